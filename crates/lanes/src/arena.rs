@@ -8,15 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::io::Errno;
+use utipc_os::OsError;
+use utipc_os::shm::{Access, Memory, Segment};
 
 use super::alloc::Rings;
 use super::bits::Bits;
 use super::doorbell::{Doorbell, Wakeup};
 use super::lane::{Corrupt, Reader, Recovered, Writer};
 use super::layout::{Layout, MAGIC, Shape, Side, VERSION, flag, header, slot};
-use utipc_os::OsError;
-use utipc_os::shm::Memory;
-use utipc_os::shm::{Access, Segment};
 
 /// Largest segment that is accepted as an arena, bytes.
 const MAX_SIZE: usize = 1 << 33;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time since an arbitrary point before this boot's first process, never running backwards.
+/// Time since an arbitrary point before this boot's first process; it never runs backwards.
 ///
-/// It is `CLOCK_MONOTONIC`: all processes of one boot share it; it stands still during suspend.
+/// It is `CLOCK_MONOTONIC`: all processes of one boot share it; it stops during suspend.
 pub fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     // The kernel starts this clock at zero and keeps nanoseconds below one second.
@@ -19,7 +19,7 @@ pub fn monotonic_ns() -> u64 {
     now.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(now.subsec_nanos()))
 }
 
-/// The time of day since 1970, for file stamps alone: it may jump.
+/// Wall-clock time since 1970, only for timestamps in files: it may jump.
 pub fn wall() -> Duration {
     let now = clock_gettime(ClockId::Realtime);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))

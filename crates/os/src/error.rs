@@ -1,9 +1,9 @@
-//! What a refused system call tells its user.
+//! The error of a refused system call.
 
 use std::fmt;
 use std::io;
 
-/// The result of everything in this crate that can be refused by the system.
+/// The result of everything in this crate that the system can refuse.
 pub type Result<T> = std::result::Result<T, OsError>;
 
 /// A refused system call: what was attempted, on which object, why, and what to do about it.

@@ -10,7 +10,7 @@ use crate::mmsg::{self, Datagram, Frames, ReceiveRing, Received, SendReport};
 use crate::sockaddr::{LinkAddr, SockAddr};
 use crate::{OsError, Result};
 
-/// Sends to every station of the segment.
+/// The broadcast address: every station of the segment.
 pub const BROADCAST: [u8; 6] = [0xFF; 6];
 
 /// Bytes of receive buffer to ask for.
@@ -49,8 +49,8 @@ impl EthernetSocket {
                  program, or use the UDP bearer",
             )
         })?;
-        // Frames that this host sends would not be handed to a socket of one EtherType anyway;
-        // kernels before 4.20 do not know the option, and the receiver drops them by packet type.
+        // A socket of one EtherType would not get frames that this host sends anyway. Kernels
+        // before 4.20 lack the option; there the receiver drops them by packet type.
         let _ = set_option(&fd, libc::PACKET_IGNORE_OUTGOING, 1);
         if sockopt::set_socket_recv_buffer_size_force(&fd, RECEIVE_BUFFER).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&fd, RECEIVE_BUFFER);
@@ -70,7 +70,7 @@ impl EthernetSocket {
         self.mac
     }
 
-    /// The destination `mac` as [`Datagram`] wants it.
+    /// The destination `mac` for a [`Datagram`].
     pub fn address_of(&self, mac: [u8; 6]) -> SockAddr {
         let interface = self.interface.index;
         SockAddr::link(&LinkAddr { interface, protocol: self.protocol, packet_type: 0, mac })
@@ -124,7 +124,7 @@ fn packet_socket() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call returned a new descriptor that nobody else owns.
+    // SAFETY: the call returned a new descriptor that has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interface_without_ethernet_is_refused_with_advice() {
+    fn interface_without_ethernet_is_refused_with_a_remedy() {
         let lo = Interface::by_address("127.0.0.1".parse().unwrap()).unwrap();
         let error = EthernetSocket::open(&lo.name, 0x88CA).unwrap_err().to_string();
         assert!(error.contains(&lo.name) && error.contains("UDP bearer"), "{error}");

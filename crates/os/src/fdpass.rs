@@ -1,7 +1,7 @@
 //! Packets with descriptors between processes of one host: AF_UNIX sockets of type SEQPACKET.
 //!
-//! A [`Doorway`] is a path at which others come in, a [`Channel`] one connection. Packets keep their boundaries; each may
-//! carry descriptors. Nothing here waits unless it is told to.
+//! A [`Doorway`] listens at a path, a [`Channel`] is one connection. Packets keep their boundaries; each may carry
+//! descriptors. No call blocks unless it is told to.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -26,16 +26,16 @@ pub const MAX_FDS: usize = 8;
 /// Connections that wait to be accepted; more wait in `connect`.
 const BACKLOG: i32 = 128;
 
-/// Asked of the system for each side of a channel, bytes: some of the largest packets.
+/// Buffer of each side of a channel, bytes: some of the largest packets.
 const SEND_BUFFER: usize = 256 << 10;
 
-/// How long a start waits for another one at the same path.
+/// How long a start waits for a concurrent one at the same path.
 const LOCK_LIMIT: Duration = Duration::from_millis(200);
 
-/// Who is at the other side of a channel, as the kernel noted when it was made.
+/// The process at the other end of a channel, as the kernel noted it when the channel was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Process; 0 if it is outside of this process's namespace.
+    /// Pid; 0 if the process is outside of this process's namespace.
     pub pid: u32,
     /// Effective user.
     pub uid: u32,
@@ -48,42 +48,42 @@ pub fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// What a look for a packet found.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Got {
-    /// A packet of so many bytes.
+    /// A packet with this number of bytes.
     Packet(usize),
-    /// None is there.
+    /// There is none.
     Nothing,
-    /// The other side is gone.
+    /// The peer is gone.
     End,
 }
 
-/// What became of a packet.
+/// The result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// It is on its way.
+    /// The packet was sent.
     Sent,
-    /// The other side leaves too many unread.
+    /// The peer has too many unread packets.
     Full,
-    /// The other side is gone.
+    /// The peer is gone.
     Gone,
 }
 
-/// A path at which processes come in. The file goes with the value.
+/// A path that listens for connections. Its file is removed with the value.
 #[derive(Debug)]
 pub struct Doorway {
     fd: OwnedFd,
     path: PathBuf,
-    /// Tells a second start that the path is taken, and a later one that what it finds there is stale.
+    /// Shows a second start that the path is in use, and a later one that the file there is stale.
     _lock: FileLock,
 }
 
 impl Doorway {
-    /// Opens the path with the permissions `mode`; what a process that died left there is replaced.
+    /// Opens the path with the permissions `mode`; replaces the file of a process that has died.
     ///
     /// # Errors
-    /// Another process has the path; the directory is missing or not writable; the path is longer than 107 bytes.
+    /// Another process uses the path; the directory is missing or not writable; the path is longer than 107 bytes.
     pub fn open(path: &Path, mode: u32) -> Result<Doorway> {
         let failed = |cause: io::Error| OsError::new("open the socket", path.display(), cause);
         let mut lock_path = path.as_os_str().to_owned();
@@ -94,7 +94,7 @@ impl Doorway {
             Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path).map_err(failed)?,
             Ok(_) => {
                 let cause = io::Error::from(io::ErrorKind::AlreadyExists);
-                return Err(failed(cause).with_remedy("a file that is no socket is in the way"));
+                return Err(failed(cause).with_remedy("remove the file there, which is not a socket"));
             }
             Err(_) => {}
         }
@@ -103,13 +103,13 @@ impl Doorway {
         let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(|e| failed(e.into()))?;
         rustix::net::bind(&fd, &address).map_err(|e| failed(e.into()))?;
-        // Nobody can connect before it listens.
+        // No process can connect before it listens.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
         rustix::net::listen(&fd, BACKLOG).map_err(|e| failed(e.into()))?;
         Ok(Doorway { fd, path: path.to_owned(), _lock: lock })
     }
 
-    /// The next process that wants in, without waiting.
+    /// Accepts the next connection, without waiting.
     ///
     /// # Errors
     /// No descriptor is free.
@@ -158,7 +158,7 @@ impl Channel {
     /// Connects to the process at `path`.
     ///
     /// # Errors
-    /// `NotFound` and `ConnectionRefused` mean that nobody is there.
+    /// `NotFound` and `ConnectionRefused` mean that no process listens there.
     pub fn connect(path: &Path) -> Result<Channel> {
         let failed = |errno: Errno| OsError::new("connect to", path.display(), errno);
         let address = address(path)?;
@@ -174,7 +174,7 @@ impl Channel {
         }
     }
 
-    /// Two connected ends.
+    /// Creates two connected ends.
     ///
     /// # Errors
     /// No descriptor is free.
@@ -185,7 +185,7 @@ impl Channel {
         Ok((Channel { fd: one }, Channel { fd: other }))
     }
 
-    /// An end that came from another process.
+    /// A channel from an end that another process has passed.
     pub fn from_fd(fd: OwnedFd) -> Channel {
         Channel { fd }
     }
@@ -217,8 +217,8 @@ impl Channel {
         }
     }
 
-    /// Takes one packet into `buffer`, waiting for one if `wait`; an empty packet counts as the end, for nobody sends
-    /// one. Its descriptors are appended to `fds` as far as there are `most`; any others are closed.
+    /// Takes one packet into `buffer`, waiting for one if `wait`; an empty packet counts as the end, because
+    /// none is sent. At most `most` of its descriptors are appended to `fds`; all others are closed.
     ///
     /// # Errors
     /// The packet is larger than `buffer`, or the system has no descriptor free.
@@ -249,25 +249,24 @@ impl Channel {
         Ok(if message.bytes == 0 { Got::End } else { Got::Packet(message.bytes) })
     }
 
-    /// Who is at the other side.
+    /// The process at the other end.
     ///
     /// # Errors
-    /// Not for a connected channel.
+    /// The channel is not connected.
     pub fn peer(&self) -> Result<Peer> {
-        // Not by rustix, whose process numbers cannot be 0: a peer outside of this process's namespace has that number.
+        // Not by rustix, whose pids cannot be 0, which is that of a peer outside of this process's namespace.
         let peer = self
             .option(libc::SO_PEERCRED, libc::ucred { pid: 0, uid: 0, gid: 0 })
-            .map_err(|cause| OsError::new("ask who is behind", "a local connection", cause))?;
+            .map_err(|cause| OsError::new("find the process behind", "a local connection", cause))?;
         Ok(Peer { pid: peer.pid.unsigned_abs(), uid: peer.uid, gid: peer.gid })
     }
 
-    /// A descriptor of the process at the other side: it becomes readable when that process ends. `None` if the system
-    /// cannot say (the process is outside of this namespace, or the kernel too old); then only the end of the channel
-    /// tells.
+    /// A pidfd of the process at the other end, which becomes readable when that process ends. `None` if there is none (the
+    /// process is outside of this namespace, or the kernel is too old); then only the end of the channel shows it.
     pub fn peer_process(&self) -> Option<OwnedFd> {
         let raw: libc::c_int = self.option(libc::SO_PEERPIDFD, -1).unwrap_or(-1); // Linux 6.5
         if raw >= 0 {
-            // SAFETY: a fresh descriptor that nobody else owns.
+            // SAFETY: a new descriptor that has no other owner.
             return Some(unsafe { OwnedFd::from_raw_fd(raw) });
         }
         let pid = i32::try_from(self.peer().ok()?.pid).ok()?;
@@ -275,12 +274,12 @@ impl Channel {
         rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::NONBLOCK).ok()
     }
 
-    /// Asks the kernel for an option of the socket level; `before` is what a kernel that writes nothing leaves.
+    /// Reads an option of the socket level; `before` is the result if the kernel writes nothing.
     fn option<T: Copy>(&self, name: libc::c_int, before: T) -> io::Result<T> {
         let mut value = before;
         let mut size = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `size` bytes into `value`. Callers ask for integers and structures of integers
-        // alone, for which every bit pattern is a value.
+        // SAFETY: the kernel writes at most `size` bytes into `value`. Callers use integers and structures of integers
+        // only, for which every bit pattern is a value.
         let code = unsafe {
             libc::getsockopt(
                 self.fd.as_raw_fd(),
@@ -293,7 +292,7 @@ impl Channel {
         if code == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Ends the connection in both directions, whoever else holds this end.
+    /// Ends the connection in both directions, even if other processes have this end too.
     pub fn shut(&self) {
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
     }
@@ -307,7 +306,7 @@ impl AsFd for Channel {
 
 fn address(path: &Path) -> Result<SocketAddrUnix> {
     SocketAddrUnix::new(path).map_err(|errno| {
-        OsError::new("use as socket path", path.display(), errno).with_remedy("it may have 107 bytes")
+        OsError::new("use as socket path", path.display(), errno).with_remedy("it may have at most 107 bytes")
     })
 }
 
@@ -335,7 +334,7 @@ mod tests {
         assert_eq!(client.send(&parts, &[read.as_fd(), write.as_fd()], false).unwrap(), Put::Sent);
         assert_eq!(server.receive(&mut buffer, &mut fds, MAX_FDS, true).unwrap(), Got::Packet(5));
         assert_eq!((&buffer[..5], fds.len()), (&b"hello"[..], 2));
-        // Unwanted ones are closed.
+        // Surplus descriptors are closed.
         assert_eq!(server.send(&parts, &[read.as_fd()], false).unwrap(), Put::Sent);
         fds.clear();
         assert_eq!(client.receive(&mut buffer, &mut fds, 0, true).unwrap(), Got::Packet(5));
@@ -346,13 +345,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_taken_once_and_free_after_its_owner() {
+    fn path_is_free_after_its_owner() {
         let path = path("taken");
         let door = Doorway::open(&path, 0o600).unwrap();
         assert!(Doorway::open(&path, 0o600).is_err());
         drop(door);
         assert!(!path.exists());
-        // What a killed process leaves behind: a socket that nobody listens at.
+        // A killed process leaves a socket that no process listens at.
         let stale = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
         rustix::net::bind(&stale, &address(&path).unwrap()).unwrap();
         drop(stale);
@@ -365,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_does_not_read_fills_up_and_an_oversized_packet_is_an_error() {
+    fn unread_channel_fills_and_oversized_packet_is_an_error() {
         let (one, other) = Channel::pair().unwrap();
         let big = vec![7; 60_000];
         let put = (0..1000).map(|_| one.send(&[IoSlice::new(&big)], &[], false).unwrap());
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_process_shows() {
+    fn pidfd_shows_the_end_of_a_process() {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let path = path("pidfd");
         let door = Doorway::open(&path, 0o600).unwrap();

@@ -10,22 +10,23 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{OsError, Result, fork};
 
-/// How often a busy lock is tried again.
+/// Period at which a busy lock is tried again.
 const RETRY: Duration = Duration::from_millis(2);
 
 /// An exclusive lock (`flock`) on an open file, held until it is dropped or the process ends.
 ///
-/// It belongs to the opening, not to the process: two openings in one process exclude each other.
+/// It belongs to the open file, not to the process: two openings in one process exclude each other.
 #[derive(Debug)]
 pub struct FileLock {
     file: File,
-    /// Whose it is, by [`fork::generation`].
+    /// The process that holds it, by [`fork::generation`].
     generation: u32,
 }
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // A child that was forked meanwhile has the opening too, and would hold the lock on. Nor may it let its parent's go.
+        // Unlock explicitly: a forked child has the open file too, which would keep the lock. The child itself must not
+        // release its parent's lock.
         if self.generation == fork::generation() {
             let _ = flock(&self.file, FlockOperation::Unlock);
         }
@@ -37,7 +38,7 @@ impl FileLock {
         FileLock { file, generation: fork::generation() }
     }
 
-    /// Locks `file`, which was opened from `path`; `None` if someone else holds it.
+    /// Locks `file`, which was opened from `path`; `None` if another process holds it.
     pub fn try_lock(file: File, path: &Path) -> Result<Option<FileLock>> {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(FileLock::new(file))),
@@ -73,8 +74,8 @@ impl FileLock {
 
 /// Whether some process holds the file at `path` locked; symbolic links are not followed.
 ///
-/// Looking takes a shared lock for a moment, so that two who look do not take each other for
-/// the holder.
+/// The check takes a shared lock for a moment, so that two concurrent checks do not take each
+/// other for the holder.
 pub fn is_locked(path: &Path) -> Result<bool> {
     let file = OpenOptions::new()
         .read(true)
@@ -84,7 +85,7 @@ pub fn is_locked(path: &Path) -> Result<bool> {
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(false),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
-        Err(errno) => Err(OsError::new("look at the lock of", path.display(), errno)),
+        Err(errno) => Err(OsError::new("check the lock of", path.display(), errno)),
     }
 }
 
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_ends_with_its_holder_though_a_child_may_have_the_opening_too() {
+    fn lock_ends_with_its_holder_despite_a_forked_child() {
         let path = std::env::temp_dir().join(format!("utipc-lock-{}", std::process::id()));
         let lock = FileLock::lock(&path, Duration::ZERO).unwrap();
         let inherited = lock.file().try_clone().unwrap();

@@ -1,7 +1,7 @@
-//! Forks: how often this process's ancestors have forked since utipc was first used, and calls before and after a fork.
+//! Forks: a generation number that differs in each forked child, and hooks before and after a fork.
 //!
-//! What belongs to one process (a connection, memory shared with a partner) notes the [`generation`] in which it was made;
-//! in a forked child it differs. `posix_spawn` and `vfork` do not count: their children run no code of the program.
+//! A value that belongs to one process (a connection, memory shared with a peer) notes the [`generation`] in which it was
+//! created; in a forked child the number differs. `posix_spawn` and `vfork` do not count: their children run no code of the program.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
@@ -9,24 +9,24 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{OsError, Result};
 
-/// Changes in each child. Only the child's one thread writes it.
+/// Differs in each child. Only the child's single thread writes it.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
 
-/// What is called around a fork, by the thread that forks. None of them may panic.
+/// Functions that the forking thread calls around a fork. None of them may panic.
 #[derive(Clone, Copy, Debug)]
 pub struct Hooks {
-    /// Before.
+    /// Before the fork.
     pub before: fn(),
-    /// After it (or after it has failed) in the parent.
+    /// After the fork, or its failure, in the parent.
     pub parent: fn(),
-    /// After it in the child, where no other thread lives and locks of other threads stay locked for ever: it may do what a
-    /// signal handler may, and release locks that `before` has taken.
+    /// After the fork in the child, which has no other thread and in which locks of other threads stay locked: it may do what
+    /// a signal handler may, and release locks that `before` has taken.
     pub child: fn(),
 }
 
-/// Which generation this process is: one load.
+/// The generation of this process: one load.
 #[inline]
 pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
@@ -46,11 +46,11 @@ pub fn count() -> Result<()> {
     if code == 0 {
         Ok(())
     } else {
-        Err(OsError::new("register", "what is done at a fork", std::io::Error::from_raw_os_error(code)))
+        Err(OsError::new("register", "the hooks of forks", std::io::Error::from_raw_os_error(code)))
     }
 }
 
-/// Counts forks, and calls `hooks` around each from now on; those of the first call count.
+/// Counts forks, and calls `hooks` around each from now on; later calls do not replace them.
 ///
 /// # Errors
 /// As [`count`].
@@ -97,7 +97,7 @@ pub struct Child {
 /// Forks; the child runs `work` and exits with what it returns, without the parent's destructors and exit handlers.
 ///
 /// # Errors
-/// The system has no process left.
+/// The system cannot create a process.
 pub fn run(work: impl FnOnce() -> u8) -> Result<Child> {
     // SAFETY: the child has the forking thread alone. What other threads have locked stays locked in it, which can stop the
     // child but breaks no memory; the allocator is usable, for the C library takes its locks before a fork.
@@ -114,17 +114,17 @@ pub fn run(work: impl FnOnce() -> u8) -> Result<Child> {
 }
 
 impl Child {
-    /// Its number.
+    /// Its pid.
     pub fn id(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Ends it at once.
+    /// Kills it.
     pub fn kill(&self) {
         let _ = rustix::process::kill_process(self.pid, rustix::process::Signal::KILL);
     }
 
-    /// Waits for its end: what it exited with; `None` if a signal ended it.
+    /// Waits for its end; returns its exit status, `None` if a signal ended it.
     pub fn wait(self) -> Option<i32> {
         loop {
             match rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::empty()) {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_knows_that_it_is_one() {
+    fn generation_differs_in_a_child() {
         count().unwrap();
         let before = generation();
         let child = run(|| u8::from(generation() != before)).unwrap();

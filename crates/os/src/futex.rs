@@ -1,4 +1,4 @@
-//! Sleeping on a word of shared memory until somebody changes it and says so.
+//! Sleeping on a word of shared memory until another thread changes it and wakes the sleepers.
 //!
 //! All calls use the shared (not process-private) form: the word lies in memory that several processes map.
 
@@ -20,13 +20,13 @@ pub const SLICE: Duration = Duration::from_millis(1);
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// Somebody woke it, or it ended for no reason: look again.
+    /// It was woken, or the wait ended spuriously: check again.
     Perhaps,
-    /// A signal was handled, and its handler does not want system calls to go on (no SA_RESTART).
+    /// A signal was handled whose handler was installed without SA_RESTART.
     Signal,
     /// The word no longer held the expected value.
     Changed,
-    /// The time was over.
+    /// The timeout has passed.
     TimedOut,
 }
 
@@ -52,7 +52,7 @@ fn invalid(what: impl std::fmt::Display) -> OsError {
     OsError::new("wait for", what, io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Sleeps while `word` is `expected`, at most `timeout` (`None`: for ever).
+/// Sleeps while `word` is `expected`, at most `timeout` (`None`: without limit).
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Result<Woken> {
     let limit = timeout.map(timespec);
     let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
@@ -61,12 +61,12 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Resul
     ended(unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, limit) })
 }
 
-/// Wakes at most `count` sleepers on `word`; how many were woken.
+/// Wakes at most `count` sleepers on `word`; returns how many were woken.
 pub fn wake(word: &AtomicU32, count: u32) -> usize {
     let count = count.min(i32::MAX.cast_unsigned());
     // SAFETY: only the address of the word is used.
     let woken = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, count) };
-    // Refused only for an address that is not mapped, and `word` is.
+    // The call fails only for an address that is not mapped, and `word` is.
     usize::try_from(woken).unwrap_or(0)
 }
 
@@ -83,18 +83,18 @@ struct Waiter {
 /// The word has 32 bits, and other processes may wake it.
 const FUTEX2_SIZE_U32: u32 = 2;
 
-/// Sleeps while every word holds its expected value, at most `timeout` (`None`: for ever).
+/// Sleeps while every word holds its expected value, at most `timeout` (`None`: without limit).
 ///
 /// On a kernel before 5.16 it sleeps on the first word alone, at most [`SLICE`], and then reports
-/// [`Woken::Perhaps`]: the caller looks at all its words again anyway.
+/// [`Woken::Perhaps`]: the caller checks all its words again anyway.
 ///
 /// # Errors
 /// More than [`WAIT_ANY_MAX`] words, or none.
 pub fn wait_any(words: &[(&AtomicU32, u32)], timeout: Option<Duration>) -> Result<Woken> {
     let Some(&(first, expected)) = words.first() else {
-        return Err(invalid("no word of shared memory"));
+        return Err(invalid("an empty list of words of shared memory"));
     };
-    // With a time limit this call ends after any signal, whatever its handler wants, as the kernel's socket calls do.
+    // With a timeout this call ends after any signal, even with SA_RESTART, like the kernel's socket calls.
     if words.len() == 1 {
         return wait(first, expected, timeout);
     }
@@ -107,7 +107,7 @@ pub fn wait_any(words: &[(&AtomicU32, u32)], timeout: Option<Duration>) -> Resul
         entry.expected = u64::from(*expected);
         entry.address = word.as_ptr().expose_provenance() as u64;
     }
-    // futex_waitv takes a point in time, not a length of it.
+    // futex_waitv takes a deadline, not a duration.
     let limit = timeout.map(|timeout| {
         let now = clock_gettime(ClockId::Monotonic);
         let now = Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0));
@@ -126,7 +126,7 @@ pub fn wait_any(words: &[(&AtomicU32, u32)], timeout: Option<Duration>) -> Resul
             libc::CLOCK_MONOTONIC,
         )
     };
-    // A sandbox may refuse a call that it does not know.
+    // A sandbox may refuse unknown calls.
     let errno = io::Error::last_os_error().raw_os_error();
     if code < 0 && matches!(errno, Some(libc::ENOSYS | libc::EPERM)) {
         return wait_sliced(first, expected, timeout);
@@ -134,7 +134,7 @@ pub fn wait_any(words: &[(&AtomicU32, u32)], timeout: Option<Duration>) -> Resul
     ended(code)
 }
 
-/// [`wait_any`] where the kernel cannot: looks again after a slice.
+/// [`wait_any`] without `futex_waitv`: returns after a slice to check again.
 fn wait_sliced(first: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Result<Woken> {
     let slice = timeout.map_or(SLICE, |timeout| timeout.min(SLICE));
     match wait(first, expected, Some(slice))? {
@@ -149,7 +149,7 @@ mod tests {
     use std::sync::atomic::Ordering::SeqCst;
 
     #[test]
-    fn a_changed_word_does_not_sleep() {
+    fn changed_word_does_not_sleep() {
         let word = AtomicU32::new(1);
         assert_eq!(wait(&word, 0, None).unwrap(), Woken::Changed);
         let other = AtomicU32::new(0);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn time_ends_a_wait() {
+    fn timeout_ends_a_wait() {
         let words = [AtomicU32::new(0), AtomicU32::new(0)];
         let short = Some(Duration::from_millis(1));
         assert_eq!(wait(&words[0], 0, short).unwrap(), Woken::TimedOut);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_kernels_help_a_wait_is_short() {
+    fn wait_without_futex_waitv_is_sliced() {
         let word = AtomicU32::new(0);
         assert_eq!(wait_sliced(&word, 0, None).unwrap(), Woken::Perhaps);
         assert_eq!(wait_sliced(&word, 0, Some(SLICE / 2)).unwrap(), Woken::TimedOut);

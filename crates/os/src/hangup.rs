@@ -1,4 +1,4 @@
-//! Waiting for the other side of a connection to go.
+//! Waiting for the peer of a connection to close it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -13,14 +13,14 @@ use rustix::io::Errno;
 use crate::hidden::{Hiding, raise};
 use crate::signals;
 
-/// Sleeps until the other end of a connected socket is closed or shut down, whatever may be there to read.
+/// Sleeps until the other end of a connected socket is closed or shut down, even if there is something to read.
 pub fn wait(connection: impl AsFd) {
     loop {
         // HUP and ERR are always reported.
         let mut set = [PollFd::new(&connection, PollFlags::RDHUP)];
         match poll(&mut set, None) {
             Err(Errno::INTR) => {}
-            // Nothing to wait for on a descriptor that cannot be polled.
+            // A descriptor that cannot be polled has nothing to wait for.
             Err(_) => return,
             Ok(_) if set.iter().any(|fd| !fd.revents().is_empty()) => return,
             Ok(_) => {}
@@ -30,11 +30,11 @@ pub fn wait(connection: impl AsFd) {
 
 /// Starts a thread with this name that sleeps until the other end of a connected socket is gone, and then calls `ended`.
 ///
-/// The thread takes no signals, and has descriptors of its own if the kernel can do that: a program with one thread then
-/// pays nothing for sharing its own with it, some 30 ns a system call.
+/// The thread takes no signals, and has a descriptor table of its own if the kernel supports that: sharing the table would
+/// cost a single-threaded program some 30 ns per system call.
 ///
 /// # Errors
-/// The system has no thread, or no descriptor, left.
+/// The system cannot create a thread or a descriptor.
 pub fn watch(
     name: &str,
     connection: BorrowedFd<'_>,
@@ -43,8 +43,8 @@ pub fn watch(
     let number = connection.as_raw_fd();
     let (tell, told) = mpsc::channel();
     let run = move || {
-        // SAFETY: the starting thread has it borrowed until it is told. After that it is either this thread's own copy of the
-        // number, which nobody else can close, or not used any more.
+        // SAFETY: the starting thread has it borrowed until it is told. After that it is either in this thread's own table,
+        // where no other thread can close it, or not used any more.
         let shared = unsafe { BorrowedFd::borrow_raw(number) };
         if keep_only(shared) {
             let _ = tell.send(Ok(()));
@@ -56,7 +56,7 @@ pub fn watch(
                     let hiding = Hiding::of(&copy);
                     let _ = tell.send(Ok(()));
                     wait(&copy);
-                    // The list's entry goes first.
+                    // Remove the list's entry before closing the descriptor.
                     drop(hiding);
                 }
                 Err(error) => {
@@ -69,15 +69,15 @@ pub fn watch(
     };
     let thread = thread::Builder::new().name(name.to_owned());
     signals::masked(|| thread.spawn(run))?;
-    // It says so before it ends, whatever happens.
+    // The thread always reports before it ends.
     told.recv().unwrap_or(Ok(()))
 }
 
-/// From now on the calling thread has descriptors of its own, of which it keeps this one only; false if the kernel cannot
-/// (before 5.9), then it shares those of its process.
+/// Gives the calling thread a descriptor table of its own with only this descriptor; returns false, with the table still
+/// shared, if the kernel cannot (before 5.9).
 fn keep_only(fd: impl AsFd) -> bool {
     let Ok(number) = c_uint::try_from(fd.as_fd().as_raw_fd()) else { return false };
-    // Not by the C library's name, which a shim may have taken.
+    // By `syscall`: a shim may have replaced the C library's function.
     let close_range = |first: c_uint, last: c_uint, flags: c_uint| {
         // SAFETY: the call has no pointers. The first one makes a copy of the table, so none of the process's descriptors are
         // closed; this thread uses none but `fd`, which stays open.
@@ -94,7 +94,7 @@ mod tests {
     use std::io::IoSlice;
 
     #[test]
-    fn data_is_not_the_end() {
+    fn data_does_not_end_the_wait() {
         let (near, far) = Channel::pair().unwrap();
         far.send(&[IoSlice::new(b"data")], &[], true).unwrap();
         let watch = std::thread::spawn(move || super::wait(&near));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_what_it_waits_for_and_nothing_else() {
+    fn thread_keeps_only_the_descriptor_it_waits_for() {
         let (near, far) = Channel::pair().unwrap();
         let (other, closed) = Channel::pair().unwrap();
         std::thread::scope(|scope| {
@@ -116,7 +116,7 @@ mod tests {
                 super::wait(near);
             });
             assert!(is_ready.recv().unwrap());
-            // Still open here, and closed by this thread's closing it.
+            // Still open in this thread's table, and closed by it alone.
             assert_eq!(crate::packets::drain_to_end(&other), (false, false));
             drop(closed);
             assert_eq!(crate::packets::drain_to_end(&other), (false, true));

@@ -1,5 +1,5 @@
-//! Descriptors that a library has without its program knowing: with high numbers, so that the program's own get those that it
-//! expects, and in a list, so that a shim can keep a program from closing them with "all that it has".
+//! Descriptors that a library has without its program's knowledge. They have high numbers, so that the program's descriptors
+//! get the numbers that it expects, and are in a list, so that a shim can keep the program from closing them with all others.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicI32;
@@ -8,18 +8,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, getrlimit};
 
-/// The lowest number that a hidden descriptor has, where the system's limit leaves room above it.
+/// The lowest number of a hidden descriptor, if the limit of descriptors allows it.
 const LOWEST: u64 = 900;
 
-/// Hidden descriptors of one process that are known; more are as visible as any other.
+/// Most hidden descriptors of a process in the list; further ones are as visible as any other.
 const MOST: usize = 256;
 
-/// No descriptor has this number.
+/// Not a descriptor: a free place.
 const NONE: RawFd = -1;
 
 static HIDDEN: [AtomicI32; MOST] = [const { AtomicI32::new(NONE) }; MOST];
 
-/// No number below it has ever been in the list: one load answers for most descriptors.
+/// The lowest number that was ever in the list: one load answers for most descriptors.
 static BELOW_ALL: AtomicI32 = AtomicI32::new(RawFd::MAX);
 
 /// Gives a descriptor a high number, if one is free.
@@ -32,14 +32,14 @@ pub fn raise(fd: OwnedFd) -> OwnedFd {
     }
 }
 
-/// While it lives, the number is in the list. Declared before the descriptor, it goes before that.
+/// While it lives, the number is in the list. Declare it before the descriptor, so that it is dropped first.
 #[derive(Debug)]
 pub struct Hiding {
     number: RawFd,
 }
 
 impl Hiding {
-    /// Puts a descriptor into the list.
+    /// Adds a descriptor to the list.
     pub fn of(fd: impl AsFd) -> Self {
         let number = fd.as_fd().as_raw_fd();
         let free = |place: &&AtomicI32| place.compare_exchange(NONE, number, Relaxed, Relaxed).is_ok();
@@ -59,13 +59,13 @@ impl Drop for Hiding {
     }
 }
 
-/// Whether this is one of them.
+/// Whether this descriptor is hidden.
 #[inline]
 pub fn is_hidden(number: RawFd) -> bool {
     number >= BELOW_ALL.load(Relaxed) && HIDDEN.iter().any(|place| place.load(Relaxed) == number)
 }
 
-/// All of them, lowest first.
+/// All hidden descriptors, lowest first.
 pub fn all() -> Vec<RawFd> {
     let mut numbers: Vec<RawFd> =
         HIDDEN.iter().map(|place| place.load(Relaxed)).filter(|number| *number != NONE).collect();
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hidden_is_high_and_known_until_it_goes() {
+    fn hidden_descriptor_is_high_and_listed_until_dropped() {
         let (_one, two) = crate::fdpass::Channel::pair().unwrap();
         let fd = raise(two.into_fd());
         let number = fd.as_raw_fd();

@@ -1,4 +1,4 @@
-//! Learning at once what changes in a directory.
+//! Changes of a directory as they happen.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,17 +8,17 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use crate::{OsError, Result};
 
-/// Room for the events of one read, in bytes: at least 15 of the longest.
+/// Buffer of one read, bytes: at least 15 of the longest events.
 const BUFFER: usize = 4096;
 
-/// What happened to an entry of the directory.
+/// A change of a directory's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A file of this name was moved into place.
     Appeared(String),
     /// The file of this name was removed, or its last writer closed it or died.
     Gone(String),
-    /// Events were lost, or the directory itself went away: look for yourself.
+    /// Events were lost, or the directory itself was removed: list it again.
     Unknown,
 }
 
@@ -29,7 +29,7 @@ pub struct DirWatch {
 }
 
 impl DirWatch {
-    /// Watches `path` from now on.
+    /// Starts to watch `path`.
     pub fn new(path: &Path) -> Result<DirWatch> {
         let failed = |errno: rustix::io::Errno| {
             OsError::new("watch directory", path.display(), errno)
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_appear_and_go() {
+    fn appearing_and_removed_files_are_reported() {
         let dir = std::env::temp_dir().join(format!("utipc-os-watch-{}", std::process::id()));
         crate::runtime_dir::private_dir(&dir).unwrap();
         let watch = DirWatch::new(&dir).unwrap();

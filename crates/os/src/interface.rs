@@ -10,20 +10,20 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, 
 use crate::sockaddr::SockAddr;
 use crate::{OsError, Result};
 
-/// A network interface as the kernel describes it now.
+/// A network interface as the kernel describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Its name, such as `eth0`.
     pub name: String,
     /// Its index in this network namespace.
     pub index: u32,
-    /// Its MTU in bytes: what a frame may carry after the link-layer header.
+    /// Its MTU: most bytes of a frame after the link-layer header.
     pub mtu: usize,
-    /// Its hardware address, when it has one of six bytes.
+    /// Its hardware address, if that has six bytes.
     pub mac: Option<[u8; 6]>,
-    /// Administratively up.
+    /// Whether it is administratively up.
     pub up: bool,
-    /// A loopback device: owns all of 127.0.0.0/8.
+    /// Whether it is a loopback device, which owns all of 127.0.0.0/8.
     pub loopback: bool,
     /// Its IP addresses.
     pub addresses: Vec<IpAddr>,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_refused_with_advice() {
+    fn unknown_interface_is_refused_with_a_remedy() {
         let error = Interface::by_name("no-such-if").unwrap_err().to_string();
         assert!(error.contains("no-such-if") && error.contains("ip link"), "{error}");
         let error = Interface::by_address("203.0.113.77".parse().unwrap()).unwrap_err().to_string();

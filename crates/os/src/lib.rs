@@ -1,8 +1,9 @@
 //! Every system call that utipc makes: UDP, Ethernet, offloads, reactor, shared memory.
 //!
 //! One kernel feature per file, each with its fallback where a kernel may lack it. Nothing here
-//! knows TIPC: a bearer (in `utipc-node`) gives meaning to the bytes. This is the only crate of
-//! the workspace's core that contains `unsafe`; every block argues why it is sound.
+//! knows TIPC: bearers (in `utipc-node`) and lanes (`utipc-lanes`) give meaning to the bytes.
+//! Together with the crates that foreign programs call (C, preload, Python) it is the only one
+//! with `unsafe`; every block says why it is sound.
 
 pub mod af_tipc;
 pub mod clock;

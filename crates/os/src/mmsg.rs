@@ -13,43 +13,43 @@ use crate::sockaddr::SockAddr;
 /// Most datagrams that one system call sends.
 pub const SEND_BATCH: usize = 64;
 
-/// Longest wait for room in a full send buffer, per batch. A frame that still finds none is
+/// Longest wait for space in a full send buffer, per batch. A frame that still finds none is
 /// dropped and counted: the link layer above sends it again.
 pub const SEND_STALL: Duration = Duration::from_millis(2);
 
-/// So many reports of earlier datagrams are passed over in a batch.
+/// Most errors of earlier datagrams that a batch skips.
 const REPORTS_MAX: u32 = 4;
 
-/// Room for one control message that carries an int, in u64 words: `CMSG_SPACE(4)` is 24 bytes.
+/// Space for one control message that carries an int, in u64 words: `CMSG_SPACE(4)` is 24 bytes.
 const CONTROL_WORDS: usize = 4;
 
-/// The most pieces of memory that one system call gathers.
+/// Most pieces of memory that one system call gathers.
 const VECTORS: usize = 512;
 
-/// The frames that [`Datagram`]s name by number, each of two pieces of memory, either of which may be empty.
+/// Frames that [`Datagram`]s refer to by number. Each is two pieces of memory, either of which may be empty.
 pub trait Frames {
-    /// The pieces of frame `index`; none if there is no such frame.
+    /// The pieces of frame `index`; `None` if there is no such frame.
     fn pieces(&self, index: usize) -> [&[u8]; 2];
 }
 
 /// One send: `count` frames from number `first` on, as one datagram each or as one run of equal segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram {
-    /// Where to; [`SockAddr::NONE`] on a connected socket.
+    /// Destination; [`SockAddr::NONE`] on a connected socket.
     pub to: SockAddr,
-    /// The first of its frames.
+    /// Number of its first frame.
     pub first: usize,
-    /// How many, at least one; more than one only with segments.
+    /// Number of frames, at least one; more than one only with segments.
     pub count: usize,
-    /// Bytes in all of them.
+    /// Bytes of all its frames.
     pub len: usize,
-    /// Zero: one datagram. Else segmentation offload cuts the bytes into datagrams of this size: that of each frame but
-    /// the last, which may be shorter.
+    /// Zero: one datagram. Otherwise segmentation offload cuts the bytes into datagrams of this size, which is that of each
+    /// frame but the last, which may be shorter.
     pub segment: u16,
 }
 
 impl Datagram {
-    /// How many datagrams go on the wire.
+    /// Number of datagrams on the wire.
     pub fn frames(&self) -> u64 {
         self.count as u64
     }
@@ -66,14 +66,14 @@ impl Datagram {
     }
 }
 
-/// What became of a batch.
+/// The result of sending a batch.
 #[derive(Debug, Default)]
 pub struct SendReport {
     /// Datagrams that the kernel took.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these datagrams.
     pub bytes: u64,
-    /// Datagrams that it refused, or that found no room in time.
+    /// Datagrams that the kernel refused, or that found no space in time.
     pub dropped: u64,
     /// System calls used.
     pub calls: u64,
@@ -81,7 +81,7 @@ pub struct SendReport {
     pub runs: u64,
     /// The last refusal.
     pub error: Option<io::Error>,
-    /// A run was refused, but its datagrams went out one by one: stop making runs.
+    /// A run was refused, but its datagrams were sent one by one: stop making runs.
     pub offload_refused: bool,
 }
 
@@ -102,8 +102,8 @@ impl SendReport {
 
 /// Sends all `datagrams` in their order, as far as the kernel takes them.
 ///
-/// A full buffer is waited for, at most [`SEND_STALL`] in all; a datagram refused for another
-/// reason is counted and skipped. A run that segmentation offload refuses is sent one by one.
+/// Waits for a full buffer, at most [`SEND_STALL`] in all; counts and skips a datagram that is
+/// refused for another reason. A run that segmentation offload refuses is sent one by one.
 pub fn send_all(fd: BorrowedFd<'_>, frames: &impl Frames, datagrams: &[Datagram], report: &mut SendReport) {
     let mut rest = datagrams;
     let mut may_wait = true;
@@ -121,7 +121,7 @@ pub fn send_all(fd: BorrowedFd<'_>, frames: &impl Frames, datagrams: &[Datagram]
         };
         match error.raw_os_error() {
             Some(libc::EINTR) => {}
-            // Tells of an earlier datagram to the peer of a connected socket; this one was not tried yet.
+            // The error of an earlier datagram on a connected socket; this one was not tried yet.
             Some(libc::ECONNREFUSED) if reports < REPORTS_MAX => reports += 1,
             Some(libc::EAGAIN) if may_wait => may_wait = wait_writable(fd),
             Some(libc::EAGAIN) => {
@@ -141,7 +141,7 @@ pub fn send_all(fd: BorrowedFd<'_>, frames: &impl Frames, datagrams: &[Datagram]
     }
 }
 
-/// Sends a refused run without the offload; only if that works was the offload at fault.
+/// Sends a refused run without the offload. Only if that works, the offload was the cause.
 fn send_singly(fd: BorrowedFd<'_>, frames: &impl Frames, run: &Datagram, report: &mut SendReport) {
     let singles: Vec<Datagram> = run.singles().collect();
     let before = report.dropped;
@@ -154,7 +154,7 @@ fn wait_writable(fd: BorrowedFd<'_>) -> bool {
     matches!(poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], Some(&limit)), Ok(1))
 }
 
-/// One `sendmmsg`: how many of the leading datagrams the kernel took, at least one.
+/// One `sendmmsg`; returns how many of the leading datagrams the kernel took, at least one.
 fn send_some(fd: BorrowedFd<'_>, frames: &impl Frames, datagrams: &[Datagram]) -> io::Result<usize> {
     let mut count = 0;
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; SEND_BATCH];
@@ -197,7 +197,7 @@ fn send_some(fd: BorrowedFd<'_>, frames: &impl Frames, datagrams: &[Datagram]) -
     usize::try_from(code).map_err(|_| io::Error::last_os_error())
 }
 
-/// Pieces of memory of several datagrams; those that are neighbours become one.
+/// Pieces of memory of several datagrams; adjacent pieces are merged.
 struct Vectors {
     all: [MaybeUninit<libc::iovec>; VECTORS],
     used: usize,
@@ -208,11 +208,11 @@ impl Vectors {
         Vectors { all: [const { MaybeUninit::uninit() }; VECTORS], used: 0 }
     }
 
-    /// Adds the pieces of `datagram`: where they start, and how many they are. `None` if they find no room, or if a frame
-    /// is empty or does not exist.
+    /// Adds the pieces of `datagram`; returns the index of the first and their number. `None` if there is no space, or if a
+    /// frame is empty or does not exist.
     fn gather(&mut self, frames: &impl Frames, datagram: &Datagram) -> Option<(usize, usize)> {
         let first = self.used;
-        // Where the memory of the last piece ends, once there is one.
+        // End of the last piece's memory.
         let mut last: Option<(usize, usize)> = None;
         for index in datagram.first..datagram.first + datagram.count {
             let pieces = frames.pieces(index);
@@ -261,22 +261,22 @@ fn put_segment(header: &mut libc::msghdr, control: &mut [u64; CONTROL_WORDS], si
 
 /// Buffers for receiving: `count` datagrams of at most `size` bytes a call.
 ///
-/// The memory is asked for at once and touched only as traffic needs it.
+/// The memory is reserved at once and touched only as traffic needs it.
 #[derive(Debug)]
 pub struct ReceiveRing {
     bytes: Vec<u8>,
     size: usize,
     from: Vec<SockAddr>,
     controls: Vec<[u64; CONTROL_WORDS]>,
-    /// What the last read brought, by buffer.
+    /// The frames of the last read, by buffer.
     got: Vec<Got>,
 }
 
-/// One read that carried something.
+/// One read with data.
 #[derive(Clone, Copy, Debug)]
 struct Got {
     len: usize,
-    /// Size of the frames in it; its own for a single one.
+    /// Size of each frame in it; that of the read if there is one.
     frame: usize,
     truncated: bool,
 }
@@ -284,12 +284,12 @@ struct Got {
 /// Most buffers of a ring.
 const RING_MAX: usize = 64;
 
-/// What one receive call brought.
+/// The result of one receive call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Reads of the socket that carried something; one read may hold many frames.
+    /// Reads with data; one read may hold many frames.
     pub reads: usize,
-    /// Reads that did not fit their buffer, and were not delivered.
+    /// Reads that did not fit their buffer and were dropped.
     pub truncated: usize,
     /// Every buffer was filled: there may be more to read.
     pub more: bool,
@@ -308,9 +308,9 @@ impl ReceiveRing {
         }
     }
 
-    /// One `recvmmsg` without waiting; each frame goes to `sink`, coalesced ones cut apart.
+    /// One `recvmmsg` without waiting; each frame goes to `sink`, coalesced ones separately.
     ///
-    /// Nothing to read is an empty result, not an error.
+    /// If there is nothing to read, the result is empty.
     pub fn receive(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -321,7 +321,7 @@ impl ReceiveRing {
         Ok(Received { more: self.got.len() == most, ..self.deliver(sink) })
     }
 
-    /// The frames of the last read, coalesced ones cut apart.
+    /// Passes each frame of the last read to `sink`, coalesced ones separately.
     pub fn deliver(&self, sink: &mut dyn FnMut(&SockAddr, &[u8])) -> Received {
         let mut result = Received::default();
         for ((buffer, got), from) in self.bytes.chunks_exact(self.size).zip(&self.got).zip(&self.from) {
@@ -339,14 +339,14 @@ impl ReceiveRing {
         result
     }
 
-    /// Reads of the last [`ReceiveRing::read`] that carried something.
+    /// Number of reads with data in the last [`ReceiveRing::read`].
     pub fn filled(&self) -> usize {
         self.got.len()
     }
 
     /// One `recvmmsg` of at most `most` datagrams; with `wait` it waits for the first, on a socket that blocks.
     ///
-    /// Nothing to read, and the end of the socket's time limit, is an empty result, not an error.
+    /// If there is nothing to read, or the socket's timeout passes, the result is empty.
     pub fn read(&mut self, fd: BorrowedFd<'_>, most: usize, wait: bool) -> io::Result<()> {
         self.got.clear();
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; RING_MAX];
@@ -382,7 +382,7 @@ impl ReceiveRing {
     }
 }
 
-/// Reads into prepared headers; how many were filled.
+/// Reads into prepared headers; returns how many were filled.
 fn receive_some(fd: BorrowedFd<'_>, headers: &mut [libc::mmsghdr], wait: bool) -> io::Result<usize> {
     loop {
         let taken = match &mut *headers {
@@ -398,7 +398,7 @@ fn receive_some(fd: BorrowedFd<'_>, headers: &mut [libc::mmsghdr], wait: bool) -
     }
 }
 
-/// One `recvmsg`, which is the lighter call for one datagram.
+/// One `recvmsg`, which is cheaper for one datagram.
 fn receive_one(fd: BorrowedFd<'_>, header: &mut libc::mmsghdr, wait: bool) -> io::Result<usize> {
     let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
     // SAFETY: the header points to buffers of the caller's ring, exclusively borrowed for longer than

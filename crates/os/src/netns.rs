@@ -1,4 +1,4 @@
-//! Network namespaces of a thread: for tests and the lab, which build small networks in them.
+//! Network namespaces of a thread, in which tests and the lab build small networks.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,8 +9,8 @@ use crate::{OsError, Result};
 
 const REMEDY: &str = "network namespaces need root (CAP_SYS_ADMIN)";
 
-/// Moves the calling thread, and what it starts from now on, into a new empty network namespace,
-/// which the kernel removes when the last thread and socket in it are gone.
+/// Moves the calling thread, and threads and processes that it starts later, into a new empty
+/// network namespace, which the kernel removes when its last thread and socket are gone.
 pub fn unshare() -> Result<()> {
     // SAFETY: NEWNET changes which network the thread's future system calls see; it touches
     // neither memory nor the descriptor table, which are what makes other flags unsafe.

@@ -1,4 +1,4 @@
-//! The near end of a packet socket pair as a readiness that two processes keep: see `utipc-client`'s descriptors.
+//! The near end of a packet socket pair, whose level two processes keep: see `descriptor.rs` of `utipc-client`.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicI32;
@@ -11,70 +11,69 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use crate::fdpass::Channel;
 use crate::{OsError, Result};
 
-/// Packets that are read away at one go: the far end never leaves more than a few.
+/// Packets read in one call: the far end never leaves more than a few.
 const MOST: usize = 64;
 
-/// Bytes of a packet that fills the smallest send buffer beyond the quarter at which it stops being writable.
+/// Bytes of a packet that makes the smallest send buffer unwritable, which it is from a quarter on.
 pub const PLUG: usize = 2048;
 
-/// No descriptor has this number.
+/// Not a descriptor: there is none.
 const NONE: RawFd = -1;
 
-/// The near end as this process has it: its own descriptor, or one that belongs to the program and that the program may
-/// close or give another number.
+/// The near end in this process: its own descriptor, or one of the program, which the program may close or renumber.
 #[derive(Debug)]
 pub struct Near {
     number: AtomicI32,
     owned: bool,
-    /// Held while the number is used, and changed.
+    /// Locked while the number is used or changed.
     guard: Mutex<()>,
 }
 
 impl Near {
-    /// One that is closed with the value.
+    /// A descriptor that is closed with the value.
     pub fn owned(fd: OwnedFd) -> Self {
         Self { number: AtomicI32::new(fd.into_raw_fd()), owned: true, guard: Mutex::default() }
     }
 
-    /// One of the program's. Whoever closes it calls [`Near::renumber`] before.
+    /// A descriptor of the program. Before it is closed, call [`Near::renumber`].
     pub fn lent(number: RawFd) -> Self {
         Self { number: AtomicI32::new(number), owned: false, guard: Mutex::default() }
     }
 
-    /// The same for a forked child, where the program has it by the same number; a copy if it is not the program's. `None`
-    /// if the process has no descriptor left. Takes no lock: a thread of the parent may have it.
+    /// The near end in a forked child: the program's descriptor has the same number there; any other is copied. `None` if no
+    /// descriptor is free. Takes no lock, which a thread of the parent may hold.
     pub fn inherited(&self) -> Option<Self> {
         let number = self.number.load(Relaxed);
         if !self.owned || number == NONE {
             return Some(Self::lent(number));
         }
-        // SAFETY: an owned number is closed with the value alone, which is borrowed.
+        // SAFETY: an owned number is closed only with the value, which is borrowed.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         fd.try_clone_to_owned().ok().map(Self::owned)
     }
 
-    /// From now on it has this number (or none), and the old one is not used any more when this returns.
+    /// Sets its number (or none). When this returns, the old number is not used any more.
     pub fn renumber(&self, number: Option<RawFd>) {
         let _guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         self.renumber_at_once(number);
     }
 
-    /// The same where nobody else can be using the old one.
+    /// [`Near::renumber`] when no other thread can be using the old number.
     pub fn renumber_at_once(&self, number: Option<RawFd>) {
         self.number.store(number.unwrap_or(NONE), Relaxed);
     }
 
     /// The descriptor, if this process owns it.
     pub fn as_owned(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: an owned number is never changed, and closed with the value alone, which is borrowed.
+        // SAFETY: an owned number never changes, and is closed only with the value, which is borrowed.
         self.owned.then(|| unsafe { BorrowedFd::borrow_raw(self.number.load(Relaxed)) })
     }
 
-    /// Uses it, while it stays open.
+    /// Uses the descriptor, which stays open meanwhile.
     pub fn with<T>(&self, use_it: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
         let _guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         let number = self.number.load(Relaxed);
-        // SAFETY: whoever closes the number changes it before, which waits for the guard.
+        // SAFETY: before the number is closed it is changed, which waits for the guard.
         (number != NONE).then(|| use_it(unsafe { BorrowedFd::borrow_raw(number) }))
     }
 }
@@ -83,13 +82,13 @@ impl Drop for Near {
     fn drop(&mut self) {
         let number = *self.number.get_mut();
         if self.owned && number != NONE {
-            // SAFETY: it came from an `OwnedFd`, and nobody else closes it.
+            // SAFETY: it came from an `OwnedFd`, and only this value closes it.
             drop(unsafe { OwnedFd::from_raw_fd(number) });
         }
     }
 }
 
-/// A pair for one socket: the near end, whose send buffer is as small as the system allows, and the far one.
+/// Creates a pair for one socket: the near end, whose send buffer is as small as the system allows, and the far end.
 pub fn pair() -> Result<(Channel, Channel)> {
     let (near, far) = Channel::pair()?;
     rustix::net::sockopt::set_socket_send_buffer_size(&near, 1)
@@ -97,11 +96,10 @@ pub fn pair() -> Result<(Channel, Channel)> {
     Ok((near, far))
 }
 
-/// What tells the near ends of daemons from all other packet sockets: the far end's name in the abstract namespace begins
-/// with it.
+/// Prefix of the far end's name in the abstract namespace, which distinguishes near ends from all other packet sockets.
 const MARK: &[u8] = b"utipc-socket/";
 
-/// Marks the near end as the one of a socket that can be claimed by it.
+/// Marks the near end as one that a socket can be claimed by.
 ///
 /// # Errors
 /// There is no memory.
@@ -113,23 +111,23 @@ pub fn mark(far: impl AsFd) -> Result<()> {
     rustix::net::bind(far, &address).map_err(failed)
 }
 
-/// Whether this is the near end of a socket that can be claimed by it: two system calls, one for what is no socket.
+/// Whether this is a near end that a socket can be claimed by: two system calls, one if it is not a socket.
 pub fn is_marked(fd: impl AsFd) -> bool {
     let name = rustix::net::getpeername(fd).ok().flatten();
     let name = name.and_then(|name| rustix::net::SocketAddrUnix::try_from(name).ok());
     name.is_some_and(|name| name.abstract_name().is_some_and(|name| name.starts_with(MARK)))
 }
 
-/// The number of a descriptor's inode, which no other open socket has.
+/// The inode number of a descriptor, which no other open socket has.
 ///
 /// # Errors
-/// Not for an open descriptor.
+/// The descriptor is not open.
 pub fn inode(fd: impl AsFd) -> Result<u64> {
     let stat = rustix::fs::fstat(fd);
-    stat.map(|stat| stat.st_ino).map_err(|errno| OsError::new("look at", "a packet socket", errno))
+    stat.map(|stat| stat.st_ino).map_err(|errno| OsError::new("query", "a packet socket", errno))
 }
 
-/// Whether nobody has the other end any more. After a shutdown of this end it always looks so.
+/// Whether the other end is closed in all processes; always true after a shutdown of this end.
 pub fn is_left(end: impl AsFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut set = [PollFd::new(&end, PollFlags::empty())];
@@ -137,20 +135,20 @@ pub fn is_left(end: impl AsFd) -> bool {
     poll(&mut set, Some(&now)).is_ok() && set[0].revents().contains(PollFlags::HUP)
 }
 
-/// Reads away what is there, without waiting; whether there was anything.
+/// Reads all packets, without waiting; returns whether there was any.
 pub fn drain(end: impl AsFd) -> bool {
     drain_to_end(end).0
 }
 
-/// The same, and whether the other end is closed, which cannot be read away.
+/// [`drain`]; also returns whether the other end is closed, which stays readable.
 pub fn drain_to_end(end: impl AsFd) -> (bool, bool) {
     let (mut byte, mut some) = ([0; 1], false);
     for _ in 0..MOST {
         match recv(&end, &mut byte, RecvFlags::DONTWAIT) {
-            // Nobody sends empty packets.
+            // Empty packets are never sent: this is the end.
             Ok((_, 0)) => return (some, true),
             Ok(_) => some = true,
-            // The other end was closed with packets unread: said once, then it is as above.
+            // The other end was closed with unread packets: reported once, then as above.
             Err(Errno::CONNRESET | Errno::INTR) => {}
             Err(_) => break,
         }
@@ -158,7 +156,7 @@ pub fn drain_to_end(end: impl AsFd) -> (bool, bool) {
     (some, false)
 }
 
-/// Whether the other end has packets of this one that it has not read away. If the system does not say: no.
+/// Whether the other end has unread packets of this one; false if the system does not say.
 pub fn is_flagged(end: impl AsFd) -> bool {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the descriptor is open for as long as the call takes, and the kernel writes one int, which `bytes` is.
@@ -166,7 +164,7 @@ pub fn is_flagged(end: impl AsFd) -> bool {
     told == 0 && bytes > 0
 }
 
-/// Sends zeros until no more fits, without waiting; whether the other end is closed.
+/// Sends zeros until no more fit, without waiting; returns whether the other end is closed.
 pub fn fill(end: impl AsFd) -> bool {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     for _ in 0..MOST {
@@ -190,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_near_end_is_told_by_its_mark_and_left_when_closed() {
+    fn near_end_is_recognised_by_its_mark() {
         let (near, far) = pair().unwrap();
         assert!(!is_marked(&near));
         mark(&far).unwrap();
@@ -204,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_end_is_not_used_after_it_was_taken_back() {
+    fn lent_end_is_not_used_after_renumbering() {
         let (near, far) = pair().unwrap();
         let number = near.as_fd().as_raw_fd();
         let lent = Near::lent(number);
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filled_and_drained_shows_in_a_poll() {
+    fn fill_and_drain_change_the_level() {
         let (near, far) = pair().unwrap();
         assert_eq!(polled(&near), PollFlags::OUT);
         fill(&near);
@@ -232,7 +230,7 @@ mod tests {
         assert_eq!(polled(&near), PollFlags::OUT);
         assert_eq!((drain_to_end(&near), fill(&near)), ((false, false), false));
         drop(far);
-        assert!(!drain(&near), "an end is no packet");
+        assert!(!drain(&near), "the end is not a packet");
         assert_eq!((drain_to_end(&near), fill(&near)), ((false, true), true));
     }
 }

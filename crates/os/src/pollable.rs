@@ -1,9 +1,8 @@
-//! A descriptor whose readiness this process decides: what an application polls in place of a socket that has no
-//! kernel object behind it.
+//! A descriptor whose readiness this process sets: applications poll it in place of a socket that the kernel does not know.
 //!
 //! It is one end of a stream socket pair. One byte waiting in it makes it readable; a chunk that fills its small send
-//! buffer makes it unwritable; shutting down the far end hangs it up. All three are levels, and a change is an edge
-//! for edge-triggered users.
+//! buffer makes it unwritable; shutting down the far end hangs it up. All three are levels; a change is an edge for
+//! edge-triggered users.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
@@ -14,17 +13,17 @@ use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, so
 
 use crate::{OsError, Result};
 
-/// Fills the smallest send buffer that Linux grants far beyond the quarter at which it stops being writable, bytes.
+/// Bytes that make the smallest send buffer of Linux unwritable, which it is from a quarter on.
 const PLUG: usize = 2048;
 
-/// What a poll on a [`Pollable`] shall report.
+/// What a poll on a [`Pollable`] reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     /// POLLIN.
     pub readable: bool,
     /// POLLOUT.
     pub writable: bool,
-    /// POLLHUP and POLLRDHUP (POLLIN follows from them); for good.
+    /// POLLHUP and POLLRDHUP, which imply POLLIN; cannot be undone.
     pub hung_up: bool,
 }
 
@@ -38,7 +37,7 @@ pub struct Pollable {
 }
 
 impl Pollable {
-    /// A descriptor that is writable and not readable.
+    /// Creates a descriptor that is writable and not readable.
     pub fn new() -> Result<Pollable> {
         let failed = |errno: Errno| OsError::new("create", "a pollable descriptor", errno);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -55,13 +54,12 @@ impl Pollable {
             return;
         }
         if level.hung_up {
-            // All at once: nobody may see input without the hang-up that it comes with.
+            // In one call: no poll may see input without the hang-up.
             let _ = shutdown(&self.far, Shutdown::Both);
             *now = level;
             return;
         }
-        // Failures cannot happen on an own, connected, non-blocking pair other than "would block", which means that
-        // the level holds already.
+        // On an own, connected, non-blocking pair only "would block" can fail, which means that the level holds already.
         if level.readable != now.readable {
             if level.readable {
                 let _ = write(&self.far, &[1]);
@@ -100,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_is_what_poll_reports() {
+    fn poll_reports_the_level() {
         let fd = Pollable::new().unwrap();
         assert_eq!(polled(&fd), PollFlags::OUT);
         for _ in 0..3 {
@@ -115,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_up_is_for_good() {
+    fn hang_up_cannot_be_undone() {
         let fd = Pollable::new().unwrap();
         fd.set(Level { hung_up: true, ..Level::default() });
         assert!(polled(&fd).contains(PollFlags::IN | PollFlags::HUP | PollFlags::RDHUP));

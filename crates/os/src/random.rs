@@ -1,10 +1,10 @@
-//! Unpredictable bytes from the kernel, to seed the deterministic generators above.
+//! Unpredictable bytes from the kernel, which seed the deterministic generators of other crates.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::{OsError, Result};
 
-/// Fills `bytes` from the kernel's generator; waits only in the first moments of a boot.
+/// Fills `bytes` from the kernel's generator; blocks only early in a boot.
 pub fn fill(bytes: &mut [u8]) -> Result<()> {
     let mut done = 0;
     while done < bytes.len() {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_draws_differ() {
+    fn two_seeds_differ() {
         assert_ne!(identity().unwrap(), identity().unwrap());
         assert_ne!(seed().unwrap(), seed().unwrap());
         let mut long = vec![0; 100_000];

@@ -12,47 +12,47 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::timer::Timer;
 use crate::{OsError, Result, clock};
 
-/// The token that the waker uses; refused for anything else.
+/// The token of the waker; refused for descriptors.
 pub const WAKER_TOKEN: u64 = u64::MAX;
 
 /// The token of the timer that stands in for `epoll_pwait2`.
 const TIMER_TOKEN: u64 = u64::MAX - 1;
 
-/// Most events that one wait reports; the rest is reported by the next.
+/// Most events that one wait reports; the next wait reports the rest.
 const EVENTS_MAX: usize = 32;
 
-/// What to wait for on a descriptor; hang-up and error are always reported.
+/// What to wait for on a descriptor. Hang-up and error are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Data, or a connection, to take.
+    /// Data, or a connection to accept.
     Read,
     /// Room to write.
     Write,
     /// Both.
     Both,
-    /// Neither: the end of the other side only.
+    /// Only the end of the peer.
     End,
-    /// A [`Waker`] that somebody else uses: each use is reported once, and it need not be drained.
+    /// A [`Waker`] of another thread or process: each use is reported once, and it need not be drained.
     Knock,
 }
 
 /// One ready descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What [`Reactor::add`] was given for it.
+    /// The token given to [`Reactor::add`].
     pub token: u64,
     /// Reading will not block.
     pub readable: bool,
     /// Writing will not block.
     pub writable: bool,
-    /// The other end is gone, or the descriptor has an error to report.
+    /// The peer is gone, or the descriptor has an error.
     pub hangup: bool,
 }
 
 /// A set of descriptors to wait for, level-triggered.
 ///
-/// It is itself a descriptor that is readable while one of its members is ready, so a program
-/// with a loop of its own can wait for it.
+/// It is itself a descriptor that is readable while one of its members is ready, so that a
+/// program with an event loop of its own can wait for it.
 #[derive(Debug)]
 pub struct Reactor {
     epoll: OwnedFd,
@@ -60,7 +60,7 @@ pub struct Reactor {
     precise: Precise,
 }
 
-/// How timeouts below a millisecond are made.
+/// How timeouts below a millisecond are implemented.
 #[derive(Debug)]
 enum Precise {
     /// `epoll_pwait2`, Linux 5.11.
@@ -76,7 +76,7 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A waker by itself: a descriptor that is readable from [`wake`](Waker::wake) to
+    /// A waker without a reactor: a descriptor that is readable from [`wake`](Waker::wake) to
     /// [`drain`](Waker::drain).
     pub fn new() -> Result<Waker> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -84,23 +84,23 @@ impl Waker {
         Ok(Waker { fd: Arc::new(fd) })
     }
 
-    /// A waker that another process has made.
+    /// A waker that another process has created.
     pub fn from_fd(fd: OwnedFd) -> Waker {
         Waker { fd: Arc::new(fd) }
     }
 
-    /// A descriptor by which another process can use it.
+    /// A copy of the descriptor for another process.
     pub fn share(&self) -> Result<OwnedFd> {
         self.fd.try_clone().map_err(|cause| OsError::new("copy", "an event descriptor", cause))
     }
 
-    /// Makes the current wait, or else the next, return at once.
+    /// Makes the current or the next wait return at once.
     pub fn wake(&self) {
         // Fails only when the counter is full, and then the reactor is awake.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
     }
 
-    /// Forgets all wake-ups so far.
+    /// Clears all wake-ups so far.
     pub fn drain(&self) {
         // Fails only when there was none.
         let _ = rustix::io::read(&self.fd, &mut [0_u8; 8]);
@@ -132,12 +132,12 @@ impl Reactor {
         Ok(reactor)
     }
 
-    /// A handle that ends waits; any number, for any thread.
+    /// A handle that ends waits, for any thread.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Waits for `fd` too, under a `token` of the caller's choice below [`WAKER_TOKEN`] - 1.
+    /// Adds `fd` with a `token` of the caller's choice below [`WAKER_TOKEN`] - 1.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> Result<()> {
         if token >= TIMER_TOKEN {
             let cause = io::Error::from_raw_os_error(libc::EINVAL);
@@ -155,14 +155,14 @@ impl Reactor {
             .map_err(|errno| OsError::new("change the watch of descriptor", fd.as_fd().as_raw_fd(), errno))
     }
 
-    /// Stops waiting for `fd`; closing it does the same.
+    /// Removes `fd`; closing it does the same.
     pub fn remove(&self, fd: impl AsFd) -> Result<()> {
         epoll::delete(&self.epoll, fd.as_fd())
             .map_err(|errno| OsError::new("stop watching descriptor", fd.as_fd().as_raw_fd(), errno))
     }
 
-    /// Waits until a member is ready, the waker is used or `timeout` has passed (`None`: for
-    /// ever; zero: not at all). Fills `events` anew and says whether the waker was used.
+    /// Waits until a member is ready, the waker is used or `timeout` has passed (`None`: without
+    /// limit; zero: not at all). Replaces `events`; returns whether the waker was used.
     ///
     /// A signal ends the wait early, like a waker that was not used.
     pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> Result<bool> {
@@ -184,7 +184,7 @@ impl Reactor {
         };
         match waited.map_err(|cause| (cause.raw_os_error(), cause)) {
             Ok(()) | Err((Some(libc::EINTR), _)) => Ok(woken),
-            // Old kernels, and sandboxes that have not heard of the call.
+            // Old kernels, and sandboxes that refuse unknown calls.
             Err((Some(libc::ENOSYS | libc::EPERM), _)) if matches!(self.precise, Precise::Wait) => {
                 self.use_timer(Timer::new()?)?;
                 self.wait(timeout, events)
@@ -258,7 +258,7 @@ fn wait_precise(
     Ok(())
 }
 
-/// The same on a kernel without `epoll_pwait2`: the timer wakes the wait.
+/// The wait on a kernel without `epoll_pwait2`: a timer ends it.
 fn wait_with_timer(
     epoll: BorrowedFd<'_>,
     timer: &Timer,
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_is_kept_to_the_fraction_of_a_millisecond() {
+    fn timeouts_have_sub_millisecond_precision() {
         for mut reactor in both_kinds() {
             let mut events = Vec::new();
             let start = clock::monotonic();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_waker_ends_a_wait_once() {
+    fn waker_ends_a_wait_once() {
         for mut reactor in both_kinds() {
             let waker = reactor.waker();
             let thread = std::thread::spawn(move || waker.wake());
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn each_knock_is_reported_once() {
+    fn each_use_of_another_waker_is_reported_once() {
         for mut reactor in both_kinds() {
             let knocker = Waker::new().unwrap();
             reactor.add(&knocker, 7, Interest::Knock).unwrap();

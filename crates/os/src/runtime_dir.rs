@@ -1,4 +1,4 @@
-//! The directory where a user's running programs meet: private to that user.
+//! The private directory where a user's running programs find each other.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -12,8 +12,8 @@ use crate::{OsError, Result};
 /// `$XDG_RUNTIME_DIR/<name>`, else `/run/user/<uid>/<name>`, else `<name>-<uid>` in the directory
 /// for temporary files; created with mode 0700 if missing.
 ///
-/// A directory that belongs to someone else, or that others can enter, is refused: whoever can
-/// write there could pose as one of this user's nodes.
+/// A directory that belongs to another user, or that others can enter, is refused: a process that
+/// can write there could pose as one of this user's nodes.
 pub fn user_dir(name: &str) -> Result<PathBuf> {
     let uid = geteuid().as_raw();
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
@@ -27,8 +27,8 @@ pub fn user_dir(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Where the daemon called `instance` has its socket: in `/run/utipc` if this process is root's (made, with mode 0755, if
-/// missing), else in the user's own directory.
+/// Path of the socket of the daemon `instance`: in `/run/utipc` (created with mode 0755 if missing) for root, else in the
+/// user's directory.
 pub fn usual_socket(instance: &str) -> Result<PathBuf> {
     let dir = if geteuid().is_root() { system_dir(Path::new("/run/utipc"))? } else { user_dir("utipc")? };
     Ok(dir.join(format!("{instance}.sock")))
@@ -44,7 +44,7 @@ fn system_dir(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Creates `path` with mode 0700, or checks that it is a directory of this user that no other
+/// Creates `path` with mode 0700, or checks that it is a directory of this user that no other user
 /// can enter.
 pub fn private_dir(path: &Path) -> Result<()> {
     let failed = |cause| {
@@ -79,14 +79,14 @@ pub fn open_private(path: &Path, fresh: bool) -> Result<File> {
         .map_err(|cause| OsError::new("open", path.display(), cause))
 }
 
-/// Tells this thread's network namespace from all others that exist, as text.
+/// Text that identifies this thread's network namespace among all that exist.
 pub fn network_namespace() -> String {
     std::fs::metadata("/proc/thread-self/ns/net")
         .map_or_else(|_| "default".to_owned(), |meta| format!("{:x}-{:x}", meta.dev(), meta.ino()))
 }
 
 fn is_private(path: &Path, uid: u32) -> bool {
-    // Not through a link: whoever owns the link could move it.
+    // Not through a symbolic link, whose owner could change it.
     std::fs::symlink_metadata(path)
         .is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode() & 0o077 == 0)
 }
@@ -97,7 +97,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn only_a_private_directory_will_do() {
+    fn only_a_private_directory_is_accepted() {
         let base = std::env::temp_dir().join(format!("utipc-os-test-{}", std::process::id()));
         private_dir(&base).unwrap();
         private_dir(&base).unwrap();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_excludes_a_second_opening_and_dies_with_its_holder() {
+    fn lock_excludes_a_second_opening_until_its_holder_dies() {
         use crate::file_lock::FileLock;
         let path = std::env::temp_dir().join(format!("utipc-os-lock-{}", std::process::id()));
         let held = FileLock::lock(&path, std::time::Duration::ZERO).unwrap();

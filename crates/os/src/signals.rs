@@ -1,10 +1,10 @@
-//! Signals that a thread of ours shall leave to the threads of the program.
+//! Threads of the library that take no signals.
 
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Runs `start`, which starts a thread, while no signal can reach the calling one: the new thread inherits that for life.
-/// A signal for the process then interrupts a call of the program's, not the sleep of a helper.
+/// Runs `start`, which starts a thread, with all signals blocked: the new thread inherits the mask. A signal to the process
+/// then interrupts a call of the program, not the sleep of a library thread.
 pub fn masked<T>(start: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_blocks_signals_and_its_starter_does_not() {
+    fn only_the_new_thread_blocks_signals() {
         let thread = masked(|| std::thread::spawn(blocks_user_signals));
         assert!(thread.join().unwrap());
         assert!(!blocks_user_signals());

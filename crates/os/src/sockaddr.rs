@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Room for the largest address used here, `sockaddr_in6` with 28 bytes, rounded up.
+/// Space for the largest address used here, `sockaddr_in6` with 28 bytes, rounded up.
 const CAPACITY: usize = 32;
 
 /// A socket address as `sendmmsg` and `recvmmsg` exchange it: IPv4, IPv6 or link layer.
@@ -17,7 +17,7 @@ pub struct SockAddr {
     len: u32,
 }
 
-/// What a packet socket says about a frame or is told about one.
+/// The link-layer address of a frame, as packet sockets take and return it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkAddr {
     /// The interface's index.
@@ -31,10 +31,10 @@ pub struct LinkAddr {
 }
 
 impl SockAddr {
-    /// An address with nothing in it, as storage for the kernel to fill.
+    /// An empty address, as storage for the kernel to fill.
     pub const EMPTY: SockAddr = SockAddr { bytes: [0; CAPACITY], len: CAPACITY as u32 };
 
-    /// No address: for a socket that is connected.
+    /// No address, for a connected socket.
     pub const NONE: SockAddr = SockAddr { bytes: [0; CAPACITY], len: 0 };
 
     /// The address of a link-layer destination.
@@ -48,7 +48,7 @@ impl SockAddr {
         it
     }
 
-    /// The address as the standard library knows it; nothing if it is not an IP address.
+    /// The IP address and port; `None` if it is not an IP address.
     pub fn to_ip(&self) -> Option<SocketAddr> {
         let port = u16::from_be_bytes(self.get(2));
         match i32::from(self.family()) {
@@ -65,7 +65,7 @@ impl SockAddr {
         }
     }
 
-    /// The link-layer address; nothing if it is of another family.
+    /// The link-layer address; `None` if it is of another family.
     pub fn to_link(&self) -> Option<LinkAddr> {
         if i32::from(self.family()) != libc::AF_PACKET || self.len < 18 {
             return None;
@@ -83,7 +83,7 @@ impl SockAddr {
         u16::from_ne_bytes(self.get(0))
     }
 
-    /// Copies an address that the kernel left in memory.
+    /// Copies an address that the kernel has written.
     pub(crate) fn from_kernel(bytes: &[u8]) -> SockAddr {
         let mut it = SockAddr::EMPTY;
         let len = bytes.len().min(CAPACITY);
@@ -92,12 +92,12 @@ impl SockAddr {
         it
     }
 
-    /// How many bytes hold meaning.
+    /// Number of valid bytes.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
-    /// Says how many bytes the kernel wrote; more than there is room for counts as all.
+    /// Sets the number of bytes that the kernel wrote; at most all.
     pub(crate) fn set_len(&mut self, len: u32) {
         self.len = len.min(CAPACITY as u32);
     }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn layout_is_the_kernel_s() {
+    fn layout_equals_the_kernels() {
         let v4 = SockAddr::from("1.2.3.4:258".parse::<SocketAddr>().unwrap());
         assert_eq!(v4.len() as usize, size_of::<libc::sockaddr_in>());
         assert_eq!(v4.bytes[2..8], [1, 2, 1, 2, 3, 4]);

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use utipc_os::shm::{LINE, Memory};
+
 use super::record::{Code, Commit, span, span_max};
 use super::writer::{Own, RESERVE, Writer};
 use super::{Corrupt, LaneError, OLDER_MAX, RECORD_MAX};
 use crate::alloc::{Rings, Taken};
 use crate::doorbell::Wakeup;
 use crate::layout::{LINES, Layout, Place, Side, slot};
-use utipc_os::shm::LINE;
-use utipc_os::shm::Memory;
 
 impl<M: Memory> Writer<M> {
     /// Moves the lane to a ring of `class` (0 smallest to 3), for which the daemon has granted memory.

@@ -2,27 +2,15 @@
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use utipc_os::shm::{Fence, Memory};
+
 use super::reader::{Reader, place};
 use super::writer::Writer;
 use super::{Corrupt, LaneError, Peek};
 use crate::doorbell::Wakeup;
 use crate::layout::{flag, slot, waiting};
-use utipc_os::shm::{Fence, Memory};
 
 impl<M: Memory> Writer<M> {
-    /// Wakes the reader if it sleeps and records were pushed since the last flush.
-    #[inline]
-    pub fn flush(&mut self) -> Result<Wakeup, LaneError> {
-        // Pairs with the reader's fence between arming and its last check: one of the two sees the other.
-        self.memory.fence(Fence::Commit);
-        let flags = self.memory.load32(self.at + slot::FLAGS, Relaxed);
-        if flags & (flag::WANT | flag::GONE) == 0 {
-            self.unflushed.1 = 0;
-            return Ok(std::mem::take(&mut self.owed));
-        }
-        self.flush_slowly(flags)
-    }
-
     #[cold]
     pub(super) fn flush_slowly(&mut self, flags: u32) -> Result<Wakeup, LaneError> {
         if flags & flag::GONE != 0 {

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+use utipc_os::shm::{LINE, Memory, Segment};
+
 use super::record::{Code, Commit, WORD, span, span_max};
 use super::{Corrupt, Kind, MARK_WORDS};
 use crate::arena::Arena;
 use crate::bits::Bits;
 use crate::doorbell::{Doorbell, Wakeup};
 use crate::layout::{Layout, Place, Side, flag, slot};
-use utipc_os::shm::LINE;
-use utipc_os::shm::Memory;
-use utipc_os::shm::Segment;
 
 /// Most pads, voids and jumps that one peek skips; a correct writer makes far fewer in a row.
 const HOPS_MAX: u32 = 4096;

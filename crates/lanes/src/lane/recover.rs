@@ -3,13 +3,12 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use utipc_os::shm::{LINE, Memory, Segment};
+
 use super::record::{Code, Commit, WORD, span};
 use super::{Corrupt, Kind, Peek, Reader, Record, Writer};
 use crate::arena::Arena;
 use crate::layout::{Place, Side, slot};
-use utipc_os::shm::LINE;
-use utipc_os::shm::Memory;
-use utipc_os::shm::Segment;
 
 /// Most bytes that recovery reads from one lane: more than all rings that an honest writer can have.
 const BYTES_MAX: usize = 16 << 20;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use utipc_os::shm::{Fence, LINE, Memory, Segment};
+
 use super::record::{Code, Commit, WORD, span, span_max};
 use super::{Corrupt, Kind, LaneError, MARK_WORDS, RECORD_MAX};
 use crate::alloc::{Rings, Taken};
@@ -10,9 +12,6 @@ use crate::arena::Outgoing;
 use crate::bits::Bits;
 use crate::doorbell::{Doorbell, Wakeup};
 use crate::layout::{Layout, Side, flag, slot};
-use utipc_os::shm::LINE;
-use utipc_os::shm::Memory;
-use utipc_os::shm::Segment;
 
 /// Prefetch distance in bytes: lines that the reader has left, for small records.
 const AHEAD: u64 = 512;
@@ -138,6 +137,19 @@ impl<M: Memory> Writer<M> {
             }
         }
         Ok(())
+    }
+
+    /// Wakes the reader if it sleeps and records were pushed since the last flush.
+    #[inline]
+    pub fn flush(&mut self) -> Result<Wakeup, LaneError> {
+        // Pairs with the reader's fence between arming and its last check: one of the two sees the other.
+        self.memory.fence(Fence::Commit);
+        let flags = self.memory.load32(self.at + slot::FLAGS, Relaxed);
+        if flags & (flag::WANT | flag::GONE) == 0 {
+            self.unflushed.1 = 0;
+            return Ok(std::mem::take(&mut self.owed));
+        }
+        self.flush_slowly(flags)
     }
 
     /// Sends a marker with at most [`MARK_WORDS`] words (the rest is cut off), and notifies the reader. An END always finds

@@ -1,7 +1,6 @@
 //! Which message a receive gets.
 
 use utipc_core::socket::SocketKind;
-
 use utipc_os::shm::prefetch;
 
 use super::{Next, Receiver, SHARE, note_wakeup};

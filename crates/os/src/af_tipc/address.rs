@@ -11,10 +11,10 @@ const RANGE: u8 = 1;
 const SERVICE: u8 = 2;
 const PORT: u8 = 3;
 
-/// Where a socket is bound, or a message goes to or comes from.
+/// What a socket is bound to, or the source or destination of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// All sockets bound in a service range.
+    /// All sockets bound to a service range.
     Range {
         /// Service type.
         service: u32,
@@ -29,20 +29,20 @@ pub enum Address {
         service: u32,
         /// Instance.
         instance: u32,
-        /// Node to look on, 0 for everywhere.
+        /// Node to look the service up on, 0 for all nodes.
         domain: u32,
     },
     /// One socket.
     Port {
         /// Port number.
         port: u32,
-        /// Node, 0 for the own one.
+        /// Node, 0 for the own node.
         node: u32,
     },
 }
 
 impl Address {
-    /// As the kernel reads it. `scope`: 2 cluster, 3 node, negative to withdraw; of no meaning but for a binding.
+    /// Encodes it for the kernel. `scope` matters for a binding only: 2 cluster, 3 node, negative to withdraw.
     pub(super) fn to_bytes(self, scope: i8) -> [u8; LEN] {
         let (kind, words) = match self {
             Self::Range { service, lower, upper } => (RANGE, [service, lower, upper]),
@@ -59,7 +59,7 @@ impl Address {
         bytes
     }
 
-    /// As the kernel wrote it; `None` for anything else.
+    /// Decodes what the kernel wrote; `None` for any other family or type.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; LEN] = bytes.first_chunk()?;
         let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_survive_the_way_through_bytes() {
+    fn addresses_survive_encoding() {
         let all = [
             Address::Range { service: 18888, lower: 1, upper: 9 },
             Address::Service { service: 18888, instance: 17, domain: 0x0100_1001 },

@@ -1,4 +1,4 @@
-//! Names that the kernel tells by ioctl. Spec: tipc.md §8.9.
+//! Names that the kernel reports by ioctl. Spec: tipc.md §8.9.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -22,9 +22,9 @@ struct NodeRequest {
     identity: [u8; 16],
 }
 
-/// Asks through any TIPC socket; `request` is what the kernel reads and writes.
+/// Queries the kernel through any TIPC socket; it reads and writes `request`.
 fn ask<T>(socket: &KernelSocket, question: u64, request: &mut T) -> io::Result<()> {
-    // SAFETY: both questions read and write exactly the structure that is given with them, which lives.
+    // SAFETY: both requests read and write exactly the structure that is passed, which is live.
     let result =
         unsafe { libc::ioctl(std::os::fd::AsFd::as_fd(socket).as_raw_fd(), question, request as *mut T) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

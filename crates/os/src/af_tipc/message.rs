@@ -1,4 +1,4 @@
-//! Messages of AF_TIPC sockets with what comes beside them. Spec: tipc.md §8.10.
+//! Messages of AF_TIPC sockets and their ancillary data. Spec: tipc.md §8.10.
 
 use std::io;
 use std::mem;
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::address::{Address, LEN};
 
-/// Items of ancillary data, level SOL_TIPC.
+/// Types of ancillary data, level SOL_TIPC.
 const ERRINFO: i32 = 1;
 const RETDATA: i32 = 2;
 const DESTNAME: i32 = 3;
@@ -14,20 +14,20 @@ const DESTNAME: i32 = 3;
 /// Level of TIPC's options and ancillary data.
 pub(super) const SOL_TIPC: i32 = 271;
 
-/// Data that comes back, at most, bytes.
+/// Most data of a returned message, bytes.
 const RETURNED_MAX: usize = 1024;
 
-/// Room for all three items with their headers, in words so that it is aligned for `cmsghdr`.
+/// Space for all three items with their headers, in words so that it is aligned for `cmsghdr`.
 const CONTROL_WORDS: usize = (RETURNED_MAX + 256) / 8;
 
 /// How to receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receive {
-    /// Leave it in the queue (MSG_PEEK).
+    /// Leave the message in the queue (MSG_PEEK).
     pub peek: bool,
     /// STREAM: fill the buffer (MSG_WAITALL).
     pub wait_all: bool,
-    /// Keep what does not fit (MSG_EOR).
+    /// Keep the rest of a message that does not fit (MSG_EOR).
     pub keep_remainder: bool,
     /// Do not wait (MSG_DONTWAIT).
     pub now: bool,
@@ -52,23 +52,23 @@ pub struct Origin {
     pub name: Option<[u32; 3]>,
 }
 
-/// What a receive yields beside the bytes in the buffer.
+/// The result of a receive beside the bytes in the buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// Bytes in the buffer.
     pub len: usize,
     /// Where it comes from.
     pub origin: Origin,
-    /// It came back, or the connection ended: the error code and the start of the data.
+    /// If the message was returned, or the connection ended: the error code and the start of the data.
     pub returned: Option<(u32, Vec<u8>)>,
-    /// It did not fit (MSG_TRUNC).
+    /// The message did not fit (MSG_TRUNC).
     pub truncated: bool,
-    /// It ends here (MSG_EOR).
+    /// The message ends here (MSG_EOR).
     pub end_of_record: bool,
 }
 
 impl Message {
-    /// Takes what one item of ancillary data says; unknown and misshapen ones say nothing.
+    /// Takes over one item of ancillary data; ignores unknown and malformed ones.
     fn note(&mut self, kind: i32, data: &[u8]) {
         let word = |at: usize| data.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
         match kind {
@@ -92,7 +92,7 @@ impl Message {
     }
 }
 
-/// One `sendmsg`: bytes taken.
+/// One `sendmsg`; returns the bytes taken.
 pub(super) fn send(fd: BorrowedFd<'_>, data: &[u8], to: Option<Address>, now: bool) -> io::Result<usize> {
     let name = to.map(|to| to.to_bytes(0));
     let (name, len) = name.as_ref().map_or((std::ptr::null(), 0), |name| (name.as_ptr(), LEN));
@@ -125,7 +125,7 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], how: Receive) -> io
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
     header.msg_controllen = size_of_val(&control);
-    // SAFETY: each part of the header points to live memory of the length beside it, which nobody else uses.
+    // SAFETY: each part of the header points to live memory of the length beside it, exclusively borrowed for the call.
     let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, how.flags()) };
     let len = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
     let named = (header.msg_namelen as usize).min(name.len());
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ancillary_data_is_understood_and_nonsense_is_not() {
+    fn ancillary_data_is_decoded_and_malformed_ignored() {
         let mut message = Message::default();
         message.note(RETDATA, b"before its error");
         message.note(ERRINFO, &[1, 0]);

@@ -1,4 +1,4 @@
-//! Generic netlink as it is: packets to the kernel and back.
+//! Generic netlink without interpretation: packets to and from the kernel.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// Options of a netlink socket: errors have words, and only the header of the request. Source: linux/netlink.h.
+/// Options of a netlink socket: errors carry text, and only the header of the request. Source: linux/netlink.h.
 const SOL_NETLINK: i32 = 270;
 const CAP_ACK: i32 = 10;
 const EXT_ACK: i32 = 11;
@@ -21,10 +21,10 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Opens it.
+    /// Opens a socket.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// As reported by the kernel.
     pub fn open() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let socket =
@@ -37,7 +37,7 @@ impl Netlink {
             let set = unsafe {
                 libc::setsockopt(socket.as_raw_fd(), SOL_NETLINK, option, (&raw const on).cast(), length)
             };
-            // Older kernels do without.
+            // Older kernels lack the option.
             let _ = set;
         }
         Ok(Self { socket })
@@ -46,7 +46,7 @@ impl Netlink {
     /// Sends a packet.
     ///
     /// # Errors
-    /// What the kernel refuses.
+    /// As reported by the kernel.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
         rustix::net::send(&self.socket, packet, SendFlags::empty())?;
         Ok(())
@@ -55,7 +55,7 @@ impl Netlink {
     /// Waits for the next packet.
     ///
     /// # Errors
-    /// What the kernel refuses, as ENOBUFS when it had more to say than there was room.
+    /// As reported by the kernel; ENOBUFS if packets were lost because the buffer was full.
     pub fn receive(&self) -> io::Result<Vec<u8>> {
         let mut packet = vec![0; MAX_PACKET];
         let (len, _) = rustix::net::recv(&self.socket, packet.as_mut_slice(), RecvFlags::empty())?;

@@ -24,7 +24,7 @@ pub enum Kind {
     Dgram,
 }
 
-/// A socket of the kernel's TIPC. Calls wait unless they are told not to, at most for the timeouts that were set.
+/// A socket of the kernel's TIPC. Calls block, unless they are told not to, up to the timeouts that were set.
 #[derive(Debug)]
 pub struct KernelSocket(OwnedFd);
 
@@ -39,7 +39,7 @@ fn done(result: i32) -> io::Result<i32> {
 }
 
 impl KernelSocket {
-    /// Opens one.
+    /// Opens a socket.
     pub fn open(kind: Kind) -> io::Result<Self> {
         let kind = match kind {
             Kind::Stream => SocketType::STREAM,
@@ -80,11 +80,11 @@ impl KernelSocket {
         let none = std::ptr::null_mut();
         // SAFETY: no address is asked for.
         let fd = unsafe { libc::accept4(self.0.as_raw_fd(), none, none.cast(), libc::SOCK_CLOEXEC) };
-        // SAFETY: the kernel has just given us this descriptor.
+        // SAFETY: the kernel has just returned this descriptor.
         done(fd).map(|fd| Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Requests a connection, or sets where messages without a destination go; `None`: nowhere.
+    /// Requests a connection, or sets the default destination; `None`: no default.
     pub fn connect(&self, to: Option<Address>) -> io::Result<()> {
         let bytes = to.map_or([0; LEN], |to| to.to_bytes(0));
         // SAFETY: `bytes` is valid for reads of LEN bytes during the call.
@@ -93,27 +93,27 @@ impl KernelSocket {
         done(result).map(drop)
     }
 
-    /// Whether calls without a flag of their own wait.
+    /// Sets whether calls without a flag of their own block.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         Ok(rustix::io::ioctl_fionbio(self, nonblocking)?)
     }
 
-    /// Sends a message, or what fits of a stream.
+    /// Sends a message, or as much of a stream as fits.
     pub fn send(&self, data: &[u8], to: Option<Address>, now: bool) -> io::Result<usize> {
         message::send(self.0.as_fd(), data, to, now)
     }
 
-    /// Receives a message, or what is there of a stream.
+    /// Receives a message, or the bytes of a stream that are there.
     pub fn receive(&self, buffer: &mut [u8], how: Receive) -> io::Result<Message> {
         message::receive(self.0.as_fd(), buffer, how)
     }
 
-    /// How long receive and accept wait; `None`: for ever.
+    /// Sets how long receive and accept wait; `None`: without limit.
     pub fn set_receive_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
         Ok(sockopt::set_socket_timeout(self, Timeout::Recv, limit)?)
     }
 
-    /// How long send waits; `None`: for ever.
+    /// Sets how long send waits; `None`: without limit.
     pub fn set_send_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
         Ok(sockopt::set_socket_timeout(self, Timeout::Send, limit)?)
     }
@@ -129,7 +129,7 @@ impl KernelSocket {
         self.name(|fd, name, len| unsafe { libc::getsockname(fd, name, len) })
     }
 
-    /// The other end of its connection.
+    /// The peer of its connection.
     pub fn peer(&self) -> io::Result<Address> {
         // SAFETY: `getpeername` has the signature of `name`'s parameter.
         self.name(|fd, name, len| unsafe { libc::getpeername(fd, name, len) })
@@ -144,10 +144,10 @@ impl KernelSocket {
         let mut len = LEN as libc::socklen_t;
         done(call(self.0.as_raw_fd(), bytes.as_mut_ptr().cast(), &raw mut len))?;
         let known = Address::from_bytes(&bytes[..(len as usize).min(LEN)]);
-        known.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no address of family AF_TIPC"))
+        known.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not an address of family AF_TIPC"))
     }
 
-    /// Sets an option of TIPC's level (`None`: one without a value), or of the socket's level.
+    /// Sets an option; `None` for one without a value.
     pub fn set_option(&self, option: KernelOption, value: Option<u32>) -> io::Result<()> {
         let (level, name) = option.place();
         let bytes = value.map(u32::to_ne_bytes);
@@ -171,15 +171,15 @@ impl KernelSocket {
         done(result).map(|_| value)
     }
 
-    /// The pending error of the socket, which this takes away.
+    /// Takes the pending error of the socket.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         Ok(sockopt::socket_error(self)?.err().map(io::Error::from))
     }
 
-    /// Waits until one of `wanted` holds, or the connection is over; what holds. Nothing within `limit` is the empty set.
+    /// Waits until one of `wanted` holds or the connection is over, at most `limit`; returns what holds, which may be nothing.
     pub fn poll(&self, wanted: PollFlags, limit: Option<Duration>) -> io::Result<PollFlags> {
         let mut set = [PollFd::new(self, wanted)];
-        // Longer than a system can wait is for ever.
+        // A limit beyond what the kernel takes means none.
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         match poll(&mut set, limit.as_ref()) {
             Ok(_) => Ok(set[0].revents()),
@@ -210,5 +210,5 @@ impl KernelOption {
     }
 }
 
-/// The family, as it stands in every address.
+/// The family, as in every address.
 const _: () = assert!(FAMILY == 30);

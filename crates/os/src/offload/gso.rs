@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Most segments of one send that every kernel with the feature takes (`UDP_MAX_SEGMENTS` was 64
+/// Most segments of one send on every kernel with the feature (`UDP_MAX_SEGMENTS` was 64
 /// before Linux 6.9, 128 since).
 pub const MAX_SEGMENTS: usize = 64;
 
@@ -12,8 +12,8 @@ pub const MAX_BYTES: usize = 65_535 - 40 - 8;
 
 /// Whether the kernel knows `UDP_SEGMENT` for this socket.
 ///
-/// It must be asked: a kernel that does not know the control message ignores it and would send
-/// the whole run as one datagram.
+/// A kernel that does not know the control message ignores it and would send the whole run as
+/// one datagram, so ask before use.
 pub fn probe(fd: BorrowedFd<'_>) -> bool {
     let none: libc::c_int = 0;
     // SAFETY: the option value is a live c_int and its exact size is passed; the descriptor is

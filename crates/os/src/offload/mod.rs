@@ -1,4 +1,4 @@
-//! Kernel offloads of UDP: one file each, with what happens where the kernel lacks it.
+//! Kernel offloads of UDP: one file each, with its fallback.
 
 pub mod gro;
 pub mod gso;

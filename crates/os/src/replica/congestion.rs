@@ -1,7 +1,7 @@
-//! Which destinations are congested: one word for each that was, with a bit per level.
+//! The congested destinations: one word for each, with a bit per level.
 //!
-//! A destination has a few places where its word may be; it is in the first that was free. Words are changed one at a
-//! time, and whoever reads finds a destination's word or finds it uncongested.
+//! A destination's word is in the first of a few places that was free. Words change one at a time; a reader either finds a
+//! destination's word or treats it as not congested.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -41,7 +41,7 @@ pub(super) fn has(word: u64, level: u8) -> bool {
     level < LEVELS && levels(word) >> level & 1 != 0
 }
 
-/// Sets or clears a level; false if the destination's places are all taken.
+/// Sets or clears a level; false if all places of the destination are occupied.
 pub(super) fn set(words: &[AtomicU64], of: u32, level: u8, congested: bool) -> bool {
     let load = |place: usize| words.get(place).map_or(0, |word| word.load(Ordering::Relaxed));
     let store = |place: usize, value: u64| {
@@ -50,14 +50,14 @@ pub(super) fn set(words: &[AtomicU64], of: u32, level: u8, congested: bool) -> b
         }
     };
     let bit = 1_u32.checked_shl(level.into()).filter(|_| level < LEVELS).unwrap_or(0);
-    // Its own word first, or it would have two.
+    // Look for its own word first, or it would have two.
     let known = places(of).take_while(|place| load(*place) != 0).find(|place| is_of(load(*place), of));
     let place = known.or_else(|| congested.then(|| places(of).find(|p| levels(load(*p)) == 0)).flatten());
     let Some(place) = place else { return !congested };
     let old = if known.is_some() { levels(load(place)) } else { 0 };
     let new = if congested { old | bit } else { old & !bit };
     store(place, u64::from(of) << 32 | u64::from(new));
-    // Words that say nothing and that nobody has to look past are taken away, the last one first.
+    // Remove words without a level that no search has to pass, the last one first.
     let mut last = place;
     while levels(load(last)) == 0 && load(last) != 0 && load((last + 1) % WORDS) == 0 {
         store(last, 0);
@@ -84,7 +84,7 @@ mod tests {
             (state >> 33) % below
         };
         for step in 0..60_000 {
-            // A few destinations that share their places, and up to as many as a node can have.
+            // Destinations that share places, and as many as a node can have.
             let of = match next(3) {
                 0 => 0x0100_1001 + next(40) as u32,
                 _ => (next(4000) as u32).wrapping_mul(0x0100_1003) | 1,

@@ -1,9 +1,8 @@
-//! A table that one process writes and many read: one segment that only its [`Publisher`] can ever store to, and beside
-//! it one small *open area* that every reader may write hints to.
+//! A table that one process writes and many read: a segment that only its [`Publisher`] can store to, and a small *open
+//! area* that every reader may write hints to.
 //!
-//! What the words mean is not known here, but for two things: which destinations are congested, and who publishes. Areas
-//! never change their size: a publisher that needs more room makes a [successor](Publisher::successor) and tells its
-//! readers in words of its own.
+//! This module interprets only two things: the congested destinations and the publisher's pid. Areas never change their
+//! size: a publisher that needs more space creates a [successor](Publisher::successor) and announces it in its own words.
 //!
 //! ```
 //! use std::sync::atomic::Ordering;
@@ -42,12 +41,12 @@ const LENGTHS: usize = 2;
 
 /// Words in a page.
 const PAGE_WORDS: usize = PAGE / 8;
-/// Where the congestion words are.
+/// Offset of the congestion words.
 const CONGESTION: usize = PAGE;
-/// Where the first area is.
+/// Offset of the first area.
 const FIRST_AREA: usize = CONGESTION + congestion::WORDS * 8;
 
-/// Where the areas are in a segment: first byte, and words.
+/// The areas of a segment: first byte, and number of words.
 #[derive(Clone, Copy)]
 struct Layout([(usize, usize); AREAS]);
 
@@ -92,14 +91,14 @@ impl fmt::Debug for Publisher {
 }
 
 impl Publisher {
-    /// A table with areas of so many words, all zero, and an open area of `open` words. Memory is taken when it is
-    /// first written.
+    /// A table with areas of these numbers of words, all zero, and an open area of `open` words. Memory is allocated when it
+    /// is first written.
     pub fn new(name: &str, areas: [usize; AREAS], open: usize) -> Result<Publisher> {
         let (segment, descriptor) = Segment::create(name, checked(open)?)?;
         Self::beside(name, areas, Arc::new(Open { segment, descriptor, len: open }))
     }
 
-    /// A new table in place of this one, all zero; it has the same congestion words and open area.
+    /// A new table to replace this one, all zero, with the same congestion words and open area.
     pub fn successor(&self, name: &str, areas: [usize; AREAS]) -> Result<Publisher> {
         let next = Self::beside(name, areas, Arc::clone(&self.open))?;
         for (old, new) in self.congestion().iter().zip(next.congestion()) {
@@ -119,24 +118,24 @@ impl Publisher {
         Ok(Publisher { segment, descriptor, layout, open })
     }
 
-    /// Words of area 0, 1 or 2; of others none.
+    /// Words of area 0, 1 or 2; no words for any other.
     pub fn area(&self, number: usize) -> &[AtomicU64] {
         let (at, length) = self.layout.area(number);
         self.segment.words(at, length)
     }
 
-    /// Words of the open area: whatever is there may be nonsense.
+    /// Words of the open area, which any process may have overwritten.
     pub fn open_area(&self) -> &[AtomicU64] {
         self.open.segment.words(0, self.open.len)
     }
 
-    /// What a reader needs for [`Replica::map`]: the table's descriptor and the open area's.
+    /// The descriptors of the table and of the open area, for [`Replica::map`].
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.descriptor.as_fd(), self.open.descriptor.as_fd()]
     }
 
-    /// Tells readers whether messages of this level (0 to 7) to a destination have to wait; false if that cannot be told
-    /// because the table of destinations is full.
+    /// Publishes whether messages of this level (0 to 7) to a destination have to wait; false if the table of destinations
+    /// is full.
     pub fn set_congested(&self, destination: u32, level: u8, congested: bool) -> bool {
         congestion::set(self.congestion(), destination, level, congested)
     }
@@ -161,7 +160,7 @@ impl fmt::Debug for Replica {
 }
 
 impl Replica {
-    /// Maps what [`Publisher::descriptors`] named. The descriptors may be closed afterwards.
+    /// Maps the descriptors of [`Publisher::descriptors`], which may be closed afterwards.
     pub fn map(table: impl AsFd, open: impl AsFd) -> Result<Replica> {
         let segment = Segment::open(table, Access::ReadOnly, MAX_SIZE)?;
         let header: Vec<u64> = segment.words_to_read(0, PAGE_WORDS).iter().map(ReadWord::load).collect();
@@ -176,31 +175,31 @@ impl Replica {
             .filter(|(_, size)| sound && *size <= crate::shm::Memory::size(&segment))
             .ok_or_else(|| {
                 OsError::new("use", "a descriptor as a shared table", Errno::PROTO)
-                    .with_remedy("library and daemon must be of versions that fit: restart the older one")
+                    .with_remedy("library and daemon are of incompatible versions: restart the older one")
             })?;
         let open = Segment::open(open, Access::ReadWrite, MAX_SIZE)?;
         Ok(Replica { segment, layout: layout.0, open })
     }
 
-    /// Words of area 0, 1 or 2; of others none.
+    /// Words of area 0, 1 or 2; no words for any other.
     #[inline]
     pub fn area(&self, number: usize) -> &[ReadWord] {
         let (at, length) = self.layout.area(number);
         self.segment.words_to_read(at, length)
     }
 
-    /// Words of the open area, for hints: whatever is there may be nonsense.
+    /// Words of the open area, for hints; any process may have overwritten them.
     #[inline]
     pub fn open_area(&self) -> &[AtomicU64] {
         self.open.words(0, crate::shm::Memory::size(&self.open) / 8)
     }
 
-    /// Id of the process that publishes, as it was when it made the segment.
+    /// Pid of the publisher when it created the segment.
     pub fn publisher(&self) -> u32 {
         self.segment.words_to_read(0, PAGE_WORDS).get(PUBLISHER).map_or(0, |pid| pid.load() as u32)
     }
 
-    /// True if messages of this level to a destination have to wait.
+    /// Whether messages of this level to a destination have to wait.
     #[inline]
     pub fn is_congested(&self, destination: u32, level: u8) -> bool {
         let words = self.segment.words_to_read(CONGESTION, congestion::WORDS);

@@ -8,7 +8,7 @@ fn pair() -> (Publisher, Replica) {
 }
 
 #[test]
-fn what_is_stored_is_seen() {
+fn stores_are_seen() {
     let (publisher, replica) = pair();
     assert_eq!((0..4).map(|n| replica.area(n).len()).collect::<Vec<_>>(), [100, 513, 7, 0]);
     for (number, value) in [(0, 1), (1, 2), (2, 3)] {
@@ -55,13 +55,13 @@ fn foreign_segments_are_refused() {
     let [table, open] = publisher.descriptors();
     let refused = |segment: &OwnedFd| Replica::map(segment, open).unwrap_err().to_string();
     let (_empty, fd) = Segment::publish("utipc test", 1 << 20).unwrap();
-    assert!(refused(&fd).contains("versions that fit"));
+    assert!(refused(&fd).contains("incompatible versions"));
     let (wrong, fd) = Segment::publish("utipc test", 1 << 20).unwrap();
     for lengths in [[u64::MAX; 3], [1 << 61, 1, 1], [200_000, 1, 1], [1, 1, u64::MAX - 5]] {
         for (word, value) in wrong.words(0, 5).iter().zip([MAGIC, 1].into_iter().chain(lengths)) {
             word.store(value, Ordering::Relaxed);
         }
-        assert!(refused(&fd).contains("versions that fit"), "{lengths:?}");
+        assert!(refused(&fd).contains("incompatible versions"), "{lengths:?}");
     }
     let (_writable, fd) = Segment::create("utipc test", 1 << 20).unwrap();
     assert!(refused(&fd).contains("not sealed"));

@@ -1,6 +1,6 @@
-//! What lanes, doorbells and replicas ask of the memory that they live in.
+//! The memory that lanes and doorbells need.
 //!
-//! Everything above is written against [`Memory`], so that the same code runs in a mapped segment, on the heap (Miri,
+//! They are written against the trait [`Memory`], so that the same code runs in a mapped segment, on the heap (Miri,
 //! ThreadSanitizer) and on the modelled atomics of loom.
 
 use std::ops::Range;
@@ -10,29 +10,29 @@ use std::time::Duration;
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 
-/// Which of the full fences this is: real memory ignores it, a model may leave one out to show that it is needed.
+/// Names a full fence. Real memory ignores it; a model may leave one out to show that it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
-    /// Writer: between committing a record and looking whether the reader wants to be told.
+    /// Writer: between committing a record and checking whether the reader wants to be notified.
     Commit,
-    /// Reader: between asking to be told and looking once more whether there is something.
+    /// Reader: between asking to be notified and checking once more whether there is something.
     Arm,
-    /// Sleeper: between announcing that it sleeps and looking once more whether there is something.
+    /// Sleeper: between announcing its sleep and checking once more whether there is something.
     Park,
-    /// Ringer: between marking what is ready and looking whether somebody sleeps; also between marking a lane gone and
-    /// reading what is left in it.
+    /// Ringer: between marking what is ready and checking whether a thread sleeps; also between marking a lane gone and
+    /// reading its unread records.
     Ring,
-    /// Reader: between giving room back and looking whether the writer waits for it.
+    /// Reader: between giving room back and checking whether the writer waits for it.
     Release,
-    /// Writer: between announcing that it waits for room and looking once more whether there is some.
+    /// Writer: between announcing that it waits for room and checking once more whether there is some.
     WantRoom,
 }
 
-/// Lines that [`prefetch`] fetches of a value, at most.
+/// Most lines of a value that [`prefetch`] fetches.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const VALUE_LINES: usize = 8;
 
-/// Says that a value of this process is going to be used, so that it may be fetched meanwhile.
+/// Prefetches a value of this process.
 #[inline]
 pub fn prefetch<T>(value: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -78,21 +78,21 @@ pub trait Memory: Send + Sync {
     fn and32(&self, at: usize, bits: u32) -> u32;
     /// Sequentially consistent fence.
     fn fence(&self, which: Fence);
-    /// Copies bytes out, each exactly once. What a peer changes meanwhile is torn, not undefined.
+    /// Copies bytes out, each exactly once. Bytes that a peer changes meanwhile may be torn, which is defined behaviour.
     fn read(&self, at: usize, into: &mut [u8]);
-    /// Says that the line at `at` is going to be read, so that it may be fetched meanwhile. Any offset is allowed.
+    /// Prefetches the line at `at` for reading. Any offset is allowed.
     fn prefetch(&self, at: usize) {
         let _ = at;
     }
-    /// [`Memory::prefetch`] of a line that is going to be written.
+    /// Prefetches the line at `at` for writing. Any offset is allowed.
     fn prefetch_write(&self, at: usize) {
         let _ = at;
     }
     /// Copies bytes in.
     fn write(&self, at: usize, from: &[u8]);
-    /// Sleeps while the word is `expected`, at most `timeout`. May return early for no reason.
+    /// Sleeps while the word is `expected`, at most `timeout`. May return spuriously.
     fn wait32(&self, at: usize, expected: u32, timeout: Option<Duration>);
-    /// Wakes all that sleep on the word.
+    /// Wakes all threads that sleep on the word.
     fn wake32(&self, at: usize);
     /// Gives whole pages inside `range` back to the system; they read as zero or as before afterwards.
     fn release(&self, range: Range<usize>);

@@ -1,6 +1,6 @@
 //! Memory that processes share: sealed segments, atomic access to them, sleeping on their words.
 //!
-//! What lies in a segment is the business of others: lanes (`utipc-lanes`), the binding table's [replica](crate::replica).
+//! The contents of segments belong to lanes (`utipc-lanes`) and the binding table's [replica](crate::replica).
 
 mod memory;
 mod segment;

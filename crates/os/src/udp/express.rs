@@ -1,8 +1,8 @@
-//! The express way to one peer: a second socket on the address of a [`UdpSocket`], connected to the peer.
+//! The express path to one peer: a second socket on the address of a [`UdpSocket`], connected to the peer (decision 10).
 //!
-//! A connected socket looks no route up for each datagram, at either end: that saves about a tenth of a round trip on one
-//! machine. It blocks, so a thread that expects frames from this peer alone waits in the same system call that reads
-//! them, and saves an event loop's half microsecond twice. What others send arrives at the first socket as before.
+//! A connected socket does no route lookup per datagram, at either end, which saves about a tenth of a round trip on one
+//! host. It blocks, so that a thread that expects frames from this peer only waits in the same system call that reads them
+//! and saves half a microsecond of the event loop twice. Frames of other peers arrive at the first socket as before.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,12 +19,12 @@ use crate::mmsg::{self, Datagram, Frames, ReceiveRing, SendReport};
 use crate::offload::{gro, gso};
 use crate::{OsError, Result};
 
-/// The shortest wait in a read; the event loop is there for shorter ones, and for exact ones.
+/// The shortest wait in a read; shorter and exact waits need the event loop.
 pub const WAIT_MIN: Duration = Duration::from_millis(2);
 
-/// Where it leads; whoever holds the lock may lead it elsewhere for a moment.
+/// The destination of the socket. The holder of the lock may connect it elsewhere for a moment.
 #[derive(Debug, Default)]
-struct Way {
+struct Target {
     is_bound: bool,
     remote: Option<SocketAddr>,
 }
@@ -36,16 +36,16 @@ struct Way {
 pub struct Express {
     fd: OwnedFd,
     local: SocketAddr,
-    way: Mutex<Way>,
-    /// The limit of a read in force, milliseconds; zero for none.
+    target: Mutex<Target>,
+    /// The current timeout of a read, milliseconds; zero for none.
     limit_ms: AtomicU64,
-    /// [`Express::wake`] was seen to work.
+    /// Whether [`Express::wake`] is known to work.
     can_wake: AtomicBool,
     segmentation: AtomicBool,
 }
 
 impl Express {
-    /// A socket for later, which receives nothing yet; so it can be watched from the start.
+    /// Opens the socket, which receives nothing before [`Express::connect`] but can be watched already.
     pub(super) fn reserve(local: SocketAddr, options: &UdpOptions) -> Result<Express> {
         let failed = |errno: rustix::io::Errno| OsError::new("open a second UDP socket for", local, errno);
         let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -54,64 +54,64 @@ impl Express {
         grow_buffers(&fd, options);
         let segmentation = AtomicBool::new(options.offloads && gso::probe(fd.as_fd()));
         if options.offloads {
-            // Without it every datagram arrives by itself, which the receiver handles alike.
+            // Without it every datagram arrives by itself, which the receiver handles too.
             gro::enable(fd.as_fd());
         }
         Ok(Express {
             fd,
             local,
-            way: Mutex::default(),
+            target: Mutex::default(),
             limit_ms: AtomicU64::new(0),
             can_wake: AtomicBool::new(false),
             segmentation,
         })
     }
 
-    /// Leads to `remote` from now on. What is queued from the peer before stays and is read.
+    /// Connects to `remote`. Frames of the previous peer that are queued stay and are read.
     ///
     /// # Errors
-    /// Where the system lets no two sockets share an address, or has no route: the first socket is still there.
+    /// The system does not let two sockets share an address, or has no route: use the first socket.
     pub fn connect(&self, first: &UdpSocket, remote: SocketAddr) -> Result<()> {
         let failed = |errno: rustix::io::Errno| OsError::new("connect a second UDP socket to", remote, errno);
-        let mut way = self.lock();
-        if !way.is_bound {
-            // The address is shared for this moment alone: later programs find it taken.
+        let mut target = self.lock();
+        if !target.is_bound {
+            // The address is shared only for this moment: later programs find it in use.
             let share = |on| {
                 sockopt::set_socket_reuseport(first, on)
                     .and_then(|()| sockopt::set_socket_reuseport(&self.fd, on))
             };
             share(true).and_then(|()| bind(&self.fd, &self.local)).map_err(failed)?;
-            way.is_bound = true;
+            target.is_bound = true;
             share(false).map_err(failed)?;
-            // Whether it comes back shows when it is read, among the frames that may have been faster.
-            self.knock();
+            // A later read shows whether it arrives, perhaps after other frames.
+            self.send_to_self();
         }
         connect(&self.fd, &remote).map_err(failed)?;
-        way.remote = Some(remote);
+        target.remote = Some(remote);
         Ok(())
     }
 
-    /// An empty datagram from the own address was read here: so [`Express::wake`] works.
+    /// Notes that an empty datagram from the own address was read: [`Express::wake`] works.
     pub fn heard_knock(&self) {
         self.can_wake.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`Express::wait`] may be used: only where somebody can end it.
+    /// Whether [`Express::wait`] may be used: only if [`Express::wake`] can end it.
     pub fn can_wait(&self) -> bool {
         self.can_wake.load(Ordering::Relaxed)
     }
 
-    /// Fills `ring` with what there is, at most `most` reads, and waits for the first if there is nothing, at most as
-    /// long as `limit` and at least half as long; [`ReceiveRing::deliver`] has the frames.
+    /// Reads at most `most` times into `ring`. If there is nothing, it waits for the first read at most `limit` and at least
+    /// half as long. [`ReceiveRing::deliver`] has the frames.
     ///
     /// # Errors
-    /// Of the medium, as [`ReceiveRing::receive`].
+    /// As [`ReceiveRing::receive`].
     pub fn wait(&self, ring: &mut ReceiveRing, most: usize, limit: Option<Duration>) -> io::Result<()> {
         self.set_limit(limit);
         ring.read(self.fd.as_fd(), most, true)
     }
 
-    /// The same without waiting.
+    /// [`Express::wait`] without waiting.
     ///
     /// # Errors
     /// As [`Express::wait`].
@@ -119,17 +119,17 @@ impl Express {
         ring.read(self.fd.as_fd(), most, false)
     }
 
-    /// Ends the current wait, or else the next: by an empty datagram to itself, to which it leads for that moment.
+    /// Ends the current or the next wait by an empty datagram to itself, for which it is connected to itself for a moment.
     pub fn wake(&self) {
-        let way = self.lock();
-        if let Some(peer) = way.remote {
-            self.knock();
+        let target = self.lock();
+        if let Some(peer) = target.remote {
+            self.send_to_self();
             let _ = connect(&self.fd, &peer);
         }
     }
 
-    /// Sends itself an empty datagram. Whatever fails here, a wait ends at its limit.
-    fn knock(&self) {
+    /// Sends itself an empty datagram. If that fails, a wait ends at its limit.
+    fn send_to_self(&self) {
         if connect(&self.fd, &self.local).is_ok() {
             let _ = send(&self.fd, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
@@ -138,8 +138,8 @@ impl Express {
     /// Sends `datagrams`, which have no address, to the peer. See [`mmsg::send_all`].
     pub fn send(&self, frames: &impl Frames, datagrams: &[Datagram]) -> SendReport {
         let mut report = SendReport::default();
-        // While another thread knocks, it leads elsewhere.
-        let _way = self.lock();
+        // While another thread wakes it, it is connected to itself.
+        let _target = self.lock();
         mmsg::send_all(self.fd.as_fd(), frames, datagrams, &mut report);
         if report.offload_refused {
             self.segmentation.store(false, Ordering::Relaxed);
@@ -152,17 +152,17 @@ impl Express {
         self.segmentation.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Way> {
-        self.way.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Target> {
+        self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Powers of two, so that the option is rarely set anew.
+    /// Sets the timeout of reads, rounded down to a power of two so that the option rarely changes.
     fn set_limit(&self, limit: Option<Duration>) {
         let ms = limit.map_or(0, |limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1));
         let ms = if ms == 0 { 0 } else { 1 << ms.min(1 << 20).ilog2() };
         if self.limit_ms.swap(ms, Ordering::Relaxed) != ms {
             let limit = (ms > 0).then(|| Duration::from_millis(ms));
-            // Cannot fail for a socket of one's own and such a time.
+            // Cannot fail for an own socket and a valid time.
             let _ = sockopt::set_socket_timeout(&self.fd, Timeout::Recv, limit);
         }
     }

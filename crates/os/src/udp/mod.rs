@@ -12,10 +12,10 @@ use crate::offload::{gro, gso};
 use crate::sockaddr::SockAddr;
 use crate::{OsError, Result};
 
-/// What to ask of the kernel when a socket is made.
+/// Options of a new socket.
 #[derive(Clone, Copy, Debug)]
 pub struct UdpOptions {
-    /// Let several sockets bind to one address: what members of a multicast group need.
+    /// Let several sockets bind to one address, as members of a multicast group need.
     pub reuse_address: bool,
     /// Bytes of receive buffer to ask for; the kernel grants up to `net.core.rmem_max` unless
     /// the process may override it.
@@ -42,7 +42,7 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Binds to `address`; port 0 takes a free port. An IPv6 socket takes IPv6 alone.
+    /// Binds to `address`; port 0 takes a free port. An IPv6 socket takes IPv6 only.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> Result<UdpSocket> {
         let failed = |what: &'static str| {
             move |errno: rustix::io::Errno| {
@@ -80,8 +80,8 @@ impl UdpSocket {
         self.local
     }
 
-    /// Whether runs of equal datagrams may be sent as one; turns false for good when the kernel
-    /// refuses one that would have gone out singly.
+    /// Whether runs of equal datagrams may be sent as one; stays false after the kernel has refused
+    /// a run whose datagrams it takes singly.
     pub fn segmentation(&self) -> bool {
         self.segmentation
     }
@@ -91,7 +91,7 @@ impl UdpSocket {
         self.coalescing
     }
 
-    /// Receives what is sent to the multicast group `group` through `interface`, from anywhere.
+    /// Joins the multicast group `group` on `interface`, for messages of all senders.
     pub fn join(&self, group: IpAddr, interface: &Interface) -> Result<()> {
         let joined = match group {
             IpAddr::V4(group) => sockopt::set_ip_add_membership_with_ifindex(
@@ -110,7 +110,7 @@ impl UdpSocket {
         self.own_groups_alone().map_err(failed)
     }
 
-    /// Leaves out what arrives on interfaces where only other sockets of this host have joined.
+    /// Drops multicasts that arrive on interfaces where only other sockets of this host have joined.
     fn own_groups_alone(&self) -> std::io::Result<()> {
         let off: libc::c_int = 0;
         let (level, option) = match self.local {
@@ -127,7 +127,7 @@ impl UdpSocket {
                 size_of::<libc::c_int>() as libc::socklen_t,
             )
         };
-        // Kernels before 4.20 lack the IPv6 option; there the source address alone must do.
+        // Kernels before 4.20 lack the IPv6 option; there only the source address is checked.
         match std::io::Error::last_os_error() {
             _ if code == 0 => Ok(()),
             cause if cause.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
@@ -176,10 +176,10 @@ impl UdpSocket {
         ring.receive(self.fd.as_fd(), sink)
     }
 
-    /// The express way to one of its peers, for later.
+    /// Reserves the express path to one of its peers.
     ///
     /// # Errors
-    /// If descriptors have run out.
+    /// No descriptor is free.
     pub fn reserve_express(&self, options: &UdpOptions) -> Result<Express> {
         Express::reserve(self.local, options)
     }
@@ -197,7 +197,7 @@ impl AsFd for UdpSocket {
 }
 
 /// Sets the don't-fragment bit, and lets the kernel fragment only what is above a path MTU that
-/// a router has reported: better a slow path than one that swallows every full frame.
+/// a router has reported: a slow path is better than one that drops every full frame.
 fn discover_path_mtu(fd: &OwnedFd, v4: bool) -> rustix::io::Result<()> {
     if v4 {
         sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::WANT)

@@ -6,12 +6,12 @@ fn socket(offloads: bool) -> UdpSocket {
     UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap()
 }
 
-/// Frames of one size that lie back to back, the last of which may be shorter.
+/// Adjacent frames of one size; the last may be shorter.
 struct Equal<'a>(&'a [u8], usize);
 
 impl Frames for Equal<'_> {
     fn pieces(&self, index: usize) -> [&[u8]; 2] {
-        // In two halves, so that neighbours have to be put together.
+        // In two halves, so that adjacent pieces have to be merged.
         let frame = self.0.chunks(self.1).nth(index).unwrap_or_default();
         frame.split_at(frame.len() / 2).into()
     }
@@ -42,7 +42,7 @@ fn collect(socket: &UdpSocket, ring: &mut ReceiveRing, frames: usize) -> Vec<Vec
 }
 
 #[test]
-fn a_run_arrives_as_separate_frames_with_and_without_offloads() {
+fn run_arrives_as_separate_frames_with_and_without_offloads() {
     for (tx_offload, rx_offload) in [(true, true), (true, false), (false, true), (false, false)] {
         let (mut tx, rx) = (socket(tx_offload), socket(rx_offload));
         let arena: Vec<u8> = (0..1000_u32).map(|byte| byte as u8).collect();
@@ -59,7 +59,7 @@ fn a_run_arrives_as_separate_frames_with_and_without_offloads() {
 }
 
 #[test]
-fn a_refused_run_goes_out_singly_and_is_remembered() {
+fn refused_run_is_sent_singly_and_disables_runs() {
     let (mut tx, rx) = (socket(true), socket(true));
     assert!(tx.segmentation(), "this test needs UDP_SEGMENT, Linux 4.18");
     // More segments than any kernel takes in one send.
@@ -72,7 +72,7 @@ fn a_refused_run_goes_out_singly_and_is_remembered() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_counted_and_the_rest_goes_out() {
+fn unsendable_datagrams_are_counted_and_skipped() {
     let (mut tx, rx) = (socket(true), socket(true));
     let to = SockAddr::from(rx.local_address());
     let arena = vec![1; 70_000];
@@ -84,7 +84,7 @@ fn what_cannot_be_sent_is_counted_and_the_rest_goes_out() {
 }
 
 #[test]
-fn a_datagram_above_the_buffer_is_counted_not_delivered() {
+fn truncated_datagram_is_counted_and_dropped() {
     let (mut tx, rx) = (socket(false), socket(false));
     let to = SockAddr::from(rx.local_address());
     tx.send(&Sizes(&[0; 200], &[200]), &[Datagram { to, first: 0, count: 1, len: 200, segment: 0 }]);
@@ -94,14 +94,14 @@ fn a_datagram_above_the_buffer_is_counted_not_delivered() {
 }
 
 #[test]
-fn nothing_to_read_is_no_error() {
+fn nothing_to_read_is_an_empty_result() {
     let rx = socket(true);
     let got = rx.receive(&mut ReceiveRing::new(2, 100), &mut |_, _| ()).unwrap();
     assert_eq!(got, Received::default());
 }
 
 #[test]
-fn a_taken_address_says_what_to_do() {
+fn address_in_use_is_refused_with_a_remedy() {
     let first = socket(true);
     let error = UdpSocket::bind(first.local_address(), &UdpOptions::default()).unwrap_err().to_string();
     assert!(error.contains(&first.local_address().to_string()) && error.contains("ss -ulnp"), "{error}");
@@ -110,7 +110,7 @@ fn a_taken_address_says_what_to_do() {
     assert!(error.contains("ip address"), "{error}");
 }
 
-/// An express way from `first` to `peer`.
+/// An express path from `first` to `peer`.
 fn express(first: &UdpSocket, peer: &UdpSocket) -> Express {
     let way = first.reserve_express(&UdpOptions::default()).unwrap();
     way.connect(first, peer.local_address()).unwrap();
@@ -120,7 +120,7 @@ fn express(first: &UdpSocket, peer: &UdpSocket) -> Express {
     way
 }
 
-/// Empty datagrams of its own that wait on an express way.
+/// Counts the own empty datagrams that wait on an express path.
 fn knocks(way: &Express, first: &UdpSocket) -> u32 {
     let (mut ring, mut knocks) = (ReceiveRing::new(4, 100), 0);
     way.wait(&mut ring, 4, Some(std::time::Duration::from_secs(10))).unwrap();
@@ -133,7 +133,7 @@ fn knocks(way: &Express, first: &UdpSocket) -> u32 {
 const ONE: Datagram = Datagram { to: SockAddr::NONE, first: 0, count: 1, len: 10, segment: 0 };
 
 #[test]
-fn an_express_way_takes_what_its_peer_sends_and_leaves_the_rest() {
+fn express_path_receives_only_from_its_peer() {
     let (first, mut peer, mut stranger) = (socket(true), socket(true), socket(true));
     let way = express(&first, &peer);
     assert_eq!(way.send(&Sizes(&[1; 10], &[10]), &[ONE]).frames, 1);
@@ -147,12 +147,12 @@ fn an_express_way_takes_what_its_peer_sends_and_leaves_the_rest() {
         assert_eq!((from.to_ip(), bytes), (Some(peer.local_address()), &[2; 10][..]));
     });
     assert_eq!(collect(&first, &mut ring, 1), [[3; 10]]);
-    // The address is taken as before.
+    // The address is in use as before.
     assert!(UdpSocket::bind(first.local_address(), &UdpOptions::default()).is_err());
 }
 
 #[test]
-fn a_wait_on_an_express_way_ends_by_a_knock_and_at_its_limit() {
+fn wait_on_an_express_path_ends_by_wake_and_at_its_limit() {
     let (first, peer) = (socket(true), socket(true));
     let way = express(&first, &peer);
     let mut ring = ReceiveRing::new(1, 100);
@@ -168,7 +168,7 @@ fn a_wait_on_an_express_way_ends_by_a_knock_and_at_its_limit() {
     let start = std::time::Instant::now();
     way.wait(&mut ring, 1, Some(std::time::Duration::from_millis(20))).unwrap();
     assert!(ring.filled() == 0 && start.elapsed() >= std::time::Duration::from_millis(10));
-    // A peer that is gone is told of once, by the next call, and then not in the way.
+    // The next call reports once that the peer is gone; later calls work.
     drop(peer);
     for _ in 0..3 {
         assert_eq!(way.send(&Sizes(&[1; 10], &[10]), &[ONE]).frames, 1);

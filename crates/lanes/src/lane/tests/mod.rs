@@ -3,8 +3,9 @@
 mod hostile;
 
 use super::*;
-use crate::{Arena, Incoming, Outgoing, Shape, Wakeup};
 use utipc_os::shm::{Memory, Segment};
+
+use crate::{Arena, Incoming, Outgoing, Shape, Wakeup};
 
 /// Rings of 512 B, 1 KiB, 4 KiB and 16 KiB.
 const SMALL: Shape = Shape { slots: 70, region: 64 << 10, ring_shifts: [9, 10, 12, 14] };

@@ -21,7 +21,7 @@ mod words;
 
 pub use words::ReadWord;
 
-/// Granularity in which memory is mapped and given back, bytes.
+/// Granularity of mapping and giving back memory, bytes.
 pub const PAGE: usize = 4096;
 
 /// Copies up to this size go word by word, so that the compiler can neither repeat nor tear the loads of a header.
@@ -71,16 +71,16 @@ fn failed(name: &str) -> impl Fn(Errno) -> OsError + '_ {
 }
 
 impl Segment {
-    /// A new segment of `size` bytes (rounded up to pages), all zero and sparse: whoever gets the descriptor may map
-    /// it for reading and writing, and nobody can ever change its size.
+    /// A new segment of `size` bytes (rounded up to pages), all zero and sparse. A process with the descriptor may map it for
+    /// reading and writing; its size can never change.
     pub fn create(name: &str, size: usize) -> Result<(Segment, OwnedFd)> {
         let (segment, fd) = Self::unsealed(name, size)?;
         fcntl_add_seals(&fd, seals()).map_err(failed(name))?;
         Ok((segment, fd))
     }
 
-    /// A new segment of `size` bytes (rounded up to pages) that only this process can ever store to: whoever gets the
-    /// descriptor may map it for reading.
+    /// A new segment of `size` bytes (rounded up to pages) that only this process can store to. A process with the descriptor
+    /// may map it for reading.
     pub fn publish(name: &str, size: usize) -> Result<(Segment, OwnedFd)> {
         let (segment, fd) = Self::unsealed(name, size)?;
         fcntl_add_seals(&fd, seals() | SealFlags::FUTURE_WRITE).map_err(failed(name))?;
@@ -90,7 +90,7 @@ impl Segment {
     fn unsealed(name: &str, size: usize) -> Result<(Segment, OwnedFd)> {
         let size = size.max(1).checked_next_multiple_of(PAGE).ok_or_else(|| failed(name)(Errno::NOMEM))?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Never executable, where the kernel (6.3) can promise it.
+        // Never executable, if the kernel (6.3) supports that.
         let fd = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
             .or_else(|_| memfd_create(name, flags))
             .map_err(failed(name))?;
@@ -98,17 +98,19 @@ impl Segment {
         Ok((Self::map(&fd, size, Access::ReadWrite)?, fd))
     }
 
-    /// Maps a segment that a peer made, after checking that nobody can pull it away: right kind, at most `max_size`
+    /// Maps a segment that a peer has created, after checking that no process can truncate it: right kind, at most `max_size`
     /// bytes, sealed. The descriptor may be closed afterwards.
     ///
     /// # Errors
-    /// Names what the descriptor lacks.
+    /// The descriptor is of another kind, too large or not sealed.
     pub fn open(fd: impl AsFd, access: Access, max_size: usize) -> Result<Segment> {
         let refuse = |errno: Errno| OsError::new("use", "a descriptor as shared memory", errno);
         let stat = fstat(&fd).map_err(refuse)?;
         let size = usize::try_from(stat.st_size).unwrap_or(0);
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(refuse(Errno::INVAL).with_remedy("its sender broke the protocol: it is no memory"));
+            return Err(
+                refuse(Errno::INVAL).with_remedy("its sender broke the protocol: it is not shared memory")
+            );
         }
         if size == 0 || size > max_size || !size.is_multiple_of(PAGE) {
             return Err(refuse(Errno::FBIG).with_remedy("its sender broke the protocol: its size is wrong"));
@@ -138,7 +140,7 @@ impl Segment {
         Ok(Segment { base, size, writable, owner: Owner::Mapping })
     }
 
-    /// Memory of this process alone, all zero: for tests, and for tools that cannot follow mappings.
+    /// Private memory of this process, all zero: for tests and tools that do not support mappings.
     pub fn heap(size: usize) -> Segment {
         let size = size.max(1).next_multiple_of(PAGE);
         let layout = Layout::from_size_align(size, PAGE).unwrap_or(Layout::new::<[u64; PAGE / 8]>());
@@ -148,7 +150,7 @@ impl Segment {
         Segment { base, size: layout.size(), writable: layout.size(), owner: Owner::Heap(layout) }
     }
 
-    /// Checks `len` bytes at `at` against `limit` and gives their address.
+    /// Checks `len` bytes at `at` against `limit`; returns their address.
     #[inline(always)]
     fn place(&self, at: usize, len: usize, align: usize, limit: usize) -> *mut u8 {
         assert!(at & (align - 1) == 0 && at <= limit && len <= limit - at, "outside shared memory");
@@ -232,11 +234,11 @@ impl Memory for Segment {
 
     #[inline(always)]
     fn fence(&self, _: Fence) {
-        // What the compiler makes of a full fence, `mfence`, waits for more than that on many processors: a locked
-        // instruction orders all ordinary loads and stores as well, in a fraction of the time.
+        // The compiler emits `mfence`, which on many processors waits for more than needed: a locked instruction orders all
+        // ordinary loads and stores too, in a fraction of the time.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: it leaves the word that it touches, the top of this thread's stack, as it was. That the compiler moves no
-        // access across it is the meaning of an assembly block that may touch memory.
+        // SAFETY: it leaves the word that it touches, the top of this thread's stack, as it was. The compiler moves no
+        // access across an assembly block that may touch memory.
         unsafe {
             std::arch::asm!("lock or dword ptr [rsp], 0");
         }
@@ -265,7 +267,7 @@ impl Memory for Segment {
         // SAFETY: `place` checked the source; the destination is an exclusive slice of this process, outside any
         // segment. A peer may write meanwhile: these are plain bytes, any value of which is valid.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
-        // Keeps the compiler from reading the source again where the copy is meant.
+        // Keeps the compiler from reading the source again in place of the copy.
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -285,7 +287,7 @@ impl Memory for Segment {
     fn prefetch_write(&self, at: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if at < self.writable {
-            // SAFETY: a hint, which touches nothing (processors that do not know it take it for no operation); the
+            // SAFETY: a hint, which touches nothing (processors that do not know it ignore it); the
             // address lies in the mapping.
             unsafe {
                 std::arch::asm!("prefetchw [{}]", in(reg) self.base.as_ptr().add(at), options(nostack, preserves_flags));

@@ -36,7 +36,7 @@ fn short_reads_are_exact() {
 }
 
 #[test]
-fn a_published_segment_has_one_writer() {
+fn published_segment_has_one_writer() {
     let (writer, fd) = Segment::publish("utipc-test", PAGE).unwrap();
     assert!(Segment::open(&fd, Access::ReadWrite, PAGE).is_err());
     let reader = Segment::open(&fd, Access::ReadOnly, PAGE).unwrap();
@@ -46,7 +46,7 @@ fn a_published_segment_has_one_writer() {
 }
 
 #[test]
-fn a_descriptor_that_could_be_pulled_away_is_refused() {
+fn descriptor_that_can_shrink_is_refused() {
     let file = File::open("/dev/null").unwrap();
     assert!(Segment::open(&file, Access::ReadWrite, PAGE).unwrap_err().to_string().contains("no memory"));
     let loose = memfd_create("utipc-test", MemfdFlags::ALLOW_SEALING).unwrap();
@@ -54,13 +54,13 @@ fn a_descriptor_that_could_be_pulled_away_is_refused() {
     assert!(Segment::open(&loose, Access::ReadWrite, PAGE).unwrap_err().to_string().contains("not sealed"));
     let (_, large) = Segment::create("utipc-test", 2 * PAGE).unwrap();
     assert!(Segment::open(&large, Access::ReadWrite, PAGE).unwrap_err().to_string().contains("size"));
-    // Written by its maker alone: not what a read-only user asks for unless sealed so.
+    // A read-only user refuses it unless it is sealed against other writers.
     assert!(Segment::open(&large, Access::ReadOnly, 2 * PAGE).is_err());
     assert!(ftruncate(&large, 0).is_err());
 }
 
 #[test]
-fn released_pages_go_back_to_the_system() {
+fn released_pages_are_freed() {
     let (memory, fd) = Segment::create("utipc-test", 64 * PAGE).unwrap();
     memory.write(0, &vec![1; 64 * PAGE]);
     let blocks = || fstat(&fd).unwrap().st_blocks;
@@ -72,7 +72,7 @@ fn released_pages_go_back_to_the_system() {
 }
 
 #[test]
-fn places_outside_are_never_touched() {
+fn offsets_outside_panic() {
     let memory = Segment::heap(PAGE);
     for at in [PAGE - 4, PAGE, usize::MAX - 7, 4] {
         assert!(std::panic::catch_unwind(|| memory.load64(at, Relaxed)).is_err());

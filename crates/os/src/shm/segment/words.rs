@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Segment;
 
-/// A word that this process may read, and somebody else may write at any moment.
+/// A word that this process may only read, and another process may write at any time.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct ReadWord(AtomicU64);
 
 impl ReadWord {
-    /// Relaxed load: the one that is promised to work on memory that is mapped read-only.
+    /// Relaxed load: the only one that is guaranteed to work on memory that is mapped read-only.
     #[inline(always)]
     pub fn load(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -30,7 +30,7 @@ impl Segment {
         unsafe { std::slice::from_raw_parts(first.cast(), count) }
     }
 
-    /// The same, to be read only.
+    /// [`Segment::words`] for reading only.
     ///
     /// # Panics
     /// If they are not in the segment, or `at` is no multiple of 8.
@@ -42,7 +42,7 @@ impl Segment {
     }
 }
 
-/// Bytes of `count` words; if there is no such number, more than any segment has.
+/// Bytes of `count` words; on overflow more than any segment has.
 fn bytes(count: usize) -> usize {
     count.saturating_mul(8)
 }
