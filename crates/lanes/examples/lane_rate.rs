@@ -1,4 +1,4 @@
-//! How fast a bare lane is between two processes: round trips and one-way rates, counted at the receiver.
+//! Measures a bare lane between two processes: round trips, and one-way rates counted at the receiver.
 //!
 //! `cargo run --release -p utipc-lanes --example lane_rate [SECONDS]`, on an otherwise idle machine with two cores.
 
@@ -17,7 +17,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// A TIPC header of a connection's message.
 const HEADER: [u8; 24] = [0x40; 24];
 
-/// One side of the pair: its own lane, the partner's, its way of waiting.
+/// One side of the pair: its lane, the peer's lane, and how it waits.
 struct Party {
     me: Side,
     arena: Arena,
@@ -49,7 +49,7 @@ impl Party {
         }
     }
 
-    /// One message into `buffer`; the length of its payload.
+    /// Receives one message into `buffer`; returns the length of its payload.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
             let awake = !self.arena.doorbell(self.me.other()).is_parked();
@@ -86,7 +86,7 @@ impl Party {
     }
 }
 
-/// What one test does; its number is the lane's slot.
+/// One test; its number is the lane's slot.
 #[derive(Clone, Copy)]
 struct Test {
     name: &'static str,
@@ -146,7 +146,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Does not outlive its parent, whatever goes wrong.
+/// A child process that is killed when dropped.
 struct Reaped(std::process::Child);
 
 impl Drop for Reaped {
@@ -182,7 +182,7 @@ fn round_trips(test: &Test, me: &mut Party, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Receives for `time`, then tells the sender to stop and reads what is left.
+/// Receives for `time`, then tells the sender to stop and reads the rest.
 fn one_way(test: &Test, me: &mut Party, time: Duration) -> Result<()> {
     let mut buffer = vec![0; 70_000];
     let start = Instant::now();
@@ -204,7 +204,7 @@ fn one_way(test: &Test, me: &mut Party, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// The other process: opens the arena it is sent, and plays its part in each test it is told of.
+/// The second process: opens the arena that it is sent, and takes part in each test that it is told to.
 fn partner() -> Result<()> {
     let channel = Channel::from_fd(std::io::stdin().as_fd().try_clone_to_owned()?);
     let (mut bytes, mut fds) = ([0; 16], Vec::new());

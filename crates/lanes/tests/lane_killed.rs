@@ -1,5 +1,5 @@
-//! A process is killed before each single store that it makes to shared memory, and before each system call on it;
-//! what it leaves behind must be whole.
+//! A process is killed before each store that it makes to shared memory and before each system call on it. The lanes that
+//! it leaves must be whole.
 
 mod lane_support;
 
@@ -14,7 +14,7 @@ use utipc_lanes::{Arena, Kind, LaneError, Peek, Reader, Side, Writer};
 use utipc_os::fdpass::{Channel, Got, Put};
 use utipc_os::shm::{Access, Fence, Memory, Segment};
 
-/// A segment whose user dies at a given step.
+/// A segment that kills the process at a given step.
 struct Dying {
     segment: Segment,
     left: AtomicU64,
@@ -121,7 +121,7 @@ fn next<M: Memory>(reader: &mut Reader<M>, n: u64) -> Option<Kind> {
     Some(record.kind())
 }
 
-/// The victim: everything that two ends can do, telling of each message sent and consumed.
+/// The process that is killed: it uses every operation of both ends, and reports each message sent and consumed.
 #[test]
 fn victim() {
     let Some((role, channel, mut fds)) = role() else { return };
@@ -144,7 +144,7 @@ fn victim() {
     for _ in 0..3 {
         let _ = send(&mut writer, 50).unwrap();
     }
-    // Half of what waits, then all of it, across the ring that it ends in; then armed and asleep for a moment.
+    // Read half of the waiting messages, then the rest, which ends in another ring; then arm the lane and sleep briefly.
     while read < WAITING {
         if next(&mut reader, read).is_some() {
             tell(b"read");
@@ -172,7 +172,7 @@ fn victim() {
     tell(b"end");
 }
 
-/// How far the victim said that it came: messages sent, messages consumed, whether it ended by itself.
+/// The victim's reports: messages sent, messages consumed, whether it ended by itself.
 fn progress(channel: &Channel) -> (u64, u64, bool) {
     let (mut sent, mut read, mut ended) = (0, 0, false);
     let mut bytes = [0; 8];
@@ -186,7 +186,7 @@ fn progress(channel: &Channel) -> (u64, u64, bool) {
     (sent, read, ended)
 }
 
-/// One life; whether it reached its natural end.
+/// Kills the victim at `step`; returns whether it ended before.
 fn die_at(step: u64) -> bool {
     let (arena, fd) = arena();
     for side in [Side::Zero, Side::One] {
@@ -212,7 +212,7 @@ fn die_at(step: u64) -> bool {
     let status = partner.wait();
     assert_eq!(ended, status.success(), "{status}");
 
-    // What the daemon does, and what the survivor sees.
+    // Recover as the daemon does, and read as the survivor does.
     let _ = arena.freeze(Side::One, SLOT).unwrap();
     assert_ne!(bell.seq(), seen, "the survivor sleeps on");
     drop(parked);
@@ -240,7 +240,7 @@ fn die_at(step: u64) -> bool {
     assert!(recovered.into_iter().eq(first..WAITING));
     assert!(first == read || first == read + 1, "{first} consumed of {read}");
 
-    // The slot serves again.
+    // The slot can be used again.
     for side in [Side::Zero, Side::One] {
         arena.close_slot(side, SLOT).unwrap();
         arena.open_slot(side, SLOT).unwrap();
@@ -254,7 +254,7 @@ fn die_at(step: u64) -> bool {
 }
 
 #[test]
-fn whoever_is_killed_at_any_store_leaves_whole_lanes() {
+fn process_killed_at_any_store_leaves_whole_lanes() {
     let mut step = 0;
     while !die_at(step) {
         step += 1;

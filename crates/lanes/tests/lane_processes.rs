@@ -1,4 +1,4 @@
-//! Both ends of lanes as processes: for a while each under load, and beside a neighbour that writes anything anywhere.
+//! Both ends of lanes as processes: under load, and with a peer that writes random data anywhere.
 //!
 //! Two seconds each; `UTIPC_STRESS_SECONDS=600 cargo test --release -p utipc-lanes --test lane_processes` for longer.
 
@@ -21,7 +21,8 @@ fn duration() -> Duration {
 /// The slots that both sides use.
 const SLOTS: [u32; 3] = [0, 100, 16_383];
 
-/// Sends and receives on all lanes until the time is over, checks that all arrives; how many messages came.
+/// Sends and receives on all lanes until the time is over, and checks that everything arrives; returns the number of
+/// messages received.
 fn talk(arena: &Arena, me: Side, time: Duration) -> u64 {
     let (outgoing, incoming) = (arena.outgoing(me), arena.incoming(me));
     let mut receivers = SLOTS.map(|slot| Receiver::new(&incoming, slot));
@@ -59,9 +60,9 @@ fn two_processes_lose_nothing() {
     eprintln!("{messages} messages received in {} s on {} lanes", duration().as_secs(), SLOTS.len());
 }
 
-/// Beside the neighbour, a lane to an honest process must not notice anything.
+/// A lane to another process is not affected by the hostile peer.
 #[test]
-fn a_neighbour_that_writes_everywhere_harms_nobody_else() {
+fn hostile_peer_affects_no_other_lane() {
     let (honest, fd) = arena();
     for slot in SLOTS {
         honest.open_slot(Side::Zero, slot).unwrap();
@@ -78,7 +79,7 @@ fn a_neighbour_that_writes_everywhere_harms_nobody_else() {
     assert!(friend.wait().success());
 }
 
-/// Uses an arena that somebody scribbles over: every call returns, with an error or without.
+/// Uses an arena that the hostile peer overwrites: every call returns, with or without an error.
 fn endure(arena: &Arena, time: Duration) {
     let (outgoing, incoming) = (arena.outgoing(Side::Zero), arena.incoming(Side::Zero));
     let bell = arena.doorbell(Side::Zero);
@@ -93,7 +94,7 @@ fn endure(arena: &Arena, time: Duration) {
         let mut sender = Sender::new(arena, &outgoing, Side::Zero, slot, 66_000);
         let mut receiver = Receiver::new(&incoming, slot);
         for n in 0..50 {
-            // What arrives is not checked: it is what the neighbour wrote.
+            // Contents are not checked: the hostile peer may have written them.
             match receiver.skim() {
                 Ok(Looked::Message | Looked::End) => {}
                 Ok(Looked::Nothing) => errors += u64::from(receiver.reader.arm().is_err()),
@@ -120,10 +121,10 @@ fn endure(arena: &Arena, time: Duration) {
         longest = longest.max(begun.elapsed());
     }
     eprintln!("{calls} rounds, {errors} errors, the longest took {longest:?}");
-    assert!(errors > 0, "the neighbour did nothing");
+    assert!(errors > 0, "the hostile peer did nothing");
 }
 
-/// What the second process does.
+/// The second process.
 #[test]
 fn partner() {
     let Some((role, channel, fds)) = role() else { return };

@@ -1,4 +1,4 @@
-//! Both ends of lanes as threads of one process, over memory of the heap: what Miri and ThreadSanitizer can follow.
+//! Both ends of lanes as threads of one process, over heap memory, which Miri and ThreadSanitizer support.
 //!
 //! `cargo +nightly miri test -p utipc-lanes --test lane_threads`
 
@@ -13,7 +13,7 @@ use utipc_os::shm::Segment;
 /// Rings of 512 B to 32 KiB.
 const SHAPE: Shape = Shape { slots: 130, region: 512 << 10, ring_shifts: [9, 11, 13, 15] };
 
-/// So many that every ring is lapped; Miri is a thousand times slower.
+/// Enough messages to lap every ring; Miri is a thousand times slower.
 const MESSAGES: u64 = if cfg!(miri) { 60 } else { 20_000 };
 
 fn arena(slots: &[u32]) -> Arena {
@@ -25,7 +25,7 @@ fn arena(slots: &[u32]) -> Arena {
 }
 
 #[test]
-fn both_directions_at_once_arrive_whole_and_in_order() {
+fn both_directions_arrive_whole_and_in_order() {
     let arena = arena(&[7]);
     let side = |me: Side| {
         let arena = arena.clone();
@@ -81,7 +81,7 @@ fn many_lanes_share_a_doorbell() {
 }
 
 #[test]
-fn what_is_sent_while_the_reader_dies_is_counted_once() {
+fn messages_sent_while_the_reader_dies_are_counted_once() {
     for round in 0..if cfg!(miri) { 3 } else { 300 } {
         let arena = arena(&[5]);
         let outgoing = arena.outgoing(Side::Zero);
@@ -90,12 +90,12 @@ fn what_is_sent_while_the_reader_dies_is_counted_once() {
             let arena = arena.clone();
             move || {
                 let mut sender = Sender::new(&arena, &outgoing, Side::Zero, 5, 100);
-                // How many the daemon must have taken.
+                // The number that the daemon must have claimed.
                 loop {
                     match sender.send() {
                         Ok(()) => {}
                         Err(LaneError::Gone { unsent: 0 }) => return sender.sent(),
-                        // This one was pushed, but not counted as sent.
+                        // This one was pushed but is not counted as sent.
                         Err(LaneError::Gone { unsent }) => return sender.sent() + 1 - u64::from(unsent),
                         Err(other) => panic!("{other}"),
                     }

@@ -23,11 +23,11 @@ fn explore(model: Model, broken: Broken, preemptions: usize) {
 
 fn fails(model: Model, broken: Broken) {
     let result = catch_unwind(AssertUnwindSafe(|| explore(model, broken, 3)));
-    assert!(result.is_err(), "nobody noticed {broken:?}");
+    assert!(result.is_err(), "{broken:?} was not detected");
 }
 
 #[test]
-fn what_is_committed_is_whole_and_in_order() {
+fn committed_records_are_whole_and_in_order() {
     explore(models::polled, Broken::No, 6);
     for broken in [Broken::Stores, Broken::Loads, Broken::Clear] {
         fails(models::polled, broken);
@@ -35,14 +35,14 @@ fn what_is_committed_is_whole_and_in_order() {
 }
 
 #[test]
-fn a_lane_that_changes_its_ring_loses_nothing() {
+fn changing_the_ring_loses_nothing() {
     explore(models::grow, Broken::No, 3);
     fails(models::grow, Broken::Stores);
     fails(models::grow, Broken::Loads);
 }
 
 #[test]
-fn an_armed_reader_is_always_woken() {
+fn armed_reader_is_always_woken() {
     explore(models::arm, Broken::No, 6);
     for fence in [Fence::Commit, Fence::Arm, Fence::Park, Fence::Ring] {
         fails(models::arm, Broken::Fence(fence));
@@ -50,12 +50,12 @@ fn an_armed_reader_is_always_woken() {
 }
 
 #[test]
-fn two_lanes_of_one_bitmap_word_are_both_told_of() {
+fn two_lanes_of_one_bitmap_word_are_both_reported() {
     explore(models::bitmap, Broken::No, 4);
 }
 
 #[test]
-fn a_reader_that_waits_for_its_descriptor_is_told_of() {
+fn daemon_is_told_of_a_reader_that_waits_by_its_descriptor() {
     explore(models::descriptor, Broken::No, 6);
     for fence in [Fence::Commit, Fence::Arm] {
         fails(models::descriptor, Broken::Fence(fence));
@@ -67,7 +67,7 @@ fn a_reader_that_waits_for_its_descriptor_is_told_of() {
 }
 
 #[test]
-fn a_daemon_that_waits_for_its_event_descriptor_is_told_of() {
+fn daemon_that_waits_by_its_eventfd_is_told() {
     explore(models::knock, Broken::No, 6);
     for fence in [Fence::Park, Fence::Ring] {
         fails(models::knock, Broken::Fence(fence));
@@ -75,7 +75,7 @@ fn a_daemon_that_waits_for_its_event_descriptor_is_told_of() {
 }
 
 #[test]
-fn a_writer_that_waits_for_room_is_always_woken() {
+fn writer_that_waits_for_room_is_always_woken() {
     explore(models::room, Broken::No, 4);
     for fence in [Fence::Release, Fence::WantRoom, Fence::Park, Fence::Ring] {
         fails(models::room, Broken::Fence(fence));
@@ -83,14 +83,14 @@ fn a_writer_that_waits_for_room_is_always_woken() {
 }
 
 #[test]
-fn a_record_on_its_way_when_the_reader_dies_has_one_owner() {
+fn record_sent_while_the_reader_dies_has_one_owner() {
     explore(models::gone, Broken::No, 6);
     fails(models::gone, Broken::Fence(Fence::Ring));
     fails(models::gone, Broken::Fence(Fence::Commit));
 }
 
 #[test]
-fn a_frozen_lane_is_read_to_its_end() {
+fn frozen_lane_is_read_to_its_end() {
     explore(models::freeze, Broken::No, 6);
 }
 

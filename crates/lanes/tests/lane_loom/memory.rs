@@ -1,4 +1,4 @@
-//! Memory whose every load may return anything that the memory model allows, and which can be broken on purpose.
+//! Memory whose loads return every value that the memory model allows, and which can be broken on purpose.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use loom::sync::{Condvar, Mutex};
 use utipc_lanes::Shape;
 use utipc_os::shm::{Fence, Memory};
 
-/// What is left out, to show that a model notices.
+/// What is left out, to show that a model detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     /// Nothing.
@@ -28,7 +28,7 @@ pub(crate) enum Broken {
 /// Three lanes per direction, rings of 256 and 512 bytes are enough to lap and to grow.
 pub(crate) const SHAPE: Shape = Shape { slots: 3, region: 4096, ring_shifts: [8, 9, 10, 11] };
 
-/// Where the words lie that the models use: `docs/spec/lanes.md` §1. Direction 0 has everything, direction 1 nothing.
+/// Ranges of the words that the models use: `docs/spec/lanes.md` §1. Only direction 0 is modelled.
 const USED: [Range<usize>; 8] = [
     0..48,
     256..272,
@@ -127,7 +127,7 @@ impl Memory for Modelled {
     }
 
     fn add32(&self, at: usize, value: u32) -> u32 {
-        // A sleeper that a failed model unwinds: there is no model any more to take part in.
+        // A failed model unwinds a sleeper: the model's state is gone.
         if std::thread::panicking() {
             return 0;
         }
@@ -167,7 +167,7 @@ impl Memory for Modelled {
         }
     }
 
-    /// As the kernel does it: looks at the word and joins the queue in one step, against those who wake.
+    /// Like the kernel: checks the word and joins the queue in one step with respect to wakers.
     fn wait32(&self, at: usize, expected: u32, _: Option<Duration>) {
         let queue = self.queue.lock().unwrap();
         if self.half(at).load(Ordering::Relaxed) == expected {

@@ -1,4 +1,4 @@
-//! The models. Whatever happens before threads start costs nothing, so lanes are brought near their edges first.
+//! The models. Steps before threads start cost nothing, so each model first brings its lanes near their edges.
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -26,7 +26,7 @@ impl Pair {
     }
 }
 
-/// One line in the ring.
+/// A message that takes one line of the ring.
 fn message(n: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&n.to_le_bytes());
@@ -38,7 +38,7 @@ fn send(writer: &mut Writer<Modelled>, n: u64) -> Result<Wakeup, LaneError> {
     writer.send(&message(n), &[], 1)
 }
 
-/// The next message, if there is one: what it says, whole.
+/// The number of the next message, if there is one; the message must be whole.
 fn try_receive(reader: &mut Reader<Modelled>) -> Option<u64> {
     let record = match reader.peek().unwrap() {
         Peek::Record(record) => record,
@@ -62,7 +62,7 @@ fn receive(reader: &mut Reader<Modelled>) -> u64 {
     }
 }
 
-/// Through the end of a ring, over what an earlier lap left there.
+/// A lane that passes the end of its ring and overwrites an earlier lap.
 pub(crate) fn polled(broken: Broken) {
     let pair = Pair::new(broken);
     let (mut writer, mut reader) = pair.ends(0);
@@ -81,7 +81,7 @@ pub(crate) fn polled(broken: Broken) {
     sender.join().unwrap();
 }
 
-/// A JUMP between two messages, and back into the ring that was left.
+/// A JUMP between two messages, and back into the first ring.
 pub(crate) fn grow(broken: Broken) {
     let pair = Pair::new(broken);
     let (mut writer, mut reader) = pair.ends(0);
@@ -101,7 +101,7 @@ pub(crate) fn grow(broken: Broken) {
     sender.join().unwrap();
 }
 
-/// Arms, parks, is woken: a lost wake-up is a deadlock, which loom reports.
+/// A reader that arms its lane, parks and is woken. A lost wake-up is a deadlock, which loom reports.
 pub(crate) fn arm(broken: Broken) {
     let pair = Pair::new(broken);
     let (mut writer, mut reader) = pair.ends(0);
@@ -124,14 +124,14 @@ pub(crate) fn arm(broken: Broken) {
         let mut ready = false;
         pair.incoming.take_ready(|slot| ready |= slot == 0);
         if ready {
-            break try_receive(&mut reader).expect("told of nothing");
+            break try_receive(&mut reader).expect("woken for nothing");
         }
     };
     assert_eq!(got, 1);
     sender.join().unwrap();
 }
 
-/// Two writers, one word of the bitmap.
+/// Two writers that share a word of the bitmap.
 pub(crate) fn bitmap(broken: Broken) {
     let pair = Pair::new(broken);
     let mut readers = Vec::new();
@@ -158,7 +158,7 @@ pub(crate) fn bitmap(broken: Broken) {
     senders.into_iter().for_each(|sender| sender.join().unwrap());
 }
 
-/// The daemon is told if the reader found nothing at its last look, and if the writer did not.
+/// If the reader found nothing at its last check, the writer tells the daemon.
 pub(crate) fn descriptor(broken: Broken) {
     let pair = Pair::new(broken);
     let (mut writer, mut reader) = pair.ends(0);
@@ -166,11 +166,11 @@ pub(crate) fn descriptor(broken: Broken) {
     let sender = thread::spawn(move || send(&mut writer, 1).unwrap());
     let found = reader.arm().unwrap();
     let ring = sender.join().unwrap();
-    assert!(found || ring == Wakeup::TellDaemon, "found nothing, and nobody told");
+    assert!(found || ring == Wakeup::TellDaemon, "the message was neither found nor reported");
     assert_eq!(receive(&mut reader), 1);
 }
 
-/// The daemon waits for its event descriptor; the writer of a lane to the node takes the bell's mark and tells it.
+/// The daemon waits by its eventfd; the writer of a node lane clears the bell's bit and tells it.
 pub(crate) fn knock(broken: Broken) {
     let pair = Pair::new(broken);
     let (mut writer, mut reader) = pair.ends(0);
@@ -179,11 +179,11 @@ pub(crate) fn knock(broken: Broken) {
     pair.arena.doorbell(Side::One).tell_daemon(true);
     let found = pair.incoming.has_ready();
     let ring = sender.join().unwrap();
-    assert!(found || ring == Wakeup::TellDaemon, "found nothing, and nobody told");
+    assert!(found || ring == Wakeup::TellDaemon, "the message was neither found nor reported");
     assert_eq!(receive(&mut reader), 1);
 }
 
-/// [`descriptor`] from the other end of a lane that is full.
+/// [`descriptor`] for the writer of a full lane.
 pub(crate) fn writable(broken: Broken) {
     let pair = Pair::new(broken);
     let (mut writer, mut reader) = pair.ends(0);
@@ -200,7 +200,7 @@ pub(crate) fn writable(broken: Broken) {
     writer.want_room().unwrap();
     let room = writer.has_room(1).unwrap();
     let ring = taker.join().unwrap();
-    assert!(room || ring == Wakeup::TellDaemon, "found no room, and nobody told");
+    assert!(room || ring == Wakeup::TellDaemon, "room was neither found nor reported");
 }
 
 /// The ring is full; the writer parks until the reader has made room.
@@ -232,17 +232,17 @@ pub(crate) fn room(broken: Broken) {
     for n in 0..3 {
         assert_eq!(receive(&mut reader), n);
     }
-    // An empty lane gives everything back; after that the writer must come by itself.
+    // An empty lane gives everything back; after that the writer must succeed by itself.
     reader.release();
     sender.join().unwrap();
     assert_eq!(receive(&mut reader), 3);
 }
 
-/// The reader goes while the writer sends: it has the message, or the daemon, or the sender knows that nobody has.
+/// The reader ends while the writer sends: either it or the daemon has the message, or the sender knows that neither has.
 pub(crate) fn gone(broken: Broken) {
     let pair = Pair::new(broken);
     let (mut writer, mut reader) = pair.ends(0);
-    // Recovery starts with nothing to consume: giving room back has a fence of its own.
+    // Recovery starts with nothing to consume, because giving room back has a fence of its own.
     let _ = send(&mut writer, 0).unwrap();
     assert_eq!(receive(&mut reader), 0);
     let sender = thread::spawn(move || match send(&mut writer, 1) {
@@ -262,7 +262,7 @@ pub(crate) fn gone(broken: Broken) {
     assert_eq!(sender.join().unwrap(), taken);
 }
 
-/// The writer dies after sending; the daemon, which saw that, freezes the lane while the reader polls.
+/// The writer dies after sending; the daemon notices it and freezes the lane while the reader polls.
 pub(crate) fn freeze(broken: Broken) {
     let pair = Pair::new(broken);
     let (mut writer, mut reader) = pair.ends(0);
@@ -287,7 +287,7 @@ pub(crate) fn freeze(broken: Broken) {
     sender.join().unwrap();
 }
 
-/// Blocks who found nothing until somebody has done something: three threads that spin could starve one for ever.
+/// Blocks a thread that found nothing until another has made progress: three spinning threads could starve one.
 #[derive(Default)]
 struct Tick(Mutex<u32>, Condvar);
 
@@ -309,14 +309,14 @@ impl Tick {
     }
 }
 
-/// One message by way of the node, the next by the sender's own lane: the node's OPEN keeps their order.
+/// One message goes through the node, the next by the sender's own lane: the node's OPEN keeps their order.
 pub(crate) fn order(broken: Broken) {
     let pair = Pair::new(broken);
     let tick = Arc::new(Tick::default());
     let (mut to_node, mut node_in) = pair.ends(0);
     let (mut node_out, mut from_node) = pair.ends(1);
     let (mut direct, mut directly) = pair.ends(2);
-    // First rings are not what this is about.
+    // Make the first rings in advance: they are not part of this model.
     for (writer, reader) in
         [(&mut to_node, &mut node_in), (&mut node_out, &mut from_node), (&mut direct, &mut directly)]
     {

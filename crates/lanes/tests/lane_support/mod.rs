@@ -1,6 +1,6 @@
-//! Two ends that talk over a lane and check every byte, waiting by sleeping only.
+//! The two ends of a lane, which check every byte and wait only by sleeping.
 
-// Each test uses its part.
+// Each test uses a part of it.
 #![allow(dead_code)]
 
 pub(crate) mod process;
@@ -12,14 +12,14 @@ use utipc_lanes::{
     Wakeup, Writer,
 };
 
-/// Longest sleep: a wake-up that is lost for so long fails the test.
+/// Longest sleep: a longer one means that a wake-up was lost.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sleeps until the doorbell is rung.
 fn sleep(parked: &Parked<'_>, seen: u32) {
     let start = Instant::now();
     parked.wait(seen, Some(PATIENCE));
-    assert!(start.elapsed() < PATIENCE, "a wake-up was lost, or the partner is gone");
+    assert!(start.elapsed() < PATIENCE, "a wake-up was lost, or the peer is gone");
 }
 
 /// splitmix64: the same numbers for the same seed.
@@ -51,7 +51,7 @@ fn sum(bytes: &[u8], mut sum: u64) -> u64 {
     sum
 }
 
-/// The writing end, its numbers and whims.
+/// The writing end, with random sizes and choices.
 pub(crate) struct Sender {
     writer: Writer,
     outgoing: Outgoing,
@@ -78,9 +78,9 @@ impl Sender {
         }
     }
 
-    /// Sends the next message, in a ring of whatever size; sleeps while there is no room.
+    /// Sends the next message, sometimes after a random change of the ring; sleeps while there is no room.
     pub(crate) fn send(&mut self) -> Result<(), LaneError> {
-        // Mostly small, sometimes anything.
+        // Mostly small, sometimes of any size.
         let most = if self.random.below(8) == 0 { self.largest } else { self.largest.min(200) };
         let len = self.random.below(most + 1) as usize;
         let start = self.random.below(self.largest + 1 - len as u64) as usize;
@@ -114,7 +114,7 @@ impl Sender {
                 }
                 Err(LaneError::NeedsRing(class)) => match self.writer.grow(class) {
                     Ok(()) => {}
-                    // The reader is rings behind: as if this one were full.
+                    // The reader is several rings behind: wait as for a full ring.
                     Err(LaneError::NoRing) => self.wait_for_room(seen, HEAD + len, Some(class))?,
                     Err(other) => return Err(other),
                 },
@@ -124,7 +124,7 @@ impl Sender {
         }
     }
 
-    /// Sends the next message, or not: never waits.
+    /// Tries to send the next message, without waiting.
     pub(crate) fn try_send(&mut self) -> Result<(), LaneError> {
         let len = self.random.below(self.largest + 1) as usize;
         match self.writer.send(&[0; HEAD], &[&self.payload[..len]], 1) {
@@ -133,7 +133,7 @@ impl Sender {
         }
     }
 
-    /// Until the ring has room for `len` bytes, or the lane could move to one of `class`.
+    /// Waits until the ring has room for `len` bytes, or the lane can move to one of `class`.
     fn wait_for_room(&mut self, seen: u32, len: usize, class: Option<u8>) -> Result<(), LaneError> {
         let _ = self.writer.flush()?;
         self.writer.want_room()?;
@@ -184,7 +184,7 @@ pub(crate) struct Receiver {
     number: u64,
 }
 
-/// What a look brought.
+/// The result of a check.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Looked {
     Message,
@@ -215,7 +215,7 @@ impl Receiver {
         Ok(Looked::Message)
     }
 
-    /// Takes the next message, whatever it says.
+    /// Takes the next message without checking it.
     pub(crate) fn skim(&mut self) -> Result<Looked, Corrupt> {
         let Peek::Record(record) = self.reader.peek()? else { return Ok(Looked::Nothing) };
         self.buffer.resize(record.len(), 0);
@@ -246,7 +246,7 @@ pub(crate) fn check_message(bytes: &[u8], number: u64) {
     assert_eq!(word(16), sum(&bytes[HEAD..], number), "damaged");
 }
 
-/// Reads all lanes until each has ended, looking only at those that it was told of. `pause`: how often to dawdle.
+/// Reads all lanes until each has ended, checking only those that were reported. `pause`: how often to pause.
 pub(crate) fn receive_all(arena: &Arena, me: Side, receivers: &mut [Receiver]) -> Result<(), Corrupt> {
     let incoming = arena.incoming(me);
     let bell = arena.doorbell(me);
@@ -256,7 +256,7 @@ pub(crate) fn receive_all(arena: &Arena, me: Side, receivers: &mut [Receiver]) -
         let seen = bell.seq();
         for index in std::mem::take(&mut ready) {
             let receiver = &mut receivers[index];
-            // A bounded share for each, as a fair reader does.
+            // A bounded share for each lane, as in a fair reader.
             let mut looked = Looked::Message;
             for _ in 0..100 {
                 looked = receiver.look()?;

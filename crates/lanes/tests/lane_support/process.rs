@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use utipc_lanes::{Arena, Shape};
 use utipc_os::fdpass::{Channel, Got};
 
-/// Set in a second process: what it shall do.
+/// Set in a second process: its role.
 const ROLE: &str = "UTIPC_LANE_ROLE";
 
 /// A second process, killed when dropped.
@@ -17,7 +17,7 @@ pub(crate) struct Partner {
 }
 
 impl Partner {
-    /// Runs the test `name`, which finds out what to do by [`role`], and gives it `fds`.
+    /// Starts a process that runs the test `name` with `fds`; it finds its task by [`role`].
     pub(crate) fn spawn(name: &str, role: &str, fds: &[&OwnedFd]) -> Partner {
         let (channel, far) = Channel::pair().unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
@@ -44,7 +44,7 @@ impl Drop for Partner {
     }
 }
 
-/// In a second process: what to do, the way to the first one, and the descriptors that it gave.
+/// In a second process: its role, the channel to the first process, and the descriptors from it.
 pub(crate) fn role() -> Option<(String, Channel, Vec<OwnedFd>)> {
     let role = std::env::var(ROLE).ok()?;
     let channel = Channel::from_fd(std::io::stdin().as_fd().try_clone_to_owned().unwrap());

@@ -1,8 +1,8 @@
-//! A neighbour that writes anything anywhere.
+//! A peer that writes random data anywhere.
 
 use super::*;
 
-/// A small generator, so that a failure repeats: splitmix64.
+/// splitmix64, so that a failure is reproducible.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -12,7 +12,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn nonsense_in_memory_is_an_error_never_a_panic_or_an_endless_loop() {
+fn random_memory_is_an_error_never_a_panic_or_endless_loop() {
     for seed in 0..400 {
         let state = &mut (seed * 1000);
         let pair = pair(SMALL);
@@ -26,7 +26,7 @@ fn nonsense_in_memory_is_an_error_never_a_panic_or_an_endless_loop() {
                 2 => pair.arena.layout.region(Side::Zero) + (random(state) % 32 * 64) as usize,
                 _ => (random(state) as usize % pair.arena.layout.size()) / 8 * 8,
             };
-            // Words that come close to what is valid break more than plain noise.
+            // Words that are almost valid find more faults than random ones.
             let value = match random(state) % 4 {
                 0 => random(state),
                 1 => memory.load64(at, std::sync::atomic::Ordering::Relaxed) ^ 1 << (random(state) % 64),

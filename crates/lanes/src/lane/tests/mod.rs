@@ -1,4 +1,4 @@
-// Words written over halves of words: beyond what Miri models.
+// Writes 64-bit words over 32-bit ones, which Miri does not model.
 #[cfg(not(miri))]
 mod hostile;
 
@@ -49,7 +49,7 @@ fn message(n: usize, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_waits_is_counted_through_larger_rings() {
+fn waiting_records_are_counted_through_larger_rings() {
     let pair = pair(SMALL);
     let (mut writer, mut reader) = pair.ends();
     assert_eq!(reader.waiting(), (0, 0));
@@ -73,7 +73,7 @@ fn what_waits_is_counted_through_larger_rings() {
 }
 
 #[test]
-fn messages_of_all_sizes_arrive_in_order_through_laps_and_larger_rings() {
+fn messages_of_all_sizes_arrive_in_order() {
     let pair = pair(SMALL);
     let (mut writer, mut reader) = pair.ends();
     assert_eq!(reader.peek(), Ok(Peek::Empty));
@@ -114,7 +114,7 @@ fn messages_of_all_sizes_arrive_in_order_through_laps_and_larger_rings() {
 }
 
 #[test]
-fn a_full_lane_says_so_and_tells_when_there_is_room() {
+fn full_lane_is_an_error_and_room_is_reported() {
     let pair = pair(SMALL);
     let (mut writer, mut reader) = pair.ends();
     let mut sent = 0;
@@ -139,7 +139,7 @@ fn a_full_lane_says_so_and_tells_when_there_is_room() {
 }
 
 #[test]
-fn an_armed_lane_is_told_of_once() {
+fn armed_lane_is_reported_once() {
     let pair = pair(SMALL);
     let (mut writer, mut reader) = pair.ends();
     reader.tell_daemon(true);
@@ -168,7 +168,7 @@ fn an_armed_lane_is_told_of_once() {
 }
 
 #[test]
-fn markers_keep_their_place_and_end_finds_room_in_a_full_ring() {
+fn markers_stay_in_order_and_end_fits_a_full_ring() {
     let pair = pair(SMALL);
     let (mut writer, mut reader) = pair.ends();
     let _ = writer.mark(Kind::Switch, &[1, u64::MAX]).unwrap();
@@ -191,14 +191,14 @@ fn markers_keep_their_place_and_end_finds_room_in_a_full_ring() {
     assert_eq!((end.kind(), reader.words(&end)), (Kind::End, [9; 7]));
     reader.consume(end, 0);
     assert_eq!(reader.peek(), Ok(Peek::Ended));
-    // Whoever takes over sees the end too.
+    // A reader that resumes sees the end too.
     let mut left = pair.arena.recover(Side::Zero, 3).unwrap();
     assert_eq!(left.next_into(&mut Vec::new()), Ok(Some(Kind::End)));
     assert_eq!(left.next_into(&mut Vec::new()), Ok(None));
 }
 
 #[test]
-fn a_frozen_lane_is_read_to_its_last_record() {
+fn frozen_lane_is_read_to_its_last_record() {
     let pair = pair(SMALL);
     let (mut writer, mut reader) = pair.ends();
     let _ = writer.send(b"last", &[], 1).unwrap();
@@ -208,17 +208,17 @@ fn a_frozen_lane_is_read_to_its_last_record() {
     assert!(pair.into.has_ready());
     assert_eq!(receive(&mut reader), b"last");
     assert_eq!(reader.peek(), Ok(Peek::Ended));
-    // A writer that never wrote.
+    // A lane whose writer never wrote.
     pair.arena.open_slot(Side::Zero, 4).unwrap();
     let _ = pair.arena.freeze(Side::Zero, 4).unwrap();
     assert_eq!(pair.into.reader(4).unwrap().peek(), Ok(Peek::Ended));
-    // A slot that the daemon did not open, and one that there is not.
+    // A slot that the daemon has not opened, and one that does not exist.
     assert_eq!(pair.out.writer(5).unwrap().send(b"x", &[], 1), Err(LaneError::Frozen));
     assert!(pair.out.writer(70).is_err() && pair.into.reader(70).is_err());
 }
 
 #[test]
-fn what_a_reader_leaves_is_recovered_from_where_it_stopped() {
+fn unread_records_are_recovered_from_the_last_position() {
     let pair = pair(SMALL);
     let (mut writer, mut reader) = pair.ends();
     let mut expected = Vec::new();
@@ -252,12 +252,12 @@ fn what_a_reader_leaves_is_recovered_from_where_it_stopped() {
     }
     assert!(got.len() > 4, "{}", got.len());
     assert_eq!(got, expected[expected.len() - got.len()..]);
-    // Once only.
+    // They are recovered only once.
     assert_eq!(pair.arena.recover(Side::Zero, 3).unwrap().next_into(&mut body), Ok(None));
 }
 
 #[test]
-fn a_send_that_crosses_the_readers_end_is_either_taken_or_taken_back() {
+fn send_during_the_readers_end_is_either_claimed_or_taken_back() {
     for taken in 0..4 {
         let pair = pair(SMALL);
         let (mut writer, _reader) = pair.ends();
@@ -277,7 +277,7 @@ fn a_send_that_crosses_the_readers_end_is_either_taken_or_taken_back() {
 }
 
 #[test]
-fn reading_goes_on_in_other_hands() {
+fn another_reader_resumes() {
     let pair = pair(SMALL);
     let (mut writer, mut reader) = pair.ends();
     for n in 0..4 {
@@ -306,7 +306,7 @@ fn sizes_have_limits() {
     for _ in 0..4 {
         writer.grow(0).unwrap();
     }
-    assert_eq!(writer.grow(0), Err(LaneError::NoRing), "the reader has left none of them");
+    assert_eq!(writer.grow(0), Err(LaneError::NoRing), "the reader has not left any of them");
 }
 
 #[test]
