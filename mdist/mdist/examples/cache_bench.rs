@@ -1,4 +1,4 @@
-//! What the cache costs: nanoseconds per update, per refresh and per image, bytes per record.
+//! Benchmark of the cache: nanoseconds per update, refresh and image, bytes per record.
 //!
 //! 100,000 records of 70 fields (390 bytes), updates of 13 fields (74 bytes): the shape of the market-price messages
 //! that load tools send. Records are visited in turn, so their memory is not in the processor's cache.

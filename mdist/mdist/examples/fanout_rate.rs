@@ -1,9 +1,9 @@
-//! What an output update costs in the fan-out alone: no sockets, no hub. Prints nanoseconds per output update.
+//! Benchmark of the fan-out alone, without sockets and hub. Prints nanoseconds per output update.
 //!
 //! `cargo run --release -p mdist --example fanout_rate -- [mounts] [items] [seconds] [updates per turn] [threads]`
 //!
-//! Every mount has the same items; each turn takes updates of 74 bytes of fields (100 unless told, as one read of a worker
-//! does; 700 are what a flush timer of 20 ms gathers at 35,000 a second), and then takes all that is to be written.
+//! All mounts have the same items. Each turn applies updates with 74 bytes of fields (default 100, about one read of a
+//! worker; a flush timer of 20 ms gathers 700 at 35,000 per second), and then takes all output.
 //! With several threads each has a worker and its share of the mounts.
 
 use std::sync::{Arc, Barrier};
@@ -53,7 +53,7 @@ fn main() -> rssl::Result<()> {
     Ok(())
 }
 
-/// What one thread did.
+/// The result of one thread.
 struct Work {
     outputs: u64,
     applying: Duration,
@@ -107,12 +107,12 @@ fn work(mounts: usize, items: usize, seconds: u64, turn: usize, start: &Barrier)
         }
         writing += begun.elapsed();
     }
-    assert_eq!(worker.disconnects().count(), 0, "no mount was cut");
-    assert_eq!(bytes, outputs * (update.len() as u64 + 3), "every update came out");
+    assert_eq!(worker.disconnects().count(), 0, "no mount was disconnected");
+    assert_eq!(bytes, outputs * (update.len() as u64 + 3), "every update was delivered");
     Ok(Work { outputs, applying, writing })
 }
 
-/// Takes all that waits for a mount.
+/// Takes all of a mount's output.
 fn take(worker: &mut Worker, id: MountId, mut with: impl FnMut(&[u8])) {
     let all = worker.write(id, Duration::ZERO, |bytes| {
         with(bytes);
@@ -135,7 +135,7 @@ fn service() -> Service {
     }
 }
 
-/// A mount that is logged in and has asked for all items.
+/// Adds a mount that logs in and requests all items.
 fn mount(worker: &mut Worker, items: usize) -> rssl::Result<MountId> {
     let id = worker.open(Duration::ZERO, "example".into());
     let mut channel = Channel::client(ClientOptions::default());
@@ -176,7 +176,7 @@ fn mount(worker: &mut Worker, items: usize) -> rssl::Result<MountId> {
     Ok(id)
 }
 
-/// Answers every request as a hub would, and takes what comes out, until nobody asks any more.
+/// Answers all requests as a hub would, and takes the output, until no request is left.
 fn answer(worker: &mut Worker, services: &[Service], clients: &[MountId]) -> rssl::Result<()> {
     let refresh = Refresh {
         domain: Domain::MARKET_PRICE,

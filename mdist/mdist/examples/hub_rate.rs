@@ -1,7 +1,7 @@
-//! What an update costs at the hub: `cargo run --release -p mdist --example hub_rate [items] [rounds]`.
+//! Benchmark of updates at the hub: `cargo run --release -p mdist --example hub_rate [items] [rounds]`.
 //!
-//! One upstream, 100,000 items, updates of 74 bytes, 256 in a turn; once passed only, once kept in the cache; the items
-//! in turn, and in random order. The fields of the updates are spread over the images, as in messages of publishers.
+//! One upstream, 100,000 items, updates of 74 bytes, 256 in a turn; with and without cache; items in order and in
+//! random order. The fields of the updates are spread over the images, as in messages of publishers.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ const SIDE: SideId = SideId(0);
 const UP: UpstreamId = UpstreamId(0);
 const TURN: usize = 256;
 
-/// Fields that values of this kind may have, each `step`-th of 61; thirteen, as the tools' updates have, for a step of 5.
+/// Writes every `step`-th of 61 fields; with a step of 5 these are thirteen, as in the load tools' updates.
 fn fields(w: &mut Writer<'_>, step: usize, seed: u8) -> rssl::Result<()> {
     let mut list = FieldListWriter::new(w)?;
     for id in (0..61_i16).step_by(step) {
@@ -27,7 +27,7 @@ fn fields(w: &mut Writer<'_>, step: usize, seed: u8) -> rssl::Result<()> {
     list.finish()
 }
 
-/// Puts the messages in another order, the same each time.
+/// Shuffles the messages, in the same way each time.
 fn shuffle(messages: &mut [Vec<u8>]) {
     let mut random = 88_172_645_463_325_252_u64;
     for at in (1..messages.len()).rev() {
@@ -104,7 +104,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             if order != "in turn" {
                 shuffle(&mut updates);
             }
-            // As a socket's buffer holds them: one after the other.
+            // Messages lie one after the other, as in a socket's buffer.
             let size = updates.first().map_or(0, Vec::len);
             let wire: Vec<u8> = updates.concat();
             let mut best = f64::MAX;

@@ -1,5 +1,5 @@
-//! The load tools through a server, and through distributor, backbone and server: nothing is lost, and every field of every
-//! item is what the publisher made it, also after the parts were replaced.
+//! The load tools through a server, and through distributor, backbone and server: no message is lost, and all fields of
+//! all items equal the publisher's, also after a part was replaced.
 
 mod load_common;
 
@@ -50,7 +50,7 @@ fn client(to: SocketAddr, mounts: usize, own: usize) -> Consumer {
     Consumer::start(options).unwrap()
 }
 
-/// Nothing is missing of the images, of many updates, and of what all fields are at the end.
+/// Checks that all images and many updates arrive, and that all fields equal the publisher's in the end.
 fn served(provider: &Provider, consumer: Consumer, cache: bool) -> Snapshot {
     consumer.loaded(LONG).unwrap();
     more_updates(&consumer, 20_000);
@@ -61,7 +61,7 @@ fn served(provider: &Provider, consumer: Consumer, cache: bool) -> Snapshot {
 }
 
 #[test]
-fn a_server_gives_everything_to_everybody() {
+fn server_delivers_all_messages_to_all_consumers() {
     for cache in [false, true] {
         let provider = publisher(20_000);
         let mut server = server(provider.address().unwrap(), None, cache);
@@ -71,7 +71,7 @@ fn a_server_gives_everything_to_everybody() {
     }
 }
 
-/// A counter on the metrics page, once it is shown.
+/// Waits for a counter on the metrics page; returns its value.
 fn counted(metrics: &Metrics, name: &str) -> u64 {
     let mut seen = 0;
     until(name, || {
@@ -84,7 +84,7 @@ fn counted(metrics: &Metrics, name: &str) -> u64 {
 }
 
 #[test]
-fn a_distributor_and_a_backbone_between() {
+fn distributor_and_backbone_deliver_all_messages() {
     for (cache, flush_ms) in [(false, 0), (true, 0), (true, 30)] {
         let (begin, provider) = (Instant::now(), publisher(20_000));
         let bus = Backbone::Memory(Memory::new());
@@ -107,9 +107,9 @@ fn a_distributor_and_a_backbone_between() {
     }
 }
 
-/// Distributor and server on nodes of their own, joined by TIPC over UDP, without any utipcd.
+/// Distributor and server with their own nodes, linked by UDP, without utipcd.
 #[test]
-fn a_backbone_between_nodes_of_the_programs_own() {
+fn backbone_between_own_nodes_delivers_all_messages() {
     let provider = publisher(20_000);
     let node = |local: &str, remote: &str| {
         let mut settings = config(provider.address().unwrap(), None, true);
@@ -134,7 +134,7 @@ fn a_backbone_between_nodes_of_the_programs_own() {
 }
 
 #[test]
-fn after_a_server_was_replaced_everything_is_equal_again() {
+fn fields_are_equal_after_a_server_was_replaced() {
     let provider = publisher(20_000);
     let mut first = server(provider.address().unwrap(), None, true);
     let at = first.addresses[0];
@@ -152,7 +152,7 @@ fn after_a_server_was_replaced_everything_is_equal_again() {
 }
 
 #[test]
-fn after_a_publisher_was_replaced_everything_is_equal_again() {
+fn fields_are_equal_after_a_publisher_was_replaced() {
     let provider = publisher(20_000);
     let source = provider.address().unwrap();
     let mut server = server(source, None, true);

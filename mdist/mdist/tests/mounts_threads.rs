@@ -1,5 +1,5 @@
-//! A server with several threads, each with mounts of its own: everybody gets everything, whoever reads slowly is alone
-//! with it, and there are no more mounts than allowed.
+//! A server with several threads, each with its own mounts: all consumers get all messages, a slow consumer is
+//! disconnected alone, and the number of mounts is limited.
 
 mod load_common;
 
@@ -16,7 +16,7 @@ use mdist_load::provider::Provider;
 
 use load_common::{LONG, more_updates, publisher, sets, settled, until, until_seen};
 
-/// A server with two threads, changed as `change` says.
+/// Starts a server with two threads; `change` adapts its configuration.
 fn server(provider: &Provider, metrics: &Metrics, change: impl FnOnce(&mut Config)) -> Running {
     let mut config = Config::default();
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
@@ -30,7 +30,7 @@ fn server(provider: &Provider, metrics: &Metrics, change: impl FnOnce(&mut Confi
     p2ps::start(&config, metrics, &Backbone::Memory(Memory::new())).unwrap()
 }
 
-/// Mounts that share half of what they have, and compare every field.
+/// Starts mounts that share half of their items, and compare all fields.
 fn client(
     server: &Running,
     mounts: usize,
@@ -46,7 +46,7 @@ fn client(
 }
 
 #[test]
-fn mounts_of_all_threads_get_everything() {
+fn mounts_of_all_threads_get_all_messages() {
     for (timed, busy, cache) in [(false, false, true), (true, true, false)] {
         let provider = publisher(20_000);
         let metrics = Metrics::new("p2ps");
@@ -74,7 +74,7 @@ fn mounts_of_all_threads_get_everything() {
 }
 
 #[test]
-fn a_slow_mount_of_either_thread_is_cut_alone() {
+fn slow_consumers_of_each_thread_are_disconnected_alone() {
     let provider = publisher(20_000);
     let metrics = Metrics::new("p2ps");
     let mut server = server(&provider, &metrics, |config| {
@@ -84,9 +84,9 @@ fn a_slow_mount_of_either_thread_is_cut_alone() {
     });
     let good = client(&server, 4, 50, |_| ());
     good.loaded(LONG).unwrap();
-    // The next two go to one thread each.
+    // Each thread gets one of the next two mounts.
     let slow = client(&server, 2, 100, |options| options.slow = Some(10_000));
-    until_seen(&slow, "both slow ones are cut", |seen| seen.counts.cuts == 2);
+    until_seen(&slow, "both slow consumers are disconnected", |seen| seen.counts.cuts == 2);
     more_updates(&good, 10_000);
     settled(&provider, &good);
     let seen = good.stop().unwrap();
@@ -97,7 +97,7 @@ fn a_slow_mount_of_either_thread_is_cut_alone() {
 }
 
 #[test]
-fn no_more_mounts_than_allowed() {
+fn mounts_above_the_limit_are_refused() {
     let provider = publisher(1_000);
     let metrics = Metrics::new("p2ps");
     let mut server = server(&provider, &metrics, |config| config.p2ps.max_mounts = 3);
@@ -113,7 +113,7 @@ fn no_more_mounts_than_allowed() {
     more_updates(&good, 2_000);
     let seen = good.stop().unwrap();
     assert!(seen.counts.is_clean(), "{:?}", seen.counts);
-    // Those that left make room.
+    // Closed mounts make way for others.
     let next = client(&server, 3, 5, |options| {
         options.reconnect = Some((Duration::from_millis(10), Duration::from_millis(100)));
     });

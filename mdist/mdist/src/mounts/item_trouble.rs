@@ -15,7 +15,7 @@ impl Default for RecoveryOptions {
     }
 }
 
-/// What happened to an item.
+/// The trouble of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemTrouble {
     /// It is open with suspect data: a change of an open item, or the answer to a request.

@@ -1,6 +1,6 @@
 //! The decision to disconnect a slow consumer. Spec: rssl.md §1.8
 //!
-//! What a mount has not read yet waits in output buffers: some are its own, more are borrowed from a pool that all
+//! Unread output of a mount waits in output buffers: some are its own, more are borrowed from a pool that all
 //! mounts share. A mount that needs more than it may have, or than the pool has, is a slow consumer. Its next message
 //! is refused with an [`Overflow`], and the mount is disconnected with that reason; no message is dropped or coalesced.
 //!

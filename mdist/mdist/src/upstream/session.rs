@@ -34,7 +34,7 @@ pub enum SessionError {
     /// The peer closed the directory.
     #[error("the directory was closed: {0}")]
     Directory(String),
-    /// Nothing was received for the ping time-out, in seconds.
+    /// The peer sent nothing for the ping time-out, in seconds.
     #[error("nothing was heard for {0} s")]
     Silent(u64),
     /// This part of login and directory did not come in time.
@@ -74,7 +74,7 @@ impl From<rssl::transport::Error> for SessionError {
     }
 }
 
-/// What a session reports to its driver.
+/// An event that a session reports to its driver.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The login is complete: messages may be sent.
@@ -110,7 +110,7 @@ pub trait Session {
     /// The connection of the session.
     fn connection_mut(&mut self) -> &mut Connection;
 
-    /// What the session waits for before it is open; `None`: it is open.
+    /// The message that the session waits for before it is open; `None`: it is open.
     fn awaits(&self) -> Option<&'static str>;
 
     /// Takes received bytes; calls `on` with the events in them, in order.

@@ -1,4 +1,4 @@
-//! Load tools for tests: messages whose fields can all be compared, a publisher, and what is waited for.
+//! Load tools for tests: messages with comparable fields, a publisher, and waits for conditions.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::collections::HashMap;
@@ -9,51 +9,51 @@ use mdist_load::message_set::MessageSet;
 use mdist_load::msgdata::built_in;
 use mdist_load::provider::{Provider, ProviderOptions};
 
-/// Far beyond what anything between threads of this process takes.
+/// Time limit for conditions between threads of this process, far above what they take.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// Between two looks.
+/// Time between two checks.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Messages whose values say how many updates they have seen, so that every field can be compared.
+/// Messages whose values count their updates, so that all fields can be compared.
 pub(crate) fn sets() -> Vec<MessageSet> {
     let mut sets = built_in().unwrap();
     sets.iter_mut().for_each(|set| set.running = true);
     sets
 }
 
-/// A publisher in this process.
+/// Starts a publisher in this process.
 pub(crate) fn publisher(rate: u64) -> Provider {
     Provider::start(ProviderOptions { rate, ..ProviderOptions::new(sets()) }).unwrap()
 }
 
-/// Looks until there is something to be seen; at the limit fails with what was seen last.
-fn look<T, E>(
+/// Repeats a check until it succeeds; after `limit` panics with its last error.
+fn poll<T, E>(
     limit: Duration,
     what: &str,
-    mut look: impl FnMut() -> Result<T, E>,
-    tell: impl FnOnce(E) -> String,
+    mut check: impl FnMut() -> Result<T, E>,
+    describe: impl FnOnce(E) -> String,
 ) -> T {
     let start = Instant::now();
     loop {
-        match look() {
+        match check() {
             Ok(seen) => return seen,
-            Err(why) if start.elapsed() >= limit => panic!("{what}: {}", tell(why)),
+            Err(why) if start.elapsed() >= limit => panic!("{what}: {}", describe(why)),
             Err(_) => std::thread::sleep(PAUSE),
         }
     }
 }
 
-/// Waits for `done`, or fails with why it is not.
+/// Waits until `done` succeeds; panics with its error after [`LONG`].
 pub(crate) fn until(what: &str, done: impl FnMut() -> Result<(), String>) {
-    look(LONG, what, done, |why| why);
+    poll(LONG, what, done, |why| why);
 }
 
-/// Waits until clients have seen something.
+/// Waits until the counts of consumers satisfy a condition.
 pub(crate) fn until_seen(clients: &Consumer, what: &str, done: impl Fn(&Snapshot) -> bool) -> Snapshot {
     until_seen_within(LONG, clients, what, done)
 }
 
-/// The same, with a limit of its own.
+/// Like [`until_seen`], with another time limit.
 pub(crate) fn until_seen_within(
     limit: Duration,
     clients: &Consumer,
@@ -64,21 +64,21 @@ pub(crate) fn until_seen_within(
         let seen = clients.snapshot();
         if done(&seen) { Ok(seen) } else { Err(Box::new(seen)) }
     };
-    look(limit, what, seen, |seen| format!("{seen:?}; cut: {:?}", clients.disconnect_reasons()))
+    poll(limit, what, seen, |seen| format!("{seen:?}; cut: {:?}", clients.disconnect_reasons()))
 }
 
-/// Waits for so many more updates.
+/// Waits for `count` more updates.
 pub(crate) fn more_updates(clients: &Consumer, count: u64) {
     let before = clients.snapshot().counts.updates;
     until_seen(clients, "updates", |seen| seen.counts.updates >= before + count);
 }
 
-/// The publisher rests, and every field at every mount becomes what the publisher made it.
+/// Stops the publisher's updates, and waits until all fields at all mounts equal the publisher's.
 pub(crate) fn settled(provider: &Provider, clients: &Consumer) {
     settled_within(LONG, provider, clients);
 }
 
-/// The same, with a limit of its own.
+/// Like [`settled`], with another time limit.
 pub(crate) fn settled_within(limit: Duration, provider: &Provider, clients: &Consumer) {
     provider.set_rate(0);
     let equal = || {
@@ -86,7 +86,7 @@ pub(crate) fn settled_within(limit: Duration, provider: &Provider, clients: &Con
         let compared = clients.compare(Some(&published));
         if compared.is_equal() { Ok(()) } else { Err(compared) }
     };
-    look(limit, "equal", equal, |compared| {
+    poll(limit, "equal", equal, |compared| {
         format!("{compared:?}; {:?}; cut: {:?}", clients.snapshot().counts, clients.disconnect_reasons())
     });
 }

@@ -15,12 +15,12 @@ use crate::support::*;
 const STREAMING: RequestFlags = RequestFlags::STREAMING;
 
 #[test]
-fn a_login_is_accepted_with_what_it_told_and_what_the_server_can() {
-    let mut room = Room::new();
-    let at = room.connect();
-    room.send(at, &login_request("joe", &[("SingleOpen", 0), ("AllowSuspectData", 1)]));
-    let heard = room.one(at);
-    let refresh = heard.refresh();
+fn login_reply_has_its_attributes_and_the_servers_features() {
+    let mut rig = Rig::new();
+    let at = rig.connect();
+    rig.send(at, &login_request("joe", &[("SingleOpen", 0), ("AllowSuspectData", 1)]));
+    let received = rig.one(at);
+    let refresh = received.refresh();
     assert!(refresh.flags.contains(RefreshFlags::SOLICITED | RefreshFlags::COMPLETE));
     assert_eq!(
         (refresh.stream, refresh.state.stream, refresh.state.data),
@@ -36,27 +36,27 @@ fn a_login_is_accepted_with_what_it_told_and_what_the_server_can() {
             && reply.support_symbol_list
             && !reply.support_standby
     );
-    let stats = room.worker.stats(room.clients[at].mount).unwrap();
+    let stats = rig.worker.stats(rig.consumers[at].mount).unwrap();
     assert_eq!(stats.user, "joe");
 }
 
 #[test]
-fn nothing_before_the_login_and_one_login() {
-    let mut room = Room::new();
-    let at = room.connect();
-    room.request(at, 5, "A");
-    let heard = room.one(at);
+fn requests_before_login_and_a_second_login_are_refused() {
+    let mut rig = Rig::new();
+    let at = rig.connect();
+    rig.request(at, 5, "A");
+    let received = rig.one(at);
     assert_eq!(
-        heard.status().state.map(|state| (state.stream, state.code)),
+        received.status().state.map(|state| (state.stream, state.code)),
         Some((StreamState::Closed, code::USAGE_ERROR))
     );
-    room.send(at, &login_request("user", &[]));
-    room.heard(at);
-    room.send(at, &login_request_on(9, STREAMING, "user", &[]));
-    let heard = room.one(at);
-    assert_eq!((heard.stream(), heard.status().state.unwrap().code), (9, code::USAGE_ERROR));
-    room.request(at, 5, "A");
-    assert_eq!(room.one(at).refresh().stream, 5, "the first login stands");
+    rig.send(at, &login_request("user", &[]));
+    rig.received(at);
+    rig.send(at, &login_request_on(9, STREAMING, "user", &[]));
+    let received = rig.one(at);
+    assert_eq!((received.stream(), received.status().state.unwrap().code), (9, code::USAGE_ERROR));
+    rig.request(at, 5, "A");
+    assert_eq!(rig.one(at).refresh().stream, 5, "the first login stands");
 }
 
 struct OnlyJoe;
@@ -75,106 +75,109 @@ impl Permissions for OnlyJoe {
 
 #[test]
 fn permissions_decide_logins_and_items() {
-    let mut room = Room::with(Config::default(), 100, Box::new(OnlyJoe));
-    let (joe, ann) = (room.connect(), room.connect());
-    room.send(ann, &login_request("ann", &[]));
-    let heard = room.one(ann);
-    let state = heard.status().state.unwrap();
+    let mut rig = Rig::with(Config::default(), 100, Box::new(OnlyJoe));
+    let (joe, ann) = (rig.connect(), rig.connect());
+    rig.send(ann, &login_request("ann", &[]));
+    let received = rig.one(ann);
+    let state = received.status().state.unwrap();
     assert_eq!(
         (state.stream, state.code, state.text),
         (StreamState::Closed, code::NOT_ENTITLED, &b"only joe may"[..])
     );
-    assert_eq!(room.cut(), (room.clients[ann].mount, Reason::LoginRefused("only joe may".into())));
-    room.send(joe, &login_request("joe", &[]));
-    room.one(joe);
-    room.request(joe, 5, "SECRET");
-    assert_eq!(room.one(joe).status().state.unwrap().code, code::NOT_ENTITLED);
-    room.request(joe, 5, "A");
-    assert_eq!(room.one(joe).refresh().stream, 5);
+    assert_eq!(
+        rig.only_disconnect(),
+        (rig.consumers[ann].mount, Reason::LoginRefused("only joe may".into()))
+    );
+    rig.send(joe, &login_request("joe", &[]));
+    rig.one(joe);
+    rig.request(joe, 5, "SECRET");
+    assert_eq!(rig.one(joe).status().state.unwrap().code, code::NOT_ENTITLED);
+    rig.request(joe, 5, "A");
+    assert_eq!(rig.one(joe).refresh().stream, 5);
 }
 
 #[test]
-fn so_many_mounts_for_a_user() {
+fn mounts_per_user_are_limited() {
     let config = Config { mounts_per_user: Some(2), ..Config::default() };
-    let mut room = Room::with(config, 100, Box::new(AllowAll));
-    let (first, _) = (room.login(), room.login());
-    let third = room.connect();
-    room.send(third, &login_request("user", &[]));
-    let heard = room.one(third);
-    let state = heard.status().state.unwrap();
+    let mut rig = Rig::with(config, 100, Box::new(AllowAll));
+    let (first, _) = (rig.login(), rig.login());
+    let third = rig.connect();
+    rig.send(third, &login_request("user", &[]));
+    let received = rig.one(third);
+    let state = received.status().state.unwrap();
     assert_eq!((state.stream, state.code), (StreamState::ClosedRecover, code::EXCEEDED_MAX_MOUNTS_PER_USER));
-    assert!(matches!(room.cut().1, Reason::LoginRefused(_)));
-    room.worker.closed(room.clients[third].mount, Reason::PeerClosed).unwrap();
-    room.worker.closed(room.clients[first].mount, Reason::PeerClosed).unwrap();
-    room.login();
+    assert!(matches!(rig.only_disconnect().1, Reason::LoginRefused(_)));
+    rig.worker.closed(rig.consumers[third].mount, Reason::PeerClosed).unwrap();
+    rig.worker.closed(rig.consumers[first].mount, Reason::PeerClosed).unwrap();
+    rig.login();
 }
 
 #[test]
-fn publishers_are_sent_to_their_own_port() {
-    let mut room = Room::new();
-    let at = room.connect();
-    room.send(at, &login_request("user", &[("Role", 1)]));
-    assert_eq!(room.one(at).status().state.unwrap().stream, StreamState::Closed);
-    assert!(room.cut().1.to_string().contains("publisher"));
-    let at = room.login();
+fn publishers_are_refused_on_the_consumer_port() {
+    let mut rig = Rig::new();
+    let at = rig.connect();
+    rig.send(at, &login_request("user", &[("Role", 1)]));
+    assert_eq!(rig.one(at).status().state.unwrap().stream, StreamState::Closed);
+    assert!(rig.only_disconnect().1.to_string().contains("publisher"));
+    let at = rig.login();
     let refresh = Refresh {
         domain: Domain::MARKET_PRICE,
         stream: -1,
         container: DataType::NO_DATA,
         ..Refresh::default()
     };
-    room.send(at, &to_vec(|w| refresh.encode(w)).unwrap());
-    assert!(room.cut().1.to_string().contains("publisher"));
+    rig.send(at, &to_vec(|w| refresh.encode(w)).unwrap());
+    assert!(rig.only_disconnect().1.to_string().contains("publisher"));
 }
 
 #[test]
-fn closing_the_login_closes_everything_silently() {
-    let mut room = Room::new();
-    let at = room.login();
-    room.request(at, 5, "A");
-    room.request(at, 6, "B");
-    room.heard(at);
-    room.send(
+fn closing_the_login_ends_all_streams_silently() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    rig.request(at, 5, "A");
+    rig.request(at, 6, "B");
+    rig.received(at);
+    rig.send(
         at,
         &to_vec(|w| Close { domain: Domain::LOGIN, stream: 1, ..Close::default() }.encode(w)).unwrap(),
     );
-    assert_eq!((room.heard(at), room.hub.closes, room.hub.items.iter().flatten().count()), (vec![], 2, 0));
-    room.send(at, &login_request("user", &[]));
-    room.one(at);
-    room.request(at, 5, "A");
-    assert_eq!(room.one(at).refresh().stream, 5);
+    assert_eq!((rig.received(at), rig.hub.closes, rig.hub.items.iter().flatten().count()), (vec![], 2, 0));
+    rig.send(at, &login_request("user", &[]));
+    rig.one(at);
+    rig.request(at, 5, "A");
+    assert_eq!(rig.one(at).refresh().stream, 5);
 }
 
 #[test]
-fn a_login_again_disturbs_no_item() {
-    let mut room = Room::new();
-    let at = room.login();
-    room.request(at, 5, "A");
-    room.heard(at);
-    room.send(at, &login_request("user", &[("SingleOpen", 1)]));
-    assert_eq!(room.one(at).refresh().domain, Domain::LOGIN);
-    let item = room.hub.item("A");
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    assert_eq!(room.one(at).stream(), 5);
+fn login_reissue_leaves_items_open() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    rig.request(at, 5, "A");
+    rig.received(at);
+    rig.send(at, &login_request("user", &[("SingleOpen", 1)]));
+    assert_eq!(rig.one(at).refresh().domain, Domain::LOGIN);
+    let item = rig.hub.item("A");
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    assert_eq!(rig.one(at).stream(), 5);
 }
 
 #[test]
-fn a_forced_logout_is_told() {
-    let mut room = Room::new();
-    let (at, other) = (room.login(), room.login());
-    for (client, reason, state) in [
+fn forced_logout_sends_a_status() {
+    let mut rig = Rig::new();
+    let (at, other) = (rig.login(), rig.login());
+    for (consumer, reason, state) in [
         (at, Reason::Forced("operator".into()), StreamState::Closed),
         (other, Reason::ShutDown, StreamState::ClosedRecover),
     ] {
-        let mount = room.clients[client].mount;
-        room.worker.log_out_and_disconnect(mount, reason.clone());
-        room.run();
-        let heard = room.one(client);
+        let mount = rig.consumers[consumer].mount;
+        rig.worker.log_out_and_disconnect(mount, reason.clone());
+        rig.run();
+        let received = rig.one(consumer);
         assert_eq!(
-            (heard.message().head().domain, heard.status().state.unwrap().stream),
+            (received.message().head().domain, received.status().state.unwrap().stream),
             (Domain::LOGIN, state)
         );
-        assert_eq!(room.cut(), (mount, reason));
+        assert_eq!(rig.only_disconnect(), (mount, reason));
     }
 }
 
@@ -190,20 +193,20 @@ fn directory(stream: i32, filter: Option<u32>, service: Option<u16>, flags: Requ
     to_vec(|w| request.encode(w)).unwrap()
 }
 
-fn services(heard: &Heard) -> Vec<(Action, Service)> {
-    directory::decode(heard.message().payload()).unwrap()
+fn services(received: &Received) -> Vec<(Action, Service)> {
+    directory::decode(received.message().payload()).unwrap()
 }
 
 #[test]
-fn the_directory_as_it_was_asked_for() {
-    let mut room = Room::new();
-    room.services.push(service(7, "OTHER"));
-    room.show_services();
-    let at = room.login();
-    room.send(at, &directory(2, Some(0x3f), None, STREAMING));
-    let heard = room.one(at);
-    assert!(heard.0.len() < 16_000, "stock consumers decode it in so much");
-    let refresh = heard.refresh();
+fn directory_is_filtered_as_requested() {
+    let mut rig = Rig::new();
+    rig.services.push(service(7, "OTHER"));
+    rig.show_services();
+    let at = rig.login();
+    rig.send(at, &directory(2, Some(0x3f), None, STREAMING));
+    let received = rig.one(at);
+    assert!(received.0.len() < 16_000, "stock consumers decode a directory in a buffer of this size");
+    let refresh = received.refresh();
     assert_eq!(
         (refresh.stream, refresh.state.stream, refresh.state.data),
         (2, StreamState::Open, DataState::Ok)
@@ -212,7 +215,7 @@ fn the_directory_as_it_was_asked_for() {
         refresh.flags.contains(RefreshFlags::SOLICITED | RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE)
     );
     assert_eq!(refresh.key.unwrap().filter, Some(0x3f));
-    let all = services(&heard);
+    let all = services(&received);
     assert_eq!(
         all.iter().map(|(action, one)| (*action, one.id)).collect::<Vec<_>>(),
         [(Action::Add, 1), (Action::Add, 7)]
@@ -221,62 +224,62 @@ fn the_directory_as_it_was_asked_for() {
     assert_eq!((info.name.as_str(), &info.dictionaries_provided), ("DIRECT_FEED", &info.dictionaries_used));
     let load = all[0].1.load.as_ref().unwrap();
     assert_eq!((load.open_limit, load.open_window), (Some(1_000_000), Some(100_000)));
-    // Some parts of one service.
-    room.send(at, &directory(3, Some(0x3), Some(7), STREAMING));
-    let some = services(&room.one(at));
+    // A filter for some parts of one service.
+    rig.send(at, &directory(3, Some(0x3), Some(7), STREAMING));
+    let some = services(&rig.one(at));
     assert_eq!(
         (some.len(), some[0].1.id, some[0].1.info.is_some(), some[0].1.load.is_some()),
         (1, 7, true, false)
     );
-    // A service that is not there, once.
-    room.send(at, &directory(4, Some(0x3f), Some(99), RequestFlags::NONE));
-    let heard = room.one(at);
-    assert_eq!((heard.refresh().state.stream, services(&heard).len()), (StreamState::NonStreaming, 0));
-    room.send(at, &directory(4, None, None, RequestFlags::NONE));
-    assert_eq!(room.one(at).refresh().stream, 4, "the id is free again");
+    // An unknown service, without updates.
+    rig.send(at, &directory(4, Some(0x3f), Some(99), RequestFlags::NONE));
+    let received = rig.one(at);
+    assert_eq!((received.refresh().state.stream, services(&received).len()), (StreamState::NonStreaming, 0));
+    rig.send(at, &directory(4, None, None, RequestFlags::NONE));
+    assert_eq!(rig.one(at).refresh().stream, 4, "the id is free again");
 }
 
 #[test]
-fn the_directory_changes() {
-    let mut room = Room::new();
-    let at = room.login();
-    room.send(at, &directory(2, Some(0x3f), None, STREAMING));
-    room.send(at, &directory(3, Some(0x1), None, STREAMING));
-    room.send(at, &directory(4, Some(0x3f), Some(7), STREAMING));
-    room.heard(at);
-    // Nothing has changed.
-    room.show_services();
-    assert_eq!(room.heard(at), []);
-    // A state: whoever asked for states hears that part alone.
-    room.services[0].state.as_mut().unwrap().up = false;
-    room.show_services();
-    let heard = room.one(at);
-    assert!(heard.update().flags.contains(UpdateFlags::DO_NOT_CONFLATE));
-    let told = services(&heard);
-    assert_eq!((heard.stream(), told[0].0, told[0].1.info.is_none()), (2, Action::Update, true));
-    assert_eq!(told[0].1.state.as_ref().map(|state| state.up), Some(false));
-    // A service more, then one less.
-    room.services.push(service(7, "OTHER"));
-    room.show_services();
-    let heard = room.heard(at);
-    assert_eq!(heard.iter().map(Heard::stream).collect::<Vec<_>>(), [2, 3, 4]);
-    assert!(services(&heard[2])[0].1.info.is_some());
-    room.services.remove(0);
-    room.show_services();
-    let heard = room.heard(at);
-    assert_eq!(heard.iter().map(Heard::stream).collect::<Vec<_>>(), [2, 3]);
-    assert_eq!((services(&heard[0])[0].0, services(&heard[0])[0].1.id), (Action::Delete, 1));
+fn directory_updates_follow_the_filter() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    rig.send(at, &directory(2, Some(0x3f), None, STREAMING));
+    rig.send(at, &directory(3, Some(0x1), None, STREAMING));
+    rig.send(at, &directory(4, Some(0x3f), Some(7), STREAMING));
+    rig.received(at);
+    // The same services again.
+    rig.show_services();
+    assert_eq!(rig.received(at), []);
+    // A new state: filters with states get that part alone.
+    rig.services[0].state.as_mut().unwrap().up = false;
+    rig.show_services();
+    let received = rig.one(at);
+    assert!(received.update().flags.contains(UpdateFlags::DO_NOT_CONFLATE));
+    let changes = services(&received);
+    assert_eq!((received.stream(), changes[0].0, changes[0].1.info.is_none()), (2, Action::Update, true));
+    assert_eq!(changes[0].1.state.as_ref().map(|state| state.up), Some(false));
+    // A service is added, then one removed.
+    rig.services.push(service(7, "OTHER"));
+    rig.show_services();
+    let received = rig.received(at);
+    assert_eq!(received.iter().map(Received::stream).collect::<Vec<_>>(), [2, 3, 4]);
+    assert!(services(&received[2])[0].1.info.is_some());
+    rig.services.remove(0);
+    rig.show_services();
+    let received = rig.received(at);
+    assert_eq!(received.iter().map(Received::stream).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!((services(&received[0])[0].0, services(&received[0])[0].1.id), (Action::Delete, 1));
     // Another filter on an open stream.
-    room.send(at, &directory(3, Some(0x3), None, STREAMING));
-    let told = services(&room.one(at));
-    assert!(told[0].1.state.is_some());
-    // After its close nothing comes.
+    rig.send(at, &directory(3, Some(0x3), None, STREAMING));
+    let changes = services(&rig.one(at));
+    assert!(changes[0].1.state.is_some());
+    // After the close of the stream.
     for stream in [2, 3, 4] {
-        room.close(at, stream);
+        rig.close(at, stream);
     }
-    room.services.clear();
-    room.show_services();
-    assert_eq!(room.heard(at), []);
+    rig.services.clear();
+    rig.show_services();
+    assert_eq!(rig.received(at), []);
 }
 
 fn dictionary(stream: i32, name: &str, verbosity: u32, flags: RequestFlags) -> Vec<u8> {
@@ -292,16 +295,16 @@ fn dictionary(stream: i32, name: &str, verbosity: u32, flags: RequestFlags) -> V
 }
 
 #[test]
-fn dictionaries_in_parts() {
+fn dictionaries_are_sent_in_parts() {
     let config = Config { dictionary_part: 600, ..Config::default() };
-    let mut room = Room::with(config, 100, Box::new(AllowAll));
-    let at = room.login();
+    let mut rig = Rig::with(config, 100, Box::new(AllowAll));
+    let at = rig.login();
     for (flags, state) in [(STREAMING, StreamState::Open), (RequestFlags::NONE, StreamState::NonStreaming)] {
-        room.send(at, &dictionary(3, "RWFFld", 15, flags));
-        let heard = room.heard(at);
-        assert!(heard.len() > 2, "{} parts", heard.len());
+        rig.send(at, &dictionary(3, "RWFFld", 15, flags));
+        let received = rig.received(at);
+        assert!(received.len() > 2, "{} parts", received.len());
         let mut fields = Fields::default();
-        for (at, part) in heard.iter().enumerate() {
+        for (at, part) in received.iter().enumerate() {
             let refresh = part.refresh();
             assert!(refresh.payload.len() <= 600);
             assert_eq!(
@@ -309,19 +312,19 @@ fn dictionaries_in_parts() {
                 (state, Some(at as u16), DataType::SERIES)
             );
             assert_eq!(refresh.flags.contains(RefreshFlags::CLEAR_CACHE), at == 0);
-            assert_eq!(refresh.flags.contains(RefreshFlags::COMPLETE), at + 1 == heard.len());
+            assert_eq!(refresh.flags.contains(RefreshFlags::COMPLETE), at + 1 == received.len());
             assert_eq!(refresh.key.unwrap().name, Some(&b"RWFFld"[..]));
             fields.take_part(refresh.payload).unwrap();
         }
         let own = Dictionary::small();
         assert_eq!(fields.len(), own.fields.len());
         assert_eq!(fields.get(22).map(|field| &field.name), own.fields.get(22).map(|field| &field.name));
-        room.close(at, 3);
+        rig.close(at, 3);
     }
-    room.send(at, &dictionary(4, "RWFEnum", 0, STREAMING));
-    assert_eq!(room.heard(at).len(), 1, "information alone");
-    room.send(at, &dictionary(5, "NoSuch", 7, STREAMING));
-    let heard = room.one(at);
-    assert_eq!(heard.status().state.unwrap().code, code::NOT_FOUND);
-    assert!(matches!(heard.message(), Message::Status(_)));
+    rig.send(at, &dictionary(4, "RWFEnum", 0, STREAMING));
+    assert_eq!(rig.received(at).len(), 1, "information alone");
+    rig.send(at, &dictionary(5, "NoSuch", 7, STREAMING));
+    let received = rig.one(at);
+    assert_eq!(received.status().state.unwrap().code, code::NOT_FOUND);
+    assert!(matches!(received.message(), Message::Status(_)));
 }

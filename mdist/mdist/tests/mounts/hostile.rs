@@ -1,11 +1,11 @@
-//! Malformed bytes at any point end that mount, with a reason, and touch nobody else.
+//! Malformed bytes at any point disconnect that mount, with a reason, and no other.
 
 use mdist::mounts::Reason;
 use rssl::rwf::Domain;
 
 use crate::support::*;
 
-/// Small and even enough; the same numbers in every run.
+/// A small generator of random numbers, the same in each run.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -15,57 +15,61 @@ impl Dice {
     }
 }
 
-/// A good client beside a bad one.
-fn pair(stage: usize) -> (Room, usize, usize) {
-    let mut room = Room::new();
-    let good = room.login();
-    room.request(good, 5, "A");
-    room.heard(good);
+/// A rig with a good consumer and a hostile one.
+fn pair(stage: usize) -> (Rig, usize, usize) {
+    let mut rig = Rig::new();
+    let good = rig.login();
+    rig.request(good, 5, "A");
+    rig.received(good);
     let bad = match stage {
         0 => {
-            let mount = room.worker.open(room.now, "192.0.2.2:1".into());
-            let at = room.connect();
-            room.worker.closed(room.clients[at].mount, Reason::PeerClosed);
-            room.clients[at].mount = mount;
+            let mount = rig.worker.open(rig.now, "192.0.2.2:1".into());
+            let at = rig.connect();
+            rig.worker.closed(rig.consumers[at].mount, Reason::PeerClosed);
+            rig.consumers[at].mount = mount;
             at
         }
-        1 => room.connect(),
+        1 => rig.connect(),
         _ => {
-            let at = room.login();
-            room.request(at, 7, "A");
-            room.heard(at);
+            let at = rig.login();
+            rig.request(at, 7, "A");
+            rig.received(at);
             at
         }
     };
-    (room, good, bad)
+    (rig, good, bad)
 }
 
-fn still_served(room: &mut Room, good: usize) {
-    room.run();
-    let item = room.hub.item("A");
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    assert_eq!(room.one(good).stream(), 5);
-    room.request(good, 6, "B");
-    assert_eq!(room.one(good).refresh().stream, 6);
-    room.close(good, 6);
+fn still_served(rig: &mut Rig, good: usize) {
+    rig.run();
+    let item = rig.hub.item("A");
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    assert_eq!(rig.one(good).stream(), 5);
+    rig.request(good, 6, "B");
+    assert_eq!(rig.one(good).refresh().stream, 6);
+    rig.close(good, 6);
 }
 
-/// Gives bytes to the bad client's mount; whatever happens, nothing is left of it after it is closed.
-fn suffer(room: &mut Room, bad: usize, bytes: &[u8]) -> Option<Reason> {
-    let mount = room.clients[bad].mount;
-    room.clients[bad].reads = false;
-    room.worker.input(mount, bytes, room.now);
-    room.run();
-    let reason = room.cuts.iter().find(|cut| cut.mount == mount).map(|cut| cut.reason.clone());
-    assert!(room.cuts.iter().all(|cut| cut.mount == mount), "{:?}", room.cuts);
-    room.cuts.clear();
-    room.worker.closed(mount, Reason::PeerClosed).unwrap();
-    room.run();
+/// Feeds bytes to the hostile consumer's mount, and closes it; returns the reason of the disconnect, if there was one.
+fn feed_hostile(rig: &mut Rig, bad: usize, bytes: &[u8]) -> Option<Reason> {
+    let mount = rig.consumers[bad].mount;
+    rig.consumers[bad].reads = false;
+    rig.worker.input(mount, bytes, rig.now);
+    rig.run();
+    let reason = rig
+        .disconnects
+        .iter()
+        .find(|disconnect| disconnect.mount == mount)
+        .map(|disconnect| disconnect.reason.clone());
+    assert!(rig.disconnects.iter().all(|disconnect| disconnect.mount == mount), "{:?}", rig.disconnects);
+    rig.disconnects.clear();
+    rig.worker.closed(mount, Reason::PeerClosed).unwrap();
+    rig.run();
     reason
 }
 
 #[test]
-fn garbage_at_every_stage() {
+fn garbage_disconnects_only_its_mount() {
     for (stage, bytes) in [
         (0, &b"GET / HTTP/1.1\r\n\r\n"[..]),
         (0, &[0xff; 64]),
@@ -74,20 +78,21 @@ fn garbage_at_every_stage() {
         (2, &[0x00, 0x0b, 0x02, 0x00, 0x06, 0x1f, 0x06, 0, 0, 0, 9]),
         (2, &[0x00, 0x10, 0x02, 0x00, 0x40, 0x01, 0x06, 0, 0, 0, 9, 0, 0, 0, 0, 0]),
     ] {
-        let (mut room, good, bad) = pair(stage);
-        let reason = suffer(&mut room, bad, bytes).unwrap_or_else(|| panic!("stage {stage}, {bytes:x?}"));
+        let (mut rig, good, bad) = pair(stage);
+        let reason =
+            feed_hostile(&mut rig, bad, bytes).unwrap_or_else(|| panic!("stage {stage}, {bytes:x?}"));
         assert!(matches!(reason, Reason::Protocol(_) | Reason::Refused(_)), "{reason}");
         assert!(reason.to_string().len() > 20, "{reason}");
-        still_served(&mut room, good);
+        still_served(&mut rig, good);
     }
 }
 
 #[test]
-fn mutated_requests() {
+fn mutated_requests_disconnect_only_their_mount() {
     let mut dice = Dice(1);
     let mut reasons = 0;
     for round in 0..3000 {
-        let (mut room, good, bad) = pair(2);
+        let (mut rig, good, bad) = pair(2);
         let mut message = match round % 3 {
             0 => request(9, "IBM.N", rssl::rwf::RequestFlags::STREAMING),
             1 => login_request("user", &[("SingleOpen", 1)]),
@@ -103,23 +108,23 @@ fn mutated_requests() {
         }
         let mut bytes = rssl::transport::frame_header(message.len()).to_vec();
         bytes.extend_from_slice(&message);
-        reasons += usize::from(suffer(&mut room, bad, &bytes).is_some());
+        reasons += usize::from(feed_hostile(&mut rig, bad, &bytes).is_some());
         if round % 50 == 0 {
-            still_served(&mut room, good);
+            still_served(&mut rig, good);
         }
     }
-    assert!(reasons > 500, "{reasons} cuts in 3000 mutations");
+    assert!(reasons > 500, "{reasons} disconnects in 3000 mutations");
 }
 
 #[test]
-fn bytes_one_at_a_time() {
-    let mut room = Room::new();
-    let at = room.login();
+fn requests_arrive_byte_by_byte() {
+    let mut rig = Rig::new();
+    let at = rig.login();
     let message = request(5, "A", rssl::rwf::RequestFlags::STREAMING);
     let mut bytes = rssl::transport::frame_header(message.len()).to_vec();
     bytes.extend_from_slice(&message);
     for byte in bytes {
-        room.bytes(at, &[byte]);
+        rig.bytes(at, &[byte]);
     }
-    assert_eq!(room.one(at).refresh().stream, 5);
+    assert_eq!(rig.one(at).refresh().stream, 5);
 }

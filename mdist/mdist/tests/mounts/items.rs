@@ -12,12 +12,12 @@ use crate::support::*;
 const STREAMING: RequestFlags = RequestFlags::STREAMING;
 
 #[test]
-fn an_item_from_request_to_close() {
-    let mut room = Room::new();
-    let at = room.login();
-    room.request(at, 5, "IBM.N");
-    let heard = room.one(at);
-    let refresh = heard.refresh();
+fn item_is_served_from_request_to_close() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    rig.request(at, 5, "IBM.N");
+    let received = rig.one(at);
+    let refresh = received.refresh();
     assert_eq!(
         (refresh.stream, refresh.state.stream, refresh.state.data),
         (5, StreamState::Open, DataState::Ok)
@@ -26,77 +26,77 @@ fn an_item_from_request_to_close() {
     assert_eq!(refresh.key, Some(Key::item(1, b"IBM.N")));
     assert_eq!(refresh.payload, FIELDS);
 
-    let item = room.hub.item("IBM.N");
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    let heard = room.one(at);
-    assert_eq!((heard.stream(), heard.update().payload), (5, &FIELDS[..]));
+    let item = rig.hub.item("IBM.N");
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    let received = rig.one(at);
+    assert_eq!((received.stream(), received.update().payload), (5, &FIELDS[..]));
 
-    room.close(at, 5);
-    assert_eq!((room.hub.closes, room.hub.items[item.index()].is_none()), (1, true));
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    assert_eq!(room.heard(at), []);
+    rig.close(at, 5);
+    assert_eq!((rig.hub.closes, rig.hub.items[item.index()].is_none()), (1, true));
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    assert_eq!(rig.received(at), []);
 }
 
 #[test]
-fn many_mounts_share_an_item() {
-    let mut room = Room::new();
-    let clients: Vec<usize> = (0..5).map(|_| room.login()).collect();
-    for &at in &clients {
-        room.request(at, 10 + at as i32, "TRI");
-        assert_eq!(room.one(at).refresh().stream, 10 + at as i32);
+fn mounts_share_an_item() {
+    let mut rig = Rig::new();
+    let consumers: Vec<usize> = (0..5).map(|_| rig.login()).collect();
+    for &at in &consumers {
+        rig.request(at, 10 + at as i32, "TRI");
+        assert_eq!(rig.one(at).refresh().stream, 10 + at as i32);
     }
-    let item = room.hub.item("TRI");
-    assert_eq!(room.hub.items.iter().flatten().count(), 1);
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    for &at in &clients {
-        assert_eq!(room.one(at).stream(), 10 + at as i32);
+    let item = rig.hub.item("TRI");
+    assert_eq!(rig.hub.items.iter().flatten().count(), 1);
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    for &at in &consumers {
+        assert_eq!(rig.one(at).stream(), 10 + at as i32);
     }
-    for &at in &clients {
-        assert_eq!(room.hub.closes, 0, "somebody has it still");
-        room.close(at, 10 + at as i32);
+    for &at in &consumers {
+        assert_eq!(rig.hub.closes, 0, "another mount has it");
+        rig.close(at, 10 + at as i32);
     }
-    assert_eq!(room.hub.closes, 1);
+    assert_eq!(rig.hub.closes, 1);
 }
 
 #[test]
-fn no_update_before_the_image() {
-    let mut room = Room::new();
-    room.hub.prompt = false;
-    let (first, second) = (room.login(), room.login());
-    room.request(first, 5, "A");
-    room.request(second, 6, "A");
-    let item = room.hub.item("A");
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    assert_eq!((room.heard(first), room.heard(second)), (vec![], vec![]));
+fn updates_do_not_precede_the_image() {
+    let mut rig = Rig::new();
+    rig.hub.answers_at_once = false;
+    let (first, second) = (rig.login(), rig.login());
+    rig.request(first, 5, "A");
+    rig.request(second, 6, "A");
+    let item = rig.hub.item("A");
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    assert_eq!((rig.received(first), rig.received(second)), (vec![], vec![]));
     let mut batch = Batch::default();
-    room.hub.answer(&mut batch);
-    room.apply(&batch);
-    room.tell(item, &update(Domain::MARKET_PRICE));
+    rig.hub.answer(&mut batch);
+    rig.apply(&batch);
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
     for at in [first, second] {
-        let heard = room.heard(at);
-        assert!(matches!(heard[0].message(), Message::Refresh(_)), "{heard:?}");
-        assert!(matches!(heard[1].message(), Message::Update(_)), "{heard:?}");
-        assert_eq!(heard.len(), 2);
+        let received = rig.received(at);
+        assert!(matches!(received[0].message(), Message::Refresh(_)), "{received:?}");
+        assert!(matches!(received[1].message(), Message::Update(_)), "{received:?}");
+        assert_eq!(received.len(), 2);
     }
 }
 
 #[test]
 fn snapshots_end_with_their_image() {
-    let mut room = Room::new();
-    let at = room.login();
-    room.ask(at, 7, "TRI", RequestFlags::NONE);
-    let heard = room.one(at);
-    assert_eq!(heard.refresh().state.stream, StreamState::NonStreaming);
-    assert_eq!(room.hub.items.len(), 0);
-    room.request(at, 7, "TRI");
-    assert_eq!(room.one(at).refresh().state.stream, StreamState::Open, "the id is free again");
+    let mut rig = Rig::new();
+    let at = rig.login();
+    rig.request_with(at, 7, "TRI", RequestFlags::NONE);
+    let received = rig.one(at);
+    assert_eq!(received.refresh().state.stream, StreamState::NonStreaming);
+    assert_eq!(rig.hub.items.len(), 0);
+    rig.request(at, 7, "TRI");
+    assert_eq!(rig.one(at).refresh().state.stream, StreamState::Open, "the stream id is free again");
 }
 
 #[test]
-fn a_name_type_of_ric_is_no_difference() {
-    let mut room = Room::new();
-    let (first, second) = (room.login(), room.login());
-    room.request(first, 5, "TRI");
+fn explicit_ric_name_type_means_the_same_item() {
+    let mut rig = Rig::new();
+    let (first, second) = (rig.login(), rig.login());
+    rig.request(first, 5, "TRI");
     let request = Request {
         domain: Domain::MARKET_PRICE,
         stream: 5,
@@ -106,14 +106,18 @@ fn a_name_type_of_ric_is_no_difference() {
         key: Key { name_type: Some(1), ..Key::item(1, b"TRI") },
         ..Request::default()
     };
-    room.send(second, &to_vec(|w| request.encode(w)).unwrap());
-    assert_eq!(room.hub.items.iter().flatten().count(), 1, "nor is the quality that everybody gets");
+    rig.send(second, &to_vec(|w| request.encode(w)).unwrap());
+    assert_eq!(
+        rig.hub.items.iter().flatten().count(),
+        1,
+        "the default quality of service means the same item too"
+    );
 }
 
 #[test]
-fn refusals_say_why() {
-    let mut room = Room::new();
-    let at = room.login();
+fn refused_requests_have_a_cause() {
+    let mut rig = Rig::new();
+    let at = rig.login();
     let base = Request {
         domain: Domain::MARKET_PRICE,
         stream: 9,
@@ -158,83 +162,82 @@ fn refusals_say_why() {
         (Request { stream: -9, ..base.clone() }, StreamState::Closed, code::USAGE_ERROR, "positive"),
     ];
     for (request, stream, code, text) in cases {
-        room.send(at, &to_vec(|w| request.encode(w)).unwrap());
-        let heard = room.one(at);
-        let state = heard.status().state.unwrap();
+        rig.send(at, &to_vec(|w| request.encode(w)).unwrap());
+        let received = rig.one(at);
+        let state = received.status().state.unwrap();
         assert_eq!(
-            (heard.stream(), state.stream, state.data, state.code),
+            (received.stream(), state.stream, state.data, state.code),
             (request.stream, stream, DataState::Suspect, code),
             "{state}"
         );
         assert!(state.to_string().contains(text), "{state}");
     }
-    assert_eq!(room.hub.opens, 0);
-    // None of it did any harm.
-    room.request(at, 9, "A");
-    assert_eq!(room.one(at).refresh().stream, 9);
+    assert_eq!(rig.hub.opens, 0);
+    // The mount still works.
+    rig.request(at, 9, "A");
+    assert_eq!(rig.one(at).refresh().stream, 9);
 }
 
 #[test]
-fn the_same_item_twice_ends_the_second_stream_alone() {
-    let mut room = Room::new();
-    let at = room.login();
-    room.request(at, 5, "A");
-    room.request(at, 6, "A");
-    let heard = room.heard(at);
-    assert_eq!((heard.len(), heard[0].refresh().stream), (2, 5));
-    let state = heard[1].status().state.unwrap();
-    assert_eq!((heard[1].stream(), state.stream, state.code), (6, StreamState::Closed, code::ALREADY_OPEN));
-    let item = room.hub.item("A");
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    assert_eq!(room.one(at).stream(), 5);
-    room.close(at, 5);
+fn second_stream_of_the_same_item_is_refused() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    rig.request(at, 5, "A");
+    rig.request(at, 6, "A");
+    let received = rig.received(at);
+    assert_eq!((received.len(), received[0].refresh().stream), (2, 5));
+    let state = received[1].status().state.unwrap();
     assert_eq!(
-        room.hub.items[item.index()].as_ref().map(|item| item.holds),
-        None,
-        "all holds are given back"
+        (received[1].stream(), state.stream, state.code),
+        (6, StreamState::Closed, code::ALREADY_OPEN)
     );
+    let item = rig.hub.item("A");
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    assert_eq!(rig.one(at).stream(), 5);
+    rig.close(at, 5);
+    assert_eq!(rig.hub.items[item.index()].as_ref().map(|item| item.holds), None, "all holds are given back");
 }
 
 #[test]
 fn private_streams_are_not_shared() {
-    let mut room = Room::new();
-    let at = room.login();
+    let mut rig = Rig::new();
+    let at = rig.login();
     for stream in [5, 6] {
-        room.ask(at, stream, "A", STREAMING | RequestFlags::PRIVATE);
-        assert_eq!(room.one(at).refresh().stream, stream);
+        rig.request_with(at, stream, "A", STREAMING | RequestFlags::PRIVATE);
+        assert_eq!(rig.one(at).refresh().stream, stream);
     }
-    room.request(at, 7, "A");
-    assert_eq!(room.one(at).refresh().stream, 7);
-    assert_eq!(room.hub.items.iter().flatten().count(), 3);
+    rig.request(at, 7, "A");
+    assert_eq!(rig.one(at).refresh().stream, 7);
+    assert_eq!(rig.hub.items.iter().flatten().count(), 3);
 }
 
 #[test]
-fn reissues() {
-    let mut room = Room::new();
-    let at = room.login();
-    room.request(at, 5, "A");
-    room.one(at);
-    // Priority alone.
-    room.ask(at, 5, "A", STREAMING | RequestFlags::NO_REFRESH);
-    assert_eq!((room.heard(at), room.hub.images_asked), (vec![], 0));
-    // Another image.
-    room.request(at, 5, "A");
-    assert!(room.one(at).refresh().flags.contains(RefreshFlags::SOLICITED));
-    assert_eq!((room.hub.opens, room.hub.images_asked), (1, 1));
-    // A refresh by itself is not an answer.
-    let item = room.hub.item("A");
-    let spec = room.hub.items[item.index()].as_ref().unwrap().spec.clone();
-    room.tell(item, &image(&spec, StreamState::Open, DataState::Ok));
-    assert!(!room.one(at).refresh().flags.contains(RefreshFlags::SOLICITED));
-    // Another item is a mistake, and ends the stream.
-    room.request(at, 5, "B");
-    let heard = room.one(at);
-    let state = heard.status().state.unwrap();
+fn reissues_change_a_stream_or_end_it() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    rig.request(at, 5, "A");
+    rig.one(at);
+    // A new priority alone.
+    rig.request_with(at, 5, "A", STREAMING | RequestFlags::NO_REFRESH);
+    assert_eq!((rig.received(at), rig.hub.image_requests), (vec![], 0));
+    // A further image.
+    rig.request(at, 5, "A");
+    assert!(rig.one(at).refresh().flags.contains(RefreshFlags::SOLICITED));
+    assert_eq!((rig.hub.opens, rig.hub.image_requests), (1, 1));
+    // An unsolicited refresh is not an answer.
+    let item = rig.hub.item("A");
+    let spec = rig.hub.items[item.index()].as_ref().unwrap().spec.clone();
+    rig.push_message(item, &image(&spec, StreamState::Open, DataState::Ok));
+    assert!(!rig.one(at).refresh().flags.contains(RefreshFlags::SOLICITED));
+    // A reissue for another item ends the stream.
+    rig.request(at, 5, "B");
+    let received = rig.one(at);
+    let state = received.status().state.unwrap();
     assert_eq!((state.stream, state.code), (StreamState::Closed, code::USAGE_ERROR));
-    assert_eq!(room.hub.closes, 1);
-    // So is another domain.
-    room.request(at, 5, "A");
-    room.one(at);
+    assert_eq!(rig.hub.closes, 1);
+    // So does one for another domain.
+    rig.request(at, 5, "A");
+    rig.one(at);
     let other = Request {
         domain: Domain::MARKET_BY_ORDER,
         stream: 5,
@@ -243,81 +246,81 @@ fn reissues() {
         key: Key::item(1, b"A"),
         ..Request::default()
     };
-    room.send(at, &to_vec(|w| other.encode(w)).unwrap());
-    let heard = room.one(at);
+    rig.send(at, &to_vec(|w| other.encode(w)).unwrap());
+    let received = rig.one(at);
     assert_eq!(
-        (heard.message().head().domain, heard.status().state.unwrap().stream),
+        (received.message().head().domain, received.status().state.unwrap().stream),
         (Domain::MARKET_PRICE, StreamState::Closed)
     );
 }
 
 #[test]
-fn pause_and_resume_an_item() {
-    let mut room = Room::new();
-    let at = room.login();
-    room.request(at, 5, "A");
-    room.request(at, 6, "B");
-    room.heard(at);
-    room.ask(at, 5, "A", STREAMING | RequestFlags::PAUSE);
+fn paused_item_gets_an_image_on_resume() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    rig.request(at, 5, "A");
+    rig.request(at, 6, "B");
+    rig.received(at);
+    rig.request_with(at, 5, "A", STREAMING | RequestFlags::PAUSE);
     for name in ["A", "B"] {
-        let item = room.hub.item(name);
-        room.tell(item, &update(Domain::MARKET_PRICE));
+        let item = rig.hub.item(name);
+        rig.push_message(item, &update(Domain::MARKET_PRICE));
     }
-    assert_eq!(room.one(at).stream(), 6);
-    assert_eq!(room.hub.images_asked, 0);
-    room.request(at, 5, "A");
-    assert_eq!(room.one(at).refresh().stream, 5, "what was missed comes as an image");
-    let item = room.hub.item("A");
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    assert_eq!(room.one(at).stream(), 5);
-    // Without streaming there is nothing to pause.
-    room.ask(at, 5, "A", RequestFlags::PAUSE);
+    assert_eq!(rig.one(at).stream(), 6);
+    assert_eq!(rig.hub.image_requests, 0);
+    rig.request(at, 5, "A");
+    assert_eq!(rig.one(at).refresh().stream, 5, "an image replaces the missed updates");
+    let item = rig.hub.item("A");
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    assert_eq!(rig.one(at).stream(), 5);
+    // A pause without streaming has no effect.
+    rig.request_with(at, 5, "A", RequestFlags::PAUSE);
     assert_eq!(
-        room.one(at).refresh().state.stream,
+        rig.one(at).refresh().state.stream,
         StreamState::NonStreaming,
         "and the stream ends with its image"
     );
-    assert_eq!(room.hub.closes, 1);
+    assert_eq!(rig.hub.closes, 1);
 }
 
 #[test]
-fn pause_and_resume_the_login() {
-    let mut room = Room::new();
-    let at = room.login();
+fn paused_login_pauses_all_items() {
+    let mut rig = Rig::new();
+    let at = rig.login();
     for (stream, name) in [(5, "A"), (6, "B")] {
-        room.request(at, stream, name);
+        rig.request(at, stream, name);
     }
-    room.ask(at, 6, "B", STREAMING | RequestFlags::PAUSE);
-    room.heard(at);
+    rig.request_with(at, 6, "B", STREAMING | RequestFlags::PAUSE);
+    rig.received(at);
     let flags = STREAMING | RequestFlags::PAUSE | RequestFlags::NO_REFRESH;
-    room.send(at, &login_request_on(1, flags, "user", &[]));
+    rig.send(at, &login_request_on(1, flags, "user", &[]));
     for name in ["A", "B"] {
-        let item = room.hub.item(name);
-        room.tell(item, &update(Domain::MARKET_PRICE));
+        let item = rig.hub.item(name);
+        rig.push_message(item, &update(Domain::MARKET_PRICE));
     }
-    assert_eq!(room.heard(at), []);
-    room.send(at, &login_request_on(1, STREAMING | RequestFlags::NO_REFRESH, "user", &[]));
-    assert_eq!(room.one(at).refresh().stream, 5, "the other is paused by itself");
+    assert_eq!(rig.received(at), []);
+    rig.send(at, &login_request_on(1, STREAMING | RequestFlags::NO_REFRESH, "user", &[]));
+    assert_eq!(rig.one(at).refresh().stream, 5, "the other stream is paused itself");
     for name in ["A", "B"] {
-        let item = room.hub.item(name);
-        room.tell(item, &update(Domain::MARKET_PRICE));
+        let item = rig.hub.item(name);
+        rig.push_message(item, &update(Domain::MARKET_PRICE));
     }
-    assert_eq!(room.one(at).stream(), 5);
+    assert_eq!(rig.one(at).stream(), 5);
 }
 
 #[test]
-fn keys_in_updates() {
-    let mut room = Room::new();
-    let (with, without) = (room.login(), room.login());
-    room.ask(with, 5, "A", STREAMING | RequestFlags::KEY_IN_UPDATES);
-    room.request(without, 5, "A");
-    room.heard(with);
-    room.heard(without);
-    let item = room.hub.item("A");
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    let heard = room.one(with);
-    assert_eq!((heard.update().key, heard.update().payload), (Some(Key::item(1, b"A")), &FIELDS[..]));
-    assert_eq!(room.one(without).update().key, None);
+fn updates_carry_the_key_if_requested() {
+    let mut rig = Rig::new();
+    let (with, without) = (rig.login(), rig.login());
+    rig.request_with(with, 5, "A", STREAMING | RequestFlags::KEY_IN_UPDATES);
+    rig.request(without, 5, "A");
+    rig.received(with);
+    rig.received(without);
+    let item = rig.hub.item("A");
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    let received = rig.one(with);
+    assert_eq!((received.update().key, received.update().payload), (Some(Key::item(1, b"A")), &FIELDS[..]));
+    assert_eq!(rig.one(without).update().key, None);
 }
 
 /// `:ItemList`, an array of ASCII.
@@ -356,17 +359,18 @@ fn batch(stream: i32, flags: RequestFlags, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_batch_opens_reissues_and_closes() {
-    let mut room = Room::new();
-    let at = room.login();
-    room.request(at, 12, "X");
-    room.heard(at);
-    room.send(at, &batch(10, STREAMING, &item_list(&["TRI", "IBM.N", "TRI", ""])));
-    let heard = room.heard(at);
-    let done = heard.iter().find(|heard| heard.stream() == 10).unwrap();
+fn batches_open_reissue_and_close_streams() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    rig.request(at, 12, "X");
+    rig.received(at);
+    rig.send(at, &batch(10, STREAMING, &item_list(&["TRI", "IBM.N", "TRI", ""])));
+    let received = rig.received(at);
+    let done = received.iter().find(|received| received.stream() == 10).unwrap();
     let state = done.status().state.unwrap();
     assert_eq!((state.stream, state.data, state.code), (StreamState::Closed, DataState::Ok, 0));
-    let of = |stream: i32| heard.iter().find(|heard| heard.stream() == stream).unwrap().state().unwrap();
+    let of =
+        |stream: i32| received.iter().find(|received| received.stream() == stream).unwrap().state().unwrap();
     assert_eq!(of(11).stream, StreamState::Open);
     assert_eq!(
         (of(12).stream, of(12).code),
@@ -376,15 +380,15 @@ fn a_batch_opens_reissues_and_closes() {
     assert_eq!((of(13).stream, of(13).code), (StreamState::Closed, code::ALREADY_OPEN));
     assert_eq!((of(14).stream, of(14).code), (StreamState::Closed, code::USAGE_ERROR));
 
-    room.send(at, &batch(20, STREAMING, &item_list(&["A", "B", "C"])));
-    assert_eq!(room.heard(at).len(), 4);
-    room.send(at, &batch(20, STREAMING | RequestFlags::PAUSE, &stream_ids(&[21, 22, 99])));
-    room.heard(at);
+    rig.send(at, &batch(20, STREAMING, &item_list(&["A", "B", "C"])));
+    assert_eq!(rig.received(at).len(), 4);
+    rig.send(at, &batch(20, STREAMING | RequestFlags::PAUSE, &stream_ids(&[21, 22, 99])));
+    rig.received(at);
     for name in ["A", "B", "C"] {
-        let item = room.hub.item(name);
-        room.tell(item, &update(Domain::MARKET_PRICE));
+        let item = rig.hub.item(name);
+        rig.push_message(item, &update(Domain::MARKET_PRICE));
     }
-    assert_eq!(room.one(at).stream(), 23);
+    assert_eq!(rig.one(at).stream(), 23);
     let close = Close {
         domain: Domain::MARKET_PRICE,
         stream: 20,
@@ -393,15 +397,15 @@ fn a_batch_opens_reissues_and_closes() {
         payload: &stream_ids(&[21, 22, 23, 99]),
         ..Close::default()
     };
-    let closes = room.hub.closes;
-    room.send(at, &to_vec(|w| close.encode(w)).unwrap());
-    assert_eq!((room.hub.closes - closes, room.heard(at)), (3, vec![]));
+    let closes = rig.hub.closes;
+    rig.send(at, &to_vec(|w| close.encode(w)).unwrap());
+    assert_eq!((rig.hub.closes - closes, rig.received(at)), (3, vec![]));
 }
 
 #[test]
-fn any_domain_that_the_service_lists_is_passed_on() {
-    let mut room = Room::new();
-    let at = room.login();
+fn each_domain_of_the_service_is_served() {
+    let mut rig = Rig::new();
+    let at = rig.login();
     for domain in [Domain::MARKET_BY_ORDER, Domain::MARKET_BY_PRICE, Domain(200)] {
         let stream = i32::from(domain.0);
         let request = Request {
@@ -412,44 +416,44 @@ fn any_domain_that_the_service_lists_is_passed_on() {
             key: Key::item(1, b"A"),
             ..Request::default()
         };
-        room.send(at, &to_vec(|w| request.encode(w)).unwrap());
-        let heard = room.one(at);
-        assert_eq!((heard.message().head().domain, heard.stream()), (domain, stream));
+        rig.send(at, &to_vec(|w| request.encode(w)).unwrap());
+        let received = rig.one(at);
+        assert_eq!((received.message().head().domain, received.stream()), (domain, stream));
     }
-    assert_eq!(room.hub.items.iter().flatten().count(), 3, "the domain is part of what an item is");
+    assert_eq!(rig.hub.items.iter().flatten().count(), 3, "the domain is part of an item's identity");
 }
 
 #[test]
-fn closes_of_nothing_mean_nothing() {
-    let mut room = Room::new();
-    let at = room.login();
-    room.close(at, 5);
-    room.close(at, -5);
-    room.request(at, 5, "A");
-    room.close(at, 5);
-    room.close(at, 5);
-    assert_eq!(room.heard(at).len(), 1);
-    assert_eq!(room.cuts, []);
+fn closes_of_unknown_streams_have_no_effect() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    rig.close(at, 5);
+    rig.close(at, -5);
+    rig.request(at, 5, "A");
+    rig.close(at, 5);
+    rig.close(at, 5);
+    assert_eq!(rig.received(at).len(), 1);
+    assert_eq!(rig.disconnects, []);
 }
 
 #[test]
-fn closing_before_the_answer_gives_the_item_back() {
-    let mut room = Room::new();
-    room.hub.prompt = false;
-    let at = room.login();
-    room.request(at, 5, "A");
-    room.close(at, 5);
-    assert_eq!(room.hub.closes, 1);
+fn close_before_the_answer_releases_the_item() {
+    let mut rig = Rig::new();
+    rig.hub.answers_at_once = false;
+    let at = rig.login();
+    rig.request(at, 5, "A");
+    rig.close(at, 5);
+    assert_eq!(rig.hub.closes, 1);
     let mut batch = Batch::default();
-    room.hub.answer(&mut batch);
-    room.apply(&batch);
-    assert_eq!(room.heard(at), []);
-    // Request and close in one read: the hub's answer finds nobody.
+    rig.hub.answer(&mut batch);
+    rig.apply(&batch);
+    assert_eq!(rig.received(at), []);
+    // Request and close in one read: the stream has ended when the hub answers.
     let mut both = request(6, "A", STREAMING);
-    room.send(at, &both);
+    rig.send(at, &both);
     both = request(7, "B", STREAMING);
-    room.send(at, &both);
-    room.worker.closed(room.clients[at].mount, mdist::mounts::Reason::PeerClosed).unwrap();
-    room.run();
-    assert_eq!(room.hub.items.iter().flatten().count(), 0);
+    rig.send(at, &both);
+    rig.worker.closed(rig.consumers[at].mount, mdist::mounts::Reason::PeerClosed).unwrap();
+    rig.run();
+    assert_eq!(rig.hub.items.iter().flatten().count(), 0);
 }

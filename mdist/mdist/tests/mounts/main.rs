@@ -1,4 +1,4 @@
-//! The RSSL server side without sockets: what clients hear for what they ask, and for what the hub tells.
+//! The RSSL server side without sockets: messages to consumers for their requests and for the hub's log.
 
 mod administration;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Random clients and a random hub against a model of what a client may hear.
+//! Random consumers and a random hub against a model of the messages that a consumer may get.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use crate::support::*;
 
 const NAMES: [&str; 5] = ["A", "B", "C", "D", "E"];
 
-/// What a client may expect of one of its streams.
+/// The state of a consumer's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     /// Requested, no image yet.
-    Asked,
+    Requested,
     /// Has its image.
     Live,
 }
@@ -26,32 +26,32 @@ struct Model {
 }
 
 impl Model {
-    fn hear(&mut self, at: usize, heard: &Heard) {
-        let head = heard.message().head();
+    fn check(&mut self, at: usize, received: &Received) {
+        let head = received.message().head();
         if head.domain == Domain::LOGIN {
             return;
         }
         let key = (at, head.stream);
         let open = self.streams.get(&key).copied();
-        match heard.message() {
-            Message::Update(_) => assert_eq!(open, Some(Open::Live), "an update on {key:?}: {heard:?}"),
+        match received.message() {
+            Message::Update(_) => assert_eq!(open, Some(Open::Live), "an update on {key:?}: {received:?}"),
             Message::Refresh(_) | Message::Status(_) => {
-                assert!(open.is_some(), "{heard:?} on {key:?}, which is not open");
-                let Some(state) = heard.state() else { return };
+                assert!(open.is_some(), "{received:?} on {key:?}, which is not open");
+                let Some(state) = received.state() else { return };
                 assert!(!matches!(state.stream, StreamState::Unspecified), "{state}");
                 if state.is_final() {
                     self.streams.remove(&key);
-                } else if matches!(heard.message(), Message::Refresh(_)) {
+                } else if matches!(received.message(), Message::Refresh(_)) {
                     self.streams.insert(key, Open::Live);
                 }
             }
-            _ => panic!("{heard:?}"),
+            _ => panic!("{received:?}"),
         }
     }
 }
 
-fn turn(room: &mut Room, model: &mut Model, dice: &mut Dice) {
-    let at = dice.roll(room.clients.len());
+fn turn(rig: &mut Rig, model: &mut Model, dice: &mut Dice) {
+    let at = dice.roll(rig.consumers.len());
     let stream = 5 + dice.roll(6) as i32;
     let name = NAMES[dice.roll(NAMES.len())];
     let open = model.streams.get(&(at, stream)).copied();
@@ -66,109 +66,111 @@ fn turn(room: &mut Room, model: &mut Model, dice: &mut Dice) {
                     flags.insert(flag);
                 }
             }
-            // The model hears the answer while the request is on its way in.
+            // The answer comes before `request_with` returns.
             if open.is_none() {
-                model.streams.insert((at, stream), Open::Asked);
+                model.streams.insert((at, stream), Open::Requested);
             }
-            room.ask(at, stream, name, flags);
+            rig.request_with(at, stream, name, flags);
         }
         4..=5 => {
-            room.close(at, stream);
-            // What was on its way before the close is drained by now.
-            for heard in room.heard(at) {
-                model.hear(at, &heard);
+            rig.close(at, stream);
+            // Drain the messages from before the close.
+            for received in rig.received(at) {
+                model.check(at, &received);
             }
             model.streams.remove(&(at, stream));
         }
         6..=8 => {
-            let item = ItemId(dice.roll(room.hub.items.len() + 1) as u32);
-            if room.hub.items.get(item.index()).is_some_and(Option::is_some) {
-                room.tell(item, &update(Domain::MARKET_PRICE));
+            let item = ItemId(dice.roll(rig.hub.items.len() + 1) as u32);
+            if rig.hub.items.get(item.index()).is_some_and(Option::is_some) {
+                rig.push_message(item, &update(Domain::MARKET_PRICE));
             }
         }
         9 => {
             let mut batch = Batch::default();
-            room.hub.answer(&mut batch);
-            room.apply(&batch);
+            rig.hub.answer(&mut batch);
+            rig.apply(&batch);
         }
         10 => {
-            let Some(at) = (!room.hub.items.is_empty()).then(|| dice.roll(room.hub.items.len())) else {
+            let Some(at) = (!rig.hub.items.is_empty()).then(|| dice.roll(rig.hub.items.len())) else {
                 return;
             };
-            if room.hub.items[at].is_none() {
+            if rig.hub.items[at].is_none() {
                 return;
             }
             let item = ItemId(at as u32);
             let stream = [StreamState::Open, StreamState::ClosedRecover, StreamState::Closed][dice.roll(3)];
             let state = State::new(stream, DataState::Suspect, 0, b"");
-            // The hub tells the live streams together, those that wait one by one, and then that the item is no more.
+            // The hub sends one message to the live streams, a notice to each waiting request, and then the end of the
+            // item.
             let mut batch = Batch::default();
             let message = status(Domain::MARKET_PRICE, state);
             batch.push(Kind::Message, SideId::ALL, item, 0, &message);
-            for (token, waits, _) in &room.hub.waiting {
+            for (token, waits, _) in &rig.hub.waiting {
                 if *waits == item {
                     batch.push(Kind::Notice, SIDE, item, *token, &message);
                 }
             }
             if stream == StreamState::Closed {
-                room.hub.waiting.retain(|(_, waits, _)| *waits != item);
+                rig.hub.waiting.retain(|(_, waits, _)| *waits != item);
                 batch.push_bare(Kind::Gone, SideId::ALL, item, 0);
             }
-            room.apply(&batch);
+            rig.apply(&batch);
         }
         _ => {
-            let mount = room.clients[at].mount;
+            let mount = rig.consumers[at].mount;
             let reason = Reason::PeerClosed;
-            room.worker.closed(mount, reason).unwrap();
-            room.run();
-            model.streams.retain(|(client, _), _| *client != at);
-            room.clients.swap_remove(at);
-            // The last client has the removed one's number now.
-            let last = room.clients.len();
-            let moved: Vec<_> = model.streams.keys().filter(|(client, _)| *client == last).copied().collect();
+            rig.worker.closed(mount, reason).unwrap();
+            rig.run();
+            model.streams.retain(|(consumer, _), _| *consumer != at);
+            rig.consumers.swap_remove(at);
+            // The last consumer now has the index of the removed one.
+            let last = rig.consumers.len();
+            let moved: Vec<_> =
+                model.streams.keys().filter(|(consumer, _)| *consumer == last).copied().collect();
             for key in moved {
                 let open = model.streams.remove(&key).unwrap();
                 model.streams.insert((at, key.1), open);
             }
             let attributes = [("SingleOpen", dice.roll(2) as u64), ("AllowSuspectData", dice.roll(2) as u64)];
-            room.login_as(&attributes);
+            rig.login_as(&attributes);
         }
     }
 }
 
 #[test]
-fn random_clients_hear_only_what_they_may() {
+fn random_consumers_get_only_expected_messages() {
     for seed in 0..60 {
         let mut dice = Dice(seed);
         let config = Config { output: Limits { guaranteed: 2, max: 50 }, ..Config::default() };
-        let mut room = Room::with(config, 1000, Box::new(AllowAll));
+        let mut rig = Rig::with(config, 1000, Box::new(AllowAll));
         let mut model = Model::default();
-        room.hub.prompt = dice.roll(2) == 0;
+        rig.hub.answers_at_once = dice.roll(2) == 0;
         for _ in 0..4 {
-            room.login_as(&[("SingleOpen", dice.roll(2) as u64), ("AllowSuspectData", dice.roll(2) as u64)]);
+            rig.login_as(&[("SingleOpen", dice.roll(2) as u64), ("AllowSuspectData", dice.roll(2) as u64)]);
         }
         for _ in 0..400 {
-            turn(&mut room, &mut model, &mut dice);
-            for at in 0..room.clients.len() {
-                for heard in room.heard(at) {
-                    model.hear(at, &heard);
+            turn(&mut rig, &mut model, &mut dice);
+            for at in 0..rig.consumers.len() {
+                for received in rig.received(at) {
+                    model.check(at, &received);
                 }
             }
-            assert_eq!(room.cuts, [], "seed {seed}");
+            assert_eq!(rig.disconnects, [], "seed {seed}");
         }
-        // Everything is closed: nothing is held, nothing is borrowed.
-        for at in 0..room.clients.len() {
-            let stats = room.worker.stats(room.clients[at].mount).unwrap();
-            let open = model.streams.keys().filter(|(client, _)| *client == at).count();
+        // After all mounts are closed no item is held and no buffer borrowed.
+        for at in 0..rig.consumers.len() {
+            let stats = rig.worker.stats(rig.consumers[at].mount).unwrap();
+            let open = model.streams.keys().filter(|(consumer, _)| *consumer == at).count();
             assert_eq!(stats.streams, open + 1, "seed {seed}: the login and {open} streams");
         }
-        let mounts: Vec<_> = room.worker.mounts().collect();
+        let mounts: Vec<_> = rig.worker.mounts().collect();
         for mount in mounts {
-            room.worker.closed(mount, Reason::ShutDown).unwrap();
+            rig.worker.closed(mount, Reason::ShutDown).unwrap();
         }
-        room.clients.clear();
-        room.run();
-        assert_eq!(room.hub.items.iter().flatten().count(), 0, "seed {seed}: {:?}", room.hub.items);
-        assert_eq!(room.shared.pool.free(), 1000);
+        rig.consumers.clear();
+        rig.run();
+        assert_eq!(rig.hub.items.iter().flatten().count(), 0, "seed {seed}: {:?}", rig.hub.items);
+        assert_eq!(rig.shared.pool.free(), 1000);
     }
 }

@@ -1,4 +1,4 @@
-//! Slow and fast readers: buffers, cuts, pacing, silence.
+//! Slow and fast consumers: buffers, disconnects, request windows, silence.
 
 use std::time::Duration;
 
@@ -13,42 +13,42 @@ fn small(guaranteed: usize, max: usize) -> Config {
 }
 
 #[test]
-fn one_slow_mount_is_cut_alone_and_with_figures() {
-    let mut room = Room::with(small(1, 3), 2, Box::new(AllowAll));
-    let (slow, fast) = (room.login(), room.login());
+fn slow_consumer_is_disconnected_alone_and_with_figures() {
+    let mut rig = Rig::with(small(1, 3), 2, Box::new(AllowAll));
+    let (slow, fast) = (rig.login(), rig.login());
     for at in [slow, fast] {
-        room.request(at, 5, "A");
-        room.heard(at);
+        rig.request(at, 5, "A");
+        rig.received(at);
     }
-    room.clients[slow].reads = false;
-    let item = room.hub.item("A");
+    rig.consumers[slow].reads = false;
+    let item = rig.hub.item("A");
     let mut sent = 0;
-    while room.cuts.is_empty() {
-        room.tell(item, &update(Domain::MARKET_PRICE));
+    while rig.disconnects.is_empty() {
+        rig.push_message(item, &update(Domain::MARKET_PRICE));
         sent += 1;
-        assert!(sent < 10_000, "the slow one is never cut");
+        assert!(sent < 10_000, "the slow consumer is not disconnected");
     }
     let size = update(Domain::MARKET_PRICE).len() + 3;
-    assert_eq!(sent, 3 * 6144 / size + 1, "three buffers, then the end");
-    assert_eq!(room.heard(fast).len(), sent);
-    let (mount, reason) = room.cut();
-    assert_eq!(mount, room.clients[slow].mount);
+    assert_eq!(sent, 3 * 6144 / size + 1, "it is disconnected after three buffers");
+    assert_eq!(rig.received(fast).len(), sent);
+    let (mount, reason) = rig.only_disconnect();
+    assert_eq!(mount, rig.consumers[slow].mount);
     let Reason::Overflow(overflow) = &reason else { panic!("{reason}") };
     assert_eq!((overflow.used, overflow.max, overflow.pool_free), (4, 3, 0));
-    let farewell = room.worker.closed(mount, Reason::PeerClosed).unwrap();
-    assert_eq!(farewell.reason, reason, "the first reason counts");
-    assert_eq!((farewell.stats.buffers_high_water, farewell.stats.user.as_str()), (3, "user"));
-    assert_eq!(room.shared.pool.free(), 2);
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    assert_eq!(room.heard(fast).len(), 1);
-    assert_eq!(room.worker.closed(mount, Reason::PeerClosed), None);
+    let closed = rig.worker.closed(mount, Reason::PeerClosed).unwrap();
+    assert_eq!(closed.reason, reason, "the first reason counts");
+    assert_eq!((closed.stats.buffers_high_water, closed.stats.user.as_str()), (3, "user"));
+    assert_eq!(rig.shared.pool.free(), 2);
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    assert_eq!(rig.received(fast).len(), 1);
+    assert_eq!(rig.worker.closed(mount, Reason::PeerClosed), None);
 }
 
 #[test]
-fn a_burst_of_requests_never_overflows_who_reads() {
-    let mut room = Room::with(small(4, 8), 0, Box::new(AllowAll));
-    let at = room.login();
-    room.clients[at].reads = false;
+fn burst_of_requests_does_not_overflow_a_reading_consumer() {
+    let mut rig = Rig::with(small(4, 8), 0, Box::new(AllowAll));
+    let at = rig.login();
+    rig.consumers[at].reads = false;
     let items = 5000;
     let mut burst = Vec::new();
     for n in 0..items {
@@ -56,91 +56,101 @@ fn a_burst_of_requests_never_overflows_who_reads() {
         burst.extend_from_slice(&rssl::transport::frame_header(message.len()));
         burst.extend_from_slice(&message);
     }
-    room.bytes(at, &burst);
-    assert_eq!(room.cuts, []);
-    let first = room.hub.opens;
-    assert!((1..400).contains(&first), "{first} asked before the client has read anything");
+    rig.bytes(at, &burst);
+    assert_eq!(rig.disconnects, []);
+    let first = rig.hub.opens;
+    assert!((1..400).contains(&first), "{first} requests at the hub before the consumer has read anything");
     let mut images = 0;
     let mut turns = 0;
     while images < items as usize {
-        // Every item that is there ticks meanwhile.
-        for at in (0..room.hub.items.len()).step_by(97) {
-            room.tell(mdist::hub::ItemId(at as u32), &update(Domain::MARKET_PRICE));
+        // Some open items have updates meanwhile.
+        for at in (0..rig.hub.items.len()).step_by(97) {
+            rig.push_message(mdist::hub::ItemId(at as u32), &update(Domain::MARKET_PRICE));
         }
-        room.read(at);
-        room.run();
-        let heard = room.heard(at);
-        images += heard.iter().filter(|heard| matches!(heard.message(), Message::Refresh(_))).count();
+        rig.read(at);
+        rig.run();
+        let received = rig.received(at);
+        images +=
+            received.iter().filter(|received| matches!(received.message(), Message::Refresh(_))).count();
         turns += 1;
-        assert!(turns < 2000 && room.cuts.is_empty(), "{turns} turns, {images} images, {:?}", room.cuts);
+        assert!(
+            turns < 2000 && rig.disconnects.is_empty(),
+            "{turns} turns, {images} images, {:?}",
+            rig.disconnects
+        );
     }
-    assert_eq!((room.hub.opens, images), (items as usize, items as usize));
+    assert_eq!((rig.hub.opens, images), (items as usize, items as usize));
 }
 
 #[test]
-fn what_is_closed_while_it_waits_is_never_asked() {
-    let mut room = Room::with(small(1, 2), 0, Box::new(AllowAll));
-    let at = room.login();
-    room.clients[at].reads = false;
+fn requests_closed_in_the_queue_do_not_reach_the_hub() {
+    let mut rig = Rig::with(small(1, 2), 0, Box::new(AllowAll));
+    let at = rig.login();
+    rig.consumers[at].reads = false;
     for round in 0..200 {
         for n in 0..50 {
-            room.request(at, 5 + n, &format!("ITEM{round}-{n}"));
+            rig.request(at, 5 + n, &format!("ITEM{round}-{n}"));
         }
         for n in 0..50 {
-            room.close(at, 5 + n);
+            rig.close(at, 5 + n);
         }
-        let stats = room.worker.stats(room.clients[at].mount).unwrap();
+        let stats = rig.worker.stats(rig.consumers[at].mount).unwrap();
         assert!(stats.requests_waiting < 200, "{}", stats.requests_waiting);
     }
-    assert_eq!(room.cuts, []);
-    room.read(at);
-    room.run();
-    assert_eq!(room.hub.items.iter().flatten().count(), 0);
+    assert_eq!(rig.disconnects, []);
+    rig.read(at);
+    rig.run();
+    assert_eq!(rig.hub.items.iter().flatten().count(), 0);
 }
 
 #[test]
-fn pings_silence_and_late_logins() {
-    let mut room = Room::new();
-    let talks = room.login();
-    let silent = room.login();
-    let nobody = room.connect();
+fn silent_and_late_consumers_are_disconnected() {
+    let mut rig = Rig::new();
+    let talks = rig.login();
+    let silent = rig.login();
+    let late = rig.connect();
     let timeout = 60;
     for second in 0..timeout + 2 {
-        room.now += Duration::from_secs(1);
-        room.bytes(talks, &rssl::transport::PING_FRAME);
-        assert!(room.worker.deadline().is_some_and(|at| at <= room.now), "second {second}");
-        room.worker.tick(room.now);
-        let bytes = room.take(talks, usize::MAX);
+        rig.now += Duration::from_secs(1);
+        rig.bytes(talks, &rssl::transport::PING_FRAME);
+        assert!(rig.worker.deadline().is_some_and(|at| at <= rig.now), "second {second}");
+        rig.worker.tick(rig.now);
+        let bytes = rig.take(talks, usize::MAX);
         if second == 19 {
-            assert_eq!(bytes, rssl::transport::PING_FRAME, "a third of the time without anything to say");
+            assert_eq!(
+                bytes,
+                rssl::transport::PING_FRAME,
+                "a ping after a third of the time-out without output"
+            );
         }
-        room.run();
+        rig.run();
     }
-    let cuts: Vec<_> = room.cuts.drain(..).map(|cut| (cut.mount, cut.reason)).collect();
-    let clients = &room.clients;
+    let disconnects: Vec<_> =
+        rig.disconnects.drain(..).map(|disconnect| (disconnect.mount, disconnect.reason)).collect();
+    let consumers = &rig.consumers;
     assert_eq!(
-        cuts,
+        disconnects,
         [
-            (clients[nobody].mount, Reason::NoLogin { seconds: 45 }),
-            (clients[silent].mount, Reason::Silent { seconds: timeout }),
+            (consumers[late].mount, Reason::NoLogin { seconds: 45 }),
+            (consumers[silent].mount, Reason::Silent { seconds: timeout }),
         ]
     );
 }
 
 #[test]
-fn compressed_and_plain_mounts_side_by_side() {
+fn compressed_and_plain_mounts_get_the_same_messages() {
     let transport = ServerOptions { compression: vec![Compression::Zlib], ..ServerOptions::default() };
-    let mut room = Room::with(Config { transport, ..Config::default() }, 100, Box::new(AllowAll));
-    let plain = room.login();
+    let mut rig = Rig::with(Config { transport, ..Config::default() }, 100, Box::new(AllowAll));
+    let plain = rig.login();
     let zlib =
-        room.connect_with(ClientOptions { compression: vec![Compression::Zlib], ..ClientOptions::default() });
-    room.send(zlib, &login_request("user", &[]));
-    room.heard(zlib);
+        rig.connect_with(ClientOptions { compression: vec![Compression::Zlib], ..ClientOptions::default() });
+    rig.send(zlib, &login_request("user", &[]));
+    rig.received(zlib);
     for at in [plain, zlib] {
-        room.request(at, 5, "A");
-        room.heard(at);
+        rig.request(at, 5, "A");
+        rig.received(at);
     }
-    let item = room.hub.item("A");
+    let item = rig.hub.item("A");
     let long = rssl::rwf::Update {
         domain: Domain::MARKET_PRICE,
         stream: 1,
@@ -150,23 +160,23 @@ fn compressed_and_plain_mounts_side_by_side() {
     };
     let long = rssl::wire::to_vec(|w| long.encode(w)).unwrap();
     for _ in 0..100 {
-        room.tell(item, &long);
+        rig.push_message(item, &long);
     }
-    let (a, b) = (room.heard(plain), room.heard(zlib));
+    let (a, b) = (rig.received(plain), rig.received(zlib));
     assert_eq!((a.len(), a), (100, b));
-    let bytes = |at: usize| room.worker.stats(room.clients[at].mount).unwrap().bytes_out;
+    let bytes = |at: usize| rig.worker.stats(rig.consumers[at].mount).unwrap().bytes_out;
     assert!(bytes(zlib) < bytes(plain), "{} {}", bytes(zlib), bytes(plain));
 }
 
 #[test]
-fn messages_longer_than_a_frame() {
-    let mut room = Room::new();
-    let (first, second) = (room.login(), room.login());
+fn messages_longer_than_a_frame_are_delivered() {
+    let mut rig = Rig::new();
+    let (first, second) = (rig.login(), rig.login());
     for at in [first, second] {
-        room.request(at, 5, "A");
-        room.heard(at);
+        rig.request(at, 5, "A");
+        rig.received(at);
     }
-    let item = room.hub.item("A");
+    let item = rig.hub.item("A");
     let mut payload = vec![8, 0, 1, 0, 22, 0xfe, 0x4e, 0x20];
     payload.resize(payload.len() + 20_000, 7);
     let update = rssl::rwf::Update {
@@ -177,23 +187,23 @@ fn messages_longer_than_a_frame() {
         ..rssl::rwf::Update::default()
     };
     let message = rssl::wire::to_vec(|w| update.encode(w)).unwrap();
-    room.tell(item, &message);
+    rig.push_message(item, &message);
     for at in [first, second] {
-        assert_eq!(room.one(at).update().payload, payload);
+        assert_eq!(rig.one(at).update().payload, payload);
     }
 }
 
 #[test]
-fn figures_of_a_mount() {
-    let mut room = Room::new();
-    let at = room.login();
-    room.request(at, 5, "A");
-    room.clients[at].reads = false;
-    let item = room.hub.item("A");
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    let stats = room.worker.stats(room.clients[at].mount).unwrap();
+fn stats_of_a_mount_are_counted() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    rig.request(at, 5, "A");
+    rig.consumers[at].reads = false;
+    let item = rig.hub.item("A");
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    let stats = rig.worker.stats(rig.consumers[at].mount).unwrap();
     assert_eq!((stats.messages_in, stats.messages_out, stats.streams, stats.buffers), (2, 3, 2, 1));
     assert_eq!(stats.bytes_waiting, update(Domain::MARKET_PRICE).len() + 3);
     assert_eq!((stats.peer.as_str(), stats.application.as_str()), ("192.0.2.1:4000", "(256)"));
-    assert_eq!(room.worker.mounts().count(), 1);
+    assert_eq!(rig.worker.mounts().count(), 1);
 }

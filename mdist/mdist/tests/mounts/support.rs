@@ -1,4 +1,4 @@
-//! A worker without sockets: clients are `rssl` channels, the hub is a table that answers at once or when told to.
+//! A worker without sockets: consumers are `rssl` channels, the hub is a table that answers at once or on request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use rssl::wire::to_vec;
 
 pub(crate) const SIDE: SideId = SideId(3);
 
-/// What a client read, owned.
+/// A message that a consumer read.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Heard(pub(crate) Vec<u8>);
+pub(crate) struct Received(pub(crate) Vec<u8>);
 
-impl Heard {
+impl Received {
     pub(crate) fn message(&self) -> Message<'_> {
-        Message::decode(&self.0).expect("the server sends what can be read")
+        Message::decode(&self.0).expect("the server sends valid messages")
     }
     pub(crate) fn stream(&self) -> i32 {
         self.message().head().stream
@@ -55,22 +55,22 @@ impl Heard {
     }
 }
 
-impl std::fmt::Debug for Heard {
+impl std::fmt::Debug for Received {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.message())
     }
 }
 
-pub(crate) struct Client {
+pub(crate) struct TestConsumer {
     pub(crate) mount: MountId,
     channel: Channel,
     input: InputBuffer,
-    pub(crate) inbox: Vec<Heard>,
-    /// Whether it reads what the server wrote.
+    pub(crate) inbox: Vec<Received>,
+    /// Whether it reads its socket.
     pub(crate) reads: bool,
 }
 
-/// An item of the pretended hub.
+/// An item of the test hub.
 #[derive(Debug)]
 pub(crate) struct HubItem {
     pub(crate) spec: ItemSpec,
@@ -83,12 +83,12 @@ pub(crate) struct Hub {
     pub(crate) images: HashMap<Vec<u8>, Vec<u8>>,
     /// Tokens that wait for an image, oldest first: token, item, streaming.
     pub(crate) waiting: Vec<(u64, ItemId, bool)>,
-    /// Images are given at once.
-    pub(crate) prompt: bool,
-    pub(crate) ups: Vec<(u64, Target, Vec<u8>)>,
+    /// Requests for images are answered at once.
+    pub(crate) answers_at_once: bool,
+    pub(crate) sent_upstream: Vec<(u64, Target, Vec<u8>)>,
     pub(crate) opens: usize,
     pub(crate) closes: usize,
-    pub(crate) images_asked: usize,
+    pub(crate) image_requests: usize,
 }
 
 impl Hub {
@@ -100,8 +100,8 @@ impl Hub {
         ItemId(at.unwrap_or_else(|| panic!("{name} is not open")) as u32)
     }
 
-    fn handle(&mut self, ask: HubRequest, batch: &mut Batch) {
-        match ask {
+    fn handle(&mut self, request: HubRequest, batch: &mut Batch) {
+        match request {
             HubRequest::Open { side, token, spec, streaming, .. } => {
                 assert_eq!(side, SIDE);
                 self.opens += 1;
@@ -130,20 +130,22 @@ impl Hub {
             }
             HubRequest::Image { side, token, item } => {
                 assert_eq!(side, SIDE);
-                self.images_asked += 1;
+                self.image_requests += 1;
                 assert!(self.items[item.index()].is_some(), "an image of an item that is not held");
                 self.waiting.push((token, item, true));
             }
             HubRequest::Close { item, holds, .. } => {
                 self.closes += 1;
-                let entry = self.items[item.index()].as_mut().expect("closes what it holds");
+                let entry = self.items[item.index()].as_mut().expect("a held item");
                 assert!(holds > 0 && holds <= entry.holds, "gives back {holds} of {}", entry.holds);
                 entry.holds -= holds;
                 if entry.holds == 0 {
                     self.items[item.index()] = None;
                 }
             }
-            HubRequest::SendUpstream { token, to, message, .. } => self.ups.push((token, to, message)),
+            HubRequest::SendUpstream { token, to, message, .. } => {
+                self.sent_upstream.push((token, to, message))
+            }
         }
     }
 
@@ -197,15 +199,15 @@ pub(crate) fn status(domain: Domain, state: State<'_>) -> Vec<u8> {
     to_vec(|w| Status { domain, stream: 1, state: Some(state), ..Status::default() }.encode(w)).unwrap()
 }
 
-pub(crate) struct Room {
-    /// The real hub in place of the pretended one.
-    pub(crate) real: Option<crate::with_hub::Real>,
+pub(crate) struct Rig {
+    /// The real hub in place of the test hub.
+    pub(crate) real: Option<crate::with_hub::RealHub>,
     pub(crate) worker: Worker,
     pub(crate) hub: Hub,
     pub(crate) now: Duration,
-    pub(crate) clients: Vec<Client>,
+    pub(crate) consumers: Vec<TestConsumer>,
     pub(crate) services: Vec<Service>,
-    pub(crate) cuts: Vec<Disconnect>,
+    pub(crate) disconnects: Vec<Disconnect>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -224,7 +226,7 @@ pub(crate) fn service(id: u16, name: &str) -> Service {
     }
 }
 
-impl Room {
+impl Rig {
     pub(crate) fn new() -> Self {
         Self::with(Config::default(), 1000, Box::new(AllowAll))
     }
@@ -234,18 +236,18 @@ impl Room {
         let dictionaries = Arc::new(
             Dictionaries::of(&rssl::dictionary::Dictionary::small(), config.dictionary_part).unwrap(),
         );
-        let mut room = Self {
+        let mut rig = Self {
             real: None,
             worker: Worker::new(SIDE, Arc::new(config), shared.clone(), dictionaries, permissions),
-            hub: Hub { prompt: true, ..Hub::default() },
+            hub: Hub { answers_at_once: true, ..Hub::default() },
             now: Duration::from_secs(100),
-            clients: Vec::new(),
+            consumers: Vec::new(),
             services: vec![service(1, "DIRECT_FEED")],
-            cuts: Vec::new(),
+            disconnects: Vec::new(),
             shared,
         };
-        room.show_services();
-        room
+        rig.show_services();
+        rig
     }
 
     pub(crate) fn show_services(&mut self) {
@@ -259,8 +261,8 @@ impl Room {
         self.run();
     }
 
-    /// One hub message for all streams of an item.
-    pub(crate) fn tell(&mut self, item: ItemId, message: &[u8]) {
+    /// Applies one message of the hub for all streams of an item.
+    pub(crate) fn push_message(&mut self, item: ItemId, message: &[u8]) {
         let mut batch = Batch::default();
         batch.push(Kind::Message, SideId::ALL, item, 0, message);
         self.apply(&batch);
@@ -273,17 +275,17 @@ impl Room {
     pub(crate) fn connect_with(&mut self, options: ClientOptions) -> usize {
         let mount = self.worker.open(self.now, "192.0.2.1:4000".into());
         let channel = Channel::client(options);
-        self.clients.push(Client {
+        self.consumers.push(TestConsumer {
             mount,
             channel,
             input: InputBuffer::default(),
             inbox: Vec::new(),
             reads: true,
         });
-        let at = self.clients.len() - 1;
+        let at = self.consumers.len() - 1;
         for _ in 0..3 {
             let mut out = Vec::new();
-            self.clients[at].channel.take_output(&mut out);
+            self.consumers[at].channel.take_output(&mut out);
             if !out.is_empty() {
                 self.bytes(at, &out);
             }
@@ -292,40 +294,40 @@ impl Room {
     }
 
     pub(crate) fn bytes(&mut self, at: usize, bytes: &[u8]) {
-        self.worker.input(self.clients[at].mount, bytes, self.now);
+        self.worker.input(self.consumers[at].mount, bytes, self.now);
         self.run();
     }
 
     pub(crate) fn send(&mut self, at: usize, message: &[u8]) {
         let mut out = Vec::new();
-        self.clients[at].channel.write(message, &mut out).unwrap();
+        self.consumers[at].channel.write(message, &mut out).unwrap();
         self.bytes(at, &out);
     }
 
-    /// Until nothing is to be asked, answered or written.
+    /// Runs until no request, answer or output is left.
     pub(crate) fn run(&mut self) {
         loop {
-            let asks: Vec<HubRequest> = self.worker.hub_requests().collect();
+            let requests: Vec<HubRequest> = self.worker.hub_requests().collect();
             let mut batch = Batch::default();
-            let any = !asks.is_empty();
-            for ask in asks {
+            let any = !requests.is_empty();
+            for request in requests {
                 match &mut self.real {
-                    Some(real) => real.engine.handle(self.now, ask, &mut batch),
-                    None => self.hub.handle(ask, &mut batch),
+                    Some(real) => real.hub.handle(self.now, request, &mut batch),
+                    None => self.hub.handle(request, &mut batch),
                 }
             }
             if let Some(real) = &mut self.real {
                 real.turn(self.now, &mut batch);
-                self.services.clone_from(&real.engine.services().services);
-            } else if self.hub.prompt {
+                self.services.clone_from(&real.hub.services().services);
+            } else if self.hub.answers_at_once {
                 self.hub.answer(&mut batch);
             }
             self.worker.apply(&batch, &self.services);
             let mut dirty = Vec::new();
             self.worker.dirty(&mut dirty);
-            self.cuts.extend(self.worker.disconnects());
-            for at in 0..self.clients.len() {
-                if self.clients[at].reads {
+            self.disconnects.extend(self.worker.disconnects());
+            for at in 0..self.consumers.len() {
+                if self.consumers[at].reads {
                     self.read(at);
                 }
             }
@@ -335,42 +337,42 @@ impl Room {
         }
     }
 
-    /// Takes what a socket takes that has room for so many bytes.
-    pub(crate) fn take(&mut self, at: usize, room: usize) -> Vec<u8> {
+    /// Writes to a socket that takes `space` bytes.
+    pub(crate) fn take(&mut self, at: usize, space: usize) -> Vec<u8> {
         let mut taken = Vec::new();
-        let whole = self.worker.write(self.clients[at].mount, self.now, |bytes| {
-            let some = bytes.len().min(room - taken.len());
+        let whole = self.worker.write(self.consumers[at].mount, self.now, |bytes| {
+            let some = bytes.len().min(space - taken.len());
             taken.extend_from_slice(&bytes[..some]);
             Ok::<_, ()>((some > 0).then_some(some))
         });
-        assert_eq!(whole, Ok(self.worker.waiting(self.clients[at].mount) == 0));
+        assert_eq!(whole, Ok(self.worker.waiting(self.consumers[at].mount) == 0));
         taken
     }
 
-    /// Takes all that waits for a client.
+    /// Reads all of a consumer's output.
     pub(crate) fn read(&mut self, at: usize) {
         let bytes = self.take(at, usize::MAX);
-        let Client { channel, input, inbox, .. } = &mut self.clients[at];
+        let TestConsumer { channel, input, inbox, .. } = &mut self.consumers[at];
         input.receive(&bytes, |received| {
             loop {
-                match received.pull(channel).expect("the server's frames are right") {
+                match received.pull(channel).expect("the server sends valid frames") {
                     Pulled::NeedMore => return,
-                    Pulled::Message(message) => inbox.push(Heard(message.to_vec())),
+                    Pulled::Message(message) => inbox.push(Received(message.to_vec())),
                     _ => {}
                 }
             }
         });
     }
 
-    pub(crate) fn heard(&mut self, at: usize) -> Vec<Heard> {
-        std::mem::take(&mut self.clients[at].inbox)
+    pub(crate) fn received(&mut self, at: usize) -> Vec<Received> {
+        std::mem::take(&mut self.consumers[at].inbox)
     }
 
-    /// The one message that came.
-    pub(crate) fn one(&mut self, at: usize) -> Heard {
-        let mut heard = self.heard(at);
-        assert_eq!(heard.len(), 1, "{heard:?}");
-        heard.remove(0)
+    /// The only message since the last call.
+    pub(crate) fn one(&mut self, at: usize) -> Received {
+        let mut received = self.received(at);
+        assert_eq!(received.len(), 1, "{received:?}");
+        received.remove(0)
     }
 
     pub(crate) fn login(&mut self) -> usize {
@@ -380,16 +382,16 @@ impl Room {
     pub(crate) fn login_as(&mut self, attributes: &[(&str, u64)]) -> usize {
         let at = self.connect();
         self.send(at, &login_request("user", attributes));
-        let heard = self.one(at);
-        assert_eq!(heard.refresh().state, State { text: heard.refresh().state.text, ..State::OK });
+        let received = self.one(at);
+        assert_eq!(received.refresh().state, State { text: received.refresh().state.text, ..State::OK });
         at
     }
 
     pub(crate) fn request(&mut self, at: usize, stream: i32, name: &str) {
-        self.ask(at, stream, name, RequestFlags::STREAMING);
+        self.request_with(at, stream, name, RequestFlags::STREAMING);
     }
 
-    pub(crate) fn ask(&mut self, at: usize, stream: i32, name: &str, flags: RequestFlags) {
+    pub(crate) fn request_with(&mut self, at: usize, stream: i32, name: &str, flags: RequestFlags) {
         self.send(at, &request(stream, name, flags));
     }
 
@@ -401,11 +403,11 @@ impl Room {
         );
     }
 
-    /// What was cut, and that nothing else was.
-    pub(crate) fn cut(&mut self) -> (MountId, Reason) {
-        assert_eq!(self.cuts.len(), 1, "{:?}", self.cuts);
-        let cut = self.cuts.remove(0);
-        (cut.mount, cut.reason)
+    /// The only disconnect since the last call.
+    pub(crate) fn only_disconnect(&mut self) -> (MountId, Reason) {
+        assert_eq!(self.disconnects.len(), 1, "{:?}", self.disconnects);
+        let disconnect = self.disconnects.remove(0);
+        (disconnect.mount, disconnect.reason)
     }
 }
 

@@ -40,13 +40,13 @@ fn map(names: &[(MapAction, &str)]) -> Vec<u8> {
     .unwrap()
 }
 
-/// A room whose hub has answered the symbol list with these names.
-fn listed(data_streams: Option<u64>, names: &[&str]) -> (Room, usize) {
-    let mut room = Room::new();
-    room.hub.prompt = false;
-    let at = room.login();
-    room.send(at, &list_request(data_streams));
-    let (token, item, _) = room.hub.waiting.remove(0);
+/// A rig whose hub has answered the symbol list with these names.
+fn listed(data_streams: Option<u64>, names: &[&str]) -> (Rig, usize) {
+    let mut rig = Rig::new();
+    rig.hub.answers_at_once = false;
+    let at = rig.login();
+    rig.send(at, &list_request(data_streams));
+    let (token, item, _) = rig.hub.waiting.remove(0);
     let names: Vec<_> = names.iter().map(|name| (MapAction::Add, *name)).collect();
     let refresh = Refresh {
         domain: Domain::SYMBOL_LIST,
@@ -60,36 +60,36 @@ fn listed(data_streams: Option<u64>, names: &[&str]) -> (Room, usize) {
     };
     let mut batch = Batch::default();
     batch.push(Kind::Image, SIDE, item, token, &to_vec(|w| refresh.encode(w)).unwrap());
-    room.hub.prompt = true;
-    room.apply(&batch);
-    (room, at)
+    rig.hub.answers_at_once = true;
+    rig.apply(&batch);
+    (rig, at)
 }
 
 #[test]
-fn a_plain_list_opens_nothing() {
-    let (mut room, at) = listed(None, &["A", "B"]);
-    assert_eq!(room.one(at).refresh().domain, Domain::SYMBOL_LIST);
-    assert_eq!(room.hub.opens, 1);
+fn plain_symbol_list_opens_no_items() {
+    let (mut rig, at) = listed(None, &["A", "B"]);
+    assert_eq!(rig.one(at).refresh().domain, Domain::SYMBOL_LIST);
+    assert_eq!(rig.hub.opens, 1);
 }
 
 #[test]
-fn a_list_with_streams_opens_its_items_too() {
-    let (mut room, at) = listed(Some(1), &["A", "B"]);
-    let heard = room.heard(at);
-    assert_eq!(heard[0].refresh().domain, Domain::SYMBOL_LIST, "the list comes first");
-    let mut opened: Vec<(i32, Vec<u8>)> = heard[1..]
+fn symbol_list_with_streams_opens_its_items() {
+    let (mut rig, at) = listed(Some(1), &["A", "B"]);
+    let received = rig.received(at);
+    assert_eq!(received[0].refresh().domain, Domain::SYMBOL_LIST, "the list comes first");
+    let mut opened: Vec<(i32, Vec<u8>)> = received[1..]
         .iter()
-        .map(|heard| (heard.stream(), heard.refresh().key.unwrap().name.unwrap().to_vec()))
+        .map(|received| (received.stream(), received.refresh().key.unwrap().name.unwrap().to_vec()))
         .collect();
     opened.sort();
     assert_eq!(opened, [(-2, b"B".to_vec()), (-1, b"A".to_vec())]);
-    for heard in &heard[1..] {
-        let refresh = heard.refresh();
-        assert!(!refresh.flags.contains(RefreshFlags::SOLICITED), "the client has not asked for it");
+    for received in &received[1..] {
+        let refresh = received.refresh();
+        assert!(!refresh.flags.contains(RefreshFlags::SOLICITED), "the consumer did not request it");
         assert_eq!((refresh.domain, refresh.state.stream), (Domain::MARKET_PRICE, StreamState::Open));
     }
-    // An item more, in an update; one that is open already is not opened again.
-    let item = room.hub.item("LIST");
+    // An update with a new item and an open one, which is not opened again.
+    let item = rig.hub.item("LIST");
     let payload = map(&[(MapAction::Add, "C"), (MapAction::Add, "A"), (MapAction::Delete, "B")]);
     let update = Update {
         domain: Domain::SYMBOL_LIST,
@@ -98,39 +98,39 @@ fn a_list_with_streams_opens_its_items_too() {
         payload: &payload,
         ..Update::default()
     };
-    room.tell(item, &to_vec(|w| update.encode(w)).unwrap());
-    let heard = room.heard(at);
-    assert_eq!(heard.len(), 2, "{heard:?}");
-    assert_eq!(heard.iter().filter(|heard| heard.stream() < 0).count(), 1);
-    // Its updates, and its close by the client.
-    let item = room.hub.item("A");
-    room.tell(item, &crate::support::update(Domain::MARKET_PRICE));
-    assert_eq!(room.one(at).stream(), -1);
-    room.send(
+    rig.push_message(item, &to_vec(|w| update.encode(w)).unwrap());
+    let received = rig.received(at);
+    assert_eq!(received.len(), 2, "{received:?}");
+    assert_eq!(received.iter().filter(|received| received.stream() < 0).count(), 1);
+    // Updates of a listed item, and its close by the consumer.
+    let item = rig.hub.item("A");
+    rig.push_message(item, &crate::support::update(Domain::MARKET_PRICE));
+    assert_eq!(rig.one(at).stream(), -1);
+    rig.send(
         at,
         &to_vec(|w| Close { domain: Domain::MARKET_PRICE, stream: -1, ..Close::default() }.encode(w))
             .unwrap(),
     );
-    room.tell(item, &crate::support::update(Domain::MARKET_PRICE));
-    assert_eq!(room.heard(at), []);
+    rig.push_message(item, &crate::support::update(Domain::MARKET_PRICE));
+    assert_eq!(rig.received(at), []);
 }
 
 #[test]
-fn a_list_with_snapshots() {
-    let (mut room, at) = listed(Some(2), &["A"]);
-    let heard = room.heard(at);
-    assert_eq!(heard[1].refresh().state.stream, StreamState::NonStreaming);
-    let stats = room.worker.stats(room.clients[at].mount).unwrap();
+fn symbol_list_with_snapshots_sends_images() {
+    let (mut rig, at) = listed(Some(2), &["A"]);
+    let received = rig.received(at);
+    assert_eq!(received[1].refresh().state.stream, StreamState::NonStreaming);
+    let stats = rig.worker.stats(rig.consumers[at].mount).unwrap();
     assert_eq!(stats.streams, 2, "login and list");
 }
 
 #[test]
-fn trouble_with_an_item_nobody_asked_for_is_not_told() {
-    let (mut room, at) = listed(Some(1), &["A", ""]);
-    let heard = room.heard(at);
-    assert_eq!(heard.len(), 2, "no word of the item without a name: {heard:?}");
-    let item = room.hub.item("A");
+fn status_of_an_unannounced_item_is_not_sent() {
+    let (mut rig, at) = listed(Some(1), &["A", ""]);
+    let received = rig.received(at);
+    assert_eq!(received.len(), 2, "no status of the item without a name: {received:?}");
+    let item = rig.hub.item("A");
     let state = State::new(StreamState::Closed, DataState::Suspect, 1, b"gone");
-    room.tell(item, &status(Domain::MARKET_PRICE, state));
-    assert_eq!(room.one(at).stream(), -1, "once its image was given, it is");
+    rig.push_message(item, &status(Domain::MARKET_PRICE, state));
+    assert_eq!(rig.one(at).stream(), -1, "after its image the consumer gets its statuses");
 }

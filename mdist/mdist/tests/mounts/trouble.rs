@@ -1,4 +1,4 @@
-//! Items and services in trouble: statuses after each client's own rules.
+//! Items and services in trouble: statuses by the options of each consumer's login.
 
 use mdist::hub::{Batch, ItemId, Kind};
 use rssl::rwf::{DataState, Domain, State, StreamState};
@@ -7,191 +7,195 @@ use crate::support::*;
 
 const LOGINS: [(u64, u64); 4] = [(1, 1), (1, 0), (0, 1), (0, 0)];
 
-/// Four clients, one for each column of the table.
-fn room() -> (Room, Vec<usize>) {
-    let mut room = Room::new();
-    let clients = LOGINS
+/// Four consumers, one for each column of the table.
+fn rig() -> (Rig, Vec<usize>) {
+    let mut rig = Rig::new();
+    let consumers = LOGINS
         .iter()
         .map(|(single_open, allow)| {
-            room.login_as(&[("SingleOpen", *single_open), ("AllowSuspectData", *allow)])
+            rig.login_as(&[("SingleOpen", *single_open), ("AllowSuspectData", *allow)])
         })
         .collect();
-    (room, clients)
+    (rig, consumers)
 }
 
 fn suspect(stream: StreamState) -> State<'static> {
     State::new(stream, DataState::Suspect, 0, b"trouble")
 }
 
-fn expect(room: &mut Room, clients: &[usize], states: [StreamState; 4]) {
-    for (&at, expected) in clients.iter().zip(states) {
-        let heard = room.one(at);
-        let state = heard.state().unwrap();
+fn expect(rig: &mut Rig, consumers: &[usize], states: [StreamState; 4]) {
+    for (&at, expected) in consumers.iter().zip(states) {
+        let received = rig.one(at);
+        let state = received.state().unwrap();
         assert_eq!(
-            (state.stream, state.data, heard.stream()),
+            (state.stream, state.data, received.stream()),
             (expected, DataState::Suspect, 5),
-            "client {at}"
+            "consumer {at}"
         );
     }
 }
 
-/// Whoever was told that its stream is over gets nothing more, the others do.
-fn expect_left(room: &mut Room, clients: &[usize], states: [StreamState; 4]) {
-    for (&at, state) in clients.iter().zip(states) {
-        assert_eq!(room.heard(at).len(), usize::from(state == StreamState::Open), "client {at}");
+/// Consumers whose stream has ended get no more messages, the others do.
+fn expect_left(rig: &mut Rig, consumers: &[usize], states: [StreamState; 4]) {
+    for (&at, state) in consumers.iter().zip(states) {
+        assert_eq!(rig.received(at).len(), usize::from(state == StreamState::Open), "consumer {at}");
     }
 }
 
 #[test]
-fn an_item_in_trouble_after_the_table() {
+fn item_status_follows_the_table() {
     use StreamState::{Closed, ClosedRecover as Recover, Open};
-    for (told, expected) in [
+    for (upstream, expected) in [
         (Open, [Open, Open, Open, Recover]),
         (Recover, [Open, Open, Recover, Recover]),
         (Closed, [Closed, Closed, Closed, Closed]),
     ] {
-        let (mut room, clients) = room();
-        for &at in &clients {
-            room.request(at, 5, "A");
-            room.one(at);
+        let (mut rig, consumers) = rig();
+        for &at in &consumers {
+            rig.request(at, 5, "A");
+            rig.one(at);
         }
-        let item = room.hub.item("A");
-        room.tell(item, &status(Domain::MARKET_PRICE, suspect(told)));
-        expect(&mut room, &clients, expected);
-        room.tell(item, &update(Domain::MARKET_PRICE));
-        expect_left(&mut room, &clients, expected);
-        assert_eq!(room.hub.closes, usize::from(told == Closed), "the last stream gives the item back");
+        let item = rig.hub.item("A");
+        rig.push_message(item, &status(Domain::MARKET_PRICE, suspect(upstream)));
+        expect(&mut rig, &consumers, expected);
+        rig.push_message(item, &update(Domain::MARKET_PRICE));
+        expect_left(&mut rig, &consumers, expected);
+        assert_eq!(rig.hub.closes, usize::from(upstream == Closed), "the last stream gives the item back");
     }
 }
 
 #[test]
-fn a_suspect_image_after_the_table() {
+fn suspect_image_follows_the_table() {
     use StreamState::{ClosedRecover as Recover, Open};
-    let (mut room, clients) = room();
-    room.hub.prompt = false;
-    for &at in &clients {
-        room.request(at, 5, "A");
+    let (mut rig, consumers) = rig();
+    rig.hub.answers_at_once = false;
+    for &at in &consumers {
+        rig.request(at, 5, "A");
     }
-    let item = room.hub.item("A");
-    let spec = room.hub.items[item.index()].as_ref().unwrap().spec.clone();
+    let item = rig.hub.item("A");
+    let spec = rig.hub.items[item.index()].as_ref().unwrap().spec.clone();
     let mut batch = Batch::default();
-    for (token, item, _) in std::mem::take(&mut room.hub.waiting) {
+    for (token, item, _) in std::mem::take(&mut rig.hub.waiting) {
         batch.push(Kind::Image, SIDE, item, token, &image(&spec, Open, DataState::Suspect));
     }
-    room.apply(&batch);
-    expect(&mut room, &clients, [Open, Open, Open, Recover]);
-    room.tell(item, &image(&spec, Open, DataState::Suspect));
-    for &at in &clients[..3] {
-        assert_eq!(room.one(at).refresh().state.data, DataState::Suspect);
+    rig.apply(&batch);
+    expect(&mut rig, &consumers, [Open, Open, Open, Recover]);
+    rig.push_message(item, &image(&spec, Open, DataState::Suspect));
+    for &at in &consumers[..3] {
+        assert_eq!(rig.one(at).refresh().state.data, DataState::Suspect);
     }
-    room.tell(item, &image(&spec, Open, DataState::Ok));
-    for &at in &clients[..3] {
-        assert_eq!(room.one(at).refresh().state.data, DataState::Ok);
+    rig.push_message(item, &image(&spec, Open, DataState::Ok));
+    for &at in &consumers[..3] {
+        assert_eq!(rig.one(at).refresh().state.data, DataState::Ok);
     }
-    assert_eq!(room.heard(clients[3]), []);
+    assert_eq!(rig.received(consumers[3]), []);
 }
 
 #[test]
-fn an_image_whose_stream_upstream_is_closed_for_now() {
+fn closed_recover_image_follows_the_table() {
     use StreamState::{ClosedRecover as Recover, Open};
-    let (mut room, clients) = room();
-    for &at in &clients {
-        room.request(at, 5, "A");
-        room.one(at);
+    let (mut rig, consumers) = rig();
+    for &at in &consumers {
+        rig.request(at, 5, "A");
+        rig.one(at);
     }
-    let item = room.hub.item("A");
-    let spec = room.hub.items[item.index()].as_ref().unwrap().spec.clone();
+    let item = rig.hub.item("A");
+    let spec = rig.hub.items[item.index()].as_ref().unwrap().spec.clone();
     let expected = [Open, Open, Recover, Recover];
-    room.tell(item, &image(&spec, Recover, DataState::Suspect));
-    expect(&mut room, &clients, expected);
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    expect_left(&mut room, &clients, expected);
-    room.tell(item, &image(&spec, Open, DataState::Ok));
-    for &at in &clients[..2] {
-        assert_eq!(room.one(at).refresh().state.data, DataState::Ok);
+    rig.push_message(item, &image(&spec, Recover, DataState::Suspect));
+    expect(&mut rig, &consumers, expected);
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    expect_left(&mut rig, &consumers, expected);
+    rig.push_message(item, &image(&spec, Open, DataState::Ok));
+    for &at in &consumers[..2] {
+        assert_eq!(rig.one(at).refresh().state.data, DataState::Ok);
     }
 }
 
 #[test]
-fn a_request_while_the_service_is_down() {
+fn request_while_the_service_is_down_follows_the_table() {
     use StreamState::{ClosedRecover as Recover, Open};
-    let (mut room, clients) = room();
-    room.hub.prompt = false;
-    room.services[0].state.as_mut().unwrap().up = false;
-    room.show_services();
-    for &at in &clients {
-        room.request(at, 5, "A");
+    let (mut rig, consumers) = rig();
+    rig.hub.answers_at_once = false;
+    rig.services[0].state.as_mut().unwrap().up = false;
+    rig.show_services();
+    for &at in &consumers {
+        rig.request(at, 5, "A");
     }
-    assert_eq!(room.hub.opens, 2, "who recovers by itself is told to come back");
+    assert_eq!(rig.hub.opens, 2, "consumers without single open have to retry");
     let mut batch = Batch::default();
-    for (token, item, _) in room.hub.waiting.clone() {
+    for (token, item, _) in rig.hub.waiting.clone() {
         batch.push(Kind::Notice, SIDE, item, token, &status(Domain::MARKET_PRICE, suspect(Open)));
     }
-    room.apply(&batch);
-    expect(&mut room, &clients, [Open, Open, Recover, Recover]);
+    rig.apply(&batch);
+    expect(&mut rig, &consumers, [Open, Open, Recover, Recover]);
     // The service comes back, and the items with it.
-    room.services[0].state.as_mut().unwrap().up = true;
-    room.show_services();
+    rig.services[0].state.as_mut().unwrap().up = true;
+    rig.show_services();
     let mut batch = Batch::default();
-    room.hub.answer(&mut batch);
-    room.apply(&batch);
-    for &at in &clients[..2] {
-        assert_eq!(room.one(at).refresh().state.data, DataState::Ok);
+    rig.hub.answer(&mut batch);
+    rig.apply(&batch);
+    for &at in &consumers[..2] {
+        assert_eq!(rig.one(at).refresh().state.data, DataState::Ok);
     }
 }
 
 #[test]
-fn a_service_that_goes_down_between_request_and_answer() {
+fn service_lost_before_the_answer_follows_the_table() {
     use StreamState::{ClosedRecover as Recover, Open};
-    let (mut room, clients) = room();
-    room.hub.prompt = false;
-    for &at in &clients {
-        room.request(at, 5, "A");
+    let (mut rig, consumers) = rig();
+    rig.hub.answers_at_once = false;
+    for &at in &consumers {
+        rig.request(at, 5, "A");
     }
-    room.services[0].state.as_mut().unwrap().up = false;
-    room.show_services();
+    rig.services[0].state.as_mut().unwrap().up = false;
+    rig.show_services();
     let mut batch = Batch::default();
-    for (token, item, _) in room.hub.waiting.clone() {
+    for (token, item, _) in rig.hub.waiting.clone() {
         batch.push(Kind::Notice, SIDE, item, token, &status(Domain::MARKET_PRICE, suspect(Open)));
     }
-    room.apply(&batch);
-    expect(&mut room, &clients, [Open, Open, Recover, Recover]);
+    rig.apply(&batch);
+    expect(&mut rig, &consumers, [Open, Open, Recover, Recover]);
 }
 
 #[test]
-fn refused_requests_and_items_that_end() {
-    let mut room = Room::new();
-    room.hub.prompt = false;
-    let at = room.login();
-    room.request(at, 5, "A");
-    room.request(at, 6, "B");
-    let (token, _, _) = room.hub.waiting[0];
+fn refused_requests_and_ended_items_end_their_streams() {
+    let mut rig = Rig::new();
+    rig.hub.answers_at_once = false;
+    let at = rig.login();
+    rig.request(at, 5, "A");
+    rig.request(at, 6, "B");
+    let (token, _, _) = rig.hub.waiting[0];
     let mut batch = Batch::default();
     let state = State::new(StreamState::Closed, DataState::Suspect, 1, b"No such item");
     batch.push(Kind::Refused, SIDE, ItemId::NONE, token, &status(Domain::MARKET_PRICE, state));
-    room.apply(&batch);
-    let heard = room.one(at);
-    assert_eq!((heard.stream(), heard.status().state), (5, Some(state)));
-    let item = room.hub.item("B");
+    rig.apply(&batch);
+    let received = rig.one(at);
+    assert_eq!((received.stream(), received.status().state), (5, Some(state)));
+    let item = rig.hub.item("B");
     batch.clear();
     batch.push_bare(Kind::Gone, SIDE, item, 0);
-    room.apply(&batch);
-    let heard = room.one(at);
-    assert_eq!((heard.stream(), heard.state().unwrap().is_final()), (6, true), "no stream is left hanging");
-    assert_eq!(room.hub.items[item.index()].as_ref().map(|item| item.holds), None);
+    rig.apply(&batch);
+    let received = rig.one(at);
+    assert_eq!(
+        (received.stream(), received.state().unwrap().is_final()),
+        (6, true),
+        "the stream ends with its item"
+    );
+    assert_eq!(rig.hub.items[item.index()].as_ref().map(|item| item.holds), None);
 }
 
 #[test]
-fn a_good_status_is_everybodys() {
-    let (mut room, clients) = room();
-    for &at in &clients {
-        room.request(at, 5, "A");
-        room.one(at);
+fn good_status_reaches_all_consumers() {
+    let (mut rig, consumers) = rig();
+    for &at in &consumers {
+        rig.request(at, 5, "A");
+        rig.one(at);
     }
-    let item = room.hub.item("A");
+    let item = rig.hub.item("A");
     let state = State::new(StreamState::Open, DataState::Ok, 10, b"failover completed");
-    room.tell(item, &status(Domain::MARKET_PRICE, state));
-    for &at in &clients {
-        assert_eq!(room.one(at).status().state, Some(state));
+    rig.push_message(item, &status(Domain::MARKET_PRICE, state));
+    for &at in &consumers {
+        assert_eq!(rig.one(at).status().state, Some(state));
     }
 }

@@ -1,4 +1,4 @@
-//! Views: only the wanted fields, wherever they stand.
+//! Views: only the wanted fields, in any container.
 
 use mdist::hub::{Batch, Kind};
 use rssl::rdm::items::{self, View};
@@ -41,12 +41,16 @@ fn fields(w: &mut Writer<'_>, ids: &[i16]) -> rssl::Result<()> {
     list.finish()
 }
 
-/// An update of this container for the item, and what a client with a view of `view` hears of it.
-fn seen(container: DataType, view: &View, write: impl Fn(&mut Writer<'_>) -> rssl::Result<()>) -> Vec<Heard> {
-    let mut room = Room::new();
-    let at = room.login();
-    room.send(at, &viewed(5, Domain::MARKET_BY_ORDER, Some(view), RequestFlags::VIEW));
-    room.heard(at);
+/// The messages that a consumer with this view gets for an update with this container.
+fn seen(
+    container: DataType,
+    view: &View,
+    write: impl Fn(&mut Writer<'_>) -> rssl::Result<()>,
+) -> Vec<Received> {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    rig.send(at, &viewed(5, Domain::MARKET_BY_ORDER, Some(view), RequestFlags::VIEW));
+    rig.received(at);
     let payload = to_vec(write).unwrap();
     let update = Update {
         domain: Domain::MARKET_BY_ORDER,
@@ -55,44 +59,44 @@ fn seen(container: DataType, view: &View, write: impl Fn(&mut Writer<'_>) -> rss
         payload: &payload,
         ..Update::default()
     };
-    let item = room.hub.item("A");
-    room.tell(item, &to_vec(|w| update.encode(w)).unwrap());
-    room.heard(at)
+    let item = rig.hub.item("A");
+    rig.push_message(item, &to_vec(|w| update.encode(w)).unwrap());
+    rig.received(at)
 }
 
 #[test]
-fn field_lists() {
-    let mut room = Room::new();
-    let (viewer, other) = (room.login(), room.login());
-    room.send(viewer, &viewed(5, Domain::MARKET_PRICE, Some(&bids()), RequestFlags::VIEW));
-    room.request(other, 5, "A");
-    assert_eq!(room.hub.items.iter().flatten().count(), 1, "the whole item is asked for once");
-    assert_eq!(ids(room.one(viewer).refresh().payload), [22]);
-    assert_eq!(ids(room.one(other).refresh().payload), [22, 25]);
-    let item = room.hub.item("A");
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    assert_eq!(ids(room.one(viewer).update().payload), [22]);
-    assert_eq!(room.one(other).update().payload, FIELDS);
-    // Another view, with its image; the same again without; then none.
-    room.send(viewer, &viewed(5, Domain::MARKET_PRICE, Some(&View::Fields(vec![25])), RequestFlags::VIEW));
-    assert_eq!(ids(room.one(viewer).refresh().payload), [25]);
-    room.send(viewer, &viewed(5, Domain::MARKET_PRICE, None, RequestFlags::VIEW | RequestFlags::NO_REFRESH));
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    assert_eq!(ids(room.one(viewer).update().payload), [25]);
-    room.send(viewer, &viewed(5, Domain::MARKET_PRICE, None, RequestFlags::NO_REFRESH));
-    room.tell(item, &update(Domain::MARKET_PRICE));
-    assert_eq!(ids(room.one(viewer).update().payload), [22, 25]);
+fn field_lists_are_filtered() {
+    let mut rig = Rig::new();
+    let (viewer, other) = (rig.login(), rig.login());
+    rig.send(viewer, &viewed(5, Domain::MARKET_PRICE, Some(&bids()), RequestFlags::VIEW));
+    rig.request(other, 5, "A");
+    assert_eq!(rig.hub.items.iter().flatten().count(), 1, "the whole item is requested once");
+    assert_eq!(ids(rig.one(viewer).refresh().payload), [22]);
+    assert_eq!(ids(rig.one(other).refresh().payload), [22, 25]);
+    let item = rig.hub.item("A");
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    assert_eq!(ids(rig.one(viewer).update().payload), [22]);
+    assert_eq!(rig.one(other).update().payload, FIELDS);
+    // A new view with its image; the same view without; then no view.
+    rig.send(viewer, &viewed(5, Domain::MARKET_PRICE, Some(&View::Fields(vec![25])), RequestFlags::VIEW));
+    assert_eq!(ids(rig.one(viewer).refresh().payload), [25]);
+    rig.send(viewer, &viewed(5, Domain::MARKET_PRICE, None, RequestFlags::VIEW | RequestFlags::NO_REFRESH));
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    assert_eq!(ids(rig.one(viewer).update().payload), [25]);
+    rig.send(viewer, &viewed(5, Domain::MARKET_PRICE, None, RequestFlags::NO_REFRESH));
+    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    assert_eq!(ids(rig.one(viewer).update().payload), [22, 25]);
 }
 
 #[test]
-fn an_update_with_nothing_in_view_is_not_sent() {
+fn update_without_viewed_fields_is_not_sent() {
     assert_eq!(seen(DataType::FIELD_LIST, &bids(), |w| fields(w, &[25, 30])), []);
     assert_eq!(seen(DataType::FIELD_LIST, &bids(), |w| fields(w, &[25, 22])).len(), 1);
 }
 
 #[test]
-fn maps_with_sets_and_summary() {
-    let heard = seen(DataType::MAP, &bids(), |w| {
+fn maps_with_sets_and_summary_are_filtered() {
+    let received = seen(DataType::MAP, &bids(), |w| {
         let mut map = MapWriter::new(w, DataType::BUFFER, DataType::FIELD_LIST)?;
         map.key_field(3426)?;
         map.sets(|w| sets::write_field_sets(w, &[(0, &[(22, DataType(65)), (25, DataType(65))])]))?;
@@ -104,7 +108,7 @@ fn maps_with_sets_and_summary() {
         map.delete(b"O3")?;
         map.finish()
     });
-    let update = heard[0].update();
+    let update = received[0].update();
     let map = Map::decode(update.payload).unwrap();
     assert_eq!(
         (map.key_field, map.sets, map.hint, ids(map.summary.unwrap())),
@@ -120,15 +124,15 @@ fn maps_with_sets_and_summary() {
 }
 
 #[test]
-fn vectors_series_and_filter_lists() {
-    let heard = seen(DataType::VECTOR, &bids(), |w| {
+fn vectors_series_and_filter_lists_are_filtered() {
+    let received = seen(DataType::VECTOR, &bids(), |w| {
         let mut vector = VectorWriter::new(w, DataType::FIELD_LIST, true)?;
         vector.summary(|w| fields(w, &[22, 1]))?;
         vector.entry(VectorAction::Set, 4, Some(&[1]), |w| fields(w, &[22, 25]))?;
         vector.entry(VectorAction::Delete, 5, None, |_| Ok(()))?;
         vector.finish()
     });
-    let update = heard[0].update();
+    let update = received[0].update();
     let vector = Vector::decode(update.payload).unwrap();
     let entries: Vec<_> = vector.entries().map(Result::unwrap).collect();
     assert_eq!(
@@ -137,16 +141,16 @@ fn vectors_series_and_filter_lists() {
     );
     assert_eq!((ids(entries[0].data), entries[1].action, entries.len()), (vec![22], VectorAction::Delete, 2));
 
-    let heard = seen(DataType::SERIES, &bids(), |w| {
+    let received = seen(DataType::SERIES, &bids(), |w| {
         let mut series = SeriesWriter::new(w, DataType::FIELD_LIST)?;
         series.entry(|w| fields(w, &[1, 22]))?;
         series.finish()
     });
-    let update = heard[0].update();
+    let update = received[0].update();
     let series = Series::decode(update.payload).unwrap();
     assert_eq!(series.entries().map(|entry| ids(entry.unwrap())).collect::<Vec<_>>(), [[22]]);
 
-    let heard = seen(DataType::FILTER_LIST, &bids(), |w| {
+    let received = seen(DataType::FILTER_LIST, &bids(), |w| {
         let mut list = FilterListWriter::new(w, DataType::FIELD_LIST)?;
         list.entry(FilterAction::Set, 1, |w| fields(w, &[1, 22]))?;
         list.entry_with(FilterAction::Update, 2, DataType::ELEMENT_LIST, None, |w| {
@@ -156,35 +160,35 @@ fn vectors_series_and_filter_lists() {
         })?;
         list.finish()
     });
-    let update = heard[0].update();
+    let update = received[0].update();
     let list = FilterList::decode(update.payload).unwrap();
     let entries: Vec<_> = list.entries().map(Result::unwrap).collect();
     assert_eq!((ids(entries[0].data), entries[1].container), (vec![22], DataType::ELEMENT_LIST));
-    assert!(!entries[1].data.is_empty(), "a view of fields says nothing of elements");
+    assert!(!entries[1].data.is_empty(), "a view of fields does not filter elements");
 }
 
 #[test]
-fn views_of_element_names() {
+fn element_lists_are_filtered_by_name() {
     let view = View::Names(vec![b"x".to_vec(), b"z".to_vec()]);
-    let heard = seen(DataType::ELEMENT_LIST, &view, |w| {
+    let received = seen(DataType::ELEMENT_LIST, &view, |w| {
         let mut list = ElementListWriter::new(w)?;
         for name in ["z", "y", "x"] {
             list.uint(name, 1)?;
         }
         list.finish()
     });
-    let update = heard[0].update();
+    let update = received[0].update();
     let list = rssl::rwf::ElementList::decode(update.payload, None).unwrap();
     assert_eq!(list.entries().map(|element| element.unwrap().name).collect::<Vec<_>>(), [b"z", b"x"]);
 }
 
 #[test]
-fn what_cannot_be_filtered_is_given_whole_and_said_so() {
-    let mut room = Room::new();
-    room.hub.prompt = false;
-    let at = room.login();
-    room.send(at, &viewed(5, Domain::MARKET_PRICE, Some(&bids()), RequestFlags::VIEW));
-    let (token, item, _) = room.hub.waiting.remove(0);
+fn unfilterable_images_are_sent_whole_with_a_code() {
+    let mut rig = Rig::new();
+    rig.hub.answers_at_once = false;
+    let at = rig.login();
+    rig.send(at, &viewed(5, Domain::MARKET_PRICE, Some(&bids()), RequestFlags::VIEW));
+    let (token, item, _) = rig.hub.waiting.remove(0);
     let refresh = Refresh {
         domain: Domain::MARKET_PRICE,
         stream: 1,
@@ -196,18 +200,18 @@ fn what_cannot_be_filtered_is_given_whole_and_said_so() {
     };
     let mut batch = Batch::default();
     batch.push(Kind::Image, SIDE, item, token, &to_vec(|w| refresh.encode(w)).unwrap());
-    room.apply(&batch);
-    let heard = room.one(at);
+    rig.apply(&batch);
+    let received = rig.one(at);
     assert_eq!(
-        (heard.refresh().payload, heard.refresh().state.code),
+        (received.refresh().payload, received.refresh().state.code),
         (&b"anything"[..], code::FULL_VIEW_PROVIDED)
     );
 }
 
 #[test]
-fn a_view_that_is_none_ends_the_stream() {
-    let mut room = Room::new();
-    let at = room.login();
+fn invalid_view_ends_the_stream() {
+    let mut rig = Rig::new();
+    let at = rig.login();
     let request = Request {
         domain: Domain::MARKET_PRICE,
         stream: 5,
@@ -217,9 +221,9 @@ fn a_view_that_is_none_ends_the_stream() {
         payload: b"\x08\x00\x01\x09:ViewType\x04\x01\x09",
         ..Request::default()
     };
-    room.send(at, &to_vec(|w| request.encode(w)).unwrap());
-    let heard = room.one(at);
-    let state = heard.status().state.unwrap();
+    rig.send(at, &to_vec(|w| request.encode(w)).unwrap());
+    let received = rig.one(at);
+    let state = received.status().state.unwrap();
     assert_eq!((state.stream, state.code), (StreamState::Closed, code::INVALID_VIEW));
-    assert_eq!(room.hub.opens, 0);
+    assert_eq!(rig.hub.opens, 0);
 }

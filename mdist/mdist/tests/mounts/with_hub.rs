@@ -1,4 +1,4 @@
-//! Mounts and the hub together, below them a provider that answers every request.
+//! Mounts and the real hub, with a provider that answers every request.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,54 +17,61 @@ use crate::support::*;
 const UP: UpstreamId = UpstreamId(0);
 
 /// A hub and its one provider.
-pub(crate) struct Real {
-    pub(crate) engine: Hub,
+pub(crate) struct RealHub {
+    pub(crate) hub: Hub,
     /// The provider's streams, by item name.
     streams: HashMap<Vec<u8>, i32>,
     requests: usize,
-    /// Said by the provider, not yet with the hub.
-    said: Vec<Vec<u8>>,
-    /// What happened to the provider, not yet with the hub.
-    came: bool,
-    went: bool,
+    /// Messages of the provider that the hub has not got yet.
+    messages: Vec<Vec<u8>>,
+    /// Events of the provider that the hub has not got yet.
+    connecting: bool,
+    disconnecting: bool,
 }
 
-impl Real {
+impl RealHub {
     fn new(cache: bool) -> Self {
         let options = Options { cache, ..Options::default() };
-        let engine = Hub::new(options, FieldTypes::default());
-        Self { engine, streams: HashMap::new(), requests: 0, said: Vec::new(), came: true, went: false }
+        let hub = Hub::new(options, FieldTypes::default());
+        Self {
+            hub,
+            streams: HashMap::new(),
+            requests: 0,
+            messages: Vec::new(),
+            connecting: true,
+            disconnecting: false,
+        }
     }
 
-    /// Everything that has happened, until nothing more does.
+    /// Passes events and messages between provider and hub until none is left.
     pub(crate) fn turn(&mut self, now: Now, out: &mut Batch) {
-        if std::mem::take(&mut self.went) {
+        if std::mem::take(&mut self.disconnecting) {
             self.streams.clear();
-            self.engine.upstream_down(now, UP, "the provider is gone", out);
+            self.hub.upstream_down(now, UP, "the provider is gone", out);
         }
-        if std::mem::take(&mut self.came) {
-            self.engine.upstream_up(now, UP, false, out);
+        if std::mem::take(&mut self.connecting) {
+            self.hub.upstream_up(now, UP, false, out);
             let services = vec![(Action::Add, service(9, "DIRECT_FEED"))];
-            self.engine.upstream_services(now, UP, services, true, out);
+            self.hub.upstream_services(now, UP, services, true, out);
         }
         loop {
-            let orders: Vec<_> = self.engine.outgoing().collect();
-            for (_, order) in &orders {
-                self.answer(order);
+            let outgoing: Vec<_> = self.hub.outgoing().collect();
+            for (_, message) in &outgoing {
+                self.answer(message);
             }
-            let said = std::mem::take(&mut self.said);
-            for message in &said {
-                self.engine.message(now, UP, message, out).unwrap();
+            let messages = std::mem::take(&mut self.messages);
+            for message in &messages {
+                self.hub.message(now, UP, message, out).unwrap();
             }
-            if orders.is_empty() && said.is_empty() {
+            if outgoing.is_empty() && messages.is_empty() {
                 break;
             }
         }
-        self.engine.tick(now, out);
+        self.hub.tick(now, out);
     }
 
-    fn answer(&mut self, order: &[u8]) {
-        match Message::decode(order).unwrap() {
+    fn answer(&mut self, message: &[u8]) {
+        match Message::decode(message).unwrap() {
             Message::Request(request) => {
                 self.requests += 1;
                 let name = request.key.name.unwrap().to_vec();
@@ -73,7 +80,7 @@ impl Real {
                     let state = State::new(StreamState::Closed, DataState::Suspect, 1, b"No such item");
                     let mut message = status(request.domain, state);
                     rssl::rwf::set_stream(&mut message, request.stream).unwrap();
-                    self.said.push(message);
+                    self.messages.push(message);
                     return;
                 }
                 self.streams.insert(name, request.stream);
@@ -91,26 +98,26 @@ impl Real {
                     payload: &FIELDS,
                     ..Refresh::default()
                 };
-                self.said.push(to_vec(|w| refresh.encode(w)).unwrap());
+                self.messages.push(to_vec(|w| refresh.encode(w)).unwrap());
             }
             Message::Post(Post { domain, stream, post_id: Some(id), .. }) => {
                 let ack = Ack { domain, stream, ack_id: id, ..Ack::default() };
-                self.said.push(to_vec(|w| ack.encode(w)).unwrap());
+                self.messages.push(to_vec(|w| ack.encode(w)).unwrap());
             }
             _ => {}
         }
     }
 }
 
-fn room(cache: bool) -> Room {
-    let mut room = Room::new();
-    room.real = Some(Real::new(cache));
-    room.run();
-    room
+fn rig(cache: bool) -> Rig {
+    let mut rig = Rig::new();
+    rig.real = Some(RealHub::new(cache));
+    rig.run();
+    rig
 }
 
-impl Room {
-    fn real(&mut self) -> &mut Real {
+impl Rig {
+    fn real(&mut self) -> &mut RealHub {
         self.real.as_mut().unwrap()
     }
 
@@ -118,15 +125,15 @@ impl Room {
         let stream = self.real().streams[name.as_bytes()];
         let mut message = update(Domain::MARKET_PRICE);
         rssl::rwf::set_stream(&mut message, stream).unwrap();
-        self.real().said.push(message);
+        self.real().messages.push(message);
         self.run();
     }
 }
 
-/// As `Room::request`, for the hub's id of the service.
-fn ask(room: &mut Room, at: usize, stream: i32, name: &str) {
-    assert_eq!(room.services.len(), 1);
-    let id = room.services[0].id;
+/// As `Rig::request`, for the hub's id of the service.
+fn request_with(rig: &mut Rig, at: usize, stream: i32, name: &str) {
+    assert_eq!(rig.services.len(), 1);
+    let id = rig.services[0].id;
     let request = rssl::rwf::Request {
         domain: Domain::MARKET_PRICE,
         stream,
@@ -134,102 +141,102 @@ fn ask(room: &mut Room, at: usize, stream: i32, name: &str) {
         key: rssl::rwf::Key::item(id, name.as_bytes()),
         ..rssl::rwf::Request::default()
     };
-    room.send(at, &to_vec(|w| request.encode(w)).unwrap());
+    rig.send(at, &to_vec(|w| request.encode(w)).unwrap());
 }
 
 #[test]
-fn images_and_updates_with_and_without_cache() {
+fn images_and_updates_arrive_with_and_without_cache() {
     for (cache, requests) in [(false, 2), (true, 1)] {
-        let mut room = room(cache);
-        let (first, second) = (room.login(), room.login());
+        let mut rig = rig(cache);
+        let (first, second) = (rig.login(), rig.login());
         for at in [first, second] {
-            ask(&mut room, at, 5, "A");
-            let heard = room.one(at);
-            let refresh = heard.refresh();
+            request_with(&mut rig, at, 5, "A");
+            let received = rig.one(at);
+            let refresh = received.refresh();
             assert_eq!(
                 (refresh.stream, refresh.payload, refresh.state.data),
                 (5, &FIELDS[..], DataState::Ok)
             );
             assert!(refresh.flags.contains(RefreshFlags::SOLICITED));
-            assert_eq!(refresh.key.unwrap().service, Some(room.services[0].id));
+            assert_eq!(refresh.key.unwrap().service, Some(rig.services[0].id));
         }
-        assert_eq!(room.real().requests, requests, "cache {cache}");
-        room.tick("A");
+        assert_eq!(rig.real().requests, requests, "cache {cache}");
+        rig.tick("A");
         for at in [first, second] {
-            assert_eq!(room.one(at).update().payload, FIELDS);
-            room.close(at, 5);
+            assert_eq!(rig.one(at).update().payload, FIELDS);
+            rig.close(at, 5);
         }
-        assert_eq!(room.real().engine.items(), 1, "held for a while");
-        room.now += Duration::from_secs(6);
-        room.run();
-        assert_eq!(room.real().engine.items(), 0);
+        assert_eq!(rig.real().hub.items(), 1, "held for a while");
+        rig.now += Duration::from_secs(6);
+        rig.run();
+        assert_eq!(rig.real().hub.items(), 0);
     }
 }
 
 #[test]
-fn the_provider_goes_and_comes_back() {
+fn items_recover_after_a_loss_of_the_provider() {
     for cache in [false, true] {
-        let mut room = room(cache);
-        let waits = room.login();
-        let own = room.login_as(&[("SingleOpen", 0), ("AllowSuspectData", 0)]);
+        let mut rig = rig(cache);
+        let waits = rig.login();
+        let own = rig.login_as(&[("SingleOpen", 0), ("AllowSuspectData", 0)]);
         for at in [waits, own] {
-            ask(&mut room, at, 5, "A");
-            room.one(at);
+            request_with(&mut rig, at, 5, "A");
+            rig.one(at);
         }
-        room.real().went = true;
-        room.run();
+        rig.real().disconnecting = true;
+        rig.run();
         for (at, stream) in [(waits, StreamState::Open), (own, StreamState::ClosedRecover)] {
-            let heard = room.heard(at);
-            assert!(!heard.is_empty());
-            for heard in heard {
-                let state = heard.state().unwrap();
+            let received = rig.received(at);
+            assert!(!received.is_empty());
+            for received in received {
+                let state = received.state().unwrap();
                 assert_eq!((state.stream, state.data), (stream, DataState::Suspect), "cache {cache}");
             }
         }
         // New requests meanwhile.
-        ask(&mut room, own, 6, "B");
-        assert_eq!(room.one(own).state().unwrap().stream, StreamState::ClosedRecover);
-        ask(&mut room, waits, 6, "B");
-        let heard = room.one(waits);
-        let state = heard.state().unwrap();
+        request_with(&mut rig, own, 6, "B");
+        assert_eq!(rig.one(own).state().unwrap().stream, StreamState::ClosedRecover);
+        request_with(&mut rig, waits, 6, "B");
+        let received = rig.one(waits);
+        let state = received.state().unwrap();
         assert_eq!((state.stream, state.data), (StreamState::Open, DataState::Suspect));
-        room.real().came = true;
-        room.run();
-        room.now += Duration::from_secs(2);
-        room.run();
-        let heard = room.heard(waits);
+        rig.real().connecting = true;
+        rig.run();
+        rig.now += Duration::from_secs(2);
+        rig.run();
+        let received = rig.received(waits);
         for stream in [5, 6] {
-            let last = heard.iter().rfind(|heard| heard.stream() == stream).unwrap();
+            let last = received.iter().rfind(|received| received.stream() == stream).unwrap();
             assert_eq!(
                 (last.refresh().state.stream, last.refresh().state.data),
                 (StreamState::Open, DataState::Ok)
             );
         }
-        room.tick("A");
-        assert_eq!(room.one(waits).stream(), 5);
-        assert_eq!(room.heard(own), []);
+        rig.tick("A");
+        assert_eq!(rig.one(waits).stream(), 5);
+        assert_eq!(rig.received(own), []);
     }
 }
 
 #[test]
-fn an_item_that_is_not_there() {
-    let mut room = room(false);
-    let at = room.login();
-    ask(&mut room, at, 5, "NONE");
-    let heard = room.one(at);
-    assert_eq!(heard.state().map(|state| (state.stream, state.code)), Some((StreamState::Closed, 1)));
-    ask(&mut room, at, 5, "A");
-    assert_eq!(room.one(at).refresh().stream, 5);
-    let stats = room.worker.stats(room.clients[at].mount).unwrap();
+fn unknown_item_is_refused() {
+    let mut rig = rig(false);
+    let at = rig.login();
+    request_with(&mut rig, at, 5, "NONE");
+    let received = rig.one(at);
+    assert_eq!(received.state().map(|state| (state.stream, state.code)), Some((StreamState::Closed, 1)));
+    request_with(&mut rig, at, 5, "A");
+    assert_eq!(rig.one(at).refresh().stream, 5);
+    let stats = rig.worker.stats(rig.consumers[at].mount).unwrap();
     assert_eq!(stats.streams, 2);
 }
 
 #[test]
-fn a_post_is_acknowledged() {
-    let mut room = room(false);
-    let at = room.login();
-    ask(&mut room, at, 5, "A");
-    room.heard(at);
+fn post_is_acknowledged() {
+    let mut rig = rig(false);
+    let at = rig.login();
+    request_with(&mut rig, at, 5, "A");
+    rig.received(at);
     let post = Post {
         domain: Domain::MARKET_PRICE,
         stream: 5,
@@ -239,10 +246,10 @@ fn a_post_is_acknowledged() {
         payload: &FIELDS,
         ..Post::default()
     };
-    room.send(at, &to_vec(|w| post.encode(w)).unwrap());
-    let heard = room.one(at);
+    rig.send(at, &to_vec(|w| post.encode(w)).unwrap());
+    let received = rig.one(at);
     assert!(
-        matches!(heard.message(), Message::Ack(Ack { ack_id: 77, stream: 5, nak: None, .. })),
-        "{heard:?}"
+        matches!(received.message(), Message::Ack(Ack { ack_id: 77, stream: 5, nak: None, .. })),
+        "{received:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! What the cache gives out is what the publisher has.
+//! Images of the cache equal the publisher's data.
 
 mod model;
 
@@ -49,12 +49,12 @@ fn image(cache: &mut Cache, record: &Record) -> Vec<u8> {
 }
 
 #[test]
-fn fields_change_singly_and_new_ones_are_added() {
+fn updates_change_single_fields_and_add_new_ones() {
     let (mut cache, mut record) = (Cache::default(), Record::default());
     let long = [b'x'; 300];
     let first = list(&[(22, &[12, 1]), (25, &[12, 2]), (3, b"a name of some length"), (4, &[])]);
     cache.refresh(&mut record, &refresh(DataType::FIELD_LIST, &first)).unwrap();
-    assert_eq!(image(&mut cache, &record), first, "the same bytes when nothing changed");
+    assert_eq!(image(&mut cache, &record), first, "an unchanged record gives the same bytes");
     for change in [
         list(&[(25, &[12, 3]), (22, &[])]),
         list(&[(3, b"short"), (4, &long)]),
@@ -67,12 +67,12 @@ fn fields_change_singly_and_new_ones_are_added() {
         [(22, &[]), (25, &[12, 3]), (3, b"short"), (4, &long), (99, b"twice"), (-7, b"another new one")];
     assert_eq!(fields(&image(&mut cache, &record)), expected.map(|(id, v)| (id, v.to_vec())));
     cache.refresh(&mut record, &refresh(DataType::FIELD_LIST, &first)).unwrap();
-    assert_eq!(image(&mut cache, &record), first, "a refresh forgets the rest");
+    assert_eq!(image(&mut cache, &record), first, "a refresh drops the other fields");
 }
 
-/// Records move to a layout that was learnt from updates, each with its next update, and nobody can tell.
+/// Records move to the learnt layout with their next update, without a visible effect.
 #[test]
-fn an_image_keeps_its_values_and_its_order_when_the_cache_learns_what_changes() {
+fn image_is_unchanged_when_records_move_to_a_learnt_layout() {
     let mut cache = Cache::default();
     let long = |n: usize| vec![b'a' + n as u8 % 26; 8 + n];
     let mut first: Vec<(i16, Vec<u8>)> =
@@ -98,7 +98,7 @@ fn an_image_keeps_its_values_and_its_order_when_the_cache_learns_what_changes() 
             change.push((*id, value));
         }
         if round == 250 {
-            // A layout of its own, which learns anew.
+            // A record with a layout of its own, which learns again.
             change.push((-5, b"one more".to_vec()));
             want[at].push((-5, b"one more".to_vec()));
         }
@@ -109,11 +109,11 @@ fn an_image_keeps_its_values_and_its_order_when_the_cache_learns_what_changes() 
     }
     cache.refresh(&mut records[0], &refresh(DataType::FIELD_LIST, &write(&first))).unwrap();
     assert_eq!(image(&mut cache, &records[0]), write(&first));
-    assert_eq!(cache.layouts().0, 1, "those of before are gone");
+    assert_eq!(cache.layouts().0, 1, "earlier layouts are dropped");
 }
 
 #[test]
-fn a_record_is_one_line_of_the_processors_cache() {
+fn record_fits_one_cache_line() {
     assert_eq!((size_of::<Record>(), size_of::<Option<Record>>()), (64, 64));
 }
 
@@ -131,7 +131,7 @@ fn values_that_grow_and_shrink_do_not_leak() {
 }
 
 #[test]
-fn what_a_refresh_says_beside_its_payload_comes_back() {
+fn image_has_the_attributes_of_its_refresh() {
     let (mut cache, mut record) = (Cache::default(), Record::default());
     let payload = list(&[(22, &[12, 1])]);
     let key = Key { name_type: Some(1), ..Key::item(7, b"TRI") };
@@ -180,7 +180,7 @@ fn what_a_refresh_says_beside_its_payload_comes_back() {
 }
 
 #[test]
-fn edits_of_text_are_applied_to_the_raw_bytes() {
+fn text_edits_are_applied_to_the_raw_bytes() {
     let (mut cache, mut record) = (Cache::default(), Record::default());
     cache
         .refresh(&mut record, &refresh(DataType::FIELD_LIST, &list(&[(3, b"ABCDEFGH"), (4, b"ab")])))
@@ -192,7 +192,7 @@ fn edits_of_text_are_applied_to_the_raw_bytes() {
     let expected: [(i16, &[u8]); 3] = [(3, b"-BxyEFGH"), (4, b"1b  z"), (5, b" n")];
     assert_eq!(fields(&image(&mut cache, &record)), expected.map(|(id, v)| (id, v.to_vec())));
 
-    // With a dictionary only text is edited, and then also by commands further inside.
+    // With a dictionary only text is edited, also by commands inside the value.
     let mut dictionary = rssl::dictionary::Fields::default();
     for (id, name, data_type) in [(3, "A", DataType::RMTES_STRING), (4, "B", DataType::BUFFER)] {
         let def = rssl::dictionary::FieldDef { id, name: name.into(), data_type, ..Default::default() };
@@ -207,7 +207,7 @@ fn edits_of_text_are_applied_to_the_raw_bytes() {
 }
 
 #[test]
-fn what_is_malformed_changes_nothing() {
+fn malformed_payloads_change_nothing() {
     let (mut cache, mut record) = (Cache::default(), Record::default());
     let first = list(&[(22, &[12, 1]), (25, &[12, 2]), (3, b"a longer name")]);
     cache.refresh(&mut record, &refresh(DataType::FIELD_LIST, &first)).unwrap();

@@ -1,16 +1,16 @@
-//! The cache against a naive one: whatever comes, image and model say the same.
+//! The cache against a naive model: after random messages image and model are equal.
 
 use super::*;
 use std::collections::BTreeMap;
 
-/// The naive cache: decodes, copies, searches.
+/// The naive model: decodes, copies, searches.
 #[derive(Clone, Debug, Default, PartialEq)]
 enum Model {
     #[default]
     Nothing,
     Fields(BTreeMap<i16, Vec<u8>>),
     Elements(BTreeMap<Vec<u8>, (DataType, Vec<u8>, Model)>),
-    /// Rows in the order of their adding, with key, permission data and content.
+    /// Rows in the order of addition, with key, permission data and content.
     Map(DataType, Option<i16>, Box<Model>, Vec<(Vec<u8>, Vec<u8>, Model)>),
     Vector(Box<Model>, Vec<(u32, Vec<u8>, Model)>),
     Series(Box<Model>, Vec<Model>),
@@ -232,7 +232,7 @@ impl Dice {
         (0..n).map(|_| b'a' + self.below(26) as u8).collect()
     }
 
-    /// A value of a field, now and then an edit.
+    /// A value of a field, sometimes an edit.
     fn value(&mut self) -> Vec<u8> {
         match self.below(8) {
             0 => [format!("\x1b[{}`", self.below(30)).as_bytes(), &self.bytes()].concat(),
@@ -253,7 +253,7 @@ const CONTAINERS: [DataType; 8] = [
     DataType::NO_DATA,
 ];
 
-/// Set 0 of fields, in every container that has definitions.
+/// Set 0 of fields, for containers with definitions.
 const FIELD_SET: [(i16, DataType); 3] =
     [(1, DataType::REAL_4RB), (2, DataType::UINT_2), (3, DataType::ASCII_STRING)];
 const ELEMENT_SET: [(&[u8], DataType); 2] = [(b"A", DataType::UINT_4), (b"B", DataType::REAL_8RB)];
@@ -266,12 +266,12 @@ fn definitions(container: DataType) -> Option<Vec<u8>> {
     }
 }
 
-/// The container of the entries of a container: always the same, as publishers do, so that updates fit images.
+/// The container of the entries of a container: always the same, as with publishers, so that updates fit images.
 fn inside(container: DataType, depth: usize) -> DataType {
     CONTAINERS[(container.0 as usize * 5 + depth * 3) % CONTAINERS.len()]
 }
 
-/// A payload; `with_sets`: set 0 is defined where it will be.
+/// A random payload; `with_sets`: its container defines set 0.
 fn payload(dice: &mut Dice, container: DataType, depth: usize, with_sets: bool) -> Vec<u8> {
     let few = dice.below(if depth == 0 { 12 } else { 4 });
     let real = [0x0c, dice.next() as u8];
@@ -394,7 +394,7 @@ fn rows(dice: &mut Dice, container: DataType, depth: usize, few: usize) -> Vec<u
     .unwrap()
 }
 
-/// What the image of the cache says, through parts of at most `max` bytes.
+/// Decodes the image of the cache, from parts of at most `max` bytes.
 fn seen(cache: &mut Cache, record: &Record, max: usize) -> Model {
     let (mut model, mut parts) = (Model::default(), 0);
     let mut last = false;
@@ -420,8 +420,8 @@ fn run(container: DataType, seed: u64, rounds: usize) {
     let (mut cache, mut record, mut model) = (Cache::default(), Record::default(), Model::default());
     for round in 0..rounds {
         let mut bytes = payload(&mut dice, container, 0, false);
-        // Every fourth message is cut or changed somewhere; what happens to entries when a map changes their type in
-        // the middle is the cache's own affair.
+        // Every fourth message is truncated or changed. The model does not define what happens to entries when a map
+        // changes their type.
         match dice.below(8) {
             0 => bytes.truncate(dice.below(bytes.len() + 1)),
             1 if container == DataType::FIELD_LIST => flip(&mut dice, &mut bytes),
@@ -448,7 +448,7 @@ fn run(container: DataType, seed: u64, rounds: usize) {
 }
 
 #[test]
-fn image_and_model_say_the_same() {
+fn image_equals_the_model() {
     for container in CONTAINERS {
         for seed in 0..12 {
             run(container, seed, 60);
@@ -457,7 +457,7 @@ fn image_and_model_say_the_same() {
 }
 
 #[test]
-fn any_bytes_are_applied_or_refused() {
+fn random_bytes_are_applied_or_refused() {
     for (seed, container) in (0..240).zip(CONTAINERS.into_iter().cycle()) {
         let mut dice = Dice(seed);
         let (mut cache, mut record) = (Cache::default(), Record::default());
@@ -480,7 +480,7 @@ fn any_bytes_are_applied_or_refused() {
 }
 
 #[test]
-fn an_item_that_grows_without_end_is_refused() {
+fn item_above_its_limits_is_refused() {
     let limits = Limits { bytes: 60_000, entries: 100 };
     let mut cache = Cache::new(FieldTypes::default(), limits);
     let add = |from: u64| {
@@ -493,7 +493,7 @@ fn an_item_that_grows_without_end_is_refused() {
         .unwrap()
     };
     let mut record = Record::default();
-    // The same entries again and again are no growth, however many bytes come.
+    // Repeated entries do not grow the record, however many bytes come.
     for _ in 0..200 {
         cache.update(&mut record, &update(DataType::MAP, &add(0))).unwrap();
     }

@@ -12,7 +12,7 @@ use rssl::wire::to_vec;
 const OK: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Ok));
 
 #[test]
-fn one_stream_upstream_serves_any_number_of_sides() {
+fn sides_share_one_upstream_stream() {
     let mut rig = Rig::new(Options::default(), 3);
     rig.provider();
     let tokens: Vec<_> = (0..3).map(|side| rig.open(side, "A")).collect();
@@ -23,7 +23,7 @@ fn one_stream_upstream_serves_any_number_of_sides() {
         let view = rig.view(side, *token);
         assert_eq!((view.state, view.images, view.updates), (OK, 1, 1));
     }
-    // The image that a later side gets comes from upstream, and nobody else sees it.
+    // The image for a later request comes from upstream, and only for that request.
     assert_eq!(rig.models[0].requests, 3);
     let more = rig.join(0, tokens[0]);
     assert_eq!((rig.view(0, more).images, rig.view(0, tokens[0]).images), (1, 1));
@@ -31,7 +31,7 @@ fn one_stream_upstream_serves_any_number_of_sides() {
 }
 
 #[test]
-fn requests_that_come_together_are_one() {
+fn simultaneous_requests_are_merged() {
     let mut rig = Rig::new(Options::default(), 3);
     rig.provider();
     for side in 0..3 {
@@ -48,7 +48,7 @@ fn requests_that_come_together_are_one() {
 }
 
 #[test]
-fn an_image_waits_for_the_parts_and_latecomers_get_a_whole_one() {
+fn request_between_parts_gets_a_whole_image() {
     let mut rig = Rig::new(Options::default(), 2);
     rig.provider();
     rig.parts = 3;
@@ -62,7 +62,7 @@ fn an_image_waits_for_the_parts_and_latecomers_get_a_whole_one() {
     assert_eq!(rig.view(1, b).images, 0);
     rig.update("A");
     rig.run();
-    // Those who have the first part see the update between the parts, the others see nothing.
+    // Streams with the first part get the update between the parts, the others do not.
     assert_eq!((rig.view(0, a).updates, rig.view(1, b).updates), (1, 0));
     rig.models[0].answer = Answer::Image;
     rig.feed(0, &parts[1]);
@@ -75,9 +75,9 @@ fn an_image_waits_for_the_parts_and_latecomers_get_a_whole_one() {
     assert_eq!(rig.view(1, b).fields, rig.table["A"]);
 }
 
-/// So the vendor's example provider sends price points, with an update between two parts.
+/// The vendor's example provider sends price points like this, with an update between two parts.
 #[test]
-fn parts_that_all_clear_the_cache_and_have_no_number_are_one_image() {
+fn unnumbered_parts_that_all_clear_the_cache_are_one_image() {
     let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 2);
     rig.provider();
     rig.parts = 3;
@@ -106,7 +106,7 @@ fn parts_that_all_clear_the_cache_and_have_no_number_are_one_image() {
 }
 
 #[test]
-fn updates_on_their_way_into_the_cache_are_in_the_next_image() {
+fn pending_updates_are_in_the_next_cached_image() {
     for count in [1, 2, 31, 32, 33, 64, 150] {
         let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 2);
         rig.provider();
@@ -121,12 +121,12 @@ fn updates_on_their_way_into_the_cache_are_in_the_next_image() {
             rig.open(1, name);
         }
         rig.check_all();
-        assert_eq!(rig.models[0].requests, 3, "the cache has them");
+        assert_eq!(rig.models[0].requests, 3, "the cache has the images");
     }
 }
 
 #[test]
-fn updates_on_their_way_into_the_cache_do_not_reach_the_next_item_in_the_place() {
+fn pending_updates_do_not_reach_the_next_item_in_the_place() {
     let options = Options { cache: true, hold: Now::ZERO, ..Options::default() };
     let mut rig = Rig::new(options, 2);
     rig.provider();
@@ -138,7 +138,7 @@ fn updates_on_their_way_into_the_cache_do_not_reach_the_next_item_in_the_place()
     rig.run();
     rig.end(0, a);
     let b = rig.open(0, "B");
-    assert_eq!(rig.view(0, b).item, place, "the place is used again");
+    assert_eq!(rig.view(0, b).item, place, "the id is reused");
     rig.update("B");
     rig.run();
     rig.open(1, "B");
@@ -146,7 +146,7 @@ fn updates_on_their_way_into_the_cache_do_not_reach_the_next_item_in_the_place()
 }
 
 #[test]
-fn an_update_that_cannot_be_cached_among_many_takes_only_its_item_out_of_the_cache() {
+fn uncacheable_update_uncaches_only_its_item() {
     let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 2);
     rig.provider();
     let (a, _) = (rig.open(0, "A"), rig.open(0, "B"));
@@ -160,14 +160,14 @@ fn an_update_that_cannot_be_cached_among_many_takes_only_its_item_out_of_the_cac
         }
     }
     rig.run();
-    assert_eq!(rig.view(0, a).updates, 21, "they all passed");
+    assert_eq!(rig.view(0, a).updates, 21, "all updates passed");
     let (c, d) = (rig.open(1, "A"), rig.open(1, "B"));
-    assert_eq!((rig.hub.stats().cache_errors, rig.models[0].requests), (1, 3), "only A is asked again");
+    assert_eq!((rig.hub.stats().cache_errors, rig.models[0].requests), (1, 3), "only A is requested again");
     assert_eq!((&rig.view(1, c).fields, &rig.view(1, d).fields), (&rig.table["A"], &rig.table["B"]));
 }
 
 #[test]
-fn a_provider_that_forgets_the_flags_is_understood() {
+fn refreshes_without_flags_are_accepted() {
     let mut rig = Rig::new(Options::default(), 2);
     rig.provider();
     rig.models[0].answer = Answer::Plain;
@@ -183,20 +183,20 @@ fn a_provider_that_forgets_the_flags_is_understood() {
 }
 
 #[test]
-fn an_item_is_held_for_a_while_after_its_last_close() {
+fn item_is_held_after_its_last_close() {
     let mut rig = Rig::new(Options::default(), 2);
     rig.provider();
     let a = rig.open(0, "A");
     let b = rig.open(1, "A");
     rig.end(0, a);
     rig.pass(Now::from_secs(60));
-    assert_eq!(rig.models[0].closes, 0, "the other side has it");
+    assert_eq!(rig.models[0].closes, 0, "the other side holds it");
     rig.end(1, b);
     rig.pass(Now::from_secs(4));
     assert_eq!(rig.models[0].closes, 0);
     rig.update("A");
     rig.run();
-    // Opened again within the hold: the stream is still there, an image is asked on it.
+    // Opened again within the hold: an image is requested on the stream, which is still open.
     let a = rig.open(0, "A");
     rig.pass(Now::from_secs(4));
     assert_eq!((rig.models[0].closes, rig.models[0].streams.len()), (0, 1));
@@ -207,7 +207,7 @@ fn an_item_is_held_for_a_while_after_its_last_close() {
 }
 
 #[test]
-fn without_hold_the_close_is_at_once() {
+fn without_hold_items_are_closed_at_once() {
     let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 1);
     rig.provider();
     for _ in 0..5 {
@@ -221,12 +221,12 @@ fn without_hold_the_close_is_at_once() {
 }
 
 #[test]
-fn an_open_on_its_way_keeps_the_item_that_is_being_closed() {
+fn open_under_way_keeps_an_item_that_is_being_closed() {
     let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 1);
     rig.provider();
     let a = rig.open(0, "A");
     let item = rig.view(0, a).item.unwrap();
-    // The side has not heard of the second open when it gives back the hold of the first.
+    // The side gives back the first hold before it learns of the second.
     rig.start(0, "A", true, false);
     rig.hub.handle(rig.now, HubRequest::Close { side: SideId(0), item, holds: 1 }, &mut rig.out);
     rig.forget(0, a);
@@ -238,7 +238,7 @@ fn an_open_on_its_way_keeps_the_item_that_is_being_closed() {
 }
 
 #[test]
-fn late_messages_of_a_closed_stream_touch_nobody() {
+fn late_messages_of_a_closed_stream_are_dropped() {
     let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 1);
     rig.provider();
     let a = rig.open(0, "A");
@@ -247,9 +247,9 @@ fn late_messages_of_a_closed_stream_touch_nobody() {
     rig.end(0, a);
     let b = rig.open(0, "B");
     let new = rig.models[0].stream_of("B").unwrap();
-    assert_ne!(old, new, "the id rests");
+    assert_ne!(old, new, "the stream id is not reused yet");
     let item = rig.view(0, b).item.unwrap();
-    assert_eq!(item, ItemId(0), "the item's id does not");
+    assert_eq!(item, ItemId(0), "the item id is reused at once");
     rig.feed(0, &update_message(old, Domain::MARKET_PRICE, &Fields::from([(22, vec![9; 9])])));
     rig.feed(0, &late_image);
     assert!(rig.out.is_empty());
@@ -263,7 +263,7 @@ fn late_messages_of_a_closed_stream_touch_nobody() {
 }
 
 #[test]
-fn a_burst_of_a_hundred_thousand_opens_is_served() {
+fn burst_of_100_000_opens_is_served() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
     for n in 0..100_000 {
@@ -277,7 +277,7 @@ fn a_burst_of_a_hundred_thousand_opens_is_served() {
 }
 
 #[test]
-fn the_open_window_is_kept() {
+fn open_window_is_respected() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
     rig.window(0, Some(10), None);
@@ -290,7 +290,7 @@ fn the_open_window_is_kept() {
     let first = *rig.models[0].streams.keys().next().unwrap();
     rig.image(0, first, true);
     rig.run();
-    // One answer lets one more through; that one is answered at once, and so on.
+    // Each answer lets one more request through.
     assert_eq!(rig.models[0].streams.len(), 25);
     rig.window(0, Some(0), None);
     let stopped = rig.open(0, "STOPPED");
@@ -300,7 +300,7 @@ fn the_open_window_is_kept() {
 }
 
 #[test]
-fn the_open_limit_is_kept() {
+fn open_limit_is_respected() {
     let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 1);
     rig.provider();
     rig.window(0, None, Some(2));
@@ -316,7 +316,7 @@ fn the_open_limit_is_kept() {
 }
 
 #[test]
-fn snapshots_leave_nothing_behind() {
+fn snapshots_leave_no_items() {
     let mut rig = Rig::new(Options::default(), 2);
     rig.provider();
     let a = rig.snapshot(0, "A");
@@ -350,7 +350,7 @@ fn private_streams_are_not_shared_and_end_with_their_source() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused() {
+fn requests_that_cannot_be_met_are_refused() {
     let mut rig = Rig::new(Options { max_items: 2, ..Options::default() }, 1);
     let early = rig.open(0, "A");
     assert_eq!(rig.view(0, early).refused, Some((StreamState::ClosedRecover, 15)));
@@ -366,12 +366,12 @@ fn what_cannot_be_had_is_refused() {
         rssl::rwf::Qos { timeliness: rssl::rwf::Timeliness::DelayedUnknown, ..rssl::rwf::Qos::REALTIME_TICK };
     for (token, domain, qos) in [(900, Domain::HEADLINE, None), (901, Domain::MARKET_PRICE, Some(delayed))] {
         rig.sides[0].views.insert(token, Default::default());
-        rig.ask(ask(token, domain, qos));
+        rig.handle(ask(token, domain, qos));
         assert_eq!(rig.view(0, token).refused, Some((StreamState::Closed, 5)));
     }
-    // The QoS that everybody has is the item that is opened without one.
+    // The default QoS means the same item as none.
     rig.sides[0].views.insert(902, Default::default());
-    rig.ask(ask(902, Domain::MARKET_PRICE, Some(rssl::rwf::Qos::REALTIME_TICK)));
+    rig.handle(ask(902, Domain::MARKET_PRICE, Some(rssl::rwf::Qos::REALTIME_TICK)));
     rig.open(0, "A");
     assert_eq!(rig.hub.items(), 1);
     rig.open(0, "B");
@@ -380,7 +380,7 @@ fn what_cannot_be_had_is_refused() {
 }
 
 #[test]
-fn a_side_that_goes_takes_its_interest_along() {
+fn lost_side_releases_its_items() {
     let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 2);
     rig.provider();
     for n in 0..10 {
@@ -408,7 +408,7 @@ fn acks(view: &View) -> Vec<(u32, Option<u8>)> {
 }
 
 #[test]
-fn answers_to_posts_find_their_poster() {
+fn acknowledgements_reach_their_poster() {
     let mut rig = Rig::new(Options::default(), 2);
     rig.provider();
     let (a, b) = (rig.open(0, "A"), rig.open(1, "A"));
@@ -425,17 +425,17 @@ fn answers_to_posts_find_their_poster() {
     assert_eq!(acks(rig.view(0, a)), [(9, None)]);
     assert_eq!(acks(rig.view(1, b)), [(9, None)]);
     // Parts share the id, each is answered.
-    rig.ask(up(0, a, item, post(10, false)));
-    rig.ask(up(0, a, item, post(10, true)));
+    rig.handle(up(0, a, item, post(10, false)));
+    rig.handle(up(0, a, item, post(10, true)));
     assert_eq!(acks(rig.view(0, a)), [(9, None), (10, None), (10, None)]);
     // No answer, a lost source, an unknown service.
     rig.models[0].answer = Answer::Nothing;
-    rig.ask(up(0, a, item, post(11, true)));
+    rig.handle(up(0, a, item, post(11, true)));
     rig.pass(Now::from_secs(16));
-    rig.ask(up(0, a, item, post(12, true)));
+    rig.handle(up(0, a, item, post(12, true)));
     rig.down(0);
-    rig.ask(up(0, a, item, post(13, true)));
-    rig.ask(up(0, a, Target::Service(6), post(14, true)));
+    rig.handle(up(0, a, item, post(13, true)));
+    rig.handle(up(0, a, Target::Service(6), post(14, true)));
     let lost = Some(nak::SOURCE_DOWN);
     let wanted = [(11, Some(nak::NO_RESPONSE)), (12, lost), (13, lost), (14, Some(nak::SOURCE_UNKNOWN))];
     assert_eq!(acks(rig.view(0, a))[3..], wanted);
@@ -443,7 +443,7 @@ fn answers_to_posts_find_their_poster() {
 }
 
 #[test]
-fn two_services_of_two_upstreams_with_one_id_are_told_apart() {
+fn services_of_two_upstreams_with_one_id_are_distinct() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
     let other = rig.model(false);
@@ -454,7 +454,7 @@ fn two_services_of_two_upstreams_with_one_id_are_told_apart() {
     assert_eq!(ids, [(5, "QUOTES"), (6, "OTHER")]);
     let spec = ItemSpec::new(6, Domain::MARKET_PRICE, &price_key("A"), None, false).unwrap();
     rig.sides[0].views.insert(500, View { name: "A".into(), ..Default::default() });
-    rig.ask(HubRequest::Open { side: SideId(0), token: 500, spec, worst_qos: None, streaming: true });
+    rig.handle(HubRequest::Open { side: SideId(0), token: 500, spec, worst_qos: None, streaming: true });
     assert_eq!((rig.models[0].streams.len(), rig.models[other].streams.len()), (0, 1));
     assert_eq!(rig.models[other].streams.values().next().unwrap().service, 5);
     rig.update("A");
@@ -463,12 +463,12 @@ fn two_services_of_two_upstreams_with_one_id_are_told_apart() {
 }
 
 #[test]
-fn a_snapshot_does_not_wait_where_the_source_says_that_it_takes_long() {
+fn snapshot_is_refused_if_the_source_delays_its_image() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
     rig.models[0].answer = Answer::Nothing;
     let (a, early) = (rig.open(0, "A"), rig.snapshot(0, "A"));
-    assert!(rig.view(0, early).refused.is_none(), "it may come any moment");
+    assert!(rig.view(0, early).refused.is_none(), "the image may come any moment");
     rig.models[0].status("A", StreamState::Open, DataState::Suspect, 0);
     rig.run();
     let late = rig.snapshot(0, "A");

@@ -1,4 +1,4 @@
-//! Model publishers: they answer from a table of fields that all of them share.
+//! Model providers and publishers, which share a table of fields.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -70,7 +70,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn say(&mut self, message: Vec<u8>) {
+    pub(super) fn send(&mut self, message: Vec<u8>) {
         self.outgoing.push_back(message);
     }
 
@@ -92,7 +92,7 @@ impl Model {
             container: DataType::NO_DATA,
             ..Status::default()
         };
-        self.say(to_vec(|w| status.encode(w)).unwrap());
+        self.send(to_vec(|w| status.encode(w)).unwrap());
     }
 }
 
@@ -101,7 +101,7 @@ pub(super) fn price_key(name: &str) -> Key<'_> {
 }
 
 impl Rig {
-    /// What a provider answers to one message.
+    /// Answers one message as a provider.
     pub(super) fn answer(&mut self, model: usize, message: &[u8]) {
         self.models[model].seen.push(message.to_vec());
         match Message::decode(message).expect("the hub writes good messages") {
@@ -114,7 +114,7 @@ impl Rig {
                 if self.models[model].answer != Answer::Nothing =>
             {
                 let ack = Ack { domain, stream, ack_id: id, ..Ack::default() };
-                self.models[model].say(to_vec(|w| ack.encode(w)).unwrap());
+                self.models[model].send(to_vec(|w| ack.encode(w)).unwrap());
             }
             _ => {}
         }
@@ -144,10 +144,10 @@ impl Rig {
         }
     }
 
-    /// A provider's refresh, in as many parts as the rig says.
+    /// Sends a provider's refresh in `parts` parts.
     pub(super) fn image(&mut self, model: usize, id: i32, solicited: bool) {
         for part in self.image_parts(model, id, solicited) {
-            self.models[model].say(part);
+            self.models[model].send(part);
         }
         if !self.models[model].streams[&id].streaming {
             self.models[model].streams.remove(&id);
@@ -204,7 +204,7 @@ impl Rig {
         })
     }
 
-    /// Changes some fields of an item, and tells those who have it open.
+    /// Changes some fields of an item, and sends updates on its streams.
     pub(super) fn update(&mut self, name: &str) {
         self.counter += 1;
         let n = self.counter;

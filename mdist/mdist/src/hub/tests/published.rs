@@ -30,7 +30,7 @@ fn publish(rig: &mut Rig, up: usize, stream: i32, name: &str) {
     rig.run();
 }
 
-/// The hub has given the service the publisher's id.
+/// Opens an item; the hub uses the publisher's service id.
 fn open(rig: &mut Rig, side: usize, name: &str, streaming: bool) -> Token {
     let token = rig.start_in(1, side, name, streaming, false);
     rig.run();
@@ -38,11 +38,15 @@ fn open(rig: &mut Rig, side: usize, name: &str, streaming: bool) -> Token {
 }
 
 #[test]
-fn items_appear_when_they_are_published() {
+fn items_are_available_once_published() {
     let mut rig = Rig::new(Options::default(), 2);
     let up = publisher(&mut rig);
     let early = open(&mut rig, 0, "A", false);
-    assert_eq!(rig.view(0, early).refused, Some((StreamState::Closed, 1)), "who asks once is answered once");
+    assert_eq!(
+        rig.view(0, early).refused,
+        Some((StreamState::Closed, 1)),
+        "a snapshot request gets one response"
+    );
     publish(&mut rig, up, -6, "A");
     rig.update("A");
     rig.run();
@@ -58,14 +62,14 @@ fn items_appear_when_they_are_published() {
     publish(&mut rig, up, -6, "A");
     assert_eq!((rig.view(0, a).state, rig.view(0, a).images), (OK, 2));
     rig.check();
-    assert!(rig.models[up].seen.is_empty(), "nothing is asked of a publisher");
+    assert!(rig.models[up].seen.is_empty(), "publishers get no requests");
     rig.end(0, a);
     rig.pass(Now::from_secs(60));
-    assert_eq!(rig.hub.items(), 1, "it is kept without readers");
+    assert_eq!(rig.hub.items(), 1, "it stays without holders");
 }
 
 #[test]
-fn a_lost_publisher_leaves_its_items_stale_until_it_publishes_again() {
+fn items_of_a_lost_publisher_are_stale_until_published_again() {
     let mut rig = Rig::new(Options::default(), 1);
     let up = publisher(&mut rig);
     for n in 0..20 {
@@ -77,7 +81,7 @@ fn a_lost_publisher_leaves_its_items_stale_until_it_publishes_again() {
     let late = open(&mut rig, 0, "N3", true);
     assert_eq!((rig.view(0, late).state, rig.view(0, late).images), (STALE, 1));
     let unknown = open(&mut rig, 0, "N99", true);
-    assert_eq!(rig.view(0, unknown).notices.len(), 1, "it may be published when somebody is back");
+    assert_eq!(rig.view(0, unknown).notices.len(), 1, "it may be published after a reconnect");
     for n in 0..20 {
         rig.update(&format!("N{n}"));
     }
@@ -97,7 +101,7 @@ fn a_lost_publisher_leaves_its_items_stale_until_it_publishes_again() {
 }
 
 #[test]
-fn a_service_that_goes_down_and_up_is_good_again_from_the_cache() {
+fn published_items_recover_from_the_cache_when_their_service_is_up() {
     let mut rig = Rig::new(Options::default(), 1);
     let up = publisher(&mut rig);
     publish(&mut rig, up, -6, "A");
@@ -113,7 +117,7 @@ fn a_service_that_goes_down_and_up_is_good_again_from_the_cache() {
 }
 
 #[test]
-fn the_first_publisher_of_an_item_has_it_until_it_is_lost() {
+fn first_publisher_of_an_item_owns_it_until_lost() {
     let mut rig = Rig::new(Options::default(), 1);
     let (first, second) = (publisher(&mut rig), publisher(&mut rig));
     publish(&mut rig, first, -6, "A");
@@ -121,7 +125,7 @@ fn the_first_publisher_of_an_item_has_it_until_it_is_lost() {
     let a = open(&mut rig, 0, "A", true);
     rig.update("A");
     rig.run();
-    assert_eq!(rig.view(0, a).updates, 1, "one of the two");
+    assert_eq!(rig.view(0, a).updates, 1, "the update of one of the two publishers");
     rig.down(first);
     assert_eq!(rig.view(0, a).state, STALE);
     publish(&mut rig, second, -9, "A");
@@ -131,7 +135,7 @@ fn the_first_publisher_of_an_item_has_it_until_it_is_lost() {
 }
 
 #[test]
-fn an_item_that_is_closed_is_gone() {
+fn item_closed_by_its_publisher_ends() {
     let mut rig = Rig::new(Options::default(), 1);
     let up = publisher(&mut rig);
     publish(&mut rig, up, -6, "A");
@@ -147,7 +151,7 @@ fn an_item_that_is_closed_is_gone() {
 }
 
 #[test]
-fn who_asks_too_early_waits_until_it_is_published() {
+fn early_requests_wait_until_the_item_is_published() {
     let mut rig = Rig::new(Options::default(), 2);
     let up = publisher(&mut rig);
     let first = open(&mut rig, 0, "A", true);
@@ -156,12 +160,12 @@ fn who_asks_too_early_waits_until_it_is_published() {
     let all = [(0, first), (1, second), (1, third)];
     for (side, token) in all {
         let waits = vec![(StreamState::Open, DataState::Suspect, 0)];
-        assert_eq!(rig.view(side, token).notices, waits, "it stays open and is told why");
+        assert_eq!(rig.view(side, token).notices, waits, "it stays open and gets the cause");
     }
     let once = open(&mut rig, 0, "A", false);
     assert_eq!(rig.view(0, once).refused, Some((StreamState::Closed, 1)), "a snapshot cannot wait");
     rig.pass(Now::from_secs(300));
-    assert!(rig.models[up].seen.is_empty(), "nothing is asked of a publisher");
+    assert!(rig.models[up].seen.is_empty(), "publishers get no requests");
     publish(&mut rig, up, -6, "A");
     for (side, token) in all {
         let view = rig.view(side, token);
@@ -176,7 +180,7 @@ fn who_asks_too_early_waits_until_it_is_published() {
 }
 
 #[test]
-fn who_waits_gets_each_part_of_the_first_image_once() {
+fn waiting_request_gets_each_part_of_the_first_image_once() {
     let mut rig = Rig::new(Options::default(), 1);
     let up = publisher(&mut rig);
     let early = open(&mut rig, 0, "A", true);
@@ -187,25 +191,25 @@ fn who_waits_gets_each_part_of_the_first_image_once() {
 }
 
 #[test]
-fn no_more_than_so_many_wait_to_be_published() {
+fn number_of_awaited_items_is_limited() {
     let mut rig = Rig::new(Options { max_awaited: 3, ..Options::default() }, 1);
     let up = publisher(&mut rig);
     let tokens: Vec<_> = (0..4).map(|n| open(&mut rig, 0, &format!("N{n}"), true)).collect();
     let refused = |rig: &Rig, token| rig.view(0, token).refused.map(|r| r.0);
     let of = |rig: &Rig| tokens.iter().map(|t| refused(rig, *t)).collect::<Vec<_>>();
     assert_eq!(of(&rig), [None, None, None, Some(StreamState::ClosedRecover)]);
-    // One is published, one is closed: there is room for two.
+    // One is published, one is closed: two more may wait.
     publish(&mut rig, up, -6, "N0");
     rig.end(0, tokens[1]);
     let more: Vec<_> = (5..8).map(|n| open(&mut rig, 0, &format!("N{n}"), true)).collect();
     let of: Vec<_> = more.iter().map(|t| refused(&rig, *t)).collect();
     assert_eq!(of, [None, None, Some(StreamState::ClosedRecover)]);
     let known = open(&mut rig, 0, "N0", true);
-    assert_eq!(rig.view(0, known).state, OK, "what is published is not counted");
+    assert_eq!(rig.view(0, known).state, OK, "published items do not count");
 }
 
 #[test]
-fn items_that_are_asked_for_and_closed_for_ever_leave_nothing_behind() {
+fn closed_awaited_items_do_not_accumulate() {
     let mut rig = Rig::new(Options { max_awaited: 3, ..Options::default() }, 1);
     let up = publisher(&mut rig);
     let waits = open(&mut rig, 0, "A", true);
@@ -221,7 +225,7 @@ fn items_that_are_asked_for_and_closed_for_ever_leave_nothing_behind() {
 }
 
 #[test]
-fn a_publisher_may_go_and_come_back_before_it_publishes() {
+fn awaited_items_survive_a_reconnect_of_the_publisher() {
     let mut rig = Rig::new(Options::default(), 1);
     let up = publisher(&mut rig);
     let early = open(&mut rig, 0, "A", true);
@@ -244,7 +248,7 @@ fn a_publisher_may_go_and_come_back_before_it_publishes() {
 }
 
 #[test]
-fn a_provider_that_offers_the_same_service_is_asked_for_what_nobody_published() {
+fn provider_of_the_same_service_gets_requests_for_unpublished_items() {
     let mut rig = Rig::new(Options::default(), 1);
     let up = publisher(&mut rig);
     let early = open(&mut rig, 0, "A", true);
@@ -257,7 +261,7 @@ fn a_provider_that_offers_the_same_service_is_asked_for_what_nobody_published() 
 }
 
 #[test]
-fn a_publisher_that_accepts_no_requests_is_served_all_the_same() {
+fn publisher_that_accepts_no_requests_is_served() {
     let mut rig = Rig::new(Options::default(), 1);
     let up = rig.model(true);
     let state = Some(ServiceState { up: true, accepting: false, status: None });
@@ -271,7 +275,7 @@ fn a_publisher_that_accepts_no_requests_is_served_all_the_same() {
     let mut rig = Rig::new(Options::default(), 1);
     let up = rig.model(false);
     rig.services(up, vec![Listed { state, ..listed(1, "QUOTES", true) }]);
-    assert_eq!(shown(&rig), Some((true, false)), "an interactive provider means it");
+    assert_eq!(shown(&rig), Some((true, false)), "it holds for an interactive provider");
 }
 
 #[test]
@@ -284,7 +288,7 @@ fn posts_reach_the_publisher_on_its_login_stream() {
     let post = Post { domain: Domain::MARKET_PRICE, stream: 3, flags, post_id: Some(5), ..Post::default() };
     let message = to_vec(|w| post.encode(w)).unwrap();
     let to = Target::Item(rig.view(0, a).item.unwrap());
-    rig.ask(HubRequest::SendUpstream { side: SideId(0), token: a, to, message });
+    rig.handle(HubRequest::SendUpstream { side: SideId(0), token: a, to, message });
     let seen = rig.models[up].seen.clone();
     let post = Post::decode(&seen[0]).unwrap();
     let key = post.key.expect("which item it is for");
@@ -293,7 +297,7 @@ fn posts_reach_the_publisher_on_its_login_stream() {
     assert_eq!(class_of(&rig.view(0, a).replies[0]), Class::Ack);
 }
 
-/// Posts to the item `name` of the service, off its stream; the answer.
+/// Posts to the item `name` of the service, off its stream; returns the nak code of the answer.
 fn contribute(rig: &mut Rig, token: Token, name: &str, container: DataType, payload: &[u8]) -> Option<u8> {
     let post = Post {
         domain: Domain::MARKET_PRICE,
@@ -308,7 +312,7 @@ fn contribute(rig: &mut Rig, token: Token, name: &str, container: DataType, payl
         ..Post::default()
     };
     let message = to_vec(|w| post.encode(w)).unwrap();
-    rig.ask(HubRequest::SendUpstream { side: SideId(0), token, to: Target::Service(1), message });
+    rig.handle(HubRequest::SendUpstream { side: SideId(0), token, to: Target::Service(1), message });
     let replies = &rig.view(0, token).replies;
     let ack = Ack::decode(replies.last().expect("an answer")).unwrap();
     assert_eq!((ack.ack_id, ack.seq), (5, Some(3)));
@@ -316,7 +320,7 @@ fn contribute(rig: &mut Rig, token: Token, name: &str, container: DataType, payl
 }
 
 #[test]
-fn what_is_posted_becomes_the_items_and_reaches_all_who_have_it() {
+fn posts_change_the_cached_item_and_reach_all_streams() {
     let mut rig = Rig::new(Options::default(), 2);
     let up = publisher(&mut rig);
     publish(&mut rig, up, -6, "A");
@@ -342,7 +346,7 @@ fn what_is_posted_becomes_the_items_and_reaches_all_who_have_it() {
 }
 
 #[test]
-fn a_post_that_cannot_be_applied_is_refused_and_changes_nothing() {
+fn inapplicable_post_is_refused_and_changes_nothing() {
     let mut rig = Rig::new(Options::default(), 1);
     let up = publisher(&mut rig);
     publish(&mut rig, up, -6, "A");
@@ -363,7 +367,7 @@ fn a_post_that_cannot_be_applied_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn what_a_publisher_may_not_send_ends_its_connection() {
+fn forbidden_publisher_messages_are_errors() {
     let mut rig = Rig::new(Options::default(), 1);
     let up = publisher(&mut rig);
     publish(&mut rig, up, -6, "A");
@@ -391,7 +395,7 @@ fn what_a_publisher_may_not_send_ends_its_connection() {
 }
 
 #[test]
-fn malformed_messages_never_harm_the_hub() {
+fn malformed_messages_do_not_panic() {
     let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 1);
     rig.provider();
     rig.open(0, "A");

@@ -19,10 +19,10 @@ fn either() -> [Options; 2] {
     [Options::default(), cached()]
 }
 
-// The rows of rssl.md §6.3: what reaches the sides is what is true upstream.
+// The rows of rssl.md §6.3: the sides get the state that is true upstream.
 
 #[test]
-fn row_open_suspect_is_passed_and_nothing_is_asked_again() {
+fn row_open_suspect_is_passed_without_a_request() {
     for options in either() {
         let mut rig = Rig::new(options, 2);
         rig.provider();
@@ -45,7 +45,7 @@ fn row_open_suspect_is_passed_and_nothing_is_asked_again() {
 }
 
 #[test]
-fn row_closed_recover_is_passed_and_asked_again() {
+fn row_closed_recover_is_passed_and_requested_again() {
     for options in either() {
         let mut rig = Rig::new(options, 1);
         rig.provider();
@@ -54,7 +54,7 @@ fn row_closed_recover_is_passed_and_asked_again() {
         rig.models[0].status("A", StreamState::ClosedRecover, DataState::Suspect, 0);
         rig.run();
         assert_eq!(rig.view(0, a).state, LOST);
-        assert_eq!(rig.models[0].streams.len(), 1, "asked again");
+        assert_eq!(rig.models[0].streams.len(), 1, "requested again");
         rig.update("A");
         rig.run();
         assert_eq!(rig.view(0, a).updates, 0, "no update before the refresh");
@@ -87,7 +87,7 @@ fn row_service_up_but_the_item_is_stale() {
     rig.models[0].status("A", StreamState::Open, DataState::Suspect, 0);
     rig.run();
     let b = rig.open(1, "A");
-    // The state as it is, and the data that there is.
+    // The present state with the cached data.
     assert_eq!((rig.view(1, b).state, rig.view(1, b).images), (STALE, 1));
     assert_eq!(rig.view(1, b).fields, rig.view(0, a).fields);
     assert_eq!(rig.models[0].requests, 1);
@@ -120,7 +120,7 @@ fn closed_is_final() {
 }
 
 #[test]
-fn a_place_is_not_used_again_before_all_sides_let_go() {
+fn item_id_is_not_reused_before_all_sides_release_it() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
     let a = rig.open(0, "A");
@@ -128,7 +128,7 @@ fn a_place_is_not_used_again_before_all_sides_let_go() {
     rig.models[0].status("A", StreamState::Closed, DataState::Suspect, 0);
     let message = rig.models[0].outgoing.pop_front().unwrap();
     rig.feed(0, &message);
-    // The side has not read yet that the item is gone, and asks for an image of it.
+    // The side requests an image before it learns of the end of the item.
     let b = rig.start(0, "B", true, false);
     rig.hub.handle(rig.now, HubRequest::Image { side: SideId(0), token: 999, item }, &mut rig.out);
     rig.sides[0].views.insert(999, View::default());
@@ -141,7 +141,7 @@ fn a_place_is_not_used_again_before_all_sides_let_go() {
 }
 
 #[test]
-fn a_service_goes_down_and_comes_up() {
+fn items_recover_when_their_service_comes_up() {
     for options in either() {
         let mut rig = Rig::new(options, 2);
         rig.provider();
@@ -154,7 +154,7 @@ fn a_service_goes_down_and_comes_up() {
         for (n, token) in tokens.iter().enumerate() {
             assert_eq!(rig.view(n % 2, *token).state, STALE);
         }
-        // What changes meanwhile is not told by the provider, but is in the images that it is asked for.
+        // The provider sends no updates meanwhile; the changes are in its next images.
         for n in 0..20 {
             rig.update(&format!("N{n}"));
         }
@@ -167,7 +167,7 @@ fn a_service_goes_down_and_comes_up() {
 }
 
 #[test]
-fn a_service_is_deleted_and_offered_again() {
+fn items_recover_when_a_deleted_service_is_offered_again() {
     for options in either() {
         let mut rig = Rig::new(options, 1);
         rig.provider();
@@ -181,7 +181,7 @@ fn a_service_is_deleted_and_offered_again() {
         assert_eq!(rig.view(0, b).refused, Some((StreamState::ClosedRecover, 15)));
         rig.update("A");
         rig.change(0, Action::Add, listed(9, "QUOTES", true));
-        // The name is the identity: the id at the sides is the old one, whatever the source calls it now.
+        // Services are identified by name: the sides keep the old id when the source uses another.
         assert_eq!(rig.sides[0].directory.clone().unwrap().changes, [(Action::Add, 5)]);
         rig.pass(Now::from_secs(1));
         assert_eq!(rig.models[0].streams.values().map(|s| s.service).collect::<Vec<_>>(), [9]);
@@ -191,7 +191,7 @@ fn a_service_is_deleted_and_offered_again() {
 }
 
 #[test]
-fn a_refresh_of_the_directory_takes_out_what_it_lacks() {
+fn directory_refresh_removes_services_that_it_lacks() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
     let a = rig.open(0, "A");
@@ -204,7 +204,7 @@ fn a_refresh_of_the_directory_takes_out_what_it_lacks() {
 }
 
 #[test]
-fn a_provider_restarts() {
+fn items_recover_when_their_provider_restarts() {
     for options in either() {
         let mut rig = Rig::new(options, 2);
         rig.provider();
@@ -223,14 +223,14 @@ fn a_provider_restarts() {
         rig.back(0);
         rig.pass(Now::from_secs(2));
         assert_eq!(rig.view(1, late).state, OK);
-        assert_eq!(rig.models[0].streams.len(), 50, "nobody wants the fifty-first");
+        assert_eq!(rig.models[0].streams.len(), 50, "the released item is not requested");
         rig.check_all();
     }
 }
 
-/// Who opens an item while its source is away is given what the cache has, on a stream that stays.
+/// A request while the source is lost gets the cached image, on a stream that stays open.
 #[test]
-fn a_cached_image_of_a_lost_item_is_stale_and_open() {
+fn cached_image_of_a_lost_item_is_stale_and_open() {
     let mut rig = Rig::new(cached(), 2);
     rig.provider();
     let first = rig.open(0, "A");
@@ -246,7 +246,7 @@ fn a_cached_image_of_a_lost_item_is_stale_and_open() {
 }
 
 #[test]
-fn another_source_takes_over() {
+fn items_move_to_another_source() {
     for options in either() {
         let mut rig = Rig::new(options, 1);
         let (first, second) = (rig.provider(), rig.provider());
@@ -261,9 +261,9 @@ fn another_source_takes_over() {
         rig.pass(Now::from_secs(1));
         assert_eq!(rig.models[second].streams.len(), 50);
         rig.check_all();
-        // To the sides the service was up all the time.
+        // For the sides the service stayed up.
         assert_eq!(rig.sides[0].directories, directories);
-        // The first one is back: nothing moves.
+        // The first source is back: items stay where they are.
         rig.back(first);
         rig.open(0, "NEW");
         assert_eq!(rig.models[first].streams.len(), 0);
@@ -276,7 +276,7 @@ fn another_source_takes_over() {
 }
 
 #[test]
-fn the_least_loaded_source_is_chosen() {
+fn least_loaded_source_is_chosen() {
     let mut rig = Rig::new(Options::default(), 1);
     for factor in [30, 10, 20] {
         let up = rig.model(false);
@@ -316,7 +316,7 @@ fn recovery_is_paced_by_rate_and_window() {
     rig.pass(Now::from_secs(2));
     let so_far = rig.models[0].streams.len();
     assert!((4_000..=4_200).contains(&so_far), "{so_far} after two seconds");
-    // A client's own request does not stand behind the recovery.
+    // A consumer's request does not wait for the recovery.
     let new = rig.open(0, "NEW");
     assert_eq!(rig.view(0, new).state, OK);
     rig.pass(Now::from_secs(4));
@@ -324,7 +324,7 @@ fn recovery_is_paced_by_rate_and_window() {
 }
 
 #[test]
-fn a_request_without_answer_is_made_again() {
+fn request_without_answer_is_repeated() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
     rig.models[0].answer = Answer::Nothing;
@@ -343,7 +343,7 @@ fn a_request_without_answer_is_made_again() {
 }
 
 #[test]
-fn parts_that_keep_coming_are_waited_for() {
+fn request_does_not_time_out_while_parts_come() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
     rig.parts = 4;
@@ -360,7 +360,7 @@ fn parts_that_keep_coming_are_waited_for() {
 }
 
 #[test]
-fn a_source_that_keeps_closing_is_asked_less_and_less_often() {
+fn requests_to_a_source_that_keeps_closing_back_off() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
     rig.models[0].answer = Answer::Recover;
@@ -377,7 +377,7 @@ fn a_source_that_keeps_closing_is_asked_less_and_less_often() {
 }
 
 #[test]
-fn a_group_gets_its_state_at_once() {
+fn group_status_applies_to_all_items_of_the_group() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
     let a = rig.open(0, "A");
@@ -408,7 +408,7 @@ fn a_group_gets_its_state_at_once() {
 }
 
 #[test]
-fn a_service_status_is_for_the_items_that_had_an_answer() {
+fn service_status_applies_to_items_with_an_image() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
     let a = rig.open(0, "A");
@@ -425,7 +425,7 @@ fn a_service_status_is_for_the_items_that_had_an_answer() {
     assert_eq!((rig.view(0, a).state, rig.view(0, b).state, rig.view(0, b).notices.len()), (STALE, None, 0));
 }
 
-/// A small generator of the same numbers everywhere.
+/// A small generator of random numbers, the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -438,7 +438,7 @@ impl Dice {
 }
 
 #[test]
-fn whatever_happens_images_and_updates_make_the_publishers_state() {
+fn random_events_end_with_the_publishers_state() {
     for seed in 1..=60u64 {
         let options = Options {
             cache: seed % 2 == 0,
@@ -516,7 +516,7 @@ fn whatever_happens_images_and_updates_make_the_publishers_state() {
         rig.run();
         rig.check_all();
         let wanted: usize = rig.models.iter().map(|m| m.streams.len()).sum();
-        assert!(wanted <= 12, "seed {seed}: one stream an item, {wanted}");
+        assert!(wanted <= 12, "seed {seed}: one stream per item, {wanted}");
         for (side, token) in open {
             rig.end(side, token);
         }

@@ -1,5 +1,5 @@
-//! A hub between model publishers and model sides. The publishers' items are one table of fields; a stream that is live
-//! must show exactly that table's row whenever nothing is on its way.
+//! A hub between model publishers and model sides. The publishers' items are one table of fields; when no message is
+//! under way, each live stream must show its row of the table.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -20,7 +20,7 @@ pub(super) struct Rig {
     pub(super) out: Batch,
     next_token: Token,
     pub(super) counter: u32,
-    /// Parts that models cut refreshes into.
+    /// Number of parts of a refresh.
     pub(super) parts: usize,
 }
 
@@ -112,24 +112,24 @@ impl Rig {
         self.run();
     }
 
-    /// The same provider again.
+    /// Reconnects a provider.
     pub(super) fn back(&mut self, model: usize) {
         self.models[model].alive = true;
         self.hub.upstream_up(self.now, UpstreamId(model as u16), false, &mut self.out);
         self.services(model, vec![listed(5, "QUOTES", true)]);
     }
 
-    pub(super) fn ask(&mut self, ask: HubRequest) {
-        self.hub.handle(self.now, ask, &mut self.out);
+    pub(super) fn handle(&mut self, request: HubRequest) {
+        self.hub.handle(self.now, request, &mut self.out);
         self.run();
     }
 
-    /// Opens without running what follows.
+    /// Opens an item, without passing the messages that follow.
     pub(super) fn start(&mut self, side: usize, name: &str, streaming: bool, private: bool) -> Token {
         self.start_in(5, side, name, streaming, private)
     }
 
-    /// In a service with another id.
+    /// Opens an item of another service.
     pub(super) fn start_in(
         &mut self,
         service: u16,
@@ -160,7 +160,7 @@ impl Rig {
         token
     }
 
-    /// One more stream of an item that the side has: as mounts do it.
+    /// Adds a stream of an item that the side holds, as mounts do.
     pub(super) fn join(&mut self, side: usize, first: Token) -> Token {
         self.next_token += 1;
         let token = self.next_token;
@@ -168,11 +168,11 @@ impl Rig {
         self.sides[side].views.insert(token, View { name, item, ..View::default() });
         let item = item.expect("an open item");
         self.sides[side].by_item.entry(item).or_default().push(token);
-        self.ask(HubRequest::Image { side: SideId(side as u16), token, item });
+        self.handle(HubRequest::Image { side: SideId(side as u16), token, item });
         token
     }
 
-    /// The view ends; its item, if it was the last.
+    /// Removes a view; returns the close of its item, if it was the last one.
     pub(super) fn forget(&mut self, side: usize, token: Token) -> Option<HubRequest> {
         let s = &mut self.sides[side];
         let view = s.views.remove(&token).expect("a view");
@@ -184,7 +184,7 @@ impl Rig {
 
     pub(super) fn end(&mut self, side: usize, token: Token) {
         if let Some(ask) = self.forget(side, token) {
-            self.ask(ask);
+            self.handle(ask);
         }
     }
 
@@ -192,13 +192,13 @@ impl Rig {
         &self.sides[side].views[&token]
     }
 
-    /// One message of a provider to the hub.
+    /// Passes one message of a provider to the hub.
     pub(super) fn feed(&mut self, model: usize, message: &[u8]) {
         let up = self.models[model].up;
         self.hub.message(self.now, up, message, &mut self.out).expect("models behave");
     }
 
-    /// Gives the batch to the sides, and their asks to the hub, until all is told.
+    /// Passes the batch to the sides and their requests to the hub, until none is left.
     pub(super) fn deliver(&mut self) {
         while !self.out.is_empty() {
             let batch = std::mem::take(&mut self.out);
@@ -210,13 +210,13 @@ impl Rig {
         }
     }
 
-    /// Everything that is on its way arrives.
+    /// Passes all messages that are under way.
     pub(super) fn run(&mut self) {
         loop {
             self.deliver();
             let outgoing: Vec<_> = self.hub.outgoing().collect();
             for (up, message) in &outgoing {
-                assert!(self.models[up.0 as usize].alive, "nothing is sent to who is gone");
+                assert!(self.models[up.0 as usize].alive, "nothing is sent to a lost upstream");
                 self.answer(up.0 as usize, message);
             }
             let mut moved = !outgoing.is_empty();
@@ -232,7 +232,7 @@ impl Rig {
         }
     }
 
-    /// Time goes on; what falls due is done when it does.
+    /// Advances the time, and ticks the hub at its deadlines.
     pub(super) fn pass(&mut self, time: Now) {
         let end = self.now + time;
         while let Some(due) = self.hub.deadline().filter(|d| *d <= end) {
@@ -243,7 +243,7 @@ impl Rig {
         self.now = end;
     }
 
-    /// Every live stream shows what the publisher has.
+    /// Checks that each live stream has the publisher's values.
     pub(super) fn check(&self) {
         assert_eq!(self.hub.stats().cache_errors, 0);
         for side in &self.sides {
@@ -256,7 +256,7 @@ impl Rig {
         }
     }
 
-    /// As `check`, and every stream is live and good.
+    /// Checks that each stream is live and good, and has the publisher's values.
     pub(super) fn check_all(&self) {
         for side in &self.sides {
             for (token, view) in side.views.iter().filter(|(_, v)| !v.snapshot) {

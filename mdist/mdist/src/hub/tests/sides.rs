@@ -1,4 +1,4 @@
-//! Model sides: they apply the batch as mounts do, and keep what each stream's client sees.
+//! Model sides: they apply the batch as mounts do, and keep what each consumer's stream shows.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rssl::wire::to_vec;
 use super::super::*;
 use super::models::{Fields, decode};
 
-/// One stream as a client of a side sees it.
+/// One stream as its consumer sees it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     pub(super) name: String,
@@ -39,7 +39,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// The view's refresh or update.
+    /// Applies a message to a view.
     fn show(view: &mut View, message: &Message<'_>) {
         match message {
             Message::Refresh(r) => {
