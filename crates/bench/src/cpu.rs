@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use serde_json::{Value, json};
 
 /// CPU times read from `/proc` at one moment.
 #[derive(Clone, Debug)]
@@ -127,6 +128,12 @@ impl Reading {
 }
 
 impl Usage {
+    /// The usage as JSON.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({ "elapsed_s": self.elapsed.as_secs_f64(), "total_s": self.total, "s": self.rows })
+    }
+
     /// The rows of the components.
     #[must_use]
     pub fn components(&self) -> &[(String, f64)] {

@@ -12,6 +12,16 @@ pub mod process;
 pub mod stats;
 pub mod table;
 
+use std::sync::OnceLock;
+use std::time::Instant;
+
+/// Prints a line of progress to standard error, with the time since the first one.
+pub fn progress(text: &str) {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    let seconds = BEGAN.get_or_init(Instant::now).elapsed().as_secs();
+    eprintln!("[{:2}:{:02}] {text}", seconds / 60, seconds % 60);
+}
+
 /// Runs `measure` on each of `parties` in every round, in reversed order in every second round, so that no party always
 /// finds the machine in the same state.
 ///

@@ -6,12 +6,12 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use utipc_bench_kit::cpu::{Reading, Usage};
 use utipc_bench_kit::interrupt;
+use utipc_bench_kit::progress;
 use utipc_bench_kit::stats::Summary;
 
 use super::chain::{self, LOAD_TIME, faults, grown, is_loaded, not_loaded};
 use super::options::Options;
 use super::place::{Backbone, Place};
-use super::table;
 use super::throughput::setup;
 
 /// The result for one mount or many.
@@ -49,7 +49,7 @@ impl ForeignServer {
         match &self.counted {
             Ok(counted) => json!({
                 "test": "target", "mounts": self.mounts, "item_streams": counted.streams, "startup_s": counted.startup_s,
-                "out_per_s": counted.output, "latency_us": counted.latency, "cpu": table::cpu_json(&counted.cpu),
+                "out_per_s": counted.output, "latency_us": counted.latency, "cpu": counted.cpu.json(),
             }),
             Err(why) => json!({ "test": "target", "mounts": self.mounts, "failed": why }),
         }
@@ -64,17 +64,17 @@ fn measure(options: &Options, target: &str, test: &str) -> Result<Counted> {
     let plan = setup(options, Backbone::None, test).plan;
     // The publisher is unknown: there are no counts to check, and times are in microseconds, as in the vendor's tools.
     let mut client = chain::clients(&place, target, &plan, &[])?;
-    let (began, mut progress) = (Instant::now(), (Instant::now(), Value::Null));
+    let (began, mut last_progress) = (Instant::now(), (Instant::now(), Value::Null));
     let first = loop {
         let seen = client.request("counts")?;
         if is_loaded(&seen) {
             break seen;
         }
-        if seen["loaded"] != progress.1 {
-            progress = (Instant::now(), seen["loaded"].clone());
+        if seen["loaded"] != last_progress.1 {
+            last_progress = (Instant::now(), seen["loaded"].clone());
         }
         ensure!(
-            progress.0.elapsed() < STANDSTILL && began.elapsed() < LOAD_TIME,
+            last_progress.0.elapsed() < STANDSTILL && began.elapsed() < LOAD_TIME,
             "{} (check its address, that its service is {} (--service) and that it accepts {} clients (--mounts))",
             not_loaded(&seen, began.elapsed()),
             plan.service,
@@ -82,7 +82,7 @@ fn measure(options: &Options, target: &str, test: &str) -> Result<Counted> {
         );
         interrupt::sleep(Duration::from_millis(50), || Ok(()))?;
     };
-    table::progress(&format!("{target}: {} mounts loaded {} item streams", plan.mounts, first["loaded"]));
+    progress(&format!("{target}: {} mounts loaded {} item streams", plan.mounts, first["loaded"]));
     interrupt::sleep(Duration::from_secs(1), || Ok(()))?;
     let processes = [(client.name.clone(), client.id())];
     client.request("mark")?;

@@ -6,13 +6,14 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 use utipc_bench_kit::plot::Curve;
+use utipc_bench_kit::progress;
 use utipc_bench_kit::stats::{Summary, median};
 
 use super::chain::{Chain, Plan, Window};
 use super::options::Options;
 use super::place::{Backbone, Place};
 use super::throughput::{Spread, setup};
-use super::{report, search, table};
+use super::{report, search};
 
 /// Results of T8 over one backbone.
 #[derive(Clone, Debug)]
@@ -139,7 +140,7 @@ fn label(backbone: &str, busy: bool) -> String {
 fn window_json(window: &Window) -> Value {
     json!({
         "rate": window.rate, "in_per_s": window.input, "out_per_s": window.output, "lost": window.lost,
-        "latency_us": window.latency, "cpu": table::cpu_json(&window.cpu),
+        "latency_us": window.latency, "cpu": window.cpu.json(),
     })
 }
 
@@ -187,7 +188,7 @@ impl Runner<'_> {
         );
         ensure!(window.latency.points > 0, "no update carried its send time");
         let seen = &window.latency;
-        table::progress(&format!(
+        progress(&format!(
             "T8 {label}: {rate}/s for {:.1} s: mean {:.0} µs, p99 {:.0}, p99.9 {:.0}{}{}",
             time.as_secs_f64(),
             seen.mean,

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use utipc_bench_kit::place::remove_old_folders;
 use utipc_bench_kit::plot::{self, Curve, Panel};
+use utipc_bench_kit::progress;
 use utipc_bench_kit::{interrupt, machine};
 
 use super::foreign::ForeignServer;
@@ -117,7 +118,7 @@ fn plots(options: &Options, results: &Results) -> Result<()> {
     let title = "Latency of the whole chain against rate".into();
     let panel = Panel { title, x: ("updates per second", 10.0), y: "latency [µs]", curves };
     plot::write(&path, &[panel])?;
-    table::progress(&format!("plot: {}", path.display()));
+    progress(&format!("plot: {}", path.display()));
     Ok(())
 }
 
@@ -150,7 +151,7 @@ impl Results {
             }
             test => {
                 let row = throughput::run(options, backbone, test);
-                table::progress(&match row.line() {
+                progress(&match row.line() {
                     Ok(line) => format!("{label}: {line}"),
                     Err(why) => format!("{label}: failed: {why}"),
                 });

@@ -1,11 +1,7 @@
 //! The results as Markdown tables, beside the figures of the report.
 
 use std::fmt::Write as _;
-use std::sync::OnceLock;
-use std::time::Instant;
 
-use serde_json::{Value, json};
-use utipc_bench_kit::cpu::Usage;
 use utipc_bench_kit::table::{grouped, markdown_cell as cell, markdown_head as head};
 
 use super::foreign::ForeignServer;
@@ -14,19 +10,6 @@ use super::report;
 use super::targets::{self, Target};
 use super::throughput::{Measurements, Row};
 use super::vendor::VendorPair;
-
-static BEGAN: OnceLock<Instant> = OnceLock::new();
-
-/// Prints progress to standard error, with the time since the first call.
-pub(super) fn progress(text: &str) {
-    let seconds = BEGAN.get_or_init(Instant::now).elapsed().as_secs();
-    eprintln!("[{:2}:{:02}] {text}", seconds / 60, seconds % 60);
-}
-
-/// CPU time as JSON.
-pub(super) fn cpu_json(cpu: &Usage) -> Value {
-    json!({ "elapsed_s": cpu.elapsed.as_secs_f64(), "total_s": cpu.total, "s": cpu.rows })
-}
 
 fn known(value: Option<f64>) -> String {
     value.map_or("–".into(), grouped)

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+use utipc_bench_kit::progress;
 use utipc_bench_kit::stats::{median, spread};
 
 use super::chain::{Chain, Plan, Window};
 use super::options::Options;
 use super::place::{Backbone, Place, Side};
 use super::report::{self, Published};
-use super::{search, table};
+use super::search;
 
 /// A line of the throughput table.
 #[derive(Clone, Debug)]
@@ -174,7 +175,7 @@ impl<'a> Runner<'a> {
         let chain = Chain::start(&place, &setup.plan)?;
         let label = format!("{test} {}", backbone.name());
         let (streams, seconds) = (setup.plan.shares().streams(), chain.startup_s());
-        table::progress(&format!("{label}: {streams} item streams loaded in {seconds:.1} s"));
+        progress(&format!("{label}: {streams} item streams loaded in {seconds:.1} s"));
         Ok(Self { options, test, label, chain, place })
     }
 
@@ -219,7 +220,7 @@ impl<'a> Runner<'a> {
         let window = self.chain.measure(&self.place, rate, warm_up, time)?;
         let result =
             if window.is_clean() { format!("{:.0} out/s", window.output) } else { window.problems() };
-        table::progress(&format!("{}: {rate}/s for {:.1} s: {result}", self.label, time.as_secs_f64()));
+        progress(&format!("{}: {rate}/s for {:.1} s: {result}", self.label, time.as_secs_f64()));
         Ok(window)
     }
 
@@ -283,7 +284,7 @@ fn window_json(measured: &Measurements, window: &Window) -> Value {
     json!({
         "rate": window.rate, "in_per_s": window.input, "out_per_s": window.output, "lost": window.lost,
         "cpu_ns_per_output": measured.ns(window), "latency_us": window.latency,
-        "busiest": { "process": process, "share_of_a_core": share }, "cpu": table::cpu_json(&window.cpu),
+        "busiest": { "process": process, "share_of_a_core": share }, "cpu": window.cpu.json(),
     })
 }
 

@@ -10,12 +10,13 @@ use utipc_bench_kit::cpu::{Reading, Usage};
 use utipc_bench_kit::interrupt;
 use utipc_bench_kit::plot::Curve;
 use utipc_bench_kit::process::Process;
+use utipc_bench_kit::progress;
 use utipc_bench_kit::stats::median;
 
 use super::options::Options;
 use super::place::{Backbone, Place};
 use super::throughput::Spread;
-use super::{chain, latency, search, table};
+use super::{chain, latency, search};
 
 /// The environment variable that names their folder.
 pub(super) const FOLDER: &str = "UTIPC_RTSDK_BIN";
@@ -93,7 +94,7 @@ fn run(
     let output_end = client.last_lines();
     drop((client, server, publisher));
     let (run, loaded) = evaluate(&text, rate, items, cpu).with_context(|| format!("ConsPerf{output_end}"))?;
-    table::progress(&format!(
+    progress(&format!(
         "sdk {}: {rate}/s: {}",
         if through.is_some() { "through p2ps" } else { "direct" },
         if loaded == items {
@@ -275,7 +276,7 @@ impl VendorRun {
         json!({
             "rate": self.rate, "out_per_s": self.output, "clean": self.clean,
             "latency_us": { "mean": mean, "stddev": stddev, "min": min, "max": max },
-            "cpu": table::cpu_json(&self.cpu),
+            "cpu": self.cpu.json(),
         })
     }
 

@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use super::job::{Job, ServerAddress};
-use super::variant::Transport;
-use super::{library, sockets};
 
 /// One end of a channel.
 pub(super) trait Channel: Send {
@@ -49,30 +47,6 @@ pub(super) type Packets = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 pub(super) struct Waiting {
     pub(super) address: ServerAddress,
     pub(super) accept: Box<dyn FnOnce() -> Result<Opened>>,
-}
-
-/// Opens the server's end.
-pub(super) fn serve(job: &Job) -> Result<Waiting> {
-    match job.variant.transport {
-        Transport::Utipc | Transport::KernelTipc => library::serve(job),
-        #[cfg(feature = "iceoryx2")]
-        Transport::Iceoryx2 => super::iceoryx::serve(job),
-        #[cfg(not(feature = "iceoryx2"))]
-        Transport::Iceoryx2 => bail!("this build has no iceoryx2 (build with --features iceoryx2)"),
-        _ => sockets::serve(job),
-    }
-}
-
-/// Opens the driver's end: `connections` channels to each server, or one multicast channel to all.
-pub(super) fn drive(job: &Job) -> Result<Opened> {
-    match job.variant.transport {
-        Transport::Utipc | Transport::KernelTipc => library::drive(job),
-        #[cfg(feature = "iceoryx2")]
-        Transport::Iceoryx2 => super::iceoryx::drive(job),
-        #[cfg(not(feature = "iceoryx2"))]
-        Transport::Iceoryx2 => bail!("this build has no iceoryx2 (build with --features iceoryx2)"),
-        _ => sockets::drive(job),
-    }
 }
 
 /// Fills the buffer; `None` as for [`Channel::receive`].

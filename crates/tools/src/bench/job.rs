@@ -149,6 +149,11 @@ impl EndResult {
         self.ended.saturating_sub(self.began) as f64 / 1e9
     }
 
+    /// The value of a result that must have one.
+    pub(crate) fn single_value(&self) -> Result<f64> {
+        self.value.context("the result of a peer process has no value")
+    }
+
     /// Combines the results of several processes or threads into one.
     pub(crate) fn merge(results: impl IntoIterator<Item = Self>) -> Self {
         let mut results = results.into_iter();

@@ -11,6 +11,7 @@ mod node;
 mod offload;
 mod options;
 mod packets;
+mod parent;
 mod peer;
 mod place;
 mod plot;
@@ -21,6 +22,7 @@ mod sockets;
 mod table;
 mod targets;
 mod traffic;
+mod transports;
 mod variant;
 
 use anyhow::{Result, bail, ensure};
@@ -152,7 +154,8 @@ fn variants(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Variant>
     let transports = options::transports(&options.transport, name, place.engine());
     let mut present = Vec::new();
     for transport in transports {
-        let obstacle = transport.obstacle(place.scope()).or_else(|| options::unfit(transport, name));
+        let obstacle =
+            transports::obstacle(transport, place.scope()).or_else(|| options::unfit(transport, name));
         let kernel = transport == Transport::KernelTipc;
         match obstacle.or_else(|| if kernel { place.kernel_obstacle() } else { None }) {
             None => present.push(transport),

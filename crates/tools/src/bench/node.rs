@@ -5,15 +5,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::json;
-use utipc::{Change, Node, NodeAddr, Scope, ServiceAddress};
-use utipc_bench_kit::machine::resident_kib;
+use utipc::{Node, NodeAddr, Scope, ServiceAddress};
 use utipc_bench_kit::stats::median;
 
-use super::job::{EndResult, Job, LIMIT, Role, ServerAddress, Test};
-use super::peer::{Parent, value_of};
+use super::job::{Job, LIMIT, Role, Test};
 use super::place::Place;
-use super::variant::{self, Engine, Transport};
-use super::{library, run as running};
+use super::run as running;
+use super::variant::{self, Engine};
 
 /// Options of `bench node`.
 #[derive(Clone, Debug, Args)]
@@ -113,74 +111,11 @@ fn measure_link_up(place: &Place) -> Result<f64> {
     let mut client = place.start(&job)?;
     client.wait_ready()?;
     client.go()?;
-    value_of(&client.finish()?)
-}
-
-/// One end of [`measure_link_up`], in its process; its value is in milliseconds.
-pub(super) fn link_up(job: &Job, parent: &Parent) -> Result<EndResult> {
-    if job.role == Role::Serve {
-        let node = library::node(job).context("start a node")?;
-        parent.ready(ServerAddress::default())?;
-        wait_for_link(&node)?;
-        wait_until_link_is_down(&node);
-        return Ok(EndResult::default());
-    }
-    parent.ready_to_go()?;
-    let start = Instant::now();
-    let node = library::node(job).context("start a node")?;
-    wait_for_link(&node)?;
-    Ok(EndResult { value: Some(start.elapsed().as_secs_f64() * 1e3), ..EndResult::default() })
-}
-
-/// Keeps the node until the other end, which needs our side of the link, has left.
-fn wait_until_link_is_down(node: &Node) {
-    let deadline = Instant::now() + LIMIT;
-    while node.links().iter().any(|link| link.up) && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn wait_for_link(node: &Node) -> Result<()> {
-    let mut topology = node.topology()?;
-    topology.links()?;
-    for event in topology.events(LIMIT) {
-        if matches!(event?.change, Change::LinkUp(_)) {
-            return Ok(());
-        }
-    }
-    bail!("no link within {LIMIT:?}")
-}
-
-/// The MTU of the link between the two ends, bytes, as the value of the client.
-pub(super) fn link_mtu(job: &Job, parent: &Parent) -> Result<EndResult> {
-    let node = library::node(job).context("start a node")?;
-    if job.role == Role::Serve {
-        parent.ready(ServerAddress::default())?;
-        // The kernel keeps its node.
-        if job.variant.transport != Transport::KernelTipc {
-            wait_for_link(&node)?;
-            wait_until_link_is_down(&node);
-        }
-        return Ok(EndResult::default());
-    }
-    parent.ready_to_go()?;
-    wait_for_link(&node)?;
-    let mtu = library::link_mtu(&node).context("read the packet size of the link")?;
-    Ok(EndResult { value: Some(f64::from(mtu)), ..EndResult::default() })
+    client.finish()?.single_value()
 }
 
 fn measure_memory(place: &Place) -> Result<f64> {
-    value_of(&place.start(&running::job(Test::IdleMemory, variant::Variant::TCP, 1))?.finish()?)
-}
-
-/// The process of [`measure_memory`]; its value is in KiB.
-pub(super) fn idle_memory() -> Result<EndResult> {
-    let before = resident_kib("self")?;
-    let node = Node::builder().cluster(9619).start().context("start a node")?;
-    std::thread::sleep(Duration::from_millis(300));
-    let after = resident_kib("self")?;
-    drop(node);
-    Ok(EndResult { value: Some(after.saturating_sub(before) as f64), ..EndResult::default() })
+    place.start(&running::job(Test::IdleMemory, variant::Variant::TCP, 1))?.finish()?.single_value()
 }
 
 /// Nanoseconds of a lookup in a table with bindings of two nodes.

@@ -10,7 +10,7 @@ use utipc_bench_kit::process::Process;
 use utipc_bench_kit::{cpu, daemon, place};
 
 use super::job::{EndResult, Job, PeerMessage, Role, ServerAddress, Site, Test};
-use super::peer::GO;
+use super::parent::GO;
 use super::variant::{Engine, Scope};
 use super::{library, traffic};
 use crate::namespaces::{CABLE, enable_kernel_node};

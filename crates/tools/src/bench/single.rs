@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::job::{EndResult, Job};
-use super::peer::Parent;
+use super::parent::Parent;
 use super::traffic::now_ns;
 
 /// Iterations between two checks of the clock.

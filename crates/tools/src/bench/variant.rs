@@ -2,10 +2,7 @@
 
 use anyhow::Result;
 use clap::ValueEnum;
-use rustix::net::{AddressFamily, SocketType, ipproto, socket};
 use serde::{Deserialize, Serialize};
-
-use super::library;
 
 /// Where the two ends are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -148,23 +145,6 @@ impl Transport {
             _ => 66_000,
         }
     }
-
-    /// Why it cannot be measured here, if so, in one line.
-    pub(crate) fn obstacle(self, scope: Scope) -> Option<String> {
-        let why = match self {
-            Self::Uds | Self::UdsStream if scope == Scope::Inter => "works only within a host".to_owned(),
-            Self::Sctp => socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::SCTP))
-                .err()
-                .map(|why| format!("this kernel has no SCTP ({why}; try `modprobe sctp`)"))?,
-            Self::KernelTipc => library::kernel_obstacle()?,
-            #[cfg(not(feature = "iceoryx2"))]
-            Self::Iceoryx2 => "not part of this build (build with --features iceoryx2)".to_owned(),
-            #[cfg(feature = "iceoryx2")]
-            Self::Iceoryx2 if scope == Scope::Inter => "works only within a host".to_owned(),
-            _ => return None,
-        };
-        Some(why)
-    }
 }
 
 impl Variant {
@@ -236,12 +216,5 @@ mod tests {
         let tcp = Variant::all(&[Transport::Tcp], &[Mode::Adaptive], &[Kind::Rdm]);
         assert_eq!(tcp, [Variant::TCP]);
         assert_eq!((Variant::TCP.label(), Transport::TcpNagle.name()), ("tcp".into(), "tcp-nagle".into()));
-    }
-
-    #[test]
-    fn unix_sockets_cannot_be_measured_between_namespaces() {
-        assert!(Transport::Uds.obstacle(Scope::Inter).is_some());
-        assert!(Transport::Uds.obstacle(Scope::Intra).is_none());
-        assert!(Transport::Tcp.obstacle(Scope::Inter).is_none());
     }
 }

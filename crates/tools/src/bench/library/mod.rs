@@ -1,6 +1,7 @@
 //! utipc in the measurements (besides `bench node`): nodes, sockets, and how they wait.
 
 mod channels;
+mod links;
 mod probes;
 
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use super::job::{Job, LIMIT, Role};
 use super::variant::{Engine, Mode, Transport};
 
 pub(super) use channels::{drive, serve};
+pub(super) use links::{idle_memory, link_mtu, link_up};
 pub(super) use probes::{bind_many, binder, crowd_clients, crowd_server, look_up, survivor, victim, watcher};
 
 /// Why the kernel's TIPC cannot be used here, if so.
@@ -75,11 +77,6 @@ fn packets(node: &Node) -> Packets {
         let out = |s: &utipc::LinkInfo| s.stats.tx_packets + s.stats.retransmitted + s.stats.tx_states;
         Some(node.links().iter().map(out).sum())
     })
-}
-
-/// The MTU of the first link that is up, bytes with headers.
-pub(super) fn link_mtu(node: &Node) -> Option<u16> {
-    node.links().iter().find(|link| link.up).map(|link| link.mtu)
 }
 
 /// Whether a node in this process polls its bearers: only if no other thread needs the core.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use utipc::{Node, Scope, ServiceAddress, SocketKind};
 
 use super::super::job::{EndResult, Job, LIMIT, ServerAddress};
-use super::super::peer::{Parent, Retained};
+use super::super::parent::{Parent, Retained};
 use super::super::traffic::{Gauge, now_ns};
 use super::super::variant::Transport;
 use super::{node, packets, service};

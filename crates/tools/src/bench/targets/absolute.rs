@@ -9,7 +9,6 @@ use utipc_bench_kit::machine::{proportional_kib, resident_kib};
 use utipc_bench_kit::stats::{median, quantile};
 
 use super::super::job::{EndResult, Job, Role, Test};
-use super::super::peer::value_of;
 use super::super::place::{Peer, Place, has_daemon};
 use super::super::run::{self, Case, Name};
 use super::super::variant::{Engine, Kind, Mode, Scope, Transport, Variant};
@@ -51,7 +50,7 @@ pub(super) fn neighbours(bench: &Bench) -> Result<Verdict> {
         let messages = (rate * (milliseconds as f64 / 1e3 + 0.5)) as u64;
         let case = Case { pinned: false, ..case };
         run::measure_with(&place, &case, messages, || spinner.go())?;
-        value_of(&spinner.result()?)
+        spinner.result()?.single_value()
     };
     let mut counts = [(Mode::Adaptive, Vec::new()), (Mode::Parked, Vec::new())];
     in_turn(bench.rounds, &mut counts, |_, (mode, counts)| {
@@ -265,7 +264,7 @@ pub(super) fn many_bindings(bench: &Bench) -> Result<Verdict> {
         let mut client = place.start(&job)?;
         client.wait_ready()?;
         client.go()?;
-        value_of(&client.finish()?)
+        client.finish()?.single_value()
     };
     let times = (0..bench.rounds).map(time).collect::<Result<Vec<f64>>>()?;
     let lookup = median(times);

@@ -99,158 +99,117 @@ impl Bench {
     }
 }
 
+const fn row(
+    name: &'static str,
+    measure: &'static str,
+    target: &'static str,
+    run: fn(&Bench) -> Result<Verdict>,
+) -> Row {
+    Row { name, measure, target, run }
+}
+
 const ROWS: &[Row] = &[
-    Row {
-        name: "rtt-busy",
-        measure: "intra RTT 64 B, busy",
-        target: "≥ 20 × faster than TCP loopback",
-        run: relative::rtt_busy,
-    },
-    Row {
-        name: "rtt-adaptive",
-        measure: "intra RTT 64 B, default (adaptive) ping-pong",
-        target: "≥ 12 ×",
-        run: relative::rtt_adaptive,
-    },
-    Row {
-        name: "rtt-parked",
-        measure: "intra RTT 64 B, parked",
-        target: "≥ 1.5 ×",
-        run: relative::rtt_parked,
-    },
-    Row {
-        name: "open-loop",
-        measure: "intra RTT 64 B, one request per ms, open loop from the scheduled send time, default mode",
-        target: "p50 ≤ 0.7 × TCP, p99.9 ≤ TCP's, CPU of both ≤ TCP's",
-        run: relative::open_loop,
-    },
-    Row { name: "rtt-64k", measure: "intra RTT 65,536 B", target: "≥ 2.5 ×", run: relative::rtt_large },
-    Row {
-        name: "iceoryx2",
-        measure: "busy RTT beside iceoryx2 in the same run",
-        target: "≤ 2.5 × its",
-        run: relative::iceoryx,
-    },
-    Row {
-        name: "rate-64",
-        measure: "intra messages/s 64 B (SEQPACKET and RDM)",
-        target: "≥ 20 × TCP (NODELAY) and ≥ 8 × Unix seqpacket",
-        run: relative::rate_small,
-    },
-    Row {
-        name: "throughput-64k",
-        measure: "intra throughput 65,536 B",
-        target: "≥ 4 × TCP",
-        run: relative::throughput_large,
-    },
-    Row {
-        name: "multicast",
-        measure: "multicast 1 → 8 local, 256 B",
-        target: "deliveries/s ≥ 8 × eight TCP connections",
-        run: relative::multicast,
-    },
-    Row {
-        name: "inter-rtt-busy",
-        measure: "inter RTT 64 B, embedded, UDP bearer, veth, both sides busy-polling (TCP too)",
-        target: "≤ 0.85 × TCP",
-        run: relative::inter_rtt_busy,
-    },
-    Row {
-        name: "inter-rtt-blocking",
-        measure: "the same, both blocking",
-        target: "≤ 1.0 × TCP and ≤ 1.15 × bare UDP in the same run",
-        run: relative::inter_rtt_blocking,
-    },
-    Row {
-        name: "inter-rtt-daemon",
-        measure: "the same through two daemons",
-        target: "≤ 1.3 × TCP",
-        run: relative::inter_rtt_daemon,
-    },
-    Row {
-        name: "inter-throughput",
-        measure: "inter throughput 65,536 B STREAM, UDP bearer, embedded",
-        target: "≥ 1.2 × TCP",
-        run: relative::inter_throughput,
-    },
-    Row {
-        name: "inter-throughput-daemon",
-        measure: "the same through daemons",
-        target: "≥ 0.8 × TCP",
-        run: relative::inter_throughput_daemon,
-    },
-    Row {
-        name: "inter-no-offloads",
-        measure: "the same with offloads off (both), MTU 1500, embedded",
-        target: "≥ 0.9 × TCP",
-        run: relative::inter_no_offloads,
-    },
-    Row {
-        name: "inter-rate-64",
-        measure: "inter messages/s 64 B",
-        target: "≥ 3 × TCP NODELAY, ≥ 1 × TCP with Nagle",
-        run: relative::inter_rate_small,
-    },
-    Row {
-        name: "stream-sizes",
-        measure: "STREAM at k × fragment size + 1 byte beside k × fragment size, k = 1 to 15",
-        target: "≥ 0.95 ×",
-        run: relative::stream_sizes,
-    },
-    Row {
-        name: "cpu",
-        measure: "CPU, 25 Mbit/s of 1 KB messages, intra, default mode, user + sys of both processes and the daemon",
-        target: "≤ 0.6 × TCP",
-        run: relative::cpu,
-    },
-    Row {
-        name: "cpu-inter",
-        measure: "the same between nodes, embedded",
-        target: "reported",
-        run: relative::cpu_inter,
-    },
-    Row {
-        name: "neighbours",
-        measure: "8 default-mode receivers beside one busy process on 2 cores",
-        target: "it loses ≤ 5 % against parked receivers",
-        run: absolute::neighbours,
-    },
-    Row {
-        name: "kill",
-        measure: "kill(2) returns → local peer's recv returns",
-        target: "p99 ≤ 2 ms",
-        run: absolute::kill,
-    },
-    Row {
-        name: "bind-local",
-        measure: "bind → visible to local lookup",
-        target: "≤ 50 µs",
-        run: absolute::bind_local,
-    },
-    Row {
-        name: "bind-remote",
-        measure: "bind → visible on a remote node",
-        target: "≤ 1 ms + network",
-        run: absolute::bind_remote,
-    },
-    Row {
-        name: "idle-daemon",
-        measure: "idle daemon",
-        target: "≤ 0.5 % of a core, ≤ 10 MB resident, ≤ 4 KB per idle socket",
-        run: absolute::idle_daemon,
-    },
-    Row {
-        name: "many-clients",
-        measure: "10,000 client sockets to one server socket",
-        target: "≤ 256 MB in all; cost per message ≤ 1.5 × of 10 clients; max ÷ min served ≤ 2",
-        run: absolute::many_clients,
-    },
-    Row {
-        name: "many-bindings",
-        measure: "10,000 sockets, 100,000 bindings on one daemon",
-        target: "works; lookup ≤ 150 ns",
-        run: absolute::many_bindings,
-    },
+    row("rtt-busy", "intra RTT 64 B, busy", "≥ 20 × faster than TCP loopback", relative::rtt_busy),
+    row("rtt-adaptive", "intra RTT 64 B, default (adaptive) ping-pong", "≥ 12 ×", relative::rtt_adaptive),
+    row("rtt-parked", "intra RTT 64 B, parked", "≥ 1.5 ×", relative::rtt_parked),
+    row(
+        "open-loop",
+        "intra RTT 64 B, one request per ms, open loop from the scheduled send time, default mode",
+        "p50 ≤ 0.7 × TCP, p99.9 ≤ TCP's, CPU of both ≤ TCP's",
+        relative::open_loop,
+    ),
+    row("rtt-64k", "intra RTT 65,536 B", "≥ 2.5 ×", relative::rtt_large),
+    row("iceoryx2", "busy RTT beside iceoryx2 in the same run", "≤ 2.5 × its", relative::iceoryx),
+    row(
+        "rate-64",
+        "intra messages/s 64 B (SEQPACKET and RDM)",
+        "≥ 20 × TCP (NODELAY) and ≥ 8 × Unix seqpacket",
+        relative::rate_small,
+    ),
+    row("throughput-64k", "intra throughput 65,536 B", "≥ 4 × TCP", relative::throughput_large),
+    row(
+        "multicast",
+        "multicast 1 → 8 local, 256 B",
+        "deliveries/s ≥ 8 × eight TCP connections",
+        relative::multicast,
+    ),
+    row(
+        "inter-rtt-busy",
+        "inter RTT 64 B, embedded, UDP bearer, veth, both sides busy-polling (TCP too)",
+        "≤ 0.85 × TCP",
+        relative::inter_rtt_busy,
+    ),
+    row(
+        "inter-rtt-blocking",
+        "the same, both blocking",
+        "≤ 1.0 × TCP and ≤ 1.15 × bare UDP in the same run",
+        relative::inter_rtt_blocking,
+    ),
+    row("inter-rtt-daemon", "the same through two daemons", "≤ 1.3 × TCP", relative::inter_rtt_daemon),
+    row(
+        "inter-throughput",
+        "inter throughput 65,536 B STREAM, UDP bearer, embedded",
+        "≥ 1.2 × TCP",
+        relative::inter_throughput,
+    ),
+    row(
+        "inter-throughput-daemon",
+        "the same through daemons",
+        "≥ 0.8 × TCP",
+        relative::inter_throughput_daemon,
+    ),
+    row(
+        "inter-no-offloads",
+        "the same with offloads off (both), MTU 1500, embedded",
+        "≥ 0.9 × TCP",
+        relative::inter_no_offloads,
+    ),
+    row(
+        "inter-rate-64",
+        "inter messages/s 64 B",
+        "≥ 3 × TCP NODELAY, ≥ 1 × TCP with Nagle",
+        relative::inter_rate_small,
+    ),
+    row(
+        "stream-sizes",
+        "STREAM at k × fragment size + 1 byte beside k × fragment size, k = 1 to 15",
+        "≥ 0.95 ×",
+        relative::stream_sizes,
+    ),
+    row(
+        "cpu",
+        "CPU, 25 Mbit/s of 1 KB messages, intra, default mode, user + sys of both processes and the daemon",
+        "≤ 0.6 × TCP",
+        relative::cpu,
+    ),
+    row("cpu-inter", "the same between nodes, embedded", "reported", relative::cpu_inter),
+    row(
+        "neighbours",
+        "8 default-mode receivers beside one busy process on 2 cores",
+        "it loses ≤ 5 % against parked receivers",
+        absolute::neighbours,
+    ),
+    row("kill", "kill(2) returns → local peer's recv returns", "p99 ≤ 2 ms", absolute::kill),
+    row("bind-local", "bind → visible to local lookup", "≤ 50 µs", absolute::bind_local),
+    row("bind-remote", "bind → visible on a remote node", "≤ 1 ms + network", absolute::bind_remote),
+    row(
+        "idle-daemon",
+        "idle daemon",
+        "≤ 0.5 % of a core, ≤ 10 MB resident, ≤ 4 KB per idle socket",
+        absolute::idle_daemon,
+    ),
+    row(
+        "many-clients",
+        "10,000 client sockets to one server socket",
+        "≤ 256 MB in all; cost per message ≤ 1.5 × of 10 clients; max ÷ min served ≤ 2",
+        absolute::many_clients,
+    ),
+    row(
+        "many-bindings",
+        "10,000 sockets, 100,000 bindings on one daemon",
+        "works; lookup ≤ 150 ns",
+        absolute::many_bindings,
+    ),
 ];
 
 pub(super) fn run(options: &Options) -> Result<()> {

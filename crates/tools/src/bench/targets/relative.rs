@@ -4,10 +4,10 @@ use anyhow::{Result, ensure};
 
 use super::super::job::{Job, Role, Test};
 use super::super::options::{BESIDE_FRAGMENT, FRAGMENTS, whole};
-use super::super::peer;
 use super::super::place::{Place, has_daemon};
 use super::super::run::{self, Case, Name, Run};
 use super::super::table::{Group, speed};
+use super::super::transports;
 use super::super::variant::{Engine, Kind, Mode, Scope, Transport, Variant};
 use super::{Bench, Verdict, no_daemon};
 use utipc_bench_kit::stats::Summary;
@@ -137,7 +137,7 @@ pub(super) fn open_loop(bench: &Bench) -> Result<Verdict> {
 }
 
 pub(super) fn iceoryx(bench: &Bench) -> Result<Verdict> {
-    if let Some(why) = Transport::Iceoryx2.obstacle(Scope::Intra) {
+    if let Some(why) = transports::obstacle(Transport::Iceoryx2, Scope::Intra) {
         return Ok(Verdict::uncounted(format!("not measured: {why}")));
     }
     let own = utipc(Mode::Busy, Kind::Seqpacket);
@@ -295,7 +295,7 @@ pub(in super::super) fn fragment(place: &Place) -> Result<u32> {
     let mut client = place.start(&job)?;
     client.wait_ready()?;
     client.go()?;
-    let mtu = peer::value_of(&client.finish()?)? as u32;
+    let mtu = client.finish()?.single_value()? as u32;
     ensure!(mtu > BESIDE_FRAGMENT, "a link with packets of {mtu} bytes is too small (use --fragment)");
     Ok(mtu - BESIDE_FRAGMENT)
 }

@@ -1,21 +1,14 @@
 //! One process of the run: servers of every kind, a subscriber, and a client of all other processes.
 
-use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use utipc::{Engine, Node};
+use utipc::Node;
 
 use crate::message::Random;
-use crate::roles;
 use crate::tally::Book;
-
-/// Interval between two reports to the run.
-const TELL: Duration = Duration::from_millis(500);
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -58,8 +51,8 @@ pub(crate) struct Actor {
     pub(crate) node: Node,
     pub(crate) book: Arc<Book>,
     /// Set when the process is to end.
-    over: Arc<AtomicBool>,
-    flows: Arc<AtomicU64>,
+    pub(crate) over: Arc<AtomicBool>,
+    pub(crate) flows: Arc<AtomicU64>,
 }
 
 impl Actor {
@@ -75,43 +68,4 @@ impl Actor {
     pub(crate) fn random(&self) -> Random {
         Random(crate::message::mixed(self.flow()))
     }
-}
-
-/// Runs until the end of its life.
-pub(crate) fn live(life: &Life) -> Result<()> {
-    // A process ends when the run does, which has the other end of its input.
-    std::thread::spawn(|| {
-        let _ = std::io::stdin().read(&mut [0]);
-        std::process::exit(3);
-    });
-    let node = Node::builder().engine(Engine::Daemon).daemon_at(&life.socket).start();
-    let node = node.context("attach to the daemon")?;
-    let actor =
-        Actor { life: life.clone(), node, book: Arc::default(), over: Arc::default(), flows: Arc::default() };
-    let end = Instant::now() + Duration::from_millis(life.lasts);
-    let crowd = actor.clone();
-    let servers = roles::serve(&crowd)?;
-    let client = std::thread::spawn(move || roles::wander(&crowd));
-    while Instant::now() < end {
-        std::thread::sleep(TELL.min(end.saturating_duration_since(Instant::now())));
-        actor.book.report();
-    }
-    match life.manner {
-        // A process that is to be killed runs until then.
-        Manner::Killed => loop {
-            std::thread::sleep(TELL);
-            actor.book.report();
-        },
-        Manner::Exit => std::process::exit(0),
-        Manner::Orderly => {}
-    }
-    actor.over.store(true, Ordering::SeqCst);
-    if client.join().is_err() {
-        actor.book.violation("the client's thread panicked".to_owned());
-    }
-    for server in servers {
-        server.end(&actor)?;
-    }
-    actor.book.report();
-    Ok(())
 }

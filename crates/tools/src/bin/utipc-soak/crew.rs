@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use serde::Serialize;
 
 use crate::actor::Manner;
 use crate::daemon::Watched;
 use crate::message::Random;
-use crate::report::Deaths;
 use crate::tally::Tally;
 
 /// Interval between two checks of all processes.
@@ -23,6 +23,15 @@ const PROGRESS: Duration = Duration::from_secs(10);
 
 /// A process that has not ended by itself so long after its time is stuck.
 const OVERDUE: Duration = Duration::from_secs(300);
+
+/// Numbers of started and ended processes.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Deaths {
+    pub(crate) started: u64,
+    pub(crate) killed: u64,
+    pub(crate) exited: u64,
+    pub(crate) orderly: u64,
+}
 
 /// One process.
 struct Member {

@@ -6,6 +6,7 @@ mod actor;
 mod crew;
 mod daemon;
 mod flow;
+mod life;
 mod message;
 mod report;
 mod roles;
@@ -74,7 +75,7 @@ struct Options {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.part {
-        Some(Part::Actor(life)) => actor::live(life).map(|()| true),
+        Some(Part::Actor(life)) => life::live(life).map(|()| true),
         None => run(&cli.options),
     };
     match result {

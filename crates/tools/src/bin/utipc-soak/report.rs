@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use utipc::{Engine, Node};
 
-use crate::crew::Work;
+use crate::crew::{Deaths, Work};
 use crate::daemon::{Held, Watched};
 use crate::tally::Tally;
 
@@ -17,15 +17,6 @@ const SETTLED: Duration = Duration::from_secs(60);
 
 /// Mappings by which the daemon may differ: those of its allocator.
 const MAPPINGS: usize = 16;
-
-/// Numbers of started and ended processes.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Deaths {
-    pub(crate) started: u64,
-    pub(crate) killed: u64,
-    pub(crate) exited: u64,
-    pub(crate) orderly: u64,
-}
 
 /// The daemon while no process is attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -1,0 +1,66 @@
+//! The channels of all transports, and why a transport cannot be measured.
+
+use anyhow::Result;
+#[cfg(not(feature = "iceoryx2"))]
+use anyhow::bail;
+use rustix::net::{AddressFamily, SocketType, ipproto, socket};
+
+use super::channel::{Opened, Waiting};
+use super::job::Job;
+use super::variant::{Scope, Transport};
+use super::{library, sockets};
+
+/// Opens the server's end.
+pub(super) fn serve(job: &Job) -> Result<Waiting> {
+    match job.variant.transport {
+        Transport::Utipc | Transport::KernelTipc => library::serve(job),
+        #[cfg(feature = "iceoryx2")]
+        Transport::Iceoryx2 => super::iceoryx::serve(job),
+        #[cfg(not(feature = "iceoryx2"))]
+        Transport::Iceoryx2 => bail!("this build has no iceoryx2 (build with --features iceoryx2)"),
+        _ => sockets::serve(job),
+    }
+}
+
+/// Opens the driver's end: `connections` channels to each server, or one multicast channel to all.
+pub(super) fn drive(job: &Job) -> Result<Opened> {
+    match job.variant.transport {
+        Transport::Utipc | Transport::KernelTipc => library::drive(job),
+        #[cfg(feature = "iceoryx2")]
+        Transport::Iceoryx2 => super::iceoryx::drive(job),
+        #[cfg(not(feature = "iceoryx2"))]
+        Transport::Iceoryx2 => bail!("this build has no iceoryx2 (build with --features iceoryx2)"),
+        _ => sockets::drive(job),
+    }
+}
+
+/// Why a transport cannot be measured here, if so, in one line.
+pub(super) fn obstacle(transport: Transport, scope: Scope) -> Option<String> {
+    let why = match transport {
+        Transport::Uds | Transport::UdsStream if scope == Scope::Inter => {
+            "works only within a host".to_owned()
+        }
+        Transport::Sctp => socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::SCTP))
+            .err()
+            .map(|why| format!("this kernel has no SCTP ({why}; try `modprobe sctp`)"))?,
+        Transport::KernelTipc => library::kernel_obstacle()?,
+        #[cfg(not(feature = "iceoryx2"))]
+        Transport::Iceoryx2 => "not part of this build (build with --features iceoryx2)".to_owned(),
+        #[cfg(feature = "iceoryx2")]
+        Transport::Iceoryx2 if scope == Scope::Inter => "works only within a host".to_owned(),
+        _ => return None,
+    };
+    Some(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unix_sockets_cannot_be_measured_between_namespaces() {
+        assert!(obstacle(Transport::Uds, Scope::Inter).is_some());
+        assert!(obstacle(Transport::Uds, Scope::Intra).is_none());
+        assert!(obstacle(Transport::Tcp, Scope::Inter).is_none());
+    }
+}
