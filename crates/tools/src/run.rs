@@ -82,7 +82,7 @@ fn library(given: Option<&Path>) -> Result<PathBuf> {
     };
     let Some(found) = found else {
         bail!(
-            "{LIBRARY} is not beside this program (cargo build --release -p utipc-preload makes it; --library names it)"
+            "{LIBRARY} is not in the folder of this program (build it: cargo build --release -p utipc-preload; or use --library)"
         );
     };
     found.canonicalize().with_context(|| format!("cannot resolve {}", found.display()))

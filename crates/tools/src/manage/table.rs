@@ -324,7 +324,7 @@ pub(super) const COMMANDS: &[Word] = &[
         "Show sockets",
         &[run(
             "list",
-            "List sockets; with --processes whose each is, and what it has done",
+            "List sockets; with --processes also the owner and the counters of each",
             "[--processes]",
             &["--processes"],
             socket::list,

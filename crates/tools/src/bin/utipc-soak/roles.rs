@@ -159,7 +159,7 @@ fn datagrams(actor: &Actor, socket: &Socket) {
             Ask::Echo => match socket.send_to(&buffer[..len], source) {
                 Ok(_) => actor.book.note(|tally| tally.sent += 1),
                 Err(error) if error.is_temporary() => {
-                    actor.book.violation(format!("an answer to {source} waits for ever: {error}"));
+                    actor.book.violation(format!("an answer to {source} blocks forever: {error}"));
                 }
                 // The client is gone.
                 Err(_) => actor.book.note(|tally| tally.refused += 1),
@@ -394,32 +394,7 @@ fn request(actor: &Actor, random: &mut Random, place: u32) -> Done {
                 return Ok(());
             }
         }
-        let begun = Instant::now();
-        let mut looked;
-        let got = loop {
-            looked = Instant::now();
-            match socket.receive_into(&mut buffer) {
-                Err(error) if error.is_temporary() && begun.elapsed() < LIMIT => {
-                    // A server that has read the request and died never answers.
-                    if begun.elapsed() >= PATIENCE && !actor.node.bindings().iter().any(|b| b.port == server)
-                    {
-                        break Err(error);
-                    }
-                    if polls {
-                        actor.book.note(|tally| tally.polled += 1);
-                        wait_readable(&socket, PATIENCE)?;
-                    }
-                }
-                other => break other,
-            }
-        };
-        if got.is_ok() && begun.elapsed() >= PATIENCE {
-            let at_once = looked.elapsed() < AT_ONCE;
-            actor.book.note(|tally| {
-                tally.late += 1;
-                tally.late_at_look += u64::from(at_once && !polls);
-            });
-        }
+        let got = answer(actor, &socket, server, polls, &mut buffer)?;
         match got {
             Ok(got) if got.returned.is_some() => {
                 actor.book.note(|tally| tally.returned += 1);
@@ -446,6 +421,42 @@ fn request(actor: &Actor, random: &mut Random, place: u32) -> Done {
         }
     }
     Ok(())
+}
+
+/// Waits for an answer of `server`, up to [`LIMIT`] or until the server has died, and counts it if it is late.
+fn answer(
+    actor: &Actor,
+    socket: &Socket,
+    server: PortId,
+    polls: bool,
+    buffer: &mut [u8],
+) -> std::result::Result<utipc::Result<Received>, String> {
+    let begun = Instant::now();
+    let mut looked;
+    let got = loop {
+        looked = Instant::now();
+        match socket.receive_into(buffer) {
+            Err(error) if error.is_temporary() && begun.elapsed() < LIMIT => {
+                // A server that has read the request and died never answers.
+                if begun.elapsed() >= PATIENCE && !actor.node.bindings().iter().any(|b| b.port == server) {
+                    break Err(error);
+                }
+                if polls {
+                    actor.book.note(|tally| tally.polled += 1);
+                    wait_readable(socket, PATIENCE)?;
+                }
+            }
+            other => break other,
+        }
+    };
+    if got.is_ok() && begun.elapsed() >= PATIENCE {
+        let at_once = looked.elapsed() < AT_ONCE;
+        actor.book.note(|tally| {
+            tally.late += 1;
+            tally.late_at_look += u64::from(at_once && !polls);
+        });
+    }
+    Ok(got)
 }
 
 fn wait_readable(socket: &Socket, limit: Duration) -> Done {
