@@ -22,6 +22,7 @@ mod control;
 mod entry;
 mod errno;
 pub mod family;
+mod identity;
 mod netlink;
 mod reply;
 mod request;

@@ -8,6 +8,7 @@ use crate::errno::{Errno, Refusal};
 use crate::family::{
     EXTENDED, VERSION, bearer, command, link, longest, media, monitor, net, socket, top, udp,
 };
+use crate::identity;
 use crate::netlink::{self, Header, Messages, flag};
 
 /// One request of the family.
@@ -258,7 +259,7 @@ impl Request {
             Self::NetSet { id, address, identity } => out.nest(top::NET, |out| {
                 out.optional_u32(net::ID, *id);
                 out.optional_u32(net::ADDR, *address);
-                write_identity(out, identity.as_ref());
+                identity::write(out, identity.as_ref());
             }),
             Self::MonitorSet { threshold } => {
                 out.nest(top::MON, |out| out.optional_u32(monitor::THRESHOLD, *threshold));
@@ -266,7 +267,7 @@ impl Request {
             Self::MonitorPeers { bearer } => out.nest(top::MON, |out| out.u32(monitor::REF, *bearer)),
             Self::PeerRemove { address, identity } => out.nest(top::NET, |out| {
                 out.optional_u32(net::ADDR, *address);
-                write_identity(out, identity.as_ref());
+                identity::write(out, identity.as_ref());
             }),
             Self::KeySet => out.nest(top::NODE, |_| {}),
             Self::Bearers
@@ -402,13 +403,13 @@ impl Request {
                 Self::NetSet {
                     id: nest.u32(net::ID)?,
                     address: nest.u32(net::ADDR)?,
-                    identity: read_identity(nest)?,
+                    identity: identity::read(nest)?,
                 }
             }
             command::NAME_TABLE_GET if dump => Self::Names,
             command::PEER_REMOVE if !dump => {
                 let nest = nest(all, top::NET)?;
-                Self::PeerRemove { address: nest.u32(net::ADDR)?, identity: read_identity(nest)? }
+                Self::PeerRemove { address: nest.u32(net::ADDR)?, identity: identity::read(nest)? }
             }
             command::KEY_SET if !dump => nest(all, top::NODE).map(|_| Self::KeySet)?,
             command::KEY_FLUSH if !dump => Self::KeyFlush,
@@ -426,21 +427,4 @@ fn nest(all: Nest<'_>, kind: u16) -> Result<Nest<'_>, Errno> {
 /// The name in a top-level nest, of at most `most` bytes.
 fn name(all: Nest<'_>, kind: u16, most: usize) -> Result<String, Refusal> {
     Ok(nest(all, kind)?.text(1, most)?.ok_or(Errno::INVALID)?)
-}
-
-/// Writes an identity as two numbers in its byte order.
-pub(crate) fn write_identity(out: &mut Writer<'_>, identity: Option<&[u8; 16]>) {
-    if let Some((first, rest)) = identity.and_then(|id| id.split_first_chunk::<8>()) {
-        out.bytes(net::NODEID, first);
-        out.bytes(net::NODEID_W1, rest);
-    }
-}
-
-pub(crate) fn read_identity(nest: Nest<'_>) -> Result<Option<[u8; 16]>, Errno> {
-    let Some(first) = nest.u64(net::NODEID)? else { return Ok(None) };
-    let second = nest.u64(net::NODEID_W1)?.ok_or(Errno::INVALID)?;
-    let mut identity = [0; 16];
-    identity[..8].copy_from_slice(&first.to_ne_bytes());
-    identity[8..].copy_from_slice(&second.to_ne_bytes());
-    Ok(Some(identity))
 }

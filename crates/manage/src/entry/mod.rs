@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use crate::attribute::{Nest, Writer};
 use crate::errno::Errno;
 use crate::family::{bearer, command, longest, media, monitor, net, node, property, publication, top, udp};
-use crate::request::{read_identity, write_identity};
+use crate::identity;
 
 pub use links::{Down, Link, Stats};
 pub use monitors::{Domain, Monitor, MonitorPeer};
@@ -228,7 +228,7 @@ impl Entry {
             }),
             Self::Net(n) => out.nest(top::NET, |out| {
                 out.u32(net::ID, n.id);
-                write_identity(out, Some(&n.identity));
+                identity::write(out, Some(&n.identity));
                 out.optional_u32(net::ADDR, n.address.filter(|_| extended));
             }),
             Self::LegacyAddress(legacy) => out.nest(top::NET, |out| out.flag(net::ADDR_LEGACY, *legacy)),
@@ -289,7 +289,7 @@ impl Entry {
                 let nest = nest(top::NET)?;
                 Self::Net(Net {
                     id: required(nest, net::ID)?,
-                    identity: read_identity(nest)?.unwrap_or_default(),
+                    identity: identity::read(nest)?.unwrap_or_default(),
                     address: nest.u32(net::ADDR)?,
                 })
             }
