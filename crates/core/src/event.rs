@@ -52,7 +52,7 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Drop {
-    /// It violates the wire format.
+    /// The frame violates the wire format.
     Malformed(WireError),
     /// Encrypted; this node has no key.
     Encrypted,

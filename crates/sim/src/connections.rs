@@ -23,7 +23,7 @@ pub(crate) enum End {
     Open,
     /// Closed by its application.
     Closed,
-    /// It reported the end of the connection.
+    /// The end has reported the end of the connection.
     Broken,
     /// Its node died.
     Dead,
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
     pub(crate) ports: [u32; 2],
     /// Bytes (STREAM) or messages that each end sent.
     pub(crate) sent: [u64; 2],
-    /// The same, received by each end.
+    /// Bytes or messages received by each end.
     got: [u64; 2],
     since: Time,
     /// Losses of contact between the nodes when the server accepted, or before that when setup began.

@@ -26,7 +26,7 @@ const FLOOD: u64 = 300;
 const FLOOD_ONCE_IN: u64 = 60;
 /// Number of steps of a bulk transfer.
 const BULK_STEPS: u32 = 40;
-/// The same if the reader sleeps meanwhile, so that only the window stops it.
+/// Number of steps if the reader sleeps meanwhile, so that only the window stops the transfer.
 const LONG_BULK_STEPS: u32 = 150;
 /// Pieces sent in each step, and their size in bytes.
 const BULK_PIECES: usize = 8;

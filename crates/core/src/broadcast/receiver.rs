@@ -27,7 +27,7 @@ pub enum Refused {
     /// The peer has not announced the start of its sequence yet.
     #[error("the broadcast link from the peer is not synchronised yet")]
     NotOpen,
-    /// It is from another cluster.
+    /// The packet is from another cluster.
     #[error("broadcast of cluster {0}")]
     OtherCluster(u32),
     /// A user or type that may not be broadcast, or a header too short for it.

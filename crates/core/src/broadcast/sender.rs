@@ -65,11 +65,11 @@ pub enum BroadcastFault {
 /// Result of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledged {
-    /// It was old, or the peer is not synchronised yet.
+    /// The acknowledgement was old, or the peer is not synchronised yet.
     Ignored,
     /// No correct peer can send it: it acknowledges a packet that was never sent, or its blocks are out of order.
     Implausible,
-    /// It was applied.
+    /// The acknowledgement was applied.
     Taken {
         /// Packets acknowledged by all peers.
         released: usize,

@@ -79,16 +79,16 @@ pub enum Output {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It is malformed.
+    /// The message is malformed.
     #[error("malformed discovery message: {0}")]
     Malformed(#[from] WireError),
-    /// It is from this node.
+    /// The message is from this node.
     #[error("discovery message of this node")]
     Own,
-    /// Its media address is of another kind than the bearer's.
+    /// The sender's media address is of another kind than the bearer's.
     #[error("the neighbour's address {0} does not fit this bearer")]
     OtherMedium(MediaAddr),
-    /// It is from another cluster.
+    /// The sender is in another cluster.
     #[error("the node is in another cluster, {0}")]
     OtherCluster(u32),
     /// Requests and responses are ignored before the node's address is final, and a TRIAL_FAIL after that.
@@ -97,7 +97,7 @@ pub enum Refusal {
     /// Another node uses this node's address; the administrator must change one of them.
     #[error("the node at {0} uses this node's address (change one of them)")]
     DuplicateAddress(MediaAddr),
-    /// It is addressed to another node, or from outside the bearer's domain.
+    /// The message is addressed to another node, or from outside the bearer's domain.
     #[error("node {0} is outside the discovery domain")]
     OutsideDomain(NodeAddr),
     /// Too many unknown nodes in a short time.

@@ -217,7 +217,7 @@ impl OwnAddress {
     fn suggest(&self, addr: NodeAddr, known: &dyn KnownNodes) -> NodeAddr {
         let first = addr.0 ^ self.random;
         let free = |a: &NodeAddr| !a.is_none() && *a != self.address && known.identity_of(*a).is_none();
-        // One of more addresses than there can be nodes is free.
+        // Among more addresses than there can be nodes, at least one is free.
         let mut candidates = (0..MAX_PEERS as u32 + 3).map(|n| NodeAddr(first.wrapping_add(n)));
         candidates.find(free).unwrap_or(NodeAddr(first))
     }

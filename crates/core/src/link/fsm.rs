@@ -65,7 +65,7 @@ pub enum Event {
     FailoverBegin,
     /// The failover is complete.
     FailoverEnd,
-    /// It starts to wait for packets on the other link.
+    /// The endpoint starts to wait for packets on the other link.
     SynchBegin,
     /// The synchronisation is complete.
     SynchEnd,

@@ -20,7 +20,7 @@ pub(super) struct Services {
     connections: BTreeMap<u32, NodeAddr>,
     /// Number of connections of each node.
     of_node: BTreeMap<NodeAddr, usize>,
-    /// Own sockets with news.
+    /// Own sockets whose state may have changed.
     touched: BTreeSet<u32>,
     topology: TopologyServer,
 }

@@ -47,7 +47,7 @@ pub struct Joined;
 /// Information about the broadcast link.
 #[derive(Clone, Debug)]
 pub struct BroadcastInfo {
-    /// Its window, packets.
+    /// Window, packets.
     pub window: u16,
     /// Policy for the multicast method.
     pub policy: MulticastPolicy,

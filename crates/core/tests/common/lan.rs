@@ -120,7 +120,7 @@ pub(crate) fn forged(mut m: Message) -> Message {
     m
 }
 
-/// The same as a broadcast.
+/// A broadcast as if from the peer, with correct common fields.
 pub(crate) fn forged_broadcast(mut m: Message) -> Message {
     m.set_prev_node(PEER);
     m.set_origin_node(PEER);

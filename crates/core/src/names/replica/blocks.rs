@@ -35,7 +35,7 @@ const fn row<A: Access>() -> usize {
 enum Row {
     /// The highest upper end of the entries up to this one; beyond the last entry, the highest number.
     Reach,
-    /// The same, of ranges with a local binding only.
+    /// The same for ranges with a local binding.
     LocalReach,
     Third,
     Key,
@@ -44,8 +44,8 @@ enum Row {
     Second,
 }
 
-/// How many numbers in `cells`, which are full and ascending, are below `least`. Compares all of them without branching
-/// on the values: cheaper than a mispredicted early exit.
+/// Number of cells in `cells`, which are full and ascending, with a value below `least`. Compares all of them without
+/// branching on the values: cheaper than a mispredicted early exit.
 fn below<A: Access>(cells: &[A::Cell], least: u64) -> usize {
     cells.iter().map(|cell| usize::from(A::load(cell) < least)).sum()
 }
