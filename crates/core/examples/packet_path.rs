@@ -6,7 +6,8 @@
 //! ```text
 //! cargo build --release --example packet_path -p utipc-core
 //! for n in 5000 10000; do
-//!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/packet_path $n 64 2>&1 | grep Collected
+//!   valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/packet_path $n 64 2>&1 |
+//!     grep Collected
 //! done
 //! ```
 //!

@@ -104,7 +104,7 @@ pub enum Transition {
 ///  RESETTING --local reset--> RESET --peer reset--> ESTABLISHING --establish--> ESTABLISHED <--> SYNCHING
 ///      ^                        |^ failover begin/end       |                      |  |
 ///      |                        v|                          |                      |  +-- peer reset --> PEER_RESET
-///      |                    FAILINGOVER <-------------------+                      |        (local reset: ESTABLISHING)
+///      |                    FAILINGOVER <-------------------+                      |       (local reset: ESTABLISHING)
 ///      +------------------------------- failure -----------------------------------+
 /// ```
 #[must_use]
