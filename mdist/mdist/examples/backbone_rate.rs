@@ -1,8 +1,8 @@
-//! What the backbone costs by itself: updates a second from a source to sinks, and CPU time of an update on each side.
+//! Measures the backbone alone: updates per second from a source to sinks, and CPU time per update on each side.
 //!
-//! `cargo run --release -p mdist --example backbone_rate -- [lanes|udp] [sinks] [seconds] [rate, 0: as fast as possible]`.
-//! `lanes`: clients of one daemon; `udp`: embedded nodes with links over UDP on this host. Both sides are threads of this
-//! process; the daemon's threads are counted in neither.
+//! `cargo run --release -p mdist --example backbone_rate -- [lanes|udp] [sinks] [seconds] [rate, 0: as fast as
+//! possible]`. `lanes`: attachments to one daemon; `udp`: embedded nodes with links over UDP on this host. Both sides
+//! are threads of this process; the daemon's threads are not counted.
 
 use anyhow::Context as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,7 +31,7 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Counts; asks for all items of the first service that comes up.
+/// Counts messages; requests all items of every service.
 #[derive(Default)]
 struct Counter {
     images: u64,
@@ -144,11 +144,11 @@ fn sink(node: &Node, stop: &Arc<Progress>) -> anyhow::Result<()> {
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let way = arguments.next().unwrap_or_else(|| "lanes".into());
+    let carrier = arguments.next().unwrap_or_else(|| "lanes".into());
     let mut number = |otherwise| arguments.next().map_or(Ok(otherwise), |text| text.parse::<u64>());
     let (sinks, seconds, rate) = (number(1)?, number(10)?, number(0)?);
     let (mut nodes, mut daemon) = (Vec::new(), None);
-    if way == "lanes" {
+    if carrier == "lanes" {
         let socket = std::env::temp_dir().join(format!("backbone-rate-{}.sock", std::process::id()));
         let mut config = DaemonConfig { socket, ..DaemonConfig::default() };
         config.node.complete(None)?;
@@ -232,7 +232,7 @@ fn source(node: &Node, progress: &[Arc<Progress>], seconds: u64, rate: u64) -> a
             std::thread::sleep(Duration::from_micros(100));
             continue;
         }
-        // What a hub would do is not counted.
+        // The work of a hub is not counted.
         let hub = cpu();
         batch.clear();
         let burst = (due - sent).min(5000);

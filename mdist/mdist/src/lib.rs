@@ -1,6 +1,6 @@
-//! Market-data distribution: from publishers to consumers that speak RSSL/RWF, over utipc.
+//! Market-data distribution from publishers to consumers that speak RSSL/RWF, over utipc. The README in `mdist/` is the map.
 //!
-//! publisher → `src_dist`: sessions, item table, cache → backbone → `p2ps`: watchlist, cache, fan-out → consumers.
+//! publisher → `src_dist`: sessions, hub, cache → backbone → `p2ps`: hub, cache, mounts → consumers.
 
 pub mod backbone;
 pub mod cache;

@@ -1,4 +1,4 @@
-//! Sources and sinks through the adapters: every update of every item once and in order, whatever happens.
+//! Sources and sinks with their adapters: every update of every item arrives once and in order, under all failures.
 
 mod backbone_common;
 
@@ -24,7 +24,7 @@ fn sink(node: &Node) -> Box<dyn SinkEnd> {
     Box::new(TipcSink::open(node, Options::default()).unwrap())
 }
 
-/// No more updates: all items of all sinks become as the source has them.
+/// Stops the updates, and waits until all sinks have the items as the source has them.
 fn check(source: RunningSource, sinks: Vec<RunningSink>, items: usize) {
     source.set_burst(0);
     until("the sinks to know what the source knows", || {
@@ -44,9 +44,9 @@ fn updates(sink: &RunningSink) -> u64 {
     sink.counters().updates
 }
 
-/// Items are opened, asked for again, closed, ended and opened while updates flow.
+/// Items are opened, requested again, closed, ended and reopened while updates flow.
 fn items_come_and_go(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
-    // Nobody is cut on a machine that is busy with other tests.
+    // A long hold: no sink is cut on a machine that is busy with other tests.
     let source = RunningSource::start(source, "FEED", 50 * HOLD);
     let sinks: Vec<_> = ends.into_iter().map(|end| RunningSink::start(end, "FEED", &names(300))).collect();
     sinks.iter().for_each(|sink| sink.lock().hub.reissue = 53);
@@ -62,7 +62,7 @@ fn items_come_and_go(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
         let before: Vec<_> = sinks.iter().map(updates).collect();
         for (sink, before) in sinks.iter().zip(before) {
             until("more updates", || (updates(sink) > before + 500).then_some(()));
-            until("the end of an item", || (sink.counters().ended == round + 1).then_some(()));
+            until("end of an item", || (sink.counters().ended == round + 1).then_some(()));
             sink.lock().open(&other);
         }
         sinks[0].lock().open(&name);
@@ -96,8 +96,8 @@ fn items_come_and_go_between_nodes() {
     items_come_and_go(source(&red), [sink(&blue), sink(&green)]);
 }
 
-/// A sink stops reading: the others lose nothing and wait no longer than they have to; it comes back to what is.
-fn a_sleeper_is_cut(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
+/// A sink stops reading: it is cut after the hold and resynchronises later; other sinks lose nothing.
+fn sink_that_stops_reading_is_cut(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
     let source = RunningSource::start(source, "FEED", HOLD);
     let sinks: Vec<_> = ends.into_iter().map(|end| RunningSink::start(end, "FEED", &names(100))).collect();
     source.set_burst(100);
@@ -107,18 +107,18 @@ fn a_sleeper_is_cut(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
     source.orders.longest.store(0, Ordering::Relaxed);
     sinks[1].asleep.store(true, Ordering::Relaxed);
     source.set_burst(1000);
-    until("a cut", || (source.orders.cuts.load(Ordering::Relaxed) == 1).then_some(()));
+    until("cut", || (source.orders.cuts.load(Ordering::Relaxed) == 1).then_some(()));
     let farewells = source.orders.farewells.lock().unwrap().clone();
     let reasons: Vec<_> = farewells.iter().map(|farewell| farewell.reason.label()).collect();
     assert_eq!(reasons, ["behind"], "{farewells:?}");
     let before = updates(&sinks[0]);
-    until("the others go on", || (updates(&sinks[0]) > before + 100_000).then_some(()));
+    until("updates of the other sink", || (updates(&sinks[0]) > before + 100_000).then_some(()));
     let longest = Duration::from_micros(source.orders.longest.load(Ordering::Relaxed));
     assert!(longest >= HOLD && longest < HOLD + Duration::from_secs(2), "a turn of {longest:?}");
-    until("the sleeper is told", || (sinks[1].counters().downs == 1).then_some(()));
+    until("loss of the source at the slow sink", || (sinks[1].counters().downs == 1).then_some(()));
     source.set_burst(20);
     sinks[1].asleep.store(false, Ordering::Relaxed);
-    until("the sleeper is back", || {
+    until("resynchronisation of the slow sink", || {
         let counters = sinks[1].counters();
         (counters.ups >= 2 && counters.images >= 200).then_some(())
     });
@@ -128,26 +128,29 @@ fn a_sleeper_is_cut(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
 }
 
 #[test]
-fn a_sleeper_is_cut_in_memory() {
+fn sink_that_stops_reading_is_cut_in_memory() {
     let memory = Memory::new();
     let source = Box::new(memory.source().unwrap());
-    a_sleeper_is_cut(source, [Box::new(memory.sink().unwrap()), Box::new(memory.sink().unwrap())]);
+    sink_that_stops_reading_is_cut(
+        source,
+        [Box::new(memory.sink().unwrap()), Box::new(memory.sink().unwrap())],
+    );
 }
 
 #[test]
-fn a_sleeper_is_cut_over_lanes() {
+fn sink_that_stops_reading_is_cut_over_lanes() {
     let host = Host::start();
-    a_sleeper_is_cut(source(&host.attach()), [sink(&host.attach()), sink(&host.attach())]);
+    sink_that_stops_reading_is_cut(source(&host.attach()), [sink(&host.attach()), sink(&host.attach())]);
 }
 
 #[test]
-fn a_sleeper_is_cut_between_nodes() {
+fn sink_that_stops_reading_is_cut_between_nodes() {
     let [red, blue, green] = embedded(plain);
-    a_sleeper_is_cut(source(&red), [sink(&blue), sink(&green)]);
+    sink_that_stops_reading_is_cut(source(&red), [sink(&blue), sink(&green)]);
 }
 
 #[test]
-fn a_lost_packet_makes_a_sink_begin_anew_and_nobody_else() {
+fn lost_packet_makes_only_its_sink_resynchronise() {
     let memory = Memory::new();
     let source = RunningSource::start(Box::new(memory.source().unwrap()), "FEED", HOLD);
     let end = memory.sink().unwrap();
@@ -165,15 +168,15 @@ fn a_lost_packet_makes_a_sink_begin_anew_and_nobody_else() {
         memory.faults(|faults| {
             faults.lose.insert(address, 1);
         });
-        until("a new beginning", || (sinks[0].counters().downs == round).then_some(()));
-        until("the way back", || (sinks[0].counters().ups == round + 1).then_some(()));
+        until("loss of the source", || (sinks[0].counters().downs == round).then_some(()));
+        until("resynchronisation", || (sinks[0].counters().ups == round + 1).then_some(()));
     }
     assert_eq!(sinks[1].counters().downs, 0);
     check(source, sinks, 50);
 }
 
 #[test]
-fn the_last_packet_of_a_feed_is_missed_although_none_follows() {
+fn loss_of_the_last_packet_of_a_feed_is_detected() {
     let memory = Memory::new();
     let source = RunningSource::start(Box::new(memory.source().unwrap()), "FEED", HOLD);
     let end = memory.sink().unwrap();
@@ -185,9 +188,11 @@ fn the_last_packet_of_a_feed_is_missed_although_none_follows() {
         faults.held.insert(address);
     });
     let sent = source.orders.updates.load(Ordering::Relaxed);
-    until("more to be sent", || (source.orders.updates.load(Ordering::Relaxed) > sent + 200).then_some(()));
+    until("updates to be sent", || {
+        (source.orders.updates.load(Ordering::Relaxed) > sent + 200).then_some(())
+    });
     source.set_burst(0);
-    // All that is under way now is lost.
+    // Everything under way is lost.
     memory.faults(|faults| {
         faults.lose.insert(address, u32::MAX);
     });
@@ -198,18 +203,20 @@ fn the_last_packet_of_a_feed_is_missed_although_none_follows() {
     });
     source.set_burst(50);
     let sent = source.orders.updates.load(Ordering::Relaxed);
-    until("what is lost", || (source.orders.updates.load(Ordering::Relaxed) > sent + 200).then_some(()));
+    until("updates to be lost", || {
+        (source.orders.updates.load(Ordering::Relaxed) > sent + 200).then_some(())
+    });
     source.set_burst(0);
     memory.faults(|faults| {
         faults.lose.clear();
         faults.held.clear();
     });
-    until("the loss is noticed", || (sinks[0].counters().downs >= 1).then_some(()));
+    until("detection of the loss", || (sinks[0].counters().downs >= 1).then_some(()));
     check(source, sinks, 50);
 }
 
 #[test]
-fn another_source_takes_over() {
+fn second_source_takes_over() {
     let host = Host::start();
     let first = RunningSource::start(source(&host.attach()), "FEED", HOLD);
     let sinks = vec![RunningSink::start(sink(&host.attach()), "FEED", &names(50))];
@@ -225,13 +232,13 @@ fn another_source_takes_over() {
     check(second, sinks, 50);
 }
 
-/// Set for a process that is to be killed: the daemon's socket.
+/// Environment variables of a process that is killed later: the daemon's socket.
 const SOURCE: &str = "MDIST_TEST_SOURCE";
 const SINK: &str = "MDIST_TEST_SINK";
 
-/// Not tests of their own: a source and a sink until they are killed.
+/// Not a test: runs a source until it is killed, in a process that other tests start.
 #[test]
-fn a_source_to_be_killed() {
+fn source_process() {
     let Some(path) = std::env::var_os(SOURCE) else { return };
     let node = Node::builder().daemon_at(path).start().unwrap();
     let source = RunningSource::start(source(&node), "FEED", HOLD);
@@ -239,8 +246,9 @@ fn a_source_to_be_killed() {
     std::thread::sleep(10 * backbone_common::LIMIT);
 }
 
+/// Not a test: runs a sink until it is killed, in a process that other tests start.
 #[test]
-fn a_sink_to_be_killed() {
+fn sink_process() {
     let Some(path) = std::env::var_os(SINK) else { return };
     let node = Node::builder().daemon_at(path).start().unwrap();
     let _sink = RunningSink::start(sink(&node), "FEED", &names(50));
@@ -272,9 +280,9 @@ impl Drop for Victim {
 }
 
 #[test]
-fn a_source_that_is_killed_is_replaced_at_once() {
+fn killed_source_is_replaced_at_once() {
     let host = Host::start();
-    let mut victim = Victim::start(&host, "a_source_to_be_killed", SOURCE);
+    let mut victim = Victim::start(&host, "source_process", SOURCE);
     let sinks = vec![RunningSink::start(sink(&host.attach()), "FEED", &names(50))];
     until("updates", || (updates(&sinks[0]) > 500).then_some(()));
     let second = RunningSource::start(source(&host.attach()), "FEED", HOLD);
@@ -290,13 +298,13 @@ fn a_source_that_is_killed_is_replaced_at_once() {
 }
 
 #[test]
-fn a_sink_that_is_killed_harms_nobody() {
+fn killed_sink_does_not_affect_others() {
     let host = Host::start();
     let source = RunningSource::start(source(&host.attach()), "FEED", 50 * HOLD);
     let sinks = vec![RunningSink::start(sink(&host.attach()), "FEED", &names(50))];
     source.set_burst(50);
     for _ in 0..3 {
-        let mut victim = Victim::start(&host, "a_sink_to_be_killed", SINK);
+        let mut victim = Victim::start(&host, "sink_process", SINK);
         until("two sinks", || (source.orders.sinks.load(Ordering::Relaxed) == 2).then_some(()));
         let before = updates(&sinks[0]);
         until("updates", || (updates(&sinks[0]) > before + 5000).then_some(()));
@@ -315,7 +323,7 @@ fn lossy(bearer: Box<dyn Bearer>) -> Box<dyn Bearer> {
 }
 
 #[test]
-fn links_that_lose_one_frame_in_twenty_lose_no_update() {
+fn no_update_is_lost_on_links_that_lose_one_frame_in_twenty() {
     let [red, blue, green] = embedded(lossy);
     items_come_and_go(source(&red), [sink(&blue), sink(&green)]);
 }

@@ -1,4 +1,4 @@
-//! The ends of the backbone, without a hub: who comes and goes, records, packets, credits.
+//! The endpoints of the backbone without a hub: connections, records, packets, credits.
 
 mod backbone_common;
 
@@ -48,18 +48,18 @@ impl Ends {
         })
     }
 
-    /// Waits for the links: the source's names of the sinks, in the order of `sinks`.
-    fn link(&mut self) -> (SourceId, Vec<SinkId>) {
+    /// Waits for the connections; returns the source's ids of the sinks, in the order of `sinks`.
+    fn connect(&mut self) -> (SourceId, Vec<SinkId>) {
         let count = self.sinks.len();
         let id = self.source().id();
-        self.until("links", |_, sinks| {
+        self.until("connections", |_, sinks| {
             sinks.iter().all(|events| events.contains(&SinkEvent::SourceUp(id))).then_some(())
         });
         self.sink_events.iter_mut().for_each(Vec::clear);
         for at in 0..count {
             self.sinks[at].send(id, &[at as u8; 3]);
         }
-        let names = self.until("the sinks' words", |source, _| {
+        let names = self.until("records of the sinks", |source, _| {
             let mut names: Vec<_> = source
                 .iter()
                 .filter_map(|event| match event {
@@ -80,9 +80,9 @@ fn packet(reader: &mut Box<dyn FeedReader>, buffer: &mut [u8]) -> Vec<u8> {
     buffer[..len].to_vec()
 }
 
-/// Everything that the traits promise, with two sinks.
-fn keeps_its_promises(mut ends: Ends) {
-    let (id, sinks) = ends.link();
+/// Checks everything that the traits document, with two sinks.
+fn check_contract(mut ends: Ends) {
+    let (id, sinks) = ends.connect();
     let feed = ends.source().open_feed().unwrap();
     let address = [ends.sinks[0].address(), ends.sinks[1].address()];
     for sink in &mut ends.sinks {
@@ -92,7 +92,7 @@ fn keeps_its_promises(mut ends: Ends) {
         address.iter().all(|address| source.contains(&SourceEvent::Listens(*address, feed))).then_some(())
     });
 
-    // Packets, in order, to all who listen.
+    // Packets arrive in order at all listeners.
     let mut readers: Vec<_> = ends.sinks.iter_mut().map(|sink| sink.reader().unwrap()).collect();
     assert!(ends.sinks[0].reader().is_none());
     let mut buffer = vec![0; 66_000];
@@ -110,7 +110,7 @@ fn keeps_its_promises(mut ends: Ends) {
         }
     }
     assert!(ends.source().multicast(feed, &vec![0; 66_001]).is_err());
-    ends.source().multicast(FeedId(feed.0.wrapping_add(77)), b"nobody listens").unwrap();
+    ends.source().multicast(FeedId(feed.0.wrapping_add(77)), b"no listener").unwrap();
     ends.source().multicast(feed, b"where from?").unwrap();
     for reader in &mut readers {
         let (source, _) = reader.receive(backbone_common::LIMIT, &mut buffer).unwrap().unwrap();
@@ -126,7 +126,7 @@ fn keeps_its_promises(mut ends: Ends) {
     });
     assert_eq!(credits, [Credit { reader: address[1], feed, position: 1 << 33 }]);
 
-    // Records, in order, whatever their size, to one.
+    // Records of any size arrive in order at their receiver only.
     for size in [0, 1, 3, 60_000, 66_000, 300_000] {
         ends.source().send(sinks[1], &vec![size as u8; size]);
         ends.sinks[0].send(id, &vec![size as u8; size]);
@@ -147,9 +147,9 @@ fn keeps_its_promises(mut ends: Ends) {
     let sizes = [0, 1, 3, 60_000, 66_000, 300_000].map(|size| (true, size));
     assert_eq!((down.as_slice(), up.as_slice()), (&sizes[..], &sizes[..]));
 
-    // One leaves a feed, then altogether.
+    // A sink stops listening, then disappears.
     ends.sinks[0].ignore(feed);
-    ends.until("a deaf reader", |source, _| {
+    ends.until("a reader that stops listening", |source, _| {
         source.contains(&SourceEvent::StoppedListening(address[0], feed)).then_some(())
     });
     ends.sinks.remove(0);
@@ -162,18 +162,18 @@ fn keeps_its_promises(mut ends: Ends) {
     ends.source().multicast(feed, b"go on").unwrap();
     assert_eq!(packet(&mut readers[0], &mut buffer), b"go on");
 
-    // A link is cut, and made anew.
+    // A connection is ended, and made again.
     ends.sink_events[0].clear();
     ends.source().disconnect(sinks[1]);
-    ends.until("the end of the link and another", |_, sinks| {
+    ends.until("the end of the connection and another one", |_, sinks| {
         let down = sinks[0].iter().position(|event| matches!(event, SinkEvent::SourceDown(..)))?;
         sinks[0][down..].contains(&SinkEvent::SourceUp(id)).then_some(())
     });
 
-    // The source dies.
+    // The source disappears.
     ends.sink_events[0].clear();
     ends.source = None;
-    ends.until("the source's death", |_, sinks| {
+    ends.until("the loss of the source", |_, sinks| {
         sinks[0]
             .iter()
             .any(|event| matches!(event, SinkEvent::SourceDown(source, _) if *source == id))
@@ -181,9 +181,9 @@ fn keeps_its_promises(mut ends: Ends) {
     });
 }
 
-/// Packets stay in order whatever way they take: to one reader alone, to several, and to one again.
+/// Packets stay in order while readers come and go, with unicast to one reader and multicast to several.
 fn readers_come_and_go(mut ends: Ends) {
-    ends.link();
+    ends.connect();
     let feed = ends.source().open_feed().unwrap();
     let address = [ends.sinks[0].address(), ends.sinks[1].address()];
     let mut readers: Vec<_> = ends.sinks.iter_mut().map(|sink| sink.reader().unwrap()).collect();
@@ -204,7 +204,7 @@ fn readers_come_and_go(mut ends: Ends) {
                 }
                 _ => continue,
             };
-            ends.until("who listens", |source, _| source.contains(&event).then_some(()));
+            ends.until("a change of listeners", |source, _| source.contains(&event).then_some(()));
             ends.source_events.clear();
         }
         before = listening;
@@ -212,7 +212,7 @@ fn readers_come_and_go(mut ends: Ends) {
         for size in (0..60).map(|at| (at * 1_997) % 60_000) {
             ends.source().multicast(feed, &[&number.to_be_bytes()[..], &vec![7; size]].concat()).unwrap();
             number += 1;
-            // No more than what waits unread of a real feed.
+            // No more than a feed's window for unread bytes.
             if number.is_multiple_of(6) {
                 for &at in listening {
                     for expected in number - 6..number {
@@ -233,7 +233,7 @@ fn over_lanes() {
     let host = Host::start();
     let source = TipcSource::open(&host.attach(), Options::default()).unwrap();
     let sink = || Box::new(TipcSink::open(&host.attach(), Options::default()).unwrap()) as Box<dyn SinkEnd>;
-    keeps_its_promises(Ends::new(Box::new(source), vec![sink(), sink()]));
+    check_contract(Ends::new(Box::new(source), vec![sink(), sink()]));
 }
 
 fn three_nodes(nodes: [Node; 3], test: fn(Ends)) {
@@ -244,7 +244,7 @@ fn three_nodes(nodes: [Node; 3], test: fn(Ends)) {
 
 #[test]
 fn between_embedded_nodes() {
-    three_nodes(embedded(plain), keeps_its_promises);
+    three_nodes(embedded(plain), check_contract);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn readers_come_and_go_between_embedded_nodes() {
     three_nodes(embedded(plain), readers_come_and_go);
 }
 
-/// As between three machines with a utipcd each.
+/// As between three hosts with a utipcd each.
 #[test]
 fn readers_come_and_go_between_daemons() {
     let hosts = Host::joined::<3>();
@@ -264,7 +264,7 @@ fn on_one_embedded_node() {
     let node = utipc::Node::builder().engine(utipc::Engine::Embedded).isolated().start().unwrap();
     let source = TipcSource::open(&node, Options::default()).unwrap();
     let sink = || Box::new(TipcSink::open(&node, Options::default()).unwrap()) as Box<dyn SinkEnd>;
-    keeps_its_promises(Ends::new(Box::new(source), vec![sink(), sink()]));
+    check_contract(Ends::new(Box::new(source), vec![sink(), sink()]));
 }
 
 #[test]
@@ -280,5 +280,5 @@ fn in_memory() {
     let memory = Memory::new();
     let source = memory.source().unwrap();
     let sink = || Box::new(memory.sink().unwrap()) as Box<dyn SinkEnd>;
-    keeps_its_promises(Ends::new(Box::new(source), vec![sink(), sink()]));
+    check_contract(Ends::new(Box::new(source), vec![sink(), sink()]));
 }

@@ -1,4 +1,4 @@
-//! What the page of a running server shows.
+//! The metrics pages of running programs.
 
 use mdist::backbone::memory::Memory;
 use mdist::config::{Config, LatencyCalc, Provider as Source, Upstream, UpstreamKind};
@@ -21,7 +21,7 @@ fn get(server: &Server, path: &str) -> String {
     answer.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
-/// Asks until the page says so; counters are published once a second.
+/// Requests the page until it contains `what`; counters are published once a second.
 fn until(server: &Server, path: &str, what: &str) {
     let patience = Instant::now() + Duration::from_secs(60);
     loop {
@@ -35,12 +35,12 @@ fn until(server: &Server, path: &str, what: &str) {
 }
 
 #[test]
-fn a_server_shows_its_mounts_and_why_they_left() {
+fn page_shows_mounts_and_reasons_of_disconnects() {
     let mut config = Config::default();
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
     let metrics = Metrics::new("p2ps");
-    let bus = Backbone::Memory(Memory::new());
-    let chain = Chain::start(&config, &metrics, &bus, &bus, 10).unwrap();
+    let backbone = Backbone::Memory(Memory::new());
+    let chain = Chain::start(&config, &metrics, &backbone, &backbone, 10).unwrap();
     let server = Server::start("127.0.0.1:0", &metrics).unwrap();
     until(&server, "/metrics", "mdist_hub_services{program=\"p2ps\",hub=\"p2ps\"} 1");
     let mount = TcpStream::connect(chain.server.addresses[0]).unwrap();
@@ -53,16 +53,16 @@ fn a_server_shows_its_mounts_and_why_they_left() {
     until(&server, "/metrics", "reason=\"peer_closed\"} 1");
 }
 
-/// The value of a line of the page; `None` without such a line.
+/// The value of the line that begins with `line`; `None` without such a line.
 fn value(page: &str, line: &str) -> Option<f64> {
     page.lines().find_map(|l| l.strip_prefix(line)?.trim().parse().ok())
 }
 
-/// A chain with a consumer of `items` items.
+/// Starts a chain and a consumer of `items` items.
 fn chain(config: &mut Config, metrics: &Metrics, items: usize) -> (Chain, Consumer) {
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
-    let bus = Backbone::Memory(Memory::new());
-    let chain = Chain::start(config, metrics, &bus, &bus, 1_000).unwrap();
+    let backbone = Backbone::Memory(Memory::new());
+    let chain = Chain::start(config, metrics, &backbone, &backbone, 1_000).unwrap();
     let sets = Arc::new(built_in().unwrap());
     let consumer = Consumer::start(ConsumerOptions::new(chain.server.addresses[0], items, sets)).unwrap();
     consumer.loaded(Duration::from_secs(60)).unwrap();
@@ -70,7 +70,7 @@ fn chain(config: &mut Config, metrics: &Metrics, items: usize) -> (Chain, Consum
 }
 
 #[test]
-fn the_time_that_messages_take_is_shown_if_it_is_measured() {
+fn latency_is_shown_if_it_is_measured() {
     for (enabled, per_connection) in [(true, true), (true, false), (false, false)] {
         let mut config = Config::default();
         config.p2ps.latency_calc = LatencyCalc { enabled, per_connection };
@@ -106,7 +106,7 @@ fn the_time_that_messages_take_is_shown_if_it_is_measured() {
         for what in both {
             let here = wanted.contains(&what);
             assert_eq!(page.contains(&format!("mdist_{what}_latency")), here, "{what} in\n{page}");
-            // The last class has them all.
+            // The last class counts all samples.
             let bucket = format!("mdist_{what}_latency_seconds_bucket{{");
             let last = |line: &&str| line.starts_with(&bucket) && line.contains("le=\"+Inf\"");
             let all = page.lines().filter(last);
@@ -125,7 +125,7 @@ fn the_time_that_messages_take_is_shown_if_it_is_measured() {
     }
 }
 
-/// Asks until the page says no more of it.
+/// Requests the page until it no longer contains `what`.
 fn until_not(server: &Server, what: &str) {
     let patience = Instant::now() + Duration::from_secs(60);
     while get(server, "/metrics").contains(what) {
@@ -134,7 +134,7 @@ fn until_not(server: &Server, what: &str) {
     }
 }
 
-/// Reads the page until `found` finds something in it.
+/// Reads the page until `found` returns a value.
 fn read<T>(metrics: &Metrics, what: &str, found: impl Fn(&str) -> Option<T>) -> T {
     let patience = Instant::now() + Duration::from_secs(60);
     loop {
@@ -148,7 +148,7 @@ fn read<T>(metrics: &Metrics, what: &str, found: impl Fn(&str) -> Option<T>) -> 
 }
 
 #[test]
-fn upstreams_and_sinks_are_shown_and_why_they_went() {
+fn page_shows_upstreams_and_reasons_why_they_and_sinks_left() {
     let provider = |at: Option<SocketAddr>| {
         let mut sets = built_in().unwrap();
         sets.iter_mut().for_each(|set| set.running = true);
@@ -162,10 +162,10 @@ fn upstreams_and_sinks_are_shown_and_why_they_went() {
     config.src_dist.listen.clear();
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
     config.p2ps.upstream = vec![Upstream { kind: UpstreamKind::Backbone, ..Upstream::default() }];
-    let bus = Backbone::Memory(Memory::new());
+    let backbone = Backbone::Memory(Memory::new());
     let (above, below) = (Metrics::new("src_dist"), Metrics::new("p2ps"));
-    let _distributor = src_dist::start(&config, &above, &bus).unwrap();
-    let server = p2ps::start(&config, &below, &bus).unwrap();
+    let _distributor = src_dist::start(&config, &above, &backbone).unwrap();
+    let server = p2ps::start(&config, &below, &backbone).unwrap();
     let options = ConsumerOptions::new(server.addresses[0], 50, Arc::new(built_in().unwrap()));
     let consumer = Consumer::start(options).unwrap();
     consumer.loaded(Duration::from_secs(60)).unwrap();

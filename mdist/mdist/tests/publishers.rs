@@ -1,4 +1,4 @@
-//! Publishers that dial in, a source distributor, a point-to-point server and consumers, in one process.
+//! Non-interactive publishers, a source distributor, a point-to-point server and consumers, in one process.
 
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
@@ -21,7 +21,7 @@ use rssl::wire::{Writer, to_vec};
 /// A field list: field 22 is the text `PRICE`.
 const PRICE: &[u8] = &[0x08, 0, 1, 0, 22, 5, b'P', b'R', b'I', b'C', b'E'];
 
-/// The other end of a connection to one of the servers.
+/// The peer of a distributor or server.
 struct Peer {
     stream: TcpStream,
     channel: Channel,
@@ -79,7 +79,7 @@ impl Peer {
         }
     }
 
-    /// The first message from here on of which `f` makes something.
+    /// The first value that `f` returns for a message from here on.
     fn until<T>(&mut self, mut f: impl FnMut(&Message<'_>) -> Option<T>) -> T {
         loop {
             while let Some(message) = self.got.pop_front() {
@@ -92,7 +92,7 @@ impl Peer {
     }
 }
 
-/// A publisher that offers these services, as 7, 8 and so on.
+/// A publisher that offers these services, with the ids 7, 8 and so on.
 fn publisher(to: SocketAddr, services: &[&str]) -> Peer {
     let mut peer = Peer::connect(to, login::PROVIDER);
     let services: Vec<_> = (7..)
@@ -100,7 +100,7 @@ fn publisher(to: SocketAddr, services: &[&str]) -> Peer {
         .map(|(id, name)| Service {
             id,
             info: Some(Info { name: (*name).into(), capabilities: vec![6], ..Info::default() }),
-            // As stock publishers have it: they mean themselves.
+            // As stock publishers set it: it means that they accept no requests themselves.
             state: Some(ServiceState { up: true, accepting: false, status: None }),
             ..Service::default()
         })
@@ -141,7 +141,7 @@ fn publish(peer: &mut Peer, service: u16, stream: i32, name: &[u8]) {
     peer.say(|w| update.encode(w));
 }
 
-/// A consumer with the directory open, its names so far and the id of a service that is up.
+/// A consumer with the directory open; also returns the service names so far and the id of `service`, once it is up.
 fn consumer(to: SocketAddr, service: &str) -> (Peer, Vec<String>, u16) {
     let mut peer = Peer::connect(to, login::CONSUMER);
     let request = Request {
@@ -194,7 +194,7 @@ fn status(peer: &mut Peer, stream: i32) -> (StreamState, DataState, String) {
     })
 }
 
-/// The next good image of a stream, then an update. The stream is never closed before.
+/// Waits for a good image of a stream, then for an update. The stream must not be closed before.
 fn served(peer: &mut Peer, stream: i32) {
     peer.until(|message| match message {
         Message::Status(s) if s.stream == stream => {
@@ -210,22 +210,22 @@ fn served(peer: &mut Peer, stream: i32) {
     peer.until(|message| matches!(message, Message::Update(u) if u.stream == stream).then_some(()));
 }
 
-/// Distributor, server, and where publishers and consumers connect.
+/// Starts a server and a distributor; also returns the addresses for publishers and for consumers.
 fn chain(services: &[&str]) -> (Running, Running, SocketAddr, SocketAddr) {
     let mut config = Config::default();
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
     config.p2ps.services = services.iter().map(|&name| name.into()).collect();
     config.src_dist.listen = vec!["127.0.0.1:0".into()];
-    let bus = Backbone::Memory(Memory::new());
+    let backbone = Backbone::Memory(Memory::new());
     let metrics = Metrics::new("test");
-    let distributor = src_dist::start(&config, &metrics, &bus).unwrap();
-    let server = p2ps::start(&config, &metrics, &bus).unwrap();
+    let distributor = src_dist::start(&config, &metrics, &backbone).unwrap();
+    let server = p2ps::start(&config, &metrics, &backbone).unwrap();
     let (above, below) = (distributor.addresses[0], server.addresses[0]);
     (server, distributor, above, below)
 }
 
 #[test]
-fn consumers_that_come_first_are_served_when_the_item_is_published() {
+fn waiting_consumers_get_the_item_when_it_is_published() {
     let (_server, _distributor, above, below) = chain(&[]);
     let mut source = publisher(above, &["QUOTES"]);
     let (mut one, _, id) = consumer(below, "QUOTES");
@@ -242,7 +242,7 @@ fn consumers_that_come_first_are_served_when_the_item_is_published() {
 }
 
 #[test]
-fn who_waits_is_served_by_the_publisher_that_comes_back() {
+fn open_and_waiting_items_recover_when_the_publisher_returns() {
     let (_server, _distributor, above, below) = chain(&[]);
     let mut source = publisher(above, &["QUOTES"]);
     publish(&mut source, 7, -6, b"A");
@@ -272,7 +272,7 @@ fn who_waits_is_served_by_the_publisher_that_comes_back() {
 }
 
 #[test]
-fn a_server_takes_only_the_services_it_was_told_to_take() {
+fn server_accepts_only_configured_services() {
     let (_server, _distributor, above, below) = chain(&["QUOTES"]);
     let mut source = publisher(above, &["OTHER", "QUOTES"]);
     publish(&mut source, 8, -6, b"A");

@@ -1,4 +1,5 @@
-//! Reads a sink's feeds for their thread: returns packets in order, sends credits, and reads ahead while the hub is busy.
+//! Reads a sink's feeds for their thread: returns packets in order, sends credits, and reads ahead while the hub is
+//! busy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -160,7 +161,8 @@ impl Feeds {
         }
     }
 
-    /// Reads and credits packets that are there, as far as the window allows, while the hub is busy: so the feed goes on.
+    /// Reads and credits packets that are there, as far as the window allows, while the hub is busy: so the feed goes
+    /// on.
     ///
     /// # Errors
     /// The endpoint is lost.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use super::wire::Header;
 use super::{Address, FeedId};
 
-/// Most unread bytes under way to one sink, however large its window; the rest of the window is for packets that the sink
-/// has read ahead. A lane's ring has 1 MiB, a part of which is lost to messages that do not fit at its end.
+/// Most unread bytes under way to one sink, however large its window; the rest of the window is for packets that the
+/// sink has read ahead. A lane's ring has 1 MiB, a part of which is lost to messages that do not fit at its end.
 pub const UNREAD: u64 = 512 << 10;
 
 /// The part of a window that is for unread bytes.

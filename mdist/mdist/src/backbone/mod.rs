@@ -1,8 +1,8 @@
 //! The path between source distributors and point-to-point servers: feeds by multicast, requests and images on
 //! connections.
 //!
-//! The traits here are what any backbone has to provide; `docs/decisions/0014-backbone.md` maps them to TIPC and others.
-//! The adapters between them and the hub, [`source_side`] and [`sink_side`], work on every backbone.
+//! The traits here are what any backbone has to provide; `docs/decisions/0014-backbone.md` maps them to TIPC and
+//! others. The adapters between them and the hub, [`source_side`] and [`sink_side`], work on every backbone.
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
@@ -141,8 +141,8 @@ pub trait SourceEnd: AsFd + Send {
     /// [`Error::Carrier`]; this holds for all calls.
     fn open_feed(&mut self) -> Result<FeedId>;
 
-    /// Sends one packet of at most [`wire::MAX_PACKET`] bytes to all listeners of the feed. Packets of one source end arrive
-    /// in order at each reader; a slow reader may miss some, and finds the gap by their numbers.
+    /// Sends one packet of at most [`wire::MAX_PACKET`] bytes to all listeners of the feed. Packets of one source end
+    /// arrive in order at each reader; a slow reader may miss some, and finds the gap by their numbers.
     ///
     /// # Errors
     /// [`Error::TooLong`].
@@ -187,8 +187,8 @@ pub enum SinkEvent {
 
 /// The point-to-point server's endpoint, without the feeds, which have a [`FeedReader`]. No call waits.
 ///
-/// Its descriptor is readable while [`SinkEnd::poll`] has something to do; in addition, it has to be polled at least every
-/// [`POLL_EVERY`].
+/// Its descriptor is readable while [`SinkEnd::poll`] has something to do; in addition, it has to be polled at least
+/// every [`POLL_EVERY`].
 pub trait SinkEnd: AsFd + Send {
     /// The address of this end's reader.
     fn address(&self) -> Address;
@@ -226,8 +226,8 @@ pub const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// Reads the feeds of all sources.
 pub trait FeedReader: Send {
-    /// Reads the next packet into `buffer`, which has room for [`wire::MAX_PACKET`] bytes; waits at most `wait`. Returns
-    /// the source's address and the length, or `None` if no packet came in time.
+    /// Reads the next packet into `buffer`, which has room for [`wire::MAX_PACKET`] bytes; waits at most `wait`.
+    /// Returns the source's address and the length, or `None` if no packet came in time.
     ///
     /// # Errors
     /// The endpoint is lost.

@@ -1,5 +1,5 @@
-//! A transport endpoint that reconnects. It is absent while its carrier is: then calls return nothing, and what is sent is
-//! lost.
+//! A transport endpoint that reconnects. It is absent while its carrier is: then calls return nothing, and what is sent
+//! is lost.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;

@@ -127,8 +127,8 @@ impl fmt::Debug for SinkSide {
 }
 
 impl SinkSide {
-    /// Makes the sources of `end` the hub's upstreams `first`, `first + 1` and so on, at most `max` at a time; without an
-    /// endpoint, those of one that is attached later ([`SinkSide::attach`]). `name` is for logs.
+    /// Makes the sources of `end` the hub's upstreams `first`, `first + 1` and so on, at most `max` at a time; without
+    /// an endpoint, those of one that is attached later ([`SinkSide::attach`]). `name` is for logs.
     #[must_use]
     pub fn new(end: Option<Box<dyn SinkEnd>>, first: UpstreamId, max: u16, name: &str) -> Self {
         Self {
@@ -360,8 +360,8 @@ impl SinkSide {
         }
     }
 
-    /// Handles the outcome of a merge: sends requests that have to be repeated, resynchronises after a gap, disconnects a
-    /// source after an invalid message. `refused`: why the hub refused a message.
+    /// Handles the outcome of a merge: sends requests that have to be repeated, resynchronises after a gap, disconnects
+    /// a source after an invalid message. `refused`: why the hub refused a message.
     fn handle_outcome(
         &mut self,
         now: Now,

@@ -1,7 +1,7 @@
 //! Files in the style of `rmds.cnf`: lines `*component*parameter value`.
 //!
-//! A line names any number of components (a program, a service, a protocol) and one parameter. Among matching lines the one
-//! with more components wins, then the later one; settings of a service override those of a program (inferred, not
+//! A line names any number of components (a program, a service, a protocol) and one parameter. Among matching lines the
+//! one with more components wins, then the later one; settings of a service override those of a program (inferred, not
 //! documented by the vendor). `!` and `#` begin comments; a colon after the parameter is allowed, as in X resources.
 //! Unknown parameters are listed and are not errors.
 

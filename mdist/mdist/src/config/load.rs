@@ -57,8 +57,8 @@ pub enum Error {
 /// The command-line options for settings.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Args {
-    /// Settings: a TOML file, or a file in the style of rmds.cnf (recognised by the extension .cnf). May be given several
-    /// times; later files override earlier ones.
+    /// Settings: a TOML file, or a file in the style of rmds.cnf (recognised by the extension .cnf). May be given
+    /// several times; later files override earlier ones.
     #[arg(long, value_name = "FILE")]
     pub config: Vec<PathBuf>,
     /// Print all effective settings as a TOML file and exit.

@@ -1,5 +1,5 @@
-//! Settings of the programs: every setting has a default; TOML files and files in the style of `rmds.cnf` ([`cnf`]) change
-//! them. Reference: docs/operating/mdist-config.md.
+//! Settings of the programs: every setting has a default; TOML files and files in the style of `rmds.cnf` ([`cnf`])
+//! change them. Reference: docs/operating/mdist-config.md.
 
 pub mod cnf;
 mod load;

@@ -8,7 +8,8 @@ use utipc::{Node, NodeAddr};
 
 use super::Error;
 
-/// A node in the program, with one UDP bearer. Programs of the same host that are attached to a utipcd are on another node.
+/// A node in the program, with one UDP bearer. Programs of the same host that are attached to a utipcd are on another
+/// node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OwnNode {

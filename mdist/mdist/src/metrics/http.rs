@@ -1,7 +1,7 @@
 //! The HTTP server of the metrics: GET alone, one request per connection.
 //!
-//! `httparse` decodes the request head. A few threads serve the connections, and each connection has one deadline for the
-//! whole exchange, so slow and silent clients cannot block others for long. Why no server crate is used:
+//! `httparse` decodes the request head. A few threads serve the connections, and each connection has one deadline for
+//! the whole exchange, so slow and silent clients cannot block others for long. Why no server crate is used:
 //! docs/decisions/0017-poller-and-metrics-server-of-mdist.md.
 
 use super::Metrics;

@@ -110,8 +110,8 @@ impl Metrics {
         published
     }
 
-    /// Replaces the upstream sessions of a program: kind ("provider", "p2ps", "publisher", "backbone"), name and counters
-    /// of each.
+    /// Replaces the upstream sessions of a program: kind ("provider", "p2ps", "publisher", "backbone"), name and
+    /// counters of each.
     pub fn set_upstreams(
         &self,
         program: &str,
@@ -140,8 +140,8 @@ impl Metrics {
         lock(&self.inner.mounts).insert(worker, mounts);
     }
 
-    /// Records the end of a connection. `kind`: "mount", "provider", "sink" and so on; `reason`: one word from a small set;
-    /// `what`: details for `/disconnects`, which shows the newest [`DISCONNECTS`].
+    /// Records the end of a connection. `kind`: "mount", "provider", "sink" and so on; `reason`: one word from a small
+    /// set; `what`: details for `/disconnects`, which shows the newest [`DISCONNECTS`].
     pub fn disconnect(&self, kind: &'static str, reason: &'static str, what: impl Serialize) {
         self.inner.ends.get_or_create(&vec![("kind", kind.to_owned()), ("reason", reason.to_owned())]).inc();
         let at_unix_s = std::time::SystemTime::now()

@@ -1,5 +1,5 @@
-//! Metrics of upstream sessions. Unlike other components they come and go, and their metrics with them, so that there are
-//! never more metrics than sessions.
+//! Metrics of upstream sessions. Unlike other components they come and go, and their metrics with them, so that there
+//! are never more metrics than sessions.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};

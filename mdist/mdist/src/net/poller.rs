@@ -151,8 +151,8 @@ impl Poller {
         self.members.change(fd, token, interest)
     }
 
-    /// Waits until a member is ready, the waker is used, a signal arrives or `timeout` has passed (`None`: no limit), and
-    /// appends the events.
+    /// Waits until a member is ready, the waker is used, a signal arrives or `timeout` has passed (`None`: no limit),
+    /// and appends the events.
     ///
     /// # Errors
     /// The wait fails in the system.

@@ -66,8 +66,8 @@ impl<S: Session> Connection<S> {
         self.socket.peer()
     }
 
-    /// Handles readiness of the socket: writes queued output, and passes input to the hub. `accepted`: services by name;
-    /// empty: all.
+    /// Handles readiness of the socket: writes queued output, and passes input to the hub. `accepted`: services by
+    /// name; empty: all.
     #[expect(clippy::too_many_arguments, reason = "input goes straight to the hub")]
     pub(super) fn ready(
         &mut self,

@@ -13,8 +13,8 @@ use super::demo::Chain;
 use crate::config::{Config, Loaded};
 use crate::metrics::{Lines, Metrics, Server};
 
-/// Runs a program. The log goes to standard error, filtered by `RUST_LOG`; an error is printed there in one line, and the
-/// exit code is 1.
+/// Runs a program. The log goes to standard error, filtered by `RUST_LOG`; an error is printed there in one line, and
+/// the exit code is 1.
 pub fn main(name: &str, run: impl FnOnce() -> Result<()>) -> ExitCode {
     use tracing_subscriber::EnvFilter;
     tracing_subscriber::fmt()

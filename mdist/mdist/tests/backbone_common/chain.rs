@@ -1,4 +1,4 @@
-//! A source and sinks with models in the place of their hubs: every item is a counter, every update counts one on.
+//! A source and sinks with models in place of their hubs: every item is a counter, and every update increments it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use rssl::wire::to_vec;
 
 const SIDE: SideId = SideId(0);
 
-/// The payload of an item: how many updates it has had.
+/// The payload of an item: its number of updates.
 fn payload(count: u64) -> Vec<u8> {
     [count.to_be_bytes().to_vec(), vec![0xAB; 66]].concat()
 }
@@ -37,7 +37,7 @@ struct Item {
     update: Vec<u8>,
 }
 
-/// Stands for the hub of a source distributor.
+/// A model of a source distributor's hub.
 #[derive(Default)]
 pub(crate) struct Publisher {
     items: Vec<Option<Item>>,
@@ -105,7 +105,7 @@ impl Publisher {
         out.push(Kind::Image, SIDE, id, token, &to_vec(|w| refresh.encode(w)).unwrap());
     }
 
-    /// So many updates, of each item in turn.
+    /// Makes this many updates, of the items in turn.
     pub(crate) fn update(&mut self, updates: usize, out: &mut Batch) -> usize {
         let mut done = 0;
         for _ in 0..updates {
@@ -120,7 +120,7 @@ impl Publisher {
         done
     }
 
-    /// An item ends.
+    /// Ends an item.
     fn end(&mut self, name: &[u8], out: &mut Batch) {
         let found = self.by_spec.iter().find(|(spec, _)| spec.key(0).name == Some(name)).map(|(_, id)| *id);
         let Some(id) = found else { return };
@@ -133,23 +133,23 @@ impl Publisher {
     }
 }
 
-/// What a running source is told to do.
+/// Orders to a running source, and what it reports.
 #[derive(Default)]
 pub(crate) struct Orders {
-    /// Updates a turn.
+    /// Updates per turn.
     pub(crate) burst: AtomicU64,
     stop: AtomicBool,
     pub(crate) updates: AtomicU64,
     pub(crate) cuts: AtomicU64,
-    /// Sinks that went, or were cut, and why.
+    /// Sinks that have left or were cut.
     pub(crate) farewells: Mutex<Vec<Farewell>>,
-    /// Sinks that have a link.
+    /// Connected sinks.
     pub(crate) sinks: AtomicU64,
     /// The longest turn, microseconds.
     pub(crate) longest: AtomicU64,
-    /// Names of items that shall end.
+    /// Names of items to end.
     pub(crate) end: Mutex<Vec<Vec<u8>>>,
-    /// The counters of the items, while there are no updates.
+    /// The items' counters; set while there are no updates.
     pub(crate) last: Mutex<HashMap<Vec<u8>, u64>>,
 }
 
@@ -170,7 +170,7 @@ impl RunningSource {
         self.orders.burst.store(updates, Ordering::Relaxed);
     }
 
-    /// Stops it as a program ends: its end is dropped.
+    /// Stops the source and drops its endpoint.
     pub(crate) fn stop(mut self) {
         self.orders.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap();
@@ -204,7 +204,7 @@ fn run_source(end: Box<dyn SourceEnd>, service: &str, hold: Duration, orders: &O
         }
         let updates = hub.update(burst, &mut batch);
         side.apply(&batch).unwrap();
-        // What the batch made the side ask, too.
+        // Includes requests that the batch has caused.
         for ask in side.take_asks() {
             batch.clear();
             hub.ask(ask, &mut batch);
@@ -224,21 +224,21 @@ fn run_source(end: Box<dyn SourceEnd>, service: &str, hold: Duration, orders: &O
     }
 }
 
-/// Stands for the hub of a point-to-point server: wants items of the service, from the first upstream that has it.
+/// A model of a point-to-point server's hub: opens items of a service at the first upstream that offers it.
 #[derive(Default)]
 pub(crate) struct Consumer {
     service: String,
     wanted: Vec<Vec<u8>>,
-    /// The upstream that is used, and its id of the service.
+    /// The upstream in use, and its id of the service.
     using: Option<(UpstreamId, u16)>,
     offers: HashMap<UpstreamId, u16>,
     streams: HashMap<i32, Want>,
     next: i32,
     orders: Vec<(UpstreamId, Vec<u8>)>,
     pub(crate) counters: Counters,
-    /// The counters of the items.
+    /// The items' counters.
     pub(crate) seen: HashMap<Vec<u8>, u64>,
-    /// Ask for images of open items, one of so many updates; 0: never.
+    /// Requests another image of an open item after this many updates; 0: never.
     pub(crate) reissue: u64,
 }
 
@@ -365,7 +365,7 @@ impl Shared {
         side.flush();
     }
 
-    /// Closes what is open, and wants it no more.
+    /// Closes an item.
     pub(crate) fn close(&mut self, name: &[u8]) {
         self.hub.wanted.retain(|wanted| wanted != name);
         self.hub.seen.remove(name);
@@ -378,7 +378,7 @@ impl Shared {
         }
     }
 
-    /// Wants one more item.
+    /// Opens another item.
     pub(crate) fn open(&mut self, name: &[u8]) {
         self.hub.wanted.push(name.to_vec());
         if let Some((up, service)) = self.hub.using {
@@ -394,7 +394,7 @@ impl Shared {
 pub(crate) struct RunningSink {
     pub(crate) shared: Arc<Mutex<Shared>>,
     stop: Arc<AtomicBool>,
-    /// The feeds' thread does not read.
+    /// The feeds' thread does not read while this is set.
     pub(crate) asleep: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -446,7 +446,7 @@ impl RunningSink {
         self.lock().hub.counters
     }
 
-    /// Stops it as a program ends; panics if one of its threads did.
+    /// Stops the sink; panics if one of its threads has panicked.
     pub(crate) fn stop(mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {

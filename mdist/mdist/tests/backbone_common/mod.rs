@@ -1,4 +1,4 @@
-//! Nodes for tests of the backbone: two embedded ones on addresses of 127.0.0.0/8, or two attachments to one daemon.
+//! Nodes for tests of the backbone: embedded nodes on addresses of 127.0.0.0/8, or attachments to a daemon.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,10 +11,10 @@ use utipc::bearers::{Bearer, DEFAULT_PORT, UdpBearer, UdpConfig};
 use utipc::daemon::{Daemon, DaemonConfig, Plan};
 use utipc::{Change, Node, NodeAddr};
 
-/// Far beyond what anything takes on a loaded machine.
+/// Limit for every wait, far above what a loaded machine needs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// A directory of the test's own, gone with the value.
+/// A temporary directory, removed when dropped.
 pub(crate) struct Home(pub(crate) PathBuf);
 
 impl Home {
@@ -54,7 +54,7 @@ impl Host {
         Self { daemon: Daemon::start(config).unwrap(), _home: home }
     }
 
-    /// Hosts that are linked over UDP.
+    /// Starts hosts with TIPC links over UDP.
     pub(crate) fn joined<const N: usize>() -> [Self; N] {
         let addresses = addresses::<N>();
         let hosts = std::array::from_fn(|own| {
@@ -66,7 +66,7 @@ impl Host {
         hosts
     }
 
-    /// An attachment, as of one more process.
+    /// Attaches to the daemon, as another process would.
     pub(crate) fn attach(&self) -> Node {
         Node::builder().daemon_at(self.daemon.socket()).start().unwrap()
     }
@@ -76,7 +76,7 @@ pub(crate) mod chain;
 
 type Wrap = fn(Box<dyn Bearer>) -> Box<dyn Bearer>;
 
-/// Addresses that nobody else uses.
+/// Addresses that no other test uses.
 fn addresses<const N: usize>() -> [IpAddr; N] {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
@@ -85,13 +85,13 @@ fn addresses<const N: usize>() -> [IpAddr; N] {
     std::array::from_fn(|at| IpAddr::from(Ipv4Addr::new(127, 192 | high & 31, low, first + at as u8)))
 }
 
-/// Where the peers of node `own` are.
+/// Socket addresses of the peers of node `own`.
 fn others(addresses: &[IpAddr], own: usize) -> Vec<SocketAddr> {
     let others = addresses.iter().filter(|address| **address != addresses[own]);
     others.map(|other| SocketAddr::new(*other, DEFAULT_PORT)).collect()
 }
 
-/// Waits until all nodes know each other.
+/// Waits until all nodes have contact with each other.
 fn meet(nodes: &[Node]) {
     for (own, node) in nodes.iter().enumerate() {
         let mut topology = node.topology().unwrap();
@@ -104,11 +104,11 @@ fn meet(nodes: &[Node]) {
                 break;
             }
         }
-        assert!(others.is_empty(), "the nodes do not meet");
+        assert!(others.is_empty(), "the nodes have no contact with each other");
     }
 }
 
-/// Nodes in this process that are linked over UDP, each frame passed through `wrap`.
+/// Starts nodes in this process with TIPC links over UDP; `wrap` wraps each bearer.
 pub(crate) fn embedded<const N: usize>(wrap: Wrap) -> [Node; N] {
     let addresses = addresses::<N>();
     let nodes = std::array::from_fn(|own| {
@@ -124,13 +124,13 @@ pub(crate) fn embedded<const N: usize>(wrap: Wrap) -> [Node; N] {
     nodes
 }
 
-/// No change on the wire.
+/// Leaves a bearer as it is.
 pub(crate) fn plain(bearer: Box<dyn Bearer>) -> Box<dyn Bearer> {
     bearer
 }
 
-/// Calls `step` until it gives something; waits a moment between calls, as what is waited for may come by any of several
-/// descriptors.
+/// Calls `step` every millisecond until it returns a value; polling, because the event may come by any of several
+/// descriptors. Panics after [`LIMIT`].
 pub(crate) fn until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + LIMIT;
     loop {

@@ -1,18 +1,18 @@
-//! The backbone itself: asked for everything at once, without its daemon, cut in two.
+//! Bursts of requests over the backbone.
 
 use crate::chain::{Backbone, LONG, Program, clients, until};
 use crate::load_common::publisher;
 
 #[test]
-fn a_hundred_thousand_images_in_one_burst_cut_no_sink() {
-    let (bus, provider) = (Backbone::new(), publisher(20_000));
+fn burst_of_a_hundred_thousand_images_cuts_no_sink() {
+    let (backbone, provider) = (Backbone::new(), publisher(20_000));
     let distributor = Program::src_dist(
         provider.address().unwrap(),
-        &bus,
+        &backbone,
         &["--cache", "false", "--metrics", "127.0.0.1:0"],
     );
-    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &["--cache", "false"]);
-    // Some items first: their updates, and so the feed, go on during the burst.
+    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &backbone, &["--cache", "false"]);
+    // These items are updated during the burst, so the feed is busy.
     let before = clients(server.addresses[0], 1_000, |options| options.reconnect = None);
     before.loaded(LONG).unwrap();
     let burst = clients(server.addresses[0], 100_000, |options| {

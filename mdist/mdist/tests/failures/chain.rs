@@ -1,4 +1,4 @@
-//! The programs, started and killed.
+//! The programs in processes of their own, and consumers to check them with.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,10 +13,10 @@ use mdist_load::provider::Provider;
 
 use crate::load_common::{sets, settled_within, until_seen_within};
 
-/// Far beyond what anything here takes on a busy machine.
+/// Limit for every wait, far above what a busy machine needs.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
-/// Clients in this process that keep every field.
+/// Starts consumers in this process that keep every field of their items.
 pub(crate) fn clients(to: SocketAddr, items: usize, change: impl FnOnce(&mut ConsumerOptions)) -> Consumer {
     let mut options = ConsumerOptions::new(to, items, Arc::new(sets()));
     options.compare = true;
@@ -25,60 +25,60 @@ pub(crate) fn clients(to: SocketAddr, items: usize, change: impl FnOnce(&mut Con
     Consumer::start(options).unwrap()
 }
 
-/// Waits for `done`, or fails with what was seen.
+/// Waits until `done` holds for a snapshot of the consumers; panics with the last snapshot after [`LONG`].
 pub(crate) fn until(clients: &Consumer, what: &str, done: impl Fn(&Snapshot) -> bool) -> Snapshot {
     until_seen_within(LONG, clients, what, done)
 }
 
-/// The publisher rests; then all that clients hold is what it published, field by field.
+/// Pauses the publisher, and checks that every field of the consumers is what it has published.
 pub(crate) fn settled(provider: &Provider, clients: &Consumer) {
     settled_within(LONG, provider, clients);
 }
 
-/// An address that nobody listens on, for a program that is started again on it.
+/// A free address, for a program that is started again on it.
 pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// A program of ours as a process; killed when dropped.
+/// `p2ps` or `src_dist` in a process of its own; killed when dropped.
 pub(crate) struct Program {
     child: Child,
-    /// Where it listens, from its first lines.
+    /// Addresses of its listeners, from its first lines.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Where its metrics are.
+    /// Address of its metrics server.
     pub(crate) metrics: Option<SocketAddr>,
 }
 
 impl Program {
-    /// A point-to-point server.
-    pub(crate) fn p2ps(listen: SocketAddr, bus: &Backbone, arguments: &[&str]) -> Self {
+    /// Starts a point-to-point server.
+    pub(crate) fn p2ps(listen: SocketAddr, backbone: &Backbone, arguments: &[&str]) -> Self {
         let listen = listen.to_string();
         let mut all = vec!["--listen", &listen, "--metrics", "127.0.0.1:0"];
         all.extend(arguments);
-        Self::start(env!("CARGO_BIN_EXE_p2ps"), bus, &all)
+        Self::start(env!("CARGO_BIN_EXE_p2ps"), backbone, &all)
     }
 
-    /// A source distributor for one provider.
-    pub(crate) fn src_dist(provider: SocketAddr, bus: &Backbone, arguments: &[&str]) -> Self {
+    /// Starts a source distributor with one provider.
+    pub(crate) fn src_dist(provider: SocketAddr, backbone: &Backbone, arguments: &[&str]) -> Self {
         let provider = provider.to_string();
         let mut all = vec!["--provider", &provider, "--listen", "127.0.0.1:0"];
         all.extend(arguments);
-        Self::distributor(bus, &all)
+        Self::distributor(backbone, &all)
     }
 
-    /// A source distributor as the arguments say.
-    pub(crate) fn distributor(bus: &Backbone, arguments: &[&str]) -> Self {
-        Self::start(env!("CARGO_BIN_EXE_src_dist"), bus, arguments)
+    /// Starts a source distributor with these arguments.
+    pub(crate) fn distributor(backbone: &Backbone, arguments: &[&str]) -> Self {
+        Self::start(env!("CARGO_BIN_EXE_src_dist"), backbone, arguments)
     }
 
-    fn start(program: &str, bus: &Backbone, arguments: &[&str]) -> Self {
+    fn start(program: &str, backbone: &Backbone, arguments: &[&str]) -> Self {
         let mut child = Command::new(program)
             .args(arguments)
             .arg("--config")
-            .arg(&bus.settings)
+            .arg(&backbone.settings)
             .env("RUST_LOG", "warn")
-            .env("XDG_RUNTIME_DIR", &bus.folder)
-            .envs(bus.engine())
+            .env("XDG_RUNTIME_DIR", &backbone.folder)
+            .envs(backbone.engine())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -96,13 +96,13 @@ impl Program {
         panic!("{program} {arguments:?} ended before it was ready: {:?}", child.wait());
     }
 
-    /// As a power failure would.
+    /// Kills the process.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// What its metrics port says.
+    /// Gets a page of its metrics server.
     pub(crate) fn page(&self, path: &str) -> String {
         let mut socket = TcpStream::connect(self.metrics.unwrap()).unwrap();
         write!(socket, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -119,11 +119,11 @@ impl Drop for Program {
     }
 }
 
-/// A backbone that no other test is on: service types and a runtime folder of its own.
+/// A backbone of one test: service types and a runtime directory of its own.
 pub(crate) struct Backbone {
     folder: PathBuf,
     settings: PathBuf,
-    /// The daemon's socket, if the programs are to have one.
+    /// The daemon's socket, if the programs attach to one.
     daemon: Option<PathBuf>,
 }
 
@@ -144,16 +144,16 @@ impl Backbone {
         Self { folder, settings, daemon: None }
     }
 
-    /// One whose programs attach to a daemon; and the socket that it has to have.
-    pub(crate) fn of_a_daemon() -> (Self, PathBuf) {
-        let mut bus = Self::new();
-        let socket = bus.folder.join("utipcd.sock");
-        bus.daemon = Some(socket.clone());
-        (bus, socket)
+    /// A backbone whose programs attach to a daemon, and the path for the daemon's socket.
+    pub(crate) fn with_daemon() -> (Self, PathBuf) {
+        let mut backbone = Self::new();
+        let socket = backbone.folder.join("utipcd.sock");
+        backbone.daemon = Some(socket.clone());
+        (backbone, socket)
     }
 
-    /// Has the service types of another.
-    pub(crate) fn speaks_as(&self, other: &Backbone) {
+    /// Uses the service types of another backbone.
+    pub(crate) fn copy_settings(&self, other: &Backbone) {
         std::fs::copy(&other.settings, &self.settings).unwrap();
     }
 

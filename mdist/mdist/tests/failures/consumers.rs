@@ -1,4 +1,4 @@
-//! Consumers that do not read, or do not speak RSSL.
+//! Slow consumers, and clients that send invalid bytes.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,14 +8,14 @@ use crate::chain::{Backbone, LONG, Program, clients, settled, until};
 use crate::load_common::publisher;
 
 #[test]
-fn a_consumer_that_stops_reading_is_cut_with_a_reason_and_delays_nobody() {
-    let (bus, provider) = (Backbone::new(), publisher(50_000));
+fn slow_consumer_is_disconnected_with_a_reason_and_delays_no_other() {
+    let (backbone, provider) = (Backbone::new(), publisher(50_000));
     let upstream = provider.address().unwrap().to_string();
     let settings = std::env::temp_dir().join(format!("mdist-slow-{}.toml", std::process::id()));
     std::fs::write(&settings, "[p2ps]\nguaranteed-output-buffers = 50\nmax-output-buffers = 200\npool-size = 400\nsend-buffer-kib = 64\n").unwrap();
     let server = Program::p2ps(
         "127.0.0.1:0".parse().unwrap(),
-        &bus,
+        &backbone,
         &["--provider", &upstream, "--config", settings.to_str().unwrap()],
     );
     let good = clients(server.addresses[0], 1_000, |options| options.reconnect = None);
@@ -23,25 +23,25 @@ fn a_consumer_that_stops_reading_is_cut_with_a_reason_and_delays_nobody() {
     let slow = clients(server.addresses[0], 1_000, |options| {
         options.reconnect = None;
         options.slow = Some(10_000);
-        options.user = "sleeper".into();
+        options.user = "slow-user".into();
     });
-    until(&slow, "the slow one is cut", |seen| seen.counts.cuts > 0);
+    until(&slow, "the slow consumer is disconnected", |seen| seen.counts.cuts > 0);
     let page = server.page("/disconnects");
-    assert!(page.contains("\"reason\": \"overflow\"") && page.contains("sleeper"), "{page}");
+    assert!(page.contains("\"reason\": \"overflow\"") && page.contains("slow-user"), "{page}");
     assert_eq!(good.snapshot().counts.cuts, 0, "{:?}", good.disconnect_reasons());
     settled(&provider, &good);
     let _ = std::fs::remove_file(settings);
 }
 
 #[test]
-fn nonsense_harms_whoever_sends_it_and_nobody_else() {
-    let (bus, provider) = (Backbone::new(), publisher(20_000));
+fn invalid_bytes_disconnect_only_their_sender() {
+    let (backbone, provider) = (Backbone::new(), publisher(20_000));
     let upstream = provider.address().unwrap().to_string();
-    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &["--provider", &upstream]);
+    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &backbone, &["--provider", &upstream]);
     let good = clients(server.addresses[0], 1_000, |options| options.reconnect = None);
     good.loaded(LONG).unwrap();
 
-    // A good beginning (Spec: rssl.md §13.2), then bytes that are none.
+    // A valid handshake (Spec: rssl.md §13.2), then random bytes.
     let connect = [
         0x00, 0x28, 0x00, 0x00, 0x00, 0x00, 0x17, 0x08, 0x1f, 0x00, 0x3c, 0x00, 0x00, 0x0e, 0x01, 0x05, 0x68,
         0x6f, 0x73, 0x74, 0x31, 0x09, 0x31, 0x32, 0x37, 0x2e, 0x30, 0x2e, 0x30, 0x2e, 0x31, 0x08, 0x07, 0x72,
@@ -60,11 +60,11 @@ fn nonsense_harms_whoever_sends_it_and_nobody_else() {
             })
             .collect();
         if round % 2 == 0 {
-            // A frame of the right length around a message of the wrong kind.
+            // A frame of valid length around an invalid message.
             noise[..5].copy_from_slice(&[0, 64, 2, 0, 59]);
         }
         bytes.extend(noise);
-        // It may be cut before all is written.
+        // Fails if the server disconnects before everything is written.
         let _ = socket.write_all(&bytes);
         let _ = socket.shutdown(std::net::Shutdown::Write);
         let start = Instant::now();

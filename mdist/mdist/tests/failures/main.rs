@@ -1,5 +1,5 @@
-//! What happens when a part of the chain dies, hangs or lies: the programs as processes, killed for real; afterwards every
-//! field of every item is what the publisher made it.
+//! Failures of parts of the chain: processes are killed, hang or send invalid bytes. Afterwards every field of every
+//! item is what the publisher has published.
 
 mod backbone;
 mod chain;

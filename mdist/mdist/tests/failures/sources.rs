@@ -1,4 +1,4 @@
-//! What is above the point-to-point server dies and comes back.
+//! Distributors and publishers are killed and return.
 
 use mdist_load::provider::{Provider, ProviderOptions};
 
@@ -8,33 +8,33 @@ use crate::load_common::{publisher, sets};
 const ITEMS: usize = 10_000;
 
 #[test]
-fn a_killed_source_distributor_is_waited_for() {
-    let (bus, provider) = (Backbone::new(), publisher(20_000));
+fn items_recover_when_a_killed_distributor_returns() {
+    let (backbone, provider) = (Backbone::new(), publisher(20_000));
     let upstream = provider.address().unwrap();
-    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
-    let distributor = Program::src_dist(upstream, &bus, &[]);
+    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &backbone, &[]);
+    let distributor = Program::src_dist(upstream, &backbone, &[]);
     let clients = clients(server.addresses[0], ITEMS, |_| {});
     clients.loaded(LONG).unwrap();
     until(&clients, "updates", |seen| seen.counts.updates > 20_000);
     distributor.kill();
     until(&clients, "all are suspect", |seen| seen.loaded == 0);
-    let _distributor = Program::src_dist(upstream, &bus, &[]);
+    let _distributor = Program::src_dist(upstream, &backbone, &[]);
     let seen = clients.loaded(LONG).unwrap();
     assert_eq!(seen.counts.cuts, 0, "{:?}", clients.disconnect_reasons());
     settled(&provider, &clients);
 }
 
 #[test]
-fn a_second_source_distributor_takes_over() {
-    let (bus, provider) = (Backbone::new(), publisher(20_000));
+fn second_distributor_takes_over() {
+    let (backbone, provider) = (Backbone::new(), publisher(20_000));
     let upstream = provider.address().unwrap();
-    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
-    let first = Program::src_dist(upstream, &bus, &[]);
+    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &backbone, &[]);
+    let first = Program::src_dist(upstream, &backbone, &[]);
     let clients = clients(server.addresses[0], ITEMS, |_| {});
     clients.loaded(LONG).unwrap();
-    let second = Program::src_dist(upstream, &bus, &[]);
+    let second = Program::src_dist(upstream, &backbone, &[]);
     until(&clients, "updates", |seen| seen.counts.updates > 20_000);
-    // Whichever serves: after both deaths one of them was the server's source.
+    // The server uses either distributor; the second remains.
     first.kill();
     clients.loaded(LONG).unwrap();
     let before = clients.snapshot().counts.updates;
@@ -45,12 +45,12 @@ fn a_second_source_distributor_takes_over() {
 }
 
 #[test]
-fn a_provider_is_asked_again_for_everything_when_it_is_back() {
-    let bus = Backbone::new();
+fn items_recover_when_an_interactive_provider_returns() {
+    let backbone = Backbone::new();
     let provider = publisher(20_000);
     let upstream = provider.address().unwrap();
-    let _distributor = Program::src_dist(upstream, &bus, &[]);
-    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
+    let _distributor = Program::src_dist(upstream, &backbone, &[]);
+    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &backbone, &[]);
     let clients = clients(server.addresses[0], ITEMS, |_| {});
     clients.loaded(LONG).unwrap();
     until(&clients, "updates", |seen| seen.counts.updates > 20_000);
@@ -64,10 +64,10 @@ fn a_provider_is_asked_again_for_everything_when_it_is_back() {
 }
 
 #[test]
-fn a_publisher_that_dials_us_is_heard_again_when_it_is_back() {
-    let bus = Backbone::new();
-    let distributor = Program::distributor(&bus, &["--listen", "127.0.0.1:0"]);
-    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
+fn items_recover_when_a_non_interactive_publisher_returns() {
+    let backbone = Backbone::new();
+    let distributor = Program::distributor(&backbone, &["--listen", "127.0.0.1:0"]);
+    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &backbone, &[]);
     let publish = || {
         let items = mdist_load::items::generated(1_000);
         let options = ProviderOptions {

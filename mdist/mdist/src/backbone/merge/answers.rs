@@ -33,7 +33,8 @@ impl Merge {
         self.apply(answer, Some((at, read)), out)
     }
 
-    /// Applies the answers that the feed has reached with entry `upto`; `within` a packet, only those that need no history.
+    /// Applies the answers that the feed has reached with entry `upto`; `within` a packet, only those that need no
+    /// history.
     pub(super) fn release_answers(
         &mut self,
         at: usize,
@@ -173,8 +174,8 @@ impl Merge {
         if complete { self.go_live(stream, item, at, read, out) } else { Ok(()) }
     }
 
-    /// Delivers the complete first image of a stream, with the item's messages that the feed has brought since its first
-    /// part, in order.
+    /// Delivers the complete first image of a stream, with the item's messages that the feed has brought since its
+    /// first part, in order.
     fn go_live(
         &mut self,
         stream: i32,

@@ -1,6 +1,6 @@
 //! Recent packets of a feed, with an index: each entry points to the one before it of the same item. After a burst of
-//! requests thousands of images arrive, and each needs the later entries of its item; scanning all entries for each would
-//! take longer than the burst.
+//! requests thousands of images arrive, and each needs the later entries of its item; scanning all entries for each
+//! would take longer than the burst.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,8 +1,8 @@
 //! The sink's half of the feeds of one source: merges images and feeds into one order, and finds gaps.
 //!
-//! The entries of a feed are numbered; an answer on the connection names the last entry before it. Answers ahead of the feed
-//! wait for it. An image that the feed has passed is followed by the item's later entries, from a bounded history. So the
-//! sink's hub sees each item's messages in the order of the source's hub.
+//! The entries of a feed are numbered; an answer on the connection names the last entry before it. Answers ahead of the
+//! feed wait for it. An image that the feed has passed is followed by the item's later entries, from a bounded history.
+//! So the sink's hub sees each item's messages in the order of the source's hub.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -140,7 +140,8 @@ fn stream_of(message: &[u8]) -> i32 {
 }
 
 impl Merge {
-    /// Starts without feeds; `sink` is the sink's number at the source, `history_max` the limit of past packets in bytes.
+    /// Starts without feeds; `sink` is the sink's number at the source, `history_max` the limit of past packets in
+    /// bytes.
     pub(crate) fn new(sink: u32, history_max: usize) -> Self {
         Self {
             sink,

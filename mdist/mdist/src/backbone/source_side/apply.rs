@@ -11,8 +11,8 @@ use crate::backbone::{FeedId, Result, SinkId};
 use crate::hub::{self, Batch, HubRequest, ItemId, Kind};
 
 impl SourceSide {
-    /// Applies the hub's log of a turn; [`SourceSide::flush`] sends the result. Returns whether services have changed: then
-    /// call [`SourceSide::directory`].
+    /// Applies the hub's log of a turn; [`SourceSide::flush`] sends the result. Returns whether services have changed:
+    /// then call [`SourceSide::directory`].
     ///
     /// # Errors
     /// An entry is longer than the backbone carries.

@@ -63,8 +63,8 @@ impl SourceSide {
         }
     }
 
-    /// Removes a sink from all feeds although it may still read them. A cut in each feed tells it to ignore later entries:
-    /// their stream ids may mean other items.
+    /// Removes a sink from all feeds although it may still read them. A cut in each feed tells it to ignore later
+    /// entries: their stream ids may mean other items.
     pub(super) fn leave_with_cut(&mut self, id: SinkId) {
         if let Some(sink) = self.sinks.get(&id) {
             self.pending_cuts.extend(sink.joined.iter().map(|joined| (joined.feed, id)));

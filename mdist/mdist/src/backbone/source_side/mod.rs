@@ -1,7 +1,7 @@
 //! The source distributor's adapter: serves a side of its hub to all sinks of a backbone.
 //!
-//! A message for all streams of an item goes into the feed of the item's service once; a message for one stream goes over
-//! the connection to its sink, with the number of the feed's last entry before it.
+//! A message for all streams of an item goes into the feed of the item's service once; a message for one stream goes
+//! over the connection to its sink, with the number of the feed's last entry before it.
 
 mod apply;
 mod latency;
@@ -229,8 +229,8 @@ impl SourceSide {
         self.directory(services)
     }
 
-    /// Sets the policy of a service; with `None`, of all services without one of their own. Applies to services that appear
-    /// later.
+    /// Sets the policy of a service; with `None`, of all services without one of their own. Applies to services that
+    /// appear later.
     pub fn set_policy(&mut self, service: Option<&str>, policy: Policy) {
         match service {
             Some(name) => drop(self.policies.insert(name.to_owned(), policy)),

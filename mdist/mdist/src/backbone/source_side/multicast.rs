@@ -42,8 +42,8 @@ impl SourceSide {
         Ok(())
     }
 
-    /// Sends what [`SourceSide::apply`] has gathered, except packets that may wait for more. Feeds go first, so that images
-    /// are seldom ahead of them.
+    /// Sends what [`SourceSide::apply`] has gathered, except packets that may wait for more. Feeds go first, so that
+    /// images are seldom ahead of them.
     ///
     /// # Errors
     /// A packet is longer than the backbone carries.
@@ -94,7 +94,8 @@ impl SourceSide {
         self.feeds.iter().filter_map(FeedOut::due).min()
     }
 
-    /// Sends a packet of `len` bytes as soon as every sink has room for it; cuts the sinks that have none after the hold.
+    /// Sends a packet of `len` bytes as soon as every sink has room for it; cuts the sinks that have none after the
+    /// hold.
     pub(super) fn multicast(
         &mut self,
         feed: u16,

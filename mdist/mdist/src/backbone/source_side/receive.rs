@@ -10,7 +10,8 @@ use crate::backbone::{Address, Result, SinkId, SourceEvent};
 use crate::hub::HubRequest;
 
 impl SourceSide {
-    /// Handles events of the endpoint, without waiting; [`SourceSide::take_asks`] has the resulting requests to the hub.
+    /// Handles events of the endpoint, without waiting; [`SourceSide::take_asks`] has the resulting requests to the
+    /// hub.
     ///
     /// # Errors
     /// A packet is longer than the backbone carries.
@@ -66,7 +67,8 @@ impl SourceSide {
         std::mem::take(&mut self.asks)
     }
 
-    /// Sends the newest entry numbers to sinks that have not credited what was sent: they may have missed the last packet.
+    /// Sends the newest entry numbers to sinks that have not credited what was sent: they may have missed the last
+    /// packet.
     fn remind_silent_sinks(&mut self, now: Instant) {
         if now - self.checked < REMIND_AFTER / 2 {
             return;

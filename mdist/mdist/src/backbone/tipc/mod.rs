@@ -1,9 +1,9 @@
 //! The backbone over TIPC.
 //!
-//! A source listens for connections at `{SOURCE_TYPE, its id}` and multicasts each feed to `{FEED_TYPE, the feed's id}`; a
-//! sink binds one socket to all its feeds there. Topology events and broken connections report who comes and goes: there
-//! are no heartbeats. Packets are sent from one datagram socket of the source, which is never polled, so that on one host
-//! they take lanes; credits come back to the same socket.
+//! A source listens for connections at `{SOURCE_TYPE, its id}` and multicasts each feed to `{FEED_TYPE, the feed's
+//! id}`; a sink binds one socket to all its feeds there. Topology events and broken connections report who comes and
+//! goes: there are no heartbeats. Packets are sent from one datagram socket of the source, which is never polled, so
+//! that on one host they take lanes; credits come back to the same socket.
 
 mod connection;
 mod sink;

@@ -27,13 +27,14 @@ const BUFFER: usize = 66_000;
 #[derive(Debug, Default)]
 struct Readers {
     ports: Vec<PortId>,
-    /// A packet was multicast since the feed last had no reader. It may still be under way, on another link than unicast.
+    /// A packet was multicast since the feed last had no reader. It may still be under way, on another link than
+    /// unicast.
     multicast_sent: bool,
 }
 
 impl Readers {
-    /// The only reader, if it is on another node and a unicast cannot overtake an earlier multicast. Unicast over the node
-    /// lane costs half as much as a multicast, which is a command to the daemon.
+    /// The only reader, if it is on another node and a unicast cannot overtake an earlier multicast. Unicast over the
+    /// node lane costs half as much as a multicast, which is a command to the daemon.
     fn sole_remote(&self, here: NodeAddr) -> Option<PortId> {
         match self.ports.as_slice() {
             [one] if !self.multicast_sent && one.node != here => Some(*one),

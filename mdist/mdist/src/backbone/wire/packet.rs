@@ -18,7 +18,8 @@ const FLAG_LAST: u8 = 2;
 
 /// The header of a packet on a feed.
 ///
-/// Wire: mark `u8`, flags `u8`, count `u16`, source `u32`, feed `u32`, first `u64`, position `u64`, total `u32`, offset `u32`.
+/// Wire: mark `u8`, flags `u8`, count `u16`, source `u32`, feed `u32`, first `u64`, position `u64`, total `u32`, offset
+/// `u32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Number of entries in the packet; 1 if it carries a part of one.

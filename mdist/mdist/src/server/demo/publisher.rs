@@ -338,3 +338,27 @@ fn open(items: &mut BTreeMap<i32, Item>, request: &Request<'_>) -> Result<Option
     };
     Ok(Some(to_vec(|w| refresh.encode(w))?))
 }
+
+#[cfg(test)]
+mod tests {
+    use rssl::rwf::Message;
+
+    use super::*;
+
+    #[test]
+    fn only_market_prices_with_a_name_are_opened() {
+        let mut items = BTreeMap::new();
+        let named = Key::item(SERVICE_ID, b"ITEM");
+        for (domain, key) in [(Domain(7), named), (Domain::MARKET_PRICE, Key::default())] {
+            let request = Request { domain, stream: 5, key, ..Request::default() };
+            let reply = open(&mut items, &request).unwrap().unwrap();
+            let Message::Status(status) = Message::decode(&reply).unwrap() else { panic!("not a status") };
+            assert_eq!(status.state.unwrap().stream, StreamState::Closed);
+        }
+        let request = Request { domain: Domain::MARKET_PRICE, stream: 5, key: named, ..Request::default() };
+        let reply = open(&mut items, &request).unwrap().unwrap();
+        let Message::Refresh(refresh) = Message::decode(&reply).unwrap() else { panic!("not an image") };
+        assert_eq!((refresh.stream, refresh.state.stream), (5, StreamState::NonStreaming));
+        assert!(items.is_empty(), "a snapshot request leaves a stream open");
+    }
+}
