@@ -183,42 +183,9 @@ fn source(node: &Node, progress: &[Arc<Progress>], seconds: u64, rate: u64) -> a
     let info = Info { name: "FEED".into(), capabilities: vec![6], ..Info::default() };
     let state = ServiceState { up: true, accepting: true, status: None };
     side.directory(&[Service { id: 1, info: Some(info), state: Some(state), ..Service::default() }])?;
-    let poller = Poller::new()?;
-    poller.add(side.descriptor().context("no end")?, 1, Interest::Read)?;
-    let payload = [0xAB; 74];
-    let image = Refresh {
-        domain: Domain::MARKET_PRICE,
-        flags: RefreshFlags::SOLICITED | RefreshFlags::COMPLETE,
-        container: DataType::OPAQUE,
-        state: State::OK,
-        payload: &payload,
-        ..Refresh::default()
-    };
-    let image = to_vec(|w| image.encode(w))?;
-    let update = Update {
-        domain: Domain::MARKET_PRICE,
-        container: DataType::OPAQUE,
-        payload: &payload,
-        ..Update::default()
-    };
-    let update = to_vec(|w| update.encode(w))?;
-    let (mut batch, mut events, mut items) = (Batch::default(), Vec::new(), std::collections::HashMap::new());
-    while progress.iter().any(|progress| progress.images.load(Ordering::Relaxed) < ITEMS as u64) {
-        events.clear();
-        poller.wait(Some(Duration::from_millis(1)), &mut events)?;
-        side.poll()?;
-        batch.clear();
-        for ask in side.take_asks() {
-            if let HubRequest::Open { token, spec, .. } = ask {
-                let next = ItemId(items.len() as u32);
-                let item = *items.entry(spec).or_insert(next);
-                batch.push_bare(Kind::Opened, SIDE, item, token);
-                batch.push(Kind::Image, SIDE, item, token, &image);
-            }
-        }
-        side.apply(&batch)?;
-        side.flush()?;
-    }
+    let (image, update) = messages()?;
+    send_images(&mut side, progress, &image)?;
+    let mut batch = Batch::default();
     println!("{} sinks have {ITEMS} images each; updates of {} bytes", progress.len(), update.len());
     let before: Vec<_> = progress
         .iter()
@@ -260,6 +227,51 @@ fn source(node: &Node, progress: &[Arc<Progress>], seconds: u64, rate: u64) -> a
         let got = sink.updates.load(Ordering::Relaxed) - updates;
         let cpu_ns = sink.cpu_ns.load(Ordering::Relaxed) - cpu_ns;
         println!("sink: {got} of {sent} updates, {:.1} ns each", cpu_ns as f64 / got.max(1) as f64);
+    }
+    Ok(())
+}
+
+/// An image and an update, encoded.
+fn messages() -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
+    let payload = [0xAB; 74];
+    let image = Refresh {
+        domain: Domain::MARKET_PRICE,
+        flags: RefreshFlags::SOLICITED | RefreshFlags::COMPLETE,
+        container: DataType::OPAQUE,
+        state: State::OK,
+        payload: &payload,
+        ..Refresh::default()
+    };
+    let image = to_vec(|w| image.encode(w))?;
+    let update = Update {
+        domain: Domain::MARKET_PRICE,
+        container: DataType::OPAQUE,
+        payload: &payload,
+        ..Update::default()
+    };
+    Ok((image, to_vec(|w| update.encode(w))?))
+}
+
+/// Answers the sinks' requests until every sink has all images.
+fn send_images(side: &mut SourceSide, progress: &[Arc<Progress>], image: &[u8]) -> anyhow::Result<()> {
+    let poller = Poller::new()?;
+    poller.add(side.descriptor().context("no end")?, 1, Interest::Read)?;
+    let (mut batch, mut events, mut items) = (Batch::default(), Vec::new(), std::collections::HashMap::new());
+    while progress.iter().any(|progress| progress.images.load(Ordering::Relaxed) < ITEMS as u64) {
+        events.clear();
+        poller.wait(Some(Duration::from_millis(1)), &mut events)?;
+        side.poll()?;
+        batch.clear();
+        for ask in side.take_asks() {
+            if let HubRequest::Open { token, spec, .. } = ask {
+                let next = ItemId(items.len() as u32);
+                let item = *items.entry(spec).or_insert(next);
+                batch.push_bare(Kind::Opened, SIDE, item, token);
+                batch.push(Kind::Image, SIDE, item, token, image);
+            }
+        }
+        side.apply(&batch)?;
+        side.flush()?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use backbone_common::{Host, embedded, plain, until};
 use mdist::backbone::memory::Memory;
 use mdist::backbone::tipc::{Options, TipcSink, TipcSource};
 use mdist::backbone::{
-    Credit, FeedId, FeedReader, SinkEnd, SinkEvent, SinkId, SourceEnd, SourceEvent, SourceId,
+    Address, Credit, FeedId, FeedReader, SinkEnd, SinkEvent, SinkId, SourceEnd, SourceEvent, SourceId,
 };
 use utipc::Node;
 
@@ -91,18 +91,25 @@ fn check_contract(mut ends: Ends) {
     ends.until("listeners", |source, _| {
         address.iter().all(|address| source.contains(&SourceEvent::Listens(*address, feed))).then_some(())
     });
-
-    // Packets arrive in order at all listeners.
     let mut readers: Vec<_> = ends.sinks.iter_mut().map(|sink| sink.reader().unwrap()).collect();
     assert!(ends.sinks[0].reader().is_none());
+
+    let from = check_packets(&mut ends, feed, &mut readers);
+    check_credits(&mut ends, feed, &mut readers[1], from);
+    check_records(&mut ends, id, &sinks);
+    check_leaving(&mut ends, feed, &mut readers, sinks[0]);
+    check_reconnect_and_loss(&mut ends, id, sinks[1]);
+}
+
+/// Packets arrive in order at all listeners. Returns the source's address.
+fn check_packets(ends: &mut Ends, feed: FeedId, readers: &mut [Box<dyn FeedReader>]) -> Address {
     let mut buffer = vec![0; 66_000];
     let body =
         |number: u32| [number.to_be_bytes().to_vec(), vec![7; (number as usize * 997) % 59_000]].concat();
-    let mut from = None;
     for number in 0..200 {
         ends.source().multicast(feed, &body(number)).unwrap();
         if number % 5 == 4 {
-            for reader in &mut readers {
+            for reader in &mut *readers {
                 for number in number - 4..=number {
                     assert!(packet(reader, &mut buffer) == body(number), "packet {number}");
                 }
@@ -112,21 +119,26 @@ fn check_contract(mut ends: Ends) {
     assert!(ends.source().multicast(feed, &vec![0; 66_001]).is_err());
     ends.source().multicast(FeedId(feed.0.wrapping_add(77)), b"no listener").unwrap();
     ends.source().multicast(feed, b"where from?").unwrap();
-    for reader in &mut readers {
+    let mut from = None;
+    for reader in readers {
         let (source, _) = reader.receive(backbone_common::LIMIT, &mut buffer).unwrap().unwrap();
         from = Some(source);
     }
+    from.unwrap()
+}
 
-    // Credits.
-    readers[1].credit(from.unwrap(), feed, 1 << 33);
+fn check_credits(ends: &mut Ends, feed: FeedId, reader: &mut Box<dyn FeedReader>, source: Address) {
+    reader.credit(source, feed, 1 << 33);
     let mut credits = Vec::new();
     until("a credit", || {
         ends.source().credits(Duration::from_millis(10), &mut credits).unwrap();
         (!credits.is_empty()).then_some(())
     });
-    assert_eq!(credits, [Credit { reader: address[1], feed, position: 1 << 33 }]);
+    assert_eq!(credits, [Credit { reader: ends.sinks[1].address(), feed, position: 1 << 33 }]);
+}
 
-    // Records of any size arrive in order at their receiver only.
+/// Records of any size arrive in order at their receiver only.
+fn check_records(ends: &mut Ends, id: SourceId, sinks: &[SinkId]) {
     for size in [0, 1, 3, 60_000, 66_000, 300_000] {
         ends.source().send(sinks[1], &vec![size as u8; size]);
         ends.sinks[0].send(id, &vec![size as u8; size]);
@@ -146,38 +158,39 @@ fn check_contract(mut ends: Ends) {
     });
     let sizes = [0, 1, 3, 60_000, 66_000, 300_000].map(|size| (true, size));
     assert_eq!((down.as_slice(), up.as_slice()), (&sizes[..], &sizes[..]));
+}
 
-    // A sink stops listening, then disappears.
+/// The first sink stops listening, then disappears; the other one still gets packets.
+fn check_leaving(ends: &mut Ends, feed: FeedId, readers: &mut Vec<Box<dyn FeedReader>>, leaving: SinkId) {
+    let address = ends.sinks[0].address();
     ends.sinks[0].ignore(feed);
     ends.until("a reader that stops listening", |source, _| {
-        source.contains(&SourceEvent::StoppedListening(address[0], feed)).then_some(())
+        source.contains(&SourceEvent::StoppedListening(address, feed)).then_some(())
     });
     ends.sinks.remove(0);
     ends.sink_events.remove(0);
     drop(readers.remove(0));
-    let left = sinks[0];
     ends.until("a leave", |source, _| {
-        source.iter().any(|event| matches!(event, SourceEvent::Left(sink, _) if *sink == left)).then_some(())
+        let left = |event: &SourceEvent| matches!(event, SourceEvent::Left(sink, _) if *sink == leaving);
+        source.iter().any(left).then_some(())
     });
     ends.source().multicast(feed, b"go on").unwrap();
-    assert_eq!(packet(&mut readers[0], &mut buffer), b"go on");
+    assert_eq!(packet(&mut readers[0], &mut vec![0; 66_000]), b"go on");
+}
 
-    // A connection is ended, and made again.
+/// A connection is ended and made again; then the source disappears.
+fn check_reconnect_and_loss(ends: &mut Ends, id: SourceId, sink: SinkId) {
     ends.sink_events[0].clear();
-    ends.source().disconnect(sinks[1]);
+    ends.source().disconnect(sink);
     ends.until("the end of the connection and another one", |_, sinks| {
         let down = sinks[0].iter().position(|event| matches!(event, SinkEvent::SourceDown(..)))?;
         sinks[0][down..].contains(&SinkEvent::SourceUp(id)).then_some(())
     });
-
-    // The source disappears.
     ends.sink_events[0].clear();
     ends.source = None;
     ends.until("the loss of the source", |_, sinks| {
-        sinks[0]
-            .iter()
-            .any(|event| matches!(event, SinkEvent::SourceDown(source, _) if *source == id))
-            .then_some(())
+        let lost = |event: &SinkEvent| matches!(event, SinkEvent::SourceDown(source, _) if *source == id);
+        sinks[0].iter().any(lost).then_some(())
     });
 }
 

@@ -65,7 +65,7 @@ impl fmt::Display for FeedId {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What carries the backbone has failed or refuses.
+    /// The carrier of the backbone has failed or refuses.
     #[error("the backbone cannot {what}: {why}")]
     Carrier {
         /// The operation.

@@ -21,7 +21,7 @@ pub enum Error {
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The mistake.
         why: String,
     },
     /// A known parameter of a `rmds.cnf`-style file has an invalid value.

@@ -75,7 +75,7 @@ pub enum Posts {
     Publisher,
 }
 
-/// What a source distributor does when the window of one sink is full.
+/// Reaction of a source distributor to a full window of one sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFull {
@@ -94,7 +94,7 @@ pub struct SourceServiceSettings {
     pub cache: bool,
     /// Longest time that a message waits to be packed with others, ms; 0: until the end of the turn.
     pub flush_interval_ms: u32,
-    /// What happens when the window of a sink is full.
+    /// Reaction to a full window of a sink.
     pub on_full: OnFull,
     /// Longest time that the feed waits for one sink, ms.
     pub hold_ms: u32,

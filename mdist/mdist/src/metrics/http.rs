@@ -4,7 +4,7 @@
 //! the whole exchange, so slow and silent clients cannot block others for long. Why no server crate is used:
 //! docs/decisions/0017-poller-and-metrics-server-of-mdist.md.
 
-use super::Metrics;
+use super::registry::Metrics;
 use crate::net::{Role, ThreadSettings, spawn};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::{Labels, lock};
+use super::published::{Labels, lock};
 
 /// Upper ends of the classes, nanoseconds: 1 µs to 1 s. Longer times have a class of their own.
 const CLASSES: [u64; 19] = [

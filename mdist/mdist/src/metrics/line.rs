@@ -1,18 +1,12 @@
 //! The statistics line that a program prints periodically.
 
-use super::published::{Cell, Definition};
-use super::{MOUNTS, Metrics, SOURCE, lock, process};
-use std::sync::Arc;
+use super::latency::{MOUNTS, SOURCE};
+use super::process;
+use super::published::lock;
+use super::registry::Metrics;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// The published values of one component.
-#[derive(Clone, Debug)]
-pub(super) struct Source {
-    pub(super) definitions: &'static [Definition],
-    pub(super) cells: Arc<[Cell]>,
-}
 
 /// Makes the lines: current values, and rates since the last line.
 #[derive(Clone, Debug)]

@@ -1,14 +1,21 @@
 //! Publishes the plain counters of a thread as metrics that other threads read.
 
-use super::Labels;
-use super::line::Source;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Labels of one metric: names and values.
+pub(super) type Labels = Vec<(&'static str, String)>;
+
+/// Locks a mutex of the metrics.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The values are valid after every statement, so a panic of another thread leaves nothing half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +99,13 @@ impl<C: Component> Published<C> {
             }
         });
     }
+}
+
+/// The published values of one component.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) definitions: &'static [Definition],
+    pub(super) cells: Arc<[Cell]>,
 }
 
 /// One published value.

@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use super::components::Upstream;
-use super::published::Component;
-use super::{Counting, Labels, lock};
+use super::published::{Component, Counting, Labels, lock};
 
 /// The present upstream sessions by program.
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,7 @@ use crate::backbone::tipc::{self, TipcSink, TipcSource};
 use crate::backbone::{SinkEnd, SourceEnd};
 use crate::config::{Config, OwnNode};
 
-/// What carries the backbone between source distributors and point-to-point servers.
+/// The carrier of the backbone between source distributors and point-to-point servers.
 #[derive(Clone, Debug, Default)]
 pub enum Backbone {
     /// TIPC: the host's daemon if there is one, else a node of this process.

@@ -24,7 +24,7 @@ pub(super) struct HubMetrics {
     latency_per_server: bool,
 }
 
-/// What the counters are read from.
+/// The parts of a program whose counters are published.
 pub(super) struct Sources<'a> {
     pub(super) hub: &'a Hub,
     pub(super) side: &'a Side,

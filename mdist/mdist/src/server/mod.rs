@@ -1,4 +1,4 @@
-//! What the programs run: the hub wired to its sides, its upstreams and their sockets.
+//! The programs `p2ps` and `src_dist`: a hub wired to its sides, its upstreams and their sockets.
 
 mod assembly;
 mod backbone;

@@ -118,7 +118,7 @@ fn mount_threads(configured: u16) -> u16 {
     if configured == 0 { u16::try_from(cores).unwrap_or(u16::MAX) } else { configured }
 }
 
-/// What the workers of one server share.
+/// The parts that all workers of a server share.
 struct Mounts {
     config: Arc<mounts::Config>,
     shared: Arc<Shared>,

@@ -1,4 +1,4 @@
-//! What both programs do around their server: log, signals, metrics, exit code.
+//! The frame of both programs around their server: log, signals, metrics, exit code.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ pub fn settings(loaded: Loaded) -> Config {
     loaded.config
 }
 
-/// What a program runs until it ends.
+/// A server or chain that a program runs until it ends.
 pub trait Served {
     /// The part with the listeners.
     fn running(&mut self) -> &mut Running;

@@ -13,7 +13,7 @@ use crate::metrics::Metrics;
 use crate::net::{Interest, Now, Registry, Socket};
 use crate::upstream::{Publisher, Session as _, SessionError};
 
-/// What the distributor offers to publishers and accepts from them.
+/// The distributor's terms for publishers: options, dictionaries, accepted services.
 pub(super) struct Acceptance {
     pub(super) transport: ServerOptions,
     /// Sent on request.

@@ -91,7 +91,7 @@ fn source_side(settings: &SrcDist, end: Option<Box<dyn SourceEnd>>) -> Result<So
     Ok(side)
 }
 
-/// What publishers get that connect here.
+/// The terms for publishers that connect here.
 fn acceptance(settings: &SrcDist, assembly: &Assembly<'_>) -> Result<Acceptance> {
     Ok(Acceptance {
         transport: ServerOptions {

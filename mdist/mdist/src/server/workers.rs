@@ -28,7 +28,7 @@ struct Turn {
     directory: Arc<Directory>,
 }
 
-/// What a worker and the hub's driver hand to each other.
+/// The queues between a worker and the hub's driver.
 #[derive(Default)]
 struct Exchange {
     asks: Mutex<Vec<HubRequest>>,

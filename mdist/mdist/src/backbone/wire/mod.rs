@@ -34,7 +34,7 @@ pub enum WireError {
     /// It ends too early.
     #[error("{what} on the backbone is cut short: {why}")]
     Short {
-        /// What was decoded.
+        /// The structure that was decoded.
         what: &'static str,
         /// The field that is cut short.
         why: rssl::Error,
@@ -44,7 +44,7 @@ pub enum WireError {
         "{what} on the backbone has an unknown {field} {value} (does the peer run another version of mdist?)"
     )]
     Unknown {
-        /// What was decoded.
+        /// The structure that was decoded.
         what: &'static str,
         /// The field.
         field: &'static str,
