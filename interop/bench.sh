@@ -1,6 +1,7 @@
 #!/bin/sh
 # Compares the kernel's TIPC and SCTP with utipc and TCP, in one run in the lab's machine:
-# `cargo xtask lab run -t 900 interop/bench.sh`. The processor is emulated, so only ratios are meaningful. Build first: cargo build --release
+# `cargo xtask lab run -t 900 interop/bench.sh`. The processor is emulated, so only ratios are
+# meaningful. Build first: cargo build --release
 bench=$(dirname "$0")/../target/release/utipc
 [ -x "$bench" ] || { echo "$bench is missing (run: cargo build --release)"; exit 1; }
 parties=utipc,tcp,uds,kernel-tipc,sctp

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use utipc_core::addr::NodeAddr;
 
-/// The newest version of the protocol that this code speaks. 2: the daemon shares its binding table ([`crate::Request::FetchTable`],
-/// [`crate::Request::SendFound`]), has lanes itself ([`crate::Notice::NodeLane`]), lets forked children inherit sockets
-/// ([`crate::Request::Fork`]) and leaves polled sockets their lanes ([`crate::Request::Settle`]).
-/// 3: programs own the descriptors of sockets and may pass them on ([`crate::Request::Keep`], [`crate::Request::Claim`]).
+/// The newest version of the protocol that this code speaks. 2: the daemon shares its binding table
+/// ([`crate::Request::FetchTable`], [`crate::Request::SendFound`]), has lanes itself ([`crate::Notice::NodeLane`]),
+/// lets forked children inherit sockets ([`crate::Request::Fork`]) and leaves polled sockets their lanes
+/// ([`crate::Request::Settle`]). 3: programs own the descriptors of sockets and may pass them on
+/// ([`crate::Request::Keep`], [`crate::Request::Claim`]).
 pub const NEWEST: u16 = 3;
 /// The oldest version that this code speaks.
 pub const OLDEST: u16 = 1;
@@ -61,13 +62,13 @@ pub fn agree(own: Greeting, other: Greeting) -> Option<u16> {
 pub struct Hello {
     /// Name of the program, for operators; at most 64 bytes count.
     pub program: String,
-    /// It can use lanes: its sockets are direct from the start. Otherwise they are hosted until it asks for the data path
-    /// ([`crate::Request::Lend`]).
+    /// It can use lanes: its sockets are direct from the start. Otherwise they are hosted until it asks for the data
+    /// path ([`crate::Request::Lend`]).
     pub takes_lanes: bool,
 }
 
-/// The daemon has attached the process. A descriptor comes with it: the segment with the attachment's bell. Later versions
-/// may add others. A process fetches the binding table when it needs it ([`crate::Request::FetchTable`]).
+/// The daemon has attached the process. A descriptor comes with it: the segment with the attachment's bell. Later
+/// versions may add others. A process fetches the binding table when it needs it ([`crate::Request::FetchTable`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The agreed version.

@@ -7,8 +7,8 @@ use utipc_core::addr::{NodeAddr, PortId};
 use crate::lanes::{LaneEnd, LaneId, PairId};
 use crate::reply::Reply;
 
-/// Every packet from the daemon after the welcome; the payload of the reply follows it. Process the notices in their order,
-/// then the reply.
+/// Every packet from the daemon after the welcome; the payload of the reply follows it. Process the notices in their
+/// order, then the reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
     /// Changes since the last reply.
@@ -42,8 +42,8 @@ pub enum Notice {
         /// Which end.
         end: LaneEnd,
     },
-    /// The other end of a lane does not use it any more (closed, dead or hosted). A writer sends by the node from now on; a
-    /// reader reads to the end. Then send [`crate::Request::LaneDone`].
+    /// The other end of a lane does not use it any more (closed, dead or hosted). A writer sends by the node from now
+    /// on; a reader reads to the end. Then send [`crate::Request::LaneDone`].
     LaneOver {
         /// Own socket.
         port: u32,
@@ -61,9 +61,9 @@ pub enum Notice {
         /// The socket.
         port: u32,
     },
-    /// There is a node lane between a socket of this attachment and the daemon, which is the other side of the pair. From now
-    /// on it carries all data of the connection in this direction; without a connection, all messages to, or from, sockets
-    /// of other nodes, except multicasts that are sent.
+    /// There is a node lane between a socket of this attachment and the daemon, which is the other side of the pair.
+    /// From now on it carries all data of the connection in this direction; without a connection, all messages to, or
+    /// from, sockets of other nodes, except multicasts that are sent.
     NodeLane {
         /// Own socket.
         port: u32,

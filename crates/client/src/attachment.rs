@@ -1,7 +1,7 @@
 //! One attachment: the connection of this process to a daemon, shared by all its sockets.
 //!
-//! There is one round trip at a time; the daemon answers at once. Replies bring notices of what has changed meanwhile. A
-//! thread per attachment waits for the end of the connection, so that the daemon's death wakes every call at once.
+//! There is one round trip at a time; the daemon answers at once. Replies bring notices of what has changed meanwhile.
+//! A thread per attachment waits for the end of the connection, so that the daemon's death wakes every call at once.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -53,10 +53,11 @@ pub(crate) struct Attachment {
     _hiding: Hiding,
     channel: Channel,
     wire: Mutex<Wire>,
-    /// Arenas shared with other processes, by pair and own side: for its own sockets this process has both sides. Locked
-    /// before the wire, never after it.
+    /// Arenas shared with other processes, by pair and own side: for its own sockets this process has both sides.
+    /// Locked before the wire, never after it.
     pub(crate) pairs: Mutex<HashMap<(PairId, u8), Arc<Pair>>>,
-    /// The daemon keeps the level of descriptors of sockets with lanes; one of version 1 must see every message for that.
+    /// The daemon keeps the level of descriptors of sockets with lanes; one of version 1 must see every message for
+    /// that.
     pub(crate) keeps_level: bool,
     /// The binding table. Locked before the wire too.
     pub(crate) names: Names,
@@ -90,8 +91,9 @@ pub(crate) struct Extra<'a> {
 }
 
 impl Attachment {
-    /// Attaches this process to the daemon at `path`; `None` if no daemon listens there. Tries again, for a few seconds, if
-    /// the daemon closes the connection. The attachment is not registered for forks: see [`crate::fork::attach`].
+    /// Attaches this process to the daemon at `path`; `None` if no daemon listens there. Tries again, for a few
+    /// seconds, if the daemon closes the connection. The attachment is not registered for forks: see
+    /// [`crate::fork::attach`].
     pub(crate) fn open(path: &Path) -> Result<Option<Arc<Self>>, Error> {
         let mut pauses = HANDSHAKE_BACKOFF.iter();
         loop {

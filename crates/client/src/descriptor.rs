@@ -1,9 +1,9 @@
 //! The descriptor that an application polls in place of a socket.
 //!
-//! It is one end of a packet socket pair; the daemon has the far end. A byte in it makes it readable, a packet that fills
-//! its small send buffer makes it unwritable. The daemon adds the byte and takes the packet away, also on behalf of a
-//! process at the other end of one of the socket's lanes. Only this side can do the opposite, and then checks once more, so
-//! that a concurrent change is not lost. See docs/spec/attach.md §5.
+//! It is one end of a packet socket pair; the daemon has the far end. A byte in it makes it readable, a packet that
+//! fills its small send buffer makes it unwritable. The daemon adds the byte and takes the packet away, also on behalf
+//! of a process at the other end of one of the socket's lanes. Only this side can do the opposite, and then checks once
+//! more, so that a concurrent change is not lost. See docs/spec/attach.md §5.
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicBool;
@@ -44,8 +44,8 @@ impl Descriptor {
         self.polled.store(true, Release);
     }
 
-    /// See [`Near::renumber`]. In a forked child (`own` is false) it does not wait for a use of the old number: the thread
-    /// that used it exists only in the parent.
+    /// See [`Near::renumber`]. In a forked child (`own` is false) it does not wait for a use of the old number: the
+    /// thread that used it exists only in the parent.
     pub(crate) fn renumber(&self, number: Option<RawFd>, own: bool) {
         if own { self.near.renumber(number) } else { self.near.renumber_at_once(number) }
     }

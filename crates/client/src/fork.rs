@@ -1,9 +1,9 @@
 //! What happens to sockets at a fork. Decision 8, docs/spec/attach.md §7.
 //!
 //! Before it, the forking thread tells each daemon, which makes all sockets of this process hosted and hands out a
-//! descriptor, the *inheritance*. The child never uses what the parent had (its connection, its lanes, its locks): with the
-//! first call on something inherited it attaches for itself and claims the sockets by the inheritance. The parent closes its
-//! copy, so the daemon sees when no process can claim any more.
+//! descriptor, the *inheritance*. The child never uses what the parent had (its connection, its lanes, its locks): with
+//! the first call on something inherited it attaches for itself and claims the sockets by the inheritance. The parent
+//! closes its copy, so the daemon sees when no process can claim any more.
 //!
 //! One lock is held over the fork. Everything that the child reads of its parent's changes only under this lock.
 

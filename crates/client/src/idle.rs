@@ -75,8 +75,8 @@ impl Attachment {
         large
     }
 
-    /// A command whose failure does not matter: a refused one is about a lane that has just ended, and the next call of the
-    /// program finds the end of the connection.
+    /// A command whose failure does not matter: a refused one is about a lane that has just ended, and the next call of
+    /// the program finds the end of the connection.
     fn request(&self, request: &Request) {
         drop(self.command(request, &[]));
     }

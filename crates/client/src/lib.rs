@@ -1,8 +1,8 @@
 //! Sockets of a process that is attached to a utipc daemon.
 //!
 //! The daemon keeps every endpoint. A call here is a command to it or, between two sockets of this host, a record in a
-//! lane that both processes map (decisions 8 and 16). A [`Node`] is the daemon's node as this process has it, a [`Socket`]
-//! one of its endpoints.
+//! lane that both processes map (decisions 8 and 16). A [`Node`] is the daemon's node as this process has it, a
+//! [`Socket`] one of its endpoints.
 //!
 //! | Question | File |
 //! |---|---|

@@ -35,8 +35,8 @@ impl Access for Mapped {
     }
 }
 
-/// One segment of the table, and the one that has replaced it. Old segments stay mapped: each is much larger than the one
-/// before, so all old ones together are smaller than the current one.
+/// One segment of the table, and the one that has replaced it. Old segments stay mapped: each is much larger than the
+/// one before, so all old ones together are smaller than the current one.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) replica: Replica,

@@ -52,8 +52,8 @@ impl Node {
         Self { place, first, attachment, mode, generation: fork::generation(), inherited: Arc::default() }
     }
 
-    /// The node as this process has it: itself, except in a forked child. There it takes no lock of the parent, which may be
-    /// held by a thread that the child does not have.
+    /// The node as this process has it: itself, except in a forked child. There it takes no lock of the parent, which
+    /// may be held by a thread that the child does not have.
     fn live(&self) -> Result<&Self, Error> {
         if self.generation == fork::generation() {
             return Ok(self);
@@ -229,8 +229,8 @@ impl Node {
         self.current()?.command(&Request::SetLink { name: name.to_owned(), property }, &[])
     }
 
-    /// Sends one netlink message of the family TIPCv2 to the node; returns the messages of all parts of the answer, which say
-    /// what was refused.
+    /// Sends one netlink message of the family TIPCv2 to the node; returns the messages of all parts of the answer,
+    /// which say what was refused.
     ///
     /// # Errors
     /// As [`Node::peers`]; [`crate::Failure::State`] if `request` is not a message.

@@ -1,5 +1,5 @@
-//! Sockets that a program holds by a descriptor of its own, which it may duplicate, pass to other processes or keep over an
-//! exec. Such a socket lives until the last copy is closed. Decision 13, docs/spec/attach.md §9.
+//! Sockets that a program holds by a descriptor of its own, which it may duplicate, pass to other processes or keep
+//! over an exec. Such a socket lives until the last copy is closed. Decision 13, docs/spec/attach.md §9.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,8 +22,8 @@ pub fn may_be_claimed(fd: impl AsFd) -> bool {
 }
 
 impl Node {
-    /// Claims the socket that a descriptor from another process, or from before an exec, stands for. `number` is the number
-    /// of its descriptor from now on.
+    /// Claims the socket that a descriptor from another process, or from before an exec, stands for. `number` is the
+    /// number of its descriptor from now on.
     ///
     /// # Errors
     /// [`Failure::NoSocket`] if it stands for no socket, or not any more.
@@ -71,8 +71,8 @@ impl Attachment {
 }
 
 impl Socket {
-    /// The descriptor that stands for this socket, for the program to own. The socket lives until the last copy of it is
-    /// closed, in any process, and this value is dropped. The caller sets its number by [`Socket::renumber`].
+    /// The descriptor that stands for this socket, for the program to own. The socket lives until the last copy of it
+    /// is closed, in any process, and this value is dropped. The caller sets its number by [`Socket::renumber`].
     ///
     /// # Errors
     /// [`Failure::Limit`]; [`Failure::State`] if the daemon is of an older release.
@@ -83,8 +83,8 @@ impl Socket {
         self.fetch_near(&Request::Keep { port: self.port() })
     }
 
-    /// Sets the number of the program's descriptor. `None`: the program is about to close its last copy, which is not used any
-    /// more when this returns.
+    /// Sets the number of the program's descriptor. `None`: the program is about to close its last copy, which is not
+    /// used any more when this returns.
     pub fn renumber(&self, number: Option<RawFd>) {
         if let Some(inherited) = self.inherited.get() {
             return inherited.renumber(number);

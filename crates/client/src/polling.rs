@@ -19,7 +19,8 @@ use crate::state::SocketState;
 const SYNC_MAX: u32 = 4;
 
 impl Socket {
-    /// A descriptor to poll, whose level is the readiness of the socket; made at the first call. The socket keeps its lanes.
+    /// A descriptor to poll, whose level is the readiness of the socket; made at the first call. The socket keeps its
+    /// lanes.
     ///
     /// # Errors
     /// [`Error::System`] if no descriptor is free, or the program has the descriptor already.
@@ -63,8 +64,8 @@ impl Socket {
         self.wake_peers(to_wake)
     }
 
-    /// After a receive that `got` something or not: makes the descriptor readable if and only if there is more. A caller that
-    /// found nothing gets a new edge with the next message.
+    /// After a receive that `got` something or not: makes the descriptor readable if and only if there is more. A
+    /// caller that found nothing gets a new edge with the next message.
     #[inline]
     pub(crate) fn sync_readability(&self, got: bool) -> Result<(), Error> {
         match self.polled() {
@@ -87,7 +88,8 @@ impl Socket {
     fn sync_level(&self, receiver: &mut Receiver, mut drained: bool) -> Result<(), Error> {
         let Some(descriptor) = self.polled() else { return Ok(()) };
         let SocketState { receiver_events, ready, .. } = &*self.state;
-        // The daemon adds a byte after the change that it announces: the checks after the byte's removal find that change.
+        // The daemon adds a byte after the change that it announces: the checks after the byte's removal find that
+        // change.
         for _ in 0..SYNC_MAX {
             loop {
                 if receiver_events.has_some() {
@@ -200,8 +202,8 @@ impl Socket {
         }
     }
 
-    /// After a send that would block at the node, or the start of a connection: makes the descriptor unwritable until the
-    /// node takes more.
+    /// After a send that would block at the node, or the start of a connection: makes the descriptor unwritable until
+    /// the node takes more.
     pub(crate) fn note_full_node(&self) -> Result<(), Error> {
         match self.polled() {
             Some(descriptor) => {

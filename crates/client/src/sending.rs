@@ -1,7 +1,7 @@
 //! Sending: by lanes where there are some, otherwise by commands.
 //!
-//! A lane says by a [`LaneError`] why it has not taken a message. If a larger ring helps, the daemon is asked for one and
-//! the send is tried again; otherwise the message waits, comes back or goes by the node.
+//! A lane says by a [`LaneError`] why it has not taken a message. If a larger ring helps, the daemon is asked for one
+//! and the send is tried again; otherwise the message waits, comes back or goes by the node.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,8 +19,8 @@ use crate::socket::{Socket, unless_blocked};
 use crate::state::{Event, Half, SendHalf};
 use crate::{Error, Wait};
 
-/// How many lanes to one receiver may end while the same message is on its way, before it is dropped like one to a socket
-/// that is gone.
+/// How many lanes to one receiver may end while the same message is on its way, before it is dropped like one to a
+/// socket that is gone.
 const COPY_ATTEMPTS: u32 = 8;
 
 impl Socket {
@@ -207,8 +207,8 @@ impl Socket {
         }
     }
 
-    /// Sends to all sockets bound to a range. One command serves all receivers without a lane; its reply names those that
-    /// have one.
+    /// Sends to all sockets bound to a range. One command serves all receivers without a lane; its reply names those
+    /// that have one.
     fn send_multicast(
         &self,
         half: &mut SendHalf,
@@ -244,8 +244,8 @@ impl Socket {
         sent
     }
 
-    /// Sends to a local socket by its lane. Returns false if there is none; true also if the message came back because the
-    /// receiver takes no more.
+    /// Sends to a local socket by its lane. Returns false if there is none; true also if the message came back because
+    /// the receiver takes no more.
     #[inline]
     fn send_by_lane(
         &self,

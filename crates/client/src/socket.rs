@@ -70,8 +70,8 @@ impl Socket {
         }
     }
 
-    /// The socket as this process holds it: itself, except in a forked child that has inherited it. Every call on a socket
-    /// begins with this one.
+    /// The socket as this process holds it: itself, except in a forked child that has inherited it. Every call on a
+    /// socket begins with this one.
     ///
     /// # Errors
     /// [`Error::Died`], [`Error::NotShared`].

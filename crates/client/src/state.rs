@@ -1,8 +1,8 @@
 //! The state of a socket that its threads share: its two halves, and events about its lanes.
 //!
 //! Notices come with the next reply, in whatever thread waits for it. That thread only queues events for the sockets
-//! concerned; the next thread that holds a half of a socket processes them. So no lock is waited for while the connection
-//! to the daemon is locked.
+//! concerned; the next thread that holds a half of a socket processes them. So no lock is waited for while the
+//! connection to the daemon is locked.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
@@ -31,8 +31,8 @@ pub(crate) enum Event {
     LaneOver(LaneId),
 }
 
-/// Events of one half of a socket, oldest first. The queue is bounded: the daemon bounds the number of lanes, and `Ready`
-/// is queued once.
+/// Events of one half of a socket, oldest first. The queue is bounded: the daemon bounds the number of lanes, and
+/// `Ready` is queued once.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     events: Mutex<Vec<Event>>,

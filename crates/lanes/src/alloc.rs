@@ -1,4 +1,5 @@
-//! Allocation of rings in the region of one direction. The state is private memory of the writing process, never shared.
+//! Allocation of rings in the region of one direction. The state is private memory of the writing process, never
+//! shared.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -39,7 +40,8 @@ impl Rings {
         Rings(Arc::new(Mutex::new(State { shape, chunks })))
     }
 
-    /// Takes the free ring of `class` with the lowest address, so that rings in use stay together. `None`: all are taken.
+    /// Takes the free ring of `class` with the lowest address, so that rings in use stay together. `None`: all are
+    /// taken.
     pub(super) fn take(&self, class: u8) -> Option<Taken> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take(class)
     }

@@ -1,7 +1,7 @@
 //! The memory that two processes share: their doorbells and every lane between them.
 //!
-//! The daemon creates it, hands the descriptor to both sides and keeps it mapped: it assigns slots, and when a side dies
-//! it reads the unread records.
+//! The daemon creates it, hands the descriptor to both sides and keeps it mapped: it assigns slots, and when a side
+//! dies it reads the unread records.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -74,8 +74,8 @@ impl<M: Memory> Arena<M> {
         Ok(Arena { memory: Arc::new(memory), layout })
     }
 
-    /// Uses memory that is formatted as an arena. The header is checked and copied once: later changes by a peer have no
-    /// effect.
+    /// Uses memory that is formatted as an arena. The header is checked and copied once: later changes by a peer have
+    /// no effect.
     pub fn attach(memory: M) -> utipc_os::Result<Arena<M>> {
         let word = |at| memory.load64(at, Relaxed);
         if word(header::MAGIC) != MAGIC {
@@ -165,8 +165,9 @@ impl<M: Memory> Arena<M> {
         Ok(self.doorbell(writer.other()).ring())
     }
 
-    /// Daemon: marks a lane whose reader is gone; the writer's sends fail from now on. Call [`Arena::recover`] afterwards: the
-    /// fence in `ring` orders the mark before that reading, and pairs with the writer's between commit and flags.
+    /// Daemon: marks a lane whose reader is gone; the writer's sends fail from now on. Call [`Arena::recover`]
+    /// afterwards: the fence in `ring` orders the mark before that reading, and pairs with the writer's between commit
+    /// and flags.
     pub fn mark_gone(&self, writer: Side, number: u32) -> Result<Wakeup, Corrupt> {
         self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::GONE);
         Bits::new(self.memory.clone(), self.layout.room(writer), self.slots()).add(number);
@@ -241,7 +242,8 @@ impl<M: Memory> Incoming<M> {
         Reader::new(&self.arena, self.me.other(), slot)
     }
 
-    /// Hands the slots of armed lanes that may have something to read to `each`. A hint: there may be slots without a lane.
+    /// Hands the slots of armed lanes that may have something to read to `each`. A hint: there may be slots without a
+    /// lane.
     pub fn take_ready(&self, each: impl FnMut(u32)) {
         self.ready.take(each);
     }

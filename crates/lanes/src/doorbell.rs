@@ -1,8 +1,8 @@
 //! How one side of a pair wakes the other.
 //!
-//! A doorbell belongs to the side that sleeps; the peer (and the daemon) ring it. To sleep without missing anything: read
-//! [`Doorbell::seq`], announce the sleep ([`Doorbell::park`]), check everything once more, and only then wait for the
-//! number to change. While no thread sleeps, ringing costs one load.
+//! A doorbell belongs to the side that sleeps; the peer (and the daemon) ring it. To sleep without missing anything:
+//! read [`Doorbell::seq`], announce the sleep ([`Doorbell::park`]), check everything once more, and only then wait for
+//! the number to change. While no thread sleeps, ringing costs one load.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};

@@ -50,8 +50,8 @@ pub struct ReceiveCall<'a> {
     pub sink: Sink<'a>,
     /// The caller's options.
     pub options: RecvOptions,
-    /// The result. It is filled in place: moving it from function to function would cost more than everything else that a
-    /// message needs.
+    /// The result. It is filled in place: moving it from function to function would cost more than everything else that
+    /// a message needs.
     pub received: Received,
 }
 

@@ -87,7 +87,8 @@ pub(super) mod slot {
     pub(crate) const START: usize = 64;
     /// Nonzero: the writer waits for room, see [`waiting`]. In the same line as `START`: both change seldom.
     pub(crate) const WAITING: usize = 72;
-    /// How far the reader has given room back, a place: written seldom, loaded by the writer when it finds the ring full.
+    /// How far the reader has given room back, a place: written seldom, loaded by the writer when it finds the ring
+    /// full.
     pub(crate) const RELEASED: usize = 128;
     /// Sum of the costs of the messages given back.
     pub(crate) const RELEASED_COST: usize = 136;

@@ -2,8 +2,8 @@
 //!
 //! Two processes of one host exchange messages through memory that they share, without the daemon and without a system
 //! call while both are awake. An [`Arena`] is the shared memory of one pair of processes. For each direction it holds
-//! lanes, rings with one [`Writer`] and one [`Reader`] each, and a [`Doorbell`] for each side. No lock is shared. What a
-//! peer can write is hostile input: it is copied out once and checked on the copy.
+//! lanes, rings with one [`Writer`] and one [`Reader`] each, and a [`Doorbell`] for each side. No lock is shared. What
+//! a peer can write is hostile input: it is copied out once and checked on the copy.
 //!
 //! | Question | Place |
 //! |---|---|

@@ -365,14 +365,14 @@ impl Sender {
         Ok(sent)
     }
 
-    /// The larger ring to ask the daemon for after `error` on a lane; `None` if no ring helps, or one was refused a short
-    /// time ago.
+    /// The larger ring to ask the daemon for after `error` on a lane; `None` if no ring helps, or one was refused a
+    /// short time ago.
     pub fn wants_ring(&mut self, route: Route, error: LaneError) -> Option<Growth> {
         self.lane(route)?.wants_ring(error)
     }
 
-    /// Moves a lane to the ring that the daemon has granted or, if `granted` is false, refused; returns whether the lane
-    /// has it now.
+    /// Moves a lane to the ring that the daemon has granted or, if `granted` is false, refused; returns whether the
+    /// lane has it now.
     pub fn grow(&mut self, growth: Growth, granted: bool) -> bool {
         self.lanes_mut().find(|lane| lane.id == growth.lane).is_some_and(|lane| lane.grow(growth, granted))
     }
@@ -458,8 +458,8 @@ impl Sender {
         self.sole.iter_mut().chain(self.lanes.values_mut())
     }
 
-    /// Leaves all lanes to their arenas, which keep each until it is closed: its memory is free when the reader has read
-    /// to the end.
+    /// Leaves all lanes to their arenas, which keep each until it is closed: its memory is free when the reader has
+    /// read to the end.
     pub fn leave_all(&mut self) {
         for lane in self.sole.take().into_iter().chain(self.lanes.drain().map(|(_, lane)| lane)) {
             lane.pair.keep(lane.id.slot, lane.writer);

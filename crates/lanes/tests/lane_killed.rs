@@ -1,5 +1,5 @@
-//! A process is killed before each store that it makes to shared memory and before each system call on it. The lanes that
-//! it leaves must be whole.
+//! A process is killed before each store that it makes to shared memory and before each system call on it. The lanes
+//! that it leaves must be whole.
 
 mod lane_support;
 
@@ -144,7 +144,8 @@ fn victim() {
     for _ in 0..3 {
         let _ = send(&mut writer, 50).unwrap();
     }
-    // Read half of the waiting messages, then the rest, which ends in another ring; then arm the lane and sleep briefly.
+    // Read half of the waiting messages, then the rest, which ends in another ring; then arm the lane and sleep
+    // briefly.
     while read < WAITING {
         if next(&mut reader, read).is_some() {
             tell(b"read");

@@ -261,8 +261,8 @@ impl Channel {
         Ok(Peer { pid: peer.pid.unsigned_abs(), uid: peer.uid, gid: peer.gid })
     }
 
-    /// A pidfd of the process at the other end, which becomes readable when that process ends. `None` if there is none (the
-    /// process is outside of this namespace, or the kernel is too old); then only the end of the channel shows it.
+    /// A pidfd of the process at the other end, which becomes readable when that process ends. `None` if there is none
+    /// (the process is outside of this namespace, or the kernel is too old); then only the end of the channel shows it.
     pub fn peer_process(&self) -> Option<OwnedFd> {
         let raw: libc::c_int = self.option(libc::SO_PEERPIDFD, -1).unwrap_or(-1); // Linux 6.5
         if raw >= 0 {

@@ -1,7 +1,8 @@
 //! Forks: a generation number that differs in each forked child, and hooks before and after a fork.
 //!
-//! A value that belongs to one process (a connection, memory shared with a peer) notes the [`generation`] in which it was
-//! created; in a forked child the number differs. `posix_spawn` and `vfork` do not count: their children run no code of the program.
+//! A value that belongs to one process (a connection, memory shared with a peer) notes the [`generation`] in which it
+//! was created; in a forked child the number differs. `posix_spawn` and `vfork` do not count: their children run no
+//! code of the program.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
@@ -21,8 +22,8 @@ pub struct Hooks {
     pub before: fn(),
     /// After the fork, or its failure, in the parent.
     pub parent: fn(),
-    /// After the fork in the child, which has no other thread and in which locks of other threads stay locked: it may do what
-    /// a signal handler may, and release locks that `before` has taken.
+    /// After the fork in the child, which has no other thread and in which locks of other threads stay locked: it may
+    /// do what a signal handler may, and release locks that `before` has taken.
     pub child: fn(),
 }
 
@@ -39,8 +40,8 @@ pub fn generation() -> u32 {
 pub fn count() -> Result<()> {
     static REGISTERED: OnceLock<i32> = OnceLock::new();
     let code = *REGISTERED.get_or_init(|| {
-        // SAFETY: the three functions live as long as the program, never unwind (a panic in an `extern "C"` function aborts)
-        // and, in the child, store to an atomic and call a hook that promises the same.
+        // SAFETY: the three functions live as long as the program, never unwind (a panic in an `extern "C"` function
+        // aborts) and, in the child, store to an atomic and call a hook that promises the same.
         unsafe { pthread_atfork(Some(before), Some(parent), Some(child)) }
     });
     if code == 0 {
@@ -59,7 +60,8 @@ pub fn set_hooks(hooks: Hooks) -> Result<()> {
     count()
 }
 
-// SAFETY: the signature is that of POSIX: three functions without parameters, each of which may be null, and a number back.
+// SAFETY: the signature is that of POSIX: three functions without parameters, each of which may be null, and a number
+// back.
 unsafe extern "C" {
     /// POSIX; not among the declarations of `libc` for Linux.
     fn pthread_atfork(
@@ -99,8 +101,8 @@ pub struct Child {
 /// # Errors
 /// The system cannot create a process.
 pub fn run(work: impl FnOnce() -> u8) -> Result<Child> {
-    // SAFETY: the child has the forking thread alone. What other threads have locked stays locked in it, which can stop the
-    // child but breaks no memory; the allocator is usable, for the C library takes its locks before a fork.
+    // SAFETY: the child has the forking thread alone. What other threads have locked stays locked in it, which can stop
+    // the child but breaks no memory; the allocator is usable, for the C library takes its locks before a fork.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(101);

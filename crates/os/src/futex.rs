@@ -114,8 +114,8 @@ pub fn wait_any(words: &[(&AtomicU32, u32)], timeout: Option<Duration>) -> Resul
         timespec(now.saturating_add(timeout))
     });
     let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the kernel reads the first `words.len()` entries of the list, at most all of it, the words that they name,
-    // which `words` keeps in place, and the timespec, if there is one; all of them outlive the call.
+    // SAFETY: the kernel reads the first `words.len()` entries of the list, at most all of it, the words that they
+    // name, which `words` keeps in place, and the timespec, if there is one; all of them outlive the call.
     let code = unsafe {
         libc::syscall(
             libc::SYS_futex_waitv,

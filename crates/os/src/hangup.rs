@@ -28,10 +28,11 @@ pub fn wait(connection: impl AsFd) {
     }
 }
 
-/// Starts a thread with this name that sleeps until the other end of a connected socket is gone, and then calls `ended`.
+/// Starts a thread with this name that sleeps until the other end of a connected socket is gone, and then calls
+/// `ended`.
 ///
-/// The thread takes no signals, and has a descriptor table of its own if the kernel supports that: sharing the table would
-/// cost a single-threaded program some 30 ns per system call.
+/// The thread takes no signals, and has a descriptor table of its own if the kernel supports that: sharing the table
+/// would cost a single-threaded program some 30 ns per system call.
 ///
 /// # Errors
 /// The system cannot create a thread or a descriptor.
@@ -43,8 +44,8 @@ pub fn watch(
     let number = connection.as_raw_fd();
     let (tell, told) = mpsc::channel();
     let run = move || {
-        // SAFETY: the starting thread has it borrowed until it is told. After that it is either in this thread's own table,
-        // where no other thread can close it, or not used any more.
+        // SAFETY: the starting thread has it borrowed until it is told. After that it is either in this thread's own
+        // table, where no other thread can close it, or not used any more.
         let shared = unsafe { BorrowedFd::borrow_raw(number) };
         if keep_only(shared) {
             let _ = tell.send(Ok(()));
@@ -73,14 +74,14 @@ pub fn watch(
     told.recv().unwrap_or(Ok(()))
 }
 
-/// Gives the calling thread a descriptor table of its own with only this descriptor; returns false, with the table still
-/// shared, if the kernel cannot (before 5.9).
+/// Gives the calling thread a descriptor table of its own with only this descriptor; returns false, with the table
+/// still shared, if the kernel cannot (before 5.9).
 fn keep_only(fd: impl AsFd) -> bool {
     let Ok(number) = c_uint::try_from(fd.as_fd().as_raw_fd()) else { return false };
     // By `syscall`: a shim may have replaced the C library's function.
     let close_range = |first: c_uint, last: c_uint, flags: c_uint| {
-        // SAFETY: the call has no pointers. The first one makes a copy of the table, so none of the process's descriptors are
-        // closed; this thread uses none but `fd`, which stays open.
+        // SAFETY: the call has no pointers. The first one makes a copy of the table, so none of the process's
+        // descriptors are closed; this thread uses none but `fd`, which stays open.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) == 0 }
     };
     let above = number.saturating_add(1);

@@ -1,5 +1,6 @@
-//! Descriptors that a library has without its program's knowledge. They have high numbers, so that the program's descriptors
-//! get the numbers that it expects, and are in a list, so that a shim can keep the program from closing them with all others.
+//! Descriptors that a library has without its program's knowledge. They have high numbers, so that the program's
+//! descriptors get the numbers that it expects, and are in a list, so that a shim can keep the program from closing
+//! them with all others.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicI32;

@@ -43,8 +43,8 @@ pub struct Datagram {
     pub count: usize,
     /// Bytes of all its frames.
     pub len: usize,
-    /// Zero: one datagram. Otherwise segmentation offload cuts the bytes into datagrams of this size, which is that of each
-    /// frame but the last, which may be shorter.
+    /// Zero: one datagram. Otherwise segmentation offload cuts the bytes into datagrams of this size, which is that of
+    /// each frame but the last, which may be shorter.
     pub segment: u16,
 }
 
@@ -208,8 +208,8 @@ impl Vectors {
         Vectors { all: [const { MaybeUninit::uninit() }; VECTORS], used: 0 }
     }
 
-    /// Adds the pieces of `datagram`; returns the index of the first and their number. `None` if there is no space, or if a
-    /// frame is empty or does not exist.
+    /// Adds the pieces of `datagram`; returns the index of the first and their number. `None` if there is no space, or
+    /// if a frame is empty or does not exist.
     fn gather(&mut self, frames: &impl Frames, datagram: &Datagram) -> Option<(usize, usize)> {
         let first = self.used;
         // End of the last piece's memory.

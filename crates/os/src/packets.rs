@@ -40,8 +40,8 @@ impl Near {
         Self { number: AtomicI32::new(number), owned: false, guard: Mutex::default() }
     }
 
-    /// The near end in a forked child: the program's descriptor has the same number there; any other is copied. `None` if no
-    /// descriptor is free. Takes no lock, which a thread of the parent may hold.
+    /// The near end in a forked child: the program's descriptor has the same number there; any other is copied. `None`
+    /// if no descriptor is free. Takes no lock, which a thread of the parent may hold.
     pub fn inherited(&self) -> Option<Self> {
         let number = self.number.load(Relaxed);
         if !self.owned || number == NONE {

@@ -1,4 +1,5 @@
-//! A descriptor whose readiness this process sets: applications poll it in place of a socket that the kernel does not know.
+//! A descriptor whose readiness this process sets: applications poll it in place of a socket that the kernel does not
+//! know.
 //!
 //! It is one end of a stream socket pair. One byte waiting in it makes it readable; a chunk that fills its small send
 //! buffer makes it unwritable; shutting down the far end hangs it up. All three are levels; a change is an edge for
@@ -59,7 +60,8 @@ impl Pollable {
             *now = level;
             return;
         }
-        // On an own, connected, non-blocking pair only "would block" can fail, which means that the level holds already.
+        // On an own, connected, non-blocking pair only "would block" can fail, which means that the level holds
+        // already.
         if level.readable != now.readable {
             if level.readable {
                 let _ = write(&self.far, &[1]);

@@ -27,8 +27,8 @@ pub fn user_dir(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Path of the socket of the daemon `instance`: in `/run/utipc` (created with mode 0755 if missing) for root, else in the
-/// user's directory.
+/// Path of the socket of the daemon `instance`: in `/run/utipc` (created with mode 0755 if missing) for root, else in
+/// the user's directory.
 pub fn usual_socket(instance: &str) -> Result<PathBuf> {
     let dir = if geteuid().is_root() { system_dir(Path::new("/run/utipc"))? } else { user_dir("utipc")? };
     Ok(dir.join(format!("{instance}.sock")))

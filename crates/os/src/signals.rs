@@ -3,13 +3,13 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Runs `start`, which starts a thread, with all signals blocked: the new thread inherits the mask. A signal to the process
-/// then interrupts a call of the program, not the sleep of a library thread.
+/// Runs `start`, which starts a thread, with all signals blocked: the new thread inherits the mask. A signal to the
+/// process then interrupts a call of the program, not the sleep of a library thread.
 pub fn masked<T>(start: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: `sigfillset` writes the set that it is given, and does not fail for a valid address; `pthread_sigmask` reads it
-    // and writes the old set to `before`. Both live in this frame.
+    // SAFETY: `sigfillset` writes the set that it is given, and does not fail for a valid address; `pthread_sigmask`
+    // reads it and writes the old set to `before`. Both live in this frame.
     let masked = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr())

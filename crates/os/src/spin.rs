@@ -1,7 +1,7 @@
 //! How long to spin before sleeping.
 //!
-//! Waking a sleeper costs several microseconds; spinning costs a core. Spinning pays only if the answer comes soon, which
-//! needs a peer that runs meanwhile on another core.
+//! Waking a sleeper costs several microseconds; spinning costs a core. Spinning pays only if the answer comes soon,
+//! which needs a peer that runs meanwhile on another core.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Longest spin of [`Mode::Adaptive`]: a few times the cost of sleeping and being woken.
 const BUDGET: Duration = Duration::from_micros(50);
-/// A sleep this short may have ended within the budget: the rest was the wake-up, which on a busy host of virtual machines
-/// takes a multiple of the budget.
+/// A sleep this short may have ended within the budget: the rest was the wake-up, which on a busy host of virtual
+/// machines takes a multiple of the budget.
 const SHORT: Duration = Duration::from_micros(200);
 /// Longest spin of [`Mode::Busy`] before the caller gets to check its timeouts.
 const SLICE: Duration = Duration::from_millis(1);
@@ -39,11 +39,11 @@ pub enum Mode {
 
 /// Decides for one thread (or one socket) how long to spin before it sleeps.
 ///
-/// Adaptive: 50 µs if the last wait was short, else nothing. Each time that spinning was in vain, or that the core was lost
-/// meanwhile, twice as many short waits in a row (at most 256) are required before it is tried again. It does not spin
-/// while more tasks are runnable than there are cores (checked at most every 10 ms), nor for a peer that sleeps, unless
-/// the last wait was short all the same: a peer that is woken by a request answers soon, and two that answer each other
-/// keep each other awake.
+/// Adaptive: 50 µs if the last wait was short, else nothing. Each time that spinning was in vain, or that the core was
+/// lost meanwhile, twice as many short waits in a row (at most 256) are required before it is tried again. It does not
+/// spin while more tasks are runnable than there are cores (checked at most every 10 ms), nor for a peer that sleeps,
+/// unless the last wait was short all the same: a peer that is woken by a request answers soon, and two that answer
+/// each other keep each other awake.
 #[derive(Debug)]
 pub struct Spin {
     mode: Mode,
@@ -82,9 +82,9 @@ impl Spin {
         }
     }
 
-    /// Checks once, then repeatedly until `check` finds something or the budget is used up. `None`: sleep now and report it
-    /// by [`Spin::slept`] (in [`Mode::Busy`]: check timeouts and call again). `peer_awake`: the peer ran when its doorbell
-    /// was last read.
+    /// Checks once, then repeatedly until `check` finds something or the budget is used up. `None`: sleep now and
+    /// report it by [`Spin::slept`] (in [`Mode::Busy`]: check timeouts and call again). `peer_awake`: the peer ran when
+    /// its doorbell was last read.
     pub fn spin<T>(&mut self, peer_awake: bool, mut check: impl FnMut() -> Option<T>) -> Option<T> {
         if let Some(found) = check() {
             return Some(found);
@@ -163,8 +163,8 @@ impl Load {
     }
 }
 
-/// Cores of the system, which the count of runnable tasks refers to. A thread that is pinned to one core can still wait for
-/// a peer on another.
+/// Cores of the system, which the count of runnable tasks refers to. A thread that is pinned to one core can still wait
+/// for a peer on another.
 fn cores() -> u32 {
     // Not a `OnceLock`: in a child that was forked during its initialisation it would never become ready.
     static CORES: AtomicU32 = AtomicU32::new(0);

@@ -16,10 +16,11 @@ const PROGRAM: &str = "utipc-interop";
 /// What to run.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
-    /// Rows (`message-sizes`), one medium of a row (`message-sizes/udp`) or a medium (`udp`); with the kernel-engine also `demo`
-    /// and `bench`; all if none is named
+    /// Rows (`message-sizes`), one medium of a row (`message-sizes/udp`) or a medium (`udp`); with the kernel-engine
+    /// also `demo` and `bench`; all if none is named
     rows: Vec<String>,
-    /// `utipc`; `kernel` to prove the rows with a second kernel node; `kernel-engine`: the library on a second kernel node
+    /// `utipc`; `kernel` to prove the rows with a second kernel node; `kernel-engine`: the library on a second kernel
+    /// node
     #[arg(long, default_value = "utipc")]
     peer: String,
     /// Minutes, then the machine is killed

@@ -18,8 +18,8 @@ use crate::process::{self, End};
 /// How long one program may take.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Makes a root that cannot be written but for the daemon's directory `$1` and an empty `/tmp`, drops every capability, and runs
-/// the rest of the arguments in it.
+/// Makes a root that cannot be written but for the daemon's directory `$1` and an empty `/tmp`, drops every capability,
+/// and runs the rest of the arguments in it.
 const WALLS: &str = r#"set -e; shared=$1; shift
 root=$(mktemp -d); mount -t tmpfs none "$root"; mkdir "$root/new"; root=$root/new
 mount --rbind / "$root"

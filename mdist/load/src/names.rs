@@ -18,7 +18,7 @@ pub fn write(path: &Path, items: &[(String, u32)]) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("write the items to {}", path.display()))
 }
 
-/// Reads a file that [`write`] wrote.
+/// Reads a file that [`write()`] wrote.
 ///
 /// # Errors
 /// The file cannot be read, or a line is not `name count`; the error has the line.

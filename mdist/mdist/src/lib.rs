@@ -1,4 +1,5 @@
-//! Market-data distribution from publishers to consumers that speak RSSL/RWF, over utipc. The README in `mdist/` is the map.
+//! Market-data distribution from publishers to consumers that speak RSSL/RWF, over utipc. The README in `mdist/` is the
+//! map.
 //!
 //! publisher → `src_dist`: sessions, hub, cache → backbone → `p2ps`: hub, cache, mounts → consumers.
 

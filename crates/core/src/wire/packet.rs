@@ -180,7 +180,8 @@ pub type DataHeader = Packet<[u8; MULTICAST_HEADER]>;
 impl DataHeader {
     /// The header, as long as `kind` needs it, of a message with `data` bytes: version 2, all else zero.
     ///
-    /// `kind` is a connection's message, a direct one, an anycast or a multicast; `data` has at most [`MAX_USER_DATA`] bytes.
+    /// `kind` is a connection's message, a direct one, an anycast or a multicast; `data` has at most [`MAX_USER_DATA`]
+    /// bytes.
     #[inline]
     #[must_use]
     pub fn of_data(importance: Importance, kind: MessageType, data: usize) -> Self {

@@ -48,8 +48,8 @@ impl<M: Memory> Writer<M> {
         Ok(())
     }
 
-    /// Moves an empty lane from a larger ring to one of the smallest class, and gives old rings that the reader has left back
-    /// to the system. `None`: nothing to do now.
+    /// Moves an empty lane from a larger ring to one of the smallest class, and gives old rings that the reader has
+    /// left back to the system. `None`: nothing to do now.
     pub fn shrink_if_idle(&mut self) -> Result<Option<Wakeup>, LaneError> {
         self.refresh()?;
         match self.ring {
@@ -103,8 +103,8 @@ impl<M: Memory> Writer<M> {
         }
     }
 
-    /// Frees all rings, and gives their memory to the system. Call it only after the lane is closed: neither the reader nor the
-    /// daemon uses it any more.
+    /// Frees all rings, and gives their memory to the system. Call it only after the lane is closed: neither the reader
+    /// nor the daemon uses it any more.
     pub fn retire(mut self) {
         self.free_older(self.older.len());
         if let Some(ring) = self.ring.take() {

@@ -2,8 +2,8 @@
 //!
 //! The writer fills a record's body, clears the word in which the next record will be committed, and then stores the
 //! record's own commit word: that store alone hands the record over. The reader polls the next commit word, so that a
-//! message costs the cache lines that it fills and no index line. A lane can change its ring: a JUMP record says where it
-//! continues.
+//! message costs the cache lines that it fills and no index line. A lane can change its ring: a JUMP record says where
+//! it continues.
 
 mod growth;
 mod notify;

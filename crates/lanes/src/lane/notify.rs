@@ -29,8 +29,8 @@ impl<M: Memory> Writer<M> {
         Ok(std::mem::take(&mut self.owed))
     }
 
-    /// Asks to be notified of room, by [`Outgoing::take_room`](crate::Outgoing::take_room) and this side's doorbell, and
-    /// checks once more: try again after this, and sleep only if that fails too.
+    /// Asks to be notified of room, by [`Outgoing::take_room`](crate::Outgoing::take_room) and this side's doorbell,
+    /// and checks once more: try again after this, and sleep only if that fails too.
     pub fn want_room(&mut self) -> Result<(), LaneError> {
         let asked = waiting::ROOM | if self.telling { waiting::TELL } else { 0 };
         self.memory.store64(self.at + slot::WAITING, asked, Relaxed);
@@ -40,7 +40,8 @@ impl<M: Memory> Writer<M> {
         Ok(self.refresh()?)
     }
 
-    /// Sets whether [`Writer::want_room`] asks for the daemon to be told too: for a writer that waits by its descriptor.
+    /// Sets whether [`Writer::want_room`] asks for the daemon to be told too: for a writer that waits by its
+    /// descriptor.
     pub fn tell_daemon(&mut self, on: bool) {
         self.telling = on;
     }

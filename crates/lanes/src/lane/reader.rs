@@ -24,8 +24,8 @@ const RELEASE_PART: u64 = 8;
 const RELEASE_COST: u64 = 64;
 /// Prefetch distance of a reader that is behind, bytes.
 const AHEAD: u64 = 512;
-/// A reader is behind after this many records without finding the lane empty. Otherwise it would fetch lines that are being
-/// written.
+/// A reader is behind after this many records without finding the lane empty. Otherwise it would fetch lines that are
+/// being written.
 const BEHIND: u32 = 16;
 
 /// The next record of a lane.
@@ -179,8 +179,8 @@ impl<M: Memory> Reader<M> {
         Err(self.corrupt("too many records that carry nothing"))
     }
 
-    /// Counts the data records that wait, and the bytes of their bodies. Records written meanwhile may be missing, and so are
-    /// those behind corrupt data, which [`Reader::peek`] will report.
+    /// Counts the data records that wait, and the bytes of their bodies. Records written meanwhile may be missing, and
+    /// so are those behind corrupt data, which [`Reader::peek`] will report.
     #[must_use]
     pub fn waiting(&self) -> (u32, u64) {
         let (mut ring, mut position, mut found) = (self.ring, self.position, (0, 0));
@@ -215,7 +215,8 @@ impl<M: Memory> Reader<M> {
         found
     }
 
-    /// Prefetches what the next peek needs: for one of many lanes, whose lines have left the caches since its last turn.
+    /// Prefetches what the next peek needs: for one of many lanes, whose lines have left the caches since its last
+    /// turn.
     #[inline]
     pub fn prefetch(&self) {
         let Some(ring) = self.ring else { return };
@@ -253,8 +254,8 @@ impl<M: Memory> Reader<M> {
         words
     }
 
-    /// Takes the record out that [`Reader::peek`] has returned last; ignores any other. `cost` is what its sender gave. The
-    /// writer may overwrite it from now on.
+    /// Takes the record out that [`Reader::peek`] has returned last; ignores any other. `cost` is what its sender gave.
+    /// The writer may overwrite it from now on.
     #[inline]
     pub fn consume(&mut self, record: Record, cost: u32) {
         if record.position != self.position || self.ended {
@@ -297,8 +298,8 @@ impl<M: Memory> Reader<M> {
         }
     }
 
-    /// Handles an empty lane (the word at `at` is zero): gives room back and finds out whether more can come. `None`: check
-    /// again.
+    /// Handles an empty lane (the word at `at` is zero): gives room back and finds out whether more can come. `None`:
+    /// check again.
     fn nothing(&mut self, at: usize) -> Option<Peek> {
         self.streak = 0;
         self.release();

@@ -1,5 +1,5 @@
-//! Recovery of the records that a reader left unread when it died or stopped. Each has one owner, also if it was being sent
-//! at that moment.
+//! Recovery of the records that a reader left unread when it died or stopped. Each has one owner, also if it was being
+//! sent at that moment.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -45,8 +45,8 @@ impl<M: Memory> Recovered<M> {
                 self.reader.consume(record, 0);
                 return Ok(Some(record.kind()));
             }
-            // Its writer has taken it back: the word is VOID now, which the next peek skips. Anything else is corrupt, which
-            // the next peek finds, or a record again, which the bound above ends.
+            // Its writer has taken it back: the word is VOID now, which the next peek skips. Anything else is corrupt,
+            // which the next peek finds, or a record again, which the bound above ends.
         }
         Ok(None)
     }

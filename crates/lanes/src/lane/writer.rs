@@ -152,8 +152,8 @@ impl<M: Memory> Writer<M> {
         self.flush_slowly(flags)
     }
 
-    /// Sends a marker with at most [`MARK_WORDS`] words (the rest is cut off), and notifies the reader. An END always finds
-    /// room.
+    /// Sends a marker with at most [`MARK_WORDS`] words (the rest is cut off), and notifies the reader. An END always
+    /// finds room.
     pub fn mark(&mut self, kind: Kind, words: &[u64]) -> Result<Wakeup, LaneError> {
         self.check()?;
         let words = words.get(..MARK_WORDS).unwrap_or(words);
@@ -178,8 +178,8 @@ impl<M: Memory> Writer<M> {
         self.flush()
     }
 
-    /// Cost of the messages that the reader has not given back, as last seen: never less than it is. The reader reports late,
-    /// by at most a cost of 63 or an eighth of the ring, while it has more to read.
+    /// Cost of the messages that the reader has not given back, as last seen: never less than it is. The reader reports
+    /// late, by at most a cost of 63 or an eighth of the ring, while it has more to read.
     pub fn outstanding_cost(&self) -> u64 {
         self.sent_cost.saturating_sub(self.released_cost)
     }

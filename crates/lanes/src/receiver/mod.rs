@@ -18,8 +18,8 @@ use crate::{Pair, ReadyLanes, Wakeup};
 
 /// Lanes that are checked directly.
 pub(crate) const POLLED: usize = 8;
-/// Messages of one lane per turn if there are more lanes than that: each turn begins with pages and lines that are no longer
-/// in the caches.
+/// Messages of one lane per turn if there are more lanes than that: each turn begins with pages and lines that are no
+/// longer in the caches.
 pub(crate) const SHARE: u32 = 8;
 /// Returned messages that wait, at most; beyond that the oldest are lost.
 const RETURNED_MAX: usize = 1024;
@@ -269,8 +269,8 @@ impl Receiver {
     }
 }
 
-/// Notes the wake-up that a lane's writer is owed: an empty lane gives all its room back, for which its writer may wait by a
-/// descriptor.
+/// Notes the wake-up that a lane's writer is owed: an empty lane gives all its room back, for which its writer may wait
+/// by a descriptor.
 fn note_wakeup(lane: &mut InboundLane, to_wake: &mut Vec<LaneId>) {
     if lane.take_wakeup() == Wakeup::TellDaemon {
         to_wake.push(lane.id);

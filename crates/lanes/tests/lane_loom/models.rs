@@ -238,7 +238,8 @@ pub(crate) fn room(broken: Broken) {
     assert_eq!(receive(&mut reader), 3);
 }
 
-/// The reader ends while the writer sends: either it or the daemon has the message, or the sender knows that neither has.
+/// The reader ends while the writer sends: either it or the daemon has the message, or the sender knows that neither
+/// has.
 pub(crate) fn gone(broken: Broken) {
     let pair = Pair::new(broken);
     let (mut writer, mut reader) = pair.ends(0);

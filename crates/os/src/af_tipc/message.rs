@@ -139,7 +139,8 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], how: Receive) -> io
     // SAFETY: the kernel has set `msg_controllen` to what it wrote into `control`, which lives.
     let mut item = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
     while !item.is_null() {
-        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR yield headers that lie within `control`, aligned, written by the kernel.
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR yield headers that lie within `control`, aligned, written by the
+        // kernel.
         let (head, data) = unsafe { (*item, libc::CMSG_DATA(item)) };
         // SAFETY: computes a length only.
         let overhead = unsafe { libc::CMSG_LEN(0) } as usize;

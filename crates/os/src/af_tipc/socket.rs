@@ -176,7 +176,8 @@ impl KernelSocket {
         Ok(sockopt::socket_error(self)?.err().map(io::Error::from))
     }
 
-    /// Waits until one of `wanted` holds or the connection is over, at most `limit`; returns what holds, which may be nothing.
+    /// Waits until one of `wanted` holds or the connection is over, at most `limit`; returns what holds, which may be
+    /// nothing.
     pub fn poll(&self, wanted: PollFlags, limit: Option<Duration>) -> io::Result<PollFlags> {
         let mut set = [PollFd::new(self, wanted)];
         // A limit beyond what the kernel takes means none.

@@ -1,7 +1,7 @@
 //! The congested destinations: one word for each, with a bit per level.
 //!
-//! A destination's word is in the first of a few places that was free. Words change one at a time; a reader either finds a
-//! destination's word or treats it as not congested.
+//! A destination's word is in the first of a few places that was free. Words change one at a time; a reader either
+//! finds a destination's word or treats it as not congested.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -2,7 +2,8 @@
 //! area* that every reader may write hints to.
 //!
 //! This module interprets only two things: the congested destinations and the publisher's pid. Areas never change their
-//! size: a publisher that needs more space creates a [successor](Publisher::successor) and announces it in its own words.
+//! size: a publisher that needs more space creates a [successor](Publisher::successor) and announces it in its own
+//! words.
 //!
 //! ```
 //! use std::sync::atomic::Ordering;
@@ -91,8 +92,8 @@ impl fmt::Debug for Publisher {
 }
 
 impl Publisher {
-    /// A table with areas of these numbers of words, all zero, and an open area of `open` words. Memory is allocated when it
-    /// is first written.
+    /// A table with areas of these numbers of words, all zero, and an open area of `open` words. Memory is allocated
+    /// when it is first written.
     pub fn new(name: &str, areas: [usize; AREAS], open: usize) -> Result<Publisher> {
         let (segment, descriptor) = Segment::create(name, checked(open)?)?;
         Self::beside(name, areas, Arc::new(Open { segment, descriptor, len: open }))
@@ -134,8 +135,8 @@ impl Publisher {
         [self.descriptor.as_fd(), self.open.descriptor.as_fd()]
     }
 
-    /// Publishes whether messages of this level (0 to 7) to a destination have to wait; false if the table of destinations
-    /// is full.
+    /// Publishes whether messages of this level (0 to 7) to a destination have to wait; false if the table of
+    /// destinations is full.
     pub fn set_congested(&self, destination: u32, level: u8, congested: bool) -> bool {
         congestion::set(self.congestion(), destination, level, congested)
     }

@@ -78,7 +78,8 @@ pub trait Memory: Send + Sync {
     fn and32(&self, at: usize, bits: u32) -> u32;
     /// Sequentially consistent fence.
     fn fence(&self, which: Fence);
-    /// Copies bytes out, each exactly once. Bytes that a peer changes meanwhile may be torn, which is defined behaviour.
+    /// Copies bytes out, each exactly once. Bytes that a peer changes meanwhile may be torn, which is defined
+    /// behaviour.
     fn read(&self, at: usize, into: &mut [u8]);
     /// Prefetches the line at `at` for reading. Any offset is allowed.
     fn prefetch(&self, at: usize) {

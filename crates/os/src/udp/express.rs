@@ -1,8 +1,10 @@
-//! The express path to one peer: a second socket on the address of a [`UdpSocket`], connected to the peer (decision 10).
+//! The express path to one peer: a second socket on the address of a [`UdpSocket`], connected to the peer (decision
+//! 10).
 //!
-//! A connected socket does no route lookup per datagram, at either end, which saves about a tenth of a round trip on one
-//! host. It blocks, so that a thread that expects frames from this peer only waits in the same system call that reads them
-//! and saves half a microsecond of the event loop twice. Frames of other peers arrive at the first socket as before.
+//! A connected socket does no route lookup per datagram, at either end, which saves about a tenth of a round trip on
+//! one host. It blocks, so that a thread that expects frames from this peer only waits in the same system call that
+//! reads them and saves half a microsecond of the event loop twice. Frames of other peers arrive at the first socket as
+//! before.
 
 use std::io;
 use std::net::SocketAddr;
@@ -101,8 +103,8 @@ impl Express {
         self.can_wake.load(Ordering::Relaxed)
     }
 
-    /// Reads at most `most` times into `ring`. If there is nothing, it waits for the first read at most `limit` and at least
-    /// half as long. [`ReceiveRing::deliver`] has the frames.
+    /// Reads at most `most` times into `ring`. If there is nothing, it waits for the first read at most `limit` and at
+    /// least half as long. [`ReceiveRing::deliver`] has the frames.
     ///
     /// # Errors
     /// As [`ReceiveRing::receive`].
@@ -119,7 +121,8 @@ impl Express {
         ring.read(self.fd.as_fd(), most, false)
     }
 
-    /// Ends the current or the next wait by an empty datagram to itself, for which it is connected to itself for a moment.
+    /// Ends the current or the next wait by an empty datagram to itself, for which it is connected to itself for a
+    /// moment.
     pub fn wake(&self) {
         let target = self.lock();
         if let Some(peer) = target.remote {

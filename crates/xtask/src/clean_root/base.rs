@@ -1,7 +1,8 @@
-//! A Debian root of the machine's own release: its required packages, Python, a C compiler and pkg-config, and nothing else.
+//! A Debian root of the machine's own release: its required packages, Python, a C compiler and pkg-config, and nothing
+//! else.
 //!
-//! The packages are downloaded by the machine's apt (so checked by its keys) and unpacked; their scripts do not run, so that
-//! neither root nor a namespace is needed. What those scripts would have made and the checks need is made here.
+//! The packages are downloaded by the machine's apt (so checked by its keys) and unpacked; their scripts do not run, so
+//! that neither root nor a namespace is needed. What those scripts would have made and the checks need is made here.
 
 use std::fs;
 use std::os::unix::fs::symlink;

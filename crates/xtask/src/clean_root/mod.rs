@@ -1,8 +1,8 @@
 //! The wheel and a C program where a new user has them: in a Debian root that has never seen the project.
 //!
-//! Wheel, installed C tree, daemon and examples are copied in, and `packaging/clean-root/checks.sh` installs, builds and runs them
-//! there. The root has namespaces of its own for mounts, processes, network and the rest, which end with its first process;
-//! what is written goes to memory, so the root on the disk stays as it was.
+//! Wheel, installed C tree, daemon and examples are copied in, and `packaging/clean-root/checks.sh` installs, builds
+//! and runs them there. The root has namespaces of its own for mounts, processes, network and the rest, which end with
+//! its first process; what is written goes to memory, so the root on the disk stays as it was.
 
 mod base;
 
@@ -23,8 +23,8 @@ const GLIBC: &str = "2.34";
 /// For all checks.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Goes into the root `$1`, with a copy of `$2` as /opt/parcel, and runs the other words there. The machine's own files are out of
-/// reach afterwards. Folders that are written are in memory, the rest is read-only.
+/// Goes into the root `$1`, with a copy of `$2` as /opt/parcel, and runs the other words there. The machine's own files
+/// are out of reach afterwards. Folders that are written are in memory, the rest is read-only.
 const ENTER: &str = r#"set -e; base=$1; parcel=$2; shift 2
 mount --bind "$base" "$base"
 mount -o remount,bind,ro "$base"

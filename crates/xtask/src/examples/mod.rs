@@ -1,4 +1,5 @@
-//! `cargo xtask examples`: every example in every language runs on each engine and prints what `examples/README.md` says.
+//! `cargo xtask examples`: every example in every language runs on each engine and prints what `examples/README.md`
+//! says.
 
 mod page;
 mod program;

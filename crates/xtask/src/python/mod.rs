@@ -156,8 +156,8 @@ fn python_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A runtime directory of one's own, so that no program meets a node of this user; gone with the value. Paths of sockets
-/// are short, so it is not below `target`.
+/// A runtime directory of one's own, so that no program meets a node of this user; gone with the value. Paths of
+/// sockets are short, so it is not below `target`.
 #[derive(Debug)]
 pub(crate) struct Home(pub(crate) PathBuf);
 

@@ -1,8 +1,8 @@
 //! Runs the workspace's tests: one process for each test, several at once, each with a time limit.
 //!
-//! A test that hangs is killed without its neighbours, and each one's seconds are known. As root, each of the tests that
-//! run at once has a network of its own, so that ports and multicast groups of one do not reach another.
-//! `cargo nextest` does the same, but takes several minutes to build where it is not installed.
+//! A test that hangs is killed without its neighbours, and each one's seconds are known. As root, each of the tests
+//! that run at once has a network of its own, so that ports and multicast groups of one do not reach another. `cargo
+//! nextest` does the same, but takes several minutes to build where it is not installed.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -64,8 +64,8 @@ const fn suite(name: &'static str, limit: Duration, judge: Judge, command: &'sta
     }
 }
 
-/// All suites, in the order in which they run. From the first one of the lab's machine on, those after it run beside it,
-/// so suites that build something for it come before.
+/// All suites, in the order in which they run. From the first one of the lab's machine on, those after it run beside
+/// it, so suites that build something for it come before.
 pub(crate) const SUITES: &[Suite] = &[
     // Unit tests, vectors, replay of the fuzz corpora, scenarios, documentation examples.
     Suite {

@@ -2,7 +2,7 @@
 //!
 //! `httparse` decodes the request head. A few threads serve the connections, and each connection has one deadline for
 //! the whole exchange, so slow and silent clients cannot block others for long. Why no server crate is used:
-//! docs/decisions/0017-poller-and-metrics-server-of-mdist.md.
+//! docs/decisions/0018-poller-and-metrics-server-of-mdist.md.
 
 use super::registry::Metrics;
 use crate::net::{Role, ThreadSettings, spawn};

@@ -112,7 +112,8 @@ impl Metrics {
         self.inner.latencies.set(kind, component, whole, each);
     }
 
-    /// Replaces the mounts of a worker; called about once a second. Without a [`Server`](super::Server) the iterator is not used.
+    /// Replaces the mounts of a worker; called about once a second. Without a [`Server`](super::Server) the iterator is
+    /// not used.
     pub fn set_mounts<M: Serialize>(&self, worker: u16, mounts: impl IntoIterator<Item = M>) {
         if !self.inner.served.load(Ordering::Relaxed) {
             return;

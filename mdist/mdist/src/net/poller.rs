@@ -1,5 +1,5 @@
 //! Waits for many descriptors at once, with epoll. Why neither `polling`, `mio` nor the reactor of `utipc-os` is used:
-//! docs/decisions/0017-poller-and-metrics-server-of-mdist.md.
+//! docs/decisions/0018-poller-and-metrics-server-of-mdist.md.
 
 use std::io;
 use std::mem::MaybeUninit;

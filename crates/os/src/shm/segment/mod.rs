@@ -71,16 +71,16 @@ fn failed(name: &str) -> impl Fn(Errno) -> OsError + '_ {
 }
 
 impl Segment {
-    /// A new segment of `size` bytes (rounded up to pages), all zero and sparse. A process with the descriptor may map it for
-    /// reading and writing; its size can never change.
+    /// A new segment of `size` bytes (rounded up to pages), all zero and sparse. A process with the descriptor may map
+    /// it for reading and writing; its size can never change.
     pub fn create(name: &str, size: usize) -> Result<(Segment, OwnedFd)> {
         let (segment, fd) = Self::unsealed(name, size)?;
         fcntl_add_seals(&fd, seals()).map_err(failed(name))?;
         Ok((segment, fd))
     }
 
-    /// A new segment of `size` bytes (rounded up to pages) that only this process can store to. A process with the descriptor
-    /// may map it for reading.
+    /// A new segment of `size` bytes (rounded up to pages) that only this process can store to. A process with the
+    /// descriptor may map it for reading.
     pub fn publish(name: &str, size: usize) -> Result<(Segment, OwnedFd)> {
         let (segment, fd) = Self::unsealed(name, size)?;
         fcntl_add_seals(&fd, seals() | SealFlags::FUTURE_WRITE).map_err(failed(name))?;
@@ -98,8 +98,8 @@ impl Segment {
         Ok((Self::map(&fd, size, Access::ReadWrite)?, fd))
     }
 
-    /// Maps a segment that a peer has created, after checking that no process can truncate it: right kind, at most `max_size`
-    /// bytes, sealed. The descriptor may be closed afterwards.
+    /// Maps a segment that a peer has created, after checking that no process can truncate it: right kind, at most
+    /// `max_size` bytes, sealed. The descriptor may be closed afterwards.
     ///
     /// # Errors
     /// The descriptor is of another kind, too large or not sealed.
@@ -234,8 +234,8 @@ impl Memory for Segment {
 
     #[inline(always)]
     fn fence(&self, _: Fence) {
-        // The compiler emits `mfence`, which on many processors waits for more than needed: a locked instruction orders all
-        // ordinary loads and stores too, in a fraction of the time.
+        // The compiler emits `mfence`, which on many processors waits for more than needed: a locked instruction orders
+        // all ordinary loads and stores too, in a fraction of the time.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: it leaves the word that it touches, the top of this thread's stack, as it was. The compiler moves no
         // access across an assembly block that may touch memory.

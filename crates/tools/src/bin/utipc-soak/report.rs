@@ -75,7 +75,7 @@ impl Rest {
         })
     }
 
-    /// Reads the state of the daemon once it has released everything, or after [`LIMIT`].
+    /// Reads the state of the daemon once it has released everything, or after a time limit.
     pub(crate) fn after(daemon: &mut Watched, fresh: &Rest) -> Result<Self> {
         let begun = Instant::now();
         loop {
