@@ -76,7 +76,7 @@ pub struct Size {
     pub branches: usize,
     /// See [`Areas::records`].
     pub records: usize,
-    /// See [`Areas::turns`].
+    /// See [`Areas::cursors`].
     pub cursors: usize,
 }
 
