@@ -110,7 +110,7 @@ def connect_refused(c):
             code = getattr(error, "code", str(error))
         c.equal(code, "ECONNREFUSED", "the listener closed before it accepted")
         close_all(client, x, x2, x3)
-        close_all(server, deaf)
+        close_all(server, bound)
 
 
 @row(seconds=240, snap=None)
