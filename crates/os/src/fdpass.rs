@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(Channel::connect(&path).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
         drop(Doorway::open(&path, 0o600).unwrap());
         std::fs::write(&path, "precious").unwrap();
-        assert!(Doorway::open(&path, 0o600).unwrap_err().to_string().contains("in the way"));
+        assert!(Doorway::open(&path, 0o600).unwrap_err().to_string().contains("not a socket"));
         std::fs::remove_file(&path).unwrap();
         let _ = std::fs::remove_file(format!("{}.lock", path.display()));
     }
