@@ -263,8 +263,8 @@ class Topology(_Series[utipc.Event]):
 
     @property
     def topology(self) -> utipc.Topology:
-        """The subscriber itself, for subscriptions."""
         """The underlying topology connection, for subscriptions."""
+        return self._topology
 
     async def next(self) -> utipc.Event:
         """The next event."""
