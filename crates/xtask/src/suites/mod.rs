@@ -4,6 +4,7 @@ mod judge;
 mod runner;
 mod table;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -59,7 +60,7 @@ struct Ran {
     counts: Counts,
     took: Duration,
     /// Parts that it reported as skipped.
-    parts: Vec<String>,
+    parts: BTreeSet<String>,
     /// Seconds and names of its slowest tests, if it reported them.
     slow: Vec<(f64, String)>,
 }
@@ -156,7 +157,8 @@ fn run_one(site: &Site<'_>, suite: &Suite, share: Share) -> Result<Ran> {
         };
         println!("{}: failed ({why}); all of its output: {}", suite.name, path.display());
     }
-    let parts = output.lines().filter_map(|l| l.strip_prefix(SKIPPED)).map(str::to_owned).collect();
+    let parts: BTreeSet<_> =
+        output.lines().filter_map(|l| l.strip_prefix(SKIPPED)).map(str::to_owned).collect();
     let slow = output.lines().filter_map(slow_test).map(|(took, name)| (took, name.to_owned())).collect();
     println!(
         "{}: {} passed, {} failed, {:.1} s",
