@@ -21,7 +21,7 @@ cat >/dev/null; kill $!; wait $!; rm -f $files; rmdir "$folder" 2>/dev/null"#;
 
 /// A running daemon. Dropped: it ends.
 pub struct Daemon {
-    /// What tables call it.
+    /// Its name in tables.
     pub name: String,
     keeper: Process,
     id: u32,

@@ -1,4 +1,4 @@
-//! What `utipc bench` and `mdist-bench` share: child processes, daemons and network namespaces, CPU accounting,
+//! Shared parts of `utipc bench` and `mdist-bench`: child processes, daemons and network namespaces, CPU accounting,
 //! statistics, tables and plots. It knows nothing of what they measure.
 
 pub mod chart;

@@ -1,4 +1,4 @@
-//! What a measurement needs to know of the machine and of the memory of processes.
+//! Facts about the machine and about the memory of processes.
 
 use anyhow::{Context, Result};
 

@@ -29,7 +29,7 @@ type Lines = Arc<Mutex<VecDeque<String>>>;
 
 /// A child process. Dropped: its input is closed, it gets SIGTERM, and SIGKILL five seconds later.
 pub struct Process {
-    /// What tables and errors call it.
+    /// Its name in tables and errors.
     pub name: String,
     child: Child,
     input: Option<ChildStdin>,

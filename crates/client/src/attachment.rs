@@ -45,7 +45,7 @@ pub(crate) struct Attachment {
     version: u16,
     /// The process that it belongs to, see [`fork::generation`].
     generation: u32,
-    /// What the child of the next, or last, fork claims; used only while forks are locked out.
+    /// The inheritance for the child of the next, or last, fork; used only while forks are locked out.
     pub(crate) inheritance: Mutex<Option<Inheritance>>,
     /// In a forked child: its own attachment to the same daemon. Set only while forks are locked out.
     pub(crate) in_child: OnceLock<Arc<Attachment>>,
@@ -69,7 +69,7 @@ pub(crate) struct Attachment {
     life: Arc<Life>,
 }
 
-/// What the watching thread shares with the attachment.
+/// State shared by the watching thread and the attachment.
 #[derive(Debug)]
 struct Life {
     over: AtomicBool,
@@ -84,7 +84,7 @@ impl Life {
     }
 }
 
-/// What came with a reply.
+/// The content of a reply.
 pub(crate) struct Extra<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) fds: &'a mut Vec<OwnedFd>,
@@ -173,7 +173,7 @@ impl Attachment {
         self.life.over.load(Acquire)
     }
 
-    /// What wakes a thread that waits for the node.
+    /// Wakes a thread that waits for the node.
     pub(crate) fn bell(&self) -> &Bell {
         &self.life.bell
     }

@@ -1,4 +1,4 @@
-//! What happens to sockets at a fork. Decision 8, docs/spec/attach.md §7.
+//! Sockets across a fork. Decision 8, docs/spec/attach.md §7.
 //!
 //! Before it, the forking thread tells each daemon, which makes all sockets of this process hosted and hands out a
 //! descriptor, the *inheritance*. The child never uses what the parent had (its connection, its lanes, its locks): with

@@ -1,4 +1,4 @@
-//! What a fork leaves to the child until it is claimed.
+//! Sockets that a fork leaves to the child until it claims them.
 
 use std::os::fd::OwnedFd;
 

@@ -1,4 +1,4 @@
-//! What becomes of the daemon's notices: events of sockets, and tasks of the attachment.
+//! Handling of the daemon's notices: events of sockets, and tasks of the attachment.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;

@@ -444,7 +444,7 @@ impl Socket {
     }
 }
 
-/// What the node has taken of a message.
+/// The part of a message that the node has accepted.
 struct TakenByNode {
     /// Bytes taken.
     bytes: u32,

@@ -52,7 +52,7 @@ impl Socket {
         let end = wait.start();
         let spin = if half == Half::Receive { &self.state.receive_spin } else { &self.state.send_spin };
         loop {
-            // Of several threads that wait for one socket, one spins.
+            // Only one of several threads that wait for one socket spins.
             let mut spin = spin.try_lock().ok();
             let found = spin.as_mut().and_then(|spin| {
                 let awake = self.peer_is_awake(half);

@@ -108,7 +108,7 @@ impl InboundLane {
     /// Finds the next message with data and checks its header.
     ///
     /// # Errors
-    /// What is wrong with the lane.
+    /// The fault of the lane.
     #[inline]
     pub(crate) fn find(&mut self, expected: &Expected) -> Result<Found, &'static str> {
         loop {

@@ -101,7 +101,7 @@ pub(crate) fn header(
     header
 }
 
-/// What the header of a message in a lane has to say.
+/// The rules for the header of a message in a lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     /// The node of the socket that reads.
@@ -131,7 +131,7 @@ pub(crate) struct Checked {
 /// Checks the copy of a header; `total` is the size of header and data, bytes.
 ///
 /// # Errors
-/// What is wrong: the lane's writer is broken or malicious.
+/// The fault: the lane's writer is broken or malicious.
 #[inline]
 pub(crate) fn check(copy: &[u8], total: usize, expected: &Expected) -> Result<Checked, &'static str> {
     let view = View::parse_header(copy, total).map_err(|_| "a message without a proper header")?;

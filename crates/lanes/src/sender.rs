@@ -112,7 +112,7 @@ impl OutboundLane {
                 }
             },
             LaneError::NeedsRing(class) => growth(class, true),
-            // Of `NoRing`: every ring is in use, or the reader is far behind; room comes with time.
+            // `NoRing`: every ring is in use, or the reader is far behind; room becomes free later.
             _ => None,
         }
     }

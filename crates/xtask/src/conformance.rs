@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::lab;
 
-/// What to run.
+/// Options of `cargo xtask conformance` and `programs`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
     /// In the lab's machine, on the kernel's own TIPC, instead of under the shim

@@ -1,4 +1,4 @@
-//! What `tipc` shows of a kernel node: recorded, and compared with what `utipc` shows of the same node.
+//! The output of `tipc` for a kernel node: recorded, and compared with that of `utipc` for the same node.
 
 #[path = "../../tools/tests/golden/normalise.rs"]
 mod normalise;
@@ -43,7 +43,7 @@ pub(crate) fn run(root: &Path, write: bool) -> Result<ExitCode> {
         let expected =
             std::fs::read_to_string(&golden).with_context(|| format!("read {}", golden.display()))?;
         for who in ["kernel", "utipc"] {
-            // Of a case that changes something one of the two has made the change.
+            // If the case changes something, one of the two programs has made the change.
             let Ok(shown) = std::fs::read_to_string(out.join(who).join(&file)) else { continue };
             if normalise(how, &shown) != normalise(how, &expected) {
                 println!("{name} ({how}) by {who}:\n{shown}--- expected\n{expected}");

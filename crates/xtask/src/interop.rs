@@ -13,7 +13,7 @@ use crate::{lab, wireshark};
 /// The other end of the rows when it is not a kernel's.
 const PROGRAM: &str = "utipc-interop";
 
-/// What to run.
+/// Options of `cargo xtask interop`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
     /// Rows (`message-sizes`), one medium of a row (`message-sizes/udp`) or a medium (`udp`); with the kernel-engine

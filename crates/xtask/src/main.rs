@@ -62,7 +62,7 @@ enum Chore {
         /// Instead: its tests and all examples on the kernel's own TIPC, in the lab's machine
         #[arg(long)]
         kernel: bool,
-        /// What that runs there, with the languages that were built
+        /// Run there: the tests and examples of these languages
         #[arg(long, hide = true, num_args = 1..)]
         in_guest: Vec<String>,
     },

@@ -32,7 +32,7 @@ mount -t proc none "$root/proc"
 cd /
 exec chroot "$root" setpriv --no-new-privs --inh-caps=-all --bounding-set=-all "$@""#;
 
-/// What a program in the sandbox is started by: user, mount, process, IPC and host name are its own.
+/// Starts a program in the sandbox, with namespaces of its own for users, mounts, processes, IPC and host name.
 const UNSHARE: [&str; 7] = ["--user", "--map-root-user", "--mount", "--pid", "--fork", "--ipc", "--uts"];
 
 /// Why there is no sandbox here.

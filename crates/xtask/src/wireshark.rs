@@ -14,7 +14,7 @@ use crate::process::output;
 /// Node b's end of the wire (`net.py`), where utipc stands.
 const UTIPC_MAC: &str = "02:00:00:00:00:02";
 
-/// What the dissector says of frames that it calls malformed, without the numbers in it.
+/// The dissector's messages about malformed frames, without their numbers.
 type Kinds = BTreeSet<String>;
 
 /// Recordings that were looked at, and what is malformed in utipc's frames alone.
@@ -53,7 +53,7 @@ fn malformed(tshark: &dyn Fn() -> Command, file: &Path, filter: &str) -> Result<
     Ok(output(&mut command)?.lines().map(kind).collect())
 }
 
-/// What kind of message a line of the dissector is about: its words without its numbers.
+/// The kind of message in a line of the dissector: its words without its numbers.
 fn kind(line: &str) -> String {
     line.split_whitespace().filter(|w| !w.chars().all(|c| c.is_ascii_digit())).collect::<Vec<_>>().join(" ")
 }

@@ -21,7 +21,7 @@ pub struct Options {
     /// Tests to run: direct, sdk, T1 … T8, chain [default: all except direct]
     #[arg(value_name = "TEST")]
     pub tests: Vec<String>,
-    /// What joins distributor and server; several are measured one after the other [default: lanes,udp]
+    /// The path between distributor and server; several are measured one after the other [default: lanes,udp]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub backbone: Vec<Backbone>,
     /// Repetitions of each measurement; the median counts [default: 3; 1 with --quick, --full]

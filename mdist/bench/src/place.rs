@@ -9,7 +9,7 @@ use utipc_bench_kit::daemon::Daemon;
 use utipc_bench_kit::{place, process};
 use utipc_netns::{Cable, Namespace};
 
-/// What lies between the distributor and the server.
+/// The path between the distributor and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Backbone {
     /// Nothing: the server connects to the publisher

@@ -124,7 +124,7 @@ fn blocks(path: &Path) -> Vec<Vec<u8>> {
     blocks
 }
 
-/// What a client that offered zlib pulls from a file.
+/// Reads a file as a client that offered zlib.
 fn received(path: &Path, step: usize) -> Seen {
     let options = ClientOptions { compression: vec![Compression::Zlib], ..ClientOptions::default() };
     let mut client = Channel::client(options);

@@ -40,7 +40,7 @@ pub struct Corrupt {
     pub writer: Side,
     /// Which of that side's lanes.
     pub slot: u32,
-    /// What is wrong.
+    /// The fault.
     pub what: &'static str,
 }
 

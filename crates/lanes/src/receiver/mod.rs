@@ -194,7 +194,7 @@ impl Receiver {
         self.pairs.iter().map(|(pair, _)| Arc::clone(pair)).collect()
     }
 
-    /// What waits: messages in lanes and returned ones, and the bytes of those in lanes with their headers.
+    /// Waiting messages, in lanes and returned, and the bytes of those in lanes with their headers.
     #[must_use]
     pub fn waiting(&self) -> (u32, u64) {
         let returned = u32::try_from(self.returned.len()).unwrap_or(u32::MAX);

@@ -8,7 +8,7 @@ use loom::sync::{Condvar, Mutex};
 use utipc_lanes::Shape;
 use utipc_os::shm::{Fence, Memory};
 
-/// What is left out, to show that a model detects it.
+/// The step left out, to show that a model detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! What is compared: transports, kinds of sockets and modes of waiting; and where the two ends are.
+//! The variants compared: transports, kinds of sockets and modes of waiting; and where the two ends are.
 
 use anyhow::Result;
 use clap::ValueEnum;

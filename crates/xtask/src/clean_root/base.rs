@@ -13,11 +13,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::output;
 
-/// What is installed: a minimal system, and what a programmer adds.
+/// The installed packages: a minimal system and a programmer's tools.
 const PACKAGES: &[&str] =
     &["?essential", "?priority(required)", "python3-venv", "gcc", "libc6-dev", "pkg-config"];
 
-/// Bumped when the recipe changes, so that an older root is built anew.
+/// Bumped when the recipe changes, so that an older root is rebuilt.
 const RECIPE: &str = "1";
 
 /// The folder of the root, which is made unless it is there. About 105 MB to download and 410 MB on the disk.
@@ -90,7 +90,7 @@ fn unpack(package: &Path, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the packages' scripts would have made.
+/// Creates the files that the packages' scripts would create.
 fn configure(root: &Path) -> Result<()> {
     for (name, program) in [("cc", "gcc"), ("awk", "mawk")] {
         symlink(program, root.join("usr/bin").join(name)).with_context(|| format!("make {name}"))?;

@@ -108,7 +108,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     command.args(["sh", "/opt/parcel/checks.sh", "/opt/parcel"]).arg(root).arg(GLIBC);
     command.env_clear().env("HOME", "/root").env("LANG", "C.UTF-8");
     command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    // The root is read-only: without this each interpreter compiles the library anew.
+    // The root is read-only: without this each interpreter compiles the library again.
     command.env("PYTHONPYCACHEPREFIX", "/opt/pycache");
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("run unshare")?;
     let printed = child.stdout.take().context("unshare has no output")?;

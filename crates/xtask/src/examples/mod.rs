@@ -16,7 +16,7 @@ use crate::python::{self, Home};
 use page::{Names, Page};
 use program::Running;
 
-/// What stands behind the programs.
+/// The engine that the programs run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Engine {
     Embedded,
@@ -41,7 +41,7 @@ struct Site<'a> {
     page: &'a Page,
 }
 
-/// What to do with a program, and its name on the page.
+/// A program's name on the page, and the function that runs it.
 type Scene = (&'static str, fn(&Site<'_>) -> Result<()>);
 
 const SCENES: [Scene; 7] = [
@@ -214,7 +214,7 @@ impl Site<'_> {
         command.env_remove("UTIPC_SOCKET").env_remove("UTIPC_INSTANCE").env("XDG_RUNTIME_DIR", self.home);
         match self.engine {
             Engine::Embedded => command.env("UTIPC_ENGINE", "embedded"),
-            // What a program finds by itself.
+            // Programs choose it by themselves.
             Engine::Daemon => command.env_remove("UTIPC_ENGINE"),
             Engine::Kernel => command.env("UTIPC_ENGINE", "kernel"),
         };
@@ -284,7 +284,7 @@ impl Daemon {
         let socket = folder.join("default.sock");
         let mut command = Command::new(crate::target(root).join("debug/utipcd"));
         command.arg("--socket").arg(&socket).env("XDG_RUNTIME_DIR", home);
-        // What it says when it listens; the socket is there a moment before.
+        // It logs this line when it listens; the socket exists a moment before.
         let mut child =
             command.env("UTIPC_LOG", "info").stderr(Stdio::piped()).spawn().context("start utipcd")?;
         let log = child.stderr.take().context("utipcd has a log")?;

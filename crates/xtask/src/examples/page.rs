@@ -1,4 +1,4 @@
-//! What `examples/README.md` says that each example prints.
+//! The expected output of each example, from `examples/README.md`.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub(super) struct Names(BTreeMap<&'static str, String>);
 const PLACEHOLDERS: [(&str, bool); 3] = [("NODE", true), ("OTHER", true), ("PORT", false)];
 
 impl Names {
-    /// What a name stands for.
+    /// The value of a placeholder.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }

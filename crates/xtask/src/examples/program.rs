@@ -49,7 +49,7 @@ impl Running {
         Ok(lines)
     }
 
-    /// What it still prints until it ends well.
+    /// The remaining output of a program that ends successfully.
     pub(super) fn rest(mut self) -> Result<Vec<String>> {
         let end = Instant::now() + LIMIT;
         let mut lines = Vec::new();

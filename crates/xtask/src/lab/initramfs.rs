@@ -1,4 +1,4 @@
-//! What the guest boots: the kernel, its modules in load order, busybox and `interop/guest/init`.
+//! The files that the guest boots: the kernel, its modules in load order, busybox and `interop/guest/init`.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

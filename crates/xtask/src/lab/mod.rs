@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 
 pub(crate) use vm::{Limits, run};
 
-/// Bumped when the recipe changes, so that an older lab is built anew.
+/// Bumped when the recipe changes, so that an older lab is rebuilt.
 const RECIPE: &str = "2";
 
 /// The files of a built lab.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::{Lab, system_path};
 use crate::process::{self, End};
 
-/// What one boot may use.
+/// The resources of one boot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Then the machine is killed.

@@ -34,7 +34,7 @@ impl Environment {
 
     pub(super) fn python(&self) -> Command {
         let mut command = Command::new(self.interpreter());
-        // What is on this machine's own paths is not in a clean environment.
+        // A clean environment must not find packages of this machine.
         command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
         command
     }

@@ -30,9 +30,9 @@ pub(crate) fn on_kernel(root: &Path) -> Result<bool> {
     Ok(code == 0)
 }
 
-/// What runs in the guest.
+/// Runs in the guest.
 pub(crate) fn in_guest(root: &Path, languages: &[String]) -> Result<bool> {
-    // Without an address the kernel's node tells nobody that it is there.
+    // Without an address the kernel's node does not announce itself.
     let status = Command::new("tipc").args(["node", "set", "address", "1.1.1"]).status();
     anyhow::ensure!(status.context("run tipc")?.success(), "the kernel's node takes no address");
     let (mut passed, mut failed) = examples::run_on_kernel(root, languages)?;

@@ -1,4 +1,4 @@
-//! What a suite's output says about its tests.
+//! Counts of passed and failed tests from a suite's output.
 
 use std::ops::AddAssign;
 use std::time::Duration;

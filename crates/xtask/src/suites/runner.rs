@@ -169,7 +169,7 @@ fn run_one(test: &Test<'_>) -> Result<Ended> {
     drop(command); // its ends of the pipe, so that the pipe ends with the child
     let reader = std::thread::spawn(move || {
         let mut output = Vec::new();
-        // What was read before an error is still worth showing.
+        // Output before a read error is still shown.
         let _ = std::io::Read::read_to_end(&mut read, &mut output);
         String::from_utf8_lossy(&output).into_owned()
     });

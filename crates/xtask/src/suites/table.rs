@@ -142,7 +142,7 @@ pub(crate) const SUITES: &[Suite] = &[
         required_in_ci: false,
         ..suite("clean-root", minutes(10), Judge::Total("clean-root"), &["xtask", "clean-root"])
     },
-    // What AF_TIPC promises, rule by rule, under the shim.
+    // The rules of AF_TIPC, case by case, under the shim.
     Suite {
         obstacle: no_make,
         ..suite(
@@ -157,7 +157,7 @@ pub(crate) const SUITES: &[Suite] = &[
         obstacle: no_make,
         ..suite("programs", minutes(10), Judge::Total("programs"), &["xtask", "programs"])
     },
-    // The same cases where they were first run.
+    // The same cases on the kernel's own TIPC.
     Suite {
         beside: true,
         obstacle: no_lab_or_make,
@@ -168,7 +168,7 @@ pub(crate) const SUITES: &[Suite] = &[
             &["xtask", "conformance", "--kernel", "-t", "60"],
         )
     },
-    // The same under the shim, with a kernel node as the other end.
+    // The same under the shim, with a kernel node as the peer.
     Suite {
         beside: true,
         obstacle: no_lab_or_make,
@@ -179,7 +179,7 @@ pub(crate) const SUITES: &[Suite] = &[
             &["xtask", "conformance", "--mixed", "-t", "60"],
         )
     },
-    // Programs that were not written for utipc, between a kernel node and the shim, each way round.
+    // Programs that were not written for utipc, between a kernel node and the shim, in both directions.
     Suite {
         beside: true,
         obstacle: no_lab_or_make,
@@ -197,7 +197,7 @@ pub(crate) const SUITES: &[Suite] = &[
             &["xtask", "interop", "--peer", "kernel-engine", "udp", "demo", "bench"],
         )
     },
-    // What `tipc` shows on a kernel node now is what the tree has of it, and `utipc` shows the same of that node.
+    // The output of `tipc` on a kernel node equals the recorded one, and `utipc` prints the same for that node.
     Suite {
         beside: true,
         obstacle: no_lab,
@@ -548,7 +548,7 @@ fn no_tipc(_: &Path) -> Option<Skip> {
     (!found).then(|| Skip { reason, remedy: "sudo apt-get install iproute2".into() })
 }
 
-/// What is the vendor's is not in the tree: a variable names the folder where it is.
+/// The vendor's files are not in the tree: a variable names their folder.
 fn no_folder(variable: &str, of: &str, suite: &str) -> Option<Skip> {
     let named = std::env::var_os(variable).is_some_and(|folder| Path::new(&folder).is_dir());
     let remedy = format!("{variable}=DIR cargo xtask test {suite} (interop/rssl/README.md)");

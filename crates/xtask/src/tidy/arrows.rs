@@ -19,7 +19,7 @@ pub(crate) struct Member {
     pub(crate) wants_in_tests: Vec<String>,
 }
 
-/// What a crate may use. A crate that is missing here is a finding: a new crate needs a decision record.
+/// The crates that a crate may use. A missing crate is a finding: a new crate needs a decision record.
 struct Arrow {
     from: &'static str,
     /// Workspace crates.

@@ -10,7 +10,7 @@ pub(crate) const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("utipc-python", "crates/python/"),
 ];
 
-/// Lines of one source file; beyond it there is a room that wants its own door.
+/// The most lines of one source file.
 const MAX_LINES: usize = 800;
 
 /// Marks of unfinished or switched-off work in code, each in two pieces so that this file passes its own rule.

@@ -1,4 +1,4 @@
-//! What readers of a shared table see while it changes or is corrupted.
+//! Readers of a shared table while it changes or is corrupted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

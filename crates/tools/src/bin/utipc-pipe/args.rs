@@ -200,7 +200,7 @@ impl Args {
         }
     }
 
-    /// What a server binds and a client waits for; `None` with a socket address.
+    /// The service that a server binds and a client waits for; `None` with a socket address.
     pub(crate) fn services(&self) -> Option<ServiceRange> {
         let last = match self.address_type() {
             AddrType::Id => return None,

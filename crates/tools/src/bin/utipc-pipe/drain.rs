@@ -21,7 +21,7 @@ pub(crate) fn wait(node: &Node, port: u32, to: NodeAddr) -> Result<()> {
     if to == node.address() || to.is_none() {
         return Ok(());
     }
-    // Of two links, the one that the socket's messages take: the lowest bit of its number chooses it.
+    // The link that the socket's messages use, if there are two: the lowest bit of its number chooses it.
     let mut others = Vec::new();
     let probe = loop {
         let socket = node.rdm()?;

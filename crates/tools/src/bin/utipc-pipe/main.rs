@@ -78,7 +78,7 @@ fn run(args: &Args) -> Result<End> {
     }
 }
 
-/// What every part needs.
+/// State that every part needs.
 pub(crate) struct Task<'a> {
     pub(crate) args: &'a Args,
     pub(crate) node: &'a Node,

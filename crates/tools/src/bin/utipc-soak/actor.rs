@@ -44,7 +44,7 @@ pub(crate) struct Life {
     pub(crate) manner: Manner,
 }
 
-/// What the threads of a process share.
+/// State shared by the threads of a process.
 #[derive(Clone)]
 pub(crate) struct Actor {
     pub(crate) life: Life,

@@ -87,7 +87,7 @@ impl Rest {
         }
     }
 
-    /// What the daemon holds more than a fresh one does, except memory.
+    /// The resources that the daemon holds beyond those of a fresh one, except memory.
     fn leaks(&self, fresh: &Rest) -> Vec<String> {
         let rows = [
             ("attached processes", self.attached, fresh.attached),

@@ -205,7 +205,7 @@ fn accept(actor: &Actor, listener: &Listener) {
 struct Talk<'a> {
     connection: &'a Connection,
     stream: bool,
-    /// Of a stream: received bytes that are not yet a whole message.
+    /// For a stream: received bytes that are not yet a whole message.
     rest: Vec<u8>,
     buffer: Vec<u8>,
     exact: Exact,
