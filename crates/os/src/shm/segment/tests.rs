@@ -48,7 +48,9 @@ fn published_segment_has_one_writer() {
 #[test]
 fn descriptor_that_can_shrink_is_refused() {
     let file = File::open("/dev/null").unwrap();
-    assert!(Segment::open(&file, Access::ReadWrite, PAGE).unwrap_err().to_string().contains("not shared memory"));
+    assert!(
+        Segment::open(&file, Access::ReadWrite, PAGE).unwrap_err().to_string().contains("not shared memory")
+    );
     let loose = memfd_create("utipc-test", MemfdFlags::ALLOW_SEALING).unwrap();
     ftruncate(&loose, PAGE as u64).unwrap();
     assert!(Segment::open(&loose, Access::ReadWrite, PAGE).unwrap_err().to_string().contains("not sealed"));
