@@ -104,7 +104,7 @@ impl LatencyTest {
                 .iter()
                 .filter_map(|point| Some((point.rate as f64, value(&point.summary()?))))
                 .collect(),
-            dashed: false,
+            is_reference: false,
         };
         vec![of("mean", |s| s.mean), of("p99", |s| s.p99), of("p99.9", |s| s.p999)]
     }

@@ -107,7 +107,7 @@ fn plots(options: &Options, results: &Results) -> Result<()> {
     }
     let published = |label: &str, value: fn(&(u64, f64, f64)) -> f64| Curve {
         label: label.into(),
-        dashed: true,
+        is_reference: true,
         points: super::report::LATENCY.iter().map(|point| (point.0 as f64, value(point))).collect(),
     };
     let mut curves: Vec<Curve> = results.latencies.iter().flat_map(LatencyTest::curves).collect();

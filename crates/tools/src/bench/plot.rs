@@ -32,7 +32,7 @@ pub(super) fn write(path: &Path, runs: &[Run]) -> Result<()> {
     plot::write(path, &panels)
 }
 
-/// One line for each variant and number of connections; dashed unless it is TIPC.
+/// One line for each variant and number of connections; other transports are references.
 fn curves(runs: &[Run], value: impl Fn(&Run) -> f64) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for group in groups(runs) {
@@ -46,8 +46,8 @@ fn curves(runs: &[Run], value: impl Fn(&Run) -> f64) -> Vec<Curve> {
         match curves.iter_mut().find(|curve| curve.label == label) {
             Some(curve) => curve.points.push(point),
             None => {
-                let dashed = !variant.transport.is_tipc();
-                curves.push(Curve { label, dashed, points: vec![point] });
+                let is_reference = !variant.transport.is_tipc();
+                curves.push(Curve { label, is_reference, points: vec![point] });
             }
         }
     }
