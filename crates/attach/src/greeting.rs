@@ -15,8 +15,9 @@ pub const OLDEST: u16 = 1;
 /// The first bytes of both sides, which distinguish them from foreign programs.
 const MAGIC: [u8; 6] = *b"utipc\0";
 
-/// The first packet in either direction; its layout never changes: `MAGIC`, then newest and oldest version as
-/// little-endian 16-bit numbers, then a value of the agreed version.
+/// The start of the first packet in either direction; its layout never changes: `MAGIC`, then newest and oldest version
+/// as little-endian 16-bit numbers. Behind it the process sends [`Hello`], before a version is agreed, so older daemons
+/// have to decode it; the daemon sends its reply in the agreed version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
     /// Newest version that the sender speaks.
@@ -60,7 +61,7 @@ pub fn agree(own: Greeting, other: Greeting) -> Option<u16> {
 /// The message of a process after its greeting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Name of the program, for operators; at most 64 bytes count.
+    /// Name of the program, for operators; the daemon keeps the first 64 bytes.
     pub program: String,
     /// It can use lanes: its sockets are direct from the start. Otherwise they are hosted until it asks for the data
     /// path ([`crate::Request::Lend`]).

@@ -130,7 +130,7 @@ impl Attachment {
 /// Leaves all lanes of a socket that is hosted from now on to the daemon.
 pub(crate) fn leave_lanes(socket: &SocketState, receiver: &mut Receiver, sender: &mut SendHalf) {
     receiver.remove_all();
-    // So are lanes that it was to read and has not opened yet.
+    // Lanes that it was to read and has not opened yet are left as well.
     socket.receiver_events.forget_lanes();
     receiver.node_is_ready();
     sender.lanes.leave_all();

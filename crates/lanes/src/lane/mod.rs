@@ -66,7 +66,7 @@ pub enum LaneError {
     NeedsRing(u8),
     /// More than [`RECORD_MAX`] bytes, or than the largest ring takes.
     TooLarge,
-    /// No free ring of that size in the arena, or too many old rings unread: use the node.
+    /// No free ring of that size in the arena, or too many old rings unread: a connected sender waits.
     NoRing,
     /// The reader is gone. The last `unsent` records pushed were not sent; the daemon returns those before.
     Gone {
@@ -101,7 +101,9 @@ impl fmt::Display for LaneError {
                 write!(f, "the message needs a ring of class {class} (grow the lane)")
             }
             LaneError::TooLarge => write!(f, "the message exceeds {RECORD_MAX} bytes or the largest ring"),
-            LaneError::NoRing => f.write_str("the arena has no ring left (send by the node)"),
+            LaneError::NoRing => {
+                f.write_str("the arena has no ring left (wait until the reader releases one)")
+            }
             LaneError::Gone { unsent } => {
                 write!(f, "the reader is gone, {unsent} not sent (send by the node)")
             }

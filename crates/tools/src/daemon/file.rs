@@ -66,7 +66,7 @@ pub(crate) enum Media {
     Udp,
     #[serde(alias = "eth")]
     Ethernet,
-    /// Memory shared by the nodes of this user on this host.
+    /// UDP over loopback among the nodes of this user on this host.
     Host,
 }
 

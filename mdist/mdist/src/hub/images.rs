@@ -1,4 +1,5 @@
-//! Images of open items: from the cache, with a refresh to come, or by a further request.
+//! Images for new streams and snapshot requests of open items: from the cache, from a refresh that is already awaited,
+//! or from another request upstream.
 
 use rssl::rwf::{DataState, OwnedState, State, StreamState, code};
 

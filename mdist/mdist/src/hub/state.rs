@@ -78,8 +78,8 @@ pub struct Stats {
     pub early: u64,
     /// Requests sent upstream.
     pub requests: u64,
-    /// Images sent from the cache, counted per recipient when they are begun: a failure counts, and the image that is
-    /// requested upstream instead does not.
+    /// Images sent from the cache, counted for each recipient before they are encoded. An image that then fails is
+    /// requested upstream, and is not counted again.
     pub cached_images: u64,
     /// Requests without an answer in time.
     pub timeouts: u64,

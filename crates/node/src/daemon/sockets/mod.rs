@@ -13,7 +13,7 @@ use super::attachments::AttachmentId;
 use super::inheritance::InheritanceId;
 use socket::{Sharer, Socket};
 
-/// A process or an inheritance that has an open descriptor of a socket.
+/// An attached process, or an inheritance, that keeps a socket open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     Process(AttachmentId),
