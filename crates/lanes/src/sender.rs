@@ -1,7 +1,7 @@
 //! The sending half of a socket: its lanes.
 //!
-//! A message goes to the [`Writer`] of the lane to its receiver. If the lane does not take it, a [`LaneError`] gives the
-//! reason: the caller requests a larger ring ([`Sender::wants_ring`]), waits, or sends by the node.
+//! A message goes to the [`Writer`] of the lane to its receiver. If the lane does not take it, a [`LaneError`] gives
+//! the reason: the caller requests a larger ring ([`Sender::wants_ring`]), waits, or sends by the node.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
