@@ -18,7 +18,7 @@ BENCH = [
     (["latency", "--scope", "inter", "--transport", "kernel-tipc"], 1),
 ]
 # Features that a kernel node lacks: arguments, and a part of the error message.
-REFUSED = [(["targets"], "the targets are utipc's own"), (["sizes", "--transport", "utipc"], "no link to itself")]
+REFUSED = [(["targets"], "the targets do not apply to the kernel"), (["sizes", "--transport", "utipc"], "no link to itself")]
 
 
 def called(program, words, seconds):
