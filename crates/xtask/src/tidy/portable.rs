@@ -8,6 +8,10 @@ const PRIVATE_FOLDERS: &[&str] = &["/home/", "/root/", "/Users/", "/work/", "/tm
 /// The only registry that a lock file may name.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
+/// Registries and settings that send cargo, pip or npm to one: each machine has its own.
+const REGISTRIES: &[&str] =
+    &["sparse+", "replace-with", "pypi.org/simple", "registry.npmjs", "artifactory", "jfrog"];
+
 /// This file and its tests name what they forbid.
 const EXEMPT: &[&str] = &["crates/xtask/src/tidy/portable.rs", "crates/xtask/src/tidy/tests.rs"];
 
@@ -22,9 +26,14 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
         for folder in PRIVATE_FOLDERS.iter().filter(|folder| names_path_below(line, folder)) {
             found.push(Finding::new("path", place(), format!("`{folder}…` exists on one machine only")));
         }
-        let source = line.trim_start().starts_with("source") || line.contains("registry =");
-        let registry = line.contains("registry+") || line.contains("sparse+");
-        if source && registry && !line.contains(CRATES_IO) {
+        for registry in REGISTRIES.iter().filter(|registry| line.contains(*registry)) {
+            found.push(Finding::new(
+                "registry",
+                place(),
+                format!("`{registry}` is a registry of one machine"),
+            ));
+        }
+        if line.contains("registry+") && line.starts_with("source") && !line.contains(CRATES_IO) {
             found.push(Finding::new("registry", place(), "only crates.io is allowed"));
         }
     }
