@@ -1,7 +1,8 @@
 //! One attachment: the connection of this process to a daemon, shared by all its sockets.
 //!
-//! There is one round trip at a time; the daemon answers at once. Replies bring notices of what has changed meanwhile.
-//! A thread per attachment waits for the end of the connection, so that the daemon's death wakes every call at once.
+//! There is one round trip at a time; the daemon answers at once. Each reply carries the notices that have accumulated
+//! since the last one. A thread per attachment waits for the end of the connection, so that the daemon's death wakes
+//! every call at once.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -27,17 +28,17 @@ use crate::names::Names;
 use crate::notices::{Notices, Task};
 use crate::state::SocketState;
 
-/// The version from which on a daemon lets processes share sockets, and keeps the descriptors of sockets with lanes.
-const SHARES: u16 = 2;
+/// First version in which processes can share sockets and a polled socket keeps its lanes.
+const SHARING_VERSION: u16 = 2;
 
-/// Pauses between tries while the daemon closes the connection during the handshake: this process was late, or too many
-/// came at once.
+/// Pauses between tries while the daemon closes the connection during the handshake, because this process was too slow
+/// or too many processes attach at once.
 const HANDSHAKE_BACKOFF: [Duration; 7] = {
     let ms = Duration::from_millis;
     [ms(5), ms(25), ms(100), ms(250), ms(500), ms(500), ms(1000)]
 };
 
-/// See the module's text.
+/// The connection of this process to one daemon, and the state that its sockets share.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     path: PathBuf,
@@ -45,7 +46,8 @@ pub(crate) struct Attachment {
     version: u16,
     /// The process that it belongs to, see [`fork::generation`].
     generation: u32,
-    /// The inheritance for the child of the next, or last, fork; used only while forks are locked out.
+    /// The inheritance for the child of the fork in progress. In the child: of the fork that made it, until it is
+    /// claimed. Used only while forks are locked out.
     pub(crate) inheritance: Mutex<Option<Inheritance>>,
     /// In a forked child: its own attachment to the same daemon. Set only while forks are locked out.
     pub(crate) in_child: OnceLock<Arc<Attachment>>,
@@ -53,18 +55,18 @@ pub(crate) struct Attachment {
     _hiding: Hiding,
     channel: Channel,
     wire: Mutex<Wire>,
-    /// Arenas shared with other processes, by pair and own side: for its own sockets this process has both sides.
-    /// Locked before the wire, never after it.
+    /// Arenas by pair and own side. Between its own sockets this process has both sides. Locked before the wire, never
+    /// after it.
     pub(crate) pairs: Mutex<HashMap<(PairId, u8), Arc<Pair>>>,
-    /// The daemon keeps the level of descriptors of sockets with lanes; one of version 1 must see every message for
-    /// that.
+    /// Whether a polled socket keeps its lanes. With a daemon of version 1 it must not: that daemon makes descriptors
+    /// readable only for messages that pass through it.
     pub(crate) keeps_level: bool,
     /// The binding table. Locked before the wire too.
     pub(crate) names: Names,
     notices: Notices,
-    /// A thread gives unused rings back.
+    /// A thread that shrinks idle rings is running.
     pub(crate) shrinks_rings: AtomicBool,
-    /// The bell's number before the last fetch of notices.
+    /// Number of rings of the bell before the last fetch of notices.
     fetched: AtomicU32,
     life: Arc<Life>,
 }
@@ -84,7 +86,7 @@ impl Life {
     }
 }
 
-/// The content of a reply.
+/// Data that comes with a reply: payload and descriptors.
 pub(crate) struct Extra<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) fds: &'a mut Vec<OwnedFd>,
@@ -122,14 +124,14 @@ impl Attachment {
             notices,
             shrinks_rings: AtomicBool::new(false),
             fetched: AtomicU32::new(bell.seq()),
-            keeps_level: welcome.version >= SHARES,
+            keeps_level: welcome.version >= SHARING_VERSION,
             life: Arc::new(Life { over: AtomicBool::new(false), bell }),
         });
         attachment.watch()?;
         Ok(Some(attachment))
     }
 
-    /// Starts the thread that notices the daemon's death.
+    /// Starts the thread that detects the daemon's death.
     fn watch(&self) -> Result<(), Error> {
         let life = Arc::clone(&self.life);
         let started = hangup::watch("utipc daemon", self.channel.as_fd(), move || life.end());
@@ -139,7 +141,7 @@ impl Attachment {
         })
     }
 
-    /// Whether this process made it, not one that it was forked from.
+    /// Whether this process opened the attachment; false in a forked child for those of its parent.
     #[inline]
     pub(crate) fn is_own(&self) -> bool {
         self.generation == fork::generation()
@@ -150,9 +152,9 @@ impl Attachment {
         self.version
     }
 
-    /// Whether the daemon lets processes share sockets.
-    pub(crate) fn shares(&self) -> bool {
-        self.version >= SHARES
+    /// Whether processes can share sockets of this daemon.
+    pub(crate) fn can_share_sockets(&self) -> bool {
+        self.version >= SHARING_VERSION
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -173,7 +175,7 @@ impl Attachment {
         self.life.over.load(Acquire)
     }
 
-    /// Wakes a thread that waits for the node.
+    /// The doorbell that wakes threads that wait for the daemon.
     pub(crate) fn bell(&self) -> &Bell {
         &self.life.bell
     }
@@ -197,7 +199,8 @@ impl Attachment {
         Error::Nonsense(self.path.clone())
     }
 
-    /// Makes one round trip. `take` gets the reply, unless the command failed, and what came with it.
+    /// Makes one round trip. `take` gets the reply, unless the request failed, and its payload and descriptors; it
+    /// returns `None` for a reply of the wrong kind.
     pub(crate) fn call<T>(
         &self,
         request: &Request,
@@ -219,8 +222,8 @@ impl Attachment {
         self.fetch_all_notices(done)
     }
 
-    /// A command without a result.
-    pub(crate) fn command(&self, request: &Request, payload: &[u8]) -> Result<(), Error> {
+    /// Makes one round trip whose reply is [`Reply::Done`].
+    pub(crate) fn request(&self, request: &Request, payload: &[u8]) -> Result<(), Error> {
         self.call(request, payload, |reply, _| (reply == Reply::Done).then_some(()))
     }
 
@@ -233,7 +236,7 @@ impl Attachment {
         result
     }
 
-    /// The connection, for requests that other threads' requests must not get between.
+    /// Locks the connection, for a sequence of requests that other threads must not interrupt.
     pub(crate) fn lock_wire(&self) -> MutexGuard<'_, Wire> {
         lock(&self.wire)
     }
@@ -265,13 +268,13 @@ impl Attachment {
         let Envelope { notices, more, reply } = envelope;
         let done = self.notices.process(&notices, &reply);
         if !done {
-            // The next call finds news, and does the tasks.
+            // `has_notices` stays true, so that the next call does the tasks.
             self.fetched.store(seen.wrapping_sub(1), Relaxed);
         } else if !more {
             self.fetched.store(seen, Relaxed);
         }
         if !notices.is_empty() {
-            // They may be for other threads than this one.
+            // They may concern other threads.
             self.ring();
         }
         let result = match reply {
@@ -281,26 +284,26 @@ impl Attachment {
         Ok((result, more))
     }
 
-    /// Wakes the other threads of this process. The own ring is no news.
+    /// Wakes the other threads of this process. This ring does not count as a notice of the daemon.
     pub(crate) fn ring(&self) {
         let before = self.bell().ring();
         let _ = self.fetched.compare_exchange(before, before.wrapping_add(1), AcqRel, Relaxed);
     }
 
-    /// Whether the daemon has notices, or has died: two loads.
+    /// Whether the daemon has notices or has died. Costs two loads.
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_notices(&self) -> bool {
         self.bell().seq() != self.fetched.load(Relaxed)
     }
 
-    /// Directs notices about a new socket to `socket`.
-    pub(crate) fn enter(&self, socket: &Arc<SocketState>) {
-        self.notices.enter(socket);
+    /// Registers a new socket to receive its notices.
+    pub(crate) fn register(&self, socket: &Arc<SocketState>) {
+        self.notices.register(socket);
     }
 
-    /// Removes a socket that is closed.
-    pub(crate) fn leave(&self, port: u32) {
-        self.notices.leave(port);
+    /// Removes a closed socket.
+    pub(crate) fn unregister(&self, port: u32) {
+        self.notices.unregister(port);
     }
 
     /// The sockets of this attachment.
@@ -312,12 +315,12 @@ impl Attachment {
         self.notices.socket(port)
     }
 
-    /// Before a fork: drops notices about lanes of sockets that no thread has taken yet.
+    /// Before a fork: drops notices about lanes of sockets that are not registered yet.
     pub(crate) fn forget_lanes(&self) {
         self.notices.forget_lanes();
     }
 
-    /// Answers the end of a lane that a closed socket has written, with the next [`Attachment::fetch_news`].
+    /// Makes the next [`Attachment::fetch_notices`] answer the end of a lane that a closed socket has written.
     pub(crate) fn answer_lane_end(&self, lane: LaneId) {
         self.notices.add_task(Task::AnswerLaneEnd(lane));
     }
@@ -333,8 +336,8 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // Ends the watching thread, and shows the daemon that this process has left. The parent's connection is not the
-        // child's to end.
+        // Ends the watching thread and tells the daemon that this process detaches. A forked child must not end its
+        // parent's connection.
         if self.is_own() {
             self.channel.shut();
         }

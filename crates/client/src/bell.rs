@@ -1,5 +1,5 @@
-//! The attachment's doorbell: a word in memory that the daemon shares with this process only. The daemon rings it for
-//! notices that no reply has carried; threads of this process ring it for each other.
+//! The attachment's doorbell: a page that the daemon shares with this process only. The daemon rings it when notices
+//! wait for a reply; threads of this process ring it to wake each other.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -15,12 +15,13 @@ const SEQ: usize = 0;
 /// Word that counts threads asleep.
 const SLEEPERS: usize = 4;
 
+/// The doorbell of one attachment.
 #[derive(Debug)]
 pub(crate) struct Bell {
     page: Segment,
 }
 
-/// While it lives, ringing the bell wakes this thread.
+/// A thread that is about to sleep: while this value lives, ringing the bell wakes the thread.
 pub(crate) struct Sleeper<'a> {
     bell: &'a Bell,
     seen: u32,
@@ -37,8 +38,8 @@ impl Bell {
         self.page.load32(SEQ, Acquire)
     }
 
-    /// Announces that this thread is going to sleep. Check once more for what the bell announces before it does.
-    pub(crate) fn enter(&self) -> Sleeper<'_> {
+    /// Announces that this thread is going to sleep. Check the condition once more before [`Sleeper::sleep`].
+    pub(crate) fn park(&self) -> Sleeper<'_> {
         let seen = self.seq();
         self.page.add32(SLEEPERS, 1);
         self.page.fence(Fence::Park);

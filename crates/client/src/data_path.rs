@@ -1,4 +1,4 @@
-//! The data path of a socket: its lanes, which the daemon lends to the sole holder of the socket.
+//! The data path of a socket: its lanes, which only the sole holder of the socket may use.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,10 +13,11 @@ use crate::notices::Task;
 use crate::state::{SendHalf, SocketState};
 
 impl Attachment {
-    /// Does the tasks that notices have left, and fetches further notices. The caller holds no half of a socket.
+    /// Does the tasks that notices have left, and fetches further notices. The caller must not hold a lock of a
+    /// socket's half.
     #[cold]
-    pub(crate) fn fetch_news(&self) -> Result<(), Error> {
-        // Each task is a command, whose reply may bring more of them.
+    pub(crate) fn fetch_notices(&self) -> Result<(), Error> {
+        // Each task makes a request, whose reply may bring more tasks.
         for task in self.take_tasks() {
             match task {
                 Task::AnswerLaneEnd(lane) => {
@@ -36,45 +37,45 @@ impl Attachment {
                 Task::DropPair(pair) => lock(&self.pairs).retain(|(id, _), _| *id != pair),
             }
         }
-        self.command(&Request::Notices, &[])
+        self.request(&Request::Notices, &[])
     }
 
-    /// Gives the data path of a socket back: from now on all of its messages go by the node.
+    /// Makes a socket hosted: its lanes end, and all of its messages go through the node.
     pub(crate) fn host(&self, socket: &SocketState) -> Result<(), Error> {
-        self.give_back(socket, false)
+        self.make_hosted(socket, false)
     }
 
-    /// [`Attachment::host`] until this process is the socket's sole holder.
+    /// Makes a socket hosted until this process is its sole holder.
     pub(crate) fn host_while_shared(&self, socket: &SocketState) -> Result<(), Error> {
-        self.give_back(socket, true)
+        self.make_hosted(socket, true)
     }
 
-    fn give_back(&self, socket: &SocketState, has_other_holders: bool) -> Result<(), Error> {
+    fn make_hosted(&self, socket: &SocketState, has_other_holders: bool) -> Result<(), Error> {
         let mut receiver = lock(&socket.receiver);
         let mut sender = lock(&socket.sender);
         socket.hosted.store(true, Relaxed);
         socket.has_other_holders.store(has_other_holders, Relaxed);
         let request = Request::MakeHosted { port: socket.port, partly: receiver.begun() };
-        let done = self.command(&request, &[]);
+        let done = self.request(&request, &[]);
         leave_lanes(socket, &mut receiver, &mut sender);
         drop((receiver, sender));
         self.ring();
         done
     }
 
-    /// Takes the data path of a socket back that was hosted only because other processes held it too.
+    /// Requests the data path of a socket that was hosted only because other processes held it too.
     pub(crate) fn unshare(&self, socket: &SocketState) -> Result<(), Error> {
         let mut receiver = lock(&socket.receiver);
         let mut sender = lock(&socket.sender);
         let had_other_holders = socket.has_other_holders.swap(false, Relaxed);
-        // A socket that was opened while the process forked is not marked as hosted.
+        // A socket that was opened during a fork is hosted at the daemon without being marked so here.
         if !had_other_holders && socket.hosted.load(Relaxed) {
             return Ok(());
         }
         socket.hosted.store(false, Relaxed);
         sender.lanes.forget_refusals();
         receiver.forget_refusals();
-        match self.command(&Request::Lend { port: socket.port }, &[]) {
+        match self.request(&Request::Lend { port: socket.port }, &[]) {
             Err(Error::Failed(_)) => {
                 // After another fork it has other holders again.
                 socket.hosted.store(true, Relaxed);
@@ -85,7 +86,7 @@ impl Attachment {
         }
     }
 
-    /// The arena of a lane, seen from the side of its `end`; fetched from the daemon if it is new.
+    /// The arena of a lane, with the side that has this `end`; fetched from the daemon if it is new.
     pub(crate) fn pair(&self, lane: LaneId, end: LaneEnd) -> Result<Arc<Pair>, Error> {
         let writer = u8::from(lane.writer != 0);
         let side = if end == LaneEnd::Writer { writer } else { 1 - writer };
@@ -111,7 +112,7 @@ impl Attachment {
 
     /// Tells the daemon that this end does not use a lane any more.
     pub(crate) fn lane_done(&self, lane: LaneId, end: LaneEnd) -> Result<(), Error> {
-        match self.command(&Request::LaneDone { lane, end }, &[]) {
+        match self.request(&Request::LaneDone { lane, end }, &[]) {
             // The daemon has closed it already.
             Err(Error::Failed(_)) => Ok(()),
             result => result,
@@ -127,10 +128,10 @@ impl Attachment {
     }
 }
 
-/// Leaves all lanes of a socket that is hosted from now on to the daemon.
+/// Stops using the lanes of a socket that has become hosted.
 pub(crate) fn leave_lanes(socket: &SocketState, receiver: &mut Receiver, sender: &mut SendHalf) {
     receiver.remove_all();
-    // Lanes that it was to read and has not opened yet are left as well.
+    // Lanes that were announced to the reader but not opened yet.
     socket.receiver_events.forget_lanes();
     receiver.node_is_ready();
     sender.lanes.leave_all();

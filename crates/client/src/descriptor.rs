@@ -1,9 +1,9 @@
 //! The descriptor that an application polls in place of a socket.
 //!
-//! It is one end of a packet socket pair; the daemon has the far end. A byte in it makes it readable, a packet that
-//! fills its small send buffer makes it unwritable. The daemon adds the byte and takes the packet away, also on behalf
-//! of a process at the other end of one of the socket's lanes. Only this side can do the opposite, and then checks once
-//! more, so that a concurrent change is not lost. See docs/spec/attach.md §5.
+//! It is the near end of a packet socket pair; the daemon has the far end. A byte in it makes it readable, a packet
+//! that fills its small send buffer makes it unwritable. The daemon adds the byte and removes the packet, also at the
+//! request of a process at the other end of one of the socket's lanes. Only this process can remove the byte and add
+//! the packet; it then checks once more, so that a concurrent change is not lost. See docs/spec/attach.md §5.
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicBool;
@@ -11,20 +11,21 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use utipc_os::packets::{self, Near};
 
+/// The near end of a socket's descriptor.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     near: Near,
-    /// The program polls it; its level is kept from then on.
+    /// Whether its level follows the readiness of the socket.
     polled: AtomicBool,
 }
 
 impl Descriptor {
-    /// A descriptor of this library, which is polled.
+    /// A descriptor that this library owns; it is polled from the start.
     pub(crate) fn new(near: OwnedFd) -> Self {
         Self { near: Near::owned(near), polled: AtomicBool::new(true) }
     }
 
-    /// A descriptor of the program, which it does not poll yet.
+    /// A descriptor that the program owns and does not poll yet.
     pub(crate) fn lent(number: RawFd) -> Self {
         Self { near: Near::lent(number), polled: AtomicBool::new(false) }
     }
@@ -50,7 +51,7 @@ impl Descriptor {
         if own { self.near.renumber(number) } else { self.near.renumber_at_once(number) }
     }
 
-    /// The descriptor, unless it is the program's.
+    /// The descriptor, unless the program owns it.
     pub(crate) fn as_owned(&self) -> Option<BorrowedFd<'_>> {
         self.near.as_owned()
     }

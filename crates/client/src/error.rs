@@ -1,4 +1,4 @@
-//! Why a call on a daemon's socket failed.
+//! The error of every call of this crate.
 
 use std::path::PathBuf;
 
@@ -13,12 +13,12 @@ pub enum Error {
     /// No daemon answers at any of the paths.
     #[error("no daemon answers at {} (start one with `utipcd`, or name its socket in UTIPC_SOCKET)", paths(.0))]
     Absent(Vec<PathBuf>),
-    /// The daemon refuses to attach this process.
+    /// The daemon at `path` refuses to attach this process.
     #[error("the daemon at {} refuses this process: {}", path.display(), refusal(cause))]
     Refused {
         /// The daemon's socket.
         path: PathBuf,
-        /// Why.
+        /// The daemon's reason.
         cause: Refusal,
     },
     /// The daemon closes the connection during the handshake.
@@ -44,10 +44,10 @@ pub enum Error {
     /// A signal was handled while the call waited.
     #[error("interrupted by a signal")]
     Interrupted,
-    /// The daemon has refused the command.
+    /// The daemon has refused the request.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// The system refused.
+    /// A system call has failed.
     #[error(transparent)]
     System(#[from] OsError),
 }

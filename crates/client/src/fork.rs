@@ -1,11 +1,12 @@
 //! Sockets across a fork. Decision 8, docs/spec/attach.md §7.
 //!
-//! Before it, the forking thread tells each daemon, which makes all sockets of this process hosted and hands out a
-//! descriptor, the *inheritance*. The child never uses what the parent had (its connection, its lanes, its locks): with
-//! the first call on something inherited it attaches for itself and claims the sockets by the inheritance. The parent
-//! closes its copy, so the daemon sees when no process can claim any more.
+//! Before a fork, the forking thread sends a request to each daemon, which makes all sockets of this process hosted and
+//! returns a descriptor, the *inheritance*. The child never uses its parent's connection, lanes or locks: at its first
+//! call on an inherited socket or node it attaches and claims the sockets through the inheritance. The parent closes
+//! its copy of the inheritance, so the daemon sees when no process is left that could claim the sockets.
 //!
-//! One lock is held over the fork. Everything that the child reads of its parent's changes only under this lock.
+//! The forking thread holds one lock over the fork. The state of the parent that the child reads changes only under
+//! this lock.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -24,7 +25,7 @@ use crate::attachment::Attachment;
 use crate::data_path::leave_lanes;
 use crate::inheritance::Inheritance;
 
-/// How often sockets that are opened meanwhile may delay a fork.
+/// Number of times that sockets opened by other threads may delay a fork.
 const SHARE_ATTEMPTS: usize = 100;
 
 /// The attachments of this process and of its ancestors that are still in use.
@@ -35,10 +36,10 @@ thread_local! {
     static HELD: RefCell<Option<Attachments<'static>>> = const { RefCell::new(None) };
 }
 
-/// All attachments. No thread forks while it lives.
+/// All attachments, locked. No thread forks while this value lives.
 pub(crate) struct Attachments<'a>(MutexGuard<'a, Vec<Weak<Attachment>>>);
 
-/// Locks forks out.
+/// Locks the attachments, which keeps other threads from forking.
 pub(crate) fn attachments() -> Attachments<'static> {
     Attachments(lock(&ATTACHMENTS))
 }
@@ -46,7 +47,7 @@ pub(crate) fn attachments() -> Attachments<'static> {
 /// Attaches this process to the daemon at `path`; `None` if no daemon listens there.
 pub(crate) fn attach(path: &Path) -> Result<Option<Arc<Attachment>>, Error> {
     fork::set_hooks(Hooks { before, parent, child })?;
-    // Forks are not locked out meanwhile: none may have to wait for a daemon's reply.
+    // Without the lock: a fork must not wait for the reply of a daemon.
     let opened = Attachment::open(path)?;
     if let Some(attachment) = &opened {
         attachments().add(attachment);
@@ -60,7 +61,7 @@ impl Attachments<'_> {
         self.0.push(Arc::downgrade(attachment));
     }
 
-    /// Those that a parent of this process has left.
+    /// The attachments that the ancestors of this process opened.
     pub(crate) fn inherited(&self) -> Vec<Arc<Attachment>> {
         self.0.iter().filter_map(Weak::upgrade).filter(|attachment| !attachment.is_own()).collect()
     }
@@ -70,11 +71,11 @@ fn before() {
     let attachments = attachments();
     for attachment in attachments.0.iter().filter_map(Weak::upgrade) {
         if attachment.is_own() && !attachment.is_over() {
-            // Without an inheritance the child's calls fail with an error that says so.
+            // Without an inheritance the child's calls fail with `Error::NotShared`.
             let _ = attachment.share();
         }
     }
-    // If this thread's locals are destroyed already, nothing is held.
+    // If this thread's locals are destroyed already, the lock is released at once.
     let _ = HELD.try_with(|held| held.replace(Some(attachments)));
 }
 
@@ -89,7 +90,7 @@ fn parent() {
     }
 }
 
-/// Does nothing but release the lock.
+/// Releases the lock and does nothing else.
 fn child() {
     let _ = HELD.try_with(|held| held.take());
 }
@@ -97,7 +98,7 @@ fn child() {
 impl Attachment {
     /// Before a fork: makes all sockets hosted and fetches the inheritance.
     fn share(&self) -> Result<(), Error> {
-        if !self.shares() {
+        if !self.can_share_sockets() {
             return Ok(());
         }
         let mut sockets = self.sockets();
@@ -105,12 +106,12 @@ impl Attachment {
             if sockets.is_empty() {
                 return Ok(());
             }
-            // No thread sends or receives until the daemon has done it.
+            // Keeps all threads from sending and receiving until the daemon has made the sockets hosted.
             let mut halves: Vec<_> =
                 sockets.iter().map(|socket| (lock(&socket.receiver), lock(&socket.sender))).collect();
             for (socket, (receiver, _)) in sockets.iter().zip(&mut halves) {
                 if let Some(partly) = receiver.begun() {
-                    self.command(&Request::MakeHosted { port: socket.port, partly: Some(partly) }, &[])?;
+                    self.request(&Request::MakeHosted { port: socket.port, partly: Some(partly) }, &[])?;
                 }
             }
             let mut wire = self.lock_wire();
@@ -118,7 +119,7 @@ impl Attachment {
             let now = self.sockets();
             let shared: HashSet<_> = sockets.iter().map(Arc::as_ptr).collect();
             if !now.iter().all(|socket| shared.contains(&Arc::as_ptr(socket))) {
-                // Others were opened meanwhile, and may have lanes.
+                // Other threads have opened sockets meanwhile, which may have lanes.
                 drop((wire, halves));
                 sockets = now;
                 continue;
@@ -141,12 +142,12 @@ impl Attachment {
             *lock(&self.inheritance) = Some(inheritance);
             // Threads that sleep on a lane have to wait for the node from now on.
             self.ring();
-            return if more { self.command(&Request::Notices, &[]) } else { Ok(()) };
+            return if more { self.request(&Request::Notices, &[]) } else { Ok(()) };
         }
         Err(Error::NotShared(self.path().to_owned()))
     }
 
-    /// In a forked child: attaches it, once, and claims its inheritance.
+    /// In a forked child: attaches the child, once, and claims its inheritance.
     pub(crate) fn claim(self: &Arc<Self>, attachments: &mut Attachments<'_>) -> Result<Arc<Self>, Error> {
         if self.is_own() {
             return Ok(Arc::clone(self));

@@ -19,7 +19,7 @@ pub(crate) struct Wire {
     pub(crate) fds: Vec<OwnedFd>,
 }
 
-/// A connection on which the daemon has welcomed this process.
+/// A connection after its handshake.
 pub(crate) struct Connection {
     pub(crate) channel: Channel,
     pub(crate) wire: Wire,
@@ -62,7 +62,7 @@ pub(crate) fn connect(path: &Path) -> Result<Option<Connection>, Error> {
     Ok(Some(Connection { channel, wire, welcome, bell }))
 }
 
-/// The name under which operators see this process.
+/// Name of this process in the daemon's lists.
 fn program() -> String {
     let path = std::env::args_os().next().unwrap_or_default();
     Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned()

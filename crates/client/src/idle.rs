@@ -1,4 +1,4 @@
-//! Idle lanes give the memory of large rings back.
+//! Shrinking the rings of idle lanes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Release};
@@ -12,16 +12,17 @@ use utipc_os::signals;
 use crate::attachment::Attachment;
 use crate::state::SocketState;
 
-/// How long a lane is idle before its large ring goes back: at least this, at most twice.
+/// Time after which a large ring of an idle lane is freed: at least this, at most twice.
 const IDLE: Duration = Duration::from_secs(2);
 /// log2 of the size of the ring that every lane has.
 const SMALLEST: u8 = 12;
-/// The highest importance, with which the receiver's buffer takes most, so that giving back is never refused.
+/// The highest importance: its share of the receiver's buffer is the largest, so the request to shrink is never
+/// refused.
 const IMPORTANCE: u8 = 3;
 
 impl Attachment {
-    /// Starts the thread that gives idle rings back, unless it runs already. Call it when a lane gets a large ring; the
-    /// thread ends when there are no more.
+    /// Starts the thread that shrinks idle rings, unless it is running. Call it when a lane gets a large ring; the
+    /// thread ends when no large ring is left.
     pub(crate) fn shrink_idle_rings(self: &Arc<Self>) {
         if self.shrinks_rings.swap(true, AcqRel) {
             return;
@@ -43,9 +44,10 @@ impl Attachment {
         }
     }
 
-    /// Gives back the large rings that were not used since the last call; false if none is left and the thread can end.
+    /// Shrinks the rings that were not used since the last call; false if no large ring is left and the thread can end.
     fn shrink_rings(&self) -> bool {
-        // A lane that gets a large ring from here on starts another thread, unless this one goes on.
+        // From here on a lane that gets a large ring starts another thread. The swap below finds out, and this one
+        // ends.
         self.shrinks_rings.store(false, Release);
         let sockets = self.sockets();
         // `count`, not `any`: every socket has to be visited.
@@ -53,7 +55,7 @@ impl Attachment {
         large > 0 && !self.shrinks_rings.swap(true, AcqRel)
     }
 
-    /// Whether a lane of this socket still has a large ring.
+    /// Shrinks the idle rings of one socket; returns whether to visit it again.
     fn shrink_rings_of(&self, socket: &SocketState) -> bool {
         // A half that is in use is not idle.
         let Ok(mut sender) = socket.sender.try_lock() else { return true };
@@ -64,10 +66,14 @@ impl Attachment {
                 Idle::Busy => {}
                 Idle::Shrunk(wakeup) => {
                     if wakeup == Wakeup::TellDaemon {
-                        self.request(&Request::Wake { lane: lane.id });
+                        self.request_ignoring_failure(&Request::Wake { lane: lane.id });
                     }
                     // Frees the share of the receiver's buffer.
-                    self.request(&Request::Grow { lane: lane.id, log2: SMALLEST, importance: IMPORTANCE });
+                    self.request_ignoring_failure(&Request::Grow {
+                        lane: lane.id,
+                        log2: SMALLEST,
+                        importance: IMPORTANCE,
+                    });
                 }
             }
             large = true;
@@ -75,9 +81,9 @@ impl Attachment {
         large
     }
 
-    /// A command whose failure does not matter: a refused one is about a lane that has just ended, and the next call of
-    /// the program finds the end of the connection.
-    fn request(&self, request: &Request) {
-        drop(self.command(request, &[]));
+    /// Sends a request whose failure does not matter: a refusal means that the lane has just ended, and the next call
+    /// of the program finds the end of the connection.
+    fn request_ignoring_failure(&self, request: &Request) {
+        drop(self.request(request, &[]));
     }
 }

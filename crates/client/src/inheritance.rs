@@ -1,4 +1,4 @@
-//! Sockets that a fork leaves to the child until it claims them.
+//! The inheritance: the sockets of a parent, until its forked child claims them.
 
 use std::os::fd::OwnedFd;
 
@@ -7,7 +7,7 @@ use utipc_os::hidden::{Hiding, raise};
 /// The descriptor by which a forked child claims the sockets of its parent.
 #[derive(Debug)]
 pub(crate) struct Inheritance {
-    /// Its number at the daemon.
+    /// Number of the inheritance at the daemon.
     pub(crate) number: u32,
     /// Dropped before the descriptor, which it hides.
     pub(crate) hiding: Hiding,

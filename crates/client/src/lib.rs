@@ -1,23 +1,22 @@
 //! Sockets of a process that is attached to a utipc daemon.
 //!
-//! The daemon keeps every endpoint. A call here is a command to it or, between two sockets of this host, a record in a
-//! lane that both processes map (decisions 8 and 16). A [`Node`] is the daemon's node as this process has it, a
-//! [`Socket`] one of its endpoints.
+//! The daemon keeps every endpoint. A call here becomes a request to the daemon or, for data, a record in a lane
+//! (decisions 8 and 16). A [`Node`] is a handle on the daemon's node, a [`Socket`] a handle on one of its endpoints.
 //!
 //! | Question | File |
 //! |---|---|
 //! | Where is the daemon, and what if there is none? | `place.rs`, `node.rs` |
 //! | How does a process attach? | `handshake.rs` |
-//! | What does a round trip look like, and how is the daemon's death noticed? | `attachment.rs` |
+//! | How does a round trip work, and how is the daemon's death noticed? | `attachment.rs`, `bell.rs` |
 //! | Which path does a message take, and where does the next one come from? | `sending.rs`, `receiving.rs` |
 //! | Which lanes does a socket have, and when does it lose them? | `data_path.rs`, the crate `utipc-lanes` |
 //! | Which sockets are bound to a service? | `names.rs`, `lookup.rs` |
 //! | What does a call do while it waits? | `waiting.rs` |
 //! | When is a descriptor readable? | `polling.rs`, `descriptor.rs` |
-//! | Where do notices go? | `notices.rs`, `residents.rs`, `state.rs` |
+//! | Where do notices go? | `notices.rs`, `registry.rs`, `state.rs` |
 //! | When does an idle lane give memory back? | `idle.rs` |
-//! | What does a forked child have? | `fork.rs`, `inheritance.rs` |
-//! | What if the program owns the descriptor: passes it on, execs? | `passing.rs` |
+//! | How does a forked child take sockets over? | `fork.rs`, `inheritance.rs` |
+//! | How does a program pass a socket to another process, or keep it over an exec? | `passing.rs` |
 
 mod attachment;
 mod bell;
@@ -36,7 +35,7 @@ mod passing;
 mod place;
 mod polling;
 mod receiving;
-mod residents;
+mod registry;
 mod sending;
 mod socket;
 mod state;

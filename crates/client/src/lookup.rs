@@ -1,4 +1,4 @@
-//! Looking something up: in the daemon's binding table, else by a command.
+//! Lookups of service addresses: in the mapped binding table, otherwise by a request to the daemon.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,11 +13,12 @@ use crate::Error;
 use crate::attachment::Attachment;
 use crate::names::{Group, Mapped, SoleBinding, Table};
 
-/// Most moves of the table to a larger segment that one lookup follows.
+/// Maximum number of moves of the table to a larger segment that one lookup follows.
 const MOVES_MAX: u32 = 8;
 
 impl Attachment {
-    /// Chooses the next receiver of an anycast; `None` if the daemon has to be asked.
+    /// Chooses the next receiver of an anycast. Outer `None`: the daemon has to look it up; inner `None`: there is
+    /// none.
     ///
     /// # Errors
     /// The daemon is gone or broken.
@@ -56,8 +57,8 @@ impl Attachment {
         })
     }
 
-    /// The receivers of a multicast to `range`; `None` if the daemon has to be asked. `known` are those of an earlier
-    /// multicast.
+    /// The receivers of a multicast to `range`; `None` if the daemon has to look them up. `known` is the result of an
+    /// earlier multicast.
     ///
     /// # Errors
     /// The daemon is gone or broken.
@@ -77,7 +78,8 @@ impl Attachment {
         })
     }
 
-    /// Whether messages of a [level](utipc_core::stack::Stack::level) to a node have to wait for its link.
+    /// Whether messages of a [level](utipc_core::stack::Stack::level) to a node have to wait, because its link is
+    /// congested.
     ///
     /// # Errors
     /// The daemon is gone or broken.
@@ -96,13 +98,13 @@ impl Attachment {
         Ok(self.names.current().is_some_and(|table| table.replica.is_congested(node.0, level)))
     }
 
-    /// Asks the mapped table; `None` if the daemon has to be asked.
+    /// Queries the mapped table; `None` if only the daemon can answer.
     #[inline]
     fn query<T>(
         &self,
         mut ask: impl FnMut(View<'_, Mapped>) -> Result<T, ViewError>,
     ) -> Result<Option<T>, Error> {
-        // The table of a daemon that was killed stays as it was.
+        // After the daemon's death the mapped table keeps its last content.
         if self.is_over() {
             return Err(self.died());
         }
@@ -119,7 +121,7 @@ impl Attachment {
                 Err(ViewError::Superseded) if self.fetch_table(&table.next)? => {}
                 Err(ViewError::Superseded | ViewError::Contended) => return Ok(None),
                 Err(ViewError::Gone) => return Err(self.lost()),
-                // The daemon is broken, and so is everything else that it says.
+                // The table is malformed: the daemon is faulty, so detach from it.
                 Err(_) => return Err(self.broken()),
             }
         }
@@ -155,16 +157,16 @@ impl Attachment {
         Ok(place.set(Box::new(Table { replica, next: OnceLock::new() })).is_ok())
     }
 
-    /// The socket that the next anycast to `to` would go to.
+    /// Looks up the socket to which the next anycast to `to` would go.
     pub(crate) fn lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
         match self.find(to, domain)? {
             Some(found) => Ok(found.map(|found| PortId { port: found.port, node: found.node })),
-            None => self.look_up_by_command(to, domain),
+            None => self.request_lookup(to, domain),
         }
     }
 
     #[cold]
-    fn look_up_by_command(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
+    fn request_lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
         self.call(&Request::Lookup { to, domain }, &[], |reply, _| match reply {
             Reply::Found(port) => Some(port),
             _ => None,

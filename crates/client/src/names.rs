@@ -11,7 +11,7 @@ use utipc_os::lock;
 use utipc_os::replica::Replica;
 use utipc_os::shm::ReadWord;
 
-/// Reads words of a mapped table.
+/// Access to the words of a mapped table.
 #[derive(Debug)]
 pub(crate) enum Mapped {}
 
@@ -35,8 +35,8 @@ impl Access for Mapped {
     }
 }
 
-/// One segment of the table, and the one that has replaced it. Old segments stay mapped: each is much larger than the
-/// one before, so all old ones together are smaller than the current one.
+/// One segment of the table, and the segment that has replaced it. Old segments stay mapped: each is much larger than
+/// its predecessor, so all old ones together are smaller than the current one.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) replica: Replica,
@@ -55,7 +55,7 @@ impl Table {
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     first: OnceLock<Box<Table>>,
-    /// The daemon does not share it, or this process cannot map it: every lookup is a command.
+    /// The daemon does not share it, or this process cannot map it: every lookup is a request.
     pub(crate) refused: AtomicBool,
     /// Locked while a thread fetches it.
     fetching: Mutex<()>,
@@ -72,12 +72,12 @@ impl Names {
         Some(table)
     }
 
-    /// Locks out other threads that would fetch the table.
+    /// Locks the fetching of the table: one thread fetches it, the others wait.
     pub(crate) fn lock_fetching(&self) -> MutexGuard<'_, ()> {
         lock(&self.fetching)
     }
 
-    /// The place of the newest segment, which may still be empty.
+    /// The place of the newest segment; empty before the first one is mapped.
     #[inline]
     pub(crate) fn place(&self) -> &OnceLock<Box<Table>> {
         let mut place = &self.first;
@@ -97,7 +97,7 @@ pub(crate) struct SoleBinding {
     pub(crate) domain: NodeAddr,
     /// The table's version before the lookup.
     pub(crate) version: u64,
-    /// Address of the table's node at that time.
+    /// Address of the table's node at the lookup.
     pub(crate) own: NodeAddr,
     pub(crate) found: Lookup,
 }

@@ -1,4 +1,4 @@
-//! The daemon's node, as this process sees it.
+//! [`Node`]: a handle on the daemon's node.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -14,8 +14,9 @@ use crate::attachment::Attachment;
 use crate::fork::attachments;
 use crate::{Error, Place, Socket, Wait};
 
-/// Pauses between tries to find the next daemon after one has died: a service manager starts it in about that time.
-const BACK_OFF: [Duration; 7] = {
+/// Pauses between tries to find the next daemon after one has died; a service manager restarts it within about their
+/// sum.
+const DAEMON_BACKOFF: [Duration; 7] = {
     let ms = Duration::from_millis;
     [ms(5), ms(10), ms(25), ms(50), ms(100), ms(250), ms(500)]
 };
@@ -28,19 +29,19 @@ pub struct Node {
     first: Arc<Attachment>,
     /// The current attachment; replaced when a socket is opened after the daemon has died.
     attachment: Arc<Mutex<Arc<Attachment>>>,
-    /// How calls of its sockets wait.
+    /// Whether and how calls of its sockets spin.
     mode: Mode,
-    /// The process that made it, see [`fork::generation`].
+    /// The process that made the handle, see [`fork::generation`].
     generation: u32,
     /// In a forked child: the node as the child has it. Set only while forks are locked out.
     inherited: Arc<OnceLock<Box<Node>>>,
 }
 
 impl Node {
-    /// Attaches this process to the daemon at `place`; `mode` is how the calls of its sockets wait.
+    /// Attaches this process to the daemon at `place`; `mode` says whether and how calls of its sockets spin.
     ///
     /// # Errors
-    /// [`Error::Absent`] if there is none, [`Error::Refused`].
+    /// [`Error::Absent`] if no daemon listens there, [`Error::Refused`].
     pub fn attach(place: Place, mode: Mode) -> Result<Self, Error> {
         let attachment = find(&place)?;
         Ok(Self::with(Arc::new(place), attachment, mode))
@@ -52,8 +53,8 @@ impl Node {
         Self { place, first, attachment, mode, generation: fork::generation(), inherited: Arc::default() }
     }
 
-    /// The node as this process has it: itself, except in a forked child. There it takes no lock of the parent, which
-    /// may be held by a thread that the child does not have.
+    /// The handle that this process may use: `self`, except in a forked child, which attaches on its own. It takes no
+    /// lock of the parent: a thread that exists only in the parent may hold it.
     fn live(&self) -> Result<&Self, Error> {
         if self.generation == fork::generation() {
             return Ok(self);
@@ -66,7 +67,7 @@ impl Node {
         let same = olds.iter().rev().find(|old| self.place.paths().iter().any(|path| path == old.path()));
         let attachment = match same.map(|old| old.claim(&mut locked)) {
             Some(Ok(attachment)) => attachment,
-            // The parent's daemon has died: there may be a next one.
+            // The parent's daemon has died: look for the next one.
             Some(Err(_)) | None => {
                 drop(locked);
                 let attachment = find(&self.place)?;
@@ -80,7 +81,7 @@ impl Node {
         Ok(inherited)
     }
 
-    /// How calls of its sockets wait.
+    /// Whether and how calls of its sockets spin.
     pub(crate) fn mode(&self) -> Mode {
         self.mode
     }
@@ -90,14 +91,14 @@ impl Node {
         Ok(Arc::clone(&lock(&self.live()?.attachment)))
     }
 
-    /// A living attachment: the next daemon's, if this one has died.
+    /// An attachment to a living daemon: if the current one has died, to the next.
     pub(crate) fn living(&self) -> Result<Arc<Attachment>, Error> {
         self.live()?.own_living()
     }
 
     fn own_living(&self) -> Result<Arc<Attachment>, Error> {
         let mut attachment = lock(&self.attachment);
-        let mut pauses = BACK_OFF.iter();
+        let mut pauses = DAEMON_BACKOFF.iter();
         while attachment.is_over() {
             match find(&self.place) {
                 Ok(next) => *attachment = next,
@@ -111,7 +112,7 @@ impl Node {
         Ok(Arc::clone(&attachment))
     }
 
-    /// Opens a socket; after the daemon's death at the next one, which is waited for about a second.
+    /// Opens a socket. If the daemon has died, attaches to the next one, for which it waits about a second.
     ///
     /// # Errors
     /// [`crate::Failure::Limit`], [`crate::Failure::NotAllowed`], [`Error::Absent`].
@@ -119,15 +120,15 @@ impl Node {
         loop {
             let attachment = self.living()?;
             if attachment.has_tasks() {
-                // The daemon's death shows in what follows.
-                let _ = attachment.fetch_news();
+                // If the daemon has died, the request below fails too.
+                let _ = attachment.fetch_notices();
             }
             let opened = attachment.call(&Request::Open { kind }, &[], |reply, _| match reply {
                 Reply::Opened { port } => Some(port),
                 _ => None,
             });
             match opened {
-                // The daemon has just died: there may be a next one.
+                // The daemon has just died: look for the next one.
                 Err(Error::Died(_)) => {}
                 opened => return opened.map(|port| Socket::new(attachment, port, kind, false, self.mode)),
             }
@@ -140,7 +141,7 @@ impl Node {
         self.current().map_or(NodeAddr::NONE, |attachment| attachment.address())
     }
 
-    /// Waits until the node's address is settled; `None` if it is not within `wait`.
+    /// Waits until the node's address is final; `None` if `wait` ends before.
     ///
     /// # Errors
     /// [`Error::Died`].
@@ -148,7 +149,7 @@ impl Node {
         let attachment = self.living()?;
         let end = wait.start();
         loop {
-            let sleeper = attachment.bell().enter();
+            let sleeper = attachment.bell().park();
             let entry = entry(&attachment)?;
             if entry.settled {
                 attachment.set_address(entry.address);
@@ -161,7 +162,7 @@ impl Node {
         }
     }
 
-    /// The other nodes that it knows.
+    /// The peers of the node.
     ///
     /// # Errors
     /// [`Error::Died`], as for all queries.
@@ -210,7 +211,7 @@ impl Node {
         }
     }
 
-    /// The socket that the next message to a service address would go to.
+    /// Looks up the socket to which the next message to a service address would go.
     ///
     /// # Errors
     /// As [`Node::peers`].
@@ -221,19 +222,19 @@ impl Node {
         self.current()?.lookup(to, domain)
     }
 
-    /// Changes a property of the link with this name, whose range the caller has checked.
+    /// Changes a property of the link with this name. The caller has checked the value's range.
     ///
     /// # Errors
     /// [`crate::Failure::NoLink`], [`crate::Failure::NotAllowed`].
     pub fn set_link(&self, name: &str, property: LinkProperty) -> Result<(), Error> {
-        self.current()?.command(&Request::SetLink { name: name.to_owned(), property }, &[])
+        self.current()?.request(&Request::SetLink { name: name.to_owned(), property }, &[])
     }
 
-    /// Sends one netlink message of the family TIPCv2 to the node; returns the messages of all parts of the answer,
-    /// which say what was refused.
+    /// Sends one netlink request of the family TIPCv2 to the node; returns the netlink messages of all parts of the
+    /// reply. A refusal is an error message among them.
     ///
     /// # Errors
-    /// As [`Node::peers`]; [`crate::Failure::State`] if `request` is not a message.
+    /// As [`Node::peers`]; [`crate::Failure::State`] if `request` is not a netlink message.
     pub fn manage(&self, request: &[u8]) -> Result<Vec<u8>, Error> {
         let attachment = self.current()?;
         let (mut all, mut from) = (Vec::new(), 0);
@@ -252,7 +253,7 @@ impl Node {
         }
     }
 
-    /// The node: address, identity and bearers.
+    /// Address, identity and bearers of the node.
     ///
     /// # Errors
     /// As [`Node::peers`].
@@ -285,7 +286,7 @@ fn entry(attachment: &Attachment) -> Result<NodeEntry, Error> {
     })
 }
 
-/// The first daemon that answers.
+/// Attaches to the first daemon of `place` that answers.
 fn find(place: &Place) -> Result<Arc<Attachment>, Error> {
     for path in place.paths() {
         if let Some(attachment) = crate::fork::attach(path)? {

@@ -1,4 +1,4 @@
-//! Handling of the daemon's notices: events of sockets, and tasks of the attachment.
+//! Handling of the daemon's notices: events are queued for sockets, tasks for the attachment.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,26 +8,26 @@ use utipc_attach::{LaneEnd, LaneId, Notice, PairId, Reply};
 use utipc_core::addr::NodeAddr;
 use utipc_os::lock;
 
-use crate::residents::Residents;
+use crate::registry::Registry;
 use crate::state::SocketState;
 
-/// Something that a notice asks for and that has to be done without the connection's lock.
+/// Work that a notice demands and that must be done without the connection's lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Task {
-    /// Answer the end of a lane that a closed socket has written.
+    /// Send `LaneDone` for a lane that a closed socket has written.
     AnswerLaneEnd(LaneId),
     /// Unmap an arena that is not used any more.
     DropPair(PairId),
-    /// Give the data path of a socket back: another process holds it too.
+    /// Make the socket with this port hosted: another process holds it too.
     Share(u32),
-    /// Take the data path of a socket back: this process is its sole holder again.
+    /// Request the data path of the socket with this port: this process is its sole holder again.
     Unshare(u32),
 }
 
-/// See the module's text.
+/// The state that notices change.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
-    residents: Mutex<Residents>,
+    registry: Mutex<Registry>,
     tasks: Mutex<Vec<Task>>,
     /// Address of the node.
     address: AtomicU32,
@@ -45,7 +45,7 @@ impl Notices {
     /// Processes the notices that came with `reply`; returns false if they leave tasks to be done.
     pub(crate) fn process(&self, notices: &[Notice], reply: &Reply) -> bool {
         if let Reply::Accepted { port, .. } | Reply::Claimed { port } = *reply {
-            lock(&self.residents).expect(port);
+            lock(&self.registry).expect(port);
         }
         let mut tasks = Vec::new();
         for notice in notices {
@@ -63,7 +63,7 @@ impl Notices {
                 {
                     tasks.push(Task::AnswerLaneEnd(lane));
                 }
-                // Delivered by the guard above, or of a later version.
+                // `LaneOver` was delivered by the guard above; other notices are of a later version.
                 _ => {}
             }
         }
@@ -74,9 +74,9 @@ impl Notices {
 
     /// Queues a notice for its socket, or keeps it for one that is expected; false if there is no such socket.
     fn deliver(&self, port: u32, notice: Notice) -> bool {
-        let mut residents = lock(&self.residents);
-        let Some(socket) = residents.get(port) else { return residents.keep(port, notice) };
-        drop(residents);
+        let mut registry = lock(&self.registry);
+        let Some(socket) = registry.get(port) else { return registry.keep(port, notice) };
+        drop(registry);
         socket.queue_event(notice);
         true
     }
@@ -93,30 +93,30 @@ impl Notices {
         std::mem::take(&mut *lock(&self.tasks))
     }
 
-    /// Directs notices about a new socket to `socket`.
-    pub(crate) fn enter(&self, socket: &Arc<SocketState>) {
-        // Locked until the notices kept for the socket are queued, so that no later one gets before them.
-        let mut residents = lock(&self.residents);
-        for notice in residents.enter(socket) {
+    /// Registers a new socket to receive its notices.
+    pub(crate) fn register(&self, socket: &Arc<SocketState>) {
+        // Locked until the notices kept for the socket are queued, so that later ones follow them.
+        let mut registry = lock(&self.registry);
+        for notice in registry.register(socket) {
             socket.queue_event(notice);
         }
     }
 
-    /// Removes a socket that is closed.
-    pub(crate) fn leave(&self, port: u32) {
-        lock(&self.residents).leave(port);
+    /// Removes a closed socket.
+    pub(crate) fn unregister(&self, port: u32) {
+        lock(&self.registry).unregister(port);
     }
 
     pub(crate) fn socket(&self, port: u32) -> Option<Arc<SocketState>> {
-        lock(&self.residents).get(port)
+        lock(&self.registry).get(port)
     }
 
     pub(crate) fn sockets(&self) -> Vec<Arc<SocketState>> {
-        lock(&self.residents).all()
+        lock(&self.registry).all()
     }
 
     /// Before a fork: drops notices about lanes of expected sockets, which end with the fork.
     pub(crate) fn forget_lanes(&self) {
-        lock(&self.residents).forget_lanes();
+        lock(&self.registry).forget_lanes();
     }
 }

@@ -1,5 +1,5 @@
-//! Sockets that a program holds by a descriptor of its own, which it may duplicate, pass to other processes or keep
-//! over an exec. Such a socket lives until the last copy is closed. Decision 13, docs/spec/attach.md §9.
+//! Sockets whose descriptor the program owns: it may duplicate it, pass it to other processes or keep it over an exec.
+//! Such a socket lives until the last copy is closed. Decision 13, docs/spec/attach.md §9.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,21 +12,21 @@ use crate::attachment::Attachment;
 use crate::descriptor::Descriptor;
 use crate::{Error, Node, Socket};
 
-/// The version from which on a daemon knows such sockets.
-const PASSES: u16 = 3;
+/// First version in which programs own descriptors of sockets.
+const PASSING_VERSION: u16 = 3;
 
-/// Whether a descriptor of unknown origin may stand for a socket that [`Node::claim`] takes.
+/// Whether a descriptor of unknown origin may be that of a socket, so that [`Node::claim`] is worth a try.
 #[must_use]
 pub fn may_be_claimed(fd: impl AsFd) -> bool {
     packets::is_marked(fd)
 }
 
 impl Node {
-    /// Claims the socket that a descriptor from another process, or from before an exec, stands for. `number` is the
-    /// number of its descriptor from now on.
+    /// Claims the socket of a descriptor that came from another process or was kept over an exec. From now on the
+    /// program's descriptor of this socket has the number `number`.
     ///
     /// # Errors
-    /// [`Failure::NoSocket`] if it stands for no socket, or not any more.
+    /// [`Failure::NoSocket`] if it is not the descriptor of a socket, or the socket has ended.
     pub fn claim(&self, number: RawFd, fd: impl AsFd) -> Result<Socket, Error> {
         let attachment = self.living()?;
         let inode = packets::inode(&fd)?;
@@ -53,7 +53,7 @@ impl Node {
         Ok(socket)
     }
 
-    /// Opens a socket that lives as long as a copy of the descriptor does; see [`Socket::keep`].
+    /// Opens a socket that lives until the last copy of its descriptor is closed; see [`Socket::keep`].
     ///
     /// # Errors
     /// As [`Node::open`].
@@ -65,26 +65,26 @@ impl Node {
 }
 
 impl Attachment {
-    pub(crate) fn passes(&self) -> bool {
-        self.version() >= PASSES
+    pub(crate) fn can_pass_descriptors(&self) -> bool {
+        self.version() >= PASSING_VERSION
     }
 }
 
 impl Socket {
-    /// The descriptor that stands for this socket, for the program to own. The socket lives until the last copy of it
-    /// is closed, in any process, and this value is dropped. The caller sets its number by [`Socket::renumber`].
+    /// Fetches the descriptor of this socket, for the program to own. The socket lives until the last copy of it is
+    /// closed, in any process, and this value is dropped. The caller sets its number with [`Socket::renumber`].
     ///
     /// # Errors
     /// [`Failure::Limit`]; [`Failure::State`] if the daemon is of an older release.
     pub fn keep(&self) -> Result<OwnedFd, Error> {
-        if !self.attachment.passes() {
+        if !self.attachment.can_pass_descriptors() {
             return Err(Failure::State.into());
         }
         self.fetch_near(&Request::Keep { port: self.port() })
     }
 
-    /// Sets the number of the program's descriptor. `None`: the program is about to close its last copy, which is not
-    /// used any more when this returns.
+    /// Sets the number of the program's descriptor. `None`: the program is about to close its last copy; this library
+    /// does not use it after the return.
     pub fn renumber(&self, number: Option<RawFd>) {
         if let Some(inherited) = self.inherited.get() {
             return inherited.renumber(number);
@@ -96,7 +96,7 @@ impl Socket {
         }
     }
 
-    /// Call it before the program polls its descriptor: from now on its level is the readiness of the socket.
+    /// Makes the level of the program's descriptor follow the readiness of the socket. Call it before the first poll.
     ///
     /// # Errors
     /// [`Error::Died`].
@@ -112,8 +112,8 @@ impl Socket {
         self.note_full_node()
     }
 
-    /// Call it before the descriptor is passed to another process, which may use it at any time: all messages go by the
-    /// daemon until this process is the sole holder again.
+    /// Makes the socket hosted until this process is its sole holder again. Call it before the descriptor is passed to
+    /// another process, which may use it at any time.
     ///
     /// # Errors
     /// [`Error::Died`].
@@ -133,7 +133,7 @@ impl Socket {
         self.state.has_other_holders.load(Relaxed)
     }
 
-    /// Kind.
+    /// Kind of the socket.
     #[must_use]
     pub fn socket_kind(&self) -> SocketKind {
         self.state.kind

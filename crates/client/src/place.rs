@@ -1,10 +1,10 @@
-//! Where the daemon's socket is.
+//! Paths of the daemon's AF_UNIX socket.
 
 use std::path::{Path, PathBuf};
 
 use utipc_os::runtime_dir::user_dir;
 
-/// Where to look for a daemon.
+/// The paths at which a daemon may listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     paths: Vec<PathBuf>,
@@ -22,7 +22,7 @@ impl Place {
         Self::instance(if instance.is_empty() { "default" } else { &instance })
     }
 
-    /// The daemon of this user, else of the system, with this instance name.
+    /// This user's daemon with this instance name, then the system's.
     #[must_use]
     pub fn instance(name: &str) -> Self {
         let file = format!("{name}.sock");
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_is_looked_for_with_the_user_first() {
+    fn user_daemon_comes_before_system_daemon() {
         let place = Place::instance("blue");
         assert_eq!(place.paths().last().unwrap(), Path::new("/run/utipc/blue.sock"));
         assert!(place.paths().iter().all(|path| path.ends_with("blue.sock")));

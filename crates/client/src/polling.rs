@@ -1,6 +1,6 @@
-//! The descriptor of a socket: when it is readable and writable.
+//! Keeping the level of a socket's descriptor equal to the readiness of the socket.
 //!
-//! See `descriptor.rs` for how a level is made, and docs/spec/attach.md §5 for who adds and removes what.
+//! `descriptor.rs` changes a level; docs/spec/attach.md §5 divides the work between library, peers and daemon.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::MutexGuard;
@@ -15,7 +15,7 @@ use crate::descriptor::Descriptor;
 use crate::socket::Socket;
 use crate::state::SocketState;
 
-/// Times that the level of a descriptor is checked again because something has changed meanwhile.
+/// Maximum number of times that a level is checked again because something has changed meanwhile.
 const SYNC_MAX: u32 = 4;
 
 impl Socket {
@@ -23,7 +23,8 @@ impl Socket {
     /// lanes.
     ///
     /// # Errors
-    /// [`Error::System`] if no descriptor is free, or the program has the descriptor already.
+    /// [`Error::System`] if no descriptor is free; [`Failure::State`] if the program owns the descriptor, see
+    /// [`Socket::keep`].
     pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
         if self.descriptor.get().is_none() {
             let receiver = self.receiver_to_poll()?;
@@ -36,12 +37,12 @@ impl Socket {
         self.descriptor.get().and_then(Descriptor::as_owned).ok_or(Error::Failed(Failure::State))
     }
 
-    /// Fetches this process's end of a descriptor.
+    /// Fetches the near end of a descriptor.
     pub(crate) fn fetch_near(&self, request: &Request) -> Result<OwnedFd, Error> {
         self.attachment.call(request, &[], |reply, extra| extra.fds.pop().filter(|_| reply == Reply::Done))
     }
 
-    /// The receiver, locked, of a socket that is about to be polled.
+    /// Locks the receiver of a socket that is about to be polled.
     pub(crate) fn receiver_to_poll(&self) -> Result<MutexGuard<'_, Receiver>, Error> {
         if !self.attachment.keeps_level {
             self.attachment.host(&self.state)?;
@@ -64,8 +65,8 @@ impl Socket {
         self.wake_peers(to_wake)
     }
 
-    /// After a receive that `got` something or not: makes the descriptor readable if and only if there is more. A
-    /// caller that found nothing gets a new edge with the next message.
+    /// After a receive: makes the descriptor readable if and only if there is more to receive. `got`: whether that
+    /// receive got anything; if not, the next message makes a new edge.
     #[inline]
     pub(crate) fn sync_readability(&self, got: bool) -> Result<(), Error> {
         match self.polled() {
@@ -83,19 +84,19 @@ impl Socket {
         }
     }
 
-    /// Makes the descriptor's level match the receiver. `drained`: the byte that makes it readable may be missing.
+    /// Makes the descriptor's level match the receiver. `drained`: the byte that makes it readable may have been read.
     #[cold]
     fn sync_level(&self, receiver: &mut Receiver, mut drained: bool) -> Result<(), Error> {
         let Some(descriptor) = self.polled() else { return Ok(()) };
         let SocketState { receiver_events, ready, .. } = &*self.state;
-        // The daemon adds a byte after the change that it announces: the checks after the byte's removal find that
-        // change.
+        // The daemon adds a byte after the change that the byte announces, so the checks after the byte's removal find
+        // the change.
         for _ in 0..SYNC_MAX {
             loop {
                 if receiver_events.has_some() {
                     self.process_receiver_events(receiver)?;
                 }
-                // A lane's end is nothing to read: it must not make the descriptor readable.
+                // The end of a lane is not data: it must not make the descriptor readable.
                 let Some(lane) = receiver.lane_at_end() else { break };
                 self.leave_lane(receiver, lane)?;
             }
@@ -117,7 +118,7 @@ impl Socket {
             let more = receiver.arm_all(self.kind(), ready);
             // Other holders of the socket poll the same byte.
             let unsure = self.state.hosted.load(Relaxed) || !self.attachment.keeps_level;
-            if more || unsure || self.attachment.has_news() {
+            if more || unsure || self.attachment.has_notices() {
                 // The reply says whether the node has something.
                 if self.report_drained(more)? {
                     receiver.node_is_ready();
@@ -127,22 +128,22 @@ impl Socket {
                 return Ok(());
             }
         }
-        // It changes faster than it can be checked: readable too often is better than too seldom.
+        // The state changes faster than it can be checked. A spurious wake-up is harmless, a missing one is not.
         self.report_drained(true).map(drop)
     }
 
-    /// Checks whether the daemon has died, after it has closed its end of the descriptor. The call has to fail now: a
-    /// program that polls for edges gets no other one, and the watching thread may not have noticed yet.
+    /// Checks whether the daemon has died, after the far end of the descriptor was closed. If it has, the call must
+    /// fail now: a program that polls for edges gets no further one, and the watching thread may not have noticed yet.
     #[cold]
     fn check_daemon(&self) -> Result<(), Error> {
         match self.report_drained(true) {
-            // It lives, and has closed its end on purpose.
+            // The daemon lives and has closed the far end on purpose.
             Ok(_) | Err(Error::Failed(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Asks whether the node has something; if so, the descriptor is readable.
+    /// Asks the daemon whether the node has something to receive; if so, the daemon makes the descriptor readable.
     fn sync_with_node(&self, receiver: &mut Receiver, descriptor: &Descriptor) -> Result<bool, Error> {
         descriptor.drain();
         let more = self.report_drained(false)?;
@@ -156,8 +157,8 @@ impl Socket {
     /// `more` here, the daemon adds the byte again.
     fn report_drained(&self, more: bool) -> Result<bool, Error> {
         if !self.attachment.keeps_level {
-            // The next receive finds out.
-            return self.command(&Request::Rearm { port: self.port() }).map(|()| true);
+            // Whether it has is unknown; the next receive finds out.
+            return self.request(&Request::Rearm { port: self.port() }).map(|()| true);
         }
         let request = Request::Settle { port: self.port(), more };
         self.attachment.call(&request, &[], |reply, _| match reply {
@@ -166,7 +167,7 @@ impl Socket {
         })
     }
 
-    /// Whether the program may wait by the descriptor.
+    /// Whether the program may be polling the descriptor.
     pub(crate) fn is_polled(&self) -> bool {
         self.polled().is_some()
     }
@@ -189,7 +190,7 @@ impl Socket {
             self.check_daemon()?;
         }
         if sender.want_room_told(bytes) {
-            self.command(&Request::Rearm { port: self.port() })?;
+            self.request(&Request::Rearm { port: self.port() })?;
         }
         Ok(())
     }
@@ -197,7 +198,7 @@ impl Socket {
     /// After an accept: makes the descriptor readable only if there is more.
     pub(crate) fn note_read(&self) -> Result<(), Error> {
         match self.polled() {
-            Some(descriptor) if descriptor.drain() => self.command(&Request::Rearm { port: self.port() }),
+            Some(descriptor) if descriptor.drain() => self.request(&Request::Rearm { port: self.port() }),
             _ => Ok(()),
         }
     }
@@ -208,7 +209,7 @@ impl Socket {
         match self.polled() {
             Some(descriptor) => {
                 descriptor.plug();
-                self.command(&Request::Rearm { port: self.port() })
+                self.request(&Request::Rearm { port: self.port() })
             }
             None => Ok(()),
         }

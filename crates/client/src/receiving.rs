@@ -1,4 +1,4 @@
-//! Receiving: from lanes, and by commands from the node.
+//! Receiving: from lanes, and from the node by requests.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,16 +28,16 @@ impl Socket {
         }
         let goal = self.goal(buffer.len(), options);
         if goal <= 1 {
-            return self.one(ReceiveCall::new(Sink::Slice(buffer), options), wait);
+            return self.receive_once(ReceiveCall::new(Sink::Slice(buffer), options), wait);
         }
         let received = self.collect(buffer, goal, options, wait)?;
         self.sync_readability(received.is_some())?;
         Ok(received)
     }
 
-    /// Receives the result of one successful attempt.
+    /// Receives with one successful attempt.
     #[inline]
-    fn one(&self, mut call: ReceiveCall<'_>, wait: Wait) -> Result<Option<Received>, Error> {
+    fn receive_once(&self, mut call: ReceiveCall<'_>, wait: Wait) -> Result<Option<Received>, Error> {
         let done = self.block(Half::Receive, wait, 0, || self.try_receive(&mut call))?;
         self.sync_readability(done.is_some())?;
         Ok(done.map(|()| call.received))
@@ -82,13 +82,13 @@ impl Socket {
     /// # Errors
     /// [`Failure::Receive`].
     pub fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>, Error> {
-        self.one(ReceiveCall::new(Sink::Whole(data), RecvOptions::default()), wait)
+        self.receive_once(ReceiveCall::new(Sink::Whole(data), RecvOptions::default()), wait)
     }
 
-    /// Messages that wait in lanes, where the node cannot count them, and their bytes with their headers.
+    /// Counts the messages that wait in lanes, where the node cannot count them, and their bytes including headers.
     pub(crate) fn waiting(&self) -> Result<(u32, u64), Error> {
-        if self.attachment.has_news() {
-            self.attachment.fetch_news()?;
+        if self.attachment.has_notices() {
+            self.attachment.fetch_notices()?;
         }
         let mut receiver = lock(&self.state.receiver);
         self.process_receiver_events(&mut receiver)?;
@@ -99,7 +99,7 @@ impl Socket {
         Ok(waiting)
     }
 
-    /// The least number of bytes for which a blocking receive returns.
+    /// Minimum number of bytes for which a blocking receive returns.
     fn goal(&self, buffer: usize, options: RecvOptions) -> usize {
         match self.kind() {
             SocketKind::Stream if options.wait_all => buffer,
@@ -128,16 +128,18 @@ impl Socket {
             match receiver.next(self.own(), call, &self.state.ready) {
                 Next::Got => return Ok(Some(())),
                 Next::Nothing => return Ok(None),
-                Next::AskNode => match unless_blocked(self.receive_by_node(&mut call.sink, call.options))? {
-                    Some(received) => {
-                        let rest = call.options.keep_remainder && !received.end_of_record;
-                        receiver.node_served(call.options.peek || rest);
-                        self.note_source(receiver, &received)?;
-                        call.received = received;
-                        return Ok(Some(()));
+                Next::AskNode => {
+                    match unless_blocked(self.receive_from_node(&mut call.sink, call.options))? {
+                        Some(received) => {
+                            let rest = call.options.keep_remainder && !received.end_of_record;
+                            receiver.node_served(call.options.peek || rest);
+                            self.note_source(receiver, &received)?;
+                            call.received = received;
+                            return Ok(Some(()));
+                        }
+                        None => receiver.node_is_empty(),
                     }
-                    None => receiver.node_is_empty(),
-                },
+                }
                 Next::Ended(lane) => self.leave_lane(receiver, lane)?,
                 Next::Corrupt(lane) => {
                     drop(receiver.remove(lane));
@@ -148,28 +150,28 @@ impl Socket {
         }
     }
 
-    /// Leaves a lane that is over; later messages are at the node.
+    /// Leaves a lane that has ended; later messages come through the node.
     pub(crate) fn leave_lane(&self, receiver: &mut Receiver, lane: LaneId) -> Result<(), Error> {
         drop(receiver.remove(lane));
         receiver.node_is_ready();
         self.attachment.lane_done(lane, LaneEnd::Reader)
     }
 
-    /// Notes where a message came from that the node had, and asks for a node lane after some of other nodes.
+    /// Counts a message that came through the node from another node; after some of them, requests a node lane.
     fn note_source(&self, receiver: &mut Receiver, received: &Received) -> Result<(), Error> {
-        let far = received.returned.is_none() && !self.is_here(received.source.node);
-        if far
+        let is_remote = received.returned.is_none() && !self.is_here(received.source.node);
+        if is_remote
             && !self.kind().is_connection_oriented()
             && !self.state.hosted.load(Relaxed)
-            && receiver.note_far_command()
+            && receiver.note_remote_request()
         {
             self.ask_for_lane(0)?;
         }
         Ok(())
     }
 
-    /// Receives by one command.
-    fn receive_by_node(&self, sink: &mut Sink<'_>, options: RecvOptions) -> Result<Received, Error> {
+    /// Receives by one request.
+    fn receive_from_node(&self, sink: &mut Sink<'_>, options: RecvOptions) -> Result<Received, Error> {
         let room = u32::try_from(sink.capacity(MAX_USER_DATA).min(MAX_USER_DATA)).unwrap_or(u32::MAX);
         let request = Request::Receive { port: self.port(), room, options };
         self.attachment.call(&request, &[], |reply, extra| match (reply, sink) {
@@ -196,7 +198,7 @@ impl Socket {
         for event in self.state.receiver_events.take() {
             match event {
                 Event::Ready => receiver.node_is_ready(),
-                // The socket is hosted by now: the daemon reads the lane.
+                // The socket has become hosted: the daemon reads the lane.
                 Event::LaneOpened { .. } if self.state.hosted.load(Relaxed) => {}
                 Event::LaneOpened { peer, node, lane } => {
                     let pair = self.attachment.pair(lane, LaneEnd::Reader)?;
@@ -208,14 +210,14 @@ impl Socket {
                         self.set_service(receiver)?;
                     }
                 }
-                // The reader finds the end in the lane.
+                // The reader finds the end of the lane by reading it.
                 Event::LaneOver(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Sets the service by which the connection was set up, which is that of the request on an accepted socket.
+    /// Sets the service address by which the connection was set up. For an accepted socket the node knows it.
     fn set_service(&self, receiver: &mut Receiver) -> Result<(), Error> {
         let known = *lock(&self.state.service);
         let service = match known {

@@ -1,7 +1,7 @@
-//! Sending: by lanes where there are some, otherwise by commands.
+//! Sending: through a lane if there is one, otherwise by a request to the daemon.
 //!
-//! A lane says by a [`LaneError`] why it has not taken a message. If a larger ring helps, the daemon is asked for one
-//! and the send is tried again; otherwise the message waits, comes back or goes by the node.
+//! A [`LaneError`] says why a lane has not taken a message. If a larger ring helps, this module requests one and tries
+//! again; otherwise the message waits, is returned to its sender or goes through the node.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,12 +19,12 @@ use crate::socket::{Socket, unless_blocked};
 use crate::state::{Event, Half, SendHalf};
 use crate::{Error, Wait};
 
-/// How many lanes to one receiver may end while the same message is on its way, before it is dropped like one to a
-/// socket that is gone.
+/// Number of lanes to one receiver that may end under the same message. After the last the message is dropped, like one
+/// to a closed socket.
 const COPY_ATTEMPTS: u32 = 8;
 
 impl Socket {
-    /// Sends `data`. Returns the number of bytes taken, or `None` if none could be within `wait`.
+    /// Sends `data`. Returns the number of bytes taken, or `None` if there was no room within `wait`.
     ///
     /// # Errors
     /// [`Failure::Send`].
@@ -46,7 +46,7 @@ impl Socket {
         drop(half);
         self.wake_peers(to_wake)?;
         if self.state.receiver_events.has_some() {
-            // The reply brought a lane to read. Unless it is armed, nothing makes the descriptor readable for it.
+            // The reply announced a lane to read. Its messages make the descriptor readable only once it is armed.
             self.sync_readability(true)?;
         }
         sent
@@ -58,22 +58,24 @@ impl Socket {
         data: &[u8],
         to: Option<Destination>,
     ) -> Result<Option<usize>, Error> {
-        let by_node = Request::Send { port: self.port(), to };
+        let node_request = Request::Send { port: self.port(), to };
         if self.kind().is_connection_oriented() {
-            return self.send_connected(half, data, to, &by_node);
+            return self.send_connected(half, data, to, &node_request);
         }
         match to.or(half.default_to) {
             Some(Destination::Port(port)) if self.is_here(port.node) => {
-                self.send_local(half, port.port, Address::Direct, data, &by_node)
+                self.send_local(half, port.port, Address::Direct, data, &node_request)
             }
-            Some(Destination::Port(port)) => self.send_far(half, port, Address::Direct, data, &by_node),
+            Some(Destination::Port(port)) => {
+                self.send_remote(half, port, Address::Direct, data, &node_request)
+            }
             Some(Destination::Service { addr, domain }) if self.may_look_up() => {
-                self.send_anycast(half, addr, domain, data, &by_node)
+                self.send_anycast(half, addr, domain, data, &node_request)
             }
             Some(Destination::Range(range)) if range.is_valid() && self.may_look_up() => {
-                self.send_multicast(half, range, data, &by_node)
+                self.send_multicast(half, range, data, &node_request)
             }
-            _ => self.send_by_node(half, data, &by_node),
+            _ => self.send_through_node(half, data, &node_request),
         }
     }
 
@@ -82,8 +84,8 @@ impl Socket {
         node.is_none() || node == self.attachment.address()
     }
 
-    /// Whether this process chooses the receiver of an anycast. All messages of a hosted socket go by the node, which
-    /// chooses too.
+    /// Whether this process chooses the receiver of an anycast. The node chooses for a hosted socket, whose messages
+    /// all go through it.
     fn may_look_up(&self) -> bool {
         !self.state.hosted.load(Relaxed)
     }
@@ -93,7 +95,7 @@ impl Socket {
         half: &mut SendHalf,
         data: &[u8],
         to: Option<Destination>,
-        by_node: &Request,
+        node_request: &Request,
     ) -> Result<Option<usize>, Error> {
         loop {
             self.process_sender_events(half)?;
@@ -108,7 +110,7 @@ impl Socket {
                 half.lanes.wait_for_room();
                 return Ok(None);
             }
-            let sent = self.send_by_node(half, data, by_node);
+            let sent = self.send_through_node(half, data, node_request);
             if matches!(sent, Ok(Some(_))) {
                 self.connects_to(to);
             }
@@ -116,33 +118,33 @@ impl Socket {
         }
     }
 
-    /// Sends to a local socket: by its lane; else by a command, and asks for a lane.
+    /// Sends to a local socket: through a lane; without one through the node, and requests a lane.
     fn send_local(
         &self,
         half: &mut SendHalf,
         to: u32,
         address: Address,
         data: &[u8],
-        by_node: &Request,
+        node_request: &Request,
     ) -> Result<Option<usize>, Error> {
-        if self.send_by_lane(half, to, address, data)? {
+        if self.send_through_lane(half, to, address, data)? {
             return Ok(Some(data.len()));
         }
-        let sent = self.send_by_node(half, data, by_node)?;
-        if sent.is_some() && half.lanes.note_command_to(to) {
+        let sent = self.send_through_node(half, data, node_request)?;
+        if sent.is_some() && half.lanes.note_request_to(to) {
             self.ask_for_lane(to)?;
         }
         Ok(sent)
     }
 
-    /// Sends to a socket of another node: by the node lane; else by a command, and asks for a lane.
-    fn send_far(
+    /// Sends to a socket of another node: through the node lane; without one by a request, and requests a node lane.
+    fn send_remote(
         &self,
         half: &mut SendHalf,
         to: PortId,
         address: Address,
         data: &[u8],
-        by_node: &Request,
+        node_request: &Request,
     ) -> Result<Option<usize>, Error> {
         loop {
             self.process_sender_events(half)?;
@@ -152,13 +154,13 @@ impl Socket {
             let level = Stack::level(self.port(), self.state.options().importance);
             if self.attachment.is_congested(to.node, level)? {
                 if self.is_polled() {
-                    // The node holds the message back, and makes the descriptor writable again.
+                    // Send by a request: after a would-block the daemon makes the descriptor writable again.
                     break;
                 }
                 half.lanes.wait_for_link(to.node, level);
                 return Ok(None);
             }
-            let error = match half.lanes.send_far(self.own(), self.state.options(), to, address, data) {
+            let error = match half.lanes.send_remote(self.own(), self.state.options(), to, address, data) {
                 Ok(bytes) => return Ok(Some(bytes)),
                 Err(error) => error,
             };
@@ -171,9 +173,9 @@ impl Socket {
             half.lanes.wait_for_room();
             return Ok(None);
         }
-        let sent = self.send_by_node(half, data, by_node)?;
-        if sent.is_some() && self.may_look_up() && half.lanes.note_far_command() {
-            // From the reply on, messages to other nodes go by the lane.
+        let sent = self.send_through_node(half, data, node_request)?;
+        if sent.is_some() && self.may_look_up() && half.lanes.note_remote_request() {
+            // From the reply on, messages to other nodes use the lane.
             self.ask_for_lane(0)?;
         }
         Ok(sent)
@@ -186,45 +188,45 @@ impl Socket {
         addr: ServiceAddr,
         domain: NodeAddr,
         data: &[u8],
-        by_node: &Request,
+        node_request: &Request,
     ) -> Result<Option<usize>, Error> {
         let Some(found) = self.attachment.find_again(&mut half.sole, addr, domain)? else {
-            return self.send_by_node(half, data, by_node);
+            return self.send_through_node(half, data, node_request);
         };
         let Some(Lookup { port, node, scope }) = found else {
             return Err(Failure::Send(SendError::HostUnreachable).into());
         };
         let found = PortId { port, node };
         let to = Destination::Service { addr, domain };
-        // The receiver is chosen: the node must not choose again.
-        let by_node = Request::SendFound { port: self.port(), to, found };
+        // The receiver is chosen here; the node must not choose another.
+        let node_request = Request::SendFound { port: self.port(), to, found };
         if port != 0 && self.is_here(node) {
-            self.send_local(half, port, Address::Named(addr, scope), data, &by_node)
+            self.send_local(half, port, Address::Named(addr, scope), data, &node_request)
         } else if node.is_none() {
-            self.send_by_node(half, data, &by_node)
+            self.send_through_node(half, data, &node_request)
         } else {
-            self.send_far(half, found, Address::Named(addr, scope), data, &by_node)
+            self.send_remote(half, found, Address::Named(addr, scope), data, &node_request)
         }
     }
 
-    /// Sends to all sockets bound to a range. One command serves all receivers without a lane; its reply names those
-    /// that have one.
+    /// Sends to all sockets bound to a range. One request serves all receivers without a lane; its reply lists the
+    /// receivers that have one.
     fn send_multicast(
         &self,
         half: &mut SendHalf,
         range: ServiceRange,
         data: &[u8],
-        by_node: &Request,
+        node_request: &Request,
     ) -> Result<Option<usize>, Error> {
         let Some(group) = self.attachment.group(range, half.group.take())? else {
-            return self.send_by_node(half, data, by_node);
+            return self.send_through_node(half, data, node_request);
         };
         self.process_sender_events(half)?;
         let sent = if group.remote || group.ports.is_empty() || !half.lanes.reaches_all(&group.ports) {
-            let sent = self.send_by_node(half, data, by_node);
+            let sent = self.send_through_node(half, data, node_request);
             if matches!(sent, Ok(Some(_))) {
                 for port in &group.ports {
-                    if half.lanes.note_command_to(*port) {
+                    if half.lanes.note_request_to(*port) {
                         self.ask_for_lane(*port)?;
                     }
                 }
@@ -244,10 +246,10 @@ impl Socket {
         sent
     }
 
-    /// Sends to a local socket by its lane. Returns false if there is none; true also if the message came back because
-    /// the receiver takes no more.
+    /// Sends to a local socket through its lane. Returns false if there is none; true also if the message was returned
+    /// because the receiver is overloaded.
     #[inline]
-    fn send_by_lane(
+    fn send_through_lane(
         &self,
         half: &mut SendHalf,
         to: u32,
@@ -272,8 +274,7 @@ impl Socket {
         }
     }
 
-    /// Does what it takes for another attempt after `error` on a lane: asks the daemon for a larger ring, or leaves a
-    /// corrupt lane. Returns whether to try again.
+    /// Reacts to `error` of a lane: requests a larger ring, or leaves a corrupt lane. Returns whether to try again.
     #[cold]
     fn resolves(&self, half: &mut SendHalf, route: Route, error: LaneError) -> Result<bool, Error> {
         if matches!(error, LaneError::Corrupt(_)) {
@@ -283,17 +284,17 @@ impl Socket {
             return Ok(true);
         }
         match half.lanes.wants_ring(route, error) {
-            // During the round trip of a refusal the reader may have made room.
+            // The reader may have made room while the daemon refused the larger ring.
             Some(growth) => Ok(self.grow(half, growth)? || !growth.is_needed),
             None => Ok(false),
         }
     }
 
-    /// Asks for a larger ring; returns whether the lane has it now.
+    /// Requests a larger ring; returns whether the lane has it now.
     fn grow(&self, half: &mut SendHalf, growth: Growth) -> Result<bool, Error> {
         let importance = self.state.options().importance as u8;
         let request = Request::Grow { lane: growth.lane, log2: growth.log2(), importance };
-        match self.command(&request) {
+        match self.request(&request) {
             Ok(()) => {
                 self.attachment.shrink_idle_rings();
                 Ok(half.lanes.grow(growth, true))
@@ -303,7 +304,7 @@ impl Socket {
         }
     }
 
-    /// Returns a message to this socket because its receiver takes no more, unless the socket's options say to drop it.
+    /// Returns a message to this socket because its receiver is overloaded, unless the socket's options say to drop it.
     #[cold]
     fn return_overload(&self, to: u32, address: Address, data: &[u8]) {
         if !self.state.options().dest_droppable {
@@ -315,18 +316,23 @@ impl Socket {
                 Address::Multicast(range) => Some(range),
                 Address::Connection | Address::Direct => None,
             };
-            self.state.give_back(Received { source: port, returned, destination, ..Received::default() });
+            self.state.return_message(Received {
+                source: port,
+                returned,
+                destination,
+                ..Received::default()
+            });
             self.attachment.ring();
         }
     }
 
     /// Reports a corrupt lane to the daemon.
     pub(crate) fn report(&self, lane: LaneId) -> Result<(), Error> {
-        self.command_that_may_fail(&Request::Report { lane })
+        self.request_that_may_fail(&Request::Report { lane })
     }
 
-    /// Sends by one command, then by lanes to the receivers that the node leaves to them.
-    fn send_by_node(
+    /// Sends by one request, then through lanes to the receivers that the reply lists.
+    fn send_through_node(
         &self,
         half: &mut SendHalf,
         data: &[u8],
@@ -344,7 +350,7 @@ impl Socket {
             Request::Send { to, .. } => to.or(half.default_to),
             _ => None,
         };
-        // A message that has other receivers too is counted by the node.
+        // If the message has other receivers too, the node counts it.
         let counted = (taken.bytes > 0).then_some((half.lanes.messages, half.lanes.bytes));
         for port in taken.lanes {
             let Some(to) = to else { break };
@@ -356,7 +362,7 @@ impl Socket {
 
     /// Gives a message to the node; `None` if it takes nothing now.
     fn give_to_node(&self, data: &[u8], request: &Request) -> Result<Option<TakenByNode>, Error> {
-        // One command of a stream carries this part; the next call sends the rest.
+        // One request of a stream carries this part; the next call sends the rest.
         let part = data.get(..MAX_USER_DATA).unwrap_or(data);
         unless_blocked(self.attachment.call(request, part, |reply, _| match reply {
             Reply::Sent { bytes, lanes } => Some(TakenByNode { bytes, lanes, given: part.len() }),
@@ -364,8 +370,8 @@ impl Socket {
         }))
     }
 
-    /// Sends a message, or one copy of a multicast, to a local socket that has a lane. If the lane is over by now, the
-    /// node delivers it.
+    /// Sends a message, or one copy of a multicast, to a local socket that has a lane. If the lane has ended, the node
+    /// delivers it.
     fn send_copy(&self, half: &mut SendHalf, port: u32, data: &[u8], to: Destination) -> Result<(), Error> {
         let address = match to {
             Destination::Service { addr, domain } => {
@@ -376,7 +382,7 @@ impl Socket {
             Destination::Port(_) => Address::Direct,
         };
         for _ in 0..COPY_ATTEMPTS {
-            if self.send_by_lane(half, port, address, data)? {
+            if self.send_through_lane(half, port, address, data)? {
                 return Ok(());
             }
             let found = PortId { port, node: self.attachment.address() };
@@ -395,9 +401,9 @@ impl Socket {
         Ok(())
     }
 
-    /// Asks for a lane to the socket `to` (0: to the node); if it gets one, messages go by it from the reply on.
+    /// Requests a lane to the socket `to` (0: to the node); if it is granted, messages use it from the reply on.
     pub(crate) fn ask_for_lane(&self, to: u32) -> Result<(), Error> {
-        self.command_that_may_fail(&Request::WantLane { port: self.port(), to })
+        self.request_that_may_fail(&Request::WantLane { port: self.port(), to })
     }
 
     #[inline]
@@ -424,7 +430,7 @@ impl Socket {
                     self.attachment.lane_done(lane, LaneEnd::Writer)?;
                     match gone {
                         Some(gone) => gone.retire(),
-                        // The socket has left it before.
+                        // The sender has left the lane before.
                         None => self.attachment.retire(lane),
                     }
                 }
@@ -434,7 +440,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Takes over the importance of an accepted socket: that of the connection request.
+    /// Fetches the importance of an accepted socket, which is that of the connection request.
     fn fetch_importance(&self) -> Result<(), Error> {
         let mut options = self.state.options();
         let number = self.option(SocketOption::Importance)?;
@@ -444,12 +450,12 @@ impl Socket {
     }
 }
 
-/// The part of a message that the node has accepted.
+/// The node's reply to a message.
 struct TakenByNode {
     /// Bytes taken.
     bytes: u32,
-    /// Local receivers that it leaves to lanes.
+    /// Local receivers to which the process has lanes; the node has not delivered the message to them.
     lanes: Vec<u32>,
-    /// Bytes that it was given.
+    /// Bytes that the request carried.
     given: usize,
 }

@@ -1,4 +1,4 @@
-//! A socket of the daemon's node: every call but sending, receiving and polling.
+//! [`Socket`]: every call except sending, receiving and polling.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,7 +33,7 @@ pub struct Socket {
     pub(crate) inherited: OnceLock<Box<Socket>>,
 }
 
-/// Whether the failure of a command means that the call has to wait.
+/// Whether the failure of a request means that the call has to wait.
 fn would_block(failure: &Failure) -> bool {
     matches!(
         failure,
@@ -60,7 +60,7 @@ impl Socket {
         mode: Mode,
     ) -> Self {
         let state = Arc::new(SocketState::new(port, kind, accepted, mode));
-        attachment.enter(&state);
+        attachment.register(&state);
         Self {
             attachment,
             state,
@@ -70,8 +70,8 @@ impl Socket {
         }
     }
 
-    /// The socket as this process holds it: itself, except in a forked child that has inherited it. Every call on a
-    /// socket begins with this one.
+    /// The handle that this process may use: `self`, except in a forked child that has inherited the socket. Call it
+    /// before any other method, and use its result.
     ///
     /// # Errors
     /// [`Error::Died`], [`Error::NotShared`].
@@ -80,7 +80,8 @@ impl Socket {
         if self.attachment.is_own() { Ok(self) } else { self.in_child(true) }
     }
 
-    /// The socket in a forked child, claimed at the first call. `used`: it is used, not only closed.
+    /// The socket in a forked child, claimed at the first call. `used`: the child is going to use it, not only to close
+    /// it.
     #[cold]
     fn in_child(&self, used: bool) -> Result<&Self, Error> {
         if let Some(inherited) = self.inherited.get() {
@@ -90,7 +91,7 @@ impl Socket {
         let attachment = self.attachment.claim(&mut attachments)?;
         let inherited = self.inherited.get_or_init(|| {
             let state = Arc::new(self.state.inherited());
-            attachment.enter(&state);
+            attachment.register(&state);
             let descriptor = OnceLock::new();
             if let Some(copy) = self.descriptor.get().and_then(Descriptor::inherited) {
                 if copy.is_polled() {
@@ -109,7 +110,7 @@ impl Socket {
             Err(error) => Err(error),
             Ok(_) => {
                 if used {
-                    // The parent may have closed it before, when this process could not be notified.
+                    // If the parent closed it before the claim, this process has got no notice that it is sole holder.
                     inherited.attachment.unshare(&inherited.state)?;
                 }
                 Ok(inherited)
@@ -131,17 +132,17 @@ impl Socket {
         self.state.kind
     }
 
-    /// Sets how calls wait from now on.
+    /// Sets whether and how calls spin from now on.
     pub fn set_spin(&self, mode: Mode) {
         for spin in [&self.state.receive_spin, &self.state.send_spin] {
             *lock(spin) = Spin::new(mode);
         }
     }
 
-    /// State, peer, readiness and counters as the node has them.
+    /// State, peer, readiness and counters as the node has them, without lanes.
     ///
     /// # Errors
-    /// [`Error::Died`]; so for all calls.
+    /// [`Error::Died`], as for all calls.
     pub fn look(&self) -> Result<SocketView, Error> {
         self.attachment.call(&Request::Look { port: self.port() }, &[], |reply, _| match reply {
             Reply::Socket(view) => Some(*view),
@@ -149,7 +150,7 @@ impl Socket {
         })
     }
 
-    /// Counters, including messages that went by lanes.
+    /// Counters, including messages in lanes.
     ///
     /// # Errors
     /// As [`Socket::look`].
@@ -189,7 +190,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Bind`], [`Failure::NotAllowed`].
     pub fn bind(&self, range: ServiceRange, scope: Scope) -> Result<(), Error> {
-        self.command(&Request::Bind { port: self.port(), range, scope })
+        self.request(&Request::Bind { port: self.port(), range, scope })
     }
 
     /// Withdraws one binding; `None`: all.
@@ -197,7 +198,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Bind`].
     pub fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<(), Error> {
-        self.command(&Request::Unbind { port: self.port(), which })
+        self.request(&Request::Unbind { port: self.port(), which })
     }
 
     /// Makes it a listener.
@@ -205,7 +206,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Call`].
     pub fn listen(&self) -> Result<(), Error> {
-        self.command(&Request::Listen { port: self.port() })
+        self.request(&Request::Listen { port: self.port() })
     }
 
     /// Accepts the next connection request: a socket for it, and the peer; `None` if there is none within `wait`.
@@ -232,7 +233,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Connect`].
     pub fn connect(&self, to: Option<Destination>) -> Result<(), Error> {
-        let begun = self.command(&Request::Connect { port: self.port(), to });
+        let begun = self.request(&Request::Connect { port: self.port(), to });
         if self.kind().is_connection_oriented() {
             if begun.is_ok() {
                 self.connects_to(to);
@@ -251,7 +252,7 @@ impl Socket {
         }
     }
 
-    /// Waits until the connection is set up; `None` if it is not within `wait`.
+    /// Waits until the connection is set up; `None` if `wait` ends before.
     ///
     /// # Errors
     /// [`Failure::Connect`] if the connection has failed.
@@ -283,9 +284,9 @@ impl Socket {
     /// [`Failure::Call`].
     pub fn shutdown(&self) -> Result<(), Error> {
         // The daemon ends the lanes; unread messages are lost.
-        self.command(&Request::Shutdown { port: self.port() })?;
+        self.request(&Request::Shutdown { port: self.port() })?;
         let mut receiver = lock(&self.state.receiver);
-        // A lane that was announced must not be opened now: its reader would wait for an end that never comes.
+        // Drops announced lanes: the reader of one that is opened now would wait for an end that never comes.
         drop(self.state.receiver_events.take());
         receiver.remove_all();
         receiver.node_is_ready();
@@ -300,7 +301,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Option`].
     pub fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<(), Error> {
-        self.command(&Request::SetOption { port: self.port(), option, value })?;
+        self.request(&Request::SetOption { port: self.port(), option, value })?;
         let mut options = self.state.options();
         options.set(option, value);
         self.state.set_options(options);
@@ -334,24 +335,24 @@ impl Socket {
         })
     }
 
-    /// Asks the daemon to wake the processes at the other end of `lanes`, which wait by a descriptor.
+    /// Requests that the daemon wake the processes at the other end of `lanes`, which poll a descriptor.
     pub(crate) fn wake_peers(&self, lanes: Vec<LaneId>) -> Result<(), Error> {
-        lanes.into_iter().try_for_each(|lane| self.command_that_may_fail(&Request::Wake { lane }))
+        lanes.into_iter().try_for_each(|lane| self.request_that_may_fail(&Request::Wake { lane }))
     }
 
-    /// A command about something that may have ended meanwhile.
-    pub(crate) fn command_that_may_fail(&self, request: &Request) -> Result<(), Error> {
-        match self.command(request) {
+    /// Sends a request about a lane that may have ended meanwhile; ignores a refusal.
+    pub(crate) fn request_that_may_fail(&self, request: &Request) -> Result<(), Error> {
+        match self.request(request) {
             Err(Error::Failed(_)) => Ok(()),
             result => result,
         }
     }
 
-    pub(crate) fn command(&self, request: &Request) -> Result<(), Error> {
-        self.attachment.command(request, &[])
+    pub(crate) fn request(&self, request: &Request) -> Result<(), Error> {
+        self.attachment.request(request, &[])
     }
 
-    /// Repeats `attempt`, a command, whenever the bell rings, until it yields something or `wait` is over.
+    /// Repeats `attempt`, which makes a request, whenever the bell rings, until it yields something or `wait` ends.
     fn poll<T>(
         &self,
         wait: Wait,
@@ -359,7 +360,7 @@ impl Socket {
     ) -> Result<Option<T>, Error> {
         let mut end = None;
         loop {
-            let sleeper = self.attachment.bell().enter();
+            let sleeper = self.attachment.bell().park();
             if let Some(done) = attempt()? {
                 return Ok(Some(done));
             }
@@ -374,23 +375,23 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if !self.attachment.is_own() {
-            // Claim the child's socket, which is closed with `inherited`; leave the parent's alone.
+            // Claims the child's socket, which is closed when `inherited` is dropped. The parent's stays open.
             let _ = self.in_child(false);
             return;
         }
         lock(&self.state.sender).lanes.leave_all();
         lock(&self.state.receiver).remove_all();
-        // From now on the attachment answers the ends of lanes, also those that were reported to this socket before.
-        self.attachment.leave(self.port());
+        // From now on the attachment answers the ends of lanes, including those that this socket has queued.
+        self.attachment.unregister(self.port());
         for event in self.state.sender_events.take() {
             if let Event::LaneOver(lane) = event {
                 self.attachment.answer_lane_end(lane);
             }
         }
         // If the daemon is gone, the socket is closed already.
-        let _ = self.command(&Request::Close { port: self.port() });
+        let _ = self.request(&Request::Close { port: self.port() });
         if self.attachment.has_tasks() {
-            let _ = self.attachment.fetch_news();
+            let _ = self.attachment.fetch_notices();
         }
     }
 }

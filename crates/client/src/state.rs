@@ -1,8 +1,8 @@
 //! The state of a socket that its threads share: its two halves, and events about its lanes.
 //!
-//! Notices come with the next reply, in whatever thread waits for it. That thread only queues events for the sockets
-//! concerned; the next thread that holds a half of a socket processes them. So no lock is waited for while the
-//! connection to the daemon is locked.
+//! The thread that reads a reply finds notices for any socket. It only queues events for the sockets concerned; the
+//! next thread that locks a half of a socket processes them. So a thread that has locked the connection to the daemon
+//! never waits for the lock of a half.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
@@ -17,13 +17,13 @@ use utipc_os::spin::{Mode, Spin};
 
 use crate::names::{Group, SoleBinding};
 
-/// Most messages of the own socket that wait to come back.
+/// Maximum number of returned messages that wait to be received.
 const RETURNED_MAX: usize = 1024;
 
-/// Something that has happened to one half of a socket.
+/// An event of one half of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// The node has something for it.
+    /// The node has something for the socket to receive.
     Ready,
     /// There is a lane to or from the socket `peer`, which is on another node if that is given.
     LaneOpened { peer: u32, node: Option<NodeAddr>, lane: LaneId },
@@ -49,12 +49,12 @@ impl EventQueue {
         self.some.store(true, Release);
     }
 
-    /// Drops events about new lanes, which exist no more.
+    /// Drops events about new lanes, because these lanes have ended.
     pub(crate) fn forget_lanes(&self) {
         lock(&self.events).retain(|event| !matches!(event, Event::LaneOpened { .. }));
     }
 
-    /// Makes [`EventQueue::has_some`] true for something beside events.
+    /// Makes [`EventQueue::has_some`] true without an event: a returned message waits.
     fn announce(&self) {
         self.some.store(true, Release);
     }
@@ -71,7 +71,7 @@ impl EventQueue {
     }
 }
 
-/// Half of a socket.
+/// One of the two halves of a socket, each of which has its own lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Half {
     Receive = 1,
@@ -84,13 +84,13 @@ pub(crate) struct SendHalf {
     pub(crate) lanes: Sender,
     /// The receivers of the last multicast.
     pub(crate) group: Option<Group>,
-    /// The receiver of the last anycast, if there was no choice.
+    /// The receiver of the last anycast, if it was the only binding.
     pub(crate) sole: Option<SoleBinding>,
-    /// Where messages without a destination go.
+    /// Destination of messages that are sent without one.
     pub(crate) default_to: Option<Destination>,
 }
 
-/// See the module's text.
+/// The state of one socket.
 #[derive(Debug)]
 pub(crate) struct SocketState {
     pub(crate) port: u32,
@@ -100,24 +100,24 @@ pub(crate) struct SocketState {
     pub(crate) receiver_events: EventQueue,
     pub(crate) sender_events: EventQueue,
     pub(crate) ready: Arc<ReadyLanes>,
-    /// How threads wait; one at a time spins.
+    /// State of spinning. Of several waiting threads only the one that holds the lock spins.
     pub(crate) receive_spin: Mutex<Spin>,
     pub(crate) send_spin: Mutex<Spin>,
     /// [`SendOptions`], packed.
     options: AtomicU32,
-    /// The half whose last call had to wait, or 0.
+    /// The [`Half`] whose last call had to wait, or 0.
     waited: AtomicU8,
-    /// Messages of this socket that came back without leaving this process, for the receiver.
+    /// Messages that this process has returned to its own socket, to be received.
     returned: Mutex<Vec<Received>>,
-    /// The service by which this process has connected it.
+    /// The service address to which this process has connected it.
     pub(crate) service: Mutex<Option<ServiceRange>>,
-    /// It has no lanes: all of its messages go by the node.
+    /// It has no lanes: all of its messages go through the node.
     pub(crate) hosted: AtomicBool,
-    /// It is hosted only as long as other processes hold it too.
+    /// It is hosted only because other processes hold it too.
     pub(crate) has_other_holders: AtomicBool,
-    /// A signal ends a call that waits.
+    /// Whether a signal ends a call that waits.
     pub(crate) interruptible: AtomicBool,
-    /// It was made for a connection request: the node knows its importance and service.
+    /// It was accepted: its importance and service are those of the connection request, which the node knows.
     pub(crate) accepted: bool,
 }
 
@@ -146,9 +146,9 @@ impl SocketState {
         state
     }
 
-    /// The state of the same socket in a forked child. It takes over only what no lock of the parent guards.
+    /// The state of the same socket in a forked child: a copy of the fields that no lock of the parent guards.
     pub(crate) fn inherited(&self) -> Self {
-        // The lock may be held by a thread that waited in the parent.
+        // A thread that exists only in the parent may hold the lock.
         let mode = self.receive_spin.try_lock().map_or(Mode::Adaptive, |spin| spin.mode());
         let child = Self::new(self.port, self.kind, true, mode);
         child.set_options(self.options());
@@ -159,7 +159,7 @@ impl SocketState {
         child
     }
 
-    /// Queues the event that a notice is about for the half concerned.
+    /// Queues the event of a notice for the half concerned.
     pub(crate) fn queue_event(&self, notice: Notice) {
         let of = |end| if end == LaneEnd::Reader { &self.receiver_events } else { &self.sender_events };
         match notice {
@@ -175,8 +175,8 @@ impl SocketState {
         }
     }
 
-    /// Queues a returned message, up to a bound.
-    pub(crate) fn give_back(&self, message: Received) {
+    /// Queues a returned message; drops it if [`RETURNED_MAX`] wait.
+    pub(crate) fn return_message(&self, message: Received) {
         let mut waiting = lock(&self.returned);
         if waiting.len() < RETURNED_MAX {
             waiting.push(message);
@@ -205,7 +205,7 @@ impl SocketState {
         self.options.store(bits, Relaxed);
     }
 
-    /// Notes that a call on this half has to wait, or that it has not.
+    /// Notes whether the last call on this half had to wait.
     pub(crate) fn set_waits(&self, half: Half, waits: bool) {
         let now = self.waited.load(Relaxed);
         if waits {

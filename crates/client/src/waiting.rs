@@ -1,4 +1,4 @@
-//! Waiting: a call spins as long as that is likely to pay, then sleeps.
+//! Waiting of blocking calls: a call spins as long as that is likely to save a sleep, then sleeps.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,14 +13,14 @@ use crate::socket::Socket;
 use crate::state::Half;
 use crate::{Error, Wait};
 
-/// Period at which a sender whose message does not fit its lane's ring asks for a larger one.
+/// Period at which a sender whose message does not fit its lane's ring requests a larger one.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
-/// The longest sleep of a thread that has too many lanes to be woken by all of them.
+/// Longest sleep of a thread that waits for more lanes than it can watch at once ([`BELLS_MAX`]).
 const SLICE: Duration = Duration::from_millis(1);
 
 impl Socket {
-    /// Repeats `attempt` until it yields something or `wait` is over: at once, then spinning, then sleeping in between.
-    /// A sender wants room for `bytes`.
+    /// Repeats `attempt` until it yields something or `wait` ends: once, then while spinning, then after each sleep.
+    /// `bytes`: the room that a sender needs.
     pub(crate) fn block<T>(
         &self,
         half: Half,
@@ -29,13 +29,13 @@ impl Socket {
         mut attempt: impl FnMut() -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
         let mut attempt = || {
-            if self.attachment.has_news() {
-                self.fetch_news_for(half)?;
+            if self.attachment.has_notices() {
+                self.fetch_notices_for(half)?;
             }
             attempt()
         };
         if wait == Wait::Never && half == Half::Receive {
-            // A message that another process says it has sent may arrive before the bell rings: ask the node.
+            // The bell may ring later than the program learns of a message by other means: ask the node.
             let mut receiver = lock(&self.state.receiver);
             if !receiver.has_lanes() {
                 receiver.node_is_ready();
@@ -52,7 +52,7 @@ impl Socket {
         let end = wait.start();
         let spin = if half == Half::Receive { &self.state.receive_spin } else { &self.state.send_spin };
         loop {
-            // Only one of several threads that wait for one socket spins.
+            // Of several threads that wait for one socket only one spins.
             let mut spin = spin.try_lock().ok();
             let found = spin.as_mut().and_then(|spin| {
                 let awake = self.peer_is_awake(half);
@@ -76,15 +76,15 @@ impl Socket {
         }
     }
 
-    /// After a sleep: an error if a signal ended it and ends calls of this socket.
+    /// After a sleep: returns an error if a signal ended it and the socket is interruptible.
     pub(crate) fn check_interrupted(&self, woken: Woken) -> Result<(), Error> {
         let ends = woken == Woken::Signal && self.state.interruptible.load(Relaxed);
         if ends { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// Fetches the daemon's notices, unless the attempt is a command, whose reply brings them.
+    /// Fetches the daemon's notices, unless the attempt makes a request, whose reply brings them.
     #[cold]
-    fn fetch_news_for(&self, half: Half) -> Result<(), Error> {
+    fn fetch_notices_for(&self, half: Half) -> Result<(), Error> {
         let by_lanes = match half {
             Half::Receive => {
                 let mut receiver = lock(&self.state.receiver);
@@ -95,10 +95,10 @@ impl Socket {
             }
             Half::Send => lock(&self.state.sender).lanes.has_lanes(),
         };
-        if by_lanes || self.attachment.has_tasks() { self.attachment.fetch_news() } else { Ok(()) }
+        if by_lanes || self.attachment.has_tasks() { self.attachment.fetch_notices() } else { Ok(()) }
     }
 
-    /// Whether any process that may end the wait was awake when last seen.
+    /// Whether a process that may end the wait was awake when last checked.
     fn peer_is_awake(&self, half: Half) -> bool {
         match half {
             Half::Receive => lock(&self.state.receiver).some_peer_is_awake(),
@@ -109,7 +109,7 @@ impl Socket {
         }
     }
 
-    /// Sleeps until something may have changed, at most `limit`; returns false, without sleeping, if it has already.
+    /// Sleeps until the state may have changed, at most `limit`; returns false, without sleeping, if it already has.
     fn sleep(&self, half: Half, bytes: usize, mut limit: Option<Duration>) -> Result<bool, Error> {
         let mut pairs: Vec<Arc<Pair>> = match half {
             Half::Receive => lock(&self.state.receiver).pairs(),
@@ -123,7 +123,7 @@ impl Socket {
         if half == Half::Send && !pairs.is_empty() {
             at_most(ASK_AGAIN);
         }
-        let sleeper = self.attachment.bell().enter();
+        let sleeper = self.attachment.bell().park();
         let seen: Vec<u32> = pairs.iter().map(|pair| pair.bell().seq()).collect();
         let parked: Vec<Parked<'_>> = pairs.iter().map(|pair| pair.bell().park()).collect();
         let something = match half {
@@ -145,7 +145,7 @@ impl Socket {
                 ready || self.state.sender_events.has_some()
             }
         };
-        if something || self.attachment.has_news() {
+        if something || self.attachment.has_notices() {
             return Ok(false);
         }
         let bells: Vec<_> = parked.iter().zip(seen).collect();

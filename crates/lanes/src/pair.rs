@@ -115,7 +115,7 @@ impl Pair {
         self.daemon.is_some()
     }
 
-    /// Wakes the daemon if it is the peer and sleeps by a descriptor. Returns what is left for a command to do.
+    /// Wakes the daemon if it is the peer and sleeps by a descriptor. Returns what is left for a request to do.
     #[inline]
     pub(crate) fn wake_daemon(&self, wakeup: Wakeup) -> Wakeup {
         match &self.daemon {

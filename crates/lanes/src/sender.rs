@@ -20,8 +20,8 @@ use crate::{Corrupt, LaneError, OwnSocket, Pair, Wakeup, Writer};
 const WINDOW: u32 = 512;
 /// Most sockets without a lane that are remembered as asked for one.
 const ASKED_MAX: usize = 1024;
-/// Connectionless messages to other nodes that go by commands before a node lane is asked for.
-const COMMANDS_BEFORE_LANE: u32 = 2;
+/// Connectionless messages to other nodes that go by requests before a node lane is asked for.
+const REQUESTS_BEFORE_LANE: u32 = 2;
 /// log2 of the ring sizes, by class.
 const SHIFTS: [u8; 4] = [12, 15, 18, 20];
 /// The class of the largest ring.
@@ -193,8 +193,8 @@ pub struct Sender {
     lanes: HashMap<u32, OutboundLane, BuildHasherDefault<PortHasher>>,
     /// The lane of a connection; without a connection the lane to the node, for other nodes.
     sole: Option<OutboundLane>,
-    /// Messages that went to other nodes by commands.
-    commands: u32,
+    /// Messages that went to other nodes by requests.
+    requests: u32,
     /// Sockets that a lane was asked for.
     asked: HashSet<u32>,
     /// Lanes whose reader's process waits for a descriptor, which the daemon has to make readable.
@@ -254,7 +254,7 @@ impl Sender {
     }
 
     /// Notes that a message to a local socket went by the node; returns whether to ask for a lane: once.
-    pub fn note_command_to(&mut self, to: u32) -> bool {
+    pub fn note_request_to(&mut self, to: u32) -> bool {
         if self.lanes.contains_key(&to) {
             return false;
         }
@@ -264,10 +264,10 @@ impl Sender {
         self.asked.insert(to)
     }
 
-    /// Notes that a message to another node went by a command; returns whether to ask for a node lane.
-    pub fn note_far_command(&mut self) -> bool {
-        self.commands += 1;
-        self.commands >= COMMANDS_BEFORE_LANE && self.sole.is_none() && self.note_command_to(0)
+    /// Notes that a message to another node went by a request; returns whether to ask for a node lane.
+    pub fn note_remote_request(&mut self) -> bool {
+        self.requests += 1;
+        self.requests >= REQUESTS_BEFORE_LANE && self.sole.is_none() && self.note_request_to(0)
     }
 
     /// Lets sockets that took no lane be asked again.
@@ -306,7 +306,7 @@ impl Sender {
     ///
     /// # Errors
     /// As [`Sender::send_to`].
-    pub fn send_far(
+    pub fn send_remote(
         &mut self,
         own: OwnSocket,
         options: SendOptions,

@@ -316,9 +316,9 @@ fn connectionless_sender_without_a_grant_finds_the_lane_full() {
     // No lane leads to other sockets.
     assert_eq!(sender.send_to(socket, options, 98, Address::Direct, b"x"), Err(LaneError::NoLane));
     assert!(sender.reaches_all(&[99]) && !sender.reaches_all(&[98, 99]));
-    assert!(!sender.note_command_to(99), "there is a lane");
-    assert!(sender.note_command_to(98));
-    assert!(!sender.note_command_to(98), "a lane is asked for once");
+    assert!(!sender.note_request_to(99), "there is a lane");
+    assert!(sender.note_request_to(98));
+    assert!(!sender.note_request_to(98), "a lane is asked for once");
 }
 
 #[test]

@@ -23,8 +23,8 @@ pub(crate) const POLLED: usize = 8;
 pub(crate) const SHARE: u32 = 8;
 /// Returned messages that wait, at most; beyond that the oldest are lost.
 const RETURNED_MAX: usize = 1024;
-/// Messages of other nodes that come by commands before a node lane is asked for.
-const COMMANDS_BEFORE_LANE: u32 = 2;
+/// Messages of other nodes that come by requests before a node lane is asked for.
+const REQUESTS_BEFORE_LANE: u32 = 2;
 
 /// The result of one step of a receive.
 #[derive(Debug)]
@@ -70,8 +70,8 @@ pub struct Receiver {
     pairs: Vec<(Arc<Pair>, u32)>,
     /// Lanes whose writer's process waits for a descriptor, which the daemon has to make writable.
     to_wake: Vec<LaneId>,
-    /// Messages of other nodes that came by commands.
-    commands: u32,
+    /// Messages of other nodes that came by requests.
+    requests: u32,
     /// The service by which the connection was set up.
     service: Option<ServiceRange>,
     /// Messages received by lanes.
@@ -98,7 +98,7 @@ impl Default for Receiver {
             returned: VecDeque::new(),
             pairs: Vec::new(),
             to_wake: Vec::new(),
-            commands: 0,
+            requests: 0,
             service: None,
             messages: 0,
             bytes: 0,
@@ -163,15 +163,15 @@ impl Receiver {
         }
     }
 
-    /// Notes that a message of another node came by a command; returns whether to ask for a node lane.
-    pub fn note_far_command(&mut self) -> bool {
-        self.commands = self.commands.saturating_add(1);
-        self.commands == COMMANDS_BEFORE_LANE && !self.lanes.iter().flatten().any(InboundLane::is_from_any)
+    /// Notes that a message of another node came by a request; returns whether to ask for a node lane.
+    pub fn note_remote_request(&mut self) -> bool {
+        self.requests = self.requests.saturating_add(1);
+        self.requests == REQUESTS_BEFORE_LANE && !self.lanes.iter().flatten().any(InboundLane::is_from_any)
     }
 
     /// Lets a node lane be asked for again.
     pub fn forget_refusals(&mut self) {
-        self.commands = 0;
+        self.requests = 0;
     }
 
     /// The message that was read in part: its lane, and the bytes read.

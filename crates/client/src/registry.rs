@@ -1,7 +1,7 @@
-//! The sockets of an attachment, which notices go to.
+//! The sockets of an attachment, by port, for the delivery of notices.
 //!
-//! A socket gets notices from the moment the daemon has made it: the reply that announces it carries the first, and
-//! another thread's reply may carry the next before the caller has entered the socket. Until then they are kept.
+//! Notices for a socket can arrive before its owner has registered it: with the reply that returns its port, and with
+//! replies to other threads after that one. They are kept until the socket is registered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -10,28 +10,28 @@ use utipc_attach::Notice;
 
 use crate::state::SocketState;
 
-/// See the module's text.
+/// The registered sockets of an attachment, and notices for sockets that are not registered yet.
 #[derive(Debug, Default)]
-pub(crate) struct Residents {
+pub(crate) struct Registry {
     sockets: HashMap<u32, Weak<SocketState>>,
-    /// Notices for sockets that have not entered yet, oldest first.
+    /// Notices for sockets that are not registered yet, oldest first.
     expected: HashMap<u32, Vec<Notice>>,
 }
 
-impl Residents {
-    /// Expects a socket that the daemon has made.
+impl Registry {
+    /// Keeps the notices of a socket that the daemon has made until it is registered.
     pub(crate) fn expect(&mut self, port: u32) {
         self.expected.entry(port).or_default();
     }
 
-    /// Enters a socket; returns the notices kept for it, oldest first.
-    pub(crate) fn enter(&mut self, socket: &Arc<SocketState>) -> Vec<Notice> {
+    /// Registers a socket; returns the notices kept for it, oldest first.
+    pub(crate) fn register(&mut self, socket: &Arc<SocketState>) -> Vec<Notice> {
         self.sockets.insert(socket.port, Arc::downgrade(socket));
         self.expected.remove(&socket.port).unwrap_or_default()
     }
 
     /// Removes a closed socket.
-    pub(crate) fn leave(&mut self, port: u32) {
+    pub(crate) fn unregister(&mut self, port: u32) {
         self.sockets.remove(&port);
     }
 
@@ -79,32 +79,32 @@ mod tests {
         Notice::LaneOver { port: PORT, lane: lane(), end: LaneEnd::Writer, gone: false }
     }
 
-    fn enter(residents: &mut Residents) -> Vec<Notice> {
-        residents.enter(&Arc::new(SocketState::new(PORT, SocketKind::SeqPacket, true, Mode::Adaptive)))
+    fn register(registry: &mut Registry) -> Vec<Notice> {
+        registry.register(&Arc::new(SocketState::new(PORT, SocketKind::SeqPacket, true, Mode::Adaptive)))
     }
 
     #[test]
-    fn what_comes_before_a_socket_waits_for_it_in_order() {
-        let mut residents = Residents::default();
-        residents.expect(PORT);
-        assert!(residents.keep(PORT, begins()) && residents.keep(PORT, ends()));
-        assert_eq!(enter(&mut residents), [begins(), ends()]);
-        assert!(!residents.keep(PORT, ends()), "it is there now");
+    fn notices_of_expected_socket_are_kept_in_order() {
+        let mut registry = Registry::default();
+        registry.expect(PORT);
+        assert!(registry.keep(PORT, begins()) && registry.keep(PORT, ends()));
+        assert_eq!(register(&mut registry), [begins(), ends()]);
+        assert!(!registry.keep(PORT, ends()), "the socket is registered now");
     }
 
     #[test]
-    fn nothing_is_kept_for_an_unexpected_socket() {
-        let mut residents = Residents::default();
-        assert!(!residents.keep(PORT, begins()));
-        assert_eq!(enter(&mut residents), []);
+    fn notices_of_unexpected_socket_are_not_kept() {
+        let mut registry = Registry::default();
+        assert!(!registry.keep(PORT, begins()));
+        assert_eq!(register(&mut registry), []);
     }
 
     #[test]
-    fn fork_keeps_ends_of_lanes_to_be_answered() {
-        let mut residents = Residents::default();
-        residents.expect(PORT);
-        assert!(residents.keep(PORT, begins()) && residents.keep(PORT, ends()));
-        residents.forget_lanes();
-        assert_eq!(enter(&mut residents), [ends()]);
+    fn fork_keeps_lane_ends_for_an_answer() {
+        let mut registry = Registry::default();
+        registry.expect(PORT);
+        assert!(registry.keep(PORT, begins()) && registry.keep(PORT, ends()));
+        registry.forget_lanes();
+        assert_eq!(register(&mut registry), [ends()]);
     }
 }
