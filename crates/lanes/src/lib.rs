@@ -15,6 +15,7 @@
 //! | Which arenas does a process have, and which socket reads which lane? | `pair.rs` |
 //! | By which lane does a message leave? | `sender.rs` |
 //! | Which message does a receive get? | `receiver/`, `inbound.rs` |
+//! | Which sockets get lanes, and how do messages reach other nodes? | `daemon/` |
 //!
 //! The mapped memory itself, with everything `unsafe`, is `utipc_os::shm`.
 //! Decision: [16](../../../docs/decisions/0016-one-crate-for-lanes.md).
@@ -22,6 +23,7 @@
 mod alloc;
 mod arena;
 mod bits;
+pub mod daemon;
 mod doorbell;
 mod inbound;
 mod lane;

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `attachments` | connections, notices and doorbells of processes; the doorway, policy and limits |
 //! | `sockets` | sockets, their holders, and what these are charged with |
-//! | `lanes` | shared memory between processes, and between processes and the node |
+//! | `utipc_lanes::daemon` | shared memory between processes, and between processes and the node |
 //! | `descriptors` | far ends of the descriptors that applications poll |
 //! | `inheritance` | what forks leave to children; orphaned sockets |
 //! | `manage` | what an administrator sees and changes |
@@ -25,7 +25,6 @@ mod descriptors;
 mod dispatcher;
 mod handle;
 mod inheritance;
-mod lanes;
 mod manage;
 mod orders;
 mod sockets;

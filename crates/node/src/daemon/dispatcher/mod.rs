@@ -25,6 +25,7 @@ use std::sync::Arc;
 use utipc_attach::{Failure, Greeting};
 use utipc_core::Time;
 use utipc_core::addr::NodeAddr;
+use utipc_lanes::daemon::{Context, Effect, Lanes};
 use utipc_os::fdpass::Doorway;
 use utipc_os::reactor::{Reactor, Waker};
 
@@ -33,7 +34,6 @@ use super::config::{DaemonConfig, DaemonError};
 use super::counters::{DaemonCounters, EndReason};
 use super::descriptors::Descriptors;
 use super::inheritance::{Inheritances, Orphans};
-use super::lanes::{Context, Effect, Lanes};
 use super::manage::{self, Management};
 use super::orders::Orders;
 use super::sockets::Sockets;
@@ -139,6 +139,7 @@ impl Dispatcher {
                 }
                 Effect::Readable(port) => self.descriptors.set_readable(port),
                 Effect::Writable(port) => self.descriptors.set_writable(port),
+                Effect::Warn(text) => tracing::warn!("{text}"),
             }
         }
         self.effects = effects;

@@ -5,12 +5,12 @@ use std::os::fd::OwnedFd;
 use utipc_attach::{Failure, LaneEnd, Reply};
 use utipc_core::Time;
 use utipc_core::socket::{Endpoint, Readiness};
+use utipc_lanes::daemon::is_datagram;
 
 use super::Dispatcher;
 use super::requests::Done;
 use crate::daemon::attachments::AttachmentId;
 use crate::daemon::descriptors::HangUp;
-use crate::daemon::lanes::is_datagram;
 
 /// Readiness of a socket that has ended in the node.
 const GONE: Readiness = Readiness { readable: true, writable: false, read_closed: true, hung_up: true };

@@ -1,11 +1,11 @@
 //! The end of an attachment, whatever the reason: nothing that only the process held outlives it.
 
 use utipc_core::Time;
+use utipc_lanes::daemon::{EndCause, SocketEnd};
 
 use super::Dispatcher;
 use crate::daemon::attachments::AttachmentId;
 use crate::daemon::counters::EndReason;
-use crate::daemon::lanes::{EndCause, SocketEnd};
 use crate::daemon::sockets::Holder;
 
 impl Dispatcher {

@@ -6,11 +6,11 @@ use utipc_attach::{Failure, Reply, Request, SocketView, decode};
 use utipc_core::Time;
 use utipc_core::addr::{Scope, ServiceRange};
 use utipc_core::socket::{BindError, Endpoint, OptionError, SocketKind};
+use utipc_lanes::daemon::{EndCause, SocketEnd, is_datagram};
 
 use super::{Answer, Dispatcher, manage};
 use crate::daemon::attachments::{AttachmentId, Outgoing};
 use crate::daemon::counters::EndReason;
-use crate::daemon::lanes::{EndCause, SocketEnd, is_datagram};
 use crate::daemon::sockets::Holder;
 
 pub(super) type Done = Result<Reply, Failure>;

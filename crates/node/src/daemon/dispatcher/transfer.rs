@@ -4,11 +4,11 @@ use utipc_attach::{Failure, Reply, Request};
 use utipc_core::Time;
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{AcceptError, Destination, RecvError, RecvOptions, SendError};
+use utipc_lanes::daemon::is_datagram;
 
 use super::requests::Done;
 use super::{Answer, Dispatcher};
 use crate::daemon::attachments::AttachmentId;
-use crate::daemon::lanes::is_datagram;
 
 impl Dispatcher {
     pub(super) fn transfer(

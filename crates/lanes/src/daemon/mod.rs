@@ -1,7 +1,7 @@
-//! Lanes: between sockets of processes, and between processes and the node.
+//! The daemon's part of the data path: lanes between sockets of processes, and between processes and the node.
 //!
 //! [`Lanes`] owns the arenas, the lanes in them and what waits for them. It touches nothing else of the daemon: what a
-//! call needs comes as a [`Context`], and actions outside (notices, descriptors) leave as [`Effect`]s.
+//! call needs comes as a [`Context`], and actions outside (notices, descriptors, log) leave as [`Effect`]s.
 //!
 //! | Question | File |
 //! |---|---|
@@ -30,9 +30,9 @@ use utipc_core::Time;
 use utipc_core::stack::Stack;
 use utipc_os::reactor::Reactor;
 
-pub(super) use end::EndCause;
-pub(super) use node_lanes::is_datagram;
-pub(super) use unsent::SocketEnd;
+pub use end::EndCause;
+pub use node_lanes::is_datagram;
+pub use unsent::SocketEnd;
 
 use awake::Awake;
 use node_lanes::{Inbound, Outbound};
@@ -40,31 +40,49 @@ use pairs::Pairs;
 use state::LaneState;
 use unsent::Unsent;
 
-/// Number of a process at the daemon.
-type ProcessId = u32;
+/// Number of a process at the daemon; not 0.
+pub type ProcessId = u32;
 
 /// The daemon as one side of a pair; no process has this number.
 const DAEMON: ProcessId = 0;
 
 /// State beside the lanes that a call may use.
-pub(super) struct Context<'a> {
+#[derive(Debug)]
+pub struct Context<'a> {
     /// The time of this turn.
-    pub(super) now: Time,
-    pub(super) stack: &'a mut Stack,
+    pub now: Time,
+    /// The node.
+    pub stack: &'a mut Stack,
     /// Watches what processes write for the node.
-    pub(super) reactor: &'a Reactor,
-    pub(super) effects: &'a mut Vec<Effect>,
+    pub reactor: &'a Reactor,
+    /// Where actions outside of the lanes go.
+    pub effects: &'a mut Vec<Effect>,
+}
+
+impl Context<'_> {
+    fn warn(&mut self, text: String) {
+        self.effects.push(Effect::Warn(text));
+    }
 }
 
 /// An action outside of the lanes; the caller executes them in order.
 #[derive(Debug)]
-pub(super) enum Effect {
-    /// Queue a notice for a process. If it is about a lane of a socket with a descriptor, that descriptor reports it.
-    Notify { to: ProcessId, notice: Notice, descriptor: Option<(u32, LaneEnd)> },
+pub enum Effect {
+    /// Queue a notice for a process.
+    Notify {
+        /// The process.
+        to: ProcessId,
+        /// The notice.
+        notice: Notice,
+        /// The socket and its end of the lane, if its descriptor, where it has one, reports the notice.
+        descriptor: Option<(u32, LaneEnd)>,
+    },
     /// Make the descriptor of this socket readable.
     Readable(u32),
     /// Make it writable.
     Writable(u32),
+    /// Log a warning.
+    Warn(String),
 }
 
 /// One lane.
@@ -111,7 +129,8 @@ struct SocketLanes {
 }
 
 /// All lanes of the daemon; see the module.
-pub(super) struct Lanes {
+#[derive(Debug)]
+pub struct Lanes {
     pairs: Pairs,
     lanes: HashMap<LaneId, Lane>,
     processes: HashMap<ProcessId, ProcessLanes>,
@@ -141,14 +160,20 @@ pub(super) struct Lanes {
 }
 
 /// Numbers for the daemon's counters.
-pub(super) struct LaneCounts {
-    pub(super) lanes: usize,
-    pub(super) pairs: usize,
-    pub(super) corrupt: u64,
+#[derive(Clone, Copy, Debug)]
+pub struct LaneCounts {
+    /// Lanes.
+    pub lanes: usize,
+    /// Pairs of processes that share memory.
+    pub pairs: usize,
+    /// Times that the memory of a lane was malformed.
+    pub corrupt: u64,
 }
 
 impl Lanes {
-    pub(super) fn new(token: u64) -> Self {
+    /// No lanes. The reactor's tokens of pairs are `token` plus the number of the pair.
+    #[must_use]
+    pub fn new(token: u64) -> Self {
         Self {
             pairs: Pairs::default(),
             lanes: HashMap::new(),
@@ -169,52 +194,54 @@ impl Lanes {
         }
     }
 
-    pub(super) fn counts(&self) -> LaneCounts {
+    /// Counts lanes, pairs and faults.
+    #[must_use]
+    pub fn counts(&self) -> LaneCounts {
         LaneCounts { lanes: self.lanes.len(), pairs: self.pairs.len(), corrupt: self.corrupt }
     }
 
     /// When [`Self::expire_pairs`] or [`Self::expire_unsent`] has something to do.
-    pub(super) fn deadline(&self) -> Time {
+    pub fn deadline(&self) -> Time {
         let pairs = self.pairs.deadline().unwrap_or(Time::NEVER);
         pairs.min(self.lingering.front().map_or(Time::NEVER, |(until, _)| *until))
     }
 
     /// Adds a process that has attached.
-    pub(super) fn add_process(&mut self, id: ProcessId, takes_lanes: bool, takes_node_lanes: bool) {
+    pub fn add_process(&mut self, id: ProcessId, takes_lanes: bool, takes_node_lanes: bool) {
         let takes_node_lanes = takes_lanes && takes_node_lanes;
         self.processes.insert(id, ProcessLanes { takes_lanes, takes_node_lanes, written: 0, read: 0 });
     }
 
     /// Removes a process that is gone; its lanes end with its sockets.
-    pub(super) fn remove_process(&mut self, id: ProcessId) {
+    pub fn remove_process(&mut self, id: ProcessId) {
         self.processes.remove(&id);
     }
 
     /// Adds a socket that this process alone holds.
-    pub(super) fn add_socket(&mut self, port: u32, holder: ProcessId) {
+    pub fn add_socket(&mut self, port: u32, holder: ProcessId) {
         let user = self.processes.get(&holder).filter(|process| process.takes_lanes).map(|_| holder);
         self.sockets.insert(port, SocketLanes { user, ..SocketLanes::default() });
     }
 
     /// Removes a socket whose lanes have ended.
-    pub(super) fn remove_socket(&mut self, port: u32) {
+    pub fn remove_socket(&mut self, port: u32) {
         self.sockets.remove(&port);
     }
 
     /// The process polls a descriptor in place of the socket from now on, or no longer.
-    pub(super) fn set_polled(&mut self, port: u32, polled: bool) {
+    pub fn set_polled(&mut self, port: u32, polled: bool) {
         if let Some(socket) = self.sockets.get_mut(&port) {
             socket.polled = polled;
         }
     }
 
     /// Whether data of a socket may go by lanes: one process holds it.
-    pub(super) fn is_direct(&self, port: u32) -> bool {
+    pub fn is_direct(&self, port: u32) -> bool {
         self.user(port).is_some()
     }
 
     /// Whether a process takes lanes.
-    pub(super) fn takes_lanes(&self, id: ProcessId) -> bool {
+    pub fn takes_lanes(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_some_and(|process| process.takes_lanes)
     }
 

@@ -8,7 +8,7 @@ use super::{Context, DAEMON, Lanes, ProcessId};
 
 /// Why a process uses the lanes of a socket no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::daemon) enum EndCause {
+pub enum EndCause {
     /// It closed the socket.
     Closed,
     /// It shut the connection down.
@@ -36,7 +36,7 @@ impl EndCause {
 
 impl Lanes {
     /// Ends the lanes of a socket.
-    pub(in crate::daemon) fn end(&mut self, context: &mut Context<'_>, port: u32, cause: EndCause) {
+    pub fn end(&mut self, context: &mut Context<'_>, port: u32, cause: EndCause) {
         self.end_node_lanes(context, port, cause);
         let Some(socket) = self.sockets.get_mut(&port) else { return };
         socket.unopened.clear();
@@ -52,12 +52,7 @@ impl Lanes {
     }
 
     /// The commands of a socket carry its data from now on.
-    pub(in crate::daemon) fn host(
-        &mut self,
-        context: &mut Context<'_>,
-        port: u32,
-        partly_read: Option<(LaneId, u32)>,
-    ) {
+    pub fn host(&mut self, context: &mut Context<'_>, port: u32, partly_read: Option<(LaneId, u32)>) {
         self.end(context, port, EndCause::Hosted(partly_read));
         if let Some(socket) = self.sockets.get_mut(&port) {
             socket.user = None;
@@ -65,7 +60,7 @@ impl Lanes {
     }
 
     /// The same for a socket that several processes hold: its lanes come back when one process holds it again.
-    pub(in crate::daemon) fn host_for_sharing(&mut self, context: &mut Context<'_>, port: u32) {
+    pub fn host_for_sharing(&mut self, context: &mut Context<'_>, port: u32) {
         let Some(socket) = self.sockets.get_mut(&port) else { return };
         if socket.user.take().is_none() {
             return;
@@ -139,7 +134,7 @@ impl Lanes {
             while bytes < most
                 && let Some(kind) = left.next_into(&mut body)?
             {
-                if kind == utipc_lanes::Kind::Data {
+                if kind == crate::Kind::Data {
                     bytes += body.len() + size_of::<Vec<u8>>();
                     bodies.push(std::mem::take(&mut body));
                 }
@@ -166,7 +161,7 @@ impl Lanes {
     }
 
     /// One end confirms that it will not touch the lane any more.
-    pub(in crate::daemon) fn done(
+    pub fn done(
         &mut self,
         context: &mut Context<'_>,
         process: ProcessId,
@@ -226,7 +221,7 @@ impl Lanes {
     }
 
     /// A process reports that the memory of a lane is malformed: the lane ends for both, and so does its connection.
-    pub(in crate::daemon) fn report(
+    pub fn report(
         &mut self,
         context: &mut Context<'_>,
         process: ProcessId,
@@ -299,7 +294,7 @@ impl Lanes {
     }
 
     /// Drops the pairs of a process that is gone; a pair whose lanes are unread stays until they are read.
-    pub(in crate::daemon) fn drop_pairs_of(&mut self, context: &mut Context<'_>, process: ProcessId) {
+    pub fn drop_pairs_of(&mut self, context: &mut Context<'_>, process: ProcessId) {
         let pairs: Vec<PairId> = self.pairs.of(process).collect();
         for pair in pairs {
             self.drop_pair_if_empty(context, pair);
@@ -307,14 +302,14 @@ impl Lanes {
     }
 
     /// Drops pairs that have had no lanes for long.
-    pub(in crate::daemon) fn expire_pairs(&mut self, context: &mut Context<'_>) {
+    pub fn expire_pairs(&mut self, context: &mut Context<'_>) {
         while let Some((pair, sides)) = self.pairs.expire(context.now) {
             self.notify_pair_over(context, pair, sides);
         }
     }
 
     /// A process is gone that may have closed sockets without confirming yet that it writes their lanes no longer.
-    pub(in crate::daemon) fn forget_writer(&mut self, context: &mut Context<'_>, process: ProcessId) {
+    pub fn forget_writer(&mut self, context: &mut Context<'_>, process: ProcessId) {
         if self.pairs.of(process).next().is_none() {
             return;
         }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 
+use crate::{Arena, Doorbell, Incoming, Outgoing, Shape, Side};
 use utipc_attach::{LaneId, PairId};
 use utipc_core::Time;
-use utipc_lanes::{Arena, Doorbell, Incoming, Outgoing, Shape, Side};
 use utipc_os::reactor::Waker;
 
 use super::{DAEMON, ProcessId};

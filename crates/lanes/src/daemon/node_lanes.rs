@@ -3,12 +3,12 @@
 //! The node is one side of the pair, as process [`DAEMON`]. It reads what the process sends into the endpoint as fast
 //! as that accepts it, and writes what the endpoint receives as far as there is room; the rest waits in the endpoint.
 
+use crate::{Reader, Side, Writer};
 use utipc_attach::{LaneEnd, LaneId, Notice};
 use utipc_core::NodeAddr;
 use utipc_core::addr::PortId;
 use utipc_core::socket::{Endpoint, State};
 use utipc_core::stack::Stack;
-use utipc_lanes::{Reader, Side, Writer};
 use utipc_os::reactor::Interest;
 
 use super::end::EndCause;
@@ -55,7 +55,7 @@ pub(super) struct Inbound {
 }
 
 /// A socket without connections.
-pub(in crate::daemon) fn is_datagram(stack: &Stack, port: u32) -> bool {
+pub fn is_datagram(stack: &Stack, port: u32) -> bool {
     stack.endpoint(port).is_some_and(|e| !e.kind().is_connection_oriented())
 }
 
@@ -75,7 +75,7 @@ fn remote_peer(stack: &Stack, port: u32) -> Option<PortId> {
 
 impl Lanes {
     /// Whether a process sends by a node lane, and receives by one.
-    pub(in crate::daemon) fn serves(&self, port: u32) -> (bool, bool) {
+    pub fn serves(&self, port: u32) -> (bool, bool) {
         (self.outbound.contains_key(&port), self.delivers(port))
     }
 
@@ -85,7 +85,7 @@ impl Lanes {
     }
 
     /// Whether the next message of a socket comes by its node lane, and not by a command.
-    pub(in crate::daemon) fn comes_by_lane(&self, stack: &Stack, port: u32) -> bool {
+    pub fn comes_by_lane(&self, stack: &Stack, port: u32) -> bool {
         self.delivers(port)
             && stack
                 .endpoint(port)
@@ -93,7 +93,7 @@ impl Lanes {
     }
 
     /// Gives a connection to another node its lanes, if it has use for them.
-    pub(in crate::daemon) fn consider_node_lanes(&mut self, context: &mut Context<'_>, port: u32) {
+    pub fn consider_node_lanes(&mut self, context: &mut Context<'_>, port: u32) {
         let Some(socket) = self.sockets.get(&port).filter(|socket| socket.lanes.is_empty()) else { return };
         let Some(user) = socket.user else { return };
         let Some(peer) = remote_peer(context.stack, port) else { return };
@@ -153,7 +153,7 @@ impl Lanes {
         let id = match self.pairs.slot(writer, reader) {
             Ok(id) => id?,
             Err(error) => {
-                tracing::warn!("a process cannot share memory with the daemon: {error}");
+                context.warn(format!("a process cannot share memory with the daemon: {error}"));
                 return None;
             }
         };

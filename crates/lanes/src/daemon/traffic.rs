@@ -1,11 +1,11 @@
 //! Traffic of the lanes between processes and their node, a bounded part in each turn.
 
+use crate::{Kind, LaneError, Peek, Reader, Record, Wakeup, Writer};
 use utipc_attach::{LaneId, PairId};
 use utipc_core::NodeAddr;
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Endpoint, SendError, State};
 use utipc_core::wire::{Message, SHORT_HEADER, blocks};
-use utipc_lanes::{Kind, LaneError, Peek, Reader, Record, Wakeup, Writer};
 
 use super::node_lanes::{Attention, is_datagram};
 use super::state::LaneEvent;
@@ -45,7 +45,7 @@ enum Stopped {
 
 impl Lanes {
     /// Serves an arena: lists the lanes that its process has written to, and fills those where it has made room.
-    pub(in crate::daemon) fn serve(&mut self, context: &mut Context<'_>, pair: PairId) {
+    pub fn serve(&mut self, context: &mut Context<'_>, pair: PairId) {
         self.awake.add(&self.pairs, pair);
         let Some(near) = self.pairs.near(pair) else { return };
         let (mut ready, mut room) = (Vec::new(), Vec::new());
@@ -76,12 +76,12 @@ impl Lanes {
     }
 
     /// Outbound lanes that wait for [`Self::carry_next`].
-    pub(in crate::daemon) fn listed(&self) -> usize {
+    pub fn listed(&self) -> usize {
         self.listed.len()
     }
 
     /// Carries out the share of the lane that was listed first.
-    pub(in crate::daemon) fn carry_next(&mut self, context: &mut Context<'_>) {
+    pub fn carry_next(&mut self, context: &mut Context<'_>) {
         let Some(port) = self.listed.pop_front() else { return };
         if let Some(outbound) = self.outbound.get_mut(&port) {
             outbound.attention = Attention::Blocked;
@@ -90,7 +90,7 @@ impl Lanes {
     }
 
     /// Carries out everything that the process has written for a socket.
-    pub(in crate::daemon) fn carry_out_all(&mut self, context: &mut Context<'_>, port: u32) {
+    pub fn carry_out_all(&mut self, context: &mut Context<'_>, port: u32) {
         self.carry_out(context, port, usize::MAX);
     }
 
@@ -189,7 +189,7 @@ impl Lanes {
     }
 
     /// Goes on with the node lanes of a socket to which something has happened.
-    pub(in crate::daemon) fn carry(&mut self, context: &mut Context<'_>, port: u32) {
+    pub fn carry(&mut self, context: &mut Context<'_>, port: u32) {
         self.deliver(context, port);
         self.send_unsent(context, port);
         let endpoint = context.stack.endpoint(port);

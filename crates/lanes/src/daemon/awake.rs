@@ -63,7 +63,7 @@ fn has_work(near: &Near) -> bool {
 
 impl Lanes {
     /// Serves the arenas whose processes do not wake the daemon.
-    pub(in crate::daemon) fn serve_awake(&mut self, context: &mut Context<'_>) {
+    pub fn serve_awake(&mut self, context: &mut Context<'_>) {
         for at in 0..self.awake.pairs.len() {
             let Some(pair) = self.awake.pairs.get(at).copied() else { return };
             if self.pairs.near(pair).is_some_and(has_work) {
@@ -73,7 +73,7 @@ impl Lanes {
     }
 
     /// Waits until something has happened, at most `pause`; as [`Reactor::wait`].
-    pub(in crate::daemon) fn wait(
+    pub fn wait(
         &mut self,
         reactor: &mut Reactor,
         pause: Option<Duration>,

@@ -27,7 +27,7 @@ const LAST_RING_OF_MANY: u8 = 18;
 
 impl Lanes {
     /// Makes the lane that a process asks for: from `port` to `to`, or to the node if that is 0.
-    pub(in crate::daemon) fn want(
+    pub fn want(
         &mut self,
         context: &mut Context<'_>,
         id: ProcessId,
@@ -51,7 +51,7 @@ impl Lanes {
     }
 
     /// Gives both ends of a local connection lanes, as far as their processes take any.
-    pub(in crate::daemon) fn connect(&mut self, context: &mut Context<'_>, ports: [u32; 2]) {
+    pub fn connect(&mut self, context: &mut Context<'_>, ports: [u32; 2]) {
         let [one, two] = ports;
         for (from, to) in [(one, two), (two, one)] {
             if self.may_have_lane(context.stack, from, to) {
@@ -94,7 +94,7 @@ impl Lanes {
     }
 
     /// One process holds the socket again: its lanes come back.
-    pub(in crate::daemon) fn lend(&mut self, context: &mut Context<'_>, id: ProcessId, port: u32) {
+    pub fn lend(&mut self, context: &mut Context<'_>, id: ProcessId, port: u32) {
         let Some(socket) = self.sockets.get_mut(&port) else { return };
         socket.user = Some(id);
         for (from, to) in std::mem::take(&mut socket.suspended) {
@@ -104,7 +104,7 @@ impl Lanes {
 
     /// Whether the next message in a socket's queue came by the node after its sender's lane had ended, while that lane
     /// is not drained: the messages in the lane come first.
-    pub(in crate::daemon) fn follows_a_lane(&self, stack: &Stack, port: u32) -> bool {
+    pub fn follows_a_lane(&self, stack: &Stack, port: u32) -> bool {
         if self.draining.is_empty() {
             return false;
         }
@@ -118,7 +118,7 @@ impl Lanes {
 
     /// Whether the queue of a connection comes behind unread messages in a lane. The reader may have asked before it
     /// knew of the lane: one that began and ended, with the connection, in the meantime.
-    pub(in crate::daemon) fn is_behind_a_lane(&self, stack: &Stack, port: u32) -> bool {
+    pub fn is_behind_a_lane(&self, stack: &Stack, port: u32) -> bool {
         let Some(socket) = self.sockets.get(&port) else { return false };
         let is_unread = |id: &LaneId| {
             let lane = self.lanes.get(id).filter(|lane| lane.to == port);
@@ -129,19 +129,19 @@ impl Lanes {
     }
 
     /// Whether messages of a connection go by the lane between these ports, so that a command would overtake them.
-    pub(in crate::daemon) fn connects(&self, from: u32, to: u32) -> bool {
+    pub fn connects(&self, from: u32, to: u32) -> bool {
         self.between.contains_key(&(from, to))
     }
 
     /// Lanes, by the ports of writer and reader, that were drained in this turn. Each goes to [`Self::resume`].
-    pub(in crate::daemon) fn take_drained(&mut self) -> Vec<(u32, u32)> {
+    pub fn take_drained(&mut self) -> Vec<(u32, u32)> {
         let mut drained = std::mem::take(&mut self.drained);
         drained.retain(|ports| self.draining.get(ports) == Some(&0) && self.draining.remove(ports).is_some());
         drained
     }
 
     /// The lane between these ports comes back after it was drained, if it only ended because the writer was shared.
-    pub(in crate::daemon) fn resume(&mut self, context: &mut Context<'_>, (from, to): (u32, u32)) {
+    pub fn resume(&mut self, context: &mut Context<'_>, (from, to): (u32, u32)) {
         let is_wanted =
             |socket: &mut super::SocketLanes| socket.user.is_some() && socket.suspended.remove(&(from, to));
         if self.sockets.get_mut(&from).is_some_and(is_wanted) {
@@ -160,7 +160,7 @@ impl Lanes {
             Ok(Some(id)) => id,
             Ok(None) => return false,
             Err(error) => {
-                tracing::warn!("two processes cannot share memory: {error}");
+                context.warn(format!("two processes cannot share memory: {error}"));
                 return false;
             }
         };
@@ -191,7 +191,7 @@ impl Lanes {
     }
 
     /// Messages or bytes in unopened lanes, for an option that counts what waits. Spec: tipc.md §8.9.
-    pub(in crate::daemon) fn unopened(&self, port: u32, option: SocketOption) -> u32 {
+    pub fn unopened(&self, port: u32, option: SocketOption) -> u32 {
         let Some(socket) = self.sockets.get(&port) else { return 0 };
         let waiting = |(_, id): &(u64, LaneId)| {
             let pair = self.pairs.get(id.pair)?;
@@ -226,7 +226,7 @@ impl Lanes {
     }
 
     /// Notifies a reader of the lanes that it may read now.
-    pub(in crate::daemon) fn open_unopened(&mut self, context: &mut Context<'_>, port: u32) {
+    pub fn open_unopened(&mut self, context: &mut Context<'_>, port: u32) {
         if self.sockets.get(&port).is_none_or(|socket| socket.unopened.is_empty()) {
             return;
         }
@@ -251,7 +251,7 @@ impl Lanes {
 
     /// Grants memory for larger messages, or for more of them, at the cost of the receiver's buffer. Spec: tipc.md
     /// §8.7.
-    pub(in crate::daemon) fn grow(
+    pub fn grow(
         &mut self,
         stack: &Stack,
         id: ProcessId,
@@ -286,12 +286,7 @@ impl Lanes {
     }
 
     /// One end of a lane has something for the other, which waits for its descriptor.
-    pub(in crate::daemon) fn wake(
-        &mut self,
-        context: &mut Context<'_>,
-        id: ProcessId,
-        lane: LaneId,
-    ) -> Result<Reply, Failure> {
+    pub fn wake(&mut self, context: &mut Context<'_>, id: ProcessId, lane: LaneId) -> Result<Reply, Failure> {
         let Some(lane) = self.lanes.get(&lane) else { return Err(Failure::State) };
         let (writes, reads) = (lane.writer == id, lane.reader == id);
         if writes {
@@ -304,7 +299,7 @@ impl Lanes {
     }
 
     /// The descriptors of a pair's memory, for one of its processes.
-    pub(in crate::daemon) fn fetch_pair(
+    pub fn fetch_pair(
         &mut self,
         id: ProcessId,
         pair: utipc_attach::PairId,
@@ -313,7 +308,7 @@ impl Lanes {
     }
 
     /// Wakes all processes that sleep until the node takes more.
-    pub(in crate::daemon) fn ring_all(&self) {
+    pub fn ring_all(&self) {
         self.pairs.ring_all();
     }
 }

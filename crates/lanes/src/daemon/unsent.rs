@@ -24,7 +24,7 @@ pub(super) struct Full;
 
 /// How a socket ends once everything is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::daemon) enum SocketEnd {
+pub enum SocketEnd {
     /// Its connection is shut down.
     Shutdown,
     /// It is closed.
@@ -95,17 +95,17 @@ impl Message {
 
 impl Lanes {
     /// A message that the process sends by a command would overtake earlier ones.
-    pub(in crate::daemon) fn holds_back(&self, port: u32) -> bool {
+    pub fn holds_back(&self, port: u32) -> bool {
         self.outbound.contains_key(&port) || self.unsent.contains_key(&port)
     }
 
     /// The process has ended the connection; messages that it has sent before are still unsent.
-    pub(in crate::daemon) fn is_ending(&self, port: u32) -> bool {
+    pub fn is_ending(&self, port: u32) -> bool {
         self.unsent.get(&port).is_some_and(|unsent| unsent.end.is_some())
     }
 
     /// Whether messages of a socket that have left their lane are unsent.
-    pub(in crate::daemon) fn has_unsent(&self, port: u32) -> bool {
+    pub fn has_unsent(&self, port: u32) -> bool {
         self.unsent.contains_key(&port)
     }
 
@@ -150,7 +150,7 @@ impl Lanes {
     }
 
     /// Sends unsent messages as far as the endpoint accepts them, and then ends the socket if that was to follow.
-    pub(in crate::daemon) fn send_unsent(&mut self, context: &mut Context<'_>, port: u32) {
+    pub fn send_unsent(&mut self, context: &mut Context<'_>, port: u32) {
         let Some(unsent) = self.unsent.get(&port) else { return };
         if is_datagram(context.stack, port) || is_connected(context.stack, port) {
             let nodes: Vec<NodeAddr> = unsent.messages.keys().copied().collect();
@@ -184,7 +184,7 @@ impl Lanes {
     }
 
     /// Ends a connection, or closes a socket: at once, or after its unsent messages.
-    pub(in crate::daemon) fn end_socket(&mut self, context: &mut Context<'_>, port: u32, end: SocketEnd) {
+    pub fn end_socket(&mut self, context: &mut Context<'_>, port: u32, end: SocketEnd) {
         match (self.unsent.get_mut(&port), end) {
             (Some(unsent), _) => {
                 unsent.end = Some(end);
@@ -205,7 +205,7 @@ impl Lanes {
     }
 
     /// Drops unsent messages of sockets that have waited too long for their end.
-    pub(in crate::daemon) fn expire_unsent(&mut self, context: &mut Context<'_>) {
+    pub fn expire_unsent(&mut self, context: &mut Context<'_>) {
         while let Some((until, port)) = self.lingering.front().copied()
             && until <= context.now
         {
