@@ -1,4 +1,4 @@
-//! Messages as bytes: a postcard value, then the payload as it is.
+//! Encoding of messages: a postcard value, then the payload unchanged.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,7 +7,7 @@ use thiserror::Error;
 /// Longest packet on an attachment, bytes: the largest message with its envelope.
 pub const MAX_PACKET: usize = 66_000 + 4096;
 
-/// Bytes that are not a message of the agreed version.
+/// The bytes are not a message of the agreed version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not a message of this protocol version (library and daemon differ, or the sender is broken)")]
 pub struct BadMessage;

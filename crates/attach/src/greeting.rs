@@ -3,26 +3,27 @@
 use serde::{Deserialize, Serialize};
 use utipc_core::addr::NodeAddr;
 
-/// The newest version of the protocol that this code speaks. 2: the daemon shares its binding table
-/// ([`crate::Request::FetchTable`], [`crate::Request::SendFound`]), has lanes itself ([`crate::Notice::NodeLane`]),
-/// lets forked children inherit sockets ([`crate::Request::Fork`]) and leaves polled sockets their lanes
-/// ([`crate::Request::Settle`]). 3: programs own the descriptors of sockets and may pass them on
+/// The newest supported version of the protocol.
+///
+/// Version 2 adds the shared binding table ([`crate::Request::FetchTable`], [`crate::Request::SendFound`]), node lanes
+/// ([`crate::Notice::NodeLane`]), sockets that forked children inherit ([`crate::Request::Fork`]) and lanes of polled
+/// sockets ([`crate::Request::Drained`]). Version 3 adds descriptors that programs own and may pass on
 /// ([`crate::Request::Keep`], [`crate::Request::Claim`]).
 pub const NEWEST: u16 = 3;
-/// The oldest version that this code speaks.
+/// The oldest supported version.
 pub const OLDEST: u16 = 1;
 
 /// The first bytes of both sides, which distinguish them from foreign programs.
 const MAGIC: [u8; 6] = *b"utipc\0";
 
 /// The start of the first packet in either direction; its layout never changes: `MAGIC`, then newest and oldest version
-/// as little-endian 16-bit numbers. Behind it the process sends [`Hello`], before a version is agreed, so older daemons
-/// have to decode it; the daemon sends its reply in the agreed version.
+/// as little-endian 16-bit numbers. The process's [`Hello`] follows it before a version is agreed, so older daemons
+/// must be able to decode it; the daemon's reply is of the agreed version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// Newest version that the sender speaks.
+    /// Newest version that the sender supports.
     pub newest: u16,
-    /// Oldest version that the sender speaks.
+    /// Oldest version that the sender supports.
     pub oldest: u16,
 }
 
@@ -51,7 +52,7 @@ impl Greeting {
     }
 }
 
-/// The newest version that both sides speak; `None` if there is none.
+/// The newest version that both sides support; `None` if there is none.
 #[must_use]
 pub fn agree(own: Greeting, other: Greeting) -> Option<u16> {
     let newest = own.newest.min(other.newest);
@@ -63,13 +64,13 @@ pub fn agree(own: Greeting, other: Greeting) -> Option<u16> {
 pub struct Hello {
     /// Name of the program, for operators; the daemon keeps the first 64 bytes.
     pub program: String,
-    /// It can use lanes: its sockets are direct from the start. Otherwise they are hosted until it asks for the data
-    /// path ([`crate::Request::Lend`]).
+    /// Whether the process can use lanes: then its sockets are direct from the start. Otherwise they are hosted until
+    /// it requests their data path ([`crate::Request::Lend`]).
     pub takes_lanes: bool,
 }
 
-/// The daemon has attached the process. A descriptor comes with it: the segment with the attachment's bell. Later
-/// versions may add others. A process fetches the binding table when it needs it ([`crate::Request::FetchTable`]).
+/// The daemon's reply that the process is attached. It comes with a descriptor, the page of the attachment's doorbell;
+/// later versions may add others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The agreed version.

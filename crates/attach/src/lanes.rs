@@ -1,13 +1,13 @@
-//! Names for lanes.
+//! Identifiers of pairs and lanes.
 
 use serde::{Deserialize, Serialize};
 
-/// A pair of attachments that share an arena; numbered per daemon, never reused. A process whose sockets talk to each
-/// other is a pair by itself and has both sides.
+/// Number of a pair: two attachments that share an arena. Unique per daemon, never reused. For lanes between sockets of
+/// one process, that process is both sides of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PairId(pub u32);
 
-/// One lane: a slot of one direction of a pair's arena.
+/// Identifier of a lane: a slot of one direction of a pair's arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LaneId {
     /// The pair.
@@ -18,11 +18,11 @@ pub struct LaneId {
     pub slot: u16,
 }
 
-/// Which end of a lane a socket holds.
+/// The end of a lane that a socket holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LaneEnd {
-    /// It sends.
+    /// The socket sends.
     Writer,
-    /// It receives.
+    /// The socket receives.
     Reader,
 }

@@ -2,9 +2,9 @@
 //!
 //! An *attachment* is one AF_UNIX SEQPACKET connection from a process to its daemon. It begins with a [`Hello`] and a
 //! [`Welcome`] (or a [`Refusal`]), which agree on a version. Then the process repeatedly sends a [`Request`] and reads
-//! one [`Reply`]; the daemon answers each at once. The daemon reports changes by [`Notice`]s, which travel with the
-//! next reply in one [`Envelope`]. Payload that belongs to a request or reply follows it in the same packet. See
-//! decision 8 and docs/spec/attach.md.
+//! one [`Reply`]; the daemon replies to each at once. The daemon reports changes by [`Notice`]s, which travel with the
+//! next reply in one [`Envelope`]. Payload of a request or reply follows it in the same packet. See decision 8 and
+//! docs/spec/attach.md.
 
 mod codec;
 mod greeting;

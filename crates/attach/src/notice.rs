@@ -1,5 +1,5 @@
-//! Changes that the daemon reports unasked. Notices travel with replies, so that their order to each other and to the
-//! replies is defined; the attachment's bell rings when notices wait for a reply.
+//! Notices: changes that the daemon reports unasked. Notices travel with replies, which defines their order relative to
+//! each other and to replies; the daemon rings the attachment's doorbell when notices wait for a reply.
 
 use serde::{Deserialize, Serialize};
 use utipc_core::addr::{NodeAddr, PortId};
@@ -7,28 +7,28 @@ use utipc_core::addr::{NodeAddr, PortId};
 use crate::lanes::{LaneEnd, LaneId, PairId};
 use crate::reply::Reply;
 
-/// Every packet from the daemon after the welcome; the payload of the reply follows it. Process the notices in their
-/// order, then the reply.
+/// Every packet from the daemon after the [`crate::Welcome`]; the payload of the reply follows it. Process the notices
+/// in their order, then the reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
     /// Changes since the last reply.
     pub notices: Vec<Notice>,
-    /// More notices wait: ask for them ([`crate::Request::Notices`]).
+    /// Whether more notices wait: fetch them with [`crate::Request::Notices`].
     pub more: bool,
     /// The reply to the request.
     pub reply: Reply,
 }
 
-/// A change. New variants are added at the end: the order is the encoding.
+/// A change that the daemon reports. Add new variants at the end: the order is the encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Notice {
-    /// The readiness of a socket has changed: try again.
+    /// The readiness of a socket has changed: repeat the call that would have blocked.
     Readiness {
         /// The socket.
         port: u32,
     },
-    /// The node has its address.
+    /// The node has got its address.
     Address(NodeAddr),
     /// There is a lane between a socket of this attachment and another local socket. A writer uses it for every message
     /// to that socket from now on. A reader gets the notice when it has received everything that came through the node.
@@ -39,31 +39,31 @@ pub enum Notice {
         other: u32,
         /// The lane. Fetch the arena of its pair by [`crate::Request::FetchPair`] if it is new.
         lane: LaneId,
-        /// Which end.
+        /// The end that this attachment has.
         end: LaneEnd,
     },
-    /// The other end of a lane does not use it any more (closed, dead or hosted). A writer sends by the node from now
-    /// on; a reader reads to the end. Then send [`crate::Request::LaneDone`].
+    /// The other end of a lane does not use it any more (closed, dead or hosted). A writer sends through the node from
+    /// now on; a reader reads to the end. Then send [`crate::Request::LaneDone`].
     LaneOver {
         /// Own socket.
         port: u32,
         /// The lane.
         lane: LaneId,
-        /// Which end this attachment has.
+        /// The end that this attachment has.
         end: LaneEnd,
         /// The other socket is gone: messages to it are returned.
         gone: bool,
     },
-    /// A pair has no lanes any more, or its peer is gone: unmap its arena.
+    /// A pair has no lanes left, or its peer is gone: unmap its arena.
     PairOver(PairId),
-    /// Another process holds the socket too: give its data path back ([`crate::Request::MakeHosted`]).
+    /// Another process holds the socket too: make it hosted ([`crate::Request::MakeHosted`]).
     Share {
         /// The socket.
         port: u32,
     },
     /// There is a node lane between a socket of this attachment and the daemon, which is the other side of the pair.
-    /// From now on it carries all data of the connection in this direction; without a connection, all messages to, or
-    /// from, sockets of other nodes, except multicasts that are sent.
+    /// From now on it carries all data of the connection in this direction. Of a connectionless socket it carries all
+    /// messages to, or from, sockets of other nodes, except multicasts to them.
     NodeLane {
         /// Own socket.
         port: u32,
@@ -71,10 +71,10 @@ pub enum Notice {
         peer: PortId,
         /// The lane. The arena of its pair comes with an eventfd that wakes the daemon.
         lane: LaneId,
-        /// Which end this attachment has.
+        /// The end that this attachment has.
         end: LaneEnd,
     },
-    /// From version 2 on. This process is the socket's sole holder again: it may ask for the data path
+    /// From version 2 on. This process is the socket's sole holder again: it may request the data path
     /// ([`crate::Request::Lend`]).
     SoleHolder {
         /// The socket.

@@ -9,7 +9,7 @@ use utipc_core::socket::{
 
 use crate::types::{BindingPage, NodeEntry, SocketView};
 
-/// The reply to a [`crate::Request`]. New variants are added at the end: the order is the encoding.
+/// The reply to a [`crate::Request`]. Add new variants at the end: the order is the encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each is described at its request")]
@@ -26,8 +26,9 @@ pub enum Reply {
         peer: PortId,
     },
     Number(u32),
-    /// Bytes taken, and the local receivers that lanes lead to. The daemon has not delivered the message to these: the
-    /// process writes it into their lanes. If the list of an anycast is not empty, it has no other receiver.
+    /// Bytes taken, and the local receivers to which this process has lanes. The daemon has not delivered the message
+    /// to these: the process writes it into their lanes. If the list of an anycast is not empty, it has no other
+    /// receiver.
     Sent {
         bytes: u32,
         lanes: Vec<u32>,
@@ -40,20 +41,21 @@ pub enum Reply {
     },
     Found(Option<PortId>),
     Node(NodeEntry),
-    /// Neighbours and links as a JSON list: for people and tools, not for fast paths.
+    /// Neighbours as a JSON list: for people and tools, not for fast paths.
     Peers(Vec<u8>),
+    /// Links, in the form of `Peers`.
     Links(Vec<u8>),
     Bindings(BindingPage),
     Sockets(Vec<(u32, SocketView)>),
-    /// As JSON, like `Peers`.
+    /// Counters as a JSON object.
     Counters(Vec<u8>),
-    /// Netlink messages follow as payload: all, or the part of a list before `next`. Ask again from `next` on.
+    /// Netlink messages follow as payload: all, or the part of a list before `next`. Repeat the request from `next` on.
     Managed {
         next: Option<u64>,
     },
 }
 
-/// Why a request has failed.
+/// The reason why a request has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Failure {

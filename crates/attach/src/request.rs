@@ -1,4 +1,4 @@
-//! Requests of a process to its daemon.
+//! Requests from a process to its daemon.
 
 use serde::{Deserialize, Serialize};
 use utipc_core::LinkProperty;
@@ -18,13 +18,13 @@ pub enum Request {
     Open { kind: SocketKind },
     /// Closes a socket.
     Close { port: u32 },
-    /// Binds it.
+    /// Binds a socket.
     Bind { port: u32, range: ServiceRange, scope: Scope },
     /// Withdraws one binding or all.
     Unbind { port: u32, which: Option<(ServiceRange, Scope)> },
-    /// Makes it a listener.
+    /// Makes a socket a listener.
     Listen { port: u32 },
-    /// Begins a connection, whose result a notice reports, or sets the default destination.
+    /// Begins a connection ([`crate::Notice::Readiness`] announces its result) or sets the default destination.
     Connect { port: u32, to: Option<Destination> },
     /// Accepts a connection: [`crate::Reply::Accepted`] or would-block.
     Accept { port: u32 },
@@ -39,7 +39,7 @@ pub enum Request {
     Send { port: u32, to: Option<Destination> },
     /// Receives: [`crate::Reply::Received`] with the data as payload.
     Receive { port: u32, room: u32, options: RecvOptions },
-    /// State, readiness, counters: [`crate::Reply::Socket`].
+    /// Reads state, readiness and counters of a socket: [`crate::Reply::Socket`].
     Look { port: u32 },
     /// Takes the pending error of a connection: [`crate::Reply::Error`].
     TakeError { port: u32 },
@@ -48,74 +48,75 @@ pub enum Request {
     Descriptor { port: u32 },
     /// The descriptor's bytes were read: make it readable again if the socket is.
     Rearm { port: u32 },
-    /// From version 3 on. Claims the socket of the descriptor that comes with the request (see [`Request::Keep`]),
-    /// which this process has now: [`crate::Reply::Claimed`]. `inode` is the descriptor's inode number; the nonce is 0.
+    /// From version 3 on. Claims the socket whose near end (see [`Request::Keep`]) comes with the request:
+    /// [`crate::Reply::Claimed`]. `inode` is the descriptor's inode number; the nonce is 0.
     Claim { inode: u64, nonce: u64 },
-    /// Gives the data path of a socket back, for good or until `Lend`: its lanes end. The application has read
-    /// `partly.1` bytes of the message at the front of lane `partly.0`.
+    /// Makes a socket hosted, for good or until `Lend`: its lanes end. `partly`: the application has read this many
+    /// bytes of the message at the front of this lane.
     MakeHosted { port: u32, partly: Option<(LaneId, u32)> },
-    /// Asks for the data path of a socket whose sole holder this attachment is.
+    /// Requests the data path of a socket whose sole holder this attachment is.
     Lend { port: u32 },
-    /// Fetches the arena of a pair that a notice named: [`crate::Reply::Done`] with its descriptor, and, if the peer is
-    /// the daemon, the eventfd that wakes it.
+    /// Fetches the arena of a pair that a notice has announced: [`crate::Reply::Done`] with its descriptor and, if the
+    /// peer is the daemon, the eventfd that wakes it.
     FetchPair { pair: PairId },
-    /// Asks for a lane from `port` to another local socket or, with `to` 0 and without a connection, for node lanes in
-    /// both directions: done, with the notice on the same reply; or [`crate::Failure::State`] if either socket takes
-    /// none.
+    /// Requests a lane from `port` to another local socket. With `to` 0, for a connectionless socket: node lanes in
+    /// both directions. [`crate::Reply::Done`] with the notices about the lanes, or [`crate::Failure::State`] if either
+    /// socket cannot have lanes.
     WantLane { port: u32, to: u32 },
-    /// Asks for a larger ring, 2^`log2` bytes, for a lane that this attachment writes; `importance` is that of the
-    /// message that needs it. Done, or [`crate::Failure::Overload`].
+    /// Requests a ring of 2^`log2` bytes for a lane that this attachment writes, larger or smaller than before. A
+    /// larger ring counts against the receiver's buffer, which messages of higher `importance` may fill further.
+    /// [`crate::Reply::Done`], or [`crate::Failure::Overload`] if the buffer does not allow it.
     Grow { lane: LaneId, log2: u8, importance: u8 },
-    /// This end of a lane is not used any more: it was read to its end, or its writer has stopped after
-    /// [`crate::Notice::LaneOver`]. A writer may reuse its rings after the reply.
+    /// Reports that this end of a lane is not used any more: the reader has read to its end, or the writer has stopped
+    /// after [`crate::Notice::LaneOver`]. A writer may reuse the lane's rings after the reply.
     LaneDone { lane: LaneId, end: LaneEnd },
-    /// Reports a corrupt lane: it ends, and so does the connection that it belongs to.
+    /// Reports a corrupt lane: the daemon ends it, and the connection that it belongs to.
     Report { lane: LaneId },
-    /// Wakes a process that polls its descriptor: its socket has something to read in a lane that this attachment
-    /// writes, or room in one that it reads.
+    /// Wakes a process that polls a descriptor, because there is something to read in a lane that this attachment
+    /// writes, or room in a lane that it reads.
     Wake { lane: LaneId },
-    /// Looks up where an anycast would go: [`crate::Reply::Found`].
+    /// Looks up the socket to which an anycast would go: [`crate::Reply::Found`].
     Lookup { to: ServiceAddr, domain: NodeAddr },
     /// Fetches address, identity and bearers of the node: [`crate::Reply::Node`].
     Node,
-    /// Lists the neighbours after the first `skip`: [`crate::Reply::Peers`]. Ask until the list is empty.
+    /// Lists the neighbours after the first `skip`: [`crate::Reply::Peers`]. Repeat until the list is empty.
     Peers { skip: u32 },
-    /// Lists the links after the first `skip`: [`crate::Reply::Links`]. Ask until the list is empty.
+    /// Lists the links after the first `skip`: [`crate::Reply::Links`]. Repeat until the list is empty.
     Links { skip: u32 },
     /// Lists the bindings after the first `skip`: [`crate::Reply::Bindings`].
     Bindings { skip: u32 },
-    /// Fetches the binding table, again after it has moved: [`crate::Reply::Done`] with two descriptors, the table and
-    /// the cursors of round robin. A daemon that does not share its table replies [`crate::Failure::State`], and so
-    /// does every daemon of version 1.
+    /// Fetches the binding table, or its current segment after it has moved: [`crate::Reply::Done`] with two
+    /// descriptors, the table and the round-robin cursors. A daemon that does not share its table, such as one of
+    /// version 1, replies [`crate::Failure::State`].
     FetchTable,
     /// Lists the sockets of the node after the first `skip`, for operators: [`crate::Reply::Sockets`].
     Sockets { skip: u32 },
     /// Asks whether a port is on this node: [`crate::Reply::Number`], 1 if it is.
     IsLocal { port: PortId },
-    /// Changes a property of the link with this name: done, or [`crate::Failure::NoLink`]. The range is checked on both
-    /// sides.
+    /// Changes a property of the link with this name: [`crate::Reply::Done`] or [`crate::Failure::NoLink`]. Both sides
+    /// check the value's range.
     SetLink { name: String, property: LinkProperty },
     /// Fetches the counters of the node: [`crate::Reply::Counters`].
     Counters,
     /// Fetches waiting notices: [`crate::Reply::Done`].
     Notices,
-    /// From version 2 on. As `Send`, but sends an anycast, or one copy of a multicast, to the socket that the process
-    /// has found in the binding table.
+    /// From version 2 on. As `Send`, but for an anycast, or one copy of a multicast, to the socket `found`, which the
+    /// process has chosen from the binding table.
     SendFound { port: u32, to: Destination, found: PortId },
-    /// From version 2 on. The process is about to fork: all its sockets become hosted. Every process that has the
-    /// descriptor that comes with the reply holds them too. [`crate::Reply::Number`]: the number of this inheritance.
+    /// From version 2 on. The process is about to fork: makes all its sockets hosted. [`crate::Reply::Number`], the
+    /// number of this inheritance, with a descriptor: every process that has a copy of it may claim the sockets.
     Fork,
     /// From version 2 on. Claims all sockets of an inheritance, into whose descriptor the process has written `nonce`
-    /// (8 bytes, little-endian). [`crate::Reply::Number`]: how many they are.
+    /// (8 bytes, little-endian). [`crate::Reply::Number`]: the number of sockets.
     Inherit { inheritance: u32, nonce: u64 },
     /// From version 2 on. The descriptor's byte was read: [`crate::Reply::Number`], 1 if the node has something for the
     /// socket to receive. In that case, or if there is `more` in a lane, the daemon makes the descriptor readable
     /// again.
-    Settle { port: u32, more: bool },
-    /// From version 3 on. A request of the family TIPCv2, which follows as payload: [`crate::Reply::Managed`]. `from`
-    /// is where to continue a list; 0 is its beginning.
+    Drained { port: u32, more: bool },
+    /// From version 3 on. Carries a request of the netlink family TIPCv2 as payload: [`crate::Reply::Managed`]. `from`:
+    /// the position at which to continue a list, 0 for its beginning.
     Manage { from: u64 },
-    /// From version 3 on. As `Descriptor`, for the program to own, pass on, and keep over an exec: the socket lives
-    /// until no attachment holds it and the last copy of the descriptor is closed.
+    /// From version 3 on. As `Descriptor`, but the program owns the descriptor and may pass it on or keep it over an
+    /// exec: the socket lives until no attachment holds it and the last copy of the descriptor is closed.
     Keep { port: u32 },
 }

@@ -1,10 +1,10 @@
-//! Larger values of the protocol.
+//! Structured values in replies: sockets, the node, its bindings.
 
 use serde::{Deserialize, Serialize};
 use utipc_core::addr::{Binding, NodeAddr, PortId, ServiceAddr};
 use utipc_core::socket::{ConnectError, EndpointStats, Readiness, SocketKind, State, WaitReason};
 
-/// A socket as its holder may see it.
+/// State and counters of a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketView {
     /// Kind.
@@ -15,13 +15,13 @@ pub struct SocketView {
     pub peer: Option<PortId>,
     /// The service by which the connection was set up.
     pub service: Option<ServiceAddr>,
-    /// Its readiness, without regard to lanes.
+    /// Its readiness, not counting lanes.
     pub readiness: Readiness,
-    /// Why the last call would block.
+    /// The reason why the last call would block.
     pub wait: Option<WaitReason>,
     /// The error that ended the connection, until it is taken.
     pub error: Option<ConnectError>,
-    /// Counters, without messages that went by lanes.
+    /// Counters, not counting messages in lanes.
     pub stats: EndpointStats,
     /// Bytes that one receive can return now.
     pub available: u32,
@@ -31,7 +31,7 @@ pub struct SocketView {
     pub uid: u32,
 }
 
-/// The node.
+/// Address, identity and bearers of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeEntry {
     /// Address.
@@ -56,6 +56,6 @@ pub struct BearerEntry {
 pub struct BindingPage {
     /// Some bindings.
     pub bindings: Vec<Binding>,
-    /// More follow: ask again, and skip as many as were received.
+    /// Whether more follow: repeat the request, with the number of bindings received so far as `skip`.
     pub more: bool,
 }

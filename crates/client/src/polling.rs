@@ -160,7 +160,7 @@ impl Socket {
             // Whether it has is unknown; the next receive finds out.
             return self.request(&Request::Rearm { port: self.port() }).map(|()| true);
         }
-        let request = Request::Settle { port: self.port(), more };
+        let request = Request::Drained { port: self.port(), more };
         self.attachment.call(&request, &[], |reply, _| match reply {
             Reply::Number(number) => Some(number != 0),
             _ => None,

@@ -1,4 +1,4 @@
-//! The monotonic clock.
+//! The monotonic clock and the wall clock.
 
 use std::time::Duration;
 

@@ -13,13 +13,13 @@ use crate::{OsError, Result};
 /// The broadcast address: every station of the segment.
 pub const BROADCAST: [u8; 6] = [0xFF; 6];
 
-/// Bytes of receive buffer to ask for.
+/// Requested size of the receive buffer, bytes.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// A packet socket that is bound to one interface and one EtherType.
 ///
-/// It is of the cooked kind: the kernel writes and strips the 14 bytes of the MAC header, so a
-/// frame here is what follows them (with the padding of short frames).
+/// It is of type SOCK_DGRAM: the kernel writes and strips the 14 bytes of the MAC header, so a
+/// frame here begins after them (and includes the padding of short frames).
 #[derive(Debug)]
 pub struct EthernetSocket {
     fd: OwnedFd,
@@ -49,8 +49,8 @@ impl EthernetSocket {
                  program, or use the UDP bearer",
             )
         })?;
-        // A socket of one EtherType would not get frames that this host sends anyway. Kernels
-        // before 4.20 lack the option; there the receiver drops them by packet type.
+        // Do not receive the frames that this host sends. Kernels before 4.20 lack the option; there
+        // `is_for_us` drops such frames by their packet type.
         let _ = set_option(&fd, libc::PACKET_IGNORE_OUTGOING, 1);
         if sockopt::set_socket_recv_buffer_size_force(&fd, RECEIVE_BUFFER).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&fd, RECEIVE_BUFFER);

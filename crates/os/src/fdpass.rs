@@ -1,7 +1,7 @@
 //! Packets with descriptors between processes of one host: AF_UNIX sockets of type SEQPACKET.
 //!
 //! A [`Doorway`] listens at a path, a [`Channel`] is one connection. Packets keep their boundaries; each may carry
-//! descriptors. No call blocks unless it is told to.
+//! descriptors. A call blocks only if its `wait` is true.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -20,16 +20,16 @@ use rustix::net::{
 use crate::file_lock::FileLock;
 use crate::{OsError, Result};
 
-/// Most descriptors that one packet carries.
+/// Maximum number of descriptors in one packet.
 pub const MAX_FDS: usize = 8;
 
-/// Connections that wait to be accepted; more wait in `connect`.
+/// Number of connections that may wait to be accepted; further ones wait in `connect`.
 const BACKLOG: i32 = 128;
 
-/// Buffer of each side of a channel, bytes: some of the largest packets.
+/// Send buffer of each side of a channel, bytes: room for a few of the largest packets.
 const SEND_BUFFER: usize = 256 << 10;
 
-/// How long a start waits for a concurrent one at the same path.
+/// Time for which [`Doorway::open`] waits for a concurrent one at the same path.
 const LOCK_LIMIT: Duration = Duration::from_millis(200);
 
 /// The process at the other end of a channel, as the kernel noted it when the channel was created.
@@ -70,12 +70,12 @@ pub enum Put {
     Gone,
 }
 
-/// A path that listens for connections. Its file is removed with the value.
+/// A listening socket at a path. Dropping it removes the file.
 #[derive(Debug)]
 pub struct Doorway {
     fd: OwnedFd,
     path: PathBuf,
-    /// Shows a second start that the path is in use, and a later one that the file there is stale.
+    /// Held while the path is in use: a process that gets the lock may replace a stale file.
     _lock: FileLock,
 }
 
@@ -103,7 +103,7 @@ impl Doorway {
         let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(|e| failed(e.into()))?;
         rustix::net::bind(&fd, &address).map_err(|e| failed(e.into()))?;
-        // No process can connect before it listens.
+        // No process can connect before `listen`, so the permissions apply to all.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
         rustix::net::listen(&fd, BACKLOG).map_err(|e| failed(e.into()))?;
         Ok(Doorway { fd, path: path.to_owned(), _lock: lock })
@@ -185,7 +185,7 @@ impl Channel {
         Ok((Channel { fd: one }, Channel { fd: other }))
     }
 
-    /// A channel from an end that another process has passed.
+    /// Makes a channel of an end that another process has passed.
     pub fn from_fd(fd: OwnedFd) -> Channel {
         Channel { fd }
     }
@@ -217,8 +217,8 @@ impl Channel {
         }
     }
 
-    /// Takes one packet into `buffer`, waiting for one if `wait`; an empty packet counts as the end, because
-    /// none is sent. At most `most` of its descriptors are appended to `fds`; all others are closed.
+    /// Receives one packet into `buffer`; waits for one if `wait`. An empty packet counts as the end, because no end
+    /// sends one. At most `most` of its descriptors are appended to `fds`; all others are closed.
     ///
     /// # Errors
     /// The packet is larger than `buffer`, or the system has no descriptor free.
@@ -254,15 +254,15 @@ impl Channel {
     /// # Errors
     /// The channel is not connected.
     pub fn peer(&self) -> Result<Peer> {
-        // Not by rustix, whose pids cannot be 0, which is that of a peer outside of this process's namespace.
+        // Not with rustix, whose pids cannot be 0: the kernel reports 0 for a peer outside of this pid namespace.
         let peer = self
             .option(libc::SO_PEERCRED, libc::ucred { pid: 0, uid: 0, gid: 0 })
             .map_err(|cause| OsError::new("find the process behind", "a local connection", cause))?;
         Ok(Peer { pid: peer.pid.unsigned_abs(), uid: peer.uid, gid: peer.gid })
     }
 
-    /// A pidfd of the process at the other end, which becomes readable when that process ends. `None` if there is none
-    /// (the process is outside of this namespace, or the kernel is too old); then only the end of the channel shows it.
+    /// A pidfd of the process at the other end, which becomes readable when that process ends. `None` if the process is
+    /// outside of this pid namespace or the kernel is too old; then only the end of the channel shows its end.
     pub fn peer_process(&self) -> Option<OwnedFd> {
         let raw: libc::c_int = self.option(libc::SO_PEERPIDFD, -1).unwrap_or(-1); // Linux 6.5
         if raw >= 0 {
@@ -274,7 +274,7 @@ impl Channel {
         rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::NONBLOCK).ok()
     }
 
-    /// Reads an option of the socket level; `before` is the result if the kernel writes nothing.
+    /// Reads an option of level SOL_SOCKET; `before` is the result if the kernel writes nothing.
     fn option<T: Copy>(&self, name: libc::c_int, before: T) -> io::Result<T> {
         let mut value = before;
         let mut size = size_of::<T>() as libc::socklen_t;
@@ -351,7 +351,7 @@ mod tests {
         assert!(Doorway::open(&path, 0o600).is_err());
         drop(door);
         assert!(!path.exists());
-        // A killed process leaves a socket that no process listens at.
+        // A killed process leaves its socket file behind.
         let stale = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
         rustix::net::bind(&stale, &address(&path).unwrap()).unwrap();
         drop(stale);

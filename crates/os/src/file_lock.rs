@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{OsError, Result, fork};
 
-/// Period at which a busy lock is tried again.
+/// Period at which [`FileLock::lock`] tries again.
 const RETRY: Duration = Duration::from_millis(2);
 
 /// An exclusive lock (`flock`) on an open file, held until it is dropped or the process ends.
@@ -74,8 +74,8 @@ impl FileLock {
 
 /// Whether some process holds the file at `path` locked; symbolic links are not followed.
 ///
-/// The check takes a shared lock for a moment, so that two concurrent checks do not take each
-/// other for the holder.
+/// The check takes a shared lock for a moment, so that concurrent checks do not mistake each
+/// other for a holder.
 pub fn is_locked(path: &Path) -> Result<bool> {
     let file = OpenOptions::new()
         .read(true)

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{OsError, Result};
 
-/// Differs in each child. Only the child's single thread writes it.
+/// The generation. Only the single thread of a new child writes it.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
@@ -22,12 +22,12 @@ pub struct Hooks {
     pub before: fn(),
     /// After the fork, or its failure, in the parent.
     pub parent: fn(),
-    /// After the fork in the child, which has no other thread and in which locks of other threads stay locked: it may
-    /// do what a signal handler may, and release locks that `before` has taken.
+    /// After the fork, in the child. The child has no other thread, and the locks of other threads stay locked: the
+    /// function may only do what a signal handler may, and release locks that `before` has taken.
     pub child: fn(),
 }
 
-/// The generation of this process: one load.
+/// The generation of this process. Costs one load.
 #[inline]
 pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
@@ -40,8 +40,8 @@ pub fn generation() -> u32 {
 pub fn count() -> Result<()> {
     static REGISTERED: OnceLock<i32> = OnceLock::new();
     let code = *REGISTERED.get_or_init(|| {
-        // SAFETY: the three functions live as long as the program, never unwind (a panic in an `extern "C"` function
-        // aborts) and, in the child, store to an atomic and call a hook that promises the same.
+        // SAFETY: the three functions live as long as the program and never unwind (a panic in an `extern "C"` function
+        // aborts). In the child they store to an atomic and call a hook, which does only what a signal handler may.
         unsafe { pthread_atfork(Some(before), Some(parent), Some(child)) }
     });
     if code == 0 {
@@ -60,8 +60,8 @@ pub fn set_hooks(hooks: Hooks) -> Result<()> {
     count()
 }
 
-// SAFETY: the signature is that of POSIX: three functions without parameters, each of which may be null, and a number
-// back.
+// SAFETY: the signature is that of POSIX: three functions without parameters, each of which may be null; it returns a
+// number.
 unsafe extern "C" {
     /// POSIX; not among the declarations of `libc` for Linux.
     fn pthread_atfork(
@@ -101,8 +101,8 @@ pub struct Child {
 /// # Errors
 /// The system cannot create a process.
 pub fn run(work: impl FnOnce() -> u8) -> Result<Child> {
-    // SAFETY: the child has the forking thread alone. What other threads have locked stays locked in it, which can stop
-    // the child but breaks no memory; the allocator is usable, for the C library takes its locks before a fork.
+    // SAFETY: the child has only the forking thread. Locks of other threads stay locked in it, which can stop the child
+    // but breaks no memory; the allocator is usable, because the C library takes its locks before a fork.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(101);

@@ -11,16 +11,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{OsError, Result};
 
-/// Most words that one [`wait_any`] takes: FUTEX_WAITV_MAX of the kernel.
+/// Maximum number of words for one [`wait_any`]: FUTEX_WAITV_MAX of the kernel.
 pub const WAIT_ANY_MAX: usize = 128;
 
 /// Longest sleep of [`wait_any`] on a kernel without `futex_waitv` (before 5.16), where only the first word wakes it.
 pub const SLICE: Duration = Duration::from_millis(1);
 
-/// Why a wait ended.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// It was woken, or the wait ended spuriously: check again.
+    /// The thread was woken, or the wait ended spuriously: check again.
     Perhaps,
     /// A signal was handled whose handler was installed without SA_RESTART.
     Signal,
@@ -80,7 +80,7 @@ struct Waiter {
     reserved: u32,
 }
 
-/// The word has 32 bits, and other processes may wake it.
+/// Flags of a [`Waiter`]: a word of 32 bits in memory that processes share.
 const FUTEX2_SIZE_U32: u32 = 2;
 
 /// Sleeps while every word holds its expected value, at most `timeout` (`None`: without limit).

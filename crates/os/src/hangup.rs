@@ -20,7 +20,7 @@ pub fn wait(connection: impl AsFd) {
         let mut set = [PollFd::new(&connection, PollFlags::RDHUP)];
         match poll(&mut set, None) {
             Err(Errno::INTR) => {}
-            // A descriptor that cannot be polled has nothing to wait for.
+            // A descriptor that cannot be polled has no peer to wait for.
             Err(_) => return,
             Ok(_) if set.iter().any(|fd| !fd.revents().is_empty()) => return,
             Ok(_) => {}
@@ -42,26 +42,26 @@ pub fn watch(
     ended: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
     let number = connection.as_raw_fd();
-    let (tell, told) = mpsc::channel();
+    let (report, started) = mpsc::channel();
     let run = move || {
-        // SAFETY: the starting thread has it borrowed until it is told. After that it is either in this thread's own
+        // SAFETY: the starting thread has it borrowed until the report. After that it is either in this thread's own
         // table, where no other thread can close it, or not used any more.
         let shared = unsafe { BorrowedFd::borrow_raw(number) };
         if keep_only(shared) {
-            let _ = tell.send(Ok(()));
+            let _ = report.send(Ok(()));
             wait(shared);
         } else {
             match shared.try_clone_to_owned() {
                 Ok(copy) => {
                     let copy = raise(copy);
                     let hiding = Hiding::of(&copy);
-                    let _ = tell.send(Ok(()));
+                    let _ = report.send(Ok(()));
                     wait(&copy);
                     // Remove the list's entry before closing the descriptor.
                     drop(hiding);
                 }
                 Err(error) => {
-                    let _ = tell.send(Err(error));
+                    let _ = report.send(Err(error));
                     return;
                 }
             }
@@ -71,14 +71,14 @@ pub fn watch(
     let thread = thread::Builder::new().name(name.to_owned());
     signals::masked(|| thread.spawn(run))?;
     // The thread always reports before it ends.
-    told.recv().unwrap_or(Ok(()))
+    started.recv().unwrap_or(Ok(()))
 }
 
 /// Gives the calling thread a descriptor table of its own with only this descriptor; returns false, with the table
 /// still shared, if the kernel cannot (before 5.9).
 fn keep_only(fd: impl AsFd) -> bool {
     let Ok(number) = c_uint::try_from(fd.as_fd().as_raw_fd()) else { return false };
-    // By `syscall`: a shim may have replaced the C library's function.
+    // With `syscall`, because a shim may have replaced the C library's function.
     let close_range = |first: c_uint, last: c_uint, flags: c_uint| {
         // SAFETY: the call has no pointers. The first one makes a copy of the table, so none of the process's
         // descriptors are closed; this thread uses none but `fd`, which stays open.
@@ -117,7 +117,7 @@ mod tests {
                 super::wait(near);
             });
             assert!(is_ready.recv().unwrap());
-            // Still open in this thread's table, and closed by it alone.
+            // The other descriptors are still open in this thread's table, and only this thread closes them.
             assert_eq!(crate::packets::drain_to_end(&other), (false, false));
             drop(closed);
             assert_eq!(crate::packets::drain_to_end(&other), (false, true));

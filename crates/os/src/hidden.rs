@@ -1,6 +1,6 @@
-//! Descriptors that a library has without its program's knowledge. They have high numbers, so that the program's
-//! descriptors get the numbers that it expects, and are in a list, so that a shim can keep the program from closing
-//! them with all others.
+//! Hidden descriptors: those of the library, which the program does not know. They have high numbers, so that the
+//! program's descriptors get the numbers that it expects, and are in a list, so that a shim can protect them when the
+//! program closes all descriptors.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicI32;
@@ -12,15 +12,15 @@ use rustix::process::{Resource, getrlimit};
 /// The lowest number of a hidden descriptor, if the limit of descriptors allows it.
 const LOWEST: u64 = 900;
 
-/// Most hidden descriptors of a process in the list; further ones are as visible as any other.
-const MOST: usize = 256;
+/// Size of the list. Further descriptors are not protected.
+const MAX_HIDDEN: usize = 256;
 
-/// Not a descriptor: a free place.
+/// A free place of the list.
 const NONE: RawFd = -1;
 
-static HIDDEN: [AtomicI32; MOST] = [const { AtomicI32::new(NONE) }; MOST];
+static HIDDEN: [AtomicI32; MAX_HIDDEN] = [const { AtomicI32::new(NONE) }; MAX_HIDDEN];
 
-/// The lowest number that was ever in the list: one load answers for most descriptors.
+/// The lowest number that was ever in the list: for a lower number one load is enough.
 static BELOW_ALL: AtomicI32 = AtomicI32::new(RawFd::MAX);
 
 /// Gives a descriptor a high number, if one is free.
@@ -33,7 +33,7 @@ pub fn raise(fd: OwnedFd) -> OwnedFd {
     }
 }
 
-/// While it lives, the number is in the list. Declare it before the descriptor, so that it is dropped first.
+/// Keeps the number of a descriptor in the list. Declare it before the descriptor, so that it is dropped first.
 #[derive(Debug)]
 pub struct Hiding {
     number: RawFd,

@@ -1,4 +1,4 @@
-//! Changes of a directory as they happen.
+//! Watching a directory for changes.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,10 +8,10 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use crate::{OsError, Result};
 
-/// Buffer of one read, bytes: at least 15 of the longest events.
+/// Buffer of one read, bytes: room for at least 15 of the longest events.
 const BUFFER: usize = 4096;
 
-/// A change of a directory's entry.
+/// A change in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A file of this name was moved into place.

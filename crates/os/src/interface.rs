@@ -1,4 +1,4 @@
-//! Network interfaces: by name, by index, by the local address that they own.
+//! Network interfaces, found by name or by local address, and path MTUs.
 
 use std::ffi::CStr;
 use std::io;
@@ -17,7 +17,7 @@ pub struct Interface {
     pub name: String,
     /// Its index in this network namespace.
     pub index: u32,
-    /// Its MTU: most bytes of a frame after the link-layer header.
+    /// Its MTU: maximum number of bytes of a frame after the link-layer header.
     pub mtu: usize,
     /// Its hardware address, if that has six bytes.
     pub mac: Option<[u8; 6]>,
@@ -69,8 +69,8 @@ impl Interface {
     }
 }
 
-/// The MTU of the path from `local` to `remote` as far as this host knows it, in bytes with the
-/// IP header: the route's, the interface's, or what routers have reported before.
+/// The MTU of the path from `local` to `remote` as far as this host knows it, in bytes including the IP
+/// header: that of the route, of the interface, or the value that a router has reported.
 pub fn path_mtu(local: SocketAddr, remote: SocketAddr) -> Result<usize> {
     let failed = |errno: rustix::io::Errno| OsError::new("find the path MTU to", remote, errno);
     let family = if remote.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };

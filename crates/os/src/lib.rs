@@ -1,9 +1,9 @@
-//! Every system call that utipc makes: UDP, Ethernet, offloads, reactor, shared memory.
+//! The system calls of utipc: UDP, Ethernet, offloads, epoll, shared memory, descriptor passing.
 //!
-//! One kernel feature per file, each with its fallback where a kernel may lack it. Nothing here
-//! knows TIPC: bearers (in `utipc-node`) and lanes (`utipc-lanes`) give meaning to the bytes.
-//! Together with the crates that foreign programs call (C, preload, Python) it is the only one
-//! with `unsafe`; every block says why it is sound.
+//! One kernel feature per file, each with its fallback if a kernel may lack it. Except for `af_tipc`, no
+//! module knows TIPC: bearers (in `utipc-node`) and lanes (`utipc-lanes`) interpret the bytes. Only this crate
+//! and those that foreign programs call (`c`, `preload`, `python`) contain `unsafe`; every block says why it
+//! is sound.
 
 pub mod af_tipc;
 pub mod clock;

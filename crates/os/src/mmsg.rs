@@ -10,23 +10,23 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::offload::gso;
 use crate::sockaddr::SockAddr;
 
-/// Most datagrams that one system call sends.
+/// Maximum number of datagrams per system call.
 pub const SEND_BATCH: usize = 64;
 
-/// Longest wait for space in a full send buffer, per batch. A frame that still finds none is
-/// dropped and counted: the link layer above sends it again.
+/// Longest wait for space in a full send buffer, per batch. A frame that still finds no space is
+/// dropped and counted; the link retransmits it.
 pub const SEND_STALL: Duration = Duration::from_millis(2);
 
-/// Most errors of earlier datagrams that a batch skips.
+/// Maximum number of errors of earlier datagrams that a batch skips.
 const REPORTS_MAX: u32 = 4;
 
 /// Space for one control message that carries an int, in u64 words: `CMSG_SPACE(4)` is 24 bytes.
 const CONTROL_WORDS: usize = 4;
 
-/// Most pieces of memory that one system call gathers.
+/// Maximum number of pieces of memory that one system call gathers.
 const VECTORS: usize = 512;
 
-/// Frames that [`Datagram`]s refer to by number. Each is two pieces of memory, either of which may be empty.
+/// Frames that [`Datagram`]s refer to by number. Each consists of two pieces of memory, either of which may be empty.
 pub trait Frames {
     /// The pieces of frame `index`; `None` if there is no such frame.
     fn pieces(&self, index: usize) -> [&[u8]; 2];
@@ -43,8 +43,8 @@ pub struct Datagram {
     pub count: usize,
     /// Bytes of all its frames.
     pub len: usize,
-    /// Zero: one datagram. Otherwise segmentation offload cuts the bytes into datagrams of this size, which is that of
-    /// each frame but the last, which may be shorter.
+    /// Zero: one datagram. Otherwise segmentation offload divides the bytes into datagrams of this size: the size of
+    /// every frame except the last, which may be shorter.
     pub segment: u16,
 }
 
@@ -81,7 +81,7 @@ pub struct SendReport {
     pub runs: u64,
     /// The last refusal.
     pub error: Option<io::Error>,
-    /// A run was refused, but its datagrams were sent one by one: stop making runs.
+    /// The kernel refused a run but took its datagrams one by one: make no more runs.
     pub offload_refused: bool,
 }
 
@@ -141,7 +141,7 @@ pub fn send_all(fd: BorrowedFd<'_>, frames: &impl Frames, datagrams: &[Datagram]
     }
 }
 
-/// Sends a refused run without the offload. Only if that works, the offload was the cause.
+/// Sends a refused run without the offload. If that works, the offload was the cause of the refusal.
 fn send_singly(fd: BorrowedFd<'_>, frames: &impl Frames, run: &Datagram, report: &mut SendReport) {
     let singles: Vec<Datagram> = run.singles().collect();
     let before = report.dropped;
@@ -212,7 +212,7 @@ impl Vectors {
     /// if a frame is empty or does not exist.
     fn gather(&mut self, frames: &impl Frames, datagram: &Datagram) -> Option<(usize, usize)> {
         let first = self.used;
-        // End of the last piece's memory.
+        // Address and size of the last piece.
         let mut last: Option<(usize, usize)> = None;
         for index in datagram.first..datagram.first + datagram.count {
             let pieces = frames.pieces(index);
@@ -276,12 +276,12 @@ pub struct ReceiveRing {
 #[derive(Clone, Copy, Debug)]
 struct Got {
     len: usize,
-    /// Size of each frame in it; that of the read if there is one.
+    /// Size of each frame in it; if there is only one, the size of the read.
     frame: usize,
     truncated: bool,
 }
 
-/// Most buffers of a ring.
+/// Maximum number of buffers of a ring.
 const RING_MAX: usize = 64;
 
 /// The result of one receive call.
@@ -291,12 +291,12 @@ pub struct Received {
     pub reads: usize,
     /// Reads that did not fit their buffer and were dropped.
     pub truncated: usize,
-    /// Every buffer was filled: there may be more to read.
+    /// Every buffer was filled, so there may be more to read.
     pub more: bool,
 }
 
 impl ReceiveRing {
-    /// `count` buffers, 1 to 64, of `size` bytes, at least one.
+    /// Makes `count` (1 to 64) buffers of `size` (at least 1) bytes each.
     pub fn new(count: usize, size: usize) -> ReceiveRing {
         let (count, size) = (count.clamp(1, RING_MAX), size.max(1));
         ReceiveRing {
@@ -344,7 +344,7 @@ impl ReceiveRing {
         self.got.len()
     }
 
-    /// One `recvmmsg` of at most `most` datagrams; with `wait` it waits for the first, on a socket that blocks.
+    /// One `recvmmsg` of at most `most` datagrams; with `wait`, and on a blocking socket, it waits for the first.
     ///
     /// If there is nothing to read, or the socket's timeout passes, the result is empty.
     pub fn read(&mut self, fd: BorrowedFd<'_>, most: usize, wait: bool) -> io::Result<()> {
@@ -425,7 +425,7 @@ fn receive_many(fd: BorrowedFd<'_>, headers: &mut [libc::mmsghdr], wait: bool) -
     usize::try_from(code).map_err(|_| io::Error::last_os_error())
 }
 
-/// The size of the datagrams that the kernel coalesced into this read, if it did.
+/// The size of the datagrams that the kernel coalesced into this read; `None` if it coalesced none.
 fn coalesced_size(header: &libc::msghdr) -> Option<usize> {
     // SAFETY: the kernel filled msg_control and set msg_controllen to what it wrote; the CMSG
     // functions walk inside these bounds. A UDP_GRO message carries an int.

@@ -18,8 +18,8 @@ pub fn unshare() -> Result<()> {
         .map_err(|errno| OsError::new("create", "a network namespace", errno).with_remedy(REMEDY))
 }
 
-/// Moves the calling thread into the namespace that `path` stands for, such as
-/// `/run/netns/<name>` or `/proc/<pid>/ns/net`.
+/// Moves the calling thread into the namespace of the file `path`, such as `/run/netns/<name>` or
+/// `/proc/<pid>/ns/net`.
 pub fn enter(path: &Path) -> Result<()> {
     let file = File::open(path)
         .map_err(|cause| OsError::new("open network namespace", path.display(), cause).with_remedy(REMEDY))?;

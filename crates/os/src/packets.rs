@@ -1,4 +1,5 @@
-//! The near end of a packet socket pair, whose level two processes keep: see `descriptor.rs` of `utipc-client`.
+//! The packet socket pair behind the descriptor of a socket: the program polls the near end, and library and daemon
+//! maintain its level together. See `descriptor.rs` of `utipc-client`.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicI32;
@@ -11,16 +12,17 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use crate::fdpass::Channel;
 use crate::{OsError, Result};
 
-/// Packets read in one call: the far end never leaves more than a few.
-const MOST: usize = 64;
+/// Maximum number of packets that one call reads or writes. The far end never sends more than a few.
+const MAX_PACKETS: usize = 64;
 
-/// Bytes of a packet that makes the smallest send buffer unwritable, which it is from a quarter on.
+/// Size of a packet that makes the smallest send buffer unwritable, bytes. A socket is unwritable once a quarter of its
+/// send buffer is used.
 pub const PLUG: usize = 2048;
 
-/// Not a descriptor: there is none.
+/// The number of an absent descriptor.
 const NONE: RawFd = -1;
 
-/// The near end in this process: its own descriptor, or one of the program, which the program may close or renumber.
+/// The near end in this process: a descriptor of the library, or one that the program owns and may close or renumber.
 #[derive(Debug)]
 pub struct Near {
     number: AtomicI32,
@@ -35,13 +37,14 @@ impl Near {
         Self { number: AtomicI32::new(fd.into_raw_fd()), owned: true, guard: Mutex::default() }
     }
 
-    /// A descriptor of the program. Before it is closed, call [`Near::renumber`].
+    /// A descriptor that the program owns. Call [`Near::renumber`] before the program closes it.
     pub fn lent(number: RawFd) -> Self {
         Self { number: AtomicI32::new(number), owned: false, guard: Mutex::default() }
     }
 
-    /// The near end in a forked child: the program's descriptor has the same number there; any other is copied. `None`
-    /// if no descriptor is free. Takes no lock, which a thread of the parent may hold.
+    /// The near end in a forked child: the program's descriptor has the same number there, one of the library is
+    /// copied. `None` if no descriptor is free. Takes no lock, because a thread that exists only in the parent may hold
+    /// it.
     pub fn inherited(&self) -> Option<Self> {
         let number = self.number.load(Relaxed);
         if !self.owned || number == NONE {
@@ -52,7 +55,7 @@ impl Near {
         fd.try_clone_to_owned().ok().map(Self::owned)
     }
 
-    /// Sets its number (or none). When this returns, the old number is not used any more.
+    /// Sets its number (or none). After the return, the old number is not used any more.
     pub fn renumber(&self, number: Option<RawFd>) {
         let _guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         self.renumber_at_once(number);
@@ -69,7 +72,7 @@ impl Near {
         self.owned.then(|| unsafe { BorrowedFd::borrow_raw(self.number.load(Relaxed)) })
     }
 
-    /// Uses the descriptor, which stays open meanwhile.
+    /// Calls `use_it` with the descriptor, which stays open during the call; `None` if there is none.
     pub fn with<T>(&self, use_it: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
         let _guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         let number = self.number.load(Relaxed);
@@ -99,7 +102,7 @@ pub fn pair() -> Result<(Channel, Channel)> {
 /// Prefix of the far end's name in the abstract namespace, which distinguishes near ends from all other packet sockets.
 const MARK: &[u8] = b"utipc-socket/";
 
-/// Marks the near end as one that a socket can be claimed by.
+/// Marks the near end as one by which a socket can be claimed. The mark is the far end's name.
 ///
 /// # Errors
 /// There is no memory.
@@ -111,7 +114,7 @@ pub fn mark(far: impl AsFd) -> Result<()> {
     rustix::net::bind(far, &address).map_err(failed)
 }
 
-/// Whether this is a near end that a socket can be claimed by: two system calls, one if it is not a socket.
+/// Whether this is a near end with the mark. Costs two system calls, one if it is not a socket.
 pub fn is_marked(fd: impl AsFd) -> bool {
     let name = rustix::net::getpeername(fd).ok().flatten();
     let name = name.and_then(|name| rustix::net::SocketAddrUnix::try_from(name).ok());
@@ -127,8 +130,8 @@ pub fn inode(fd: impl AsFd) -> Result<u64> {
     stat.map(|stat| stat.st_ino).map_err(|errno| OsError::new("query", "a packet socket", errno))
 }
 
-/// Whether the other end is closed in all processes; always true after a shutdown of this end.
-pub fn is_left(end: impl AsFd) -> bool {
+/// Whether all copies of the other end are closed; always true after a shutdown of this end.
+pub fn is_peer_closed(end: impl AsFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut set = [PollFd::new(&end, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -143,12 +146,12 @@ pub fn drain(end: impl AsFd) -> bool {
 /// [`drain`]; also returns whether the other end is closed, which stays readable.
 pub fn drain_to_end(end: impl AsFd) -> (bool, bool) {
     let (mut byte, mut some) = ([0; 1], false);
-    for _ in 0..MOST {
+    for _ in 0..MAX_PACKETS {
         match recv(&end, &mut byte, RecvFlags::DONTWAIT) {
             // Empty packets are never sent: this is the end.
             Ok((_, 0)) => return (some, true),
             Ok(_) => some = true,
-            // The other end was closed with unread packets: reported once, then as above.
+            // The other end was closed with unread packets, which is reported once; then reads return the end.
             Err(Errno::CONNRESET | Errno::INTR) => {}
             Err(_) => break,
         }
@@ -156,18 +159,18 @@ pub fn drain_to_end(end: impl AsFd) -> (bool, bool) {
     (some, false)
 }
 
-/// Whether the other end has unread packets of this one; false if the system does not say.
-pub fn is_flagged(end: impl AsFd) -> bool {
+/// Whether the other end has unread packets from this one; false if the system cannot tell.
+pub fn has_unread(end: impl AsFd) -> bool {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the descriptor is open for as long as the call takes, and the kernel writes one int, which `bytes` is.
-    let told = unsafe { libc::ioctl(end.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    told == 0 && bytes > 0
+    let code = unsafe { libc::ioctl(end.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    code == 0 && bytes > 0
 }
 
 /// Sends zeros until no more fit, without waiting; returns whether the other end is closed.
 pub fn fill(end: impl AsFd) -> bool {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-    for _ in 0..MOST {
+    for _ in 0..MAX_PACKETS {
         match send(&end, &[0; PLUG], flags) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN),
@@ -196,9 +199,9 @@ mod tests {
         let copy = near.as_fd().try_clone_to_owned().unwrap();
         assert_eq!(inode(&near).unwrap(), inode(&copy).unwrap());
         drop(near);
-        assert!(!is_left(&far));
+        assert!(!is_peer_closed(&far));
         drop(copy);
-        assert!(is_left(&far));
+        assert!(is_peer_closed(&far));
     }
 
     #[test]
@@ -223,9 +226,9 @@ mod tests {
         assert_eq!(polled(&near), PollFlags::empty());
         send(&far, &[1], SendFlags::empty()).unwrap();
         assert_eq!(polled(&near), PollFlags::IN);
-        assert!(is_flagged(&far));
+        assert!(has_unread(&far));
         assert!(drain(&near) && !drain(&near));
-        assert!(!is_flagged(&far));
+        assert!(!has_unread(&far));
         assert!(drain(&far), "the plug");
         assert_eq!(polled(&near), PollFlags::OUT);
         assert_eq!((drain_to_end(&near), fill(&near)), ((false, false), false));

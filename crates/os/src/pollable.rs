@@ -1,5 +1,5 @@
-//! A descriptor whose readiness this process sets: applications poll it in place of a socket that the kernel does not
-//! know.
+//! A descriptor whose readiness this process sets. An application polls it in place of a socket of an embedded node,
+//! which the kernel does not know.
 //!
 //! It is one end of a stream socket pair. One byte waiting in it makes it readable; a chunk that fills its small send
 //! buffer makes it unwritable; shutting down the far end hangs it up. All three are levels; a change is an edge for
@@ -14,10 +14,11 @@ use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, so
 
 use crate::{OsError, Result};
 
-/// Bytes that make the smallest send buffer of Linux unwritable, which it is from a quarter on.
+/// Bytes that make the smallest send buffer of Linux unwritable. A socket is unwritable once a quarter of its send
+/// buffer is used.
 const PLUG: usize = 2048;
 
-/// What a poll on a [`Pollable`] reports.
+/// The readiness that a poll on a [`Pollable`] reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
     /// POLLIN.
@@ -28,7 +29,7 @@ pub struct Level {
     pub hung_up: bool,
 }
 
-/// The pair; see the module's text.
+/// A socket pair whose near end the application polls.
 #[derive(Debug)]
 pub struct Pollable {
     /// The end that the application polls.
@@ -55,13 +56,12 @@ impl Pollable {
             return;
         }
         if level.hung_up {
-            // In one call: no poll may see input without the hang-up.
+            // One call, so that no poll sees input without the hang-up.
             let _ = shutdown(&self.far, Shutdown::Both);
             *now = level;
             return;
         }
-        // On an own, connected, non-blocking pair only "would block" can fail, which means that the level holds
-        // already.
+        // On a connected, non-blocking pair the only error is would-block: the level is as wanted already.
         if level.readable != now.readable {
             if level.readable {
                 let _ = write(&self.far, &[1]);

@@ -18,10 +18,10 @@ pub const WAKER_TOKEN: u64 = u64::MAX;
 /// The token of the timer that stands in for `epoll_pwait2`.
 const TIMER_TOKEN: u64 = u64::MAX - 1;
 
-/// Most events that one wait reports; the next wait reports the rest.
+/// Maximum number of events that one wait reports; the next wait reports the rest.
 const EVENTS_MAX: usize = 32;
 
-/// What to wait for on a descriptor. Hang-up and error are always reported.
+/// The events to wait for on a descriptor. Hang-up and error are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Data, or a connection to accept.
@@ -30,10 +30,10 @@ pub enum Interest {
     Write,
     /// Both.
     Both,
-    /// Only the end of the peer.
+    /// Only hang-up and error.
     End,
     /// A [`Waker`] of another thread or process: each use is reported once, and it need not be drained.
-    Knock,
+    Waker,
 }
 
 /// One ready descriptor.
@@ -60,7 +60,7 @@ pub struct Reactor {
     precise: Precise,
 }
 
-/// How timeouts below a millisecond are implemented.
+/// The implementation of timeouts below a millisecond.
 #[derive(Debug)]
 enum Precise {
     /// `epoll_pwait2`, Linux 5.11.
@@ -76,7 +76,7 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A waker without a reactor: a descriptor that is readable from [`wake`](Waker::wake) to
+    /// Makes a waker without a reactor: a descriptor that is readable from [`wake`](Waker::wake) to
     /// [`drain`](Waker::drain).
     pub fn new() -> Result<Waker> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
@@ -84,7 +84,7 @@ impl Waker {
         Ok(Waker { fd: Arc::new(fd) })
     }
 
-    /// A waker that another process has created.
+    /// Makes a waker of a descriptor from another process, see [`Waker::share`].
     pub fn from_fd(fd: OwnedFd) -> Waker {
         Waker { fd: Arc::new(fd) }
     }
@@ -96,7 +96,7 @@ impl Waker {
 
     /// Makes the current or the next wait return at once.
     pub fn wake(&self) {
-        // Fails only when the counter is full, and then the reactor is awake.
+        // Fails only if the counter is full; then the descriptor is readable already.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
     }
 
@@ -149,7 +149,7 @@ impl Reactor {
         })
     }
 
-    /// Changes what is waited for on `fd`.
+    /// Changes the events to wait for on `fd`.
     pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> Result<()> {
         epoll::modify(&self.epoll, fd.as_fd(), EventData::new_u64(token), flags(interest))
             .map_err(|errno| OsError::new("change the watch of descriptor", fd.as_fd().as_raw_fd(), errno))
@@ -164,7 +164,7 @@ impl Reactor {
     /// Waits until a member is ready, the waker is used or `timeout` has passed (`None`: without
     /// limit; zero: not at all). Replaces `events`; returns whether the waker was used.
     ///
-    /// A signal ends the wait early, like a waker that was not used.
+    /// A signal ends the wait early; the result is then `false`.
     pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> Result<bool> {
         events.clear();
         let mut woken = false;
@@ -213,7 +213,7 @@ fn flags(interest: Interest) -> EventFlags {
         Interest::Write => EventFlags::OUT,
         Interest::Both => EventFlags::IN | EventFlags::RDHUP | EventFlags::OUT,
         Interest::End => EventFlags::empty(),
-        Interest::Knock => EventFlags::IN | EventFlags::ET,
+        Interest::Waker => EventFlags::IN | EventFlags::ET,
     }
 }
 
@@ -232,7 +232,7 @@ fn wait_precise(
     timeout: Option<Duration>,
     mut collect: impl FnMut(libc::epoll_event),
 ) -> io::Result<()> {
-    // The kernel's structure for this call is of 64-bit fields on every architecture.
+    // The kernel's structure for this call has 64-bit fields on every architecture.
     let limit = timeout
         .map(|limit| [i64::try_from(limit.as_secs()).unwrap_or(i64::MAX), i64::from(limit.subsec_nanos())]);
     let limit = limit.as_ref().map_or(std::ptr::null(), |limit| limit.as_ptr());
@@ -319,12 +319,12 @@ mod tests {
     #[test]
     fn each_use_of_another_waker_is_reported_once() {
         for mut reactor in both_kinds() {
-            let knocker = Waker::new().unwrap();
-            reactor.add(&knocker, 7, Interest::Knock).unwrap();
-            let theirs = Waker::from_fd(knocker.share().unwrap());
+            let other = Waker::new().unwrap();
+            reactor.add(&other, 7, Interest::Waker).unwrap();
+            let copy = Waker::from_fd(other.share().unwrap());
             let mut events = Vec::new();
             for _ in 0..3 {
-                theirs.wake();
+                copy.wake();
                 reactor.wait(None, &mut events).unwrap();
                 assert!(events.len() == 1 && events[0].token == 7);
                 reactor.wait(Some(Duration::ZERO), &mut events).unwrap();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_reported_by_token_until_served() {
+    fn ready_members_are_reported_by_token() {
         for mut reactor in both_kinds() {
             let (read, write) = std::io::pipe().unwrap();
             reactor.add(&read, 7, Interest::Read).unwrap();

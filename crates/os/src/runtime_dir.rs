@@ -1,4 +1,4 @@
-//! The private directory where a user's running programs find each other.
+//! The private directory in which the running programs of a user find each other.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ use crate::{OsError, Result};
 /// for temporary files; created with mode 0700 if missing.
 ///
 /// A directory that belongs to another user, or that others can enter, is refused: a process that
-/// can write there could pose as one of this user's nodes.
+/// can write there could impersonate one of this user's nodes.
 pub fn user_dir(name: &str) -> Result<PathBuf> {
     let uid = geteuid().as_raw();
     let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
@@ -79,14 +79,14 @@ pub fn open_private(path: &Path, fresh: bool) -> Result<File> {
         .map_err(|cause| OsError::new("open", path.display(), cause))
 }
 
-/// Text that identifies this thread's network namespace among all that exist.
+/// A text that identifies this thread's network namespace.
 pub fn network_namespace() -> String {
     std::fs::metadata("/proc/thread-self/ns/net")
         .map_or_else(|_| "default".to_owned(), |meta| format!("{:x}-{:x}", meta.dev(), meta.ino()))
 }
 
 fn is_private(path: &Path, uid: u32) -> bool {
-    // Not through a symbolic link, whose owner could change it.
+    // Do not follow a symbolic link: its owner could change it.
     std::fs::symlink_metadata(path)
         .is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode() & 0o077 == 0)
 }

@@ -1,4 +1,4 @@
-//! Threads of the library that take no signals.
+//! Starting library threads that handle no signals.
 
 use std::mem::MaybeUninit;
 use std::ptr;

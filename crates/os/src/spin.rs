@@ -1,7 +1,7 @@
-//! How long to spin before sleeping.
+//! Deciding how long a thread spins before it sleeps.
 //!
 //! Waking a sleeper costs several microseconds; spinning costs a core. Spinning pays only if the answer comes soon,
-//! which needs a peer that runs meanwhile on another core.
+//! which requires that the peer runs on another core.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,16 +16,16 @@ const BUDGET: Duration = Duration::from_micros(50);
 const SHORT: Duration = Duration::from_micros(200);
 /// Longest spin of [`Mode::Busy`] before the caller gets to check its timeouts.
 const SLICE: Duration = Duration::from_millis(1);
-/// How long the count of runnable tasks is valid.
+/// Time for which a count of runnable tasks is valid.
 const LOAD_AGE: Duration = Duration::from_millis(10);
-/// If two readings of the clock are further apart than this, the thread has lost its core in between.
+/// If two readings of the clock are further apart than this, the thread was preempted in between.
 const PREEMPTED: Duration = Duration::from_micros(30);
-/// Checks per reading of the clock.
+/// Number of checks per reading of the clock.
 const CHECKS: u32 = 16;
-/// Most short sleeps in a row that are required after spinning in vain, before it is tried again.
+/// Maximum number of short waits in a row that are required, after spinning in vain, before spinning is tried again.
 const PENALTY_MAX: u32 = 256;
 
-/// What a waiting thread does with its core.
+/// Whether a waiting thread spins or sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Never sleeps.
@@ -39,17 +39,16 @@ pub enum Mode {
 
 /// Decides for one thread (or one socket) how long to spin before it sleeps.
 ///
-/// Adaptive: 50 µs if the last wait was short, else nothing. Each time that spinning was in vain, or that the core was
-/// lost meanwhile, twice as many short waits in a row (at most 256) are required before it is tried again. It does not
-/// spin while more tasks are runnable than there are cores (checked at most every 10 ms), nor for a peer that sleeps,
-/// unless the last wait was short all the same: a peer that is woken by a request answers soon, and two that answer
-/// each other keep each other awake.
+/// Adaptive: it spins for at most 50 µs. Each time that spinning was in vain, or the thread was preempted, twice as
+/// many short waits in a row (at most 256) are required before it spins again. It does not spin while more tasks are
+/// runnable than there are cores (checked at most every 10 ms). For a peer that sleeps it spins only if the last wait
+/// was short: a peer that a request wakes answers soon, and two peers that answer each other keep each other awake.
 #[derive(Debug)]
 pub struct Spin {
     mode: Mode,
     /// Short waits required before spinning is tried again.
     required: u32,
-    /// How many to require after the next spin in vain.
+    /// Number to require after the next spin in vain.
     penalty: u32,
     /// When this wait began.
     began: Option<Instant>,
@@ -59,17 +58,17 @@ pub struct Spin {
 }
 
 impl Spin {
-    /// A new one, which spins at first.
+    /// The initial state, in which an adaptive waiter spins.
     pub fn new(mode: Mode) -> Spin {
         Spin { mode, required: 0, penalty: 1, began: None, short: false, load: Load::new() }
     }
 
-    /// How it waits.
+    /// Its mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// How long the spin that begins `now` may take.
+    /// Maximum duration of the spin that begins `now`.
     fn budget(&mut self, peer_awake: bool, now: Instant) -> Duration {
         match self.mode {
             Mode::Busy => SLICE,
@@ -82,9 +81,9 @@ impl Spin {
         }
     }
 
-    /// Checks once, then repeatedly until `check` finds something or the budget is used up. `None`: sleep now and
-    /// report it by [`Spin::slept`] (in [`Mode::Busy`]: check timeouts and call again). `peer_awake`: the peer ran when
-    /// its doorbell was last read.
+    /// Calls `check` once, then repeatedly until it finds something or the budget is used up. On `None` the caller
+    /// sleeps and then calls [`Spin::slept`] (in [`Mode::Busy`]: checks its timeouts and calls again). `peer_awake`:
+    /// the peer was awake when its doorbell was last read.
     pub fn spin<T>(&mut self, peer_awake: bool, mut check: impl FnMut() -> Option<T>) -> Option<T> {
         if let Some(found) = check() {
             return Some(found);
@@ -119,21 +118,21 @@ impl Spin {
         }
     }
 
-    /// Reports that a sleep has ended because something came.
+    /// Notes that a sleep has ended because something arrived.
     pub fn slept(&mut self) {
         if self.mode != Mode::Adaptive {
             return;
         }
         self.short = self.began.is_some_and(|began| began.elapsed() < SHORT);
-        // A long wait is not worth spinning for, and says nothing about short ones.
+        // After a long wait at least one short wait is required; a higher count stays.
         self.required = if self.short { self.required.saturating_sub(1) } else { self.required.max(1) };
     }
 }
 
-/// Whether tasks wait for cores: the system's count of runnable tasks against its cores.
+/// The load of the system: whether more tasks are runnable than there are cores.
 #[derive(Debug)]
 struct Load {
-    /// Absent in some sandboxes; then spinning in vain and losing the core are the only signs.
+    /// `/proc/loadavg`. Absent in some sandboxes; then only spinning in vain and preemption reduce the spinning.
     file: Option<File>,
     cores: u32,
     crowded: bool,
@@ -163,8 +162,8 @@ impl Load {
     }
 }
 
-/// Cores of the system, which the count of runnable tasks refers to. A thread that is pinned to one core can still wait
-/// for a peer on another.
+/// Number of cores of the system, not of this thread's affinity mask: the count of runnable tasks covers all of them,
+/// and a thread that is pinned to one core can wait for a peer on another.
 fn cores() -> u32 {
     // Not a `OnceLock`: in a child that was forked during its initialisation it would never become ready.
     static CORES: AtomicU32 = AtomicU32::new(0);
@@ -199,7 +198,7 @@ mod tests {
         Spin { load, ..Spin::new(Mode::Adaptive) }
     }
 
-    /// How often a wait for nothing checks again.
+    /// Number of checks of a wait in vain, after the first.
     fn checks(spin: &mut Spin, awake: bool) -> u32 {
         let mut count = 0;
         let found = spin.spin(awake, || {

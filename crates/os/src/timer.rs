@@ -16,15 +16,15 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// A timer that is not set.
+    /// Creates a timer that is not set.
     pub fn new() -> Result<Timer> {
         timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
             .map(|fd| Timer { fd })
             .map_err(|errno| OsError::new("create", "a timer descriptor", errno))
     }
 
-    /// Expires at `deadline` of [`clock::monotonic`](crate::clock::monotonic), a past one at
-    /// once; `None` stops it. Either way the descriptor is no longer readable for the old one.
+    /// Sets the timer to expire at `deadline` of [`clock::monotonic`](crate::clock::monotonic), at once if that is
+    /// past; `None` stops it. Either way the descriptor is no longer readable for the old deadline.
     pub fn set(&self, deadline: Option<Duration>) -> Result<()> {
         let none = Timespec { tv_sec: 0, tv_nsec: 0 };
         let value = deadline.map_or(none, |deadline| Timespec {

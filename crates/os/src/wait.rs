@@ -1,8 +1,8 @@
-//! How long a call may wait, and what is left of that time.
+//! The time limit of a call, and the remaining time.
 
 use std::time::{Duration, Instant};
 
-/// How long a call may wait.
+/// The time that a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Not at all.

@@ -161,7 +161,7 @@ impl Lanes {
         let near = pair.near.as_mut()?;
         if !near.watched {
             let token = self.token | u64::from(id.pair.0);
-            near.watched = context.reactor.add(&near.knock, token, Interest::Knock).is_ok();
+            near.watched = context.reactor.add(&near.knock, token, Interest::Waker).is_ok();
             // The arena is still empty.
             near.bell.tell_daemon(true);
         }

@@ -331,7 +331,7 @@ impl UdpBearer {
         };
         let result = path.look(ring, RECEIVE_BATCH).map(|()| ring.deliver(&mut take));
         if knocked {
-            path.heard_knock();
+            path.confirm_wake();
         }
         Ok(tally.received(&self.name, result)?.reads > 0)
     }

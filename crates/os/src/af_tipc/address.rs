@@ -11,7 +11,7 @@ const RANGE: u8 = 1;
 const SERVICE: u8 = 2;
 const PORT: u8 = 3;
 
-/// What a socket is bound to, or the source or destination of a message.
+/// An address of family AF_TIPC: of a binding, or the source or destination of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
     /// All sockets bound to a service range.
@@ -59,7 +59,7 @@ impl Address {
         bytes
     }
 
-    /// Decodes what the kernel wrote; `None` for any other family or type.
+    /// Decodes an address that the kernel wrote; `None` for another family or type.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; LEN] = bytes.first_chunk()?;
         let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

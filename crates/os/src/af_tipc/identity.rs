@@ -1,4 +1,4 @@
-//! Names that the kernel reports by ioctl. Spec: tipc.md §8.9.
+//! Names of links and identities of nodes, which the kernel reports by ioctl. Spec: tipc.md §8.9.
 
 use std::io;
 use std::os::fd::AsRawFd;

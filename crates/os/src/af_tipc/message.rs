@@ -14,13 +14,13 @@ const DESTNAME: i32 = 3;
 /// Level of TIPC's options and ancillary data.
 pub(super) const SOL_TIPC: i32 = 271;
 
-/// Most data of a returned message, bytes.
+/// Maximum data of a returned message, bytes.
 const RETURNED_MAX: usize = 1024;
 
 /// Space for all three items with their headers, in words so that it is aligned for `cmsghdr`.
 const CONTROL_WORDS: usize = (RETURNED_MAX + 256) / 8;
 
-/// How to receive.
+/// Flags of one receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receive {
     /// Leave the message in the queue (MSG_PEEK).
@@ -43,7 +43,7 @@ impl Receive {
     }
 }
 
-/// Where a message comes from, and how it was addressed.
+/// The sender of a message, and the name by which it addressed the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The socket that sent it.
@@ -57,7 +57,7 @@ pub struct Origin {
 pub struct Message {
     /// Bytes in the buffer.
     pub len: usize,
-    /// Where it comes from.
+    /// Its sender.
     pub origin: Origin,
     /// If the message was returned, or the connection ended: the error code and the start of the data.
     pub returned: Option<(u32, Vec<u8>)>,
@@ -68,7 +68,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Takes over one item of ancillary data; ignores unknown and malformed ones.
+    /// Stores one item of ancillary data; ignores unknown and malformed ones.
     fn note(&mut self, kind: i32, data: &[u8]) {
         let word = |at: usize| data.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
         match kind {
@@ -114,7 +114,7 @@ pub(super) fn send(fd: BorrowedFd<'_>, data: &[u8], to: Option<Address>, now: bo
 /// One `recvmsg`.
 pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], how: Receive) -> io::Result<Message> {
     let mut control = [0u64; CONTROL_WORDS];
-    // A member of a group is named by a second address.
+    // For a member of a group the kernel writes a second address.
     let mut name = [0u8; 2 * LEN];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all zeros is a `msghdr` without any part.

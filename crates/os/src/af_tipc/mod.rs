@@ -1,4 +1,4 @@
-//! The kernel's own TIPC: sockets of family AF_TIPC, where the kernel has the module. Spec: tipc.md §8.
+//! The kernel's TIPC: sockets of family AF_TIPC, if the kernel has the module. Spec: tipc.md §8.
 
 mod address;
 mod identity;

@@ -1,4 +1,4 @@
-//! Generic netlink without interpretation: packets to and from the kernel.
+//! A socket of generic netlink: packets to and from the kernel, not interpreted.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// Options of a netlink socket: errors carry text, and only the header of the request. Source: linux/netlink.h.
+/// Options of a netlink socket that make error replies carry text, and only the header of the request instead of all of
+/// it. Source: linux/netlink.h.
 const SOL_NETLINK: i32 = 270;
 const CAP_ACK: i32 = 10;
 const EXT_ACK: i32 = 11;

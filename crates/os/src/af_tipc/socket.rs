@@ -24,7 +24,8 @@ pub enum Kind {
     Dgram,
 }
 
-/// A socket of the kernel's TIPC. Calls block, unless they are told not to, up to the timeouts that were set.
+/// A socket of the kernel's TIPC. Calls block up to the timeouts that were set, unless their `now` is set or the socket
+/// is non-blocking.
 #[derive(Debug)]
 pub struct KernelSocket(OwnedFd);
 
@@ -75,10 +76,10 @@ impl KernelSocket {
         Ok(rustix::net::listen(self, 0)?)
     }
 
-    /// The next connection request.
+    /// Accepts the next connection request.
     pub fn accept(&self) -> io::Result<Self> {
         let none = std::ptr::null_mut();
-        // SAFETY: no address is asked for.
+        // SAFETY: the call returns no address: both pointers are null.
         let fd = unsafe { libc::accept4(self.0.as_raw_fd(), none, none.cast(), libc::SOCK_CLOEXEC) };
         // SAFETY: the kernel has just returned this descriptor.
         done(fd).map(|fd| Self(unsafe { OwnedFd::from_raw_fd(fd) }))
@@ -93,7 +94,7 @@ impl KernelSocket {
         done(result).map(drop)
     }
 
-    /// Sets whether calls without a flag of their own block.
+    /// Sets whether calls without a `now` flag return at once instead of blocking.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         Ok(rustix::io::ioctl_fionbio(self, nonblocking)?)
     }
@@ -103,7 +104,7 @@ impl KernelSocket {
         message::send(self.0.as_fd(), data, to, now)
     }
 
-    /// Receives a message, or the bytes of a stream that are there.
+    /// Receives a message, or the available bytes of a stream.
     pub fn receive(&self, buffer: &mut [u8], how: Receive) -> io::Result<Message> {
         message::receive(self.0.as_fd(), buffer, how)
     }
@@ -135,7 +136,7 @@ impl KernelSocket {
         self.name(|fd, name, len| unsafe { libc::getpeername(fd, name, len) })
     }
 
-    /// `call` writes at most the given length to the given memory.
+    /// Reads an address with `call`, which writes at most the given length to the given memory.
     fn name(
         &self,
         call: impl FnOnce(i32, *mut libc::sockaddr, *mut libc::socklen_t) -> i32,
@@ -151,7 +152,7 @@ impl KernelSocket {
     pub fn set_option(&self, option: KernelOption, value: Option<u32>) -> io::Result<()> {
         let (level, name) = option.place();
         let bytes = value.map(u32::to_ne_bytes);
-        // An option without a value is refused unless its address is null too.
+        // The kernel refuses an option without a value unless the pointer is null too.
         let (at, len) = bytes.as_ref().map_or((std::ptr::null(), 0), |bytes| (bytes.as_ptr(), bytes.len()));
         // SAFETY: `at` is valid for reads of `len` bytes during the call, or null and never read.
         let result =
@@ -176,11 +177,11 @@ impl KernelSocket {
         Ok(sockopt::socket_error(self)?.err().map(io::Error::from))
     }
 
-    /// Waits until one of `wanted` holds or the connection is over, at most `limit`; returns what holds, which may be
-    /// nothing.
+    /// Waits until one of `wanted` holds or the connection has ended, at most `limit`; returns the flags that hold,
+    /// which may be none.
     pub fn poll(&self, wanted: PollFlags, limit: Option<Duration>) -> io::Result<PollFlags> {
         let mut set = [PollFd::new(self, wanted)];
-        // A limit beyond what the kernel takes means none.
+        // A limit that the kernel cannot represent means none.
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         match poll(&mut set, limit.as_ref()) {
             Ok(_) => Ok(set[0].revents()),
@@ -190,7 +191,7 @@ impl KernelSocket {
     }
 }
 
-/// An option.
+/// An option of a kernel socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelOption {
     /// One of TIPC's, by its number. Spec: tipc.md §8.9.
@@ -211,5 +212,5 @@ impl KernelOption {
     }
 }
 
-/// The family, as in every address.
+// AF_TIPC is 30 on every architecture.
 const _: () = assert!(FAMILY == 30);

@@ -2,11 +2,11 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Most bytes of a coalesced datagram: the largest UDP payload.
+/// Maximum size of a coalesced datagram, bytes: the largest UDP payload.
 pub const MAX_BYTES: usize = 65_535;
 
-/// Asks the kernel to coalesce; `false` if it cannot. Then every datagram arrives by itself,
-/// which the receiver handles too.
+/// Turns coalescing on; returns `false` if the kernel does not support it. Then every datagram arrives
+/// by itself, which the receiver handles too.
 pub fn enable(fd: BorrowedFd<'_>) -> bool {
     let on: libc::c_int = 1;
     // SAFETY: the option value is a live c_int and its exact size is passed; the descriptor is

@@ -3,17 +3,17 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Most segments of one send on every kernel with the feature (`UDP_MAX_SEGMENTS` was 64
-/// before Linux 6.9, 128 since).
+/// Maximum number of segments of one send that every kernel with the feature supports (`UDP_MAX_SEGMENTS`
+/// was 64 before Linux 6.9, 128 since).
 pub const MAX_SEGMENTS: usize = 64;
 
-/// Most bytes of one send: 65,535 minus an IPv6 and a UDP header, which also fits IPv4.
+/// Maximum size of one send, bytes: 65,535 minus an IPv6 and a UDP header, which also fits IPv4.
 pub const MAX_BYTES: usize = 65_535 - 40 - 8;
 
-/// Whether the kernel knows `UDP_SEGMENT` for this socket.
+/// Whether the kernel supports `UDP_SEGMENT` on this socket.
 ///
-/// A kernel that does not know the control message ignores it and would send the whole run as
-/// one datagram, so ask before use.
+/// Check before use: a kernel without it ignores the control message and sends the whole run as one
+/// datagram.
 pub fn probe(fd: BorrowedFd<'_>) -> bool {
     let none: libc::c_int = 0;
     // SAFETY: the option value is a live c_int and its exact size is passed; the descriptor is
@@ -30,9 +30,8 @@ pub fn probe(fd: BorrowedFd<'_>) -> bool {
     code == 0
 }
 
-/// Whether `error` may mean that the path of this send cannot segment, rather than that the
-/// datagrams themselves are bad: no checksum offload (EIO), segment above the path MTU or
-/// checksums off (EINVAL), not supported by the protocol beneath.
+/// Whether `error` may mean that the route cannot segment, rather than that the datagrams are invalid: no checksum
+/// offload (EIO), segment above the path MTU or checksums off (EINVAL), not supported by the lower protocol.
 pub fn refused(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

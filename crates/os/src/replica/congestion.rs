@@ -1,7 +1,7 @@
-//! The congested destinations: one word for each, with a bit per level.
+//! The congested destinations: a hash table with one word for each, which has a bit per level.
 //!
-//! A destination's word is in the first of a few places that was free. Words change one at a time; a reader either
-//! finds a destination's word or treats it as not congested.
+//! A destination's word is in the first free one of a few consecutive places. Words change one at a time; a reader
+//! either finds a destination's word or treats the destination as not congested.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,9 +9,9 @@ use crate::shm::ReadWord;
 
 /// Words of the table: more than twice the destinations that a node can have.
 pub(super) const WORDS: usize = 8192;
-/// Places of one destination.
+/// Number of places at which the word of one destination may be.
 const PLACES: usize = 64;
-/// Levels.
+/// Number of levels.
 pub(super) const LEVELS: u8 = 8;
 
 fn places(destination: u32) -> impl Iterator<Item = usize> {
@@ -31,7 +31,7 @@ const fn is_of(word: u64, wanted: u32) -> bool {
     word != 0 && destination(word) == wanted
 }
 
-/// The word of a destination, 0 if it has none.
+/// The word of the destination `of`, 0 if it has none.
 pub(super) fn word(words: &[ReadWord], of: u32) -> u64 {
     let mut found = places(of).map(|place| words.get(place).map_or(0, ReadWord::load));
     found.find(|word| *word == 0 || is_of(*word, of)).unwrap_or(0)
@@ -50,14 +50,14 @@ pub(super) fn set(words: &[AtomicU64], of: u32, level: u8, congested: bool) -> b
         }
     };
     let bit = 1_u32.checked_shl(level.into()).filter(|_| level < LEVELS).unwrap_or(0);
-    // Look for its own word first, or it would have two.
+    // Look for an existing word first: the destination must not get two.
     let known = places(of).take_while(|place| load(*place) != 0).find(|place| is_of(load(*place), of));
     let place = known.or_else(|| congested.then(|| places(of).find(|p| levels(load(*p)) == 0)).flatten());
     let Some(place) = place else { return !congested };
     let old = if known.is_some() { levels(load(place)) } else { 0 };
     let new = if congested { old | bit } else { old & !bit };
     store(place, u64::from(of) << 32 | u64::from(new));
-    // Remove words without a level that no search has to pass, the last one first.
+    // Remove empty words that are followed by a free place, the last one first: no search has to pass them.
     let mut last = place;
     while levels(load(last)) == 0 && load(last) != 0 && load((last + 1) % WORDS) == 0 {
         store(last, 0);
@@ -74,7 +74,7 @@ mod tests {
     use crate::shm::Segment;
 
     #[test]
-    fn agrees_with_a_set() {
+    fn congestion_table_agrees_with_a_set() {
         let segment = Segment::heap(WORDS * 8);
         let (words, seen) = (segment.words(0, WORDS), segment.words_to_read(0, WORDS));
         let mut model = BTreeSet::new();

@@ -1,9 +1,8 @@
-//! A table that one process writes and many read: a segment that only its [`Publisher`] can store to, and a small *open
-//! area* that every reader may write hints to.
+//! A table in shared memory with one writer and many readers: a segment that only its [`Publisher`] can store to, and a
+//! small *open area* in which every reader may write hints.
 //!
-//! This module interprets only two things: the congested destinations and the publisher's pid. Areas never change their
-//! size: a publisher that needs more space creates a [successor](Publisher::successor) and announces it in its own
-//! words.
+//! This module interprets only the congested destinations and the publisher's pid. Areas never change their size: a
+//! publisher that needs more space creates a [successor](Publisher::successor) and announces it in its areas.
 //!
 //! ```
 //! use std::sync::atomic::Ordering;
@@ -29,7 +28,7 @@ use rustix::io::Errno;
 use crate::shm::{Access, PAGE, ReadWord, Segment};
 use crate::{OsError, Result};
 
-/// Areas of a table.
+/// Number of areas of a table.
 pub const AREAS: usize = 3;
 /// The largest table or open area, bytes.
 const MAX_SIZE: usize = 1 << 30;
@@ -40,14 +39,14 @@ const MAGIC: u64 = u64::from_be_bytes(*b"utipcTb\x01");
 const PUBLISHER: usize = 1;
 const LENGTHS: usize = 2;
 
-/// Words in a page.
+/// Number of words in a page.
 const PAGE_WORDS: usize = PAGE / 8;
 /// Offset of the congestion words.
 const CONGESTION: usize = PAGE;
 /// Offset of the first area.
 const FIRST_AREA: usize = CONGESTION + congestion::WORDS * 8;
 
-/// The areas of a segment: first byte, and number of words.
+/// The areas of a segment: offset in bytes, and number of words.
 #[derive(Clone, Copy)]
 struct Layout([(usize, usize); AREAS]);
 
@@ -69,14 +68,14 @@ impl Layout {
     }
 }
 
-/// The open area, which outlives segments.
+/// The open area, which a table shares with its successors.
 struct Open {
     segment: Segment,
     descriptor: OwnedFd,
     len: usize,
 }
 
-/// The writer's end.
+/// The writer of a table.
 pub struct Publisher {
     segment: Segment,
     descriptor: OwnedFd,
@@ -92,14 +91,14 @@ impl fmt::Debug for Publisher {
 }
 
 impl Publisher {
-    /// A table with areas of these numbers of words, all zero, and an open area of `open` words. Memory is allocated
-    /// when it is first written.
+    /// Creates a table whose areas have these numbers of words, all zero, and an open area of `open` words. Memory is
+    /// allocated when it is first written.
     pub fn new(name: &str, areas: [usize; AREAS], open: usize) -> Result<Publisher> {
         let (segment, descriptor) = Segment::create(name, checked(open)?)?;
         Self::beside(name, areas, Arc::new(Open { segment, descriptor, len: open }))
     }
 
-    /// A new table to replace this one, all zero, with the same congestion words and open area.
+    /// Creates a table to replace this one: areas all zero, the same congestion words and open area.
     pub fn successor(&self, name: &str, areas: [usize; AREAS]) -> Result<Publisher> {
         let next = Self::beside(name, areas, Arc::clone(&self.open))?;
         for (old, new) in self.congestion().iter().zip(next.congestion()) {
@@ -146,7 +145,7 @@ impl Publisher {
     }
 }
 
-/// A reader's end.
+/// A reader of a table.
 pub struct Replica {
     segment: Segment,
     layout: Layout,

@@ -1,7 +1,7 @@
-//! The memory that lanes and doorbells need.
+//! [`Memory`]: the operations on shared memory that lanes and doorbells use.
 //!
-//! They are written against the trait [`Memory`], so that the same code runs in a mapped segment, on the heap (Miri,
-//! ThreadSanitizer) and on the modelled atomics of loom.
+//! Because they use this trait only, the same code runs in a mapped segment, on the heap (Miri, ThreadSanitizer) and on
+//! the modelled atomics of loom.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -10,25 +10,25 @@ use std::time::Duration;
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 
-/// Names a full fence. Real memory ignores it; a model may leave one out to show that it is needed.
+/// The place of a full fence in the code. Real memory ignores it; a model may omit a fence to show that it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// Writer: between committing a record and checking whether the reader wants to be notified.
     Commit,
-    /// Reader: between asking to be notified and checking once more whether there is something.
+    /// Reader: between requesting a notification and checking once more whether there is a record.
     Arm,
-    /// Sleeper: between announcing its sleep and checking once more whether there is something.
+    /// Sleeper: between announcing its sleep and checking its condition once more.
     Park,
-    /// Ringer: between marking what is ready and checking whether a thread sleeps; also between marking a lane gone and
-    /// reading its unread records.
+    /// Ringer: between the change that it announces and checking whether a thread sleeps; also between marking a lane
+    /// gone and reading its unread records.
     Ring,
-    /// Reader: between giving room back and checking whether the writer waits for it.
+    /// Reader: between freeing room and checking whether the writer waits for it.
     Release,
-    /// Writer: between announcing that it waits for room and checking once more whether there is some.
+    /// Writer: between announcing that it waits for room and checking for room once more.
     WantRoom,
 }
 
-/// Most lines of a value that [`prefetch`] fetches.
+/// Maximum number of lines that [`prefetch`] fetches.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const VALUE_LINES: usize = 8;
 
@@ -95,6 +95,6 @@ pub trait Memory: Send + Sync {
     fn wait32(&self, at: usize, expected: u32, timeout: Option<Duration>);
     /// Wakes all threads that sleep on the word.
     fn wake32(&self, at: usize);
-    /// Gives whole pages inside `range` back to the system; they read as zero or as before afterwards.
+    /// Frees the whole pages inside `range`; afterwards they read as zero or as before.
     fn release(&self, range: Range<usize>);
 }

@@ -1,4 +1,4 @@
-//! Memory that processes share: sealed segments, atomic access to them, sleeping on their words.
+//! Memory shared between processes: sealed segments, atomic access to them, sleeping on their words.
 //!
 //! The contents of segments belong to lanes (`utipc-lanes`) and the binding table's [replica](crate::replica).
 

@@ -8,14 +8,14 @@ use super::segment::Segment;
 use crate::Result;
 use crate::futex::{self, WAIT_ANY_MAX, Woken};
 
-/// A 32-bit word of a segment that changes when there is something new, and its value before the last check.
+/// A 32-bit word of a segment to sleep on, and the value that it had before the caller's last check.
 #[derive(Clone, Copy, Debug)]
 pub struct Watched<'a> {
     /// The segment.
     pub segment: &'a Segment,
     /// Offset, bytes.
     pub at: usize,
-    /// Its value before the last check.
+    /// Value of the word before the caller's last check.
     pub seen: u32,
 }
 

@@ -2,9 +2,9 @@
 //! 10).
 //!
 //! A connected socket does no route lookup per datagram, at either end, which saves about a tenth of a round trip on
-//! one host. It blocks, so that a thread that expects frames from this peer only waits in the same system call that
-//! reads them and saves half a microsecond of the event loop twice. Frames of other peers arrive at the first socket as
-//! before.
+//! one host. The socket blocks: a thread that expects frames from this peer only waits in the system call that reads
+//! them, which saves half a microsecond of the event loop twice. Frames of other peers still arrive at the first
+//! socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,17 +21,17 @@ use crate::mmsg::{self, Datagram, Frames, ReceiveRing, SendReport};
 use crate::offload::{gro, gso};
 use crate::{OsError, Result};
 
-/// The shortest wait in a read; shorter and exact waits need the event loop.
+/// The shortest wait in a read. Use the event loop for shorter or exact waits.
 pub const WAIT_MIN: Duration = Duration::from_millis(2);
 
-/// The destination of the socket. The holder of the lock may connect it elsewhere for a moment.
+/// The destination of the socket. The holder of its lock may connect the socket elsewhere for a moment.
 #[derive(Debug, Default)]
 struct Target {
     is_bound: bool,
     remote: Option<SocketAddr>,
 }
 
-/// A socket that is connected to one peer at a time; see the module's text.
+/// A second socket on the address of a [`UdpSocket`] that is connected to one peer at a time.
 ///
 /// All calls take `&self`: one thread waits in [`Express::wait`] while another sends or wakes it.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub struct Express {
 }
 
 impl Express {
-    /// Opens the socket, which receives nothing before [`Express::connect`] but can be watched already.
+    /// Opens the socket. It receives nothing before [`Express::connect`] but can be added to a reactor already.
     pub(super) fn reserve(local: SocketAddr, options: &UdpOptions) -> Result<Express> {
         let failed = |errno: rustix::io::Errno| OsError::new("open a second UDP socket for", local, errno);
         let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -56,7 +56,7 @@ impl Express {
         grow_buffers(&fd, options);
         let segmentation = AtomicBool::new(options.offloads && gso::probe(fd.as_fd()));
         if options.offloads {
-            // Without it every datagram arrives by itself, which the receiver handles too.
+            // If this fails, every datagram arrives by itself, which the receiver handles too.
             gro::enable(fd.as_fd());
         }
         Ok(Express {
@@ -77,7 +77,7 @@ impl Express {
         let failed = |errno: rustix::io::Errno| OsError::new("connect a second UDP socket to", remote, errno);
         let mut target = self.lock();
         if !target.is_bound {
-            // The address is shared only for this moment: later programs find it in use.
+            // Share the address only for a moment, so that other programs still find it in use.
             let share = |on| {
                 sockopt::set_socket_reuseport(first, on)
                     .and_then(|()| sockopt::set_socket_reuseport(&self.fd, on))
@@ -85,7 +85,7 @@ impl Express {
             share(true).and_then(|()| bind(&self.fd, &self.local)).map_err(failed)?;
             target.is_bound = true;
             share(false).map_err(failed)?;
-            // A later read shows whether it arrives, perhaps after other frames.
+            // A later read finds the datagram if it arrives, see `confirm_wake`.
             self.send_to_self();
         }
         connect(&self.fd, &remote).map_err(failed)?;
@@ -94,7 +94,7 @@ impl Express {
     }
 
     /// Notes that an empty datagram from the own address was read: [`Express::wake`] works.
-    pub fn heard_knock(&self) {
+    pub fn confirm_wake(&self) {
         self.can_wake.store(true, Ordering::Relaxed);
     }
 
@@ -103,8 +103,8 @@ impl Express {
         self.can_wake.load(Ordering::Relaxed)
     }
 
-    /// Reads at most `most` times into `ring`. If there is nothing, it waits for the first read at most `limit` and at
-    /// least half as long. [`ReceiveRing::deliver`] has the frames.
+    /// Reads at most `most` datagrams into `ring`. If there are none, it waits for the first at most `limit` and at
+    /// least half as long. [`ReceiveRing::deliver`] then passes the frames on.
     ///
     /// # Errors
     /// As [`ReceiveRing::receive`].
@@ -121,8 +121,7 @@ impl Express {
         ring.read(self.fd.as_fd(), most, false)
     }
 
-    /// Ends the current or the next wait by an empty datagram to itself, for which it is connected to itself for a
-    /// moment.
+    /// Ends the current or the next wait: connects the socket to itself for a moment and sends an empty datagram.
     pub fn wake(&self) {
         let target = self.lock();
         if let Some(peer) = target.remote {
@@ -141,7 +140,7 @@ impl Express {
     /// Sends `datagrams`, which have no address, to the peer. See [`mmsg::send_all`].
     pub fn send(&self, frames: &impl Frames, datagrams: &[Datagram]) -> SendReport {
         let mut report = SendReport::default();
-        // While another thread wakes it, it is connected to itself.
+        // Locked, because the socket is connected to itself while another thread calls `wake`.
         let _target = self.lock();
         mmsg::send_all(self.fd.as_fd(), frames, datagrams, &mut report);
         if report.offload_refused {
@@ -150,7 +149,7 @@ impl Express {
         report
     }
 
-    /// Whether runs may be sent as one, as [`UdpSocket::segmentation`].
+    /// Whether a run of datagrams may be sent as one, see [`UdpSocket::segmentation`].
     pub fn segmentation(&self) -> bool {
         self.segmentation.load(Ordering::Relaxed)
     }
@@ -165,7 +164,7 @@ impl Express {
         let ms = if ms == 0 { 0 } else { 1 << ms.min(1 << 20).ilog2() };
         if self.limit_ms.swap(ms, Ordering::Relaxed) != ms {
             let limit = (ms > 0).then(|| Duration::from_millis(ms));
-            // Cannot fail for an own socket and a valid time.
+            // Cannot fail for a socket of this process and a valid time.
             let _ = sockopt::set_socket_timeout(&self.fd, Timeout::Recv, limit);
         }
     }

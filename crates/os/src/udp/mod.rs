@@ -1,4 +1,4 @@
-//! UDP sockets.
+//! UDP sockets with batches, offloads and multicast.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,12 +17,12 @@ use crate::{OsError, Result};
 pub struct UdpOptions {
     /// Let several sockets bind to one address, as members of a multicast group need.
     pub reuse_address: bool,
-    /// Bytes of receive buffer to ask for; the kernel grants up to `net.core.rmem_max` unless
-    /// the process may override it.
+    /// Requested size of the receive buffer, bytes. The kernel grants up to `net.core.rmem_max`, or all of it
+    /// with CAP_NET_ADMIN.
     pub receive_buffer: usize,
-    /// Bytes of send buffer to ask for, likewise up to `net.core.wmem_max`.
+    /// Requested size of the send buffer, bytes, likewise with `net.core.wmem_max`.
     pub send_buffer: usize,
-    /// Ask for segmentation and coalescing by the kernel.
+    /// Use segmentation and coalescing by the kernel.
     pub offloads: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Binds to `address`; port 0 takes a free port. An IPv6 socket takes IPv6 only.
+    /// Binds to `address`; port 0 means any free port. An IPv6 socket receives IPv6 only.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> Result<UdpSocket> {
         let failed = |what: &'static str| {
             move |errno: rustix::io::Errno| {
@@ -80,18 +80,18 @@ impl UdpSocket {
         self.local
     }
 
-    /// Whether runs of equal datagrams may be sent as one; stays false after the kernel has refused
-    /// a run whose datagrams it takes singly.
+    /// Whether runs of equal datagrams may be sent as one; false for good once the kernel has refused
+    /// a run whose datagrams it takes one by one.
     pub fn segmentation(&self) -> bool {
         self.segmentation
     }
 
-    /// Whether the kernel may hand over several datagrams as one read.
+    /// Whether the kernel may coalesce several datagrams into one read.
     pub fn coalescing(&self) -> bool {
         self.coalescing
     }
 
-    /// Joins the multicast group `group` on `interface`, for messages of all senders.
+    /// Joins the multicast group `group` on `interface`, from any sender.
     pub fn join(&self, group: IpAddr, interface: &Interface) -> Result<()> {
         let joined = match group {
             IpAddr::V4(group) => sockopt::set_ip_add_membership_with_ifindex(
@@ -107,11 +107,11 @@ impl UdpSocket {
                 .with_remedy("the group must be a multicast address and the interface up")
         };
         joined.map_err(|errno| failed(errno.into()))?;
-        self.own_groups_alone().map_err(failed)
+        self.ignore_foreign_groups().map_err(failed)
     }
 
-    /// Drops multicasts that arrive on interfaces where only other sockets of this host have joined.
-    fn own_groups_alone(&self) -> std::io::Result<()> {
+    /// Makes the kernel drop multicasts of interfaces on which this socket has not joined the group.
+    fn ignore_foreign_groups(&self) -> std::io::Result<()> {
         let off: libc::c_int = 0;
         let (level, option) = match self.local {
             SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL),
@@ -196,7 +196,7 @@ impl AsFd for UdpSocket {
     }
 }
 
-/// Sets the don't-fragment bit, and lets the kernel fragment only what is above a path MTU that
+/// Sets the don't-fragment bit, and lets the kernel fragment only datagrams above a path MTU that
 /// a router has reported: a slow path is better than one that drops every full frame.
 fn discover_path_mtu(fd: &OwnedFd, v4: bool) -> rustix::io::Result<()> {
     if v4 {
@@ -207,8 +207,8 @@ fn discover_path_mtu(fd: &OwnedFd, v4: bool) -> rustix::io::Result<()> {
     }
 }
 
-/// Asks for buffers beyond the system's limit first, which needs CAP_NET_ADMIN, then within it.
-/// Smaller buffers cost speed, never correctness, so a refusal is not an error.
+/// Requests buffers beyond the system's limit, which needs CAP_NET_ADMIN, then within it. Smaller
+/// buffers cost speed, never correctness, so a refusal is not an error.
 fn grow_buffers(fd: &OwnedFd, options: &UdpOptions) {
     if sockopt::set_socket_recv_buffer_size_force(fd, options.receive_buffer).is_err() {
         let _ = sockopt::set_socket_recv_buffer_size(fd, options.receive_buffer);

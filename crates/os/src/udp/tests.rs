@@ -112,18 +112,18 @@ fn address_in_use_is_refused_with_a_remedy() {
 
 /// An express path from `first` to `peer`.
 fn express(first: &UdpSocket, peer: &UdpSocket) -> Express {
-    let way = first.reserve_express(&UdpOptions::default()).unwrap();
-    way.connect(first, peer.local_address()).unwrap();
-    assert!(!way.can_wait());
-    assert_eq!(knocks(&way, first), 1);
-    way.heard_knock();
-    way
+    let path = first.reserve_express(&UdpOptions::default()).unwrap();
+    path.connect(first, peer.local_address()).unwrap();
+    assert!(!path.can_wait());
+    assert_eq!(knocks(&path, first), 1);
+    path.confirm_wake();
+    path
 }
 
 /// Counts the own empty datagrams that wait on an express path.
-fn knocks(way: &Express, first: &UdpSocket) -> u32 {
+fn knocks(path: &Express, first: &UdpSocket) -> u32 {
     let (mut ring, mut knocks) = (ReceiveRing::new(4, 100), 0);
-    way.wait(&mut ring, 4, Some(std::time::Duration::from_secs(10))).unwrap();
+    path.wait(&mut ring, 4, Some(std::time::Duration::from_secs(10))).unwrap();
     ring.deliver(&mut |from, bytes| {
         knocks += u32::from(bytes.is_empty() && from.to_ip() == Some(first.local_address()));
     });
@@ -135,14 +135,14 @@ const ONE: Datagram = Datagram { to: SockAddr::NONE, first: 0, count: 1, len: 10
 #[test]
 fn express_path_receives_only_from_its_peer() {
     let (first, mut peer, mut stranger) = (socket(true), socket(true), socket(true));
-    let way = express(&first, &peer);
-    assert_eq!(way.send(&Sizes(&[1; 10], &[10]), &[ONE]).frames, 1);
+    let path = express(&first, &peer);
+    assert_eq!(path.send(&Sizes(&[1; 10], &[10]), &[ONE]).frames, 1);
     assert_eq!(collect(&peer, &mut ReceiveRing::new(1, 100), 1), [[1; 10]]);
     let to = SockAddr::from(first.local_address());
     peer.send(&Sizes(&[2; 10], &[10]), &[Datagram { to, ..ONE }]);
     stranger.send(&Sizes(&[3; 10], &[10]), &[Datagram { to, ..ONE }]);
     let mut ring = ReceiveRing::new(1, 100);
-    way.wait(&mut ring, 1, None).unwrap();
+    path.wait(&mut ring, 1, None).unwrap();
     ring.deliver(&mut |from, bytes| {
         assert_eq!((from.to_ip(), bytes), (Some(peer.local_address()), &[2; 10][..]));
     });
@@ -154,11 +154,11 @@ fn express_path_receives_only_from_its_peer() {
 #[test]
 fn wait_on_an_express_path_ends_by_wake_and_at_its_limit() {
     let (first, peer) = (socket(true), socket(true));
-    let way = express(&first, &peer);
+    let path = express(&first, &peer);
     let mut ring = ReceiveRing::new(1, 100);
     std::thread::scope(|scope| {
-        scope.spawn(|| way.wake());
-        way.wait(&mut ring, 1, None).unwrap();
+        scope.spawn(|| path.wake());
+        path.wait(&mut ring, 1, None).unwrap();
     });
     let mut knocks = 0;
     ring.deliver(&mut |from, bytes| {
@@ -166,11 +166,11 @@ fn wait_on_an_express_path_ends_by_wake_and_at_its_limit() {
     });
     assert_eq!(knocks, 1);
     let start = std::time::Instant::now();
-    way.wait(&mut ring, 1, Some(std::time::Duration::from_millis(20))).unwrap();
+    path.wait(&mut ring, 1, Some(std::time::Duration::from_millis(20))).unwrap();
     assert!(ring.filled() == 0 && start.elapsed() >= std::time::Duration::from_millis(10));
     // The next call reports once that the peer is gone; later calls work.
     drop(peer);
     for _ in 0..3 {
-        assert_eq!(way.send(&Sizes(&[1; 10], &[10]), &[ONE]).frames, 1);
+        assert_eq!(path.send(&Sizes(&[1; 10], &[10]), &[ONE]).frames, 1);
     }
 }

@@ -47,7 +47,7 @@ impl FarEnd {
 
     /// Makes the near end readable, unless it is.
     fn set_readable(&self) {
-        if !packets::is_flagged(&self.channel) {
+        if !packets::has_unread(&self.channel) {
             // It fails only if no process has the near end any more.
             let _ = self.channel.send(&[IoSlice::new(&[1])], &[], false);
         }
@@ -162,7 +162,7 @@ impl Descriptors {
     pub(super) fn near_end(&self, port: u32) -> NearEnd {
         match self.far_ends.get(&port).filter(|far| far.inode.is_some()) {
             Some(far) if far.hung_up => NearEnd::Unknown,
-            Some(far) if !packets::is_left(&far.channel) => NearEnd::Open,
+            Some(far) if !packets::is_peer_closed(&far.channel) => NearEnd::Open,
             Some(_) | None => NearEnd::Closed,
         }
     }

@@ -94,7 +94,7 @@ impl Dispatcher {
                 Ok(Reply::Done)
             }
             Request::Rearm { port } => self.rearm(id, port).map(|_| Reply::Done),
-            Request::Settle { port, more } => self.acknowledge_poll(id, port, more),
+            Request::Drained { port, more } => self.acknowledge_poll(id, port, more),
             Request::Notices => Ok(Reply::Done),
             request => self.lane_request(now, id, request, answer),
         }

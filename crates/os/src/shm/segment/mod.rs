@@ -1,4 +1,4 @@
-//! A mapped piece of memory that processes share: a sealed memfd, or (for tests) the heap.
+//! [`Segment`]: a mapped piece of memory that processes share, which is a sealed memfd or (for tests) the heap.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
@@ -27,7 +27,7 @@ pub const PAGE: usize = 4096;
 /// Copies up to this size go word by word, so that the compiler can neither repeat nor tear the loads of a header.
 const WORDWISE: usize = 64;
 
-/// What this process may do with a segment that it opens.
+/// The access of this process to a segment that it opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Load and store.
@@ -41,7 +41,7 @@ enum Owner {
     Heap(Layout),
 }
 
-/// A piece of memory; see the module's text. Unmapped when dropped.
+/// A piece of shared memory. Unmapped when dropped.
 pub struct Segment {
     base: NonNull<u8>,
     size: usize,
@@ -98,8 +98,8 @@ impl Segment {
         Ok((Self::map(&fd, size, Access::ReadWrite)?, fd))
     }
 
-    /// Maps a segment that a peer has created, after checking that no process can truncate it: right kind, at most
-    /// `max_size` bytes, sealed. The descriptor may be closed afterwards.
+    /// Maps a segment that a peer has created, after checking its kind, its size (at most `max_size` bytes) and its
+    /// seals, so that no process can truncate it. The descriptor may be closed afterwards.
     ///
     /// # Errors
     /// The descriptor is of another kind, too large or not sealed.
@@ -140,7 +140,8 @@ impl Segment {
         Ok(Segment { base, size, writable, owner: Owner::Mapping })
     }
 
-    /// Private memory of this process, all zero: for tests and tools that do not support mappings.
+    /// Allocates private memory of this process, all zero: for tests, and for tools such as Miri that do not support
+    /// mappings.
     pub fn heap(size: usize) -> Segment {
         let size = size.max(1).next_multiple_of(PAGE);
         let layout = Layout::from_size_align(size, PAGE).unwrap_or(Layout::new::<[u64; PAGE / 8]>());
@@ -177,7 +178,7 @@ impl Drop for Segment {
         match self.owner {
             // SAFETY: base and size are those of the mapping that this value made, and nothing borrows from it.
             Owner::Mapping => drop(unsafe { munmap(self.base.as_ptr().cast(), self.size) }),
-            // SAFETY: allocated in `heap` with this very layout.
+            // SAFETY: allocated in `heap` with the same layout.
             Owner::Heap(layout) => unsafe { dealloc(self.base.as_ptr(), layout) },
         }
     }
@@ -234,11 +235,11 @@ impl Memory for Segment {
 
     #[inline(always)]
     fn fence(&self, _: Fence) {
-        // The compiler emits `mfence`, which on many processors waits for more than needed: a locked instruction orders
-        // all ordinary loads and stores too, in a fraction of the time.
+        // The compiler's fence is `mfence`, which is slow on many processors. A locked instruction orders all ordinary
+        // loads and stores too and takes a fraction of the time.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: it leaves the word that it touches, the top of this thread's stack, as it was. The compiler moves no
-        // access across an assembly block that may touch memory.
+        // SAFETY: it does not change the word that it accesses, the top of this thread's stack. The compiler moves no
+        // access across an assembly block that may access memory.
         unsafe {
             std::arch::asm!("lock or dword ptr [rsp], 0");
         }
@@ -318,8 +319,8 @@ impl Memory for Segment {
         let end = range.end.min(self.writable) / PAGE * PAGE;
         if matches!(self.owner, Owner::Mapping) && start < end {
             let address = self.place(start, end - start, PAGE, self.writable);
-            // SAFETY: whole pages of this mapping; it punches a hole, after which they read as zero. A refusal (a
-            // segment sealed against writing) keeps the pages, which is allowed too.
+            // SAFETY: whole pages of this mapping; the call punches a hole, after which they read as zero. If it is
+            // refused (the segment is sealed against writing) the pages stay, which `Memory::release` permits.
             let _ = unsafe { madvise(address.cast(), end - start, Advice::LinuxRemove) };
         }
     }

@@ -1,4 +1,4 @@
-//! Part of a segment as a slice of words.
+//! Access to a part of a segment as a slice of words.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ impl Segment {
     /// `count` words from byte `at` on.
     ///
     /// # Panics
-    /// If they are not in the segment, `at` is no multiple of 8, or the segment is read-only.
+    /// If they are not in the segment, `at` is not a multiple of 8, or the segment is read-only.
     #[inline]
     pub fn words(&self, at: usize, count: usize) -> &[AtomicU64] {
         let first = self.place(at, bytes(count), 8, self.writable);
@@ -33,7 +33,7 @@ impl Segment {
     /// [`Segment::words`] for reading only.
     ///
     /// # Panics
-    /// If they are not in the segment, or `at` is no multiple of 8.
+    /// If they are not in the segment, or `at` is not a multiple of 8.
     #[inline]
     pub fn words_to_read(&self, at: usize, count: usize) -> &[ReadWord] {
         let first = self.place(at, bytes(count), 8, self.size);
@@ -42,7 +42,7 @@ impl Segment {
     }
 }
 
-/// Bytes of `count` words; on overflow more than any segment has.
+/// Bytes of `count` words; saturates, and no segment is that large.
 fn bytes(count: usize) -> usize {
     count.saturating_mul(8)
 }
