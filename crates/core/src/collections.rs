@@ -55,23 +55,23 @@ impl Hasher for SeededHasher {
     }
 }
 
-/// Index of a value in an [`Arena`].
+/// Index of a value in a [`Slab`].
 pub(crate) type Slot = u32;
 
 /// Values with stable indices; freed slots are reused.
 #[derive(Debug)]
-pub(crate) struct Arena<T> {
+pub(crate) struct Slab<T> {
     slots: Vec<Option<T>>,
     free: Vec<Slot>,
 }
 
-impl<T> Default for Arena<T> {
+impl<T> Default for Slab<T> {
     fn default() -> Self {
         Self { slots: Vec::new(), free: Vec::new() }
     }
 }
 
-impl<T> Arena<T> {
+impl<T> Slab<T> {
     /// Number of slots; all slots are below this.
     pub(crate) fn capacity(&self) -> usize {
         self.slots.len()

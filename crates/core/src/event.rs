@@ -17,7 +17,7 @@ pub enum Event {
     AddressFinal(NodeAddr),
     /// Another node claims this node's address; its messages are ignored.
     DuplicateAddress(NodeAddr),
-    /// Contact with a node.
+    /// Contact with a node is established.
     NodeUp(NodeAddr),
     /// Contact with a node is lost.
     NodeDown(NodeAddr),

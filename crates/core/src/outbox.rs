@@ -1,6 +1,6 @@
-//! Frames on their way to the bearers. Small frames lie in one contiguous arena, parts of large messages stay in the
-//! message: nothing is copied again, and a run of equally long frames to one address can leave as a single segmented
-//! send (decisions 2 and 9).
+//! Frames on their way to the bearers. Small frames are in one contiguous buffer, and parts of large messages
+//! stay in the message, so nothing is copied again, and a run of equally long frames to one address can leave
+//! as a single segmented send (decisions 2 and 9).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub struct FrameRef {
     pub bearer: BearerId,
     /// Destination.
     pub to: Target,
-    /// The frame's own bytes in the arena.
+    /// The frame's own bytes in the buffer.
     head: Range<u32>,
     /// The bytes after them: a part of one of the shared messages.
     part: Range<u32>,
@@ -64,7 +64,7 @@ impl Part {
 /// Frames in the order in which they must leave.
 #[derive(Debug, Default)]
 pub struct FrameBatch {
-    arena: Vec<u8>,
+    buffer: Vec<u8>,
     messages: Vec<Arc<Message>>,
     frames: Vec<FrameRef>,
     /// The last frame is a plain acknowledgement, which a later one of the same link replaces.
@@ -74,9 +74,9 @@ pub struct FrameBatch {
 impl FrameBatch {
     /// Appends a frame.
     pub fn push(&mut self, bearer: BearerId, to: Target, frame: &[u8]) {
-        let start = self.arena.len() as u32;
-        self.arena.extend_from_slice(frame);
-        let head = start..self.arena.len() as u32;
+        let start = self.buffer.len() as u32;
+        self.buffer.extend_from_slice(frame);
+        let head = start..self.buffer.len() as u32;
         self.frames.push(FrameRef { bearer, to, head, part: 0..0, message: 0 });
         self.ends_with_ack = false;
     }
@@ -100,7 +100,7 @@ impl FrameBatch {
         if self.ends_with_ack
             && let Some(last) = self.frames.pop_if(|last| last.bearer == bearer && last.to == to)
         {
-            self.arena.truncate(last.head.start as usize);
+            self.buffer.truncate(last.head.start as usize);
             replaces = true;
         }
         self.push(bearer, to, frame);
@@ -129,7 +129,7 @@ impl FrameBatch {
             Some(message) if !frame.part.is_empty() => slice(message.bytes(), &frame.part),
             _ => &[],
         };
-        [slice(&self.arena, &frame.head), part]
+        [slice(&self.buffer, &frame.head), part]
     }
 
     /// The bytes of one frame in one piece; copied if the frame has two.
@@ -149,7 +149,7 @@ impl FrameBatch {
 
     /// Removes all frames and keeps the memory.
     pub fn clear(&mut self) {
-        self.arena.clear();
+        self.buffer.clear();
         self.messages.clear();
         self.frames.clear();
         self.ends_with_ack = false;
@@ -160,7 +160,7 @@ fn slice<'a>(bytes: &'a [u8], range: &Range<u32>) -> &'a [u8] {
     bytes.get(range.start as usize..range.end as usize).unwrap_or_default()
 }
 
-/// Where a link writes its frames: a batch, and the bearer and address that the node layer chose.
+/// The destination of a link's frames: a batch, and the bearer and address that the node layer chose.
 #[derive(Debug)]
 pub struct FrameSink<'a> {
     batch: &'a mut FrameBatch,
@@ -208,7 +208,7 @@ mod tests {
         FrameSink::new(&mut batch, 1, to(2)).push_ack(b"bearer");
         let frames: Vec<_> = batch.frames().iter().map(|frame| batch.frame(frame)).collect();
         assert_eq!(frames, [&b"ack 16"[..], b"data", b"ack 32", b"other", b"bearer"]);
-        assert_eq!(batch.arena.len(), frames.iter().map(|frame| frame.len()).sum::<usize>());
+        assert_eq!(batch.buffer.len(), frames.iter().map(|frame| frame.len()).sum::<usize>());
         batch.clear();
         assert!(!batch.only_acknowledges());
         assert!(!FrameSink::new(&mut batch, 1, to(2)).push_ack(b"fresh"));

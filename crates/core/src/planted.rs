@@ -1,7 +1,7 @@
 //! Deliberate protocol faults, which prove that the simulator's checks can fail. They exist only with the cargo feature
 //! `planted-faults`; without it [`active`] is a constant `false` and the faults are compiled out.
 
-/// A fault that can be planted. The code asks for each at one place.
+/// A fault that can be planted. Each is checked at one place in the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "planted-faults"), allow(dead_code, unreachable_pub))]
 pub enum Fault {

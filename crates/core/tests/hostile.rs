@@ -109,8 +109,8 @@ fn forged_link_protocol_leaves_the_link_up() {
     assert_still_carries(&mut lan);
 }
 
-/// A broadcast packet forged far ahead opens a gap at each node that is never closed. Each STATE reports it; if each
-/// report were answered at once, two frames would keep both nodes and the network busy forever.
+/// A broadcast packet forged far ahead opens a gap at each node that is never closed. Each STATE reports it. If
+/// each report were answered at once, two frames would start an endless exchange.
 #[test]
 fn two_open_gaps_do_not_cause_a_storm() {
     let mut lan = Lan::linked();

@@ -434,9 +434,9 @@ impl BroadcastSender {
     fn mark_acknowledged(&mut self, slot: usize, first: u16, last: u16) -> usize {
         let owed = self.transmit.range_mut(first, last);
         let done = owed.filter_map(|sent| {
-            let settled = sent.extra.remove(slot) && sent.extra.is_empty();
-            let settled = settled || planted::active(Fault::BroadcastAckedByOne);
-            settled.then(|| sent.packet.view().seqno())
+            let complete = sent.extra.remove(slot) && sent.extra.is_empty();
+            let complete = complete || planted::active(Fault::BroadcastAckedByOne);
+            complete.then(|| sent.packet.view().seqno())
         });
         let done: Vec<u16> = done.collect();
         done.into_iter().filter(|seqno| self.transmit.remove(*seqno)).count()

@@ -150,7 +150,7 @@ impl Discoverer {
         self.linked
     }
 
-    /// When [`Self::handle_timeout`] is due.
+    /// Time when [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.deadline
@@ -170,7 +170,7 @@ impl Discoverer {
         }
     }
 
-    /// Does what is due: sends the next trial message or request, or ends the trial period.
+    /// Sends the next trial message or request, or ends the trial period, if that is due.
     pub fn handle_timeout(&mut self, now: Time, own: &mut OwnAddress, out: &mut Vec<Output>) {
         if self.deadline.is_none_or(|at| now < at) {
             return;
@@ -194,7 +194,7 @@ impl Discoverer {
     /// Processes a discovery message.
     ///
     /// # Errors
-    /// [`Refusal`] tells why the message was ignored; count it, and log [`Refusal::DuplicateAddress`].
+    /// [`Refusal`] is the reason why the message was ignored; count it, and log [`Refusal::DuplicateAddress`].
     pub fn receive(
         &mut self,
         now: Time,

@@ -26,7 +26,7 @@ pub trait KnownNodes {
     fn count(&self) -> usize;
 }
 
-/// What to do after a request or response of a neighbour. Spec: tipc.md §4.5.
+/// Actions to take after a request or response of a neighbour. Spec: tipc.md §4.5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assessment {
     /// Store the neighbour's signature.

@@ -1,4 +1,4 @@
-//! Which messages a link delivers; all others are dropped.
+//! Selects the messages that a link delivers; all others are dropped.
 
 use crate::wire::{MessageType, User, View};
 

@@ -73,7 +73,7 @@ pub(crate) struct Backlog {
     levels: [LevelState; Level::COUNT],
     /// Waiting ports by level.
     waiting: [VecDeque<u32>; Level::COUNT],
-    is_waiting: BTreeSet<(usize, u32)>,
+    registered: BTreeSet<(usize, u32)>,
 }
 
 impl Backlog {
@@ -84,7 +84,7 @@ impl Backlog {
             open: None,
             levels: [LevelState::default(); Level::COUNT],
             waiting: Default::default(),
-            is_waiting: BTreeSet::new(),
+            registered: BTreeSet::new(),
         };
         backlog.set_limits(min_window, mtu);
         backlog
@@ -148,7 +148,7 @@ impl Backlog {
     /// Registers a port that waits for room at a level.
     pub(crate) fn register(&mut self, wakeup: Wakeup) {
         let level = wakeup.importance as usize;
-        if self.is_waiting.insert((level, wakeup.port))
+        if self.registered.insert((level, wakeup.port))
             && let Some(ports) = self.waiting.get_mut(level)
         {
             ports.push_back(wakeup.port);
@@ -157,12 +157,12 @@ impl Backlog {
 
     /// Number of waiting ports.
     pub(crate) fn waiting(&self) -> usize {
-        self.is_waiting.len()
+        self.registered.len()
     }
 
     /// Wakes ports whose level has room, at most one per free place.
     pub(crate) fn wake(&mut self, out: &mut Vec<Wakeup>) {
-        if !self.is_waiting.is_empty() && !planted::active(Fault::LostWakeup) {
+        if !self.registered.is_empty() && !planted::active(Fault::LostWakeup) {
             let room = self.levels.map(|l| l.limit.saturating_sub(l.len));
             self.wake_some(room, out);
         }
@@ -178,7 +178,7 @@ impl Backlog {
         for ((level, ports), room) in self.waiting.iter_mut().enumerate().zip(room) {
             let Some(importance) = Importance::from_number(level as u32) else { continue };
             for port in ports.drain(..room.min(ports.len())) {
-                self.is_waiting.remove(&(level, port));
+                self.registered.remove(&(level, port));
                 out.push(Wakeup { port, importance });
             }
         }

@@ -1,4 +1,4 @@
-//! Configuration of a link, and what it reads and writes during a call.
+//! Configuration of a link, and its inputs and outputs during a call.
 
 use std::collections::VecDeque;
 
@@ -102,7 +102,7 @@ pub struct Wakeup {
     pub importance: Importance,
 }
 
-/// What a link reports to its node.
+/// A report of a link to its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkSignal {
     /// Both ends are ready: the node calls [`Link::establish`](super::Link::establish).

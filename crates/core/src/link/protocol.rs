@@ -1,4 +1,4 @@
-//! LINK_PROTOCOL: which messages are accepted, their effects, and sending them. Spec: tipc.md §3.1, §5.3 to §5.5.
+//! LINK_PROTOCOL messages: acceptance, effects and sending. Spec: tipc.md §3.1, §5.3 to §5.5.
 
 use super::{DownReason, Event, Link, LinkIo, LinkSignal, State, Transition};
 use crate::limits::{MAX_TOLERANCE_MS, MIN_TOLERANCE_MS, capability};
@@ -226,15 +226,16 @@ impl Link {
         since.is_some_and(|since| now > since.plus_millis(limit))
     }
 
-    /// Sends a STATE as an acknowledgement. Also the first message on a link that came up (§6.4), and sent whenever the
-    /// broadcast side requests it. Returns true if it replaced one that had not left yet.
+    /// Sends a STATE as an acknowledgement: after received packets, as the first message on a link that came up
+    /// (§6.4), and when the broadcast side requests it. Returns true if it replaced an earlier one that was not
+    /// sent yet.
     pub fn send_state(&mut self, io: &mut LinkIo<'_>) -> bool {
         self.unacked = 0;
         self.stats.tx_acks += u64::from(self.is_up());
         self.send_state_with(StateNote::default(), io)
     }
 
-    /// Sends a STATE if the link is up; true if it replaced one that had not left yet.
+    /// Sends a STATE if the link is up; true if it replaced an earlier one that was not sent yet.
     pub(super) fn send_state_with(&mut self, mut note: StateNote, io: &mut LinkIo<'_>) -> bool {
         if !self.is_up() {
             return false;

@@ -17,13 +17,13 @@ impl Link {
             return Err(SendFault::Down);
         }
         let is_packet = matches!(message.user(), User::Fragmenter | User::Bundler | User::Tunnel);
-        let cut = message.size() > self.mss() && !is_packet;
-        if !cut && message.size() > usize::from(self.mtu) {
+        let must_fragment = message.size() > self.mss() && !is_packet;
+        if !must_fragment && message.size() > usize::from(self.mtu) {
             return Err(SendFault::TooLarge { size: message.size(), mtu: self.mtu });
         }
         let accepted = self.admit(&message, io)?;
         let first = self.snd_nxt();
-        if cut {
+        if must_fragment {
             let fragments = Fragments::new(message, self.mss(), self.config.own, self.config.peer);
             self.stats.tx_fragmented += 1;
             self.stats.tx_fragments += fragments.remaining() as u64;

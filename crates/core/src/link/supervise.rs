@@ -9,7 +9,7 @@ use crate::wire::User;
 
 /// Longest interval between two ticks of a link, milliseconds. Spec: tipc.md §5.6.
 const MAX_INTERVAL_MS: u32 = 500;
-/// Number of first ticks that each send a RESET. Spec: tipc.md §5.6.
+/// Number of ticks, from the first on, that each send a RESET. Spec: tipc.md §5.6.
 const EAGER_RESETS: u32 = 5;
 /// After those, RESET is sent at every tick whose number is a multiple of this. Spec: tipc.md §5.6.
 const LAZY_RESET_PERIOD: u32 = 16;

@@ -240,7 +240,7 @@ fn malformed_records_are_refused() {
     let mut session = MonitorSession::default();
     assert!(monitor.receive(node(2), &mut session, &many).is_err());
     assert_eq!(session, MonitorSession::default());
-    assert_eq!(monitor.receive(node(77), &mut session, &bytes), Ok(()), "a stranger");
+    assert_eq!(monitor.receive(node(77), &mut session, &bytes), Ok(()), "an unknown node");
 }
 
 #[test]

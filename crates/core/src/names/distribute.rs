@@ -93,8 +93,8 @@ fn build(kind: u8, own: NodeAddr, peer: NodeAddr, items: &[u8]) -> Message {
     message
 }
 
-/// The peer withholds a numbered message while [`MAX_WAITING_UPDATES`] later ones wait for it: unless contact is
-/// established again, the tables never agree.
+/// A numbered name message of the peer is missing, and the limit of later ones that wait for it is reached.
+/// Only a new contact can make the tables agree again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("name update {missing} of the peer is missing and {MAX_WAITING_UPDATES} wait for it")]
 pub struct NamesOutOfStep {
@@ -102,7 +102,7 @@ pub struct NamesOutOfStep {
     pub missing: u16,
 }
 
-/// What happened to the items of the applied messages.
+/// Counts of the items in name messages, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NameReport {
     /// Bindings added or withdrawn.

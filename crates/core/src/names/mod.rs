@@ -31,8 +31,8 @@ pub const MAX_USER_BINDINGS: usize = 262_143;
 pub const MAX_PEER_BINDINGS: usize = MAX_USER_BINDINGS + 1;
 /// Most bindings in the whole table. Ours; at about 400 bytes each, 400 MB.
 pub const MAX_BINDINGS: usize = 1 << 20;
-/// Most name messages of one peer that wait for one with a lower number. Ours: far more than both link windows can hold
-/// back; a peer that exceeds it never gets back in step.
+/// Most name messages of one peer that wait for one with a lower number. Ours: far more than both link windows
+/// can hold back; after a larger gap the tables cannot be resynchronised without a new contact.
 pub const MAX_WAITING_UPDATES: usize = 16_384;
 /// Most bytes in those messages. Ours: a correct update has 60 bytes, a hostile one up to 66,040.
 pub const MAX_WAITING_BYTES: usize = 4 << 20;

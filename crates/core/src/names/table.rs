@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::replica::{Heap, Index, Memory, NoMemory, Place, Seen, Size, View};
 use super::{MAX_BINDINGS, MAX_PEER_BINDINGS, MAX_USER_BINDINGS, USER_BINDINGS};
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
-use crate::collections::{Arena, FixedMap, SeededState, Slot};
+use crate::collections::{FixedMap, SeededState, Slab, Slot};
 use crate::limits::{LINK_STATE, NODE_STATE, TOPOLOGY_SERVER};
 
 /// A binding was published or withdrawn. Changes must reach subscribers in order.
@@ -102,7 +102,7 @@ pub struct NameTable {
     memory: Box<dyn Memory>,
     index: Index,
     exact: FixedMap<ServiceRange, Slot>,
-    ranges: Arena<Place>,
+    ranges: Slab<Place>,
     publications: Vec<Option<Publication>>,
     identities: FixedMap<Identity, u32>,
     /// Bindings by node and age; those of this node are under [`NodeAddr::NONE`].
@@ -129,7 +129,7 @@ impl NameTable {
             memory: Box::<Heap>::default(),
             index: Index::default(),
             exact: FixedMap::with_hasher(state),
-            ranges: Arena::default(),
+            ranges: Slab::default(),
             publications: Vec::new(),
             identities: FixedMap::with_hasher(state),
             nodes: BTreeMap::new(),

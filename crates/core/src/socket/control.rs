@@ -92,7 +92,7 @@ impl Endpoint {
         if self.probe_unanswered {
             self.enter(Event::ProbeLost);
             self.error = Some(ConnectError::Aborted);
-            uplink.forget(self.port);
+            uplink.unregister_connection(self.port);
             self.continue_closing(uplink);
             return;
         }

@@ -1,4 +1,4 @@
-//! Arriving messages: which are queued, rejected or dropped. Spec: tipc.md §7.6, §8.2 to §8.7.
+//! Arriving messages: queues, rejects or drops each. Spec: tipc.md §7.6, §8.2 to §8.7.
 
 use super::endpoint::Endpoint;
 use super::error::ConnectError;
@@ -11,7 +11,7 @@ use crate::time::Time;
 use crate::wire::reverse;
 use crate::wire::{ErrorCode, Message, MessageType, User};
 
-/// What to do with a message.
+/// Decision about an arriving message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Queue,
@@ -177,7 +177,7 @@ impl Endpoint {
             self.end = Some(msg.error_code());
             self.enter(Event::PeerEnd);
             self.probe_at = None;
-            uplink.forget(self.port);
+            uplink.unregister_connection(self.port);
             self.continue_closing(uplink);
             return if self.closed { Verdict::Done } else { Verdict::Queue };
         }
@@ -190,14 +190,14 @@ impl Endpoint {
         Verdict::Queue
     }
 
-    /// The peer is gone and sent no message that could be queued: queues one on its behalf.
+    /// The peer is gone without a message that ends the connection: queues such a message.
     pub(super) fn lost_peer(&mut self, code: ErrorCode, uplink: &mut dyn Uplink) {
         if !self.enter(Event::PeerEnd) {
             return;
         }
         self.end = Some(code);
         self.probe_at = None;
-        uplink.forget(self.port);
+        uplink.unregister_connection(self.port);
         let mut abort = self.connection_message(&[], self.peer.node);
         abort.set_origin_port(self.peer.port);
         abort.set_dest_port(self.port);

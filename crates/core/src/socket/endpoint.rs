@@ -1,4 +1,4 @@
-//! One socket: its parts and the access to them. The other files of this folder implement its behaviour.
+//! The state of one socket, and access to it. The other files of this folder implement its behaviour.
 
 use std::collections::BTreeSet;
 
@@ -230,7 +230,7 @@ impl Endpoint {
         }
     }
 
-    /// What the socket can do without blocking. Spec: tipc.md §8.11.
+    /// The operations that do not block now. Spec: tipc.md §8.11.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         let received = !self.queue.is_empty();
@@ -272,7 +272,7 @@ impl Endpoint {
         !self.nagle.is_empty()
     }
 
-    /// Why the last call would have blocked, if it still would; while connecting, the node it waits for.
+    /// Reason why the last call would have blocked, if it still would.
     #[must_use]
     pub fn wait_reason(&self) -> Option<WaitReason> {
         let reason = match self.blocked? {
@@ -319,7 +319,7 @@ impl Endpoint {
         self.error
     }
 
-    /// When [`Self::handle_timeout`] is due.
+    /// Time when [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         if self.request.is_none() && self.closing.is_none() && self.multicast_sync.is_empty() {
@@ -330,7 +330,7 @@ impl Endpoint {
         [request, closing, self.probe_at, self.multicast_sync.deadline()].into_iter().flatten().min()
     }
 
-    /// Does what is due; call it at [`Self::deadline`].
+    /// Handles the timers that are due; call it at [`Self::deadline`].
     pub fn handle_timeout(&mut self, now: Time, uplink: &mut dyn Uplink) {
         if self.closing.as_ref().is_some_and(|c| c.deadline <= now) {
             self.finish_closing(uplink);

@@ -1,4 +1,4 @@
-//! Flow control of a connection: what may be sent to the peer, and what must be acknowledged. Spec: tipc.md §8.5.
+//! Flow control of a connection: the send window, and the acknowledgements that are due. Spec: tipc.md §8.5.
 
 use crate::limits::capability;
 use crate::planted::{self, Fault};

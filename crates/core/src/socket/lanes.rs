@@ -1,5 +1,5 @@
-//! Messages that reach the application through a lane instead of [`Endpoint::recv`]: they are handed out whole, and
-//! those that the application has not read there are taken back. Decision 8.
+//! Messages that reach the application through a lane instead of [`Endpoint::recv`]: hands out whole messages,
+//! and takes unread ones back. Decision 8.
 
 use super::endpoint::Endpoint;
 use super::types::Destination;
@@ -9,10 +9,11 @@ use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, reverse};
 
 impl Endpoint {
-    /// Passes queued data to `take`, oldest message first, until it returns false; returns the number of messages
-    /// taken. They are acknowledged to the peer as consumed; the owner of `take` limits how many wait there. A message
-    /// that was read in part, and the end of the connection, stay for [`Self::recv`]. So do, on a connectionless
-    /// socket, messages from this node (which have lanes of their own) and everything behind them.
+    /// Passes queued data to `take`, oldest message first, until it returns false; returns the number of
+    /// messages taken. They are acknowledged to the peer as consumed; the owner of `take` limits how many wait
+    /// there. A message that was read in part, and the end of the connection, stay for [`Self::recv`]. On a
+    /// connectionless socket, messages from this node (which have lanes of their own) and all messages behind
+    /// them stay too.
     pub fn hand_out(&mut self, take: &mut dyn FnMut(&Message) -> bool, uplink: &mut dyn Uplink) -> usize {
         let mut count = 0;
         let (own, connected) = (uplink.own_node(), self.kind.is_connection_oriented());
@@ -37,14 +38,14 @@ impl Endpoint {
         count
     }
 
-    /// Takes back the messages handed out last, oldest first; the application has read the first `read` bytes of the
-    /// first one's data. They come from memory that other processes can write: returns false if one is not from the
-    /// peer, which is then lost.
+    /// Takes back the messages handed out last, oldest first; the application has read the first `read` bytes
+    /// of the first one's data. The messages come from memory that other processes can write: one that this
+    /// socket cannot have handed out is dropped, and the result is false.
     pub fn take_back(&mut self, messages: Vec<Vec<u8>>, read: usize) -> bool {
-        let mut honest = true;
+        let mut valid = true;
         for (index, bytes) in messages.into_iter().enumerate().rev() {
             let Some(message) = Message::from_vec(bytes).ok().filter(|m| self.was_handed_out(m)) else {
-                honest = false;
+                valid = false;
                 continue;
             };
             let read = if index == 0 { read } else { 0 };
@@ -58,7 +59,7 @@ impl Endpoint {
             self.queue.put_back(message);
             self.queue.read = read;
         }
-        honest
+        valid
     }
 
     /// True if [`Self::hand_out`] can hand out the next message of this connectionless socket on node `own`.

@@ -1,9 +1,9 @@
 //! Endpoints: the protocol state of sockets, as pure state machines.
 //!
-//! An [`Endpoint`] holds the state, queues and flow control of one socket. It does not know links, clocks or the
-//! binding table: it calls its node through the [`Uplink`], gets messages by [`Endpoint::handle_message`], and reports
-//! in [`Endpoint::deadline`] when it must be called. A call completes at once or returns that it would block;
-//! [`Endpoint::wait_reason`] then tells what it waits for. Spec: tipc.md §8.
+//! An [`Endpoint`] holds the state, queues and flow control of one socket. It does not know links, clocks or
+//! the binding table: it calls its node through the [`Uplink`], gets messages by [`Endpoint::handle_message`],
+//! and reports in [`Endpoint::deadline`] when it must be called. A call completes at once or returns that it
+//! would block; [`Endpoint::wait_reason`] is then the cause. Spec: tipc.md §8.
 
 mod control;
 mod deliver;

@@ -13,7 +13,7 @@ use crate::wire::Message;
 /// (tipc.md §7.6).
 pub(super) const MAX_WAIT_MS: u64 = 5000;
 
-/// What to do with a message.
+/// Decision about a multicast.
 #[derive(Debug)]
 pub(super) enum Filtered {
     /// Deliver it.

@@ -16,7 +16,7 @@ const MAX_BLOCKS: u32 = 64;
 /// Packets in a full message: the number of 1428-byte packets that one segmented send takes.
 const FILLED_PACKETS: usize = 45;
 
-/// What to do with the queue after collecting a write.
+/// Action after a write was collected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Collected {
     /// Wait for the acknowledgement.

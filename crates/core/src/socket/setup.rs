@@ -135,7 +135,7 @@ impl Endpoint {
         self.allow_nagle();
         self.probe_at = Some(now.plus_millis(super::control::PROBE_INTERVAL_MS));
         self.probe_unanswered = false;
-        uplink.introduce(self.port, self.peer);
+        uplink.register_connection(self.port, self.peer);
     }
 
     /// Enables Nagle's algorithm if kind, option and peer allow it.

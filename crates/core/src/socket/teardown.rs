@@ -89,7 +89,7 @@ impl Endpoint {
     /// Ends the connection: rejects the first unread message if there is one, otherwise sends a message of its own.
     fn end_connection(&mut self, code: ErrorCode, uplink: &mut dyn Uplink) {
         self.enter(Event::Shutdown);
-        uplink.forget(self.port);
+        uplink.unregister_connection(self.port);
         if let Some(unread) = self.queue.pop() {
             return self.respond(unread, code, uplink);
         }

@@ -125,7 +125,7 @@ pub struct Received {
     pub importance: Importance,
 }
 
-/// What a socket can do without blocking. Spec: tipc.md §8.11.
+/// Operations that do not block on a socket. Spec: tipc.md §8.11.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Readiness {
@@ -139,7 +139,7 @@ pub struct Readiness {
     pub hung_up: bool,
 }
 
-/// Why a call would block.
+/// Reason why a call would block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum WaitReason {

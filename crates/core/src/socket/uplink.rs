@@ -113,7 +113,7 @@ pub trait Uplink {
     fn unbind(&mut self, port: u32, which: Option<(ServiceRange, Scope)>) -> Result<(), BindError>;
     /// Registers the connection of `port` to `peer`: when contact with the peer's node is lost, the endpoint gets a
     /// message from the peer with error NO_NODE.
-    fn introduce(&mut self, port: u32, peer: PortId);
+    fn register_connection(&mut self, port: u32, peer: PortId);
     /// The connection of `port` has ended.
-    fn forget(&mut self, port: u32);
+    fn unregister_connection(&mut self, port: u32);
 }

@@ -63,7 +63,7 @@ impl Stack {
         Resolved { port: found.port, node, scope: if everywhere { 2 } else { 3 } }
     }
 
-    /// The receivers of the last message that it must reach over a lane.
+    /// Returns and clears the local receivers that the last message must reach over a lane.
     pub fn take_diverted(&mut self) -> Vec<u32> {
         core::mem::take(&mut self.switch.diverted)
     }

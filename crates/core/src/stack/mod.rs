@@ -60,7 +60,7 @@ pub struct Stack {
     deadlines: BTreeSet<(Time, u32)>,
     due: BTreeMap<u32, Time>,
     ready: VecDeque<u32>,
-    is_ready: BTreeSet<u32>,
+    ready_ports: BTreeSet<u32>,
     services: Services,
 }
 
@@ -74,7 +74,7 @@ impl Stack {
             deadlines: BTreeSet::new(),
             due: BTreeMap::new(),
             ready: VecDeque::new(),
-            is_ready: BTreeSet::new(),
+            ready_ports: BTreeSet::new(),
             services: Services::default(),
         };
         stack.start_services(now);
@@ -104,7 +104,7 @@ impl Stack {
         self.process_pending(now);
     }
 
-    /// Does what is due by `now`.
+    /// Handles the timers that are due by `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         self.switch.handle_timeout(now);
         self.services_timeout(now);
@@ -114,7 +114,7 @@ impl Stack {
         self.process_pending(now);
     }
 
-    /// When [`Self::handle_timeout`] is due.
+    /// Time when [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let sockets = self.deadlines.first().map(|(at, _)| *at);
@@ -159,7 +159,7 @@ impl Stack {
     /// The next socket whose readiness may have changed. A refused call that changed nothing is not reported.
     pub fn poll_ready(&mut self) -> Option<u32> {
         let port = self.ready.pop_front()?;
-        self.is_ready.remove(&port);
+        self.ready_ports.remove(&port);
         Some(port)
     }
 

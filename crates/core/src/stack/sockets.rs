@@ -257,7 +257,7 @@ impl Stack {
     pub(super) fn touch(&mut self, port: u32) {
         if self.services.owns(port) {
             self.services.touch(port);
-        } else if self.is_ready.insert(port) {
+        } else if self.ready_ports.insert(port) {
             self.ready.push_back(port);
         }
     }

@@ -71,11 +71,11 @@ impl Uplink for Direct<'_> {
         self.switch.unbind(self.now, port, which)
     }
 
-    fn introduce(&mut self, port: u32, peer: PortId) {
-        self.switch.introduce(port, peer);
+    fn register_connection(&mut self, port: u32, peer: PortId) {
+        self.switch.register_connection(port, peer);
     }
 
-    fn forget(&mut self, port: u32) {
-        self.switch.forget(port);
+    fn unregister_connection(&mut self, port: u32) {
+        self.switch.unregister_connection(port);
     }
 }

@@ -1,5 +1,5 @@
-//! More management: bearers at run time, removal of peers, the broadcast link, the neighbour monitor, the node's
-//! identity. Spec: tipc.md §13.1.
+//! Management of the node: bearers at run time, removal of peers, the broadcast link, the neighbour monitor,
+//! the identity. Spec: tipc.md §13.1.
 
 use thiserror::Error;
 

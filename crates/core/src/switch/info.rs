@@ -1,4 +1,4 @@
-//! Information that a node shows about itself.
+//! Information about a node for tools: bearers, peers, links, counters.
 
 use super::Switch;
 use crate::addr::{NodeAddr, NodeId};

@@ -1,4 +1,5 @@
-//! Properties that can be changed while the node runs. Spec: tipc.md §13.1 (ranges).
+//! Management of links: properties that can be changed while the node runs, and their ranges. Spec: tipc.md
+//! §13.1 (ranges).
 
 use thiserror::Error;
 

@@ -124,7 +124,7 @@ pub(crate) struct Switch {
     pub(crate) local: VecDeque<(u32, Message)>,
     /// Pairs of local sockets with a lane: messages of the first to the second do not go through the switch.
     pub(crate) lanes: BTreeSet<(u32, u32)>,
-    /// Receivers of the current message that it must reach over a lane.
+    /// Local receivers that the current message must reach over a lane.
     pub(crate) diverted: Vec<u32>,
     /// Local sockets that may send to a node again.
     pub(crate) woken: VecDeque<(u32, NodeAddr)>,
@@ -270,7 +270,7 @@ impl Switch {
         self.forget_bindings(now, port);
         self.ports.remove(&port);
         self.methods.remove(&port);
-        self.forget(port);
+        self.unregister_connection(port);
     }
 
     pub(crate) fn share_names(&mut self, memory: Box<dyn Memory>) -> Result<(), NoMemory> {

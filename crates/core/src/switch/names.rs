@@ -99,8 +99,8 @@ impl Switch {
         }
     }
 
-    /// Broadcasts an update. If the queue is full, resets the peers that block it: a missing update would put the
-    /// tables of all peers out of step, while a reset peer gets everything again on contact.
+    /// Broadcasts an update. If the queue is full, resets the peers that block it: a missing update would leave
+    /// the tables of all peers incomplete, while a reset peer gets all bindings again on contact.
     fn broadcast_update(&mut self, now: Time, message: Message) {
         if self.send_broadcast(now, message.clone()).is_err() {
             for peer in self.bcast.blocking_peers().collect::<Vec<_>>() {

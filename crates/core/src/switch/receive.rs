@@ -55,8 +55,8 @@ impl Switch {
             if peer.slot(bearer).is_none() {
                 return Err(Drop::NoLink);
             }
-            let settled = peer.state == State::SelfUpPeerUp && view.user() != User::Tunnel;
-            if !settled && !peer.admit(view, bearer, ctx) {
+            let in_full_contact = peer.state == State::SelfUpPeerUp && view.user() != User::Tunnel;
+            if !in_full_contact && !peer.admit(view, bearer, ctx) {
                 return Err(Drop::State);
             }
             peer.receive(view, bearer, ctx);

@@ -31,13 +31,13 @@ impl Switch {
         self.is_self(node) || self.members.0.get(&node).is_some_and(|m| m.peer.is_up())
     }
 
-    pub(crate) fn introduce(&mut self, port: u32, peer: PortId) {
-        self.forget(port);
+    pub(crate) fn register_connection(&mut self, port: u32, peer: PortId) {
+        self.unregister_connection(port);
         self.connections.insert(port, peer);
         self.connected_to.insert((peer.node, port));
     }
 
-    pub(crate) fn forget(&mut self, port: u32) {
+    pub(crate) fn unregister_connection(&mut self, port: u32) {
         if let Some(peer) = self.connections.remove(&port) {
             self.connected_to.remove(&(peer.node, port));
         }

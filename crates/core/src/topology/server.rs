@@ -1,5 +1,5 @@
-//! The server's side. It accesses neither sockets nor the binding table: requests and changes are passed in, events are
-//! polled. Spec: tipc.md §10.2.
+//! The topology server: subscriptions, and the events that wait for each connection. It accesses neither
+//! sockets nor the binding table: requests and changes are passed in, events are polled. Spec: tipc.md §10.2.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -249,7 +249,7 @@ impl TopologyServer {
         Ok(())
     }
 
-    /// Too many events are waiting: closes the connection with the most waiting events, whichever needs memory.
+    /// Too many events are waiting: closes the connection with the most waiting events.
     fn close_slowest(&mut self) {
         let slowest = self.connections.iter().max_by_key(|(_, c)| c.events.len()).map(|(port, _)| *port);
         if let Some(slowest) = slowest {
@@ -285,7 +285,7 @@ impl TopologyServer {
         }
     }
 
-    /// When [`Self::handle_timeout`] is due.
+    /// Time when [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.timers.first().map(|(at, _)| *at)

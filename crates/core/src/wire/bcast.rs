@@ -1,4 +1,4 @@
-//! BCAST_PROTOCOL: where a peer's broadcast link starts, and the NACK of old nodes. Spec: tipc.md §3.2.
+//! BCAST_PROTOCOL: the start of a peer's broadcast sequence, and the NACK of old nodes. Spec: tipc.md §3.2.
 
 use super::{Envelope, Message, User, View};
 use crate::error::WireError;

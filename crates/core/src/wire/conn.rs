@@ -27,11 +27,11 @@ pub struct ConnControl {
 /// Contents of a CONN_MANAGER message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnControlKind {
-    /// Asks whether the peer still exists.
+    /// Checks that the peer still exists.
     Probe,
     /// The reply to a probe.
     ProbeReply,
-    /// Confirms that data was consumed.
+    /// Acknowledges consumed data.
     Ack {
         /// Blocks (or messages) consumed since the last acknowledgement.
         acked: u16,

@@ -22,7 +22,7 @@ pub struct Encrypted<'a> {
     pub tx_slot: u8,
     /// The sender's active key for receiving.
     pub rx_slot: u8,
-    /// The sender requests a sign of life for its key.
+    /// The sender requests a message under its key, so that the key stays in use.
     pub keepalive: bool,
     /// The sender has a master key.
     pub has_master: bool,

@@ -18,7 +18,7 @@ pub struct Data<'a> {
     pub bit18: bool,
     /// Connection request, or change of the multicast method.
     pub syn: bool,
-    /// Why the message was returned, or why a connection ends.
+    /// Reason why the message was returned, or why a connection ends.
     pub error: ErrorCode,
     /// Number of times the message was redirected.
     pub reroute_count: u8,

@@ -29,8 +29,8 @@ impl GapRecord {
     /// A record with the blocks of both directions, at most [`MAX_GAP_BLOCKS`] each.
     #[must_use]
     pub fn new(broadcast: &[GapBlock], unicast: &[GapBlock]) -> Self {
-        let cut = |blocks: &[GapBlock]| blocks.iter().copied().take(MAX_GAP_BLOCKS).collect::<Vec<_>>();
-        let (broadcast, unicast) = (cut(broadcast), cut(unicast));
+        let limited = |blocks: &[GapBlock]| blocks.iter().copied().take(MAX_GAP_BLOCKS).collect::<Vec<_>>();
+        let (broadcast, unicast) = (limited(broadcast), limited(unicast));
         Self { len: HEAD + BLOCK * (broadcast.len() + unicast.len()), broadcast, unicast }
     }
 

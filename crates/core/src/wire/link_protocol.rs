@@ -87,7 +87,7 @@ impl From<&str> for InterfaceName {
     }
 }
 
-/// STATE: packets received and missing, and neighbours that the sender supervises.
+/// A STATE message: packets received and missing, and neighbours that the sender supervises.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Fields of all types.
@@ -129,8 +129,8 @@ impl State {
         })
     }
 
-    /// True if the data of a STATE starts with a consistent gap-ack record. Tells, without knowing the link, whether
-    /// the sender writes them.
+    /// True if the data of a STATE starts with a consistent gap-ack record: for a printer, which does not know
+    /// the peer's capabilities.
     #[must_use]
     pub fn has_gaps(data: &[u8]) -> bool {
         let consistent = |g: GapRecord| g.len == 4 || !g.broadcast.is_empty() || !g.unicast.is_empty();
@@ -152,7 +152,7 @@ impl State {
     }
 }
 
-/// RESET or ACTIVATE: the link starts over.
+/// A RESET or ACTIVATE message: the link starts over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restart {
     /// Fields of all types.

@@ -78,7 +78,7 @@ impl Filter {
         self.0 & other.0 != 0
     }
 
-    /// The bits of both.
+    /// The bits of both filters.
     #[must_use]
     pub const fn with(self, other: Filter) -> Filter {
         Filter(self.0 | other.0)

@@ -81,7 +81,7 @@ fn packet_is_released_when_all_peers_acknowledged_it() {
     assert_eq!(s.ack(node(4), 2, 0, &[]), taken(2, 0));
     assert_eq!(s.ack(node(4), 2, 0, &[]), Acknowledged::Ignored);
     assert_eq!(s.ack(node(4), 1, 1, &[]), Acknowledged::Ignored, "an old acknowledgement");
-    assert_eq!(s.ack(node(9), 3, 0, &[]), Acknowledged::Ignored, "a stranger");
+    assert_eq!(s.ack(node(9), 3, 0, &[]), Acknowledged::Ignored, "an unknown node");
     assert_eq!(s.tx.queued(), (1, 0));
     s.remove(node(3));
     s.add(node(4)); // a new contact

@@ -30,7 +30,7 @@ const fn row<A: Access>() -> usize {
     A::GROUP * A::GROUP
 }
 
-/// Rows of a branch; each has a cell per entry.
+/// Rows of a branch; each has one cell per entry. The last five hold the fields of [`Entry`].
 #[derive(Clone, Copy)]
 enum Row {
     /// The highest upper end of the entries up to this one; beyond the last entry, the highest number.

@@ -1,4 +1,4 @@
-//! Meaning of the cells.
+//! The cells of a replica: the meaning of each, and access to them.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 

@@ -1,4 +1,4 @@
-//! Memory of the cells.
+//! The memory areas of a replica, and how they grow.
 
 use core::fmt::Debug;
 use core::sync::atomic::AtomicU64;

@@ -1,4 +1,4 @@
-//! Allocation of blocks and records.
+//! Allocates the blocks and records of a replica.
 
 use std::collections::VecDeque;
 

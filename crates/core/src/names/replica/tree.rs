@@ -1,4 +1,4 @@
-//! Changes of the tree, by copying the blocks that change.
+//! Changes the search tree by copying the blocks that change.
 
 use super::blocks::{Block, Branch, Leaf, Replaced, branch_fanout, branch_len, leaf_fanout, leaf_len};
 use super::layout::{Access, Entry, Mark, ROOT, Ref, WriteAccess, load, store};

@@ -1,4 +1,4 @@
-//! Lookups in a table that may change, or be corrupted, at any moment.
+//! Lookups in a replica that may change, or be corrupted, at any moment.
 
 use core::ops::ControlFlow;
 

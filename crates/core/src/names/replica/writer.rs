@@ -1,4 +1,4 @@
-//! The only writer of a table's cells.
+//! Writes the cells of a replica; each replica has one writer.
 
 use super::layout::{
     Entry, GRACE, Mark, Meta, OWN, PackedPort, RECORD, Record, Ring, Tag, VERSION, WriteAccess, pack, point,

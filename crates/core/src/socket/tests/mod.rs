@@ -110,11 +110,11 @@ impl Uplink for Access<'_> {
         if self.wire.bindings.len() == before { Err(BindError::NotBound) } else { Ok(()) }
     }
 
-    fn introduce(&mut self, port: u32, peer: PortId) {
+    fn register_connection(&mut self, port: u32, peer: PortId) {
         self.wire.connections.insert(PortId { port, node: self.own }, peer);
     }
 
-    fn forget(&mut self, port: u32) {
+    fn unregister_connection(&mut self, port: u32) {
         self.wire.connections.remove(&PortId { port, node: self.own });
     }
 }
