@@ -6,7 +6,7 @@
 //!
 //! | Question | File |
 //! |---|---|
-//! | What happens in a turn of the event loop? | `driver/` |
+//! | What is a turn of the event loop? | `driver/` |
 //! | Which thread drives the event loop? | `run/` |
 //! | What is logged and counted? | `observe.rs` |
 //! | How are frames sent and received? | `bearers/` |

@@ -6,7 +6,7 @@ use super::pairs::side;
 use super::state::LaneEvent;
 use super::{Context, DAEMON, Lanes, ProcessId};
 
-/// Why a process uses the lanes of a socket no longer.
+/// Reason why a process uses the lanes of a socket no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndCause {
     /// It closed the socket.

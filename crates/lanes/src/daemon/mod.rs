@@ -200,7 +200,7 @@ impl Lanes {
         LaneCounts { lanes: self.lanes.len(), pairs: self.pairs.len(), corrupt: self.corrupt }
     }
 
-    /// When [`Self::expire_pairs`] or [`Self::expire_unsent`] has something to do.
+    /// Time when [`Self::expire_pairs`] or [`Self::expire_unsent`] has something to do.
     pub fn deadline(&self) -> Time {
         let pairs = self.pairs.deadline().unwrap_or(Time::NEVER);
         pairs.min(self.lingering.front().map_or(Time::NEVER, |(until, _)| *until))

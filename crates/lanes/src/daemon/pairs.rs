@@ -181,7 +181,7 @@ impl Pairs {
         }
     }
 
-    /// When [`Self::expire`] may have something to do.
+    /// Time when [`Self::expire`] may have something to do.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.idle.front().map(|(since, _)| since.plus_millis(IDLE_MS))
     }

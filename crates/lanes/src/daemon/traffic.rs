@@ -28,7 +28,7 @@ const LARGEST: u8 = 3;
 /// The same where a process has many lanes: 256 KiB.
 const LARGEST_OF_MANY: u8 = 2;
 
-/// Why the daemon stopped reading an outbound lane.
+/// Reason why the daemon stopped reading an outbound lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopped {
     /// The lane is empty.

@@ -16,7 +16,8 @@ const ETHERTYPE: u16 = 0x88CA;
 /// Frames of one receive call.
 const RECEIVE_BATCH: usize = 32;
 
-/// Least buffer for a frame, bytes, because the interface's MTU may grow while the bearer runs: the usual jumbo frame.
+/// Smallest receive buffer for a frame, bytes: a usual jumbo frame, because the interface's MTU may grow while
+/// the bearer runs.
 const FRAME_ROOM: usize = 9216;
 
 /// TIPC over Ethernet; needs CAP_NET_RAW.

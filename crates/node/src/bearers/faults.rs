@@ -1,4 +1,4 @@
-//! Faults of a wire, from a seed: the deterministic half of the middleware.
+//! Faults of a wire, drawn from a seed; the middleware applies them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub struct FaultCounters {
     /// Frames that were delayed.
     pub delayed: u64,
     /// Frames dropped because the bearer was interrupted.
-    pub cut: u64,
+    pub interrupted: u64,
     /// Frames dropped because too many were delayed.
     pub overflowed: u64,
 }
@@ -110,7 +110,7 @@ impl<A: Copy> FaultyWire<A> {
         } else if wait > Duration::ZERO {
             self.emit_at(now, now, to, frame, emit);
         } else {
-            // The frame that waits already goes first, or under a high rate it would wait for ever.
+            // A frame that already waits is sent first; otherwise it would wait forever under a high rate.
             self.release(emit);
             self.overtaken = Some((now + OVERTAKE_WAIT, to, frame.to_vec()));
         }
@@ -130,7 +130,7 @@ impl<A: Copy> FaultyWire<A> {
         }
     }
 
-    /// When [`due`](FaultyWire::due) has something to do next.
+    /// Time when [`due`](FaultyWire::due) has something to do next.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         let held = self.held.keys().next().map(|(at, _)| *at);
         let overtaken = self.overtaken.as_ref().map(|(at, ..)| *at);

@@ -64,7 +64,7 @@ impl LoopbackNetwork {
         Ok(LoopbackBearer { name, network: self.clone(), address, mtu, waker, tally: Tally::default() })
     }
 
-    /// A panic elsewhere leaves the queues usable: frames are whole or absent.
+    /// Locks the queues. They are usable even after a panic of another thread: frames are whole or absent.
     fn ports(&self) -> MutexGuard<'_, BTreeMap<MediaAddr, Port>> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -48,7 +48,7 @@ pub struct Control {
 }
 
 struct State {
-    cut: bool,
+    interrupted: bool,
     send: FaultyWire<Target>,
     receive: FaultyWire<MediaAddr>,
     recorder: Option<Recorder>,
@@ -56,10 +56,10 @@ struct State {
 
 impl State {
     fn is_clear(&self) -> bool {
-        !self.cut && self.recorder.is_none() && self.send.is_clear() && self.receive.is_clear()
+        !self.interrupted && self.recorder.is_none() && self.send.is_clear() && self.receive.is_clear()
     }
 
-    /// A recording that cannot be written ends, and the node goes on.
+    /// Writes to the recording; a recording that cannot be written ends, and the node continues.
     fn record(&mut self, what: impl FnOnce(&mut Recorder) -> io::Result<()>) {
         let Some(recorder) = &mut self.recorder else { return };
         if let Err(error) = what(recorder) {
@@ -70,8 +70,8 @@ impl State {
 
     /// Applies the faults to a frame that the node sends.
     fn send(&mut self, now: Duration, to: Target, frame: &[u8], out: &mut FrameBatch) {
-        if self.cut {
-            self.send.counters.cut += 1;
+        if self.interrupted {
+            self.send.counters.interrupted += 1;
         } else {
             self.send.pass(now, to, frame, &mut |to, frame| out.push(0, to, frame));
         }
@@ -79,9 +79,9 @@ impl State {
 
     /// Sends delayed frames that are due; an interrupted bearer drops them.
     fn send_due(&mut self, now: Duration, out: &mut FrameBatch) {
-        let (cut, mut lost) = (self.cut, 0);
-        self.send.due(now, &mut |to, frame| if cut { lost += 1 } else { out.push(0, to, frame) });
-        self.send.counters.cut += lost;
+        let (interrupted, mut lost) = (self.interrupted, 0);
+        self.send.due(now, &mut |to, frame| if interrupted { lost += 1 } else { out.push(0, to, frame) });
+        self.send.counters.interrupted += lost;
     }
 }
 
@@ -92,7 +92,7 @@ impl Middleware {
     /// If descriptors have run out.
     pub fn new(inner: Box<dyn Bearer>, seed: u64) -> Result<Middleware, BearerError> {
         let state = State {
-            cut: false,
+            interrupted: false,
             send: FaultyWire::new(seed),
             // The directions are independent: each has random numbers of its own.
             receive: FaultyWire::new(!seed),
@@ -107,7 +107,7 @@ impl Middleware {
         })
     }
 
-    /// A handle on the faults.
+    /// A handle that turns faults on and off.
     pub fn control(&self) -> Control {
         Control { state: self.state.clone(), local: self.inner.local_address() }
     }
@@ -193,7 +193,7 @@ impl Bearer for Middleware {
         for frame in batch.frames().iter().filter(|frame| frame.bearer == id) {
             let bytes = &*batch.frame(frame);
             if bytes.is_empty() || bytes.len() > mtu {
-                // No frame for a wire: the bearer refuses and counts it.
+                // The bearer refuses and counts an invalid frame.
                 let mut refused = FrameBatch::default();
                 refused.push(0, frame.to, bytes);
                 self.inner.send(0, &refused);
@@ -220,18 +220,18 @@ impl Bearer for Middleware {
         // Arrivals are collected here, so that the sink runs without the lock.
         let mut arrived = FrameBatch::default();
         let mut arrive = |from, frame: &[u8]| arrived.push(0, Target::Unicast(from), frame);
-        let (cut, mut lost, wire) = (state.cut, 0, &mut state.receive);
-        wire.due(now, &mut |from, frame| if cut { lost += 1 } else { arrive(from, frame) });
+        let (interrupted, mut lost, wire) = (state.interrupted, 0, &mut state.receive);
+        wire.due(now, &mut |from, frame| if interrupted { lost += 1 } else { arrive(from, frame) });
         let (local, time) = (self.inner.local_address(), clock::wall());
         let more = self.inner.receive(&mut |from, frame| {
             state.record(|recorder| recorder.frame(time, from, local, frame));
-            if cut {
+            if interrupted {
                 lost += 1;
             } else {
                 state.receive.pass(now, from, frame, &mut arrive);
             }
         })?;
-        state.receive.counters.cut += lost;
+        state.receive.counters.interrupted += lost;
         state.record(Recorder::flush);
         self.arm(&state)?;
         drop(state);
@@ -254,8 +254,8 @@ impl Bearer for Middleware {
 
 impl Control {
     /// Interrupts the bearer in both directions, or restores it. Delayed frames are lost by an interruption.
-    pub fn cut(&self, cut: bool) {
-        lock(&self.state).cut = cut;
+    pub fn interrupt(&self, interrupted: bool) {
+        lock(&self.state).interrupted = interrupted;
     }
 
     /// Applies `faults` to one direction from the next frame on.

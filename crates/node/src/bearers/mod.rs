@@ -1,4 +1,4 @@
-//! Bearers: they carry frames between nodes, and never read what is in a frame.
+//! Bearers carry frames between nodes; they never read the contents of a frame.
 //!
 //! [`UdpBearer`] (multicast or replicast), [`EthernetBearer`], [`LocalBearer`] (the nodes of one
 //! user on one host find each other without configuration), [`LoopbackNetwork`] (in memory, for tests), and
@@ -34,7 +34,7 @@ pub use middleware::{Control, Direction, Middleware};
 pub use tally::Counters;
 pub use udp::{DEFAULT_PORT, UdpBearer, UdpConfig, UdpMode, default_group};
 
-/// Why a bearer cannot be opened or used.
+/// Reason why a bearer cannot be opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum BearerError {
     /// The system refused; the text says what to do.
@@ -54,9 +54,9 @@ pub enum BearerError {
 
 /// A medium that carries frames between nodes, with the local end's address on it.
 ///
-/// Level-triggered: wait until one of [`fds`](Bearer::fds) is readable, then call
-/// [`receive`](Bearer::receive). Nothing here blocks beyond the bounded wait for room in a full
-/// send buffer ([`utipc_os::mmsg::SEND_STALL`] a batch).
+/// Level-triggered: wait until one of [`fds`](Bearer::fds) is readable, then call [`receive`](Bearer::receive).
+/// No method blocks, except for a bounded wait for room in a full send buffer (at most
+/// [`utipc_os::mmsg::SEND_STALL`] per batch).
 pub trait Bearer: Send {
     /// Its name, `<media>:<name>` as in `udp:lan` or `eth:eth0`. Spec: tipc.md §4.1.
     fn name(&self) -> &str;
@@ -82,7 +82,7 @@ pub trait Bearer: Send {
     /// copied to each known remote.
     fn has_broadcast(&self) -> bool;
 
-    /// Where a broadcast goes now: the group, the broadcast address, or each remote.
+    /// The current destinations of a broadcast: the group, the broadcast address, or each remote.
     fn broadcast_targets(&self) -> Vec<MediaAddr>;
 
     /// Sends the frames of `batch` that are for bearer `id`, in their order.
@@ -98,11 +98,12 @@ pub trait Bearer: Send {
     /// The bearer is unusable. Temporary errors, such as an interface that is down, are only counted.
     fn receive(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError>;
 
-    /// Like [`receive`](Bearer::receive), for a caller that spins: some calls may skip what rarely brings frames.
+    /// Like [`receive`](Bearer::receive), for a caller that spins: most calls may skip sockets on which frames
+    /// rarely arrive.
     ///
     /// # Errors
     /// As [`receive`](Bearer::receive).
-    fn glance(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
+    fn receive_spinning(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
         self.receive(sink)
     }
 
@@ -133,7 +134,7 @@ pub trait Bearer: Send {
         Ok(())
     }
 
-    /// Its traffic so far.
+    /// Counters of its traffic.
     fn counters(&self) -> Counters;
 
     /// Also copies broadcasts to `remote` from now on. Spec: tipc.md §4.1.

@@ -103,7 +103,7 @@ mod tests {
         Target::Unicast(MediaAddr::Udp(([127, 0, 0, host], 6118).into()))
     }
 
-    fn cut(frames: &[(u8, Target, usize)], join: bool) -> (Vec<(Target, usize, u16)>, u64) {
+    fn runs_of(frames: &[(u8, Target, usize)], join: bool) -> (Vec<(Target, usize, u16)>, u64) {
         let mut batch = FrameBatch::default();
         for (bearer, to, len) in frames {
             batch.push(*bearer, *to, &vec![0; *len]);
@@ -118,17 +118,17 @@ mod tests {
         let all = Target::Broadcast;
         let frames =
             [(0, to(1), 100), (0, to(1), 100), (0, to(1), 40), (0, to(1), 40), (0, to(2), 40), (0, all, 40)];
-        let (runs, refused) = cut(&frames, true);
+        let (runs, refused) = runs_of(&frames, true);
         assert_eq!(runs, [(to(1), 240, 100), (to(1), 40, 0), (to(2), 40, 0), (all, 40, 0)]);
         assert_eq!(refused, 0);
-        assert_eq!(cut(&frames, false).0.len(), 6);
+        assert_eq!(runs_of(&frames, false).0.len(), 6);
     }
 
     #[test]
     fn longer_frame_starts_a_run_and_frames_of_other_bearers_or_sizes_are_left_out() {
         let frames =
             [(0, to(1), 50), (0, to(1), 60), (1, to(1), 60), (0, to(1), 60), (0, to(1), 1473), (0, to(1), 0)];
-        let (runs, refused) = cut(&frames, true);
+        let (runs, refused) = runs_of(&frames, true);
         // The frame for bearer 1 separates two of bearer 0.
         assert_eq!(runs, [(to(1), 50, 0), (to(1), 60, 0), (to(1), 60, 0)]);
         assert_eq!(refused, 2);
@@ -136,10 +136,10 @@ mod tests {
 
     #[test]
     fn run_does_not_exceed_what_one_send_carries() {
-        let (runs, _) = cut(&[(0, to(1), 1472); 100], true);
+        let (runs, _) = runs_of(&[(0, to(1), 1472); 100], true);
         assert!(runs.iter().all(|(_, len, _)| *len <= gso::MAX_BYTES));
         assert_eq!(runs.iter().map(|(_, len, _)| len).sum::<usize>(), 147_200);
-        let (runs, _) = cut(&[(0, to(1), 24); 100], true);
+        let (runs, _) = runs_of(&[(0, to(1), 24); 100], true);
         assert_eq!(runs.iter().map(|run| run.1).collect::<Vec<_>>(), [64 * 24, 36 * 24]);
     }
 }

@@ -1,4 +1,4 @@
-//! Counters of a bearer, and what it logs about errors.
+//! Counters of a bearer, and the logging of its errors.
 
 use std::io;
 
@@ -26,7 +26,7 @@ pub struct Counters {
     pub rx_frames: u64,
     /// Their bytes.
     pub rx_bytes: u64,
-    /// Own frames that the medium brought back; the node does not get them.
+    /// Own frames that the medium returned; they are not passed to the node.
     pub rx_own: u64,
     /// Datagrams too long for any frame of this bearer.
     pub rx_truncated: u64,

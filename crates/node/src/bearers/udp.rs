@@ -38,24 +38,24 @@ pub(crate) const REMOTES_MAX: usize = 256;
 /// Reads of one receive call, each of up to 64 KiB of coalesced frames.
 const RECEIVE_BATCH: usize = 16;
 
-/// Calls after which all sockets are read, even if the first one has frames.
-const TURN: u32 = 16;
+/// Every how many calls all sockets are read, even if the first one has frames.
+const READ_ALL_AFTER: u32 = 16;
 
-/// The same for a caller that spins: reading all of them each time costs too much.
-const GLANCE_TURN: u32 = 64;
+/// The same for a caller that spins, for which reading all sockets in each call costs too much.
+const SPIN_READ_ALL_AFTER: u32 = 64;
 
-/// Sends in a row to one peer that open the express path to it.
+/// Consecutive sends to one peer after which the express path to it is opened.
 const EXPRESS_AFTER: u32 = 64;
 
-/// How a UDP bearer broadcasts.
+/// The broadcast mode of a UDP bearer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UdpMode {
-    /// By an IP multicast group, joined on the interface that owns the local address.
+    /// An IP multicast group, joined on the interface that owns the local address.
     Multicast {
         /// The group and its port.
         group: SocketAddr,
     },
-    /// By a copy to each of these, at most 256; more can be added while it runs.
+    /// A copy to each remote, at most 256; more can be added while the bearer runs.
     Replicast {
         /// The remotes with their ports.
         remotes: Vec<SocketAddr>,
@@ -69,7 +69,7 @@ pub struct UdpConfig {
     pub name: String,
     /// The address that peers send to; it must be one of this host, not the wildcard.
     pub local: SocketAddr,
-    /// How it broadcasts.
+    /// The broadcast mode.
     pub mode: UdpMode,
     /// The largest frame to send, in bytes; `None` fits it to the interface and the known path.
     pub mtu: Option<usize>,
@@ -135,7 +135,7 @@ pub struct UdpBearer {
     express: Option<Arc<Express>>,
     /// The peer of the express path, once it is open.
     express_to: Option<SocketAddr>,
-    /// It was connected, or tried to be: from then on it may receive frames from any peer.
+    /// The express path was connected, or an attempt failed; from then on it may receive frames from any peer.
     express_bound: bool,
     express_sends: Vec<Datagram>,
     /// The last unicast address, and how many sends in a row went there.
@@ -159,7 +159,7 @@ impl UdpBearer {
         let interface = interface_of(config.local)?;
         let local = scoped(config.local, interface.index);
         let socket = UdpSocket::bind(local, &options(config, false))?;
-        // Without it there is no express path, and the bearer works the same.
+        // Without the reservation the bearer works without an express path.
         let express = socket.reserve_express(&options(config, false)).ok().map(Arc::new);
         let mut bearer = UdpBearer {
             name,
@@ -306,7 +306,7 @@ impl UdpBearer {
     /// Opens the express path to the peer that gets all frames now.
     fn open_express(&mut self) {
         let (to, sends) = self.streak;
-        // After a failure it is not tried again.
+        // A failed connect is not repeated.
         let fails = self.express_bound && self.express_to.is_none();
         let usable = sends >= EXPRESS_AFTER && self.express_to != Some(to) && !fails;
         let Some(path) = self.express.as_ref().filter(|_| usable) else { return };
@@ -354,7 +354,7 @@ impl UdpBearer {
         let first = read(&self.socket)?;
         let mut more = first.more;
         if let Some((_, group)) = &self.group
-            && (first.reads == 0 || self.calls.is_multiple_of(TURN))
+            && (first.reads == 0 || self.calls.is_multiple_of(READ_ALL_AFTER))
         {
             more |= read(group)?.more;
         }
@@ -445,13 +445,13 @@ impl Bearer for UdpBearer {
     fn receive(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
         self.calls = self.calls.wrapping_add(1);
         let idle = !self.read_express(sink)?;
-        self.read_others(idle || self.calls.is_multiple_of(TURN), sink)
+        self.read_others(idle || self.calls.is_multiple_of(READ_ALL_AFTER), sink)
     }
 
-    fn glance(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
+    fn receive_spinning(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
         self.calls = self.calls.wrapping_add(1);
         self.read_express(sink)?;
-        self.read_others(self.express_to.is_none() || self.calls.is_multiple_of(GLANCE_TURN), sink)
+        self.read_others(self.express_to.is_none() || self.calls.is_multiple_of(SPIN_READ_ALL_AFTER), sink)
     }
 
     fn receive_others(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {

@@ -7,16 +7,16 @@ use utipc_attach::Greeting;
 use crate::daemon::attachments::Policy;
 use crate::driver::{NodeConfig, StartError};
 
-/// Which parts of the node's name are fixed before it starts.
+/// The parts of the node's name that are fixed before it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Named {
+pub enum FixedName {
     /// Its identity and address stay as they are.
     #[default]
-    Wholly,
+    All,
     /// Its identity; the number of its cluster may change.
-    ByIdentity,
+    Identity,
     /// No part.
-    No,
+    Nothing,
 }
 
 /// Configuration of a daemon.
@@ -30,10 +30,10 @@ pub struct DaemonConfig {
     pub socket_mode: u32,
     /// Permissions of users.
     pub policy: Policy,
-    /// How much processes may use.
+    /// Limits of what processes may use.
     pub limits: Limits,
-    /// Which parts of the node's name are fixed. An administrator may set the others until the first bearer.
-    pub named: Named,
+    /// The parts of the node's name that are fixed. An administrator may set the others until the first bearer.
+    pub fixed_name: FixedName,
     /// Versions of the protocol; those of this code if absent.
     pub versions: Option<Greeting>,
 }
@@ -44,7 +44,8 @@ impl DaemonConfig {
     }
 }
 
-/// How much processes may use, each and together. A process at a limit gets an error, without effect on others.
+/// Limits of what processes may use, each and together. A process at a limit gets an error, without effect on
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Attached processes.
@@ -79,7 +80,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a daemon did not start.
+/// Reason why a daemon did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {

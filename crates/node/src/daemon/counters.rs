@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::observe::Counters;
 
-/// Why an attachment ended.
+/// Reason why an attachment ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EndReason {
     /// The process closed its connection.

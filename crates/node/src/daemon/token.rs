@@ -1,5 +1,5 @@
-//! Tokens of the event loop: the upper byte says what an event is about, the lower four bytes which one. Bearers have
-//! 0.
+//! Tokens of the event loop: the upper byte is the kind of the source, the lower four bytes its number. Bearers
+//! have 0.
 
 pub(super) const DOORWAY: u64 = 1 << 56;
 pub(super) const ATTACHMENT: u64 = 2 << 56;

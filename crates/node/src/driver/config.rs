@@ -17,14 +17,14 @@ pub struct NodeConfig {
     pub bearers: Vec<Plan>,
     /// Name in logs and of the background thread; empty for none.
     pub label: String,
-    /// How long a waiting call spins on the bearers before it sleeps; none by default.
+    /// Time for which a waiting call spins on the bearers before it sleeps; zero by default.
     pub spin: Duration,
 }
 
 impl NodeConfig {
-    /// Chooses what was left open: the seed, random if none is given; a random identity unless there is one or an
-    /// address; and the address, at once if the node has no bearer, because no other node can have the same. Call it
-    /// with the bearers in place.
+    /// Fills in the values that were left open: the seed, random if none is given; a random identity unless
+    /// there is one or an address; and the address, at once if the node has no bearer, because no other node
+    /// can have the same. Call it with the bearers in place.
     ///
     /// # Errors
     /// The system gives no random bytes.
@@ -60,7 +60,7 @@ impl Plan {
     }
 }
 
-/// Why a node did not start.
+/// Reason why a node did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {

@@ -1,5 +1,5 @@
-//! The node driver: a node's protocol and bearers, and one turn of its event loop: frames in, timers, frames out,
-//! wake-ups. Which thread drives it is the subject of [`run`](mod@crate::run).
+//! The node driver: a node's protocol and bearers, and one turn of its event loop: frames in, timers, frames
+//! out, wake-ups. [`run`](mod@crate::run) decides which thread drives it.
 
 mod config;
 mod slot;
@@ -33,7 +33,7 @@ pub(crate) use state::{Drive, DriveEvent, Supervision};
 /// Watched descriptors of one bearer, at most.
 const MAX_FDS: usize = 8;
 
-/// Waits in a row that frames of one express path must have ended before a thread waits there.
+/// Consecutive waits, each ended by frames of one express path alone, after which a thread waits on that path.
 const DIRECT_AFTER: u32 = 16;
 
 /// Most reads of one wait on an express path.
@@ -47,7 +47,7 @@ pub(crate) struct Waiting {
     pub(crate) ready: Vec<Ready>,
 }
 
-/// Which thread waits for the wire.
+/// The thread that waits for the wire.
 pub(crate) enum Sleeper {
     None,
     /// A call on an express path.
@@ -70,12 +70,12 @@ pub(crate) struct NodeDriver {
     pub(crate) stack: Stack,
     bearers: Vec<(BearerId, Box<dyn Bearer>)>,
     express_paths: Vec<ExpressPath>,
-    /// Token of the descriptor that alone ended the last waits, and how many.
-    hot: (u64, u32),
+    /// Token of the descriptor that alone ended the last waits, and the number of these waits.
+    streak: (u64, u32),
     /// How long a waiting call spins before it sleeps.
     pub(crate) spin: Duration,
     sockets: HashMap<u32, Arc<Slot>>,
-    /// Where threads wait for something that is not a socket: a node, a link.
+    /// The slot of threads that wait for something that is not a socket: a node, a link.
     pub(crate) observers: Arc<Slot>,
     pub(crate) observer: Observer,
     pub(crate) drive: Drive,
@@ -84,21 +84,21 @@ pub(crate) struct NodeDriver {
     pub(crate) idle: Option<Waiting>,
     /// The slot of the call that drives.
     pub(crate) driving: Option<Arc<Slot>>,
-    /// The driving call is to be woken: another thread has brought what it waits for.
+    /// The driving call must be woken: another thread has received what it waits for.
     pub(crate) recall: bool,
     /// Slots with waiting threads that do not drive.
     pub(crate) waiting: Vec<Arc<Slot>>,
-    /// When the waiting thread wakes by itself; [`Time::ZERO`] if no thread waits in an event loop.
+    /// Time when the waiting thread wakes by itself; [`Time::ZERO`] if no thread waits in an event loop.
     pub(crate) armed: Time,
-    /// Calls so far, and how many of them drove: this shows the supervisor whether calls come.
+    /// Number of calls, and of calls that drove; they show the supervisor whether calls are made.
     pub(crate) calls: u64,
     pub(crate) drives: u64,
     /// Sockets whose descriptor an application polls.
     pub(crate) polled: u32,
     /// When the bearers were last read.
     pub(crate) last_read: Time,
-    /// Until then messages may wait for acknowledgements, and the supervisor checks often.
-    pub(crate) hurry_until: Time,
+    /// Until then messages may wait for acknowledgements, and the supervisor checks more often.
+    pub(crate) check_often_until: Time,
     pub(crate) stop: bool,
 }
 
@@ -119,7 +119,7 @@ impl NodeDriver {
             stack: Stack::new(now, config.stack),
             bearers: Vec::new(),
             express_paths: Vec::new(),
-            hot: (0, 0),
+            streak: (0, 0),
             spin: config.spin,
             sockets: HashMap::new(),
             observers: Arc::default(),
@@ -139,7 +139,7 @@ impl NodeDriver {
             drives: 0,
             polled: 0,
             last_read: now,
-            hurry_until: Time::ZERO,
+            check_often_until: Time::ZERO,
             stop: false,
         };
         for plan in config.bearers {
@@ -171,7 +171,7 @@ impl NodeDriver {
         self.unwatch(reactor);
         self.bearers.retain(|(known, _)| *known != id);
         self.list_express_paths();
-        self.hot = (0, 0);
+        self.streak = (0, 0);
         self.watch(reactor, true)
     }
 
@@ -218,10 +218,10 @@ impl NodeDriver {
 
     /// Index of the express path to wait on for at most `pause`, if frames came by it alone lately.
     pub(crate) fn express_path(&self, pause: Option<Duration>) -> Option<usize> {
-        if self.hot.1 < DIRECT_AFTER || pause.is_some_and(|pause| pause < WAIT_MIN) {
+        if self.streak.1 < DIRECT_AFTER || pause.is_some_and(|pause| pause < WAIT_MIN) {
             return None;
         }
-        self.express_paths.iter().position(|path| path.token == self.hot.0 && path.express.can_wait())
+        self.express_paths.iter().position(|path| path.token == self.streak.0 && path.express.can_wait())
     }
 
     /// The express path with this index, to wait on it without the driver.
@@ -232,7 +232,7 @@ impl NodeDriver {
     /// The thread that waits for the wire now. The caller is about to wake it, which costs more on an express path; so
     /// the next waits are in the event loop.
     pub(crate) fn take_sleeper(&mut self) -> Sleeper {
-        self.cool();
+        self.end_streak();
         let before = self.drive;
         self.change_drive(DriveEvent::CallerReturns);
         match before {
@@ -248,9 +248,9 @@ impl NodeDriver {
         self.drive = self.drive.next(event);
     }
 
-    /// Not only frames of one express path end waits: the next waits are in the event loop.
-    pub(crate) fn cool(&mut self) {
-        self.hot.1 = 0;
+    /// Frames arrived on other descriptors too: the next waits are in the event loop.
+    pub(crate) fn end_streak(&mut self) {
+        self.streak.1 = 0;
     }
 
     /// The slot of a socket; made at its first use.
@@ -290,8 +290,8 @@ impl NodeDriver {
         self.last_read = now;
         match ready {
             [] => {}
-            [one] if one.token == self.hot.0 => self.hot.1 = self.hot.1.saturating_add(1),
-            [first, ..] => self.hot = (first.token, 0),
+            [one] if one.token == self.streak.0 => self.streak.1 = self.streak.1.saturating_add(1),
+            [first, ..] => self.streak = (first.token, 0),
         }
         let mut done = [false; utipc_core::limits::MAX_BEARERS];
         for event in ready {
@@ -310,11 +310,11 @@ impl NodeDriver {
         }
     }
 
-    /// The same for a caller that spins: bearers may skip what rarely brings frames.
-    pub(crate) fn glance_all(&mut self, now: Time) {
+    /// The same for a caller that spins: bearers may skip sockets on which frames rarely arrive.
+    pub(crate) fn receive_all_spinning(&mut self, now: Time) {
         self.last_read = now;
         for index in 0..self.bearers.len() {
-            self.take(now, index, |bearer, sink| bearer.glance(sink).map(|_| ()));
+            self.take(now, index, |bearer, sink| bearer.receive_spinning(sink).map(|_| ()));
         }
     }
 
@@ -372,7 +372,7 @@ impl NodeDriver {
         }
         while let Some(port) = self.stack.poll_ready() {
             let Some(slot) = self.sockets.get(&port) else { continue };
-            slot::level(&self.stack, port, slot);
+            slot::update_pollable(&self.stack, port, slot);
             if slot.is_served_by(self.stack.endpoint(port).map(Endpoint::readiness)) {
                 let slot = Arc::clone(slot);
                 self.notify(&slot);
@@ -390,7 +390,7 @@ impl NodeDriver {
         happened
     }
 
-    /// Wakes the threads that wait at a slot.
+    /// Wakes the threads that wait on a slot.
     fn notify(&mut self, slot: &Arc<Slot>) {
         if slot.has_sleepers() {
             slot.ready.notify_all();
@@ -417,9 +417,9 @@ impl NodeDriver {
         batch.clear();
     }
 
-    /// Brings the polled descriptor of a socket up to date.
-    pub(crate) fn level(&self, port: u32, slot: &Slot) {
-        slot::level(&self.stack, port, slot);
+    /// Updates the polled descriptor of a socket.
+    pub(crate) fn update_pollable(&self, port: u32, slot: &Slot) {
+        slot::update_pollable(&self.stack, port, slot);
     }
 
     /// Leaves the cluster: peers learn it at once, not only after the link tolerance.

@@ -7,13 +7,13 @@ use utipc_core::socket::Readiness;
 use utipc_core::stack::Stack;
 use utipc_os::pollable::{Level, Pollable};
 
-/// Where the threads of one socket wait, and what an application may poll in place of the socket.
+/// The slot of a socket: its waiting threads, and the descriptor that an application may poll.
 #[derive(Debug, Default)]
 pub struct Slot {
     pub(crate) ready: Condvar,
     /// Threads that wait, by [`Want`], the driving one among them; changed under the driver's lock.
     waiting: [AtomicU32; 3],
-    /// Those of them that sleep: waking none would cost a system call too.
+    /// The waiting threads that sleep; a wake-up costs a system call even if there is none.
     sleepers: AtomicU32,
     pub(crate) pollable: OnceLock<Pollable>,
 }
@@ -54,7 +54,8 @@ impl Slot {
         self.waiting[want as usize].load(Ordering::Relaxed) > 0
     }
 
-    /// True if a thread waits for what a socket with this readiness offers; a socket that is gone offers its end.
+    /// True if a thread waits for a condition that this readiness includes; a socket that is gone satisfies
+    /// every wait.
     pub(super) fn is_served_by(&self, readiness: Option<Readiness>) -> bool {
         let Some(Readiness { readable, writable, read_closed, hung_up }) = readiness else { return true };
         self.is_wanted(Want::Change)
@@ -63,8 +64,8 @@ impl Slot {
     }
 }
 
-/// Brings the polled descriptor of a socket up to date, if it has one.
-pub(super) fn level(stack: &Stack, port: u32, slot: &Slot) {
+/// Updates the polled descriptor of a socket, if it has one.
+pub(super) fn update_pollable(stack: &Stack, port: u32, slot: &Slot) {
     if let (Some(pollable), Some(endpoint)) = (slot.pollable.get(), stack.endpoint(port)) {
         let readiness = endpoint.readiness();
         pollable.set(Level {

@@ -1,9 +1,9 @@
-//! Which thread drives the event loop, and the state of the supervisor.
+//! State of the drive: the thread that drives the event loop; and the state of the supervisor.
 
 /// Which thread drives the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drive {
-    /// None: the supervisor checks every few milliseconds whether it has to.
+    /// No thread: the supervisor checks every few milliseconds whether it must drive.
     Undriven,
     /// A thread that waits in a call, in its event loop.
     Caller,
@@ -24,7 +24,7 @@ pub(crate) enum DriveEvent {
     CallerReturns,
     /// It has what it waited for.
     CallerEnds,
-    /// A call that does not wait takes over from the supervisor: where one call is, others follow.
+    /// A call that does not wait takes over from the supervisor: further calls are likely.
     CallPasses,
     /// The supervisor begins to drive.
     SupervisorBegins,
@@ -63,7 +63,7 @@ impl Drive {
 pub(crate) enum Supervision {
     /// It checks from time to time.
     Working,
-    /// It sleeps until a call rouses it.
+    /// It sleeps until a call wakes it.
     Asleep,
     /// It sleeps until frames arrive elsewhere than on the express path where a call waits.
     WatchingOthers,

@@ -1,4 +1,4 @@
-//! Calls: the ones that return at once, and the ones that wait while another thread drives.
+//! Calls that return at once, and calls that wait while another thread drives.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use utipc_os::Wait;
 use super::{CALLERS, Guard, SUPERVISOR, Shared, TICK};
 use crate::driver::{Drive, DriveEvent, Sleeper, Slot, Want, now};
 
-/// The longest that calls which never wait leave the bearers unread, nanoseconds.
+/// Longest time for which calls that never wait leave the bearers unread, nanoseconds.
 const READ_INTERVAL_NS: u128 = 500_000;
 
-/// When a wait that begins now ends.
+/// The end of a wait that begins now.
 fn end_of(wait: Wait, now: Time) -> Time {
     match wait {
         Wait::Never => now,
@@ -36,20 +36,20 @@ impl Shared {
         }
         driver.send_and_notify();
         if driver.stack.take_backlogged() {
-            self.hurry(&mut driver, now);
+            self.check_often(&mut driver, now);
         }
         if driver.take_must_wake() {
             self.wake(driver);
         }
     }
 
-    /// The call leaves messages behind that wait for acknowledgements: if the program does not call again soon, the
-    /// supervisor receives them.
-    fn hurry(&self, driver: &mut Guard<'_>, now: Time) {
-        if driver.hurry_until <= now && driver.drive == Drive::Undriven {
-            self.rouse(driver);
+    /// The call leaves messages that wait for acknowledgements: the supervisor receives these, unless the
+    /// program calls again soon.
+    fn check_often(&self, driver: &mut Guard<'_>, now: Time) {
+        if driver.check_often_until <= now && driver.drive == Drive::Undriven {
+            self.wake_supervisor(driver);
         }
-        driver.hurry_until = now + TICK;
+        driver.check_often_until = now + TICK;
     }
 
     /// Wakes the thread that waits for the wire.
@@ -113,7 +113,7 @@ impl Shared {
         now: Time,
         mut attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
-        driver.glance_all(now);
+        driver.receive_all_spinning(now);
         driver.handle_timeout(now);
         let done = attempt(&mut driver.stack, now);
         self.leave_call(driver, now);
@@ -143,7 +143,7 @@ impl Shared {
         }
         match driver.waiting.first() {
             Some(slot) => slot.ready.notify_one(),
-            None => self.rouse(driver),
+            None => self.wake_supervisor(driver),
         }
     }
 }

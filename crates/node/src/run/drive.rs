@@ -11,15 +11,15 @@ use utipc_os::udp::Express;
 use super::{Guard, Shared};
 use crate::driver::{DriveEvent, Slot, Supervision, Waiting, Want, now};
 
-/// Frames that arrive within this wait were there before it began.
+/// If a wait is shorter than this, its frames had arrived before it began.
 const SHORT_WAIT: Duration = Duration::from_micros(4);
 
-/// How long one wait of a driving call lasts.
+/// Limits of one wait of a driving call.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// At most; `None` for ever.
+    /// Longest wait; `None` for no limit.
     pause: Option<Duration>,
-    /// Until then it spins.
+    /// End of spinning.
     spin_until: Option<Time>,
 }
 
@@ -89,7 +89,7 @@ impl Shared {
     ) -> (Guard<'a>, Time) {
         driver.change_drive(DriveEvent::CallerWaitsOn(path.index));
         if driver.supervision == Supervision::Asleep {
-            self.rouse(&driver);
+            self.wake_supervisor(&driver);
         }
         drop(driver);
         let read = wait_on_express(path, waiting, limits);
@@ -136,17 +136,17 @@ fn finish_turn<T>(
         && path.express.look(&mut waiting.ring, usize::MAX).is_ok()
         && waiting.ring.filled() > 0
     {
-        // One acknowledgement for this and for what came meanwhile.
+        // One acknowledgement covers these frames and those that arrived meanwhile.
         driver.receive_express(time, path.index, Ok(&waiting.ring));
         done = attempt(&mut driver.stack, time);
     }
     driver.send_and_notify();
-    // The attempt has seen everything that has come.
+    // The attempt has seen everything that has arrived.
     driver.recall = false;
     done
 }
 
-/// Waits on an express path; its frames are in the ring then.
+/// Waits on an express path, and reads its frames into the ring.
 fn wait_on_express(path: &Path, waiting: &mut Waiting, limits: Limits) -> std::io::Result<()> {
     while limits.spin_until.is_some_and(|end| now() < end) {
         path.express.look(&mut waiting.ring, path.reads)?;
@@ -158,7 +158,7 @@ fn wait_on_express(path: &Path, waiting: &mut Waiting, limits: Limits) -> std::i
     path.express.wait(&mut waiting.ring, path.reads, limits.pause)
 }
 
-/// Waits in the event loop; what is ready is in the list then.
+/// Waits in the event loop, and lists the descriptors that are ready.
 fn wait_in_event_loop(waiting: &mut Waiting, limits: Limits) -> Result<(), OsError> {
     while limits.spin_until.is_some_and(|end| now() < end) {
         let woken = waiting.reactor.wait(Some(Duration::ZERO), &mut waiting.ready)?;

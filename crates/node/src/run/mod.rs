@@ -1,15 +1,16 @@
-//! Which thread drives the event loop.
+//! A running node, and the rules that decide which thread drives its event loop.
 //!
-//! 1. A call that can be answered at once is: it locks the node driver, acts, sends its frames and returns (`call.rs`).
-//! 2. A call that has to wait *drives*, if no other call does: it waits in the event loop itself, without the lock, and
-//!    runs turns of the loop until its condition holds (`drive.rs`). Its message arrives without another thread.
+//! 1. A call that need not wait locks the node driver, acts, sends its frames and returns (`call.rs`).
+//! 2. A call that has to wait *drives*, if no other call does: it waits in the event loop itself, without the
+//!    lock, and runs turns of the loop until its condition holds (`drive.rs`). A message reaches it without a
+//!    switch to another thread.
 //! 3. Other calls wait on their socket's slot and are woken when its readiness changes. A call that stops driving hands
 //!    over to one of them.
-//! 4. The *supervisor*, a background thread, drives while no call is in progress (`supervisor.rs`). While calls come
-//!    and go it only checks every `TICK` (2 ms); so nothing changes hands between one message and the next.
+//! 4. The *supervisor*, a background thread, drives while no call is in progress (`supervisor.rs`). While calls
+//!    come and go it only checks every `TICK` (2 ms); so no thread is woken between one message and the next.
 //!
 //! A call takes over from the supervisor without waking it: both have an event loop of their own on the same
-//! descriptors, and a supervisor that wakes up to find itself replaced goes back to rule 4.
+//! descriptors, and when the supervisor wakes and finds that a call drives, it returns to checking (rule 4).
 //!
 //! While frames come from one peer alone, a call waits on the *express path* of the bearer instead: it sleeps in the
 //! system call that reads the next frame. Meanwhile the supervisor watches all other descriptors.
@@ -32,8 +33,8 @@ use utipc_os::{OsError, Wait, fork};
 use crate::driver::{NodeConfig, NodeDriver, Slot, StartError, Want, now};
 use crate::observe::Counters;
 
-/// How often the supervisor checks while calls come and go: the longest that an arrived frame waits when no thread is
-/// in a call.
+/// Interval of the supervisor's checks while calls are made: the longest wait of an arrived frame while no call
+/// is in progress.
 const TICK: Duration = Duration::from_millis(2);
 
 /// A running node; clones are handles on the same one. When the last is gone it leaves the cluster.
@@ -62,7 +63,7 @@ const OTHERS: usize = 2;
 
 struct Shared {
     driver: Mutex<NodeDriver>,
-    /// Where the supervisor sleeps while calls drive.
+    /// Condition variable on which the supervisor sleeps while calls drive.
     supervisor: Condvar,
     /// Wakers of the calls' event loop, of the supervisor's, and of the one in which the supervisor watches all
     /// descriptors but the express paths.
@@ -183,9 +184,9 @@ impl Node {
             driver.polled += 1;
             fresh
         });
-        driver.level(port, slot);
+        driver.update_pollable(port, slot);
         // From now on the supervisor must drive while no call is in progress.
-        shared.rouse(&driver);
+        shared.wake_supervisor(&driver);
         Ok(pollable)
     }
 
@@ -203,9 +204,9 @@ impl Node {
         due.map(|due| due.since(now))
     }
 
-    /// Drives the node until something has happened to one of its sockets, or to a node or link; false if nothing has
-    /// within `wait`. Meant for a program with one such thread: events that another driving thread brings do not end
-    /// it.
+    /// Drives the node until something has happened to one of its sockets, or to a node or link; false if
+    /// nothing has within `wait`. Meant for a program with one such thread: events that another driving thread
+    /// receives do not end the call.
     pub fn drive(&self, wait: Wait) -> bool {
         let happened = |stack: &mut Stack, _| stack.has_ready().then_some(());
         self.block(&self.observers(), Want::Change, wait, happened).is_some()
@@ -233,13 +234,13 @@ impl Node {
 }
 
 impl Shared {
-    /// A thread that panicked in a call left the driver between two turns, in a valid state.
+    /// Locks the driver. A thread that panicked in a call left it between two turns, in a valid state.
     fn lock(&self) -> Guard<'_> {
         self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the supervisor check who drives.
-    fn rouse(&self, driver: &NodeDriver) {
+    /// Wakes the supervisor, which then checks which thread drives.
+    fn wake_supervisor(&self, driver: &NodeDriver) {
         if driver.supervision == crate::driver::Supervision::WatchingOthers {
             self.wakers[OTHERS].wake();
         }

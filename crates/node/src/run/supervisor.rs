@@ -9,8 +9,9 @@ use utipc_os::reactor::Reactor;
 use super::{Guard, Shared, TICK};
 use crate::driver::{Drive, DriveEvent, Supervision, now};
 
-/// How often it checks while messages wait for acknowledgements. While calls come, they receive them themselves.
-const HURRIED_TICK: Duration = Duration::from_micros(500);
+/// Interval of checks while messages wait for acknowledgements. Calls that are made meanwhile receive these
+/// themselves.
+const SHORT_TICK: Duration = Duration::from_micros(500);
 
 impl Shared {
     /// Runs the supervisor until the node stops. `others` watches all descriptors but the express paths.
@@ -29,7 +30,7 @@ impl Shared {
                     driver.receive_all(time);
                     driver.handle_timeout(time);
                     driver.send_and_notify();
-                    let tick = if time < driver.hurry_until { HURRIED_TICK } else { TICK };
+                    let tick = if time < driver.check_often_until { SHORT_TICK } else { TICK };
                     driver = self.rest(driver, Some(tick));
                 }
                 state if driver.drives == drives && state.is_express() => {
@@ -39,7 +40,7 @@ impl Shared {
                 state => {
                     drives = driver.drives;
                     if state.is_express() {
-                        // Calls come and go on an express path, and none reads the other descriptors.
+                        // Calls on an express path do not read the other descriptors.
                         driver.receive_others(now());
                         driver = self.finish_check(driver);
                     }
@@ -49,7 +50,7 @@ impl Shared {
         }
     }
 
-    /// Waits for frames that come elsewhere than on the express path where a call waits.
+    /// Waits for frames on all descriptors except the express path on which a call waits.
     fn watch_others<'a>(&'a self, mut driver: Guard<'a>, others: &mut Reactor) -> Guard<'a> {
         driver.supervision = Supervision::WatchingOthers;
         drop(driver);
@@ -61,11 +62,11 @@ impl Shared {
             return driver;
         }
         driver.receive_others(now());
-        driver.cool();
+        driver.end_streak();
         self.finish_check(driver)
     }
 
-    /// Sends and wakes what follows from received frames while another thread drives.
+    /// Sends frames and wakes threads after frames were received while another thread drives.
     fn finish_check<'a>(&'a self, mut driver: Guard<'a>) -> Guard<'a> {
         driver.send_and_notify();
         if driver.take_must_wake() {
@@ -75,7 +76,7 @@ impl Shared {
         driver
     }
 
-    /// Sleeps for this time, or until a call rouses it.
+    /// Sleeps for this time, or until a call wakes it.
     fn rest<'a>(&self, mut driver: Guard<'a>, limit: Option<Duration>) -> Guard<'a> {
         if driver.stop {
             return driver;

@@ -15,7 +15,7 @@ const FIRST: [usize; 3] = [16_384 * 80, 512 * 464, 131_072 * 4];
 /// Round-robin cursors never move, so there is one for every range that a table can have.
 const CURSORS: usize = (1 << 20) + (1 << 16);
 
-/// Why a table is not shared.
+/// Reason why a table is not shared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShareError {
@@ -27,10 +27,10 @@ pub enum ShareError {
     Memory(#[from] NoMemory),
 }
 
-/// The place of a daemon's table, for its clients. Clones are handles on the same one.
+/// A daemon's binding table in shared memory, for its clients. Clones are handles on the same one.
 ///
-/// When the table outgrows its segment, it moves to a larger one before the call that made it grow returns. The old
-/// segment reports that to later lookups; their processes then find the new one here.
+/// When the table outgrows its segment, it moves to a larger one before the call that made it grow returns.
+/// Later lookups in the old segment return that it is superseded; their processes then ask for the new one.
 #[derive(Clone, Debug)]
 pub struct SharedTable {
     current: Arc<Mutex<Arc<Publisher>>>,

@@ -185,7 +185,7 @@ pub(crate) fn local_nodes() -> Fixture {
         bearer.receive(&mut |_, _| panic!("a frame that was not sent")).unwrap();
         assert_eq!(bearer.peers().len(), 2);
     }
-    // The bearers work on without the directory.
+    // The bearers continue to work without the directory.
     std::fs::remove_dir_all(directory).unwrap();
     Ok(bearers.into_iter().map(|it| Box::new(it) as Box<dyn Bearer>).collect())
 }

@@ -93,11 +93,11 @@ fn interrupted_bearer_carries_no_frames_until_it_is_restored() {
         (out, bearers.gather(0, 1, SOON).len())
     };
     assert_eq!(both(&mut bearers, 1), (1, 1));
-    control.cut(true);
+    control.interrupt(true);
     assert_eq!(both(&mut bearers, 2), (0, 0));
-    assert_eq!(control.counters(Direction::Send).cut, 1);
-    assert_eq!(control.counters(Direction::Receive).cut, 1);
-    control.cut(false);
+    assert_eq!(control.counters(Direction::Send).interrupted, 1);
+    assert_eq!(control.counters(Direction::Receive).interrupted, 1);
+    control.interrupt(false);
     assert_eq!(both(&mut bearers, 3), (1, 1));
 }
 

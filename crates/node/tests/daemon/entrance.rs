@@ -75,13 +75,13 @@ fn processes_above_the_limit_are_refused_and_others_are_served() {
     let full = one.call(&Request::Open { kind: SocketKind::Rdm });
     assert!(matches!(full, Err(Failure::Limit(_))), "{full:?}");
     drop(two);
-    // The place is free when the daemon has noticed the end.
+    // Another process may attach when the daemon has noticed the end.
     let again = (0..1000).find_map(|_| shake_hands(&host.path, Greeting::OWN, false).1.unwrap().1.ok());
     assert!(again.is_some());
     assert!(host.ended("too-many") >= 1);
 }
 
-/// Connections without a handshake give way to processes that perform it.
+/// Connections without a handshake are replaced by new ones.
 #[test]
 fn connections_without_handshake_do_not_keep_processes_out() {
     let host = Host::new();

@@ -27,7 +27,7 @@ const TIME: Duration = Duration::from_millis(1500);
 /// machine cannot cause that, because the test takes both times itself.
 const WANTED: Duration = Duration::from_millis(10);
 
-/// After this time a message is lost.
+/// A message that has not arrived after this time is lost.
 const LOST: Duration = Duration::from_secs(60);
 
 /// One end of a connection in lanes.

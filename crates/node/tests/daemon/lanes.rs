@@ -1,4 +1,4 @@
-//! Lanes between processes: the daemon makes them, and reads what a dead reader has left.
+//! Lanes between processes: the daemon creates them, and drains those of a dead reader.
 
 use std::collections::HashMap;
 

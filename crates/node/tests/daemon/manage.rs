@@ -6,7 +6,7 @@ use utipc_attach::{Reply as Answered, Request as Command};
 use utipc_core::addr::{NodeAddr, ServiceRange};
 use utipc_core::socket::SocketKind;
 use utipc_manage::{Entry, Errno, Header, Properties, Refusal, Reply, Request, Udp, family, replies};
-use utipc_node::daemon::{Named, Policy};
+use utipc_node::daemon::{FixedName, Policy};
 
 use crate::client::{Client, Host, LIMIT};
 
@@ -102,7 +102,7 @@ fn users_that_may_not_manage_may_list() {
 
 #[test]
 fn identity_and_address_are_set_before_the_first_bearer() {
-    let host = Host::with(|config| config.named = Named::No);
+    let host = Host::with(|config| config.fixed_name = FixedName::Nothing);
     let mut client = host.client();
     let server = client.server(SocketKind::Rdm, ServiceRange::new(1000, 1, 1));
     let identity = *b"beta\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -121,11 +121,11 @@ fn identity_and_address_are_set_before_the_first_bearer() {
         })
         .collect();
     assert_eq!(rows, [(0, 0x6265_7461, 0x6265_7461), (1, 1, 0x6265_7461), (1000, 1, 0x6265_7461)]);
-    // It works on, by its name.
+    // The socket still works, by its service name.
     let to = utipc_core::Destination::service(1000, 1);
     assert_eq!(client.send(server, Some(to), b"hello").unwrap(), 5);
     assert_eq!(client.receive_soon(server).1, b"hello");
-    // The second identity counts for nothing, as in the kernel; the cluster may still change.
+    // The second identity is ignored, as in the kernel; the cluster may still change.
     done(&mut client, &Request::NetSet { id: Some(4713), address: None, identity: Some([7; 16]) });
     assert!(
         matches!(&ask(&mut client, &Request::Net).entries[0], Entry::Net(net) if net.identity == identity)

@@ -1,5 +1,6 @@
-//! The daemon is killed before and after each system call: while it starts, and while it serves clients that use all
-//! kinds of state. Its clients notice, and the next daemon starts at the same path and serves the same requests.
+//! Kills the daemon before and after each system call: while it starts, and while it serves clients that use
+//! all kinds of state. The clients must notice, and the next daemon at the same path must serve the same
+//! requests.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::{Path, PathBuf};

@@ -157,7 +157,7 @@ fn usual(name: Name) -> Vec<Transport> {
     }
 }
 
-/// Why a transport does not support a measurement, if so.
+/// Reason why a transport does not support a measurement, if so.
 pub(super) fn unfit(transport: Transport, name: Name) -> Option<String> {
     match (transport, name) {
         (Transport::Iceoryx2, Name::Latency) => None,

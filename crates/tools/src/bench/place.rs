@@ -20,7 +20,7 @@ pub(super) struct Place {
     /// The server's side is 0, the client's 1.
     inner: place::Place,
     engine: Engine,
-    /// Why the kernel has no nodes in the namespaces, once that was tried.
+    /// Reason why the kernel has no nodes in the namespaces, once that was tried.
     kernel_obstacle: OnceCell<Option<String>>,
 }
 

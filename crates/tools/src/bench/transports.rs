@@ -34,7 +34,7 @@ pub(super) fn drive(job: &Job) -> Result<Opened> {
     }
 }
 
-/// Why a transport cannot be measured here, if so, in one line.
+/// Reason why a transport cannot be measured here, if so, in one line.
 pub(super) fn obstacle(transport: Transport, scope: Scope) -> Option<String> {
     let why = match transport {
         Transport::Uds | Transport::UdsStream if scope == Scope::Inter => {

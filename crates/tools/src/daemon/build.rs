@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use utipc::bearers::{Bearer, EthernetBearer, LocalBearer, LocalConfig, UdpBearer, UdpConfig, UdpMode};
 use utipc::daemon::{
-    Daemon, DaemonConfig, Limits, Named, NodeConfig, Plan, Policy, StackConfig, usual_socket,
+    Daemon, DaemonConfig, FixedName, Limits, NodeConfig, Plan, Policy, StackConfig, usual_socket,
 };
 use utipc::{ClusterId, NodeAddr, NodeId};
 
@@ -39,10 +39,10 @@ pub(crate) fn config(file: &File, instance: &str, socket: Option<&Path>) -> Resu
         node,
         socket,
         socket_mode: mode.unwrap_or(0o600),
-        named: match (identity, address) {
-            (_, Some(_)) => Named::Wholly,
-            (Some(_), None) => Named::ByIdentity,
-            (None, None) => Named::No,
+        fixed_name: match (identity, address) {
+            (_, Some(_)) => FixedName::All,
+            (Some(_), None) => FixedName::Identity,
+            (None, None) => FixedName::Nothing,
         },
         policy: policy(&file.policy)?,
         limits: limits(&file.limits),

@@ -12,7 +12,7 @@ use super::identity;
 use super::output::Output;
 use super::words::{Key, Options, Words};
 
-/// Why a command failed.
+/// Reason why a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The command line is wrong.

@@ -33,8 +33,8 @@ mod registry;
 /// addresses.
 const ADDRESS_TRIES: u32 = 16;
 
-/// Calls after which the directory is checked, even if frames arrive.
-const DIRECTORY_TURN: u32 = 16;
+/// Every how many calls the directory is checked, even if frames arrive.
+const DIRECTORY_CHECK_AFTER: u32 = 16;
 
 /// Delay of a second check after a file was closed: the kernel reports that just before the lock is free.
 const SECOND_CHECK: Duration = Duration::from_millis(50);
@@ -207,18 +207,18 @@ impl Bearer for LocalBearer {
         let before = self.udp.counters().rx_frames;
         let more = self.udp.receive(sink)?;
         self.calls = self.calls.wrapping_add(1);
-        if self.udp.counters().rx_frames == before || self.calls.is_multiple_of(DIRECTORY_TURN) {
+        if self.udp.counters().rx_frames == before || self.calls.is_multiple_of(DIRECTORY_CHECK_AFTER) {
             self.check()?;
         }
         Ok(more)
     }
 
-    fn glance(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
+    fn receive_spinning(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
         self.calls = self.calls.wrapping_add(1);
-        if self.calls.is_multiple_of(DIRECTORY_TURN) {
+        if self.calls.is_multiple_of(DIRECTORY_CHECK_AFTER) {
             self.check()?;
         }
-        self.udp.glance(sink)
+        self.udp.receive_spinning(sink)
     }
 
     fn receive_others(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {

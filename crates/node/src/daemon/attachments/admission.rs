@@ -1,4 +1,5 @@
-//! How a process attaches: the doorway, and the handshake in which it says its version and its program.
+//! Admission of processes: the listening socket (the doorway), and the handshake, which has version and program
+//! name.
 
 use std::collections::VecDeque;
 
@@ -12,14 +13,14 @@ use super::{AttachmentId, Attachments, Rules};
 use crate::daemon::counters::EndReason;
 use crate::daemon::token;
 
-/// A process that has connected completes the handshake within this time, milliseconds: on a loaded machine it may wait
-/// for the processor between the two calls.
+/// Time for the handshake, milliseconds. It is long because, on a loaded host, a process may wait for a
+/// processor between connecting and the handshake.
 const SILENCE_MS: u64 = 10_000;
 
-/// The same when another process waits for its place, milliseconds.
-const PRESSED_MS: u64 = 500;
+/// The same while the limit of connections without a handshake is reached, milliseconds.
+const SILENCE_WHEN_FULL_MS: u64 = 500;
 
-/// Connections without a handshake, at most.
+/// Most connections without a handshake.
 const MAX_SILENT: usize = 256;
 
 /// Pause when the system has no descriptor for a new connection, milliseconds.
@@ -31,7 +32,7 @@ const MAX_PROGRAM: usize = 64;
 /// The first version that has [`utipc_attach::Notice::NodeLane`].
 const NODE_LANES_VERSION: u16 = 2;
 
-/// The release that processes learn.
+/// The release that the daemon reports to processes.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// The accepted handshake of a process.
@@ -42,13 +43,13 @@ pub(in crate::daemon) struct Handshake {
 }
 
 impl Handshake {
-    /// The process knows of lanes between it and the node.
+    /// True if the process supports node lanes.
     pub(in crate::daemon) fn takes_node_lanes(&self) -> bool {
         self.hello.takes_lanes && self.version >= NODE_LANES_VERSION
     }
 }
 
-/// Why a process may not attach, and what to answer, if anything.
+/// Reason why a process may not attach, and the answer to it, if any.
 pub(in crate::daemon) type Refused = (EndReason, Option<Refusal>);
 
 /// The doorway and the connections that have not completed the handshake.
@@ -59,7 +60,7 @@ pub(in crate::daemon) struct Admission {
     next: AttachmentId,
     /// Connections without a handshake, oldest first, with the time when they are closed.
     silent: VecDeque<(Time, AttachmentId)>,
-    /// When the doorway is watched again, after the system had no descriptor.
+    /// Time when the doorway is watched again, after the system had no descriptor.
     reopen: Option<Time>,
 }
 
@@ -74,13 +75,14 @@ impl Admission {
         Ok(Self { doorway, versions, next: 1, silent: VecDeque::new(), reopen: None })
     }
 
-    /// When [`Self::overdue`] or [`Self::reopen`] has something to do.
+    /// Time when [`Self::overdue`] or [`Self::reopen`] has something to do.
     pub(in crate::daemon) fn deadline(&self) -> Time {
         let silent = self.silent.front().map_or(Time::NEVER, |(at, _)| *at);
         silent.min(self.reopen.unwrap_or(Time::NEVER))
     }
 
-    /// Takes the next connection. If the system has no descriptor for it, the doorway closes for a moment.
+    /// Accepts the next connection. If the system has no descriptor for it, the doorway is not watched for a
+    /// moment.
     pub(in crate::daemon) fn accept(&mut self, now: Time, reactor: &Reactor) -> Option<Channel> {
         self.doorway.accept().unwrap_or_else(|error| {
             tracing::warn!("a process cannot attach: {error}");
@@ -96,20 +98,20 @@ impl Admission {
         self.next
     }
 
-    /// A process has connected under [`Self::next_id`]; it has to complete the handshake.
+    /// Adds the connection with the number [`Self::next_id`], which has to complete the handshake.
     pub(in crate::daemon) fn add(&mut self, now: Time) {
         self.silent.push_back((now.plus_millis(SILENCE_MS), self.next));
         self.next += 1;
     }
 
-    /// Whether the most connections without a handshake are there.
+    /// Whether the limit of connections without a handshake is reached.
     pub(in crate::daemon) fn is_full(&self) -> bool {
         self.silent.len() >= MAX_SILENT
     }
 
-    /// The connection that has been without a handshake for longest, if another process may have its place.
+    /// The oldest connection without a handshake, if a new one may replace it.
     pub(in crate::daemon) fn replaceable(&self, now: Time) -> Option<AttachmentId> {
-        let patience = SILENCE_MS - PRESSED_MS;
+        let patience = SILENCE_MS - SILENCE_WHEN_FULL_MS;
         self.silent.front().filter(|(at, _)| *at <= now.plus_millis(patience)).map(|(_, id)| *id)
     }
 
@@ -118,7 +120,7 @@ impl Admission {
         self.silent.front().filter(|(at, _)| *at <= now).map(|(_, id)| *id)
     }
 
-    /// A process has sent its handshake, or is gone; false if it had before.
+    /// Removes a connection that has sent its handshake or has ended; false if it was removed before.
     pub(in crate::daemon) fn remove(&mut self, id: AttachmentId) -> bool {
         let at = self.silent.iter().position(|(_, silent)| *silent == id);
         at.is_some_and(|at| self.silent.remove(at).is_some())

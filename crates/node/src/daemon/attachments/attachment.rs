@@ -1,4 +1,4 @@
-//! One process at the daemon: its connection, and the notices that wait for it.
+//! One attachment: the connection of a process, and the notices that wait for it.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -29,11 +29,11 @@ pub(super) struct Attachment {
     pub(super) peer: Peer,
     /// Absent until the handshake.
     pub(super) session: Option<Session>,
-    /// Its sockets that offer more; each at most once, as the sockets' marks see to.
+    /// Sockets with a waiting notice about their readiness; each at most once (see `noted` in `sockets`).
     ready: VecDeque<u32>,
     /// Other notices. Each names a lane, a pair or the node's address, of which there are as many as the limits allow.
     others: VecDeque<Notice>,
-    /// Its doorbell is due at the end of the turn.
+    /// Its doorbell rings at the end of the turn.
     pub(super) rings: bool,
 }
 
@@ -42,7 +42,7 @@ impl Attachment {
         Self { channel, peer, session: None, ready: VecDeque::new(), others: VecDeque::new(), rings: false }
     }
 
-    /// One of its sockets offers more; the caller makes sure that each socket is queued once.
+    /// Queues a notice about the readiness of a socket; the caller makes sure that each socket is queued once.
     pub(super) fn push_ready(&mut self, port: u32) {
         self.ready.push_back(port);
     }
@@ -61,8 +61,8 @@ impl Attachment {
         });
     }
 
-    /// Takes what fits into one reply, oldest first; true if more waits. `is_due` says whether a notice about a socket
-    /// still waits.
+    /// Takes the notices that fit into one reply, oldest first; true if more wait. `is_due`: a notice about
+    /// this socket is still needed.
     pub(super) fn take_notices(
         &mut self,
         notices: &mut Vec<Notice>,

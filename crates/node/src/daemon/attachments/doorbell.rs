@@ -11,7 +11,7 @@ const SEQ: usize = 0;
 /// Threads of the process that sleep on it.
 const SLEEPERS: usize = 4;
 
-/// A doorbell. A process that writes to its own doorbell harms only itself.
+/// A doorbell. A process can damage only its own.
 #[derive(Debug)]
 pub(super) struct Doorbell {
     segment: Segment,

@@ -1,4 +1,4 @@
-//! Attached processes: their connections, notices and doorbells, how they come in, and what they may do.
+//! Attached processes: connections, notices, doorbells, admission and permissions.
 
 mod admission;
 mod attachment;
@@ -106,7 +106,7 @@ impl Attachments {
         self.session(id).is_some_and(|session| session.version >= TABLE_VERSION)
     }
 
-    /// Whether a process understands that it is the sole holder of a socket again.
+    /// Whether a process supports the notice that it is the sole holder of a socket again.
     pub(super) fn knows_sole_holder(&self, id: AttachmentId) -> bool {
         self.session(id).is_some_and(|session| session.version >= SOLE_HOLDER_VERSION)
     }
@@ -178,13 +178,13 @@ impl Attachments {
         }
     }
 
-    /// Queues the notice that a socket offers more, unless `noted` says that one waits.
+    /// Queues a notice about the readiness of a socket, unless `noted`: one waits already.
     pub(super) fn notify_ready(&mut self, id: AttachmentId, port: u32, noted: &mut bool) {
         let Some(attachment) = self.all.get_mut(&id) else { return };
         if !std::mem::replace(noted, true) {
             attachment.push_ready(port);
         }
-        // Even if a notice waits: it may leave with a reply that was decided before this.
+        // Even if a notice waits: it may be sent with a reply that does not include this change.
         mark_due(&mut self.rung, id, attachment);
     }
 
@@ -220,8 +220,8 @@ impl Attachments {
         }
     }
 
-    /// Sends a reply with the notices that wait for its receiver; false if the receiver is gone. `head` is a buffer,
-    /// `is_due` says whether a notice about a socket still waits.
+    /// Sends a reply with the notices that wait for its receiver; false if the receiver is gone. `head` is a
+    /// buffer. `is_due`: a notice about this socket is still needed.
     pub(super) fn send(
         &mut self,
         outgoing: Outgoing,
@@ -243,8 +243,8 @@ impl Attachments {
         }
     }
 
-    /// Removes an attachment that has ended and hangs up on its process. `Some(true)` if it had completed the
-    /// handshake; `None` if there is none.
+    /// Removes an attachment that has ended and closes the connection to its process. `Some(true)` if it had
+    /// completed the handshake; `None` if there is none.
     pub(super) fn end(&mut self, reactor: &Reactor, id: AttachmentId, reason: EndReason) -> Option<bool> {
         let attachment = self.all.remove(&id)?;
         // A process that it forked may have its end too: closing ours would not take it out of the event loop.

@@ -1,5 +1,4 @@
-//! Which users may use a daemon, and for what. The kernel names the user of a process (`SO_PEERCRED`); what the process
-//! says of itself does not count.
+//! Permissions of users at a daemon. The user of a process is the one that the kernel reports (`SO_PEERCRED`).
 
 use std::ops::RangeInclusive;
 

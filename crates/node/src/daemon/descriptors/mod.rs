@@ -1,10 +1,10 @@
 //! The descriptors that applications poll in place of sockets: packet socket pairs of which the daemon has the *far
 //! ends*.
 //!
-//! A byte in the near end makes it readable, a full send buffer unwritable, the far end's shutdown hangs it up. The
-//! daemon adds what makes it readable and removes what makes it unwritable. The library does the opposite, and then
-//! checks again whatever the daemon may have reported before: its doorbell, its lanes. So the doorbell is rung before
-//! the byte is added, and if there is a byte already, the library has not checked since.
+//! The near end is readable while it has a byte to read, unwritable while its send buffer is full, and hung up
+//! after the far end's shutdown. The daemon adds the byte and drains the buffer; the library reads the byte and
+//! fills the buffer, and then checks its doorbell and lanes again. So the daemon rings the doorbell before it
+//! adds the byte, and need not add one while there is one: the library has not checked yet.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -28,8 +28,8 @@ struct FarEnd {
 }
 
 impl FarEnd {
-    /// Brings the near end up to date, as far as the daemon's part goes.
-    fn level(&mut self, readiness: Readiness) {
+    /// Makes the near end readable or writable, or hangs it up; the library does the opposite.
+    fn update(&mut self, readiness: Readiness) {
         if self.hung_up {
             return;
         }
@@ -89,7 +89,7 @@ impl Descriptors {
         self.far_ends.contains_key(&port)
     }
 
-    /// Makes the descriptor of a socket, which has none, and returns the near end.
+    /// Creates the descriptor of a socket that has none, and returns the near end.
     pub(super) fn open(
         &mut self,
         reactor: &Reactor,
@@ -102,7 +102,7 @@ impl Descriptors {
             packets::fill(&near);
         }
         let mut far = FarEnd { channel, hung_up: false, inode: None };
-        far.level(readiness);
+        far.update(readiness);
         self.far_ends.insert(port, far);
         Ok(near.into_fd())
     }
@@ -135,11 +135,11 @@ impl Descriptors {
     }
 
     /// Brings a descriptor up to date.
-    pub(super) fn level(&mut self, reactor: &Reactor, port: u32, readiness: Readiness) {
+    pub(super) fn update(&mut self, reactor: &Reactor, port: u32, readiness: Readiness) {
         let Some(far) = self.far_ends.get_mut(&port) else { return };
-        far.level(readiness);
+        far.update(readiness);
         if far.inode.is_some() && far.hung_up {
-            // The near end may hang up too from now on, which says nothing.
+            // From now on the end of this channel does not show whether the near end is open.
             let _ = reactor.remove(&far.channel);
         }
     }
@@ -173,7 +173,7 @@ impl Descriptors {
             None => HangUp::Ignore,
             Some(far) if far.inode.is_none() => HangUp::Drop,
             Some(far) if far.hung_up => {
-                // This end did that: it says nothing about the near one.
+                // The far end itself has hung up; the near end may still be open.
                 let _ = reactor.remove(&far.channel);
                 HangUp::Ignore
             }
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(descriptors.hang_up(&reactor, 10), HangUp::Drop);
         descriptors.give_to_program(&reactor, 10, &near).unwrap();
         assert_eq!(descriptors.hang_up(&reactor, 10), HangUp::EndSocket);
-        descriptors.level(&reactor, 10, Readiness { hung_up: true, ..READY });
+        descriptors.update(&reactor, 10, Readiness { hung_up: true, ..READY });
         assert_eq!(descriptors.hang_up(&reactor, 10), HangUp::Ignore);
         assert_eq!(descriptors.near_end(10), NearEnd::Unknown);
         assert_eq!(descriptors.hang_up(&reactor, 11), HangUp::Ignore);

@@ -1,4 +1,4 @@
-//! How processes attach, and one packet of a process per turn.
+//! Admission of processes, and reading one packet of a process per turn.
 
 use std::os::fd::OwnedFd;
 
@@ -31,7 +31,7 @@ impl Dispatcher {
         }
     }
 
-    /// Makes sure that there is room for one more connection without a handshake, if need be instead of the oldest one.
+    /// Makes room for one more connection without a handshake, if necessary by closing the oldest one.
     fn has_place(&mut self, now: Time) -> bool {
         if !self.admission.is_full() {
             return true;
@@ -42,7 +42,7 @@ impl Dispatcher {
         !self.admission.is_full()
     }
 
-    /// The time for the handshake is over; it counts if it is there and the daemon has not read it yet.
+    /// The time for the handshake is over. A handshake that has arrived and was not read yet still counts.
     fn end_silent(&mut self, now: Time, id: AttachmentId) {
         self.serve(now, id);
         if self.admission.remove(id) {

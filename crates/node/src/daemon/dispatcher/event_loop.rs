@@ -1,5 +1,6 @@
-//! The event loop: a turn takes what has come from the wire and from processes, lets the node act, and then reports:
-//! frames to the wire, replies, notices, doorbells. In this order, so that a reply never runs ahead of what it reports.
+//! The event loop: a turn reads the wire and the requests of processes, handles timers, and then sends frames,
+//! replies and notices and rings doorbells. The order ensures that a reply is never sent before the change that
+//! it reports.
 
 use utipc_attach::PairId;
 use utipc_core::Time;
@@ -41,7 +42,7 @@ impl Dispatcher {
         self.leave(time);
     }
 
-    /// When a component has something to do.
+    /// The earliest deadline of the components.
     fn deadline(&self) -> Time {
         self.admission.deadline().min(self.lanes.deadline()).min(self.orphans.deadline())
     }
@@ -69,7 +70,7 @@ impl Dispatcher {
         self.expire_orphans(now);
     }
 
-    /// The end of a turn: nothing was reported yet.
+    /// The end of a turn: sends everything that the turn has caused.
     fn finish_turn(&mut self, now: Time) {
         self.update_ready(now);
         for _ in 0..self.lanes.listed() {
@@ -100,7 +101,7 @@ impl Dispatcher {
         }
     }
 
-    /// Sockets that had to wait until a lane was drained go on.
+    /// Resumes sockets that waited until a lane was drained.
     fn resume_drained(&mut self, now: Time) {
         for (from, to) in self.lanes.take_drained() {
             self.update_socket(now, to);
@@ -162,7 +163,7 @@ impl Dispatcher {
         }
     }
 
-    /// Leaves the cluster. Processes learn it from the end of their connections.
+    /// Leaves the cluster, and ends the connections of all processes.
     fn leave(&mut self, now: Time) {
         let all: Vec<AttachmentId> = self.attachments.ids().collect();
         self.ended.extend(all.into_iter().map(|id| (id, EndReason::Leaving)));

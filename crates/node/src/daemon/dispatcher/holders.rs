@@ -1,5 +1,4 @@
-//! Sockets that several processes hold, or none: forks, descriptors that programs pass on, and what is left of a socket
-//! when a holder lets go.
+//! Sockets with several holders or none: forks, descriptors that programs pass on, and orphaned sockets.
 
 use std::os::fd::OwnedFd;
 
@@ -44,7 +43,7 @@ impl Dispatcher {
         self.attachments.forget_lanes_to_read(id);
         for port in ports {
             self.with_lanes(now, |lanes, context| lanes.host_for_sharing(context, port));
-            self.sockets.bequeath(port, number);
+            self.sockets.add_inheritance(port, number);
         }
         answer.fds.push(near);
         Ok(Reply::Number(number))
@@ -77,7 +76,7 @@ impl Dispatcher {
         Ok(near)
     }
 
-    /// A process has the descriptor of a socket, and wants to hold the socket too.
+    /// A process that has the descriptor of a socket becomes a holder of the socket.
     fn claim(&mut self, now: Time, id: AttachmentId, passed: Option<OwnedFd>) -> Done {
         let port = passed.and_then(|passed| self.descriptors.find(&passed));
         let port = port.filter(|port| self.sockets.contains(*port)).ok_or(Failure::NoSocket(0))?;
@@ -89,7 +88,8 @@ impl Dispatcher {
             && self.lanes.is_direct(port)
             && let Some(owner) = self.sockets.owner(port)
         {
-            // The owner does not know that it passed the descriptor on, or it would have given its lanes back before.
+            // The owner has not noticed that its program passed the descriptor on; otherwise it would have
+            // returned its lanes.
             self.with_lanes(now, |lanes, context| lanes.host_for_sharing(context, port));
             self.attachments.notify(owner, Notice::Share { port });
         }

@@ -16,24 +16,25 @@ use crate::daemon::descriptors::HangUp;
 const GONE: Readiness = Readiness { readable: true, writable: false, read_closed: true, hung_up: true };
 
 impl Dispatcher {
-    /// Readiness of a socket, as commands of its process see it.
+    /// Readiness of a socket for the requests of its process.
     pub(super) fn readiness(&self, port: u32) -> Readiness {
         let stack = &self.driver.stack;
         let mut readiness = stack.endpoint(port).map_or(GONE, Endpoint::readiness);
-        // It arrives as soon as the lane has room, without a request.
+        // Such messages arrive by the lane as soon as it has room, without a request.
         let by_lane = is_datagram(stack, port) && self.lanes.comes_by_lane(stack, port);
         readiness.readable &= !by_lane && !self.lanes.follows_a_lane(stack, port);
         readiness
     }
 
-    /// Something has happened to a socket: goes on with its lanes, and notifies its processes if it offers more.
+    /// Handles a change of a socket: continues its lanes, and notifies its processes if its readiness has
+    /// grown.
     pub(super) fn update_socket(&mut self, now: Time, port: u32) {
         self.with_lanes(now, |lanes, context| lanes.carry(context, port));
         let readiness = self.readiness(port);
         if readiness.readable && self.descriptors.contains(port) {
             self.ring_owner(port);
         }
-        self.level_descriptor(port, readiness);
+        self.update_descriptor(port, readiness);
         let (sends, receives) = self.lanes.serves(port);
         // Without a connection, commands carry some messages too.
         let by_lane = if is_datagram(&self.driver.stack, port) { (false, false) } else { (sends, receives) };
@@ -62,16 +63,17 @@ impl Dispatcher {
         }
     }
 
-    /// Brings the descriptor of a socket up to date.
-    fn level_descriptor(&mut self, port: u32, mut readiness: Readiness) {
+    /// Updates the poll result of a socket's descriptor.
+    fn update_descriptor(&mut self, port: u32, mut readiness: Readiness) {
         if !self.descriptors.contains(port) {
             return;
         }
-        // A call finds messages behind a lane that has ended: it checks that one first.
+        // Messages behind a lane that has ended count as readable: a receive call reads the lane first, then
+        // finds them.
         let stack = &self.driver.stack;
         let waits = || stack.endpoint(port).is_some_and(|endpoint| endpoint.readiness().readable);
         readiness.readable |= self.lanes.follows_a_lane(stack, port) && waits();
-        self.descriptors.level(&self.reactor, port, readiness);
+        self.descriptors.update(&self.reactor, port, readiness);
     }
 
     /// Makes a descriptor for a socket; an older one hangs up.
@@ -97,12 +99,12 @@ impl Dispatcher {
         }
     }
 
-    /// The process has read the byte, or filled the buffer, of a descriptor: brings it up to date again.
+    /// The process has read the byte, or filled the buffer, of a descriptor: updates its poll result again.
     pub(super) fn rearm(&mut self, id: AttachmentId, port: u32) -> Result<Readiness, Failure> {
         self.check_holds(id, port)?;
         let readiness = self.readiness(port);
         self.sockets.set_seen(port, readiness);
-        self.level_descriptor(port, readiness);
+        self.update_descriptor(port, readiness);
         Ok(readiness)
     }
 

@@ -1,4 +1,4 @@
-//! The end of an attachment, whatever the reason: nothing that only the process held outlives it.
+//! Clean-up after an attachment has ended for any reason: frees everything that only its process held.
 
 use utipc_core::Time;
 use utipc_lanes::daemon::{EndCause, SocketEnd};

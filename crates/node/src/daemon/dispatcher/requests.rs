@@ -71,7 +71,7 @@ impl Dispatcher {
             Request::Shutdown { port } => self.shut_down(now, id, port),
             Request::SetOption { port, option, value } => {
                 self.check_holds(id, port)?;
-                // Messages sent before were sent without it.
+                // The option must not apply to messages that were sent before it was set.
                 self.with_lanes(now, |lanes, context| lanes.carry_out_all(context, port));
                 self.driver.stack.set_option(now, port, option, value).map_err(Failure::Option).map(done)
             }

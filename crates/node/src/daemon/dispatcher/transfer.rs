@@ -58,7 +58,7 @@ impl Dispatcher {
         self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))
     }
 
-    /// A command to send without a connection must not overtake messages of the lane.
+    /// Sends the messages in a connectionless socket's lane first, so that a request does not overtake them.
     fn send_earlier_messages(&mut self, now: Time, port: u32) -> Result<(), Failure> {
         if !self.lanes.holds_back(port) || !is_datagram(&self.driver.stack, port) {
             return Ok(());
@@ -71,8 +71,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The reply to a message that was sent, or was to go by lanes; `is_multicast` if sockets beside those of the lanes
-    /// got it.
+    /// The reply to a send. `lanes` in it: receivers that the process must reach by its lanes. `is_multicast`:
+    /// other sockets got the message.
     fn sent(&mut self, now: Time, port: u32, sent: Result<usize, SendError>, is_multicast: bool) -> Done {
         if sent == Err(SendError::WouldBlock) {
             self.sockets.wants_to_write(port);
@@ -129,7 +129,7 @@ impl Dispatcher {
             self.sockets.wants_to_read(port);
         }
         if options.peek {
-            // A process that waits after a peek waits for more than that.
+            // After a peek, the process may wait for more messages than there are.
             self.sockets.watch(port);
         }
         self.with_lanes(now, |lanes, context| lanes.consider_node_lanes(context, port));

@@ -20,7 +20,7 @@ use super::token;
 /// Number of an inheritance; never used again.
 pub(super) type InheritanceId = u32;
 
-/// Nonces of processes that have not presented them yet, at most; older ones are forgotten.
+/// Most nonces kept for processes that have not presented them yet; older ones are forgotten.
 const MAX_NONCES: usize = 64;
 
 /// The sockets that one fork hands over.

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use utipc_core::Time;
 
-/// How long an orphaned socket whose connection is over waits for its new process, milliseconds: an exec and a
-/// program's start.
+/// Time for which an orphaned socket whose connection is over waits for its new process, milliseconds: an exec
+/// and a program's start.
 const ORPHAN_MS: u64 = 30_000;
 
 /// Orphaned sockets whose descriptor is hung up.
@@ -21,7 +21,7 @@ pub(in crate::daemon) struct Orphans {
 }
 
 impl Orphans {
-    /// When [`Self::expire`] has something to return.
+    /// Time when [`Self::expire`] has something to return.
     pub(in crate::daemon) fn deadline(&self) -> Time {
         self.waiting.front().map_or(Time::NEVER, |(at, _)| *at)
     }

@@ -132,7 +132,7 @@ impl Access<'_> {
 
     pub(super) fn add_remote(&mut self, name: &str, remote: Option<SocketAddr>) -> Result<(), Refusal> {
         let id = self.bearer_named(name)?.id;
-        // The kernel ignores it too.
+        // The kernel also ignores a request without a remote.
         let Some(remote) = remote else { return Ok(()) };
         let bearer = self.driver.bearer_mut(id).ok_or_else(not_found)?;
         bearer.add_remote(remote).map_err(|e| refused(&e))

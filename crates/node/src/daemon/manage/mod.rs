@@ -2,7 +2,7 @@
 //!
 //! | Question | File |
 //! |---|---|
-//! | What does a list hold, and how does it come in parts? | here |
+//! | What does a list hold, and how is it split into parts? | here |
 //! | What does an entry say? | `show.rs` |
 //! | What does a change do? | `change.rs`, `bearers.rs` |
 //! | With which properties do new bearers begin? | `media.rs` |
@@ -20,7 +20,7 @@ use utipc_os::reactor::Reactor;
 
 use super::attachments::{Attachments, Rules};
 use super::sockets::Sockets;
-use super::{DaemonConfig, Named};
+use super::{DaemonConfig, FixedName};
 use crate::driver::NodeDriver;
 
 use media::Defaults;
@@ -28,7 +28,7 @@ use media::Defaults;
 /// A part of a list ends with the entry that goes beyond this, bytes.
 const PART: usize = 48 * 1024;
 
-/// How much of the node's name is chosen.
+/// The parts of the node's name that are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Naming {
     /// No part.
@@ -41,16 +41,16 @@ enum Naming {
 
 impl Naming {
     fn new(config: &DaemonConfig) -> Self {
-        match config.named {
+        match config.fixed_name {
             _ if !config.node.bearers.is_empty() => Self::Final,
-            Named::Wholly => Self::Final,
-            Named::ByIdentity => Self::Identified,
-            Named::No => Self::Open,
+            FixedName::All => Self::Final,
+            FixedName::Identity => Self::Identified,
+            FixedName::Nothing => Self::Open,
         }
     }
 }
 
-/// Entries of one part of a list, each with where the next part begins.
+/// Entries of one part of a list, each with the position after it.
 type Part = Vec<(u64, Entry)>;
 
 /// State beside the management's own that a request may touch.
@@ -63,7 +63,7 @@ pub(super) struct Access<'a> {
     pub(super) attachments: &'a Attachments,
 }
 
-/// Settings of the administrator for later.
+/// Management of a node, and the settings that apply to later bearers.
 #[derive(Debug)]
 pub(super) struct Management {
     /// Properties with which new bearers begin.
@@ -76,8 +76,8 @@ impl Management {
         Self { media: Defaults::default(), naming: Naming::new(config) }
     }
 
-    /// Carries out one request of the family, and returns its answer and where the next part of a list begins. An error
-    /// of the request is part of the answer.
+    /// Carries out one request of the family; returns its answer and the position of the next part of a list.
+    /// An error of the request is part of the answer.
     pub(super) fn execute(
         &mut self,
         access: &mut Access<'_>,

@@ -87,7 +87,7 @@ impl Access<'_> {
             if b.port.node.is_none() {
                 publication.node = own.0;
             }
-            // The bindings of links carry the number of the link as port here, and none in the kernel.
+            // Here the port of a link-state binding is the number of the link; the kernel shows 0.
             publication.port = if b.range.service == LINK_STATE { 0 } else { publication.port };
             Entry::Name(publication)
         };
@@ -290,7 +290,7 @@ fn counted(link: &LinkInfo, to: &mut Stats) {
         (stats::TX_FRAGMENTED, s.tx_fragmented),
         (stats::TX_BUNDLES, s.tx_bundles),
         (stats::TX_BUNDLED, s.tx_bundled),
-        // The reader divides by it.
+        // Readers of the statistics divide by it.
         (stats::MSG_PROF_TOT, s.profile_samples.max(1)),
         (stats::MSG_LEN_CNT, s.profile_samples),
         (stats::MSG_LEN_TOT, s.profile_octets),

@@ -1,7 +1,7 @@
 //! Sockets of processes and their holders.
 //!
-//! One holder, the *owner*, is charged with what the socket costs: its bindings and its descriptor. When the owner lets
-//! go, another process that holds the socket becomes its owner.
+//! One holder, the *owner*, is charged with what the socket costs: its bindings and its descriptor. When the
+//! owner releases the socket, another process that holds it becomes its owner.
 
 mod socket;
 
@@ -40,7 +40,7 @@ pub(super) enum Release {
     Shared,
     /// This process is its sole holder now.
     Sole(AttachmentId),
-    /// It was the last holder; the socket stays until the caller removes or disowns it.
+    /// It was the last holder; the socket stays until the caller removes it or takes its owner away.
     Last,
 }
 
@@ -167,7 +167,7 @@ impl Sockets {
     }
 
     /// An inheritance holds a socket too.
-    pub(super) fn bequeath(&mut self, port: u32, id: InheritanceId) {
+    pub(super) fn add_inheritance(&mut self, port: u32, id: InheritanceId) {
         if let Some(socket) = self.sockets.get_mut(&port) {
             socket.sharers.push(Sharer::new(Holder::Inheritance(id)));
         }
@@ -180,16 +180,16 @@ impl Sockets {
             let before = socket.sharers.len();
             socket.sharers.retain(|sharer| sharer.holder != holder);
             if before == socket.sharers.len() {
-                // It has let go of it before.
+                // This holder has released it before.
                 return Release::Shared;
             }
         } else if socket.sharers.is_empty() {
             return Release::Last;
         } else {
-            let heir = socket.take_heir();
+            let successor = socket.take_successor();
             self.disown(port);
-            if let Some((heir, noted)) = heir {
-                self.own(port, heir, noted);
+            if let Some((successor, noted)) = successor {
+                self.own(port, successor, noted);
             }
         }
         if let Holder::Process(id) = holder
@@ -232,17 +232,17 @@ impl Sockets {
         }
     }
 
-    /// Remembers what the processes know of a socket's readiness.
+    /// Sets the readiness of a socket that its processes know.
     pub(super) fn set_seen(&mut self, port: u32, seen: Readiness) {
         self.change_seen(port, |known| *known = seen);
     }
 
-    /// A call did not get something to receive: its process waits for it.
+    /// A receive found nothing: its process waits for a message.
     pub(super) fn wants_to_read(&mut self, port: u32) {
         self.change_seen(port, |seen| seen.readable = false);
     }
 
-    /// A call did not get room to send: its process waits for it.
+    /// A send found no room: its process waits for room.
     pub(super) fn wants_to_write(&mut self, port: u32) {
         self.change_seen(port, |seen| seen.writable = false);
     }
@@ -253,16 +253,16 @@ impl Sockets {
         }
     }
 
-    /// A process waits for more than there is: it wants a notice of each change.
+    /// A process waits for more than there is: each further change causes a notice.
     pub(super) fn watch(&mut self, port: u32) {
         if let Some(socket) = self.sockets.get_mut(&port) {
             socket.watched = true;
         }
     }
 
-    /// Updates what a socket offers. Returns the processes that want a notice: each with the mark that one waits
-    /// already, which the caller sets. `by_lane` says whether its process sends, and receives, by lanes, which report
-    /// that themselves.
+    /// Updates the known readiness of a socket. Returns the processes that want a notice: each with the mark
+    /// that one waits already, which the caller sets. `by_lane`: its process sends, and receives, by lanes,
+    /// which report their own readiness.
     pub(super) fn update(
         &mut self,
         port: u32,

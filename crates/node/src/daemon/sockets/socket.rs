@@ -1,4 +1,4 @@
-//! One socket of a process: who holds it, and what its processes know of it.
+//! One socket of a process: its holders, and the readiness that they know.
 
 use utipc_core::socket::Readiness;
 
@@ -32,13 +32,13 @@ impl Sharer {
 pub(super) struct Socket {
     /// None if only inheritances hold it, or nothing.
     pub(super) owner: Option<AttachmentId>,
-    /// The other holders. With any, commands carry its data.
+    /// The other holders. If there is one, requests carry the socket's data instead of lanes.
     pub(super) sharers: Vec<Sharer>,
-    /// Its readiness at the last notice to its process, or at the last command of it.
+    /// Its readiness at the last notice to, or the last request of, its process.
     pub(super) seen: Readiness,
     /// A notice about it waits for the owner.
     pub(super) noted: bool,
-    /// A process waits for more than there is: each change causes a notice.
+    /// A process waits for more than there is: each further change causes a notice.
     pub(super) watched: bool,
     pub(super) bindings: usize,
     /// Applications poll a descriptor in its place.
@@ -64,10 +64,10 @@ impl Socket {
     }
 
     /// Removes the process that follows the owner from the sharers, and the mark that a notice waits for it.
-    pub(super) fn take_heir(&mut self) -> Option<(AttachmentId, bool)> {
+    pub(super) fn take_successor(&mut self) -> Option<(AttachmentId, bool)> {
         let at = self.sharers.iter().position(|sharer| sharer.process().is_some())?;
-        let heir = self.sharers.remove(at);
-        heir.process().map(|id| (id, heir.noted))
+        let successor = self.sharers.remove(at);
+        successor.process().map(|id| (id, successor.noted))
     }
 
     /// Clears the mark that a notice about it waits for this process; returns whether it was set.
@@ -87,7 +87,7 @@ impl Socket {
     }
 }
 
-/// True if `new` offers something that `old` did not: a process waits for what the socket did not offer.
+/// True if `new` has a condition that `old` did not have: a process may wait for it.
 pub(super) fn has_grown(old: Readiness, new: Readiness) -> bool {
     new.readable && !old.readable
         || new.writable && !old.writable

@@ -1,4 +1,4 @@
-//! Holders and what they are charged with.
+//! Tests of holders and their quotas.
 
 use super::*;
 
@@ -13,11 +13,11 @@ fn sockets(processes: u32) -> Sockets {
 }
 
 #[test]
-fn next_process_is_charged_when_the_owner_lets_go() {
+fn next_process_is_charged_when_the_owner_releases_the_socket() {
     let mut sockets = sockets(2);
     sockets.add_binding(PORT);
     sockets.set_descriptor(PORT, true);
-    sockets.bequeath(PORT, 5);
+    sockets.add_inheritance(PORT, 5);
     assert!(sockets.join(PORT, 2));
     assert_eq!(sockets.release(PORT, Holder::Process(1)), Release::Shared);
     assert_eq!((sockets.bindings_of(1), sockets.descriptors_of(1), sockets.count_of(1)), (0, 0, 0));
@@ -43,7 +43,7 @@ fn binding_by_a_sharer_is_charged_to_the_owner() {
 fn socket_without_owner_belongs_to_the_process_that_joins() {
     let mut sockets = sockets(2);
     sockets.add_binding(PORT);
-    sockets.bequeath(PORT, 5);
+    sockets.add_inheritance(PORT, 5);
     assert_eq!(sockets.remove_process(1), [PORT]);
     assert_eq!(sockets.release(PORT, Holder::Process(1)), Release::Shared);
     assert_eq!(sockets.owner(PORT), None);
@@ -63,7 +63,7 @@ fn second_release_by_the_same_holder_changes_nothing() {
 }
 
 #[test]
-fn processes_are_notified_when_a_socket_offers_more() {
+fn processes_are_notified_when_the_readiness_of_a_socket_grows() {
     let mut sockets = sockets(2);
     sockets.join(PORT, 2);
     let update = |sockets: &mut Sockets, now, by_lane| -> Vec<u32> {

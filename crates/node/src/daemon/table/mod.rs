@@ -52,7 +52,8 @@ impl Replica {
         });
         for (node, levels) in nodes {
             let published = self.congested.entry(*node).or_default();
-            // Where the table has no word left, no process waits: the node accepts these messages and holds them back.
+            // If the table has no word left for a node, no process waits for it: the node accepts its messages
+            // and queues them.
             let new = levels & !*published;
             for level in (0..8).filter(|level| new >> level & 1 != 0) {
                 if publisher.set_congested(node.0, level, true) {

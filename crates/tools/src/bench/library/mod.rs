@@ -17,7 +17,7 @@ pub(super) use channels::{drive, serve};
 pub(super) use links::{idle_memory, link_mtu, link_up};
 pub(super) use probes::{bind_many, binder, crowd_clients, crowd_server, look_up, survivor, victim, watcher};
 
-/// Why the kernel's TIPC cannot be used here, if so.
+/// Reason why the kernel's TIPC cannot be used here, if so.
 pub(super) fn kernel_obstacle() -> Option<String> {
     Node::builder().engine(utipc::Engine::Kernel).start().err().map(|why| why.to_string())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use utipc::{Destination, Error, NodeAddr, PortId, Scope, ServiceAddress, ServiceRange};
 
-/// Why a request fails.
+/// Reason why a request fails.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// An error of utipc, shown as the name of its errno.

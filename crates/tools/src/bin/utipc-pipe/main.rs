@@ -25,7 +25,7 @@ use args::Args;
 /// The exit code after SIGPIPE, as shells count it.
 const SIGPIPE: i32 = 13;
 
-/// Why the program, or a part of it, ends.
+/// Reason why the program, or a part of it, ends.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// All input was sent: its bytes.
