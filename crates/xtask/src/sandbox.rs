@@ -35,7 +35,7 @@ exec chroot "$root" setpriv --no-new-privs --inh-caps=-all --bounding-set=-all "
 /// Starts a program in the sandbox, with namespaces of its own for users, mounts, processes, IPC and host name.
 const UNSHARE: [&str; 7] = ["--user", "--map-root-user", "--mount", "--pid", "--fork", "--ipc", "--uts"];
 
-/// Why there is no sandbox here.
+/// Reason why there is no sandbox here.
 pub(crate) fn obstacle() -> Option<String> {
     for tool in ["setpriv", "unshare"] {
         if let Err(error) = Command::new(tool).arg("--version").output() {

@@ -101,7 +101,7 @@ impl Window {
             && self.output >= 0.98 * self.input * self.fan_out
     }
 
-    /// Why the window is not clean, as text.
+    /// Reason why the window is not clean, as text.
     pub(super) fn problems(&self) -> String {
         let mut all = self.faults.clone();
         if self.lost != 0 {

@@ -134,7 +134,7 @@ impl Place {
     }
 }
 
-/// Why two network namespaces cannot be made here; `None` if they can.
+/// Reason why two network namespaces cannot be made here; `None` if they can.
 pub(super) fn no_namespaces() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("two network namespaces need root".into());

@@ -69,7 +69,7 @@ fn unshare() -> Result<Command, String> {
     Err(format!("no namespaces of mounts, processes and network: {why}"))
 }
 
-/// Why this cannot run here, and the command that changes that.
+/// Reason why this cannot run here, and the command that changes that.
 pub(crate) fn obstacle(root: &Path) -> Option<(String, String)> {
     let has = |tool: &&str| {
         let path = std::env::var_os("PATH").unwrap_or_default();

@@ -85,7 +85,7 @@ fn system_path() -> Vec<PathBuf> {
     dirs
 }
 
-/// Why this machine cannot build the lab, with what to do; `None` if nothing speaks against it.
+/// Reason why this machine cannot build the lab, with what to do; `None` if nothing speaks against it.
 pub(crate) fn obstacle() -> Option<String> {
     if std::env::consts::ARCH != "x86_64" {
         return Some(format!(

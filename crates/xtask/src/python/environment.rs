@@ -75,7 +75,7 @@ pub(super) fn tools(root: &Path) -> Result<Environment> {
     Ok(made)
 }
 
-/// Why the package cannot be built and tested here, and the command that changes that.
+/// Reason why the package cannot be built and tested here, and the command that changes that.
 pub(crate) fn obstacle(root: &Path) -> Option<(String, String)> {
     let recent = "import sys; sys.exit(sys.version_info < (3, 9))";
     match Command::new("python3").args(["-c", recent]).output() {

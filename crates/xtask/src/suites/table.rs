@@ -17,7 +17,7 @@ pub(crate) enum When {
     Named,
 }
 
-/// Why a suite cannot run here, and the one command that enables it.
+/// Reason why a suite cannot run here, and the one command that enables it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Skip {
     pub(crate) reason: String,
@@ -36,7 +36,7 @@ pub(crate) struct Suite {
     pub(crate) limit: Duration,
     /// Show its lines as they come.
     pub(crate) live: bool,
-    /// Why it cannot run on this machine.
+    /// Reason why it cannot run on this machine.
     pub(crate) obstacle: fn(&Path) -> Option<Skip>,
     /// Continuous integration must run it.
     pub(crate) required_in_ci: bool,

@@ -68,7 +68,7 @@ impl Links {
         self.links.iter().filter_map(dead).collect()
     }
 
-    /// Why a link leads nowhere, if it does. Links to other sites are not followed.
+    /// Reason why a link leads nowhere, if it does. Links to other sites are not followed.
     fn dead(&self, from: &Path, target: &str) -> Option<&'static str> {
         if target.contains("://") || target.starts_with("mailto:") {
             return None;

@@ -106,7 +106,7 @@ impl Session {
         self.channel.sent(now);
     }
 
-    /// When [`Session::work`] is due next if nothing arrives.
+    /// Time when [`Session::work`] is due next if nothing arrives.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let tick = self.state.pace.as_ref().filter(|_| self.state.items.len() > 0).map(Pace::next);
         tick.into_iter().chain(self.channel.deadline()).min()

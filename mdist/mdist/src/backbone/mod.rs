@@ -61,7 +61,7 @@ impl fmt::Display for FeedId {
     }
 }
 
-/// Why a call on the backbone failed.
+/// Reason why a call on the backbone failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -12,7 +12,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Reconnecting<E: ?Sized> {
     end: Option<Box<E>>,
-    /// Why the last endpoint was lost, until [`Reconnecting::take_lost`].
+    /// Reason why the last endpoint was lost, until [`Reconnecting::take_lost`].
     lost: Option<Error>,
 }
 
@@ -26,7 +26,7 @@ impl<E: ?Sized> Reconnecting<E> {
         (self.end, self.lost) = (Some(end), None);
     }
 
-    /// Why the endpoint was lost; once for each loss.
+    /// Reason why the endpoint was lost; once for each loss.
     pub(super) fn take_lost(&mut self) -> Option<Error> {
         self.lost.take()
     }

@@ -26,7 +26,7 @@ const DRAIN_MIN: Duration = Duration::from_millis(100);
 /// Longest such pause.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// Why a source cuts this sink.
+/// Reason why a source cuts this sink.
 const TOO_SLOW: &str = "this sink is too slow";
 
 /// Receives what the sources send; each source is an upstream.
@@ -162,7 +162,7 @@ impl SinkSide {
         self.end.descriptor()
     }
 
-    /// Why the endpoint was lost since the last call, if it was: all its sources are lost.
+    /// Reason why the endpoint was lost since the last call, if it was: all its sources are lost.
     pub fn take_lost(&mut self, now: Now, hub: &mut impl UpstreamEvents) -> Option<Error> {
         let why = self.end.take_lost()?;
         let text = why.to_string();

@@ -27,7 +27,7 @@ pub struct Ignored {
     pub number: usize,
     /// The line.
     pub text: String,
-    /// Why it has no effect.
+    /// Reason why it has no effect.
     pub why: &'static str,
 }
 

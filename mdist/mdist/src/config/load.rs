@@ -3,7 +3,7 @@
 use super::{Config, cnf};
 use std::path::{Path, PathBuf};
 
-/// Why settings cannot be used. Every error names the setting and the values that are allowed.
+/// Reason why settings cannot be used. Every error names the setting and the values that are allowed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read.

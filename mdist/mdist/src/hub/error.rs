@@ -1,4 +1,4 @@
-//! Why the hub rejects an upstream's message.
+//! Reason why the hub rejects an upstream's message.
 
 /// A message that makes its sender unusable: the upstream's connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

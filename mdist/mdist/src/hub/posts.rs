@@ -18,7 +18,7 @@ use super::state::Hub;
 /// Stream of the login, which also carries posts off an item's stream. Spec: rssl.md §6.1.
 pub const LOGIN_STREAM: i32 = 1;
 
-/// Why a post was refused: a code of [`nak`] and a text.
+/// Reason why a post was refused: a code of [`nak`] and a text.
 type Refusal = (u8, &'static str);
 
 impl Hub {

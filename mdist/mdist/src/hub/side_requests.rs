@@ -89,7 +89,7 @@ impl Hub {
         }
     }
 
-    /// Why no item may be added for the request, if so.
+    /// Reason why no item may be added for the request, if so.
     fn refuse_new_item(&self, request: &OpenRequest, service: &ServiceStatus) -> Option<State<'static>> {
         use StreamState::{Closed, ClosedRecover};
         if service.published && request.cannot_wait() {

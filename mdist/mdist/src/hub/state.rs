@@ -205,7 +205,7 @@ impl Hub {
         }
     }
 
-    /// When [`Hub::tick`] is due; `None`: nothing is pending.
+    /// Time when [`Hub::tick`] is due; `None`: nothing is pending.
     #[must_use]
     pub fn deadline(&self) -> Option<Now> {
         let paced = self.services.list.iter().any(|s| !s.recovery_queue.is_empty() && self.can_recover(s));

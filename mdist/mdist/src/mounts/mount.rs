@@ -112,7 +112,7 @@ pub(crate) struct Mount {
     pub(crate) outstanding: usize,
     /// Id of the next stream that the server opens, negative.
     pub(crate) next_own: i32,
-    /// Why it is being disconnected; `None`: it is not.
+    /// Reason why it is being disconnected; `None`: it is not.
     pub(crate) disconnecting: Option<Reason>,
     pub(crate) tally: Tally,
 }

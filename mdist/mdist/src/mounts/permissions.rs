@@ -4,7 +4,7 @@ use rssl::rwf::{State, code};
 
 use super::states::{closed_suspect, recover_suspect};
 
-/// Why a permission is denied; the consumer gets it as a status.
+/// Reason why a permission is denied; the consumer gets it as a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// Code of the state. Spec: rssl.md §2.10

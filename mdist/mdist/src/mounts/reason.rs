@@ -1,8 +1,8 @@
-//! Why a mount is closed: logged, counted and shown.
+//! Reason why a mount is closed: logged, counted and shown.
 
 use super::slow_consumer::Overflow;
 
-/// Why a mount is closed: disconnected by the server, or lost.
+/// Reason why a mount is closed: disconnected by the server, or lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// The consumer sent nothing for its ping time-out.

@@ -1,6 +1,6 @@
 //! The streams of each item: the table that an update is fanned out through.
 
-/// Why a stream does not get the frame of the batch with its own stream id.
+/// Reason why a stream does not get the frame of the batch with its own stream id.
 pub(crate) mod flag {
     /// Its image has not come: it gets nothing but statuses.
     pub(crate) const WAITING: u8 = 1;

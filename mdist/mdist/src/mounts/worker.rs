@@ -37,7 +37,7 @@ pub struct Disconnect {
 /// A mount that is closed: the cause and its last figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedMount {
-    /// Why it was closed: the first reason that was given.
+    /// Reason why it was closed: the first reason that was given.
     pub reason: Reason,
     /// Its figures at the end.
     pub stats: MountStats,
@@ -326,7 +326,7 @@ impl Worker {
         self.resume_queues();
     }
 
-    /// When [`Worker::tick`] is due next; `None` without mounts.
+    /// Time when [`Worker::tick`] is due next; `None` without mounts.
     pub fn deadline(&self) -> Option<Now> {
         (self.mounts.len() > 0).then_some(self.next_tick)
     }

@@ -237,7 +237,7 @@ impl Connector {
         }
     }
 
-    /// When [`Connector::tick`] is due next.
+    /// Time when [`Connector::tick`] is due next.
     pub(super) fn deadline(&self) -> Option<Now> {
         match &self.state {
             State::Down(until) => Some(*until),

@@ -213,7 +213,7 @@ impl Driver {
         }
     }
 
-    /// When [`Driver::tick`] or a turn is due next.
+    /// Time when [`Driver::tick`] or a turn is due next.
     pub(super) fn deadline(&self) -> Option<Now> {
         let connectors = self.connectors.iter().filter_map(Connector::deadline);
         let publishers = self.publishers.as_ref().and_then(Publishers::deadline);

@@ -79,7 +79,7 @@ impl Listeners {
         }
     }
 
-    /// When [`Listeners::tick`] is due next.
+    /// Time when [`Listeners::tick`] is due next.
     pub(super) fn deadline(&self) -> Option<Now> {
         self.paused_until
     }

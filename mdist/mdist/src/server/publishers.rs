@@ -162,7 +162,7 @@ impl Publishers {
         }
     }
 
-    /// When [`Publishers::tick`] is due next.
+    /// Time when [`Publishers::tick`] is due next.
     pub(super) fn deadline(&self) -> Option<Now> {
         self.connections.iter().flatten().filter_map(|connection| connection.session.deadline()).min()
     }

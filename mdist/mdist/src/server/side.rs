@@ -66,7 +66,7 @@ impl Side {
         Ok(())
     }
 
-    /// When [`Side::tick`] or [`Side::flush`] is due next.
+    /// Time when [`Side::tick`] or [`Side::flush`] is due next.
     pub(super) fn deadline(&self) -> Option<Now> {
         match self {
             Self::Mounts(clients) => clients.deadline(),

@@ -11,7 +11,7 @@ const MAX_PARTIAL: usize = 1 << 17;
 /// Longest time from connecting until the session is open.
 const OPEN_TIMEOUT: Now = Now::from_secs(45);
 
-/// Why a session ended, and its connection is to be closed.
+/// Reason why a session ended, and its connection is to be closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SessionError {
     /// The peer closed before it answered the handshake: it may support older versions only.
@@ -161,7 +161,7 @@ pub trait Session {
         self.connection_mut().tick(now, awaits)
     }
 
-    /// When [`Session::tick`] is due.
+    /// Time when [`Session::tick`] is due.
     fn deadline(&self) -> Option<Now> {
         let connection = self.connection();
         let open_timeout = (!self.is_open()).then_some(connection.since + OPEN_TIMEOUT);

@@ -24,7 +24,7 @@ const HISTORY_DELAYED: usize = 2 << 20;
 /// Entries that are known to be sent are lost if they have not arrived after this time.
 const STALL: Duration = Duration::from_secs(2);
 
-/// Why the feeds of a source have to be joined again.
+/// Reason why the feeds of a source have to be joined again.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum MergeError {
     #[error("entries {from} to {to} of {feed} were lost")]

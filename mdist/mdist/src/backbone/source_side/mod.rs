@@ -198,7 +198,7 @@ impl SourceSide {
         self.end.descriptor()
     }
 
-    /// Why the endpoint was lost since the last call, if it was: all its sinks are removed.
+    /// Reason why the endpoint was lost since the last call, if it was: all its sinks are removed.
     pub fn take_lost(&mut self) -> Option<Error> {
         let why = self.end.take_lost()?;
         let sinks: Vec<_> = self.sinks.keys().copied().collect();

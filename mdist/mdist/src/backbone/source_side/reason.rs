@@ -1,10 +1,10 @@
-//! Why a sink has left or was cut: for the log, the metrics and `/disconnects`.
+//! Reason why a sink has left or was cut: for the log, the metrics and `/disconnects`.
 
 use thiserror::Error;
 
 use crate::backbone::{Ended, SinkId};
 
-/// Why a sink has left or was cut.
+/// Reason why a sink has left or was cut.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Reason {
     /// It was too slow for the feed: it was cut, stays connected and resynchronises.

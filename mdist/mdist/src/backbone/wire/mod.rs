@@ -27,7 +27,7 @@ const CREDIT_MARK: u8 = 0xCD;
 /// Most feeds of one source.
 pub const MAX_FEEDS: usize = 1024;
 
-/// Why input cannot be decoded.
+/// Reason why input cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
