@@ -1,10 +1,10 @@
-//! Displays of enumerated values.
+//! Enumerated types of a dictionary: their values, and how to display them.
 
 use std::collections::HashMap;
 
 use super::Edition;
 
-/// One value of a table.
+/// One value of an enumerated type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnumValue {
     /// The value in messages.
@@ -15,7 +15,7 @@ pub struct EnumValue {
     pub meaning: String,
 }
 
-/// Values that one or more fields share.
+/// An enumerated type: its values, and the fields that have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnumTable {
     /// Ids of the fields.
@@ -24,7 +24,7 @@ pub struct EnumTable {
     pub values: Vec<EnumValue>,
 }
 
-/// All tables of a dictionary.
+/// All enumerated types of a dictionary.
 #[derive(Clone, Debug, Default)]
 pub struct Enums {
     /// Identity and versions.
@@ -40,7 +40,7 @@ impl Enums {
         self.by_field.get(&field).and_then(|at| self.tables.get(*at as usize))
     }
 
-    /// Display of a field's value.
+    /// How to display a value of a field; `None` if the field or the value is unknown.
     #[must_use]
     pub fn display(&self, field: i16, value: u16) -> Option<&[u8]> {
         let values = &self.table(field)?.values;

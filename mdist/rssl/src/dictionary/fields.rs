@@ -134,7 +134,7 @@ impl Fields {
         self.defs.len()
     }
 
-    /// Whether there are no fields.
+    /// Whether the dictionary has no fields.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.defs.is_empty()

@@ -90,7 +90,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Lines without comments and empty lines; `tag` gets the tags.
+/// The lines of a file except comments and empty lines. `tag` is called with the name and the value of each
+/// tag.
 fn lines(text: &str, mut tag: impl FnMut(&str, &str)) -> Vec<Line<'_>> {
     let mut found = Vec::new();
     for (at, line) in text.lines().enumerate() {

@@ -6,7 +6,7 @@ use Kind::{Date, Enum, Minutes, Price, Received, Size, Text, Time, Uint};
 use super::{Dictionary, EnumTable, EnumValue, FieldDef, FieldType};
 use crate::rwf::DataType;
 
-/// Kinds of fields: a type before RWF, its length as text, and a type.
+/// Kinds of fields. Each stands for a type before RWF, a length as text, and an RWF type.
 #[derive(Clone, Copy)]
 enum Kind {
     Uint,

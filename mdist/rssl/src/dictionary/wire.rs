@@ -23,12 +23,13 @@ const TYPE_ENUMS: i64 = 2;
 
 /// Longest name or display, in bytes.
 const LONGEST_TEXT: usize = 1024;
-/// Bytes of an enum table's values in one row, without their field ids: an entry of a series has at most 65,535. Stock
-/// readers refuse a second row for the same fields, so a table is split only if it is longer.
+/// Limit of the bytes that an enum table's values take in one row, without their field ids: an entry of a
+/// series has at most 65,535 bytes. Stock readers refuse a second row for the same fields, so a table is split
+/// only if it is longer.
 const ROW_ROOM: usize = 65_535 - 128;
-/// Tables that are accepted: one for each possible field.
+/// Largest number of tables accepted: one for each possible field.
 const MAX_TABLES: usize = 1 << 16;
-/// Stock encoders write count hints from here on wrongly, so larger ones are not sent.
+/// Count hints of this size and above are not sent, because stock encoders write them wrongly.
 const HINT_LIMIT: usize = 16_384;
 
 /// The columns of a row of a field dictionary, in their order.
@@ -43,7 +44,7 @@ const COLUMNS: [(&[u8], DataType); 9] = [
     (b"ENUMLENGTH", DataType::UINT_1),
     (b"LONGNAME", DataType::ASCII_STRING),
 ];
-/// Number of these columns below normal verbosity.
+/// Number of columns, from the first of [`COLUMNS`], that are sent below normal verbosity.
 const MINIMAL_COLUMNS: usize = 7;
 
 impl Fields {
@@ -159,8 +160,8 @@ impl Enums {
         split(&rows, part, None, |w| summary(w, TYPE_ENUMS, &self.edition))
     }
 
-    /// Adds the payload of one refresh of a dictionary of enumerated types. A table for the same fields as a known one
-    /// adds to that.
+    /// Adds the payload of one refresh of a dictionary of enumerated types. The values of a table for the same
+    /// fields as a known one are added to the known one.
     ///
     /// # Errors
     /// Another kind of dictionary; tables without fields or values, or with values out of range.

@@ -68,7 +68,7 @@ pub struct Info {
     pub name: String,
     /// Vendor.
     pub vendor: String,
-    /// It comes from the original publisher.
+    /// Whether the service comes from the original publisher.
     pub is_source: bool,
     /// Ids of its domains.
     pub capabilities: Vec<u8>,
@@ -78,13 +78,13 @@ pub struct Info {
     pub dictionaries_used: Vec<String>,
     /// Qualities of service that it offers.
     pub qos: Vec<Qos>,
-    /// Requests may give a range of qualities.
+    /// Whether requests may give a range of qualities.
     pub supports_qos_range: bool,
     /// Name of the symbol list with its items.
     pub item_list: String,
-    /// It accepts snapshot requests beyond its limits.
+    /// Whether the service accepts snapshot requests beyond its limits.
     pub supports_oob_snapshots: bool,
-    /// It accepts messages about the state of consumers.
+    /// Whether the service accepts messages about the state of consumers.
     pub accepting_consumer_status: bool,
 }
 
@@ -109,9 +109,9 @@ impl Default for Info {
 /// State of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceState {
-    /// The source is reachable.
+    /// Whether the source is reachable.
     pub up: bool,
-    /// It accepts requests.
+    /// Whether the service accepts requests.
     pub accepting: bool,
     /// State for all of its open items.
     pub status: Option<OwnedState>,
@@ -152,9 +152,9 @@ pub struct Link {
     pub name: String,
     /// The service is removed.
     pub gone: bool,
-    /// It is a broadcast link.
+    /// Whether it is a broadcast link.
     pub broadcast: bool,
-    /// It is up.
+    /// Whether it is up.
     pub up: bool,
     /// 0 none, 1 ok, 2 recovery started, 3 recovery completed.
     pub code: u64,
@@ -195,7 +195,7 @@ fn parts(bytes: &[u8], service: &mut Service) -> Result<()> {
         let entry = entry?;
         let clear = entry.action == FilterAction::Clear;
         match (entry.id, entry.container) {
-            // Clearing limits sets none.
+            // A Clear removes all limits, as if none had been received.
             (LOAD, _) if clear => service.load = Some(Load::default()),
             _ if clear => {}
             (INFO, DataType::ELEMENT_LIST) => service.info = Some(info(entry.data)?),

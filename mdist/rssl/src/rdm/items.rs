@@ -24,7 +24,7 @@ pub enum View {
     Names(Vec<Vec<u8>>),
 }
 
-/// The items of a batch request, in its order; none if the payload has no list.
+/// The names of the items of a batch request, in its order; empty if the payload has no list of items.
 ///
 /// # Errors
 /// Content that is cut short, or a list of another type.

@@ -33,17 +33,17 @@ pub struct Attributes<'a> {
     pub instance_id: Option<&'a [u8]>,
     /// [`CONSUMER`] or [`PROVIDER`].
     pub role: u64,
-    /// The server recovers items of this client, instead of the client.
+    /// Whether the server recovers items of this client, instead of the client.
     pub single_open: bool,
-    /// The client accepts suspect data.
+    /// Whether the client accepts suspect data.
     pub allow_suspect: bool,
-    /// The client requests the permission profile.
+    /// Whether the client requests the permission profile.
     pub permission_profile: bool,
-    /// The client requests permission expressions.
+    /// Whether the client requests permission expressions.
     pub permission_expressions: bool,
-    /// A provider can download the dictionary from the distributor.
+    /// Whether a provider can download the dictionary from the distributor.
     pub dictionary_download: bool,
-    /// The client requests the list of standby servers.
+    /// Whether the client requests the list of standby servers.
     pub connection_config: bool,
     /// Authentication token.
     pub authentication_token: Option<&'a [u8]>,
@@ -241,21 +241,21 @@ pub struct Reply<'a> {
     pub attributes: Attributes<'a>,
     /// Bits: 1 batch requests, 2 batch reissues, 4 batch closes.
     pub support_batch: u64,
-    /// Posts.
+    /// Whether the server accepts posts.
     pub support_post: bool,
-    /// Pause and resume.
+    /// Whether clients can pause and resume items.
     pub support_pause: bool,
-    /// Paused items are paused upstream, too.
+    /// Whether items that clients pause are paused upstream, too.
     pub support_optimized_pause: bool,
-    /// Views.
+    /// Whether clients can request views.
     pub support_view: bool,
-    /// Symbol lists that open their items.
+    /// Whether symbol lists can open their items.
     pub support_symbol_list: bool,
-    /// Warm standby.
+    /// Whether the server supports warm standby.
     pub support_standby: bool,
     /// State of the login.
     pub state: State<'a>,
-    /// It answers a request; stock clients ignore other refreshes.
+    /// Whether it answers a request; stock clients ignore other refreshes.
     pub solicited: bool,
 }
 

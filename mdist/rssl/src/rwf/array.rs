@@ -11,7 +11,7 @@ use crate::{Error, Named, Result};
 pub struct Array<'a> {
     /// Type of the values.
     pub data_type: DataType,
-    /// Bytes of each value; 0 if each has its own length.
+    /// Bytes of each value; 0 if each value has its own length.
     pub item_len: u16,
     /// Number of values, as announced.
     pub count: u16,
@@ -146,7 +146,7 @@ impl<'w, 'b> ArrayWriter<'w, 'b> {
     }
 }
 
-/// Writes an array of unsigned integers, of the smallest of the fixed lengths 1, 2, 4 and 8 that holds all.
+/// Writes an array of unsigned integers. Each has 1, 2, 4 or 8 bytes: the smallest length that all of them fit.
 ///
 /// # Errors
 /// As [`ArrayWriter::item`].

@@ -1,5 +1,5 @@
-//! The base of maps, vectors, series and filter lists: flags, the type of the entries, optional parts, a count and the
-//! entries. Spec: rssl.md §4.4 to §4.7.
+//! The common code of maps, vectors, series and filter lists. All consist of flags, the type of the entries,
+//! optional parts, a count and the entries. Spec: rssl.md §4.4 to §4.7.
 
 use core::marker::PhantomData;
 
@@ -8,7 +8,8 @@ use super::sets::{ElementSets, FieldSets};
 use crate::wire::{Reader, Writer};
 use crate::{Error, Named, Result};
 
-/// The flags of one kind of container, which stand for the kind.
+/// One kind of container: a map, a vector, a series or a filter list. The type of its flags implements this
+/// trait.
 pub trait Kind: Copy {
     /// Name of the container in errors.
     const NAME: &'static str;
@@ -111,7 +112,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Reads the parts whose flags are set.
+    /// Reads the optional parts whose flags are set.
     pub(super) fn read<K: SummaryKind>(r: &mut Reader<'a>, flags: K) -> Result<Self> {
         Ok(Self {
             sets: flags.has(K::SETS).then(|| r.buf15().named("set definitions")).transpose()?,
@@ -201,14 +202,14 @@ pub struct EntryContainerWriter<'w, 'b, K> {
     flags: u8,
     /// Number of the last optional part that was written; 0 before the first.
     last_part: u8,
-    /// Offset of the count, once the optional parts are over.
+    /// Offset of the count; `None` until the first entry or `finish`, because optional parts may still follow.
     count_at: Option<usize>,
     count: u16,
     kind: PhantomData<K>,
 }
 
 impl<'w, 'b, K: Kind> EntryContainerWriter<'w, 'b, K> {
-    /// Writes flags, the bytes `between` and the type of the entries.
+    /// Writes the flags, then the bytes `between`, then the type of the entries.
     pub(super) fn begin(w: &'w mut Writer<'b>, between: &[u8], container: DataType) -> Result<Self> {
         let flags_at = w.len();
         w.u8(0)?;
@@ -252,7 +253,7 @@ impl<'w, 'b, K: Kind> EntryContainerWriter<'w, 'b, K> {
         self.set_flags(flag)
     }
 
-    /// Reserves the count, if that has not happened yet; gives its offset.
+    /// Reserves space for the count, if that has not happened yet, and returns its offset.
     fn begin_entries(&mut self) -> Result<usize> {
         if let Some(at) = self.count_at {
             return Ok(at);
@@ -263,7 +264,7 @@ impl<'w, 'b, K: Kind> EntryContainerWriter<'w, 'b, K> {
         Ok(at)
     }
 
-    /// Counts one more entry, which the caller writes to the writer that this gives.
+    /// Counts one more entry, and returns the writer to which the caller then writes it.
     pub(super) fn next_entry(&mut self, perm: Option<&[u8]>) -> Result<&mut Writer<'b>> {
         self.begin_entries()?;
         if self.count == K::MAX_ENTRIES {
@@ -277,13 +278,13 @@ impl<'w, 'b, K: Kind> EntryContainerWriter<'w, 'b, K> {
         Ok(self.w)
     }
 
-    /// Entries so far.
+    /// Number of entries so far.
     #[must_use]
     pub const fn count(&self) -> u16 {
         self.count
     }
 
-    /// Bytes that the caller's writer holds, those before the container included.
+    /// Bytes in the caller's writer, including those before the container.
     #[must_use]
     pub const fn written(&self) -> usize {
         self.w.len()
@@ -303,7 +304,7 @@ impl<'w, 'b, K: Kind> EntryContainerWriter<'w, 'b, K> {
     }
 }
 
-/// The optional parts; a map's key field is the first.
+/// Methods for the optional parts. They must be called in this order, after `key_field` of a map.
 impl<'b, K: SummaryKind> EntryContainerWriter<'_, 'b, K> {
     /// Set definitions, written by `f` with [`super::sets::write_field_sets`] or
     /// [`super::sets::write_element_sets`].

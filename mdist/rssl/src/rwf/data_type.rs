@@ -2,8 +2,11 @@
 
 use core::fmt;
 
-/// Id of a data type: a primitive (below 64), a form of fixed size that only set definitions use (64 to 127), or a
-/// container (128 and up).
+/// Id of a data type.
+///
+///
+/// Ids below 64 are primitives, those of 64 to 127 are forms of fixed size that only set definitions use, and
+/// those from 128 on are containers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataType(pub u8);
 
@@ -81,21 +84,21 @@ types! {
 }
 
 impl DataType {
-    /// The container of a byte in a header, which is its id less 128. `None` at 128 and above.
+    /// The container that `byte` stands for in a header, where it is the id less 128. `None` for 128 and above.
     #[inline]
     #[must_use]
     pub const fn from_container_byte(byte: u8) -> Option<Self> {
         if byte < 128 { Some(Self(byte + 128)) } else { None }
     }
 
-    /// The byte of this container in headers; `None` if this is not a container.
+    /// The byte that stands for this container in headers; `None` if this is not a container.
     #[inline]
     #[must_use]
     pub const fn container_byte(self) -> Option<u8> {
         self.0.checked_sub(128)
     }
 
-    /// Whether this is a container (which includes messages, opaque bytes and "no data").
+    /// Whether this is a container. Messages, opaque bytes and "no data" count as containers.
     #[inline]
     #[must_use]
     pub const fn is_container(self) -> bool {
@@ -109,8 +112,8 @@ impl DataType {
         self.0 >= 64 && self.0 < 128
     }
 
-    /// The plain type of this type's values: old ids and forms of set definitions are resolved, all others are
-    /// unchanged.
+    /// The type to read values of this type with: the plain type of an old id or of a form of set definitions,
+    /// and otherwise this type.
     #[must_use]
     pub const fn base(self) -> Self {
         match self.0 {

@@ -18,7 +18,7 @@ pub struct Element<'a> {
     pub name: &'a [u8],
     /// Plain type of the value, also if the set definition has a form of fixed size.
     pub data_type: DataType,
-    /// The value; empty is blank.
+    /// The value, undecoded; empty is blank.
     pub data: &'a [u8],
     /// Type in the set definition; [`DataType::UNKNOWN`] for an element that came with its name.
     pub set_type: DataType,
@@ -207,7 +207,7 @@ impl<'w, 'b> ElementListWriter<'w, 'b> {
         self.w.u8(data_type.0)
     }
 
-    /// An element of any type, as bytes; empty is blank.
+    /// Adds an element of any type from its encoded value; an empty value is blank.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::TooLong`] for a name above 32767 or a value above 65535 bytes.
@@ -216,7 +216,7 @@ impl<'w, 'b> ElementListWriter<'w, 'b> {
         if data_type == DataType::NO_DATA { Ok(()) } else { self.w.buf16(bytes).named("element") }
     }
 
-    /// An element as it was read, whether with its name or from a set.
+    /// Adds an element that was read from another list, whether it came with its name or from a set.
     ///
     /// # Errors
     /// As [`ElementListWriter::element`].
@@ -293,7 +293,7 @@ impl<'w, 'b> ElementListWriter<'w, 'b> {
         self.container(name, DataType::STATE, |w| value.write(w))
     }
 
-    /// ARRAY of UINT, of the smallest fixed length that holds all.
+    /// ARRAY of UINT, of the smallest fixed length that all values fit.
     ///
     /// # Errors
     /// As [`ElementListWriter::element`].

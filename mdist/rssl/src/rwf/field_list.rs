@@ -102,7 +102,7 @@ impl<'a> FieldList<'a> {
     }
 }
 
-/// One or two bytes, a sign in the second bit. Spec: rssl.md, "Conventions".
+/// Reads a signed number of one or two bytes, whose sign is in the second bit. Spec: rssl.md, "Conventions".
 fn read_dictionary(r: &mut Reader<'_>) -> Result<i16> {
     let first = r.u8()?;
     if first & 0x80 == 0 {
@@ -249,7 +249,7 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
         Ok(())
     }
 
-    /// A field of any type, as bytes.
+    /// Adds a field of any type from its encoded value.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::TooLong`] for a value above 65535 bytes or more than 65535 fields.
@@ -264,7 +264,7 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
         self.w.buf16(bytes).named("field")
     }
 
-    /// A field as it was read, whether with its id or from a set.
+    /// Adds a field that was read from another list, whether it came with its id or from a set.
     ///
     /// # Errors
     /// As [`FieldListWriter::field`].
@@ -396,7 +396,7 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
         self.w.nested16(f).named("field")
     }
 
-    /// Fields written so far.
+    /// Number of fields written so far.
     #[inline]
     #[must_use]
     pub const fn count(&self) -> u16 {
@@ -508,7 +508,7 @@ mod tests {
             fields(&plain),
             [(22, real.to_bytes().to_vec()), (30, vec![0, 9]), (3, b"abc".to_vec()), (31, vec![4])]
         );
-        // Set data alone runs to the end; set 0 needs no id.
+        // Set data without standard fields goes on to the end of the list; set 0 needs no id.
         let definitions = to_vec(|w| write_field_sets(w, &[(0, &definition[1..2])])).unwrap();
         let sets = FieldSets::decode(&definitions).unwrap();
         let list = FieldList::decode(&[2, 1, 2], Some(&sets)).unwrap();

@@ -19,7 +19,7 @@ flags! {
     }
 }
 
-/// What an entry does to the entry of the same id.
+/// Effect of an entry on the entry of the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FilterAction {
     /// Changes it.

@@ -1,6 +1,6 @@
 //! Declares sets of flag bits.
 
-/// Declares named flags; bits without a name are kept.
+/// Declares a set of flag bits, with names for some of them; bits without a name are kept.
 macro_rules! flags {
     ($(#[$doc:meta])* $name:ident($int:ty) { $($(#[$flag_doc:meta])* $flag:ident = $bit:literal,)* }) => {
         $(#[$doc])*
@@ -32,14 +32,14 @@ macro_rules! flags {
                 self.0 &= !other.0;
             }
 
-            /// These and `other`.
+            /// These flags and `other`.
             #[inline]
             #[must_use]
             pub const fn with(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }
 
-            /// These without `other`.
+            /// These flags without `other`.
             #[inline]
             #[must_use]
             pub const fn without(self, other: Self) -> Self {

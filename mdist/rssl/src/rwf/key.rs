@@ -28,7 +28,7 @@ const FILTER: u16 = 0x08;
 const IDENTIFIER: u16 = 0x10;
 const ATTRIB: u16 = 0x20;
 
-/// Further attributes of a key: one container.
+/// Further attributes of a key, as one container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attrib<'a> {
     /// Type of the container.
@@ -76,7 +76,7 @@ impl<'a> Key<'a> {
         Self::read_content(Reader::new(bytes))
     }
 
-    /// Reads a size and the key it measures.
+    /// Reads a key after its size.
     ///
     /// # Errors
     /// As [`Key::decode`].

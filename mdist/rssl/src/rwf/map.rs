@@ -26,7 +26,7 @@ flags! {
     }
 }
 
-/// What an entry does to the entry of the same key.
+/// Effect of an entry on the entry of the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MapAction {
     /// Changes it.

@@ -58,7 +58,7 @@ impl Qos {
         rate_info: 0,
     };
 
-    /// Reads one from the front of `r`.
+    /// Reads a quality of service from the front of `r`.
     ///
     /// # Errors
     /// Cut short, or a timeliness or rate above 3.
@@ -85,7 +85,7 @@ impl Qos {
         Ok(Self { timeliness, rate, dynamic: byte & 1 != 0, time_info, rate_info })
     }
 
-    /// Writes it.
+    /// Writes the quality of service.
     ///
     /// # Errors
     /// [`crate::Error::Full`].

@@ -127,7 +127,7 @@ sets!(
     }
 );
 
-/// Writes definitions of sets of fields, for a container to carry.
+/// Writes definitions of sets of fields, to be carried in a container.
 ///
 /// # Errors
 /// [`Error::Full`], [`Error::TooLong`] for more than 255 sets or entries.
@@ -146,7 +146,7 @@ pub fn write_field_sets(w: &mut Writer<'_>, sets: &[(u16, &[(i16, DataType)])]) 
 /// A set of elements: its id, and name and type of each entry.
 pub type ElementSet<'a> = (u16, &'a [(&'a [u8], DataType)]);
 
-/// Writes definitions of sets of elements, for a container to carry.
+/// Writes definitions of sets of elements, to be carried in a container.
 ///
 /// # Errors
 /// [`Error::Full`], [`Error::TooLong`] for more than 255 sets or entries or a name that is too long.
@@ -172,7 +172,7 @@ fn write_set_head(w: &mut Writer<'_>, id: u16, entries: usize) -> Result<()> {
     w.u8(u8::try_from(entries).map_err(|_| Error::TooLong { what: "set", len: entries, max: 255 })?)
 }
 
-/// Reads one value of a set, of the size of its type or after a length.
+/// Reads one value of a set. Its length is that of its type, or precedes it.
 #[inline]
 pub(super) fn read_value<'a>(r: &mut Reader<'a>, data_type: DataType) -> Result<&'a [u8]> {
     let n = match data_type.0 {
@@ -199,8 +199,8 @@ pub(super) fn read_value<'a>(r: &mut Reader<'a>, data_type: DataType) -> Result<
     r.bytes(n)
 }
 
-/// Writes one value of a set, of the size of its type or after a length. Integers of fixed size are extended, REAL is
-/// converted to the form of the set; other values must have their size.
+/// Writes one value of a set, with the size of its type or after its length. Integers of fixed size are
+/// extended, REAL is converted to the form of the set; other values must have their size.
 ///
 /// # Errors
 /// [`Error::Full`], [`Error::TooLong`] for a value that does not fit.

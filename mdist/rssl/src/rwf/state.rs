@@ -108,13 +108,13 @@ impl<'a> State<'a> {
     pub const OK: State<'static> =
         State { stream: StreamState::Open, data: DataState::Ok, code: code::NONE, text: b"" };
 
-    /// A state of these parts.
+    /// The state with these parts.
     #[must_use]
     pub const fn new(stream: StreamState, data: DataState, code: u8, text: &'a [u8]) -> Self {
         Self { stream, data, code, text }
     }
 
-    /// Reads one from the front of `r`.
+    /// Reads a state from the front of `r`.
     ///
     /// # Errors
     /// Cut short, or a stream or data state that does not exist.
@@ -140,7 +140,7 @@ impl<'a> State<'a> {
         Ok(Self { stream, data, code: r.u8().named("state code")?, text: r.buf15().named("state text")? })
     }
 
-    /// Writes it.
+    /// Writes the state.
     ///
     /// # Errors
     /// [`crate::Error::Full`], [`crate::Error::TooLong`] for a text above 32767 bytes.

@@ -20,12 +20,12 @@ flags! {
         PERMISSIONS = 0x04,
         /// An estimate of the number of entries in all parts is present.
         HINT = 0x08,
-        /// Entries are inserted and deleted, so that later ones move.
+        /// Entries may be inserted and deleted, which moves the entries after them.
         SORTING = 0x10,
     }
 }
 
-/// What an entry does at its position.
+/// Effect of an entry at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VectorAction {
     /// Changes the entry there.

@@ -33,9 +33,9 @@ impl Assembler {
         Assembler { open: Vec::new(), limit, held: 0, spare: Vec::new(), dropped: 0 }
     }
 
-    /// Takes a fragment; true if it completed a message, which is then in `done`. A fragment of an unknown message (the
-    /// first one announced too much, or was not received) is skipped, as stock receivers do; a repeated first fragment
-    /// drops the message so far.
+    /// Adds a fragment to its message. Returns whether that completed the message, which is then in `done`. A
+    /// fragment of an unknown message (the first one announced too much, or was not received) is skipped, as
+    /// stock receivers do; a repeated first fragment drops the message so far.
     pub(super) fn take(&mut self, part: Part, bytes: &[u8], done: &mut Vec<u8>) -> bool {
         let id = match part {
             Part::Whole => return false,
@@ -81,7 +81,7 @@ impl Assembler {
         true
     }
 
-    /// Drops the incomplete message of this id.
+    /// Drops the incomplete message with the id `id`.
     fn discard(&mut self, id: u16) {
         if let Some(at) = self.open.iter().position(|a| a.id == id) {
             let gone = self.open.swap_remove(at);

@@ -13,7 +13,7 @@ use super::{Error, FRAME_HEADER, PING_FRAME, Packer, Result, Tick};
 /// store in a signed integer.
 const MAX_WRITE: usize = i32::MAX as usize;
 
-/// One thing pulled from the front of the input.
+/// Result of pulling from the front of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pulled<'x> {
     /// An incomplete frame or message: no bytes were used up.
@@ -22,13 +22,13 @@ pub enum Pulled<'x> {
     Opened(&'x Opened),
     /// One complete, decompressed message.
     Message(&'x [u8]),
-    /// The peer is alive.
+    /// A ping: the peer is alive.
     Ping,
     /// Bytes were used up without a result: a step of the handshake (see `Channel::take_output`) or a part of an
     /// incomplete message.
     Handshake,
-    /// The peer refused the connection (at a client), or was refused (at a server: send the output of
-    /// `Channel::take_output`, then close).
+    /// The connection is refused. At a client, the server did so; at a server, the client is to be told: send
+    /// the output of `Channel::take_output`, then close.
     Refused {
         /// The reason.
         text: &'x str,
@@ -142,9 +142,9 @@ impl Channel {
         Counts { fragments_dropped: self.assembler.dropped }
     }
 
-    /// Pulls the next thing from received bytes: the number of bytes of `input` used up, and what they were. Call again
-    /// with the rest until `NeedMore` (which uses up nothing), also with an empty rest, because one frame can hold many
-    /// messages. [`InputBuffer`](super::InputBuffer) does so.
+    /// Pulls the next message or event from received bytes. Returns the number of bytes of `input` used up, and
+    /// the result. Call again with the rest until `NeedMore` (which uses up nothing), also with an empty rest,
+    /// because one frame can hold many messages. [`InputBuffer`](super::InputBuffer) does so.
     ///
     /// # Errors
     /// The peer broke the protocol; the channel is unusable afterwards.
@@ -177,7 +177,7 @@ impl Channel {
         self.pull_other(input)
     }
 
-    /// Everything but a plain frame.
+    /// Pulls anything but a plain frame.
     #[inline(never)]
     fn pull_other<'x>(&'x mut self, input: &'x [u8]) -> Result<(usize, Pulled<'x>)> {
         let step = match self.phase {
@@ -218,7 +218,7 @@ impl Channel {
         }
     }
 
-    /// The next entry of a packed list in the input.
+    /// Pulls the next entry of a packed list in the input.
     fn list_entry(&mut self, input: &[u8]) -> Result<(usize, Found)> {
         let Some(len) = input.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len))) else {
             return Ok((0, Found::NeedMore));
@@ -238,7 +238,7 @@ impl Channel {
         Ok((used, Found::Input { from: 2, to: used }))
     }
 
-    /// The next entry of a packed list that was compressed.
+    /// Pulls the next entry of a packed list that was compressed.
     fn expanded_entry(&mut self) -> Result<(usize, Found)> {
         let list = self.expanded.get(self.expanded_at - 1..).unwrap_or_default();
         let len = list.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len))).ok_or(LIST_OVERRUN)?;
@@ -253,7 +253,7 @@ impl Channel {
         Ok((0, Found::Expanded { from, to }))
     }
 
-    /// A frame that is not plain, or incomplete.
+    /// Pulls a frame that is not plain, or incomplete.
     fn frame(&mut self, input: &[u8]) -> Result<(usize, Found)> {
         let [hi, lo, flags, ..] = *input else { return Ok((0, Found::NeedMore)) };
         let len = usize::from(u16::from_be_bytes([hi, lo]));

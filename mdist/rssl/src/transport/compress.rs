@@ -5,7 +5,7 @@ use flate2::{Compress, Decompress, FlushCompress, FlushDecompress};
 use super::frame::Part;
 use super::{Error, Result};
 
-/// How a connection's frames are compressed.
+/// Method of compressing the frames of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// One zlib stream per direction.
@@ -40,7 +40,7 @@ impl Compression {
     }
 }
 
-/// The sending direction.
+/// Compresses the frames of one direction.
 pub(super) enum Compressor {
     Zlib(Box<Compress>, Vec<u8>),
     Lz4(Vec<u8>),
@@ -88,7 +88,8 @@ impl Compressor {
     }
 }
 
-/// The receiving direction. A frame expands to at most the size of an uncompressed frame.
+/// Expands the compressed frames of one direction. A frame expands to at most the size of an uncompressed
+/// frame.
 pub(super) struct Expander {
     zlib: Option<Box<Decompress>>,
     /// Part and flags of the first frame of a payload that continues in the next compressed frame.

@@ -3,7 +3,7 @@
 /// Result of the transport's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Close the connection after one of these: the following bytes have no meaning.
+/// Error of a connection. Close the connection after it, because the bytes that follow cannot be interpreted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The first bytes are not a connect request.
@@ -17,7 +17,7 @@ pub enum Error {
     /// A handshake message contradicts itself.
     #[error("malformed {message}: {what}")]
     Handshake {
-        /// Which of the handshake's messages.
+        /// Name of the message of the handshake.
         message: &'static str,
         /// The field that is wrong.
         what: &'static str,

@@ -28,7 +28,7 @@ pub const fn frame_header(len: usize) -> [u8; FRAME_HEADER] {
     [(whole >> 8) as u8, whole as u8, DATA]
 }
 
-/// A frame's place in a fragmented message.
+/// Whether a frame is a whole message, the first fragment of one, or a further fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Whole,

@@ -17,15 +17,17 @@ const CONNECT_ACK: u8 = 0x01;
 const CONNECT_NAK: u8 = 0x02;
 const CLIENT_PINGS: u8 = 0x01;
 const SERVER_PINGS: u8 = 0x02;
-/// Below this a fragment carries little more than its header.
+/// Smallest payload of a frame that is offered or accepted: a smaller fragment carries little more than its
+/// header.
 const SMALLEST_FRAGMENT: u16 = 64;
-/// Above this the length of a frame does not fit its 16 bits.
+/// Largest payload of a frame that is offered or accepted: the length of a longer frame does not fit its 16
+/// bits.
 const LARGEST_FRAGMENT: u16 = 65_518;
 
 /// Options of a client's connection.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Version to ask for, 10 to 14; a server that closes without an answer may need an older one.
+    /// Version to ask for, 10 to 14. If a server closes the connection without an answer, try an older one.
     pub version: u8,
     /// Name of this host; at most 160 bytes are sent.
     pub host: String,
@@ -70,7 +72,7 @@ pub struct ServerOptions {
     pub ping_timeout: (u8, u8),
     /// Compression that this server supports, preferred first.
     pub compression: Vec<Compression>,
-    /// Makes the client compress as well.
+    /// Whether clients must compress as well.
     pub force_compression: bool,
     /// Compression level of zlib, 0 to 9.
     pub zlib_level: u8,
@@ -463,7 +465,7 @@ fn nak(message: &[u8]) -> Result<Verdict> {
     Ok(Verdict::Refused { text })
 }
 
-/// Checks the form of the client's key message; its number is not used, because nothing is encrypted.
+/// Checks the form of the client's key message. The key in it is not used, because nothing is encrypted.
 pub(super) fn key(message: &[u8]) -> Result<()> {
     let mut f = Fields { message: "client key", left: message };
     f.u16("length")?;

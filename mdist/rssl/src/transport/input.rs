@@ -1,8 +1,9 @@
-//! Received bytes on their way into a channel.
+//! Buffers received bytes for a channel.
 
 use super::{Channel, Pulled, Result};
 
-/// The bytes that a connection has received and not used up: the front of an incomplete frame.
+/// Keeps the bytes that a connection has received but its channel has not used up: the front of an incomplete
+/// frame.
 ///
 /// ```
 /// # use rssl::transport::{Channel, InputBuffer, Pulled, Result, ServerOptions};
@@ -39,8 +40,8 @@ impl InputBuffer {
         result
     }
 
-    /// As [`InputBuffer::receive`], for a caller that has put the bytes of [`InputBuffer::unread`] in front of those
-    /// that it read: nothing but the new rest is copied.
+    /// As [`InputBuffer::receive`], if `bytes` already begins with those of [`InputBuffer::unread`]. Copies
+    /// only what is not pulled.
     #[inline]
     pub fn receive_joined<T>(&mut self, bytes: &[u8], handle: impl FnOnce(&mut Received<'_>) -> T) -> T {
         let mut received = Received { bytes, used: 0 };

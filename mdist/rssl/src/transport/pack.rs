@@ -12,8 +12,8 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// A packer for at most `max_payload` bytes, of which each message takes 2 more than its length. The limit is the
-    /// connection's `Opened::max_message`, or less.
+    /// A packer for at most `max_payload` bytes. Each message takes its length and two bytes more. The limit is
+    /// the connection's `Opened::max_message`, or less.
     #[must_use]
     pub fn new(max_payload: u16) -> Self {
         let limit = usize::from(max_payload).min(0xffff - FRAME_HEADER) + FRAME_HEADER;

@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A reader of the next `n` bytes, with the offsets of this one.
+    /// A reader of the next `n` bytes, which counts offsets as this one does.
     ///
     /// # Errors
     /// [`Error::Short`].
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         Ok(Self { rest: self.bytes(n)?, end })
     }
 
-    /// One byte below 128, or two with the top bit set. 0 to 32767.
+    /// A number of 0 to 32767: one byte below 128, or two with the top bit set.
     ///
     /// # Errors
     /// [`Error::Short`].
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One byte below 254, or 254 (or 255) and two more. 0 to 65535.
+    /// A number of 0 to 65535: one byte below 254, or 254 (or 255) and two more.
     ///
     /// # Errors
     /// [`Error::Short`].
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One to four bytes, counted by the top two bits of the first. 0 to 2^30 - 1.
+    /// A number of 0 to 2^30 - 1, in one to four bytes; the top two bits of the first give their number.
     ///
     /// # Errors
     /// [`Error::Short`].

@@ -98,7 +98,7 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// Bytes as they are.
+    /// Writes bytes unchanged.
     ///
     /// # Errors
     /// [`Error::Full`].
@@ -148,7 +148,7 @@ impl<'b> Writer<'b> {
         Ok(())
     }
 
-    /// One byte below 128, else two with the top bit set.
+    /// Writes a number: one byte below 128, else two with the top bit set.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::TooLong`] above 32767.
@@ -163,7 +163,7 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// One byte below 254, else 254 and two more.
+    /// Writes a number: one byte below 254, else 254 and two more.
     ///
     /// # Errors
     /// [`Error::Full`].
@@ -173,7 +173,7 @@ impl<'b> Writer<'b> {
         if value < 0xFE { self.array([low]) } else { self.array([0xFE, high, low]) }
     }
 
-    /// One to four bytes, counted by the top two bits of the first.
+    /// Writes a number of one to four bytes; the top two bits of the first give their number.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::TooLong`] at 2^30 and above.

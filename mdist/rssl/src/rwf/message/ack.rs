@@ -22,7 +22,7 @@ flags! {
     }
 }
 
-/// NAK codes: why a post is refused.
+/// NAK codes: the reasons for refusing a post.
 pub mod nak {
     /// Access is denied.
     pub const ACCESS_DENIED: u8 = 1;

@@ -218,7 +218,7 @@ struct Start<'a> {
     stream: i32,
     flags: u16,
     container: DataType,
-    /// The class's own part of the header.
+    /// The part of the header that only this class has.
     header: Reader<'a>,
     payload: &'a [u8],
 }

@@ -16,7 +16,7 @@ pub struct Head {
     pub stream: i32,
 }
 
-/// Reads the [`Head`] of a message, and nothing else.
+/// Reads the class, domain and stream of a message, and nothing else.
 ///
 /// # Errors
 /// Fewer than eight bytes, or a class that does not exist.

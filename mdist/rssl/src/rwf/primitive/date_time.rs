@@ -17,7 +17,7 @@ pub struct Date {
 }
 
 impl Date {
-    /// Reads it from four bytes; `None` is blank, which four zeros are too.
+    /// Reads a DATE of four bytes. Returns `None` if it is blank: no bytes, or four zeros.
     ///
     /// # Errors
     /// Another length.
@@ -30,7 +30,7 @@ impl Date {
         }
     }
 
-    /// The form on the wire.
+    /// The DATE on the wire.
     #[inline]
     #[must_use]
     pub fn to_bytes(self) -> Short {
@@ -68,7 +68,7 @@ impl Time {
     pub const BLANK: Self =
         Self { hour: 255, minute: 255, second: 255, millisecond: 65535, microsecond: 2047, nanosecond: 2047 };
 
-    /// Reads it from 2, 3, 5, 7 or 8 bytes; `None` is blank. Missing parts are 0.
+    /// Reads a TIME of 2, 3, 5, 7 or 8 bytes; `None` is blank. Missing parts are 0.
     ///
     /// # Errors
     /// Another length.
@@ -163,7 +163,7 @@ pub struct DateTime {
 }
 
 impl DateTime {
-    /// Reads it from 6, 7, 9, 11 or 12 bytes; `None` is blank, in both parts.
+    /// Reads a DATETIME of 6, 7, 9, 11 or 12 bytes; `None` if both parts are blank.
     ///
     /// # Errors
     /// Another length.

@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 
-/// Reads it; `None` is blank.
+/// Reads a DOUBLE; `None` is blank.
 ///
 /// # Errors
 /// Neither 0 nor eight bytes.

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 pub struct Enum(pub u16);
 
 impl Enum {
-    /// Reads it from one or two bytes; `None` is blank.
+    /// Reads an ENUM of one or two bytes; `None` is blank.
     ///
     /// # Errors
     /// More than two bytes.

@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 
-/// Reads it; `None` is blank.
+/// Reads a FLOAT; `None` is blank.
 ///
 /// # Errors
 /// Neither 0 nor four bytes.

@@ -3,7 +3,7 @@
 use super::{Short, uint};
 use crate::{Error, Result};
 
-/// Reads it; `None` is blank.
+/// Reads an INT; `None` is blank.
 ///
 /// # Errors
 /// More than eight bytes.
@@ -19,7 +19,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<i64>> {
     }
 }
 
-/// Bytes of the shortest form: 1 to 8.
+/// Number of bytes of the shortest form: 1 to 8.
 #[inline]
 #[must_use]
 pub const fn size(value: i64) -> usize {

@@ -1,7 +1,7 @@
 //! Values of fields, elements and array items. Spec: rssl.md §3.1.
 //!
-//! The container of a value has its length. No bytes at all are a *blank* value, which is not zero: decoders return
-//! `None` for it. The same decoders read the forms of fixed size of set-defined entries.
+//! The container around a value gives its length. A value of no bytes is *blank*, which is not zero: decoders
+//! return `None` for it. The same decoders read the forms of fixed size of set-defined entries.
 
 mod date_time;
 pub mod double;

@@ -5,9 +5,9 @@ use core::fmt;
 use super::{Short, int};
 use crate::{Error, Result};
 
-/// Exponent hints: the factor of a mantissa.
+/// Exponent hints: the factors of mantissas.
 pub mod hint {
-    /// 10^-14; each greater hint is ten times more.
+    /// 10^-14; each further hint up to [`EXPONENT_MAX`] stands for ten times as much.
     pub const EXPONENT_MIN: u8 = 0;
     /// 10^-4.
     pub const EXPONENT_4: u8 = 10;
@@ -17,7 +17,7 @@ pub mod hint {
     pub const INTEGER: u8 = 14;
     /// 10^7.
     pub const EXPONENT_MAX: u8 = 21;
-    /// The mantissa is the value; each greater hint divides by two once more.
+    /// The mantissa is the value; each further hint up to [`FRACTION_256`] halves it once more.
     pub const FRACTION_1: u8 = 22;
     /// A 256th.
     pub const FRACTION_256: u8 = 30;
@@ -41,21 +41,21 @@ pub struct Real {
 }
 
 impl Real {
-    /// A number of these parts.
+    /// The number with this mantissa and hint.
     #[inline]
     #[must_use]
     pub const fn new(mantissa: i64, hint: u8) -> Self {
         Self { mantissa, hint }
     }
 
-    /// A mantissa with 0 to 14 decimal places; more count as 14.
+    /// The number `mantissa` / 10^`places`, for 0 to 14 places; more count as 14.
     #[inline]
     #[must_use]
     pub const fn with_decimals(mantissa: i64, places: u8) -> Self {
         Self { mantissa, hint: hint::INTEGER.saturating_sub(places) }
     }
 
-    /// Reads it; `None` is blank. Also reads the forms REAL_4RB and REAL_8RB of set-defined entries.
+    /// Reads a REAL; `None` is blank. Also reads the forms REAL_4RB and REAL_8RB of set-defined entries.
     ///
     /// # Errors
     /// A hint that does not exist, a mantissa of 0 or more than eight bytes.
@@ -112,8 +112,8 @@ impl Real {
         }
     }
 
-    /// From a decimal number (`-12.50`), a fraction with a power of two below (`12 3/8`) or `Inf`, `-Inf`, `NaN`.
-    /// `None` if it is none of them, or has more than 14 decimal places or 18 digits.
+    /// Parses a decimal number (`-12.50`), a fraction with a power of two below (`12 3/8`) or `Inf`, `-Inf`,
+    /// `NaN`. `None` if it is none of them, or has more than 14 decimal places or 18 digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -152,7 +152,7 @@ impl Real {
     }
 }
 
-/// Whether there are digits and nothing else.
+/// Reads a number that consists of digits and nothing else.
 fn number(text: &str) -> Option<i64> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
 }

@@ -3,7 +3,7 @@
 use super::Short;
 use crate::{Error, Result};
 
-/// Reads it; `None` is blank.
+/// Reads a UINT; `None` is blank.
 ///
 /// # Errors
 /// More than eight bytes.
@@ -34,7 +34,7 @@ pub(super) fn load(bytes: &[u8]) -> Option<u64> {
     bytes.first().map(|b| u64::from(*b))
 }
 
-/// Bytes of the shortest form: 1 to 8.
+/// Number of bytes of the shortest form: 1 to 8.
 #[inline]
 #[must_use]
 pub const fn size(value: u64) -> usize {

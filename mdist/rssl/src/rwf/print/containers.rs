@@ -5,7 +5,7 @@ use core::fmt;
 use super::{Bytes, Printer, Sets};
 use crate::rwf::{DataType, ElementList, FieldList, FilterList, Map, Series, Value, Vector};
 
-/// Bytes of an element's name that are shown.
+/// Bytes of an element's name that are shown at most.
 const MAX_NAME: usize = 100;
 
 impl Printer<'_, '_> {
