@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use utipc_attach::Request;
-use utipc_lanes::{Idle, Wakeup};
+use utipc_lanes::{FIRST_RING, Idle, Wakeup};
 use utipc_os::signals;
 
 use crate::attachment::Attachment;
@@ -14,8 +14,6 @@ use crate::state::SocketState;
 
 /// Time after which a large ring of an idle lane is freed: at least this, at most twice.
 const IDLE: Duration = Duration::from_secs(2);
-/// log2 of the size of the ring that every lane has.
-const SMALLEST: u8 = 12;
 /// The highest importance: its share of the receiver's buffer is the largest, so the request to shrink is never
 /// refused.
 const IMPORTANCE: u8 = 3;
@@ -71,7 +69,7 @@ impl Attachment {
                     // Frees the share of the receiver's buffer.
                     self.request_ignoring_failure(&Request::Grow {
                         lane: lane.id,
-                        log2: SMALLEST,
+                        log2: FIRST_RING,
                         importance: IMPORTANCE,
                     });
                 }

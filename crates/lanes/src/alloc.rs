@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn rings_never_overlap_and_all_are_freed() {
-        let shape = Shape { region: 4 << 20, ..Shape::STANDARD };
+        let shape = Shape { region: 4 << 20, ring_shifts: [12, 15, 18, 20], ..Shape::STANDARD };
         let rings = Rings::new(shape);
         for round in 0..3 {
             let mut taken = Vec::new();
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn full_region_has_no_ring() {
-        let rings = Rings::new(Shape { region: 1 << 20, ..Shape::STANDARD });
+        let rings = Rings::new(Shape { region: 1 << 20, ring_shifts: [12, 15, 18, 20], ..Shape::STANDARD });
         let all: Vec<Taken> = (0..256).map(|_| rings.take(0).unwrap()).collect();
         assert_eq!(rings.take(0), None);
         assert_eq!(rings.take(3), None);

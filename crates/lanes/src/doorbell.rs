@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn doorbell_and_word_both_end_the_sleep() {
-        let shape = Shape { slots: 1, region: 1 << 20, ring_shifts: [12, 15, 18, 20] };
+        let shape = Shape { slots: 1, region: 1 << 20, ..Shape::STANDARD };
         let (arena, _fd) = Arena::create("utipc-test", shape).unwrap();
         let (page, _fd) = Segment::create("utipc-test", 8).unwrap();
         let bell = arena.doorbell(Side::Zero);

@@ -10,6 +10,14 @@ pub(super) const VERSION: u64 = 1;
 /// Bytes of a pair of lines. Processors fetch lines in pairs: words that different sides write must not share one.
 const PAIR: usize = 128;
 
+/// log2 of the ring sizes in bytes, by class: 4 KiB, 32 KiB, 256 KiB and 1 MiB. A lane begins in a ring of class 0; a
+/// larger one needs a grant of the daemon.
+pub const RING_SHIFTS: [u8; 4] = [12, 15, 18, 20];
+/// log2 of the size of the ring in which every lane begins.
+pub const FIRST_RING: u8 = RING_SHIFTS[0];
+/// The class of the largest ring.
+pub(crate) const LARGEST_CLASS: u8 = RING_SHIFTS.len() as u8 - 1;
+
 /// Most slots, as many as a bitmap's summary covers: 4 words of 64 bits, each for a word of 64 slots.
 pub const MAX_SLOTS: u32 = 16_384;
 
@@ -25,8 +33,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// 4 KiB, 32 KiB, 256 KiB and 1 MiB rings; 16,384 slots; 256 MiB in all (virtual: pages exist once touched).
-    pub const STANDARD: Shape = Shape { slots: MAX_SLOTS, region: 123 << 20, ring_shifts: [12, 15, 18, 20] };
+    /// Rings of [`RING_SHIFTS`]; 16,384 slots; 256 MiB in all (virtual: pages exist once touched).
+    pub const STANDARD: Shape = Shape { slots: MAX_SLOTS, region: 123 << 20, ring_shifts: RING_SHIFTS };
 
     fn is_valid(&self) -> bool {
         let [a, b, c, d] = self.ring_shifts;
@@ -245,6 +253,25 @@ impl Place {
 mod tests {
     use super::*;
 
+    /// A size as the documentation writes it.
+    fn size_text(log2: u8) -> String {
+        if log2 < 20 { format!("{} KiB", 1 << (log2 - 10)) } else { format!("{} MiB", 1 << (log2 - 20)) }
+    }
+
+    #[test]
+    fn documentation_gives_the_ring_sizes() {
+        let [first, second, third, fourth] = RING_SHIFTS.map(size_text);
+        let lanes = include_str!("../../../docs/spec/lanes.md");
+        let attach = include_str!("../../../docs/spec/attach.md");
+        let rings = format!("rings of {first}, {second}, {third} and {fourth}");
+        assert!(lanes.contains(&rings), "lanes.md lacks: {rings}");
+        for text in
+            [format!("A ring beyond {first} needs"), format!("gives rings up to {fourth}, or {third} if")]
+        {
+            assert!(attach.contains(&text), "attach.md lacks: {text}");
+        }
+    }
+
     #[test]
     fn the_standard_arena_has_256_mebibytes() {
         let layout = Layout::new(Shape::STANDARD).unwrap();
@@ -290,11 +317,13 @@ mod tests {
     #[test]
     fn places_outside_the_region_have_no_ring() {
         let layout = Layout::new(Shape::STANDARD).unwrap();
-        let units = (Shape::STANDARD.region >> 12) as u32;
+        let units = (Shape::STANDARD.region >> FIRST_RING) as u32;
         assert!(layout.ring(Side::One, Place { class: 0, unit: units - 1, lines: 0 }).is_some());
         assert!(layout.ring(Side::One, Place { class: 0, unit: units, lines: 0 }).is_none());
-        assert!(layout.ring(Side::One, Place { class: 3, unit: units - 255, lines: 0 }).is_none());
-        let (start, size) = layout.ring(Side::One, Place { class: 3, unit: units - 256, lines: 0 }).unwrap();
+        let largest = 1 << (RING_SHIFTS[3] - FIRST_RING);
+        let ring = |unit| layout.ring(Side::One, Place { class: 3, unit, lines: 0 });
+        assert!(ring(units - largest + 1).is_none());
+        let (start, size) = ring(units - largest).unwrap();
         assert!(start + size <= layout.size());
     }
 

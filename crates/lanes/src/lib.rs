@@ -42,7 +42,7 @@ pub use arena::{Arena, Incoming, Outgoing};
 pub use doorbell::{BELLS_MAX, Doorbell, Parked, Wakeup, wait, wait_with};
 pub use inbound::{InboundLane, ReceiveCall, Sink};
 pub use lane::{Corrupt, Kind, LaneError, MARK_WORDS, Peek, RECORD_MAX, Reader, Record, Recovered, Writer};
-pub use layout::{MAX_SLOTS, Shape, Side};
+pub use layout::{FIRST_RING, MAX_SLOTS, RING_SHIFTS, Shape, Side};
 pub use message::{Address, HEADER_MAX, SendOptions};
 pub use pair::{Pair, ReadyLanes};
 pub use receiver::{Next, Receiver};

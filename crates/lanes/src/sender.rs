@@ -13,6 +13,7 @@ use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{SocketKind, WaitReason};
 use utipc_core::wire::blocks;
 
+use crate::layout::{LARGEST_CLASS, RING_SHIFTS};
 use crate::message::{Address, HEADER_MAX, SendOptions, header};
 use crate::{Corrupt, LaneError, OwnSocket, Pair, Wakeup, Writer};
 
@@ -22,10 +23,6 @@ const WINDOW: u32 = 512;
 const ASKED_MAX: usize = 1024;
 /// Connectionless messages to other nodes that go by requests before a node lane is asked for.
 const REQUESTS_BEFORE_LANE: u32 = 2;
-/// log2 of the ring sizes, by class.
-const SHIFTS: [u8; 4] = [12, 15, 18, 20];
-/// The class of the largest ring.
-const LARGEST: u8 = 3;
 /// After a larger ring was refused, messages that find the lane full before it is asked for again.
 const PATIENCE: u32 = 256;
 
@@ -44,7 +41,7 @@ impl Growth {
     /// log2 of the ring's size.
     #[must_use]
     pub fn log2(&self) -> u8 {
-        SHIFTS[usize::from(self.class.min(LARGEST))]
+        RING_SHIFTS[usize::from(self.class.min(LARGEST_CLASS))]
     }
 }
 
@@ -105,7 +102,7 @@ impl OutboundLane {
         let growth = |class, is_needed| Some(Growth { lane: self.id, class, is_needed });
         match error {
             LaneError::Full => match self.writer.class() {
-                Some(class) if class < LARGEST && self.patience == 0 => growth(class + 1, false),
+                Some(class) if class < LARGEST_CLASS && self.patience == 0 => growth(class + 1, false),
                 _ => {
                     self.patience = self.patience.saturating_sub(1);
                     None

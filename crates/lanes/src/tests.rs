@@ -14,7 +14,7 @@ use crate::{
 };
 
 const NODE: NodeAddr = NodeAddr(7);
-const SHAPE: Shape = Shape { slots: 256, region: 16 << 20, ring_shifts: [12, 15, 18, 20] };
+const SHAPE: Shape = Shape { slots: 256, region: 16 << 20, ..Shape::STANDARD };
 
 fn own(port: u32, kind: SocketKind) -> OwnSocket {
     OwnSocket { node: NODE, port, kind }

@@ -11,6 +11,7 @@ use utipc_core::stack::Stack;
 use super::pairs::side;
 use super::state::{LaneEvent, LaneState};
 use super::{Context, DAEMON, Lane, Lanes, ProcessId};
+use crate::layout::{FIRST_RING, LARGEST_CLASS, RING_SHIFTS};
 
 /// Lanes that the sockets of one process write, at most.
 pub(super) const MAX_WRITTEN: usize = 16_384;
@@ -18,12 +19,8 @@ pub(super) const MAX_WRITTEN: usize = 16_384;
 /// Lanes that they read, at most. Lanes of a dead writer count until they are read.
 pub(super) const MAX_READ: usize = 65_536;
 
-/// The ring that every lane has without asking, log2 of bytes.
-const FIRST_RING: u8 = 12;
-/// The largest one.
-const LAST_RING: u8 = 20;
-/// The largest one of a lane to the node where a process has many.
-const LAST_RING_OF_MANY: u8 = 18;
+/// The class of the largest ring of a node lane where a process has many.
+pub(super) const LARGEST_OF_MANY: u8 = 2;
 
 impl Lanes {
     /// Makes the lane that a process asks for: from `port` to `to`, or to the node if that is 0.
@@ -264,10 +261,14 @@ impl Lanes {
             return Err(Failure::State);
         };
         if lane.reader == DAEMON {
-            let last = if has_few_lanes { LAST_RING } else { LAST_RING_OF_MANY };
-            return if log2 <= last { Ok(Reply::Done) } else { Err(Failure::Overload) };
+            let largest = if has_few_lanes { LARGEST_CLASS } else { LARGEST_OF_MANY };
+            return if log2 <= RING_SHIFTS[usize::from(largest)] {
+                Ok(Reply::Done)
+            } else {
+                Err(Failure::Overload)
+            };
         }
-        if !(FIRST_RING..=LAST_RING).contains(&log2) || importance > 3 {
+        if !(FIRST_RING..=RING_SHIFTS[usize::from(LARGEST_CLASS)]).contains(&log2) || importance > 3 {
             return Err(Failure::State);
         }
         let Some(receiver) = stack.endpoint(lane.to) else { return Err(Failure::State) };

@@ -8,9 +8,11 @@ use utipc_core::socket::{Endpoint, SendError, State};
 use utipc_core::wire::{Message, SHORT_HEADER, blocks};
 
 use super::node_lanes::{Attention, is_datagram};
+use super::open::LARGEST_OF_MANY;
 use super::state::LaneEvent;
 use super::unsent::{Route, send_from_lane};
 use super::{Context, Effect, Lanes};
+use crate::layout::LARGEST_CLASS;
 
 /// Bytes that are read from one lane before the next lane's turn; a message may exceed it.
 const BUDGET: usize = 128 << 10;
@@ -20,13 +22,6 @@ const MESSAGE_COST: usize = 256;
 
 /// The largest header that a lane carries, bytes.
 const HEADER_MAX: usize = 60;
-
-/// The class of the largest ring that the node writes, 1 MiB: with room for three of the largest messages only, both
-/// sides would wait for each other all the time.
-const LARGEST: u8 = 3;
-
-/// The same where a process has many lanes: 256 KiB.
-const LARGEST_OF_MANY: u8 = 2;
 
 /// Reason why the daemon stopped reading an outbound lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,8 +206,9 @@ impl Lanes {
         let Some(lane) = self.inbound.get(&port).map(|inbound| inbound.lane) else { return };
         let reader = self.lanes.get(&lane).map_or(0, |lane| lane.reader);
         let datagram = is_datagram(context.stack, port);
-        // Without a connection no window bounds what is ahead of the reader.
-        let largest = if self.has_few_lanes(reader) && !datagram { LARGEST } else { LARGEST_OF_MANY };
+        // A smaller ring than the largest has room for three of the largest messages only: both sides would often wait
+        // for each other. Without a connection no window bounds what is ahead of the reader.
+        let largest = if self.has_few_lanes(reader) && !datagram { LARGEST_CLASS } else { LARGEST_OF_MANY };
         let Self { inbound, awake, corrupt, .. } = self;
         let Some(inbound) = inbound.get_mut(&port).filter(|inbound| !inbound.ended) else { return };
         let writer = &mut inbound.writer;

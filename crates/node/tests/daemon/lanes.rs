@@ -6,7 +6,7 @@ use utipc_attach::{Failure, LaneEnd, LaneId, Notice, PairId, Reply, Request};
 use utipc_core::addr::{NodeAddr, ServiceRange};
 use utipc_core::socket::{Destination, OptionValue, RecvError, SendError, SocketKind, SocketOption, State};
 use utipc_core::wire::{ErrorCode, Message, MessageType, Packet, User};
-use utipc_lanes::{Arena, Incoming, Kind, LaneError, Outgoing, Peek, Reader, Side, Writer};
+use utipc_lanes::{Arena, FIRST_RING, Incoming, Kind, LaneError, Outgoing, Peek, Reader, Side, Writer};
 
 use crate::client::{Client, Host};
 
@@ -305,7 +305,7 @@ fn rings_are_granted_against_the_buffer_of_the_receiver() {
     assert_eq!(grow(first, 20, 0), Ok(Reply::Done));
     assert_eq!(grow(second, 20, 0), Ok(Reply::Done));
     assert_eq!(grow(second, 18, 0), Ok(Reply::Done));
-    assert_eq!(grow(second, 12, 0), Ok(Reply::Done));
+    assert_eq!(grow(second, FIRST_RING, 0), Ok(Reply::Done));
     for bad in [(11, 0), (21, 0), (64, 0), (15, 4)] {
         assert_eq!(grow(first, bad.0, bad.1), Err(Failure::State), "{bad:?}");
     }
