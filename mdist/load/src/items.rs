@@ -51,24 +51,30 @@ pub fn read(path: &Path) -> Result<Vec<Item>> {
 /// # Errors
 /// As [`read`].
 pub fn parse(text: &str) -> Result<Vec<Item>> {
+    parse_with(text, &|document, offset| document.text_pos_at(offset).row)
+}
+
+/// Parses an item list; `line_of` computes the line of a byte offset. It scans the text from the beginning, so it is
+/// called for errors only.
+fn parse_with(text: &str, line_of: &dyn Fn(&roxmltree::Document<'_>, usize) -> u32) -> Result<Vec<Item>> {
     let document = roxmltree::Document::parse(text)?;
     let root = document.root_element();
     if !root.has_tag_name("itemList") {
         bail!("the root is <{}>, not <itemList>", root.tag_name().name());
     }
-    root.children().filter(roxmltree::Node::is_element).map(|node| item(&document, node)).collect()
+    let nodes = root.children().filter(roxmltree::Node::is_element);
+    nodes.map(|node| item(node, &|| line_of(&document, node.range().start))).collect()
 }
 
-fn item(document: &roxmltree::Document<'_>, node: roxmltree::Node<'_, '_>) -> Result<Item> {
-    let line = document.text_pos_at(node.range().start).row;
+fn item(node: roxmltree::Node<'_, '_>, line: &dyn Fn() -> u32) -> Result<Item> {
     if !node.has_tag_name("item") {
-        bail!("line {line}: <{}> is not an item", node.tag_name().name());
+        bail!("line {}: <{}> is not an item", line(), node.tag_name().name());
     }
-    let name = node.attribute("name").with_context(|| format!("line {line}: an item has no name"))?;
+    let name = node.attribute("name").with_context(|| format!("line {}: an item has no name", line()))?;
     let domain = match node.attribute("domain") {
         None | Some("MarketPrice") => Domain::MARKET_PRICE,
         Some("MarketByOrder") => Domain::MARKET_BY_ORDER,
-        Some(other) => bail!("line {line}: unknown domain '{other}' (use MarketPrice or MarketByOrder)"),
+        Some(other) => bail!("line {}: unknown domain '{other}' (use MarketPrice or MarketByOrder)", line()),
     };
     let yes = |attribute| matches!(node.attribute(attribute), Some("true" | "1"));
     Ok(Item {
@@ -163,6 +169,27 @@ mod tests {
         assert_eq!(list[0], Item { post: true, generic: true, ..Item::price("RDT0") });
         assert!(list[1].domain == Domain::MARKET_BY_ORDER && list[1].snapshot);
         assert_eq!(generated(3)[2], Item::price("RDT2"));
+    }
+
+    #[test]
+    fn line_numbers_are_computed_for_errors_only() {
+        let mut text = String::from("<itemList>\n");
+        for number in 0..350_000 {
+            text.push_str(&format!("<item domain=\"MarketPrice\" name=\"RDT{number}\"/>\n"));
+        }
+        let computed = std::cell::Cell::new(0);
+        let parse_counted = |text: &str| {
+            parse_with(text, &|document, offset| {
+                computed.set(computed.get() + 1);
+                document.text_pos_at(offset).row
+            })
+        };
+        let list = parse_counted(&format!("{text}</itemList>")).unwrap();
+        assert_eq!((list.len(), computed.get()), (350_000, 0), "each computed line scans the text");
+        assert_eq!(list[349_999], Item::price("RDT349999"));
+
+        let why = parse_counted(&format!("{text}<item/></itemList>")).unwrap_err().to_string();
+        assert_eq!((why.as_str(), computed.get()), ("line 350002: an item has no name", 1));
     }
 
     #[test]
