@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use mdist::backbone::memory::Memory;
-use mdist::config::{Args, Upstream, UpstreamKind};
+use mdist::config::{Args, Upstream, UpstreamKind, check_hosts};
 use mdist::server::demo::Chain;
 use mdist::server::{Backbone, p2ps, program};
 
@@ -40,6 +40,8 @@ struct Cli {
 
 fn run(cli: Cli) -> Result<()> {
     let mut config = program::settings(cli.args.load()?);
+    check_hosts("--provider", &cli.provider)?;
+    check_hosts("--p2ps", &cli.p2ps)?;
     if !cli.listen.is_empty() {
         config.p2ps.listen = cli.listen;
     }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use mdist::config::{Args, Provider};
+use mdist::config::{Args, Provider, check_hosts};
 use mdist::server::{Backbone, program, src_dist};
 
 /// Connects to publishers of market data and puts their data on the backbone.
@@ -29,6 +29,7 @@ struct Cli {
 
 fn run(cli: Cli) -> Result<()> {
     let mut config = program::settings(cli.args.load()?);
+    check_hosts("--provider", &cli.provider)?;
     if !cli.listen.is_empty() {
         config.src_dist.listen = cli.listen;
     }

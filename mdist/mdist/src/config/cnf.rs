@@ -1,7 +1,8 @@
 //! Files in the style of `rmds.cnf`: lines `*component*parameter value`.
 //!
-//! A line names any number of components (a program, a service, a protocol) and one parameter. Among matching lines the
-//! one with more components wins, then the later one; settings of a service override those of a program (inferred, not
+//! A line names any number of components (a program, a service, a protocol) and one parameter. A text before the first
+//! star is a host name: the line applies on that host only. Among matching lines one for the host wins, then the one
+//! with more components, then the later one; settings of a service override those of a program (inferred, not
 //! documented by the vendor). `!` and `#` begin comments; a colon after the parameter is allowed, as in X resources.
 //! Unknown parameters are listed and are not errors.
 
@@ -12,6 +13,8 @@ use super::{Config, Error};
 pub struct Line {
     /// Its number, from 1.
     pub number: usize,
+    /// The host that the line is for; none: all hosts.
+    pub host: Option<String>,
     /// Components as written.
     pub components: Vec<String>,
     /// The parameter as written.
@@ -48,34 +51,36 @@ pub fn parse(text: &str) -> (Vec<Line>, Vec<Ignored>) {
         }
         let (path, value) = line.split_once([' ', '\t', ':']).unwrap_or((line, ""));
         let value = value.trim_start_matches([' ', '\t', ':']).trim_end();
+        let (host, path) = path.split_once('*').unwrap_or((path, ""));
         let mut components: Vec<String> =
             path.split('*').filter(|c| !c.is_empty()).map(str::to_owned).collect();
         match components.pop() {
-            Some(parameter) if path.starts_with('*') && !value.is_empty() => {
-                lines.push(Line { number, components, parameter, value: value.to_owned() });
+            // A program before the first star is no host: its star is missing.
+            Some(parameter) if !value.is_empty() && !PROGRAMS.iter().any(|p| is(host, p)) => {
+                let host = (!host.is_empty()).then(|| host.to_owned());
+                lines.push(Line { number, host, components, parameter, value: value.to_owned() });
             }
-            _ => ignored.push(Ignored {
-                number,
-                text: line.to_owned(),
-                why: "it is not `*component*parameter value`",
-            }),
+            _ => ignored.push(Ignored { number, text: line.to_owned(), why: FORM }),
         }
     }
     (lines, ignored)
 }
 
-/// Applies a file to settings; returns the lines without effect.
+/// Applies a file to settings on the host named `this_host`; returns the lines without effect. Lines for other hosts
+/// are skipped: one file serves many hosts.
 ///
 /// # Errors
 /// [`Error::Cnf`]: a known parameter has an invalid value.
-pub fn apply(config: &mut Config, text: &str) -> Result<Vec<Ignored>, Error> {
+pub fn apply(config: &mut Config, text: &str, this_host: &str) -> Result<Vec<Ignored>, Error> {
     let (mut lines, mut ignored) = parse(text);
+    lines.retain(|line| line.host.as_deref().is_none_or(|host| is_host(host, this_host)));
     // The sort is stable: among lines with as many components the later one is applied later and wins.
-    lines.sort_by_key(|line| line.components.len());
+    lines.sort_by_key(|line| (line.host.is_some(), line.components.len()));
     for line in &lines {
         if let Err(why) = set(config, line)? {
             let text = format!(
-                "{}*{} {}",
+                "{}{}*{} {}",
+                line.host.as_deref().unwrap_or_default(),
                 line.components.iter().fold(String::new(), |t, c| t + "*" + c),
                 line.parameter,
                 line.value
@@ -87,9 +92,24 @@ pub fn apply(config: &mut Config, text: &str) -> Result<Vec<Ignored>, Error> {
     Ok(ignored)
 }
 
-/// Compares the name of a program or protocol, ignoring case.
+/// Whether a line for `host` applies on `this_host`: the same name, ignoring case, or the same first label if one of
+/// the two has no domain.
+fn is_host(host: &str, this_host: &str) -> bool {
+    let label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let short = !host.contains('.') || !this_host.contains('.');
+    host.eq_ignore_ascii_case(this_host) || (short && label(host) == label(this_host))
+}
+
+/// Whether a component is the program or protocol `name`; case does not matter. The successors of the vendor's `p2ps`
+/// and `src_dist` are named `ads` and `adh`.
 fn is(component: &str, name: &str) -> bool {
-    component.eq_ignore_ascii_case(name)
+    let component = component.to_ascii_lowercase();
+    let known = match component.as_str() {
+        "ads" => "p2ps",
+        "adh" => "src_dist",
+        other => other,
+    };
+    known.eq_ignore_ascii_case(name)
 }
 
 const PROGRAMS: [&str; 3] = ["p2ps", "src_dist", "RRCP"];
@@ -101,6 +121,7 @@ fn service_of(line: &Line) -> Option<&str> {
 
 type Outcome = Result<Result<(), &'static str>, Error>;
 
+const FORM: &str = "it is not `*component*parameter value` or `host*component*parameter value`";
 const UNKNOWN: &str = "the parameter is not known";
 const ELSEWHERE: &str = "the parameter does not belong to this component";
 
@@ -251,7 +272,7 @@ mod tests {
     #[test]
     fn every_parameter_of_the_report_is_accepted() {
         let mut config = Config::default();
-        assert_eq!(apply(&mut config, REPORT).unwrap(), []);
+        assert_eq!(apply(&mut config, REPORT, "here").unwrap(), []);
         config.check().unwrap();
         assert_eq!(config.src_dist.service("IDN_RDF").flush_interval_ms, 20);
         assert_eq!(config.src_dist.service("OTHER").flush_interval_ms, 0);
@@ -266,7 +287,7 @@ mod tests {
         let mut config = Config::default();
         let text = "*p2ps*tcpNoDelay True\n*tcpNoDelay: False\n*src_dist*IDN*rrmpFlushInterval 7\n\
                     *IDN*rrmpFlushInterval 8\n*rrmpFlushInterval 3\n*RRCP*ndata 1\n*rrcp*ndata 2\n";
-        assert_eq!(apply(&mut config, text).unwrap(), []);
+        assert_eq!(apply(&mut config, text, "here").unwrap(), []);
         assert!(config.p2ps.tcp_no_delay && !config.src_dist.tcp_no_delay);
         assert_eq!(config.src_dist.service("IDN").flush_interval_ms, 7);
         assert_eq!(config.src_dist.service("OTHER").flush_interval_ms, 3);
@@ -274,20 +295,57 @@ mod tests {
     }
 
     #[test]
+    fn line_for_a_host_applies_on_that_host_only_and_wins() {
+        let text = "Feed1*p2ps*poolSize 7\n*p2ps*poolSize 8\nfeed2*p2ps*poolSize 9\nfeed1*tcpNoDelay False\n\
+                    feed2*p2ps*noSuchThing 1\nfeed2*p2ps*flushInterval never\n";
+        for host in ["feed1", "FEED1", "feed1.example.org"] {
+            let mut config = Config::default();
+            assert_eq!(apply(&mut config, text, host).unwrap(), [], "{host}");
+            assert_eq!(config.p2ps.pool_size, 7, "{host}");
+            assert!(!config.p2ps.tcp_no_delay && !config.src_dist.tcp_no_delay, "{host}");
+        }
+        let mut config = Config::default();
+        assert_eq!(apply(&mut config, text, "feed3").unwrap(), []);
+        assert_eq!((config.p2ps.pool_size, config.p2ps.tcp_no_delay), (8, true));
+        assert!(
+            apply(&mut config, text, "feed2").unwrap_err().to_string().starts_with("line 6: flushInterval")
+        );
+
+        let ignored = apply(&mut config, "feed1.example.org*ads*nothing 5", "feed1").unwrap();
+        assert_eq!(
+            ignored[0].to_string(),
+            format!("line 1: `feed1.example.org*ads*nothing 5` is ignored: {UNKNOWN}")
+        );
+        assert_eq!(apply(&mut config, "feed1.example.org*ads*nothing 5", "feed1.example.net").unwrap(), []);
+    }
+
+    #[test]
+    fn ads_is_the_server_and_adh_the_distributor() {
+        let mut config = Config::default();
+        let text = "*ads*poolSize 7\n*ADH*latencyCalcEnabled True\n*adh*IDN*rrmpFlushInterval 5\n*adh*tcpNoDelay False";
+        assert_eq!(apply(&mut config, text, "here").unwrap(), []);
+        assert_eq!((config.p2ps.pool_size, config.src_dist.service("IDN").flush_interval_ms), (7, 5));
+        assert!(config.src_dist.latency_calc.enabled && !config.p2ps.latency_calc.enabled);
+        assert!(config.p2ps.tcp_no_delay && !config.src_dist.tcp_no_delay);
+        assert_eq!(apply(&mut config, "*adh*poolSize 1", "here").unwrap()[0].why, ELSEWHERE);
+    }
+
+    #[test]
     fn unknown_parameters_are_listed_with_their_lines() {
         let mut config = Config::default();
-        let text = "*p2ps*noSuchThing 5\nno star 1\n*p2ps*udpRecvBufSize 1\n*p2ps*poolSize\n\n# comment\n*RRCP*twait 9";
-        let ignored = apply(&mut config, text).unwrap();
+        let text = "*p2ps*noSuchThing 5\nno star 1\n*p2ps*udpRecvBufSize 1\n*p2ps*poolSize\n\n# comment\n*RRCP*twait 9\n\
+                    p2ps*poolSize 5";
+        let ignored = apply(&mut config, text, "here").unwrap();
         let whys: Vec<(usize, &str)> = ignored.iter().map(|i| (i.number, i.why)).collect();
-        let form = "it is not `*component*parameter value`";
-        assert_eq!(whys, [(1, UNKNOWN), (2, form), (3, ELSEWHERE), (4, form)]);
+        assert_eq!(whys, [(1, UNKNOWN), (2, FORM), (3, ELSEWHERE), (4, FORM), (8, FORM)]);
         assert_eq!(config.backbone.rrcp.twait, 9);
         assert_eq!(config.backbone.receive_buffer_kib, None);
     }
 
     #[test]
     fn error_of_a_bad_value_names_line_and_remedy() {
-        let error = apply(&mut Config::default(), "\n*p2ps*timedWrites maybe\n").unwrap_err().to_string();
+        let error =
+            apply(&mut Config::default(), "\n*p2ps*timedWrites maybe\n", "here").unwrap_err().to_string();
         assert_eq!(error, "line 2: timedWrites cannot be `maybe`: it must be True or False");
     }
 }

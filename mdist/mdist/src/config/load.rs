@@ -1,6 +1,7 @@
 //! Reads settings from files and the command line.
 
 use super::{Config, cnf};
+use crate::net::check_peer;
 use std::path::{Path, PathBuf};
 
 /// Reason why settings cannot be used. Every error names the setting and the values that are allowed.
@@ -54,6 +55,19 @@ pub enum Error {
     },
 }
 
+/// Checks the addresses of upstreams in `setting`.
+///
+/// # Errors
+/// [`Error::Value`]: one has no host or no port.
+pub fn check_hosts(setting: &str, hosts: &[String]) -> Result<(), Error> {
+    hosts.iter().try_for_each(|host| {
+        check_peer(host).map_err(|why| Error::Value {
+            setting: setting.into(),
+            allowed: format!("HOST:PORT with a port from 1 to 65535, as in feed1:14002; {why}"),
+        })
+    })
+}
+
 /// The command-line options for settings.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Args {
@@ -89,7 +103,7 @@ impl Args {
             let text =
                 std::fs::read_to_string(path).map_err(|why| Error::Read { path: path.clone(), why })?;
             if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("cnf")) {
-                let ignored = cnf::apply(&mut loaded.config, &text)
+                let ignored = cnf::apply(&mut loaded.config, &text, &host_name())
                     .map_err(|why| Error::In { path: path.clone(), why: Box::new(why) })?;
                 loaded.ignored.extend(ignored.iter().map(|i| format!("{}, {i}", path.display())));
             } else {
@@ -102,6 +116,11 @@ impl Args {
         loaded.config.check()?;
         Ok(loaded)
     }
+}
+
+/// The name of this host.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// `base` with the settings of the TOML `text`.
@@ -211,6 +230,26 @@ mod tests {
     }
 
     #[test]
+    fn upstream_needs_a_port() {
+        let check = |text: &str| toml(text).unwrap().check().unwrap_err().to_string();
+        assert_eq!(
+            check("[[src-dist.provider]]\nhosts = [\"a:14002\", \"b\"]"),
+            "src-dist.provider[0].hosts must be HOST:PORT with a port from 1 to 65535, as in feed1:14002; 'b' has no port"
+        );
+        let why = check("[[p2ps.upstream]]\nkind = \"p2ps\"\nhosts = [\"b:0\"]");
+        assert!(
+            why.starts_with("p2ps.upstream[0].hosts must be HOST:PORT") && why.ends_with("'b:0' has port 0"),
+            "{why}"
+        );
+        check_hosts("--provider", &["b:1".into()]).unwrap();
+        let why = check_hosts("--provider", &["foo".into()]).unwrap_err().to_string();
+        assert!(
+            why.starts_with("--provider must be HOST:PORT") && why.ends_with("'foo' has no port"),
+            "{why}"
+        );
+    }
+
+    #[test]
     fn settings_without_effect_are_listed_once_set() {
         assert_eq!(Config::default().without_effect(), Vec::<String>::new());
         let config = toml(
@@ -228,14 +267,18 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("mdist-config-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let (cnf, toml) = (dir.join("rmds.CNF"), dir.join("mine.toml"));
-        std::fs::write(&cnf, "*p2ps*poolSize 16000\n*p2ps*tcpNoDelay False\n*p2ps*what 1\n").unwrap();
+        let own_host = host_name();
+        let other_host = format!("not-{own_host}*ads*poolSize 17\n{own_host}*ads*flushInterval 3\n");
+        std::fs::write(&cnf, other_host + "*p2ps*poolSize 16000\n*p2ps*tcpNoDelay False\n*p2ps*what 1\n")
+            .unwrap();
         std::fs::write(&toml, "[p2ps]\npool-size = 5\n").unwrap();
         let args = Args { config: vec![cnf.clone(), toml], ..Args::default() };
         let loaded = args.load().unwrap();
-        assert_eq!((loaded.config.p2ps.pool_size, loaded.config.p2ps.tcp_no_delay), (5, false));
+        let p2ps = &loaded.config.p2ps;
+        assert_eq!((p2ps.pool_size, p2ps.tcp_no_delay, p2ps.flush_interval_ms), (5, false, 3));
         assert_eq!(
             loaded.ignored,
-            [format!("{}, line 3: `*p2ps*what 1` is ignored: the parameter is not known", cnf.display())]
+            [format!("{}, line 5: `*p2ps*what 1` is ignored: the parameter is not known", cnf.display())]
         );
         std::fs::write(&cnf, "\n*p2ps*poolSize many\n").unwrap();
         let error = args.load().unwrap_err().to_string();

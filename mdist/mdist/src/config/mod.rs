@@ -8,7 +8,7 @@ mod p2ps;
 mod rrcp;
 mod src_dist;
 
-pub use load::{Args, Error, Loaded};
+pub use load::{Args, Error, Loaded, check_hosts};
 pub use own_node::OwnNode;
 pub use p2ps::{Compression, LatencyCalc, P2ps, P2psService, Upstream, UpstreamKind};
 pub use rrcp::Rrcp;

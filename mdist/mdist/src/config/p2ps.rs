@@ -1,6 +1,6 @@
 //! Settings of the point-to-point server.
 
-use super::Error;
+use super::{Error, check_hosts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -195,7 +195,7 @@ impl P2ps {
                 UpstreamKind::Provider | UpstreamKind::P2ps if upstream.hosts.is_empty() => {
                     return no(&format!("upstream[{n}].hosts"), "at least one host:port");
                 }
-                _ => {}
+                _ => check_hosts(&format!("p2ps.upstream[{n}].hosts"), &upstream.hosts)?,
             }
         }
         if self.guaranteed_output_buffers == 0 || self.guaranteed_output_buffers > self.max_output_buffers {

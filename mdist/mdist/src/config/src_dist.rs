@@ -1,6 +1,6 @@
 //! Settings of the source distributor.
 
-use super::{Error, LatencyCalc};
+use super::{Error, LatencyCalc, check_hosts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -151,6 +151,9 @@ impl SrcDist {
         };
         if let Some(n) = self.provider.iter().position(|p| p.hosts.is_empty()) {
             return no(&format!("provider[{n}].hosts"), "at least one host:port");
+        }
+        for (n, provider) in self.provider.iter().enumerate() {
+            check_hosts(&format!("src-dist.provider[{n}].hosts"), &provider.hosts)?;
         }
         if self.ping_timeout_s == 0 {
             return no("ping-timeout-s", "1 to 255 seconds");

@@ -10,13 +10,32 @@ use std::net::{SocketAddr, ToSocketAddrs};
 pub fn resolve(text: &str, port: u16) -> io::Result<SocketAddr> {
     let failed =
         |why: &dyn std::fmt::Display| io::Error::other(format!("'{text}' is not a valid address: {why}"));
-    let found =
-        if text.rsplit_once(':').is_some_and(|(host, port)| is_whole(host) && port.parse::<u16>().is_ok()) {
-            text.to_socket_addrs()
-        } else {
-            (text.trim_matches(['[', ']']), port).to_socket_addrs()
-        };
+    let (host, own_port) = split(text).map_err(|why| failed(&why))?;
+    let found = (host, own_port.unwrap_or(port)).to_socket_addrs();
     found.map_err(|why| failed(&why))?.next().ok_or_else(|| failed(&"the host has no address"))
+}
+
+/// Checks the text form of an address to connect to: a host, and a port from 1 to 65535.
+///
+/// # Errors
+/// What is wrong with the text, quoted.
+pub fn check_peer(text: &str) -> Result<(), String> {
+    match split(text) {
+        Ok(("", _)) => Err(format!("'{text}' has no host")),
+        Ok((_, None)) => Err(format!("'{text}' has no port")),
+        Ok((_, Some(0))) => Err(format!("'{text}' has port 0")),
+        Ok(_) => Ok(()),
+        Err(why) => Err(format!("'{text}': {why}")),
+    }
+}
+
+/// Splits an address into host and port; an IPv6 host loses its brackets.
+fn split(text: &str) -> Result<(&str, Option<u16>), &'static str> {
+    let Some((host, port)) = text.rsplit_once(':').filter(|(host, _)| is_whole(host)) else {
+        return Ok((text.trim_matches(['[', ']']), None));
+    };
+    let port = port.parse().map_err(|_| "the port must be a number from 0 to 65535")?;
+    Ok((host.trim_matches(['[', ']']), Some(port)))
 }
 
 /// Whether the text before a colon is a host, not the first part of an IPv6 address.
@@ -26,7 +45,7 @@ fn is_whole(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::resolve;
+    use super::{check_peer, resolve};
 
     #[test]
     fn hosts_resolve_with_and_without_a_port() {
@@ -39,6 +58,29 @@ mod tests {
         ] {
             assert_eq!(resolve(text, 14_002).unwrap().to_string(), want, "{text}");
         }
-        assert!(resolve("127.0.0.1:port", 1).unwrap_err().to_string().contains("127.0.0.1:port"));
+    }
+
+    #[test]
+    fn bad_port_is_refused_with_the_range() {
+        for text in ["127.0.0.1:port", "0.0.0.0:99999", "[::1]:65536", "127.0.0.1:-1", "127.0.0.1:"] {
+            let why = resolve(text, 1).unwrap_err().to_string();
+            let want = format!("'{text}' is not a valid address: the port must be a number from 0 to 65535");
+            assert_eq!(why, want);
+        }
+    }
+
+    #[test]
+    fn address_to_connect_to_needs_host_and_port() {
+        for (text, want) in [
+            ("feed1:14002", Ok(())),
+            ("[::1]:7", Ok(())),
+            ("feed1", Err("'feed1' has no port")),
+            ("::1", Err("'::1' has no port")),
+            (":14002", Err("':14002' has no host")),
+            ("feed1:0", Err("'feed1:0' has port 0")),
+            ("feed1:99999", Err("'feed1:99999': the port must be a number from 0 to 65535")),
+        ] {
+            assert_eq!(check_peer(text), want.map_err(str::to_owned));
+        }
     }
 }

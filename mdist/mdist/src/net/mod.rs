@@ -6,7 +6,7 @@ mod poller;
 mod tcp;
 mod threads;
 
-pub use address::resolve;
+pub use address::{check_peer, resolve};
 pub use clock::{Now, now};
 pub use poller::{Event, Interest, Poller, Registry, Waker};
 pub use tcp::{Socket, SocketOptions, connect, listen};

@@ -19,7 +19,7 @@ const BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// Pause after a permanent refusal.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
-/// Default port of interactive providers and point-to-point servers.
+/// Port of an upstream without one; the settings refuse such hosts.
 const PORT: u16 = 14_002;
 
 /// Where to connect, and how.
