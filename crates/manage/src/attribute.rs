@@ -120,13 +120,13 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// For replies, in which the kernel does not flag nests.
+    /// A writer for replies, in which the kernel does not flag nests.
     #[must_use]
     pub const fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, nest_flag: 0 }
     }
 
-    /// For requests, in which the kernel requires nests to be flagged.
+    /// A writer for requests, in which the kernel requires nests to be flagged.
     #[must_use]
     pub const fn for_request(out: &'a mut Vec<u8>) -> Self {
         Self { out, nest_flag: NESTED }

@@ -24,13 +24,13 @@ pub struct FamilyRequest {
 }
 
 impl FamilyRequest {
-    /// A request for TIPC's family, as one message.
+    /// A request for the number of TIPC's family, as one message.
     #[must_use]
     pub fn own(sequence: u32) -> Vec<u8> {
         Self::of(NAME, sequence)
     }
 
-    /// A request for the family with this name, as one message.
+    /// A request for the number of the family with this name, as one message.
     #[must_use]
     pub fn of(name: &str, sequence: u32) -> Vec<u8> {
         let header = Header {

@@ -1,16 +1,19 @@
-//! The numbers of the family TIPCv2. Source: linux/tipc_netlink.h; numbers from 128 on are utipc's own.
+//! The numbers of commands and attributes of the family TIPCv2. Source: linux/tipc_netlink.h; numbers from 128
+//! on are utipc's own.
 
 /// Name of the family.
 pub const NAME: &str = "TIPCv2";
 /// The version that the kernel speaks.
 pub const VERSION: u8 = 1;
-/// The version of a request whose reply may contain utipc's own attributes, which the kernel does not have. Replies to
-/// version 1 never do: the stock `tipc` stores each attribute in an array that is sized for the kernel's attributes
-/// only.
+/// The version of a request whose reply may contain attributes that the kernel does not put into replies.
+///
+///
+/// Most of them are utipc's own, with numbers from 128 on. Replies to version 1 never have them: the stock
+/// `tipc` stores each attribute in an array that is sized for the kernel's attributes only.
 pub const EXTENDED: u8 = 2;
 /// The largest number among the top-level attributes.
 pub const MAX_ATTRIBUTE: u32 = 10;
-/// Name of the broadcast link; a peer's broadcasts append `:` and the peer.
+/// Name of the broadcast link. The name of the receiving side for a peer has `:` and the peer after it.
 pub const BROADCAST_LINK: &str = "broadcast-link";
 
 /// Lengths of the longest names, in bytes without the NUL.

@@ -56,7 +56,7 @@ impl Header {
         self.flags & flag::DUMP == flag::DUMP
     }
 
-    /// Whether the requester supports utipc's own attributes.
+    /// Whether replies may contain attributes that the kernel does not put into them.
     #[must_use]
     pub const fn is_extended(&self) -> bool {
         self.version >= crate::family::EXTENDED

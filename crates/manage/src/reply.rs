@@ -31,7 +31,7 @@ impl ReplyWriter {
         &self.bytes
     }
 
-    /// The messages written, by value.
+    /// Returns the messages written so far.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
@@ -43,7 +43,8 @@ impl ReplyWriter {
         &self.request
     }
 
-    /// Appends a message for `entry`; with utipc's own attributes if the request allows them.
+    /// Appends a message for `entry`, with the attributes that the kernel does not send if the request allows
+    /// them.
     pub fn entry(&mut self, entry: &Entry) {
         let flags = if self.request.is_dump() { flag::MULTI } else { 0 };
         let header = Header { flags, command: entry.command(), version: VERSION, ..self.request };
@@ -51,7 +52,7 @@ impl ReplyWriter {
         netlink::put(&mut self.bytes, &header, |out| entry.write(&mut Writer::new(out), extended));
     }
 
-    /// Ends the reply: a list with its end marker, otherwise an acknowledgement if one was requested.
+    /// Ends the reply. A list gets its end marker, another reply an acknowledgement if one was requested.
     pub fn done(&mut self) {
         if self.request.is_dump() {
             let header = Header { family: kind::DONE, flags: flag::MULTI, ..self.request };
@@ -138,7 +139,7 @@ fn error_text(message: &netlink::Message<'_>) -> String {
     let skip = match message.header.family {
         kind::DONE => 4,
         _ if capped => 4 + HEADER,
-        // The whole request is in between.
+        // The attributes follow the whole request.
         _ => 4 + netlink::padded(netlink::word32(message.body, 4).unwrap_or(0) as usize),
     };
     let attributes = Nest(message.body.get(skip..).unwrap_or_default());

@@ -105,7 +105,7 @@ pub enum Request {
     Nodes,
     /// Shows the own node and its cluster.
     Net,
-    /// Configures them, while the node has no address.
+    /// Configures the own node and its cluster, while the node has no address.
     NetSet {
         /// Cluster number.
         id: Option<u32>,
@@ -114,7 +114,7 @@ pub enum Request {
         /// An identity.
         identity: Option<[u8; 16]>,
     },
-    /// Shows whether the address is explicit.
+    /// Shows whether the own address is explicit.
     LegacyAddress,
     /// Lists the binding table.
     Names,
@@ -134,9 +134,9 @@ pub enum Request {
     },
     /// Removes a node that is down.
     PeerRemove {
-        /// The node's address,
+        /// The node's address; `None`: by identity.
         address: Option<u32>,
-        /// or its identity.
+        /// The node's identity; `None`: by address.
         identity: Option<[u8; 16]>,
     },
     /// Sets a key, which is not decoded because encryption is not implemented.

@@ -50,13 +50,15 @@ enum Command {
     },
 }
 
-/// The whole command line: the commands of clap, and those of the management tool, which parses itself.
+/// The whole command line: the commands that clap parses, and those of the management tool, which has a parser
+/// of its own.
 fn whole() -> clap::Command {
     manage::names()
         .fold(Cli::command(), |all, (name, about)| all.subcommand(clap::Command::new(name).about(about)))
 }
 
-/// Ends with the exit code of SIGPIPE if the output is closed early, as in `utipc bench … | head`.
+/// Set when a write found the output closed, as in `utipc bench … | head`. The exit code is then that of
+/// SIGPIPE.
 static UNREAD: AtomicBool = AtomicBool::new(false);
 
 /// Beginning of the standard library's panic when the output is a broken pipe.
@@ -74,7 +76,7 @@ fn main() -> ExitCode {
             usual(info);
         }
     }));
-    // Unwinding ends processes that were started meanwhile.
+    // The panic unwinds to here, so that destructors end the processes that were started.
     match std::panic::catch_unwind(run) {
         Ok(code) => code,
         Err(_) if UNREAD.load(Ordering::Relaxed) => ExitCode::from(SIGPIPE),

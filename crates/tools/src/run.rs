@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).context("cannot handle signals")?;
     let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-    // Only now: the program keeps the limit that it has without us.
+    // After the program was started, so that it inherits the original limit.
     daemon::raise_descriptor_limit();
     Ok(code(wait(child, signals)?))
 }
@@ -116,7 +116,7 @@ impl Drop for Private {
         if let Some(daemon) = self.daemon.take() {
             daemon.stop();
         }
-        // The folder holds only what the daemon has left.
+        // Nothing but the daemon's files is in the folder.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
@@ -129,7 +129,7 @@ fn wait(mut child: Child, mut signals: Signals) -> Result<ExitStatus> {
     let forward = thread::spawn(move || {
         for signal in signals.forever().filter(|signal| matches!(*signal, SIGTERM | SIGHUP)) {
             if let Ok(signal) = Signal::try_from(signal) {
-                // It may have just ended.
+                // Fails if the program has just ended.
                 let _ = kill(pid, signal);
             }
         }

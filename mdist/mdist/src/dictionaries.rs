@@ -12,7 +12,7 @@ use rssl::wire::to_vec;
 /// Default of the longest part, bytes.
 pub const PART: usize = 8192;
 
-/// Reads a dictionary from these files; without a file, that half is the built-in small dictionary's.
+/// Reads a dictionary from these files; without a file, that half is taken from the built-in small dictionary.
 ///
 /// # Errors
 /// A file cannot be read or is not a dictionary; the error names the file and the line.

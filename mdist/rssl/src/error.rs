@@ -5,7 +5,6 @@ pub type Result<T> = core::result::Result<T, Error>;
 
 /// Reason why decoding or encoding failed.
 ///
-///
 /// Offsets count from the start of the bytes given to the decoder: a whole message, or the content of one
 /// container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

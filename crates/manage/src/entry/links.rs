@@ -44,7 +44,7 @@ impl Stats {
 pub struct Link {
     /// Its name.
     pub name: String,
-    /// The cluster mask of the own address, which the kernel puts here.
+    /// The own address reduced to its cluster, as the kernel reports it here.
     pub destination: u32,
     /// Packet size in bytes.
     pub mtu: u32,
@@ -62,7 +62,7 @@ pub struct Link {
     pub received: u32,
     /// Packets sent.
     pub sent: u32,
-    /// The last time it went down. A utipc extension.
+    /// Its last failure, if it has failed. A utipc extension.
     pub down: Option<Down>,
 }
 

@@ -1,4 +1,4 @@
-//! Entries: the values of which replies consist.
+//! Entries: the values that the messages of replies contain.
 
 mod links;
 mod monitors;
@@ -31,7 +31,7 @@ pub struct Properties {
     pub mtu: Option<u32>,
     /// Method of the broadcast link: 1 broadcast, 2 replicast, 4 chosen for each message.
     pub broadcast: Option<u32>,
-    /// Percentage of the nodes above which the method chosen is broadcast.
+    /// If the method is chosen for each message: percentage of the nodes above which it is broadcast.
     pub ratio: Option<u32>,
 }
 
@@ -68,7 +68,7 @@ pub struct Udp {
     pub local: SocketAddr,
     /// The multicast group, or the first remote.
     pub remote: SocketAddr,
-    /// Whether broadcasts are copied to a list of remotes.
+    /// Whether each broadcast is sent to every remote of a list instead of a multicast group.
     pub replicast: bool,
 }
 
@@ -100,7 +100,8 @@ pub struct Bearer {
     pub udp: Option<Udp>,
 }
 
-/// A binding, of a socket or in the binding table; a socket's has neither scope nor port.
+/// A binding, in the list of a socket or in the binding table. In the list of a socket it has neither scope nor
+/// port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Publication {
     /// Service type.
@@ -135,7 +136,8 @@ pub struct Node {
     pub address: u32,
     /// Whether it is reachable.
     pub up: bool,
-    /// Its identity. A utipc extension: replies of the kernel do not have it.
+    /// Its identity. The attribute is the kernel's, but the kernel does not put it into replies; utipc does if
+    /// the request has version [`EXTENDED`](crate::family::EXTENDED).
     pub identity: Option<[u8; 16]>,
 }
 
@@ -146,11 +148,12 @@ pub struct Net {
     pub id: u32,
     /// Identity; zeros if there is none.
     pub identity: [u8; 16],
-    /// Address. A utipc extension, sent only if the request has version [`EXTENDED`](crate::family::EXTENDED).
+    /// Address. The attribute is the kernel's, but the kernel does not put it into replies; utipc does if the
+    /// request has version [`EXTENDED`](crate::family::EXTENDED).
     pub address: Option<u32>,
 }
 
-/// The value of one message of a reply.
+/// The content of one message of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "documented at the types")]
 pub enum Entry {
@@ -196,7 +199,7 @@ impl Entry {
         }
     }
 
-    /// Writes its attributes, utipc's own only if `extended`.
+    /// Writes its attributes; those that the kernel does not put into replies only if `extended`.
     pub(crate) fn write(&self, out: &mut Writer<'_>, extended: bool) {
         match self {
             Self::Bearer(b) => out.nest(top::BEARER, |out| {

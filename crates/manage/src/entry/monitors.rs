@@ -23,7 +23,7 @@ pub struct Monitor {
     pub generation: u32,
 }
 
-/// The nodes that a node in the monitor supervises.
+/// The nodes that a node supervises, as its domain record announces them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Domain {
     /// Number of changes to the domain.
@@ -39,7 +39,7 @@ pub struct Domain {
 pub struct MonitorPeer {
     /// Its address.
     pub address: u32,
-    /// Number of leading members of its domain that agree with the own list.
+    /// Number of members of its domain, from the first, that agree with the own list.
     pub applied: u32,
     /// Whether it is up.
     pub up: bool,

@@ -12,7 +12,8 @@ use utipc::{ClusterId, NodeAddr, NodeId};
 use super::file::{self, File, Media};
 use super::users;
 
-/// Everything that needs no system resources: a file that passes here fails only if the system refuses something.
+/// Makes the daemon's configuration from a file, without opening anything. So a start with a file that passes
+/// here fails only if the system refuses something.
 pub(crate) fn config(file: &File, instance: &str, socket: Option<&Path>) -> Result<DaemonConfig> {
     let cluster = file.node.cluster.unwrap_or(4711);
     if !(1..=9999).contains(&cluster) {

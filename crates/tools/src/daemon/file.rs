@@ -94,7 +94,8 @@ impl Local {
 pub(crate) struct Policy {
     /// Users that may attach; by default all that can open the socket's file.
     pub(crate) attach: Option<Vec<String>>,
-    /// Users that may bind a service type, `"1000"` or `"1000-1999"`; unlisted types are free.
+    /// Users that may bind a service type, `"1000"` or `"1000-1999"`; all users may bind types that are not
+    /// listed.
     pub(crate) bind: BTreeMap<String, Vec<String>>,
     /// Users that may manage the node; by default root and the daemon's own user.
     pub(crate) manage: Option<Vec<String>>,

@@ -57,10 +57,10 @@ pub(crate) fn notify(stage: Stage) {
     let _ = sd_notify::notify(false, &states);
 }
 
-/// Raises the descriptor limit to the hard limit: each process and each polled socket takes some.
+/// Raises the descriptor limit to the hard limit, because each process and each polled socket needs some.
 pub fn raise_descriptor_limit() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // If this is refused, the present limit has to do.
+        // If this is refused, the present limit stays.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use nix::unistd::{Group, User, initgroups, setgid, setuid};
 use utipc::daemon::Users;
 
-/// The users of a list of names, numbers, `@group` and `*`.
+/// The users that a list of names, numbers, `@group` and `*` stands for.
 pub(crate) fn who(names: &[String]) -> Result<Users> {
     let (mut users, mut groups) = (Vec::new(), Vec::new());
     for name in names {

@@ -14,7 +14,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Calls `ask` with the node, inside its namespace.
+    /// Calls `ask` with the node, on a thread in its namespace.
     pub(super) fn at<T: Send>(&self, ask: impl FnOnce(&Node) -> T + Send) -> Result<T> {
         match &self.namespace {
             None => Ok(ask(&self.node)),
@@ -26,7 +26,8 @@ impl Host {
         &self.node
     }
 
-    /// Whether the node is in a namespace of its own, which other hosts' loopback addresses do not reach.
+    /// Whether the node is in a network namespace of its own, where it cannot be reached by the loopback
+    /// addresses of this one.
     pub(super) fn has_namespace(&self) -> bool {
         self.namespace.is_some()
     }

@@ -1,4 +1,4 @@
-//! One command in progress: its words, its connection to the node, its output, its failure.
+//! One command in progress: its words, its connection to the node, its output, and the reason if it fails.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub(super) enum Failure {
     Words(String),
     /// The node refuses the request.
     Refused(Refusal),
-    /// No node can be asked.
+    /// No node can be reached.
     Unreachable(utipc::Error),
 }
 
@@ -111,7 +111,7 @@ impl Call {
         Ok(entries)
     }
 
-    /// Sends a request whose answer is only success or failure.
+    /// Sends a request that changes something, which has no entries as its answer.
     pub(super) fn order(&self, request: &Request) -> Ended {
         self.ask(request).map(drop)
     }
@@ -144,7 +144,7 @@ impl Call {
             }
             let own = self.net()?;
             known.extend(own.address.map(|address| (address, own.identity)));
-            // No other thread sets it.
+            // It was not set above, and no other thread sets it.
             let _ = self.identities.set(known);
         }
         let known = self.identities.get().and_then(|known| known.get(&address));
@@ -162,7 +162,7 @@ impl Call {
         number(&word)
     }
 
-    /// Begins JSON output, up to [`Output::end`], if JSON was requested.
+    /// Begins JSON output, which lasts until [`Output::end`], if JSON was requested.
     pub(super) fn begin(&mut self) {
         self.out.begin(self.options.json, self.options.pretty);
     }

@@ -4,7 +4,8 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte)
 }
 
-/// As text if all characters are plain, else as hexadecimal digits; without trailing zeros.
+/// Formats an identity: as text if all its characters are plain, else as hexadecimal digits; without trailing
+/// zeros.
 pub(super) fn show(identity: &[u8; 16]) -> String {
     let end = identity.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let used = identity.get(..end).unwrap_or_default();
@@ -15,7 +16,7 @@ pub(super) fn show(identity: &[u8; 16]) -> String {
     digits.trim_end_matches('0').to_owned()
 }
 
-/// Parses at most 16 plain characters, or up to 32 hexadecimal digits.
+/// Parses an identity of at most 16 plain characters or up to 32 hexadecimal digits.
 pub(super) fn read(text: &str) -> Option<[u8; 16]> {
     let mut identity = [0; 16];
     if text.is_empty() || text.len() > 32 {
@@ -37,7 +38,7 @@ pub(super) fn read(text: &str) -> Option<[u8; 16]> {
     Some(identity)
 }
 
-/// Formats an address as `Z.C.N`.
+/// Parses an address `Z.C.N`.
 pub(super) fn address(text: &str) -> Option<u32> {
     let mut parts = text.split('.').map(|part| part.parse::<u32>().ok());
     let (zone, cluster, node) = (parts.next()??, parts.next()??, parts.next()??);
@@ -45,7 +46,7 @@ pub(super) fn address(text: &str) -> Option<u32> {
     fits.then_some(zone << 24 | cluster << 12 | node)
 }
 
-/// Parses `Z.C.N`.
+/// Formats an address as `Z.C.N`.
 pub(super) fn show_address(address: u32) -> String {
     format!("{}.{}.{}", address >> 24, address >> 12 & 0xfff, address & 0xfff)
 }

@@ -39,7 +39,7 @@ pub(super) fn list(call: &mut Call) -> Ended {
     Ok(())
 }
 
-/// Prints links that went down and are no longer in the list.
+/// Prints links that went down and no longer exist.
 fn gone(call: &mut Call, listed: &[Link]) -> Ended {
     let history = match call.ask(&Request::LinkHistory) {
         Err(Failure::Refused(Refusal { errno: Errno::NOT_SUPPORTED, .. })) => {

@@ -1,4 +1,4 @@
-//! `link monitor`: which nodes supervise which.
+//! `link monitor`: the nodes that each node supervises.
 
 use utipc_manage::{Domain, Entry, Monitor, MonitorPeer, Request};
 

@@ -11,7 +11,7 @@ pub(super) struct Output {
 struct Json {
     pretty: bool,
     depth: usize,
-    /// Whether a value precedes the next one.
+    /// Whether the next value needs a comma before it.
     comma: bool,
 }
 
@@ -52,7 +52,7 @@ impl Output {
         }
     }
 
-    /// Adds a value: `text` as it is, or in JSON the value with its key.
+    /// Adds a value: `text` to text output, or the value with its key to JSON output.
     pub(super) fn any<'v>(&mut self, key: &str, value: impl Into<Value<'v>>, text: &str) {
         if self.json.is_none() {
             return self.text.push_str(text);
@@ -83,7 +83,7 @@ impl Output {
         }
     }
 
-    /// Adds an object to JSON output, with a name inside another object.
+    /// Adds an object to JSON output. It has the name `key` if it is in another object.
     pub(super) fn object(&mut self, key: &str, fill: impl FnOnce(&mut Self)) {
         self.open_object(key);
         fill(self);

@@ -4,12 +4,12 @@ use utipc_manage::{Properties, Request};
 
 use super::call::{Call, Ended, Failure, needed};
 
-/// Things with properties.
+/// A kind of things with properties: bearers, links or media.
 pub(super) trait Subject {
-    /// Their name on the command line; `udp_only`: the property belongs to medium udp.
+    /// Parses the name of one of them. `udp_only`: the property exists only for medium udp.
     fn name(call: &mut Call, udp_only: bool) -> Result<String, Failure>;
 
-    /// Their properties.
+    /// The properties of one of them, from the node.
     fn properties(call: &Call, name: String) -> Result<Properties, Failure>;
 
     /// The request that sets the given properties.

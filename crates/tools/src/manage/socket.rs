@@ -29,7 +29,7 @@ pub(super) fn list(call: &mut Call) -> Ended {
             call.out.raw("\n");
         } else if socket.bound {
             let reply = call.ask(&Request::Bindings { port: socket.port });
-            // The socket may have been closed since.
+            // If this fails, the socket may have been closed since it was listed.
             for entry in reply.unwrap_or_default() {
                 if let Entry::Binding(b) = entry {
                     call.out.raw(&format!("  bound to {{{},{},{}}}\n", b.service, b.lower, b.upper));

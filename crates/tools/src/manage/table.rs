@@ -12,14 +12,14 @@ pub(super) struct Word {
     pub(super) name: &'static str,
     /// Its description, in a line.
     pub(super) about: &'static str,
-    /// The words that follow it, for help.
+    /// The words that follow it, as help shows them.
     pub(super) follows: &'static str,
     pub(super) then: Then,
     /// Words that may follow it, for completion.
     pub(super) keys: &'static [&'static str],
 }
 
-/// The meaning of a word.
+/// The effect of a word: further words, or a command.
 pub(super) enum Then {
     Words(&'static [Word]),
     Run(fn(&mut Call) -> Ended),

@@ -6,9 +6,9 @@ pub(super) struct Options {
     pub(super) help: bool,
     pub(super) json: bool,
     pub(super) pretty: bool,
-    /// Not in iproute2: why links went down.
+    /// Not in iproute2: show why links went down.
     pub(super) why: bool,
-    /// Not in iproute2: owners of sockets.
+    /// Not in iproute2: show owners of sockets.
     pub(super) processes: bool,
     /// Not in iproute2: the engine to query.
     pub(super) engine: Option<String>,
@@ -61,7 +61,7 @@ pub(super) fn split(args: &[String], own: bool) -> Result<(Options, Vec<String>)
     Ok((options, words))
 }
 
-/// The only value that begins with `prefix`.
+/// The value that begins with `prefix`, if there is exactly one.
 pub(super) fn unique<'a>(all: impl Iterator<Item = &'a str>, prefix: &str) -> Option<&'a str> {
     let mut found = all.filter(|name| name.starts_with(prefix));
     let first = found.next();
@@ -104,12 +104,12 @@ impl Words {
         word
     }
 
-    /// Returns the last word to the front.
+    /// Makes the word that `next` returned last the next one again.
     pub(super) fn back(&mut self) {
         self.at = self.at.saturating_sub(1);
     }
 
-    /// The next word, which stays.
+    /// The next word, without consuming it.
     pub(super) fn peek(&self) -> Option<&str> {
         self.all.get(self.at).map(String::as_str)
     }

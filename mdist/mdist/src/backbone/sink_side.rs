@@ -26,7 +26,7 @@ const DRAIN_MIN: Duration = Duration::from_millis(100);
 /// Longest such pause.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// Reason why a source cuts this sink.
+/// Reason for which a source removes this sink from its feeds.
 const TOO_SLOW: &str = "this sink is too slow";
 
 /// Receives what the sources send; each source is an upstream.
@@ -52,11 +52,11 @@ pub trait UpstreamEvents {
 pub struct Stats {
     /// Packets read.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
     /// Messages passed to the hub.
     pub messages: u64,
-    /// Times a source cut this sink because it was too slow.
+    /// Times a source removed this sink from its feeds because it was too slow.
     pub cuts: u64,
     /// Times entries of a feed were lost.
     pub gaps: u64,
@@ -162,7 +162,7 @@ impl SinkSide {
         self.end.descriptor()
     }
 
-    /// Reason why the endpoint was lost since the last call, if it was: all its sources are lost.
+    /// Reason why the endpoint was lost since the last call, if it was. All its sources are then lost.
     pub fn take_lost(&mut self, now: Now, hub: &mut impl UpstreamEvents) -> Option<Error> {
         let why = self.end.take_lost()?;
         let text = why.to_string();

@@ -51,7 +51,7 @@ struct FieldPlan {
     len: u32,
     /// Length of the field's last value, if that was short.
     short: u8,
-    /// Bytes of the whole field with that length.
+    /// Bytes of the whole field, if its value has the length `short`.
     size: u16,
     /// The bytes of the loaded word that belong to a value of that length.
     mask: u64,
@@ -65,7 +65,8 @@ const NO_PLAN: FieldPlan = FieldPlan { id: 0, slot: 0, len: 0, short: 0, size: 3
 /// Memory that is reused for each message.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// Plans of earlier lists stay, so that a list with the same fields in the same order finds their slots here.
+    /// The plans. Those of earlier lists stay, so that a list with the same fields in the same order finds
+    /// their slots here.
     plans: Vec<FieldPlan>,
     /// Number of the layout that the plans belong to.
     layout: u64,
@@ -106,7 +107,7 @@ impl Fields {
         self.apply_general(payload, sets, cx)
     }
 
-    /// Prefetches the places that updates change, by reads.
+    /// Prefetches the places that updates change, by reading them.
     #[inline]
     pub(super) fn touch(&self) -> usize {
         let hot = self.block.get(..self.layout.hot() * PLACE).unwrap_or_default();

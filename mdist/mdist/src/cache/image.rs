@@ -16,7 +16,7 @@ pub struct PartView<'a> {
     pub payload: &'a [u8],
     /// Number of the part, from 0.
     pub part: u16,
-    /// It is the last part.
+    /// Whether it is the last part.
     pub complete: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct Image<'a> {
     pub domain: Domain,
     /// Stream id.
     pub stream: i32,
-    /// The refresh answers a request.
+    /// Whether the refresh answers a request.
     pub solicited: bool,
     /// Key; `None`: the refresh has none.
     pub key: Option<Key<'a>>,

@@ -33,14 +33,14 @@ pub(super) struct Layout {
     counts: Box<[AtomicU32]>,
     /// Number of counted updates.
     seen: AtomicU32,
-    /// The successor: the same fields in the learnt order.
+    /// The layout that replaces this one: the same fields in the learnt order.
     next: OnceLock<Arc<Layout>>,
     /// `id << 16 | slot`, open addressing, at most a quarter full.
     table: Box<[u32]>,
     /// Multiplier of the hash.
     factor: u32,
     shift: u32,
-    /// Some field holds a container, which an update may change entry by entry.
+    /// Whether some field holds a container, which an update may change entry by entry.
     containers: bool,
 }
 
@@ -106,7 +106,7 @@ impl Layout {
         self.ids.iter().zip(&self.slots).map(|(id, slot)| (*id, usize::from(*slot)))
     }
 
-    /// Number of the first slots that updates are known to change.
+    /// Number of slots, from the first, that updates are known to change.
     #[inline]
     pub(super) fn hot(&self) -> usize {
         self.hot

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Removed entries are compacted when they are more than this, and more than the others.
+/// The table is compacted when it has more removed entries than this, and more removed than other entries.
 const COMPACT_ABOVE: usize = 32;
 /// A hint above this takes three bytes, which some encoders get wrong. Spec: rssl.md §11.
 pub(super) const MAX_HINT: usize = 16_383;
@@ -19,11 +19,11 @@ pub(super) struct MapTable {
     key_type: DataType,
     container: DataType,
     key_field: Option<i16>,
-    /// The publisher sends count hints, so images have one.
+    /// Whether the publisher sends count hints, so that images have one too.
     hinted: bool,
     summary: Option<Node>,
     index: HashMap<Arc<[u8]>, usize>,
-    /// By position; removed entries are `None`, so that the others keep their positions.
+    /// The entries by position. Removed ones are `None`, so that the others keep their positions.
     rows: Vec<Option<MapRow>>,
 }
 

@@ -1,4 +1,6 @@
-//! The last values of items, built from refreshes and updates and emitted as refreshes. Pure; one thread at a time.
+//! The cache: the last values of items, built from refreshes and updates and sent as refreshes.
+//!
+//! It does no I/O, and is used by one thread at a time.
 //!
 //! A [`Record`] holds one item, a [`Cache`] the state that records share: layouts of field lists, the types of fields,
 //! limits and reused memory. The domain of an item does not matter, only its containers: field and element lists, maps,

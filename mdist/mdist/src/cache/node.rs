@@ -27,7 +27,7 @@ pub(super) enum Node {
     Vector(Box<VectorTable>),
     Series(Box<SeriesTable>),
     Filters(Box<Filters>),
-    /// The last whole value of any other type.
+    /// The last value of a container of any other type, as received.
     Whole(DataType, Box<[u8]>),
 }
 
@@ -113,8 +113,8 @@ impl Node {
     /// Applies a payload; one of another type replaces the container.
     ///
     /// # Errors
-    /// The payload is malformed, which cannot be after [`check`] has accepted it, or a nested value outgrows what the
-    /// wire can carry. Half of the payload may be applied.
+    /// The payload is malformed, which cannot be after [`check`] has accepted it, or a nested value outgrows
+    /// what the wire can carry. The payload may then be applied in part.
     pub(super) fn apply(
         &mut self,
         container: DataType,

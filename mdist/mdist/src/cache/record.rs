@@ -17,7 +17,7 @@ pub struct Record {
     /// The parts that seldom change.
     pub(super) about: Option<Box<About>>,
     seq: u32,
-    /// `seq` is valid.
+    /// Whether `seq` is valid.
     numbered: bool,
     pub(super) complete: bool,
 }
@@ -253,7 +253,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Applies a bare payload as an update does: the content of a post.
+    /// Applies a payload without a message, such as the content of a post, as an update does.
     ///
     /// # Errors
     /// See [`super::Error`].

@@ -18,7 +18,7 @@ pub(super) struct VectorTable {
     sorting: bool,
     hinted: bool,
     summary: Option<Node>,
-    /// By index; indexes without an entry are missing.
+    /// The entries by index.
     rows: BTreeMap<u32, VectorRow>,
 }
 

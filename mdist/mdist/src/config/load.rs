@@ -4,7 +4,7 @@ use super::{Config, cnf};
 use crate::net::check_peer;
 use std::path::{Path, PathBuf};
 
-/// Reason why settings cannot be used. Every error names the setting and the values that are allowed.
+/// Error in the settings. Every error names the setting and the values that are allowed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read.

@@ -19,7 +19,7 @@ pub struct P2ps {
     pub services: Vec<String>,
     /// Output buffers of [`P2ps::max_fragment`] bytes reserved for every mount.
     pub guaranteed_output_buffers: u32,
-    /// Most output buffers of one mount, borrowed ones included; above this it is disconnected.
+    /// Most output buffers of one mount, including borrowed ones. A mount that needs more is disconnected.
     pub max_output_buffers: u32,
     /// Buffers that all mounts together may borrow.
     pub pool_size: u32,
@@ -49,13 +49,13 @@ pub struct P2ps {
     pub open_window: Option<u32>,
     /// Most items requested again per second after a recovery, over all upstreams; 0: no limit.
     pub recovery_rate: u32,
-    /// How long an item without streams stays open upstream, ms.
+    /// Time that an item without streams stays open upstream, ms.
     pub close_hold_ms: u32,
     /// Built-in latency statistics.
     pub latency_calc: LatencyCalc,
-    /// Where the data comes from, in order of preference for services of the same name.
+    /// The upstreams, in order of preference for services of the same name.
     pub upstream: Vec<Upstream>,
-    /// Exceptions for single services, by name.
+    /// Settings of single services, by name.
     pub service: BTreeMap<String, P2psService>,
 }
 
@@ -113,7 +113,7 @@ pub struct LatencyCalc {
     pub per_connection: bool,
 }
 
-/// Where a point-to-point server gets its data.
+/// An upstream of a point-to-point server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Upstream {

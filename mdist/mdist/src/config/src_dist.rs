@@ -20,7 +20,7 @@ pub struct SrcDist {
     pub ping_timeout_s: u8,
     /// Most items requested again per second after a recovery; 0: no limit.
     pub recovery_rate: u32,
-    /// How long an item without sinks stays open upstream, ms.
+    /// Time that an item without sinks stays open upstream, ms.
     pub close_hold_ms: u32,
     /// Most unpublished items of one service that consumers may wait for; further requests are refused.
     pub max_unpublished: u32,
@@ -63,7 +63,8 @@ pub struct Provider {
     pub services: Vec<String>,
 }
 
-/// Where posts for items of non-interactive publishers go; interactive providers always get theirs.
+/// Destination of posts for items of non-interactive publishers. Posts for items of interactive providers
+/// always go to the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Posts {
@@ -79,14 +80,14 @@ pub enum Posts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFull {
-    /// The feed waits at most the hold time, then the sink is cut.
+    /// The feed waits at most the hold time, then the sink is removed from its feeds and has to resynchronise.
     #[default]
     Hold,
-    /// The sink is cut at once.
+    /// The sink is removed from its feeds at once, and has to resynchronise.
     Cut,
 }
 
-/// How a service is put on the backbone.
+/// Settings for sending a service over the backbone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SourceServiceSettings {
@@ -112,15 +113,15 @@ impl Default for SourceServiceSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SourceService {
-    /// See [`SourceServiceSettings::cache`].
+    /// Replaces [`SourceServiceSettings::cache`].
     pub cache: Option<bool>,
-    /// See [`SourceServiceSettings::flush_interval_ms`].
+    /// Replaces [`SourceServiceSettings::flush_interval_ms`].
     pub flush_interval_ms: Option<u32>,
-    /// See [`SourceServiceSettings::on_full`].
+    /// Replaces [`SourceServiceSettings::on_full`].
     pub on_full: Option<OnFull>,
-    /// See [`SourceServiceSettings::hold_ms`].
+    /// Replaces [`SourceServiceSettings::hold_ms`].
     pub hold_ms: Option<u32>,
-    /// See [`SourceServiceSettings::window_kib`].
+    /// Replaces [`SourceServiceSettings::window_kib`].
     pub window_kib: Option<u32>,
 }
 

@@ -17,7 +17,7 @@ const MAX_PENDING: usize = 32;
 const MAX_PENDING_LEN: usize = 1024;
 
 impl Hub {
-    /// Takes an update for the cache.
+    /// Applies an update to the cache, with some others at once if it is short.
     #[inline]
     pub(super) fn cache_update(&mut self, id: ItemId, message: &[u8]) {
         if message.len() > MAX_PENDING_LEN {
@@ -43,7 +43,7 @@ impl Hub {
     fn apply_pending(&mut self) {
         let mut pending = std::mem::take(&mut self.pending_updates);
         let records = || pending.list.iter().filter_map(|(id, _)| self.records.get(*id));
-        // The first round fetches the memory in which the second round finds what it fetches.
+        // Prefetch in two rounds: the second one reads addresses from the memory that the first one has fetched.
         black_box(records().map(Record::touch).sum::<usize>());
         black_box(records().map(Record::touch_values).sum::<usize>());
         let mut rest = pending.bytes.as_slice();

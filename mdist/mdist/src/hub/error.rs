@@ -1,4 +1,4 @@
-//! Reason why the hub rejects an upstream's message.
+//! Errors in messages of upstreams, for which the hub rejects them.
 
 /// A message that makes its sender unusable: the upstream's connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -22,7 +22,7 @@ pub const LOGIN_STREAM: i32 = 1;
 type Refusal = (u8, &'static str);
 
 impl Hub {
-    /// Takes a post or generic message of a consumer.
+    /// Handles a post or generic message of a consumer.
     pub(super) fn send_upstream(
         &mut self,
         now: Now,

@@ -20,7 +20,7 @@ struct Part {
 }
 
 impl Hub {
-    /// Takes a refresh, or a part of one.
+    /// Handles a refresh, or a part of one.
     pub(super) fn refresh(
         &mut self,
         now: Now,

@@ -19,7 +19,7 @@ const UPDATE_HAS_KEY: u8 = 0x08;
 type Result<T> = std::result::Result<T, UpstreamError>;
 
 impl Hub {
-    /// Takes one message of an item stream, or an acknowledgement on the login stream, from an upstream.
+    /// Handles one message of an item stream, or an acknowledgement on the login stream, from an upstream.
     ///
     /// An update is the hot path: it costs a look at its head, its stream's slot, the cache if that is on, and a copy
     /// into the batch.
@@ -73,7 +73,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Takes a message that is not an update.
+    /// Handles a message that is not an update.
     fn item_message(
         &mut self,
         now: Now,
@@ -110,7 +110,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Takes a message on a stream that is not open: a publisher opens it, or the message is late.
+    /// Handles a message on a stream that is not open: a publisher opens it, or the message is late.
     fn message_without_stream(
         &mut self,
         now: Now,
@@ -133,7 +133,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Takes the refresh with which a publisher opens a stream.
+    /// Handles the refresh with which a publisher opens a stream.
     fn publish(&mut self, now: Now, up: UpstreamId, message: &[u8], out: &mut Batch) -> Result<()> {
         let refresh = Refresh::decode(message)?;
         let stream = refresh.stream;
@@ -167,7 +167,7 @@ impl Hub {
         self.refresh(now, up, id, &refresh, message, out)
     }
 
-    /// Takes a status: passes it on, and does what its state means for the item.
+    /// Handles a status: passes it on, and does what its state means for the item.
     fn status(&mut self, now: Now, id: ItemId, status: &Status<'_>, out: &mut Batch) -> Result<()> {
         self.stats.statuses += 1;
         let Some(item) = self.items.get_mut(id) else { return Ok(()) };
@@ -223,7 +223,7 @@ impl Hub {
         with_service(key, named.map_or(service, |s| s.id))
     }
 
-    /// Takes a generic message: an answer for the last sender, or a message for all streams.
+    /// Handles a generic message: an answer for the last sender, or a message for all streams.
     fn generic(&mut self, id: ItemId, message: &[u8], out: &mut Batch) -> Result<()> {
         let Some(item) = self.items.get(id) else { return Ok(()) };
         let generic = Generic::decode(message)?;

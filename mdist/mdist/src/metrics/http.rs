@@ -1,8 +1,8 @@
-//! The HTTP server of the metrics: GET alone, one request per connection.
+//! The HTTP server of the metrics. It supports only GET, and one request per connection.
 //!
-//! `httparse` decodes the request head. A few threads serve the connections, and each connection has one deadline for
-//! the whole exchange, so slow and silent clients cannot block others for long. Why no server crate is used:
-//! docs/decisions/0018-poller-and-metrics-server-of-mdist.md.
+//! `httparse` decodes the request head. A few threads serve the connections, and each connection has one
+//! deadline for the whole exchange, so slow and silent clients cannot block others for long. For the reason to
+//! use no server crate, see docs/decisions/0018-poller-and-metrics-server-of-mdist.md.
 
 use super::registry::Metrics;
 use crate::net::{Role, ThreadSettings, spawn};

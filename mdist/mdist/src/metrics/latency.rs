@@ -32,7 +32,9 @@ const CLASSES: [u64; 19] = [
     1_000_000_000,
 ];
 
-/// The latency of one component or connection: number of samples, sum, extremes, and samples in each class.
+/// Latency of one component or connection.
+///
+/// Has the number of samples, their sum, the extremes, and the number of samples in each class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyHistogram {
     /// Number of samples.
@@ -59,7 +61,7 @@ impl LatencyHistogram {
         }
     }
 
-    /// The figures for `/mounts` and `/disconnects`, microseconds; `None` without samples.
+    /// The statistics for `/mounts` and `/disconnects`, microseconds; `None` without samples.
     #[must_use]
     pub fn figures(&self) -> Option<serde_json::Value> {
         (self.count > 0).then(|| {
@@ -107,17 +109,26 @@ macro_rules! family {
 /// Latency from the read of a message to the write to the mount.
 pub static MOUNTS: Measured = Measured {
     label: "worker",
-    whole: family!("mounts", "Time of messages from the read that brought them to a mount's socket"),
+    whole: family!("mounts", "Time from the read that delivered a message to its write to a mount's socket"),
     connection: "mount",
-    each: family!("mount", "Time of messages from the read that brought them to the socket of this mount"),
+    each: family!(
+        "mount",
+        "Time from the read that delivered a message to its write to the socket of this mount"
+    ),
 };
 
 /// Latency from the read of a message to the multicast on the backbone.
 pub static SOURCE: Measured = Measured {
     label: "source",
-    whole: family!("backbone", "Time of messages from the read that brought them to the backbone"),
+    whole: family!(
+        "backbone",
+        "Time from the read that delivered a message to its multicast on the backbone"
+    ),
     connection: "server",
-    each: family!("server", "Time of messages from the read of this source server to the backbone"),
+    each: family!(
+        "server",
+        "Time from the read that delivered a message of this source server to its multicast on the backbone"
+    ),
 };
 
 /// The latest histograms of one component.

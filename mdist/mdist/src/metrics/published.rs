@@ -13,7 +13,7 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 
 /// Locks a mutex of the metrics.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The values are valid after every statement, so a panic of another thread leaves nothing half done.
+    // A lock that a panic has poisoned is used nevertheless: the values are valid after every statement.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

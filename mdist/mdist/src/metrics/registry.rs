@@ -16,7 +16,7 @@ use super::{components, process};
 
 /// Interval at which components publish their counters.
 pub const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
-/// Number of disconnects that `/disconnects` shows.
+/// Most disconnects that `/disconnects` shows.
 pub const DISCONNECTS: usize = 1_000;
 
 /// The metrics of a program. Clones are handles on the same metrics.
@@ -36,7 +36,7 @@ pub(super) struct Inner {
     ends: Family<Labels, Counter>,
     pub(super) latencies: LatencyCollector,
     upstreams: Upstreams,
-    /// A [`Server`](super::Server) was started: mounts can be requested.
+    /// Whether a [`Server`](super::Server) was started, from which the mounts can be requested.
     pub(super) served: AtomicBool,
     /// JSON of each worker's mounts.
     mounts: Mutex<BTreeMap<u16, Vec<serde_json::Value>>>,

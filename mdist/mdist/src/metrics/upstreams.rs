@@ -1,5 +1,7 @@
-//! Metrics of upstream sessions. Unlike other components they come and go, and their metrics with them, so that there
-//! are never more metrics than sessions.
+//! Metrics of upstream sessions.
+//!
+//! Unlike other components, sessions come and go. The metrics of a session disappear when it ends, so that
+//! there are never more sets of metrics than sessions.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};

@@ -1,6 +1,8 @@
-//! Memory for messages that several mounts get, stored once. Each mount lists their offsets; its socket write gathers
-//! them with its own stream ids. Copying each message into the output of every mount would touch memory that is in no
-//! cache.
+//! Memory for messages that several mounts get, stored once.
+//!
+//! Each mount keeps a list of offsets of its messages. When its socket is written, they are copied from here
+//! with the mount's own stream ids. Copying each message into the output of every mount at once would touch
+//! memory that is in no cache.
 
 use rssl::transport::FRAME_HEADER;
 
@@ -15,8 +17,8 @@ const BLOCK: usize = 128;
 /// Offset of the stream id in a framed message. Spec: rssl.md §2.1
 const STREAM: usize = FRAME_HEADER + 4;
 
-/// One message of a mount's list: its offset in the high half, the mount's stream id for it in the low half. It is one
-/// word, so that listing is one store.
+/// One message of a mount's list: its offset in the high half, the mount's stream id for it in the low half.
+/// Both are in one word, so that one store adds them to a list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listed(u64);
 
@@ -37,13 +39,14 @@ impl Listed {
     }
 }
 
-/// The messages that lists of mounts point to, in two halves: one is filled until the lists that began in the other
-/// have ended. Mounts are written one after the other, so there may always be some list, and one half could never be
-/// emptied.
+/// The messages that lists of mounts point to, in two halves.
+///
+/// One half is filled until the lists that began in the other have ended. A single half might never be emptied:
+/// mounts are written one after the other, so there may always be some list.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     halves: [Half; 2],
-    /// The upper half is being filled.
+    /// Whether the upper half is being filled.
     upper: bool,
 }
 
@@ -91,7 +94,7 @@ impl Arena {
         at as u32 | bit
     }
 
-    /// No mount has a list.
+    /// Whether no mount has a list.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.halves.iter().all(|half| half.lists == 0)

@@ -11,7 +11,7 @@ use super::worker::Worker;
 use crate::hub::{HubRequest, Target};
 
 impl Worker {
-    /// Takes a close. Closes have no answer; one for a stream that is not open has no effect. Spec: rssl.md §10
+    /// Handles a close. Closes have no answer; one for a stream that is not open has no effect. Spec: rssl.md §10
     pub(super) fn close(&mut self, id: Ticket, close: &Close<'_>) -> Result<(), Reason> {
         if close.flags.contains(CloseFlags::BATCH) {
             let streams = items::stream_ids(close.payload)
@@ -35,7 +35,7 @@ impl Worker {
         }
     }
 
-    /// Takes a post: on the login stream it goes to the service of its key, else to the item of its stream. Spec:
+    /// Handles a post: on the login stream it goes to the service of its key, else to the item of its stream. Spec:
     /// rssl.md §6.1
     pub(super) fn post(&mut self, id: Ticket, post: &Post<'_>, message: &[u8]) {
         let Some(ticket) = self.find_stream(id, post.stream) else {
@@ -94,7 +94,7 @@ impl Worker {
         }
     }
 
-    /// Takes a generic message: on an item's stream it goes upstream, others have no effect.
+    /// Handles a generic message: on an item's stream it goes upstream, others have no effect.
     pub(super) fn generic(&mut self, id: Ticket, generic: &Generic<'_>, message: &[u8]) {
         let Some(ticket) = self.find_stream(id, generic.stream) else { return };
         let Some(stream) = self.streams.get(ticket) else { return };

@@ -26,7 +26,7 @@ pub struct Config {
     pub open_window: u32,
     /// Most mounts of the server; further connections are refused in the handshake.
     pub max_mounts: u32,
-    /// Most mounts with one user name on the server; `None`: no limit.
+    /// Most mounts of one user on the server; `None`: no limit.
     pub mounts_per_user: Option<u32>,
     /// Longest time from accepting a connection to its login.
     pub login_timeout: Duration,

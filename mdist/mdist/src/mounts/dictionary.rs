@@ -8,7 +8,7 @@ use super::states::closed_suspect;
 use super::worker::Worker;
 
 impl Worker {
-    /// Takes a request for a dictionary on a new stream.
+    /// Handles a request for a dictionary on a new stream.
     pub(super) fn dictionary_request(&mut self, id: Ticket, request: &Request<'_>) {
         let ticket = self.add_stream(Stream::own(id, request, Role::Dictionary));
         if let Some(ticket) = ticket {
@@ -16,7 +16,7 @@ impl Worker {
         }
     }
 
-    /// Takes a further request on a dictionary's stream.
+    /// Handles a further request on a dictionary's stream.
     pub(super) fn dictionary_reissue(&mut self, ticket: Ticket, request: &Request<'_>) {
         if let Some(stream) = self.streams.get_mut(ticket) {
             stream.flags = request.flags;

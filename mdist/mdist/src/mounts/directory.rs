@@ -40,7 +40,7 @@ impl<'a> Known<'a> {
         self.0.info.as_ref().is_some_and(|info| info.capabilities.contains(&domain.0))
     }
 
-    /// Whether it is not up, or not known to be.
+    /// Whether the service is not known to be up.
     pub(super) fn is_down(&self) -> bool {
         self.0.state.as_ref().is_none_or(|state| !state.up)
     }
@@ -61,7 +61,7 @@ struct Change {
 }
 
 impl Worker {
-    /// Takes a request for the directory on a new stream.
+    /// Handles a request for the directory on a new stream.
     pub(super) fn directory_request(&mut self, id: Ticket, request: &Request<'_>) {
         let ticket = self.add_stream(Stream::own(id, request, role(request)));
         if let Some(ticket) = ticket {
@@ -69,7 +69,7 @@ impl Worker {
         }
     }
 
-    /// Takes a further request on a directory's stream: another filter, or the directory again.
+    /// Handles a further request on a directory's stream: another filter, or the directory again.
     pub(super) fn directory_reissue(&mut self, ticket: Ticket, request: &Request<'_>) {
         let Some(stream) = self.streams.get_mut(ticket) else { return };
         stream.role = role(request);

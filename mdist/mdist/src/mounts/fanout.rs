@@ -50,7 +50,7 @@ impl Worker {
         self.resume_queues();
     }
 
-    /// Fans out one message to all live streams of an item. The hot path.
+    /// Fans out one message to all live streams of an item. This is the hot path.
     #[inline]
     fn fan_out(&mut self, batch: &Batch, entry: &Entry) {
         let Some(item) = self.items.get(entry.item.index()) else { return };
@@ -121,7 +121,7 @@ impl Worker {
         self.individual = individual;
     }
 
-    /// A request for the stream's image is at the hub.
+    /// Whether a request for the stream's image is at the hub.
     fn is_requested_from_hub(&self, ticket: Ticket) -> bool {
         self.streams.get(ticket).is_some_and(|stream| stream.requested)
     }
@@ -138,7 +138,8 @@ impl Worker {
         self.copy = own;
     }
 
-    /// Delivers an update as the stream wants it: nothing while paused, filtered by its view, with the key.
+    /// Delivers an update as the stream requested it: not while it is paused, filtered by its view, and with
+    /// the key.
     fn deliver_update(&mut self, ticket: Ticket, flags: u8, message: &[u8]) {
         if flags & flag::PAUSED != 0 {
             return;
@@ -156,7 +157,7 @@ impl Worker {
         if let Some(view) = stream.view() {
             match view.payload(update.container, update.payload, &mut filtered) {
                 Viewed::Filtered => update.payload = &filtered,
-                // The view selects nothing of it.
+                // The update has nothing that the view selects.
                 Viewed::Nothing => return,
                 Viewed::Whole => {}
             }
@@ -174,7 +175,8 @@ impl Worker {
         }
     }
 
-    /// Subscribes a stream to the item that the hub has opened for it. A mount has an item once, private streams aside.
+    /// Subscribes a stream to the item that the hub has opened for it. Apart from private streams, a mount has
+    /// an item on one stream only.
     fn opened(&mut self, item: ItemId, ticket: Ticket) {
         if item == ItemId::NONE {
             return;
@@ -247,7 +249,7 @@ impl Worker {
         }
     }
 
-    /// Takes a status that says why the stream's image has not come.
+    /// Handles a status that says why the stream's image has not come.
     fn notice(&mut self, ticket: Ticket, message: &[u8]) {
         // A service that is down must not block requests for others.
         self.request_answered(ticket);
@@ -350,7 +352,7 @@ fn is_same_for_all(class: u8, message: &[u8]) -> bool {
     }
 }
 
-/// A refresh as one stream gets it, and its stream state: own stream id, flags, state and view.
+/// A refresh with the stream id, flags, state and view of one stream. Also returns the state of the stream.
 fn refresh_for(stream: &Stream, message: &[u8], view: RefreshView, is_stale: bool) -> (Vec<u8>, u8) {
     let mut own = message.to_vec();
     patch::set_stream(&mut own, stream.id);

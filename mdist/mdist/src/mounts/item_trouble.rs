@@ -1,11 +1,11 @@
-//! The state that a consumer gets for an item in trouble, by what it chose at login. Spec: rssl.md §6.3
+//! States of items in trouble, as each consumer gets them by its choice at login. Spec: rssl.md §6.3
 
 /// A consumer's choice at login about items in trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecoveryOptions {
     /// The server keeps streams open and recovers items itself. Default: true.
     pub single_open: bool,
-    /// Suspect data may be shown. Default: true.
+    /// The consumer may get suspect data. Default: true.
     pub allow_suspect: bool,
 }
 
@@ -15,7 +15,7 @@ impl Default for RecoveryOptions {
     }
 }
 
-/// The trouble of an item.
+/// A reason for which an item is not open with good data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemTrouble {
     /// It is open with suspect data: a change of an open item, or the answer to a request.

@@ -1,5 +1,7 @@
-//! How long messages stay in the server. For each mount one message at a time is followed, from the read that brought
-//! it until the socket has taken it: the cost per turn and mount does not depend on the rate.
+//! Latency of messages in the server.
+//!
+//! For each mount one message at a time is measured, from the read that delivered it until the mount's socket
+//! has accepted it. So the cost per turn and mount does not depend on the rate.
 
 use super::mount::MountId;
 use super::slots::Ticket;
@@ -7,10 +9,10 @@ use super::worker::Worker;
 use crate::hub::{Batch, Now};
 use crate::metrics::LatencyHistogram;
 
-/// A message that is followed.
+/// A message whose latency is being measured.
 #[derive(Clone, Copy, Debug)]
 struct Followed {
-    /// When the read that reads_with_entries it returned.
+    /// Time when the read that delivered it returned.
     read: Now,
     /// Bytes sent to its mount, up to and including this message.
     end: u64,
@@ -21,7 +23,7 @@ struct Followed {
 struct One {
     mount: Ticket,
     followed: Option<Followed>,
-    /// Its figures, if each mount has its own.
+    /// Its latency, if each mount is measured.
     own: Option<Box<LatencyHistogram>>,
 }
 
@@ -35,7 +37,7 @@ pub(super) struct MountLatencies {
 }
 
 impl MountLatencies {
-    /// `each`: measures each mount besides all together.
+    /// Measures all mounts together and, if `each`, also every mount by itself.
     pub(super) fn new(each: bool) -> Self {
         Self { all: LatencyHistogram::default(), each, mounts: Vec::new() }
     }
@@ -48,8 +50,8 @@ impl MountLatencies {
         &mut self.mounts[at]
     }
 
-    /// Follows the message whose last byte is byte `end` of the mount, and which came with a read that returned at
-    /// `read`. A message that is being followed already stays so.
+    /// Begins to measure the message whose last byte is byte `end` of the mount, and which was delivered by a
+    /// read that returned at `read`. No effect if another message of the mount is being measured.
     pub(super) fn follow(&mut self, mount: Ticket, read: Now, end: u64) {
         let each = self.each;
         let place = self.place(mount);
@@ -60,7 +62,7 @@ impl MountLatencies {
         one.followed.get_or_insert(Followed { read, end });
     }
 
-    /// Records that the socket has taken the mount's bytes up to `sent`.
+    /// Records that the socket has accepted the mount's bytes up to `sent`.
     pub(super) fn written(&mut self, mount: Ticket, sent: u64, clock: impl FnOnce() -> Now) {
         let Some(one) = self.mounts.get_mut(mount.index() as usize).and_then(Option::as_mut) else { return };
         if one.mount != mount {
@@ -74,7 +76,7 @@ impl MountLatencies {
         }
     }
 
-    /// The latency of one mount; `None`: mounts are not measured each.
+    /// The latency of one mount; `None` if single mounts are not measured.
     pub(super) fn of(&self, mount: Ticket) -> Option<LatencyHistogram> {
         let one = self.mounts.get(mount.index() as usize)?.as_ref().filter(|one| one.mount == mount);
         self.each.then(|| one.and_then(|one| one.own.as_deref().copied()).unwrap_or_default())
@@ -82,7 +84,7 @@ impl MountLatencies {
 }
 
 impl Worker {
-    /// Follows the messages of a batch, for the mounts that are dirty from `from` on.
+    /// Begins to measure messages of a batch, for the dirty mounts from number `from` on.
     #[cold]
     pub(super) fn follow(&mut self, batch: &Batch, from: usize) {
         let (Some(latency), Some(read)) = (&mut self.latency, batch.reads_with_entries().next()) else {
@@ -106,7 +108,7 @@ impl Worker {
         }
     }
 
-    /// How long messages stayed in the server, if that is measured.
+    /// Latency of messages in the server, if it is measured.
     pub fn latency(&self) -> Option<&LatencyHistogram> {
         self.latency.as_ref().map(|latency| &latency.all)
     }

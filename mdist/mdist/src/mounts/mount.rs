@@ -17,13 +17,13 @@ use crate::metrics::LatencyHistogram;
 pub struct MountId(pub(crate) Ticket);
 
 impl MountId {
-    /// Its index, dense from 0 and reused: a place in the driver's table of sockets.
+    /// Its index, which the driver uses for its table of sockets. Indexes count from 0 and are reused.
     pub fn index(self) -> usize {
         self.0.index() as usize
     }
 }
 
-/// Figures of one mount.
+/// Statistics of one mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountStats {
     /// Address of the consumer.
@@ -46,7 +46,7 @@ pub struct MountStats {
     pub messages_in: u64,
     /// RWF messages put into the output.
     pub messages_out: u64,
-    /// Open streams, administrative ones included.
+    /// Open streams, including administrative ones.
     pub streams: usize,
     /// Requests that wait until the consumer has read more.
     pub requests_waiting: usize,
@@ -62,7 +62,7 @@ pub struct MountStats {
     pub last_write: Now,
     /// When bytes were last received.
     pub last_read: Now,
-    /// How long its messages stayed in the server, if that is measured for each mount.
+    /// Latency of its messages in the server, if that is measured for each mount.
     pub latency: Option<LatencyHistogram>,
 }
 
@@ -97,10 +97,10 @@ pub(crate) struct Tally {
 pub(crate) struct Mount {
     pub(crate) peer: String,
     pub(crate) since: Now,
-    /// When it connected, or logged out: from then on the login time-out runs.
+    /// Time when it connected or logged out, from which the login time-out counts.
     pub(crate) since_login: Now,
     pub(crate) channel: Channel,
-    /// It counts among the server's mounts. Otherwise there were too many, and its handshake is refused.
+    /// Whether it counts among the server's mounts. If not, there were too many, and its handshake is refused.
     pub(crate) admitted: bool,
     pub(crate) input: InputBuffer,
     pub(crate) login: Option<Login>,
@@ -110,7 +110,7 @@ pub(crate) struct Mount {
     pub(crate) queue: VecDeque<(Ticket, Wanted)>,
     /// Number of requests at the hub whose image has not come.
     pub(crate) outstanding: usize,
-    /// Id of the next stream that the server opens, negative.
+    /// Id of the next stream that the server opens; negative.
     pub(crate) next_own: i32,
     /// Reason why it is being disconnected; `None`: it is not.
     pub(crate) disconnecting: Option<Reason>,
@@ -155,7 +155,7 @@ pub(crate) enum Role {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extra {
     pub(crate) view: Option<View>,
-    /// The encoded key, service id included, for consumers that want it in updates.
+    /// The encoded key with the service id, for consumers that want it in updates.
     pub(crate) key: Option<Box<[u8]>>,
     /// The stream is a symbol list whose items the server opens too: as streams (`true`) or snapshots.
     pub(crate) opens_listed: Option<bool>,
@@ -173,15 +173,15 @@ pub(crate) struct Stream {
     /// Flags of the last request.
     pub(crate) flags: RequestFlags,
     pub(crate) item: Option<ItemId>,
-    /// It gets no updates: no part of its image has been sent, or a new image has to come first.
+    /// Whether it gets no updates, because no part of its image has been sent or a new image has to come first.
     pub(crate) waiting: bool,
-    /// It counts among the mount's outstanding requests.
+    /// Whether it counts among the mount's outstanding requests.
     pub(crate) counted: bool,
-    /// Its request for an image is at the hub.
+    /// Whether its request for an image is at the hub.
     pub(crate) requested: bool,
-    /// The next image answers a request of the consumer.
+    /// Whether the next image answers a request of the consumer.
     pub(crate) solicited: bool,
-    /// Hash of the request's identity: distinguishes a reissue from a request for another item.
+    /// Hash of the request's key, which tells a reissue from a request for another item.
     pub(crate) identity: u64,
     pub(crate) extra: Option<Box<Extra>>,
 }
@@ -210,12 +210,13 @@ impl Stream {
         self.flags.contains(RequestFlags::STREAMING)
     }
 
-    /// The server opened it, and the consumer has had no message on it: it gets no status either.
+    /// Whether the server opened it and the consumer has had no message on it yet. It then gets no status
+    /// either.
     pub(crate) fn is_unannounced(&self) -> bool {
         self.id < 0 && self.waiting
     }
 
-    /// It is a symbol list whose items the server opens too.
+    /// Whether it is a symbol list whose items the server opens too.
     pub(crate) fn opens_listed(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.opens_listed.is_some())
     }

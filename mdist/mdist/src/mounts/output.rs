@@ -9,10 +9,10 @@ use super::slow_consumer::{Limits, Overflow, buffers_to_borrow};
 /// Most bytes of a list that are gathered for one write: few enough to stay in the processor's own caches.
 pub(crate) const CHUNK: usize = 64 * 1024;
 
-/// Messages for which an empty list keeps its memory.
+/// Most messages for which an empty list keeps its memory.
 const RETAINED: usize = 8 * 1024;
 
-/// Messages that are staged in the output itself before they go to the list: as many as fill a cache line.
+/// Messages that are staged in the output itself before they go to the list. They fill one cache line.
 const STAGED: usize = 8;
 
 /// The output of one mount: a list of messages or bytes, never both, so that their order is unambiguous.
@@ -25,18 +25,19 @@ const STAGED: usize = 8;
 pub(crate) struct Output {
     /// Messages of the arena, except those that are staged.
     listed: Vec<Listed>,
-    /// Bytes not yet written to the socket, those of listed messages included.
+    /// Bytes not yet written to the socket, including those of listed messages.
     waiting: usize,
     /// Bytes that may wait before more buffers must be borrowed.
     capacity: usize,
     pub(crate) messages: u64,
     /// The mount that it belongs to.
     pub(crate) mount: Ticket,
-    /// The mount's transport would write the frames of a batch unchanged: no compression, no smaller fragments.
+    /// Whether the mount's transport would write the frames of a batch unchanged, without compression or
+    /// smaller fragments.
     pub(crate) plain: bool,
-    /// In the worker's list of mounts to write.
+    /// Whether the mount is in the worker's list of mounts to write.
     pub(crate) dirty: bool,
-    /// Bytes wait, so that no message may be listed.
+    /// Whether bytes wait, so that no message may be listed.
     has_bytes: bool,
     /// The half of the arena in which the list began.
     upper: bool,
@@ -147,7 +148,7 @@ impl Output {
         Ok(())
     }
 
-    /// Appends what `write` appends to the bytes that it gets.
+    /// Calls `write` to append bytes.
     ///
     /// # Errors
     /// The mount is a slow consumer; nothing is appended.
@@ -180,7 +181,7 @@ impl Output {
         }
     }
 
-    /// Turns the list into bytes: bytes follow it, or the arena needs its memory.
+    /// Turns the list into bytes, because bytes follow it or the arena needs its memory.
     #[inline]
     pub(crate) fn copy_list(&mut self, arena: &mut Arena) {
         if self.is_listing() {
@@ -307,7 +308,7 @@ impl Output {
         }
     }
 
-    /// Drops all bytes and gives back all buffers: the mount is gone.
+    /// Drops all bytes and gives back all buffers of a mount that is closed.
     pub(crate) fn release(&mut self, arena: &mut Arena, pool: &Pool) {
         if self.is_listing() {
             self.staged = 0;

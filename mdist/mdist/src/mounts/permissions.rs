@@ -11,7 +11,7 @@ pub struct Denial {
     pub code: u8,
     /// Text of the state.
     pub text: String,
-    /// The consumer may try again later.
+    /// Whether the consumer may try again later.
     pub retry: bool,
 }
 

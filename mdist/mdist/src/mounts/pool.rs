@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Size of one output buffer in bytes: the largest frame payload of the transport. Spec: rssl.md §1.8
 pub const BUFFER: usize = 6144;
 
-/// Counts the free shared buffers. Workers on any thread take and give them.
+/// Counts the free shared buffers. Workers on any thread take them and give them back.
 #[derive(Debug)]
 pub struct Pool {
     size: usize,

@@ -1,4 +1,4 @@
-//! Reason why a mount is closed: logged, counted and shown.
+//! Reasons for closing mounts, for the log, the metrics and `/disconnects`.
 
 use super::slow_consumer::Overflow;
 

@@ -17,7 +17,7 @@ use super::worker::Worker;
 use crate::hub::ItemSpec;
 
 impl Worker {
-    /// Takes a request of any domain; the error is the reason to disconnect the mount.
+    /// Handles a request of any domain; the error is the reason to disconnect the mount.
     pub(super) fn request(&mut self, id: Ticket, request: &Request<'_>) -> Result<(), Reason> {
         if request.stream == 0 {
             return Err(Reason::Protocol("request on stream 0, which no stream may have".into()));
@@ -57,7 +57,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes a request for one item on a new stream; returns the stream, unless it was refused.
+    /// Handles a request for one item on a new stream; returns the stream, unless it was refused.
     pub(super) fn item_request(&mut self, id: Ticket, request: &Request<'_>) -> Option<Ticket> {
         let private = request.flags.contains(RequestFlags::PRIVATE);
         let checked = self.check_item_request(id, request).and_then(|spec| Ok((spec, extra(request, None)?)));
@@ -132,7 +132,7 @@ impl Worker {
             .or_else(|_| unusable("the key is too long"))
     }
 
-    /// Takes a request on an open stream: another priority or view, pause, or a further image.
+    /// Handles a request on an open stream: another priority or view, pause, or a further image.
     fn reissue(&mut self, ticket: Ticket, request: &Request<'_>) {
         let Some(stream) = self.streams.get(ticket) else { return };
         if stream.domain != request.domain.0 {
@@ -191,7 +191,7 @@ impl Worker {
         }
     }
 
-    /// Takes a batch: a request for many items, or a reissue of many streams. Spec: rssl.md §6
+    /// Handles a batch: a request for many items, or a reissue of many streams. Spec: rssl.md §6
     fn batch_request(&mut self, id: Ticket, request: &Request<'_>) {
         let mut one = request.clone();
         one.flags.remove(RequestFlags::BATCH);

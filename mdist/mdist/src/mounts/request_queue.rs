@@ -1,8 +1,8 @@
 //! The queue of a mount's requests for images.
 //!
-//! Requests go to the hub no faster than the consumer reads the images, so that a burst of requests does not overflow
-//! the output of a consumer that reads. Streams whose request waits here get their image later, and no updates until
-//! then.
+//! Requests go to the hub no faster than the consumer reads the images. So a burst of requests does not
+//! overflow the output of a consumer that reads. Streams whose request waits here get their image later, and no
+//! updates until then.
 
 use super::mount::Wanted;
 use super::pool::BUFFER;
@@ -16,15 +16,16 @@ impl Worker {
         let Some(stream) = self.streams.get(ticket) else { return };
         let Some(mount) = self.mounts.get_mut(stream.mount) else { return };
         mount.queue.push_back((ticket, wanted));
-        // Requests closed while they waited are still in the queue. A consumer that opens and closes must not make it
-        // grow.
+        // Remove requests that were closed while they waited: a consumer that opens and closes must not make
+        // the queue grow.
         if mount.queue.len() > 64 && mount.queue.len() > 2 * mount.ids.len() {
             let streams = &self.streams;
             mount.queue.retain(|(ticket, _)| streams.get(*ticket).is_some());
         }
     }
 
-    /// Most requests of a mount at the hub: the images fill half of its guaranteed buffers, less what it has not read.
+    /// Most requests of a mount that may be at the hub. Their images fill half of its guaranteed buffers, less
+    /// the bytes that it has not read.
     fn window(&self, id: Ticket) -> usize {
         let Some(output) = self.outputs.get(id.index() as usize) else { return 0 };
         let mark = output.limits().guaranteed.min(output.limits().max).max(1) * BUFFER / 2;
@@ -56,7 +57,7 @@ impl Worker {
         }
     }
 
-    /// Takes the stream's request out of the window: its image has come, or will not come soon.
+    /// Takes the stream's request out of the window, because its image has come or will not come soon.
     pub(super) fn request_answered(&mut self, ticket: Ticket) {
         let Some(stream) = self.streams.get_mut(ticket) else { return };
         if std::mem::take(&mut stream.counted)

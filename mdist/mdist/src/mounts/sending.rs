@@ -10,7 +10,7 @@ use super::slots::Ticket;
 use super::worker::Worker;
 
 impl Worker {
-    /// Appends what the mount's channel writes to its output; a slow consumer is disconnected.
+    /// Lets the mount's channel append to its output; disconnects the mount if it is a slow consumer.
     pub(super) fn append_output<T>(
         &mut self,
         id: Ticket,

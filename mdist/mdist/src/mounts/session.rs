@@ -17,7 +17,7 @@ const PROVIDER: u64 = 1;
 const ALL_BATCHES: u64 = 7;
 
 impl Worker {
-    /// Takes a login, or a reissue of one.
+    /// Handles a login, or a reissue of one.
     pub(super) fn login_request(&mut self, id: Ticket, request: &Request<'_>) -> Result<(), Reason> {
         let login_request =
             login::Request::decode(request).map_err(|error| Reason::Protocol(format!("login: {error}")))?;

@@ -29,7 +29,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// The table. An outdated [`Ticket`] finds nothing.
+/// Values by ticket. An outdated [`Ticket`] finds nothing.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Vec<Slot<T>>,

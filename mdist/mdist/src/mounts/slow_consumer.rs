@@ -14,20 +14,20 @@ use super::worker::Worker;
 /// Buffers borrowed from the pool at a time, so that the shared counter is not touched for each.
 const BORROW: usize = 16;
 
-/// How much one mount may hold, in output buffers. Spec: rssl.md §1.8
+/// Limits of one mount's output, in output buffers. Spec: rssl.md §1.8
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Buffers that the mount has whatever other mounts use.
+    /// Buffers that the mount always has, however many other mounts use.
     pub guaranteed: usize,
-    /// Most buffers that it may hold, borrowed ones included.
+    /// Most buffers that it may hold, including borrowed ones.
     pub max: usize,
 }
 
-/// A mount holds as much as it may, and the next message does not fit.
+/// The next message does not fit the output of a mount, which may not have more buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{used} output buffers of {max} in use, {pool_free} free in the pool, {bytes} bytes unread")]
 pub struct Overflow {
-    /// Buffers in use, the refused message included.
+    /// Buffers in use, including those for the refused message.
     pub used: usize,
     /// Most buffers that the mount may hold.
     pub max: usize,

@@ -1,4 +1,4 @@
-//! Streams of mounts: added, found, refused, ended; and the end of a mount with all its streams.
+//! Streams of mounts: adding, finding, refusing and ending them, and the end of a mount with all its streams.
 
 use std::mem;
 

@@ -1,6 +1,6 @@
-//! The streams of each item: the table that an update is fanned out through.
+//! The streams of each item, to which its updates are fanned out.
 
-/// Reason why a stream does not get the frame of the batch with its own stream id.
+/// Reasons why a stream does not get the frame of the batch unchanged but for the stream id.
 pub(crate) mod flag {
     /// Its image has not come: it gets nothing but statuses.
     pub(crate) const WAITING: u8 = 1;

@@ -32,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// A negative stream id that the mount does not use; `None`: it has as many streams as it may have.
+    /// A negative stream id that the mount does not use; `None` if the mount may not have more streams.
     fn unused_stream_id(&mut self, id: Ticket) -> Option<i32> {
         let mount = self.mounts.get_mut(id)?;
         if mount.ids.len() >= self.config.open_limit as usize {

@@ -1,4 +1,4 @@
-//! Views: the fields that a stream wants, and messages filtered to these. Spec: rssl.md §6
+//! Views: the fields that a consumer requests of a stream, and messages filtered to these. Spec: rssl.md §6
 
 use rssl::limits::MAX_DEPTH;
 use rssl::rdm::items;
@@ -14,7 +14,7 @@ use rssl::wire::{Writer, to_vec};
 pub(crate) enum Viewed {
     /// The wanted part was written.
     Filtered,
-    /// It has nothing that is wanted.
+    /// The payload has nothing that is wanted.
     Nothing,
     /// Its container cannot be filtered: deliver it whole.
     Whole,
@@ -29,12 +29,12 @@ pub(crate) enum View {
     Names(Box<[Box<[u8]>]>),
 }
 
-/// How much of a payload passed the view.
+/// Whether a payload has parts that the view selects.
 #[derive(Clone, Copy, Debug, Default)]
 struct Selection {
-    /// It had fields or elements to select from.
+    /// Whether it had fields or elements to select from.
     selected: bool,
-    /// Something remains that must be delivered.
+    /// Whether something remains that must be delivered.
     any: bool,
 }
 

@@ -21,7 +21,7 @@ use super::subscribers::{Item, Subscriber};
 use crate::dictionaries::Dictionaries;
 use crate::hub::{HubRequest, MAX_FRAMED, Now, SideId};
 
-/// How often time-outs are checked.
+/// Interval at which time-outs are checked.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A mount that is to be disconnected: the driver writes what it can of the output, closes the socket and calls
@@ -30,24 +30,33 @@ const TICK: Duration = Duration::from_secs(1);
 pub struct Disconnect {
     /// The mount.
     pub mount: MountId,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// A mount that is closed: the cause and its last figures.
+/// A mount that is closed, with the cause and its last statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedMount {
     /// Reason why it was closed: the first reason that was given.
     pub reason: Reason,
-    /// Its figures at the end.
+    /// Its statistics at the end.
     pub stats: MountStats,
 }
 
 /// The mounts of one worker: no sockets, no clock, no threads.
 ///
-/// The driver calls `open` for an accepted connection and `input` for received bytes, hands `hub_requests` to the hub
-/// and the hub's batches to `apply`, calls `write` for the mounts that `dirty` lists, calls `tick` when `deadline` has
-/// come, and acts on `disconnects`. Any call may produce requests, dirty mounts and disconnects.
+/// The driver calls these methods:
+///
+/// | Method | When |
+/// |---|---|
+/// | `open` | a connection was accepted |
+/// | `input` | bytes were received |
+/// | `apply` | the hub has a batch |
+/// | `tick` | at the time that `deadline` returns |
+///
+/// Any of them may produce requests, output and mounts to disconnect. So the driver then passes `hub_requests`
+/// to the hub, calls `write` for the mounts that `dirty` returns, and closes the mounts that `disconnects`
+/// returns.
 pub struct Worker {
     pub(super) side: SideId,
     pub(super) config: Arc<Config>,
@@ -56,7 +65,7 @@ pub struct Worker {
     pub(super) permissions: Box<dyn Permissions>,
     pub(super) services: Services,
     pub(super) mounts: Slots<Mount>,
-    /// Outputs of the mounts, by place.
+    /// Outputs of the mounts, by index of the mount.
     pub(super) outputs: Vec<Output>,
     /// The messages that outputs list.
     pub(super) arena: Arena,
@@ -68,9 +77,10 @@ pub struct Worker {
     pub(super) resumable: Vec<Ticket>,
     pub(super) dirty: Vec<MountId>,
     pub(super) pending_disconnects: Vec<Disconnect>,
-    /// Subscribers for which the message in work has to be edited or checked: they do not get the frame of the batch.
+    /// Subscribers that do not get the frame of the message that is being fanned out: it has to be edited or
+    /// checked for each of them.
     pub(super) individual: Vec<Subscriber>,
-    /// Mounts whose output has no space for the message in work.
+    /// Mounts whose output has no space for the message that is being fanned out.
     pub(super) slow_consumers: Vec<(Ticket, Overflow)>,
     /// Moving average of an image's length, in bytes.
     pub(super) image_bytes: usize,
@@ -81,7 +91,7 @@ pub struct Worker {
     /// Memory in which listed messages are gathered for a socket.
     chunk: Vec<u8>,
     next_tick: Now,
-    /// How long messages stay here; `None`: not measured.
+    /// Latency of messages in the server; `None`: not measured.
     pub(super) latency: Option<Box<MountLatencies>>,
 }
 
@@ -144,7 +154,7 @@ impl Worker {
         MountId(ticket)
     }
 
-    /// Takes bytes received from the mount's consumer.
+    /// Handles bytes received from the mount's consumer.
     pub fn input(&mut self, id: MountId, bytes: &[u8], now: Now) {
         let Some(mount) = self.mounts.get_mut(id.0).filter(|mount| mount.disconnecting.is_none()) else {
             return;
@@ -199,7 +209,7 @@ impl Worker {
         }
     }
 
-    /// Takes one message of a consumer; the error is the reason to disconnect it.
+    /// Handles one message of a consumer; the error is the reason to disconnect it.
     fn message(&mut self, id: Ticket, bytes: &[u8]) -> Result<(), Reason> {
         let message = Message::decode(bytes).map_err(|error| {
             let front = bytes.get(..bytes.len().min(64)).unwrap_or_default();
@@ -312,7 +322,7 @@ impl Worker {
             match mount.channel.tick(now) {
                 Tick::None => {}
                 Tick::SendPing => {
-                    // Waiting bytes show a consumer that this server lives as well as a ping does.
+                    // Bytes that wait will show the consumer that this server is alive, as a ping would.
                     if self.outputs.get(id.index() as usize).is_some_and(|output| output.waiting() == 0) {
                         self.append_output(id, Channel::ping);
                     }
@@ -343,7 +353,7 @@ impl Worker {
         self.mounts.iter().map(|(ticket, _)| MountId(ticket))
     }
 
-    /// The figures of a mount; `None`: it is closed.
+    /// The statistics of a mount; `None`: it is closed.
     pub fn stats(&self, id: MountId) -> Option<MountStats> {
         let mount = self.mounts.get(id.0)?;
         let output = self.outputs.get(id.index())?;

@@ -1,4 +1,4 @@
-//! The clock of mdist: the time that pure parts are given, and that latency stamps hold.
+//! The clock of mdist. Code without I/O gets its times as arguments.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
-//! Waits for many descriptors at once, with epoll. Why neither `polling`, `mio` nor the reactor of `utipc-os` is used:
+//! Waits for many descriptors at once, with epoll.
+//!
+//! For the reason to use neither `polling`, `mio` nor the reactor of `utipc-os`, see
 //! docs/decisions/0018-poller-and-metrics-server-of-mdist.md.
 
 use std::io;
@@ -54,7 +56,7 @@ pub struct Event {
 pub struct Poller {
     members: Registry,
     waker: Waker,
-    /// Waits by polling without sleeping.
+    /// Whether waits poll without sleeping.
     busy: bool,
 }
 
@@ -62,7 +64,7 @@ pub struct Poller {
 #[derive(Clone, Debug)]
 pub struct Registry(Arc<OwnedFd>);
 
-/// Ends the wait of its poller from any thread.
+/// A handle that ends waits of its poller, from any thread.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 

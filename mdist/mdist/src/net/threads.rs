@@ -49,7 +49,7 @@ pub enum Scheduler {
     RoundRobin,
 }
 
-/// Where and how a thread runs.
+/// Cores and scheduler of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ThreadSettings {

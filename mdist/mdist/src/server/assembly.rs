@@ -1,4 +1,4 @@
-//! The assembly of a program: what `p2ps` and `src_dist` have in common before they run.
+//! Assembles the parts of a program: the common code of `p2ps` and `src_dist` before they run.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,14 +40,14 @@ pub(super) struct Assembly<'a> {
 /// The parts in which the programs differ.
 pub(super) struct Parts {
     pub(super) hub: hub::Options,
-    /// Reads are stamped with the time, for latency statistics.
+    /// Whether reads are stamped with the time, for latency statistics.
     pub(super) timed: bool,
     pub(super) listeners: Listeners,
     pub(super) connectors: Vec<Connector>,
     pub(super) publishers: Option<Publishers>,
     /// The sources of the backbone, as upstreams.
     pub(super) sources: Option<SinkSide>,
-    /// The feeds of those sources, and the packets of them that are read in a row.
+    /// The feeds of those sources, and the number of packets of them that are read in a row.
     pub(super) feeds: Option<(Receiver<Feeds>, usize)>,
     pub(super) side: Side,
     pub(super) workers: Workers,
@@ -127,7 +127,7 @@ impl<'a> Assembly<'a> {
             listeners: parts.listeners,
             side: parts.side,
             workers: parts.workers,
-            asks: Vec::new(),
+            requests: Vec::new(),
             poll_backbone_at: Now::ZERO,
             buffer: vec![0; READ],
             main_wakes_at: Now::ZERO,

@@ -14,9 +14,9 @@ const READ: usize = 64 * 1024;
 struct Client {
     id: MountId,
     socket: Socket,
-    /// The socket's send buffer is full; the poller reports when it is not.
+    /// Whether the socket's send buffer is full, so that the poller reports when it is not.
     full: bool,
-    /// The mount is in [`Clients::unwritten`].
+    /// Whether the mount is in [`Clients::unwritten`].
     queued: bool,
 }
 
@@ -24,7 +24,7 @@ struct Client {
 /// buffers than a processor cache holds before the first client reads.
 const PARTS: u32 = 8;
 
-/// When output is written.
+/// The times at which output is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Writes {
     /// At the end of the turn.
@@ -54,7 +54,7 @@ pub(super) struct Clients {
     metrics: Metrics,
     number: u16,
     published: Published<components::Mounts>,
-    /// Counts of mounts that have left, and counts that belong to no single mount.
+    /// Counts of closed mounts, and counts that belong to no single mount.
     past: components::Mounts,
     publish_at: Now,
 }
@@ -272,7 +272,7 @@ impl Clients {
     }
 
     fn leave(&mut self, id: MountId, reason: Reason, now: Now) {
-        // Closed when this function returns: the reason is recorded before the peer sees the end of the connection.
+        // The socket is closed when this function returns, so the reason is recorded before the peer sees the end.
         let _socket =
             self.sockets.get_mut(id.index()).and_then(|place| place.take_if(|client| client.id == id));
         if let Some(farewell) = self.worker.closed(id, reason) {

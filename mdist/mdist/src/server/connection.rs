@@ -1,4 +1,4 @@
-//! A session with an upstream and its socket, whichever of the two has connected.
+//! A session with an upstream on a socket, whether this program or the upstream has connected.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ impl From<UpstreamError> for SessionError {
     }
 }
 
-/// Counts of what one upstream has sent.
+/// Counts of the messages that one upstream has sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     messages: u64,
@@ -43,7 +43,7 @@ pub(super) struct Connection<S> {
     pub(super) session: Box<S>,
     token: u64,
     registry: Registry,
-    /// The socket's send buffer is full; the poller reports when it is not.
+    /// Whether the socket's send buffer is full, so that the poller reports when it is not.
     full: bool,
     pub(super) tally: Box<Tally>,
 }

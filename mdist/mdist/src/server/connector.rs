@@ -1,4 +1,5 @@
-//! Connections that this program makes to providers and point-to-point servers, and makes again after a loss.
+//! Connections that this program makes to providers and point-to-point servers. A connection that is lost is
+//! made again.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 /// Port of an upstream without one; the settings refuse such hosts.
 const PORT: u16 = 14_002;
 
-/// Where to connect, and how.
+/// An upstream to connect to, and the options for that.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     /// "provider" or "p2ps".
@@ -206,7 +207,7 @@ impl Connector {
         self.state = State::Open(connection);
     }
 
-    /// Queues an order of the hub.
+    /// Queues a message of the hub for the upstream.
     pub(super) fn send(&mut self, message: &[u8]) {
         if let State::Open(connection) = &mut self.state
             && let Err(why) = connection.session.send(message)

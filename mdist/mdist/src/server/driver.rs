@@ -1,6 +1,8 @@
-//! Drives the hub: passes what sockets bring to the hub, the hub's log to its sides, and its orders to the upstreams.
+//! Drives the hub: passes received messages to the hub, the hub's log to its sides, and its messages to the
+//! upstreams.
 //!
-//! Threads share the driver behind a lock. A thread that has read something takes a whole turn with it.
+//! Threads share the driver behind a lock. A thread that has read something takes the lock and runs a whole
+//! turn.
 
 use anyhow::Result;
 
@@ -22,10 +24,11 @@ use super::workers::Workers;
 /// Most bytes that one read of an upstream takes, so that many updates share a turn.
 pub(super) const READ: usize = 256 * 1024;
 
-/// Most rounds of asks and log entries in one turn; the rest waits for the next turn, so that sockets get theirs.
+/// Most rounds of requests and log entries in one turn. The rest waits for the next turn, so that sockets are
+/// served in between.
 const ROUNDS: usize = 64;
 
-/// The hub and everything that is plugged into it.
+/// The hub, its sides and its upstreams.
 pub(super) struct Driver {
     pub(super) registry: Registry,
     pub(super) reconnect: Reconnect,
@@ -42,8 +45,8 @@ pub(super) struct Driver {
     pub(super) side: Side,
     /// Threads besides the main one that serve mounts.
     pub(super) workers: Workers,
-    pub(super) asks: Vec<HubRequest>,
-    /// When to poll the backbone next; now, once its descriptor is ready.
+    pub(super) requests: Vec<HubRequest>,
+    /// Time at which to poll the backbone next. Set to the present time when its descriptor is ready.
     pub(super) poll_backbone_at: Now,
     /// Buffer for reads of upstreams.
     pub(super) buffer: Vec<u8>,
@@ -115,24 +118,24 @@ impl Driver {
         self.reconnect.run(now, &self.registry, self.sources.as_mut(), &mut self.side, &mut hub)
     }
 
-    /// Passes asks to the hub, its log to the sides, its orders to the upstreams, and bytes to the sockets. Returns
-    /// whether something is left for the next turn.
+    /// Passes requests of the sides to the hub, its log to the sides, its messages to the upstreams, and bytes
+    /// to the sockets. Returns whether something is left for the next turn.
     ///
     /// # Errors
     /// The backbone refuses a packet.
     pub(super) fn turn(&mut self, now: Now) -> Result<bool> {
         self.publish_metrics(now);
         for _ in 0..ROUNDS {
-            self.side.take_asks(&mut self.asks);
-            self.workers.take_asks(&mut self.asks);
-            for ask in self.asks.drain(..) {
-                self.hub.handle(now, ask, &mut self.batch);
+            self.side.take_hub_requests(&mut self.requests);
+            self.workers.take_hub_requests(&mut self.requests);
+            for request in self.requests.drain(..) {
+                self.hub.handle(now, request, &mut self.batch);
             }
             self.send_orders(now);
             if self.batch.is_empty() {
                 self.flush(now)?;
-                self.side.take_asks(&mut self.asks);
-                if self.asks.is_empty() {
+                self.side.take_hub_requests(&mut self.requests);
+                if self.requests.is_empty() {
                     return Ok(false);
                 }
                 continue;
@@ -167,7 +170,8 @@ impl Driver {
         );
     }
 
-    /// Sends what the side has gathered; records the disconnects and latencies that it reports.
+    /// Sends the output that the side has collected, and records the disconnects and latencies that the side
+    /// reports.
     fn flush(&mut self, now: Now) -> Result<()> {
         self.side.flush(now)?;
         if let Side::Backbone(sinks) = &mut self.side {

@@ -20,7 +20,7 @@ pub(super) struct HubMetrics {
     due: Now,
     metrics: Metrics,
     program: String,
-    /// The latency in a distributor is also published for each server.
+    /// Whether the latency in a distributor is also published for each server.
     latency_per_server: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How a program names itself to others.
+//! The names that a program gives in logins and handshakes.
 
 use crate::config;
 use crate::upstream::Login;

@@ -122,7 +122,7 @@ impl Publishers {
         hub.upstream_down(now, self.id(place), &why.to_string(), out);
     }
 
-    /// Queues an order of the hub, if it is for a publisher.
+    /// Queues a message of the hub, if it is for a publisher.
     pub(super) fn send(&mut self, to: UpstreamId, message: &[u8]) {
         let place = to.0.checked_sub(self.first).map(usize::from);
         if let Some(connection) =

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub struct Quote {
     /// Index of the item among those requested.
     pub item: usize,
-    /// An image, not an update.
+    /// Whether it is an image, not an update.
     pub image: bool,
     /// The bid price, if the message has one.
     pub bid: Option<Real>,

@@ -118,7 +118,7 @@ fn open_with_backoff<E: ?Sized>(
     }
 }
 
-/// Openers of the program's endpoints, and how often one was lost.
+/// Openers of the program's endpoints, and the number of endpoints lost.
 #[derive(Default)]
 pub(super) struct Reconnect {
     /// Opens sink ends, for a program with sources above it.

@@ -1,4 +1,4 @@
-//! The threads of a program: how they start, what they loop over, how they end.
+//! The threads of a program: their start, their loops and their end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::driver::Driver;
 use super::side::Side;
 use super::ticket_lock::TicketLock;
 
-/// Longest sleep: bounds the cost of a missed wake-up.
+/// Longest sleep, which limits the delay after a missed wake-up.
 const MAX_SLEEP: Duration = Duration::from_millis(500);
 
 /// A program that runs in threads of this process; it stops when dropped.
@@ -163,7 +163,7 @@ fn read_some(
     in_a_row: usize,
     main: &Waker,
 ) -> Result<backbone::Result<()>> {
-    // With busy-poll the socket spins, and the driver stays unlocked meanwhile.
+    // With busy-poll this thread polls the socket without sleeping, and the driver stays unlocked meanwhile.
     match feeds.fetch(MAX_SLEEP) {
         Ok(true) => {}
         Ok(false) => {

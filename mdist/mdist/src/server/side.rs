@@ -17,8 +17,8 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// Moves the side's asks of the hub into `into`.
-    pub(super) fn take_asks(&mut self, into: &mut Vec<HubRequest>) {
+    /// Moves the side's requests to the hub into `into`.
+    pub(super) fn take_hub_requests(&mut self, into: &mut Vec<HubRequest>) {
         match self {
             Self::Mounts(clients) => into.extend(clients.worker.hub_requests()),
             Self::Backbone(sinks) => into.extend(sinks.take_asks()),
@@ -41,7 +41,7 @@ impl Side {
         Ok(())
     }
 
-    /// Sends what the applied log has made.
+    /// Sends the output that the applied log has caused.
     ///
     /// # Errors
     /// The backbone refuses a packet.

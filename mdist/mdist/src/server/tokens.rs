@@ -1,4 +1,4 @@
-//! Tokens of the main poller: what an event is about. Listeners have 0, 1, 2 and so on.
+//! Tokens of the main poller, which tell the source of an event. Listeners have 0, 1, 2 and so on.
 
 /// The backbone's descriptor.
 pub(super) const BACKBONE: u64 = (1 << 16) - 1;

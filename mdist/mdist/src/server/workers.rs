@@ -31,7 +31,7 @@ struct Turn {
 /// The queues between a worker and the hub's driver.
 #[derive(Default)]
 struct Exchange {
-    asks: Mutex<Vec<HubRequest>>,
+    requests: Mutex<Vec<HubRequest>>,
     sockets: Mutex<Vec<Socket>>,
 }
 
@@ -90,10 +90,10 @@ impl Workers {
         None
     }
 
-    /// Moves the workers' asks of the hub into `into`.
-    pub(super) fn take_asks(&self, into: &mut Vec<HubRequest>) {
+    /// Moves the workers' requests to the hub into `into`.
+    pub(super) fn take_hub_requests(&self, into: &mut Vec<HubRequest>) {
         for handle in &self.handles {
-            into.extend(take(&handle.exchange.asks));
+            into.extend(take(&handle.exchange.requests));
         }
     }
 
@@ -146,9 +146,9 @@ fn serve(
         }
         clients.worker.tick(at);
         clients.flush(at);
-        let asks: Vec<_> = clients.worker.hub_requests().collect();
-        if !asks.is_empty() {
-            put(&exchange.asks, asks);
+        let requests: Vec<_> = clients.worker.hub_requests().collect();
+        if !requests.is_empty() {
+            put(&exchange.requests, requests);
             main.wake();
         }
     }

@@ -203,7 +203,7 @@ impl Dialogue {
         Ok(())
     }
 
-    /// Takes a login; a consumer's is refused.
+    /// Handles a login; a consumer's is refused.
     fn login(&mut self, request: &Request<'_>, replies: &mut Vec<Vec<u8>>) -> Result<(), SessionError> {
         let login = login::Request::decode(request)?;
         self.login_stream = request.stream;

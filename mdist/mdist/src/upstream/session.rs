@@ -25,7 +25,7 @@ pub enum SessionError {
     Login {
         /// The peer's text.
         text: String,
-        /// A retry will not help: the login has to be corrected.
+        /// Whether the login has to be corrected, because a retry will not help.
         for_good: bool,
     },
     /// The peer violated the protocol.
@@ -37,7 +37,7 @@ pub enum SessionError {
     /// The peer sent nothing for the ping time-out, in seconds.
     #[error("nothing was heard for {0} s")]
     Silent(u64),
-    /// This part of login and directory did not come in time.
+    /// The named message of login or directory did not come in time.
     #[error("no {0} within 45 s")]
     Slow(&'static str),
     /// The connection ended.
@@ -83,7 +83,7 @@ pub enum Event<'a> {
     Services {
         /// Services, and whether each was added, updated or deleted.
         changes: Vec<(Action, Service)>,
-        /// The directory replaces the earlier one: services that it lacks are gone.
+        /// Whether the directory replaces the earlier one, so that services which it lacks are gone.
         replaces: bool,
     },
     /// A message of an item, or an acknowledgement on the login stream.
@@ -113,7 +113,7 @@ pub trait Session {
     /// The message that the session waits for before it is open; `None`: it is open.
     fn awaits(&self) -> Option<&'static str>;
 
-    /// Takes received bytes; calls `on` with the events in them, in order.
+    /// Handles received bytes; calls `on` with the events in them, in order.
     ///
     /// # Errors
     /// The session has ended.
@@ -206,7 +206,7 @@ impl Connection {
         Ok(self.channel.write(message, &mut self.out)?)
     }
 
-    /// Takes received bytes; calls `on_event` with each event, and sends the replies that it leaves.
+    /// Handles received bytes; calls `on_event` with each event, and sends the replies that it leaves.
     pub(super) fn input(
         &mut self,
         bytes: &[u8],

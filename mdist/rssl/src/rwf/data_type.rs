@@ -4,7 +4,6 @@ use core::fmt;
 
 /// Id of a data type.
 ///
-///
 /// Ids below 64 are primitives, those of 64 to 127 are forms of fixed size that only set definitions use, and
 /// those from 128 on are containers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

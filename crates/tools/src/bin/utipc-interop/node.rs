@@ -46,7 +46,7 @@ pub(crate) enum Thing {
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A request that panicked is noticed by its missing answer; others continue.
+    // A poisoned lock is used: the test notices a request that panicked by its missing answer, and others continue.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -72,7 +72,7 @@ impl Peer {
         Ok(json!({}))
     }
 
-    /// Watching begins when the node starts, which the test relies on.
+    /// Answers at once: watching begins when the node starts.
     pub(crate) fn watch(&self) -> Answer {
         Ok(json!({}))
     }
@@ -98,7 +98,7 @@ impl Peer {
         Ok(json!({"names": names}))
     }
 
-    /// Keeps a value under a new number.
+    /// Stores a value for later requests, and returns its number.
     pub(crate) fn keep(&self, thing: Thing) -> u64 {
         let mut state = lock(&self.state);
         state.last += 1;

@@ -165,7 +165,7 @@ impl Peer {
     }
 }
 
-/// Receives one message, whole: a stream may deliver it in pieces.
+/// Sends a whole message, which a stream may accept in pieces.
 fn send_whole(socket: &Socket, data: &[u8], to: Option<Destination>, end: Instant) -> Result<(), Error> {
     let mut sent = 0;
     loop {

@@ -13,7 +13,7 @@ use crate::pattern;
 const CHUNK: usize = 65536;
 
 impl Peer {
-    /// Writes pattern bytes `at .. length`; reports how many were written and why not more.
+    /// Writes pattern bytes `at .. length`; reports how many were written, and the error if not all were.
     pub(crate) fn write(&self, args: &Args) -> Answer {
         let (socket, seed, length) = (self.sock(args)?, args.seed()?, args.length("length")?);
         let chunk = args.length_or("chunk", CHUNK)?;

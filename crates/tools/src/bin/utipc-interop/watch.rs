@@ -1,4 +1,4 @@
-//! Watches other nodes, and subscriptions in general.
+//! Counts changes of other nodes, and answers requests about subscriptions.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

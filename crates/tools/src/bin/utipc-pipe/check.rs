@@ -1,4 +1,4 @@
-//! Where received data goes: to standard output, and with `--data_check` through a check of the numbers of its lines.
+//! Writes received data to standard output, and with `--data_check` checks the numbers of its lines first.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Write};

@@ -1,19 +1,19 @@
 //! Waits, before the program ends, until other nodes have received everything sent to them.
 //!
-//! A node that ends takes along what its links have not delivered. A message to a socket that does not exist is
-//! returned by the other node, after everything that went there before it on the same link: once it is back, everything
-//! has arrived.
+//! When a node ends, messages that its links have not delivered are lost. So the program sends a last message
+//! to a socket that does not exist. The other node returns it, after it has received everything that was sent
+//! before it on the same link.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use utipc::{Error, Node, NodeAddr, PortId};
 
-/// How long to wait for a node that no longer answers.
+/// Longest wait for a node that does not answer.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Interval in which the node is looked up.
 const LOOK: Duration = Duration::from_millis(50);
-/// No socket has this number: it belongs to the node itself.
+/// A port number that no socket has.
 const NOBODY: u32 = 0xffff_fff1;
 
 /// Waits until `to` has received everything that the socket with the number `port` has sent to it.
@@ -50,7 +50,7 @@ pub(crate) fn wait(node: &Node, port: u32, to: NodeAddr) -> Result<()> {
             Err(error) if error.is_temporary() && start.elapsed() < LIMIT => {}
             Err(error) => return Err(unconfirmed(error)),
         }
-        // It left as soon as it had received what it wanted.
+        // The other node left as soon as it had received what it wanted.
         if !node.peers().iter().any(|peer| peer.addr == to && peer.up) {
             return Ok(());
         }

@@ -74,7 +74,7 @@ impl Receiving {
         Self { thread: Some(thread), state }
     }
 
-    /// The input has ended: [`Event::Quiet`] follows.
+    /// Records that the input has ended. [`Event::Quiet`] follows when nothing has arrived for a while.
     pub(crate) fn close(&self) {
         self.state.closing.store(true, Relaxed);
     }
@@ -89,7 +89,7 @@ impl Drop for Receiving {
     }
 }
 
-/// Writes a message; returns why it was the last one, if it was.
+/// Writes a message; returns the event that ends the program if it was the last one.
 fn take(message: &Incoming, connected: bool, output: &Mutex<Output>, on: &impl Fn(PortId)) -> Option<Event> {
     match &message.returned {
         Some(returned) if returned.code == ErrorCode::ConnShutdown => return Some(Event::Ended),
@@ -165,8 +165,8 @@ fn converse(
     bail!("every source of events has ended")
 }
 
-/// The peer has closed the connection, or enough was received. Input that is there already cannot be sent, which is an
-/// error; later input is not waited for.
+/// Ends after the peer has closed the connection, or after enough was received. Input that is already there can
+/// no longer be sent, which is an error; later input is not waited for.
 fn after_the_peer(events: &Receiver<Event>, pending: &Pending) -> Result<End> {
     loop {
         match events.recv_timeout(LOOK) {
@@ -211,7 +211,7 @@ pub(crate) fn datagrams(task: Task<'_>) -> Result<End> {
     }
     let to = (!server).then(|| args.destination());
     if matches!(to, Some(Destination::Range(_))) {
-        // Copies take the links that the last check of other nodes was for; see `drain`.
+        // Replicast copies go through the same links as the message by which `drain` checks that they have arrived.
         socket.set_multicast_method(Method::Replicast)?;
     }
     let pending = (!args.deaf && (!server || args.replay)).then(|| {
@@ -233,7 +233,7 @@ pub(crate) fn datagrams(task: Task<'_>) -> Result<End> {
     Ok(end)
 }
 
-/// The last sender; waits until there is one.
+/// Waits until there is a last sender, and returns it.
 fn sender(socket: &Weak<Socket>, last: &Mutex<Option<PortId>>) -> Option<Destination> {
     while socket.strong_count() > 0 {
         if let Some(from) = *last.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -244,7 +244,7 @@ fn sender(socket: &Weak<Socket>, last: &Mutex<Option<PortId>>) -> Option<Destina
     None
 }
 
-/// Datagrams may have gone to any node.
+/// Waits for all nodes, because datagrams may have gone to any.
 fn drain_all(node: &Node, socket: &Socket) -> Result<()> {
     for peer in node.peers().iter().filter(|peer| peer.up) {
         drain::wait(node, socket.port().port, peer.addr)?;

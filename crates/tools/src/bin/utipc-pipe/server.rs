@@ -23,7 +23,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn listen(args: &Args, node: &Node) -> Result<Socket> {
     let socket = node.socket(args.kind())?;
     socket.set_receive_timeout(Some(LOOK));
-    // In this order, so that a client that sees the binding is not refused.
+    // Listen before binding, so that a client that sees the binding is not refused.
     socket.listen()?;
     if let Some(services) = args.services() {
         socket.bind(services, Scope::Cluster)?;
@@ -114,7 +114,7 @@ fn finish(
     Ok(End::BySignal(signal))
 }
 
-/// A client that does not receive is about to leave; its receiver reports that.
+/// Sends to all clients. Errors are ignored: the receiver of a client that has left reports that.
 fn send_to_all(clients: &Clients, data: &[u8]) -> bool {
     let all: Vec<_> = lock(clients).values().cloned().collect();
     for client in all {

@@ -10,7 +10,7 @@ use utipc::Node;
 use crate::message::Random;
 use crate::tally::Book;
 
-/// How a process ends.
+/// The way in which a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Manner {
     /// By itself: every socket closed, every thread ended.
@@ -39,7 +39,7 @@ pub(crate) struct Life {
     /// Duration, milliseconds
     #[arg(long)]
     pub(crate) lasts: u64,
-    /// How it ends
+    /// The way in which it ends
     #[arg(long)]
     pub(crate) manner: Manner,
 }

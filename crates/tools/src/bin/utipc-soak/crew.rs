@@ -1,4 +1,4 @@
-//! The processes: they are started, killed and replaced.
+//! Starts, kills and replaces the processes.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Interval between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// A process that has not ended by itself so long after its time is stuck.
+/// Time after its planned end after which a process that has not ended counts as stuck.
 const OVERDUE: Duration = Duration::from_secs(300);
 
 /// Numbers of started and ended processes.
@@ -138,7 +138,7 @@ impl Crew {
             // Start a few at a time: 200 programs that start together only wait for each other.
             let mut starts = 0;
             for place in 0..self.members.len() {
-                if self.tend(place)? && starts < 4 {
+                if self.end_if_due(place)? && starts < 4 {
                     starts += 1;
                     self.start(place)?;
                 }
@@ -152,8 +152,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Ends the process at a place if its time is over; true if the place is empty.
-    fn tend(&mut self, place: usize) -> Result<bool> {
+    /// Ends the process at a place if its time is over. Returns whether the place is empty.
+    fn end_if_due(&mut self, place: usize) -> Result<bool> {
         let Some(member) = &mut self.members[place] else { return Ok(true) };
         let late = Instant::now().saturating_duration_since(member.due);
         if let Some(status) = member.child.try_wait().context("look at a process")? {
@@ -187,8 +187,8 @@ impl Crew {
         Ok(false)
     }
 
-    /// Lets all processes end in their manner and replaces none.
-    pub(crate) fn send_home(&mut self) -> Result<()> {
+    /// Waits until all processes have ended in their manner, without replacing any.
+    pub(crate) fn end_all(&mut self) -> Result<()> {
         for member in self.members.iter_mut().flatten() {
             if member.manner != Manner::Orderly {
                 member.due = Instant::now();
@@ -197,7 +197,7 @@ impl Crew {
         }
         while self.members.iter().any(Option::is_some) {
             for place in 0..self.members.len() {
-                self.tend(place)?;
+                self.end_if_due(place)?;
             }
             std::thread::sleep(LOOK);
         }

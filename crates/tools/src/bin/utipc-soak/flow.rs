@@ -1,10 +1,10 @@
-//! Order of messages: the numbers of a flow only rise; a connection misses none.
+//! Checks the order of messages: the numbers of a flow only rise, and a connection misses none.
 
 use std::collections::HashMap;
 
 use crate::message::Head;
 
-/// Flows that are remembered at a time: more than reach a socket in its life.
+/// Most flows that are remembered at a time: more than reach a socket in its life.
 const MOST: usize = 1 << 16;
 
 /// The flows of datagrams that reach one socket.

@@ -16,7 +16,7 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs until the end of its life.
 pub(crate) fn live(life: &Life) -> Result<()> {
-    // A process ends when the run does, which has the other end of its input.
+    // The run has the other end of the input: if the run ends, so does this process.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(3);
@@ -28,7 +28,7 @@ pub(crate) fn live(life: &Life) -> Result<()> {
     let end = Instant::now() + Duration::from_millis(life.lasts);
     let crowd = actor.clone();
     let servers = roles::serve(&crowd)?;
-    let client = std::thread::spawn(move || roles::wander(&crowd));
+    let client = std::thread::spawn(move || roles::run_client(&crowd));
     while Instant::now() < end {
         std::thread::sleep(REPORT_INTERVAL.min(end.saturating_duration_since(Instant::now())));
         actor.book.report();

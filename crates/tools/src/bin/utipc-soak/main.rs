@@ -104,7 +104,7 @@ fn run(options: &Options) -> Result<bool> {
     let mut rests = Vec::new();
     for number in 1..=options.rests {
         crew.work(round, &mut daemon)?;
-        crew.send_home()?;
+        crew.end_all()?;
         let rest = Rest::after(&mut daemon, &fresh)?;
         eprintln!("rest {number} of {}: {rest}", options.rests);
         rests.push(rest);

@@ -8,13 +8,13 @@ pub(crate) const LONGEST: usize = 66_000;
 /// The first bytes of every message.
 const MAGIC: u32 = 0x7574_736f;
 
-/// What a message asks its receiver to do.
+/// The action that a message requests of its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     Nothing,
     /// Send the same message back.
     Echo,
-    /// From the receiver's own process: end.
+    /// End. Sent by the receiver's own process.
     Stop,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Head {
     pub(crate) ask: Ask,
 }
 
-/// A well mixed number. Source: the finaliser of SplitMix64.
+/// A number all of whose bits depend on all bits of `of`. Source: the finaliser of SplitMix64.
 pub(crate) const fn mixed(of: u64) -> u64 {
     let a = of.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let b = (a ^ (a >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -15,7 +15,7 @@ use crate::tally::Tally;
 /// How long the daemon may take to release everything: pairs without lanes stay for ten seconds.
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// Mappings by which the daemon may differ: those of its allocator.
+/// Number of mappings that the daemon may gain, which its allocator needs.
 const MAPPINGS: usize = 16;
 
 /// The daemon while no process is attached.
@@ -31,9 +31,9 @@ pub(crate) struct Rest {
     mappings: usize,
     resident_kib: u64,
     shared_kib: u64,
-    /// Lanes with malformed records, ever.
+    /// Lanes with malformed records, since the start.
     lanes_corrupt: u64,
-    /// Ended attachments by reason, ever.
+    /// Ended attachments by reason, since the start.
     ended: BTreeMap<String, u64>,
     requests: u64,
 }
@@ -46,7 +46,7 @@ impl Rest {
         let begun = Instant::now();
         loop {
             let rest = Self { bindings, ..Self::look(daemon)? };
-            // Without the process that has just counted the bindings.
+            // Do not count the process that has just counted the bindings.
             if rest.attached == 0 || begun.elapsed() > SETTLED {
                 return Ok(rest);
             }

@@ -30,19 +30,20 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Interval in which a client checks that its server still exists.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Receive timeout of servers; far longer than [`LIMIT`], or a lost wake-up would not be noticed.
+/// Receive timeout of servers. It is far longer than [`LIMIT`], so that a lost wake-up is noticed.
 const NAP: Duration = Duration::from_secs(600);
 
-/// Interval in which a server is told again to end.
+/// Interval at which the message that ends a server is repeated.
 const REPEAT: Duration = Duration::from_secs(10);
 
-/// One of so many processes subscribes, because each subscriber gets an event for each birth and death.
+/// One of this many processes subscribes. Not all do, because each subscriber gets an event for each start and
+/// end of a process.
 const SUBSCRIBERS: u32 = 8;
 
 /// Longest pause of a client between two actions, milliseconds.
 const PAUSE_MS: u64 = 1500;
 
-/// An answer that arrives so soon after a repeated receive call had arrived before.
+/// If a repeated receive call returns an answer this soon, the answer had arrived before the call.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// Most connections of a server at a time.
@@ -126,7 +127,7 @@ fn received(actor: &Actor, head: &Head) {
     });
 }
 
-/// Answers requests, receives multicasts.
+/// Serves a datagram socket: answers requests and receives multicasts.
 fn datagrams(actor: &Actor, socket: &Socket) {
     let mut flows = Flows::default();
     let mut buffer = vec![0; LONGEST];
@@ -201,11 +202,11 @@ fn accept(actor: &Actor, listener: &Listener) {
     }
 }
 
-/// A connection as messages, of any kind.
+/// A connection of any kind as a sequence of messages.
 struct Talk<'a> {
     connection: &'a Connection,
     stream: bool,
-    /// For a stream: received bytes that are not yet a whole message.
+    /// Received bytes of a stream that are not yet a whole message.
     rest: Vec<u8>,
     buffer: Vec<u8>,
     exact: Exact,
@@ -215,7 +216,7 @@ struct Talk<'a> {
 enum Incoming {
     Message(Head, Vec<u8>),
     End,
-    /// The peer is gone.
+    /// The peer has ended without closing the connection.
     Broken,
 }
 
@@ -308,7 +309,7 @@ fn converse(actor: &Actor, connection: &Connection) -> bool {
     })
 }
 
-/// Follows the servers of requests: each appears once and disappears once.
+/// Subscribes to the servers of requests, and checks that each appears once and disappears once.
 fn follow(actor: &Actor) {
     'subscribe: loop {
         let topology = actor.node.topology().and_then(|mut topology| {
@@ -344,8 +345,8 @@ fn follow(actor: &Actor) {
     }
 }
 
-/// Communicates with other processes until the end.
-pub(crate) fn wander(actor: &Actor) {
+/// Runs the client: communicates with other processes until the end.
+pub(crate) fn run_client(actor: &Actor) {
     let mut random = actor.random();
     while !actor.is_over() {
         let place = random.below(actor.life.places.into()) as u32;

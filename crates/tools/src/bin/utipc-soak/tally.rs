@@ -12,7 +12,7 @@ pub(crate) struct Tally {
     pub(crate) sent: u64,
     /// Messages received and valid.
     pub(crate) received: u64,
-    /// Their bytes.
+    /// Bytes of these messages.
     pub(crate) bytes: u64,
     /// Multicasts to at least one destination.
     pub(crate) multicasts: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Tally {
     pub(crate) unanswered: u64,
     /// Answers that took more than three seconds.
     pub(crate) late: u64,
-    /// Those of them that a repeated receive call found at once: many of them suggest lost wake-ups.
+    /// Late answers that a repeated receive call returned at once. Many of them suggest lost wake-ups.
     pub(crate) late_at_look: u64,
     /// Missing numbers in flows of datagrams: messages that were returned, or dropped at a full receiver.
     pub(crate) gaps: u64,

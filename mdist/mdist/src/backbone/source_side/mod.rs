@@ -39,7 +39,7 @@ const NONE: u16 = u16::MAX;
 /// How a service is sent, and how long its feed waits for a slow sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// How long a feed waits for a sink with a full window before it cuts the sink.
+    /// Time that a feed waits for a sink with a full window before it removes the sink from its feeds.
     pub hold: Duration,
     /// Bytes that may be under way to a sink, of the feed and of images: unread, or read and not yet used.
     pub window: u64,
@@ -58,13 +58,13 @@ impl Default for Policy {
 pub struct Stats {
     /// Packets multicast.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
-    /// Messages in them.
+    /// Messages in these packets.
     pub entries: u64,
     /// Images sent to single sinks.
     pub images: u64,
-    /// Sinks that were cut because they were too slow.
+    /// Times a sink was removed from its feeds because it was too slow.
     pub cuts: u64,
     /// Times a feed waited for a sink.
     pub waits: u64,

@@ -120,7 +120,8 @@ pub enum Entry<'a> {
         /// The refresh, with the source's stream id.
         message: &'a [u8],
     },
-    /// The source has cut this sink from the feed: it must ignore later entries, whose stream ids may mean other items.
+    /// The source has removed this sink from the feed. The sink must ignore later entries, whose stream ids may
+    /// mean other items.
     Cut {
         /// Number of the sink, from [`Record::Welcome`](super::Record::Welcome).
         sink: u32,

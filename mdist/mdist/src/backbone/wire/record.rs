@@ -102,7 +102,8 @@ pub enum Record {
     },
     /// From a source: for one stream.
     Answer(Answer),
-    /// From a source: the sink was too slow and has been cut; all its streams and joins have ended.
+    /// From a source: the sink was too slow and has been removed from its feeds; all its streams and joins have
+    /// ended.
     Cut {
         /// The epoch that has ended.
         epoch: u32,

@@ -117,7 +117,7 @@ impl Item {
         }
     }
 
-    /// Takes an event to all three state machines.
+    /// Passes an event to all three state machines.
     pub(super) fn apply(&mut self, event: Event) {
         match lifecycle::next_phase(self.phase, event) {
             Transition::To(phase) => self.phase = phase,
