@@ -11,7 +11,7 @@ use utipc_core::Rng;
 use crate::mutate::mutate;
 use crate::{Seen, Target};
 
-/// Most parents in memory.
+/// Most parents (inputs that are mutated) in memory.
 const MAX_PARENTS: usize = 4096;
 /// An input that runs longer than this is a finding; the slowest regular input takes a thousandth.
 const HANG: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ pub struct Report {
     pub executions: u64,
     /// Kinds of behaviour seen.
     pub behaviours: usize,
-    /// Inputs that showed new behaviour, without the seeds.
+    /// Inputs that showed new behaviour, except the seeds.
     pub novel: Vec<Vec<u8>>,
 }
 
@@ -36,7 +36,7 @@ pub struct Finding {
     pub executions: u64,
 }
 
-/// Runs one input; false if it panicked.
+/// Runs one input; returns false if it panicked.
 #[must_use]
 pub fn survives(target: &Target, input: &[u8], seen: &mut Seen) -> bool {
     catch_unwind(AssertUnwindSafe(|| (target.run)(input, seen))).is_ok()

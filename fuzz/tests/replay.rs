@@ -48,7 +48,8 @@ fn planted_fault_is_found() {
     assert!(!engine::survives(&target, &input, &mut Seen::default()));
 }
 
-/// Otherwise the fuzzer would work on two nodes that never had contact.
+/// Checks that seeds of the target `stack` reach the states in their names: otherwise the fuzzer would work on
+/// two nodes that never had contact.
 #[test]
 fn stack_seeds_show_the_behaviour_they_are_named_for() {
     let stack = utipc_fuzz::target("stack").unwrap();
@@ -69,7 +70,8 @@ fn stack_seeds_show_the_behaviour_they_are_named_for() {
     assert!(run("connection").has(("shutdown", true)));
 }
 
-/// Otherwise the fuzzer would only see frames that are refused.
+/// Checks that seeds of the target `rssl_channel` yield messages: otherwise the fuzzer would only see frames
+/// that are refused.
 #[test]
 fn rssl_channel_seeds_yield_messages() {
     let target = utipc_fuzz::target("rssl_channel").unwrap();
@@ -82,7 +84,7 @@ fn rssl_channel_seeds_yield_messages() {
     }
 }
 
-/// Otherwise the fuzzers of RSSL contents would start from bytes that are refused at once.
+/// Checks that seeds of RWF are decoded: otherwise the fuzzer would start from bytes that are refused at once.
 #[test]
 fn rwf_seeds_are_decoded() {
     for (name, refusal) in [("rwf_message", "message"), ("rwf_containers", "container")] {

@@ -15,9 +15,9 @@ pub struct Bar {
     pub label: String,
     /// Its length, above zero.
     pub value: f64,
-    /// The text behind it.
+    /// The text after it.
     pub text: String,
-    /// Drawn in colour, others in grey.
+    /// Whether it is drawn in colour instead of grey.
     pub is_own: bool,
 }
 

@@ -11,11 +11,12 @@ use utipc_netns::{Cable, Namespace};
 use crate::interrupt;
 use crate::process::Process;
 
-/// How long a daemon may take until its socket is there.
+/// Time limit for a daemon to open its socket.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs a daemon and prints its process id. When standard input ends, that is when the benchmark ends, however it ends,
-/// ends the daemon and removes its files. Arguments: configuration, socket, folder, then the daemon's command.
+/// Shell script that runs a daemon and prints its process id. When standard input ends, it ends the daemon and
+/// removes its files. That happens at the latest when the benchmark ends, for any reason. Arguments:
+/// configuration, socket, folder, then the daemon's command.
 const KEEPER: &str = r#"files="$1 $2 $2.lock"; folder=$3; shift 3; "$@" </dev/null >/dev/null & echo $!
 cat >/dev/null; kill $!; wait $!; rm -f $files; rmdir "$folder" 2>/dev/null"#;
 
@@ -28,7 +29,7 @@ pub struct Daemon {
     socket: PathBuf,
 }
 
-/// How to start daemons.
+/// Options for starting daemons.
 #[derive(Clone, Copy, Debug)]
 pub struct Config<'a> {
     /// The program, then arguments that go before `--config` and `--socket`.

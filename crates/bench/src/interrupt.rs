@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 static SIGNALLED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Takes SIGINT, SIGTERM and SIGHUP from now on, for [`came`] and [`check`].
+/// Handles SIGINT, SIGTERM and SIGHUP from now on, so that [`came`] and [`check`] report them.
 ///
 /// # Errors
 /// The handlers cannot be installed.

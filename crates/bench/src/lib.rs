@@ -1,5 +1,5 @@
-//! Shared parts of `utipc bench` and `mdist-bench`: child processes, daemons and network namespaces, CPU accounting,
-//! statistics, tables and plots. It knows nothing of what they measure.
+//! Shared parts of `utipc bench` and `mdist-bench`: child processes, daemons and network namespaces, CPU
+//! accounting, statistics, tables and plots. It does not depend on the measured programs.
 
 pub mod chart;
 pub mod cpu;
@@ -22,8 +22,8 @@ pub fn progress(text: &str) {
     eprintln!("[{:2}:{:02}] {text}", seconds / 60, seconds % 60);
 }
 
-/// Runs `measure` on each of `parties` in every round, in reversed order in every second round, so that no party always
-/// finds the machine in the same state.
+/// Runs `measure` on each of `parties` in every round. The order is reversed in every second round, so that no
+/// party always follows the same other one.
 ///
 /// # Errors
 /// The first error of `measure`.

@@ -1,4 +1,4 @@
-//! Where the processes of a measurement run: on this host or in two joined namespaces, with daemons or without.
+//! The environment of a measurement: this host or two joined namespaces, with daemons or without.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! Child processes of a measurement: they end with this process, answer line by line, and are quoted when they fail.
+//! Child processes of a measurement. They end with this process and answer line by line; errors quote their
+//! output.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -16,13 +17,14 @@ use serde_json::Value;
 
 use crate::interrupt;
 
-/// How long [`Process::line`] waits for a process that has no other limit.
+/// Time limit of [`Process::line`] for a process that has no other limit.
 const ANSWER_LIMIT: Duration = Duration::from_secs(120);
-/// Interval in which a wait for a line checks for signals.
+/// Interval at which a wait for a line checks for signals.
 const POLL: Duration = Duration::from_millis(100);
-/// How many of its last lines an error about a process quotes.
+/// Number of the last lines of a process that errors quote.
 const QUOTED_LINES: usize = 10;
-/// The first argument of a process that becomes another one: `--as-child PARENT NAMESPACE|- PROGRAM ARGUMENTS`.
+/// The first argument of a process that executes another program: `--as-child PARENT NAMESPACE|- PROGRAM
+/// ARGUMENTS`.
 const AS_CHILD: &str = "--as-child";
 
 type Lines = Arc<Mutex<VecDeque<String>>>;
@@ -38,8 +40,9 @@ pub struct Process {
     limit: Duration,
 }
 
-/// A command for a program that is killed when this process ends, however it ends; inside the network namespace that
-/// the file `namespace` stands for. The main function of this program has to call [`as_child`] first.
+/// A command for a program that is killed when this process ends for any reason. The program runs in the
+/// network namespace of the file `namespace`, if that is given. The main function of this program has to call
+/// [`as_child`] first.
 ///
 /// # Errors
 /// The path of this program is not known.
@@ -51,7 +54,8 @@ pub fn dying_with_us(program: impl AsRef<OsStr>, namespace: Option<&Path>) -> Re
     Ok(command)
 }
 
-/// Becomes the program of [`dying_with_us`] if the arguments of this process ask for it; returns only if it cannot.
+/// Executes the program of [`dying_with_us`] if the arguments of this process have the form of such a command.
+/// Otherwise, or on an error, it returns.
 #[must_use]
 pub fn as_child(arguments: impl IntoIterator<Item = OsString>) -> Option<anyhow::Error> {
     let mut arguments = arguments.into_iter().skip(1);
@@ -75,7 +79,7 @@ pub fn as_child(arguments: impl IntoIterator<Item = OsString>) -> Option<anyhow:
     execute().err()
 }
 
-/// Keeps a line for errors, in place of the oldest if there are too many.
+/// Stores a line for errors. Drops the oldest one if there are too many.
 fn quote(quoted: &Lines, line: &str) {
     let mut quoted = quoted.lock().unwrap_or_else(PoisonError::into_inner);
     if quoted.len() == QUOTED_LINES {
@@ -115,7 +119,7 @@ impl Process {
     }
 
     fn spawn(name: &str, mut command: Command, limit: Duration) -> Result<Self> {
-        // In a process group of its own: Ctrl-C leaves the order of ending to this process.
+        // In a process group of its own, so that Ctrl-C ends only this process, which then ends the others in order.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("start {name}"))?;
         let (send, output) = channel();

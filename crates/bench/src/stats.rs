@@ -1,4 +1,4 @@
-//! Statistics of measurements: latency in full, medians, spreads and quantiles.
+//! Statistics of measurements: latency distributions, medians, spreads and quantiles.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ pub struct LatencyRecorder {
     mean: f64,
     /// Sum of the squared deviations from the mean.
     squares: f64,
-    /// Latencies below zero: sender and receiver do not share a clock, so no result can be trusted.
+    /// Number of latencies below zero. If there are any, sender and receiver do not share a clock, and no
+    /// result is valid.
     impossible: u64,
 }
 
@@ -40,7 +41,7 @@ pub struct Summary {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
-    /// Latencies below zero; anything but 0 makes the rest worthless.
+    /// Number of latencies below zero. If it is not 0, the other values are not valid.
     pub impossible: u64,
 }
 
@@ -126,7 +127,7 @@ impl LatencyRecorder {
 }
 
 impl Summary {
-    /// Of a histogram of nanoseconds.
+    /// The summary of a histogram of nanoseconds.
     #[must_use]
     pub fn of_histogram(all: &Histogram<u64>) -> Self {
         let at = |share| all.value_at_quantile(share) as f64 / 1e3;
@@ -144,7 +145,7 @@ impl Summary {
         }
     }
 
-    /// Of (nanoseconds, count); `None` if there are none.
+    /// The summary of (nanoseconds, count); `None` if there are none.
     #[must_use]
     pub fn of_times(times: &[(u64, u64)]) -> Option<Self> {
         histogram(times).map(|all| Self::of_histogram(&all))

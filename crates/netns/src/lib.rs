@@ -1,5 +1,8 @@
-//! Network namespaces on one machine, in pairs joined by a virtual Ethernet cable: hosts for measurements, the demo and
-//! tests. A thread alone enters a namespace by [`enter`] and makes an empty one by [`unshare`].
+//! Network namespaces on one machine, in pairs joined by a virtual Ethernet cable. They stand for hosts in
+//! measurements, the demo and tests.
+//!
+//!
+//! A single thread enters a namespace by [`enter`], or makes an empty one by [`unshare`].
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -23,14 +26,15 @@ pub struct Cable {
     pub addresses: [Ipv4Addr; 2],
 }
 
-/// A network namespace. A process of ours keeps it; it ends when this value is dropped, and at the latest with this
-/// process.
+/// A network namespace. A child process keeps it alive. It ends when this value is dropped, or when this
+/// process ends.
 #[derive(Debug)]
 pub struct Namespace {
     keeper: Child,
-    /// Made without privileges, inside a user namespace of its own.
+    /// Whether it was made without privileges, inside a user namespace of its own.
     in_user_namespace: bool,
-    /// The keeper ends at the end of its standard input, hence however this process ends.
+    /// Standard input of the keeper, the child process. The keeper ends when this is closed, so also when this
+    /// process ends.
     _stdin: Option<ChildStdin>,
 }
 
@@ -59,8 +63,8 @@ impl Cable {
 }
 
 impl Namespace {
-    /// Makes a namespace; with `beside`, one to which a cable from `beside` can lead: it belongs to the same user
-    /// namespace.
+    /// Makes a namespace. With `beside`, it belongs to the same user namespace as that one, so that a cable can
+    /// join the two.
     fn new(beside: Option<&Self>) -> Result<Self> {
         let keep = ["--net", "sh", "-c", "echo; exec cat >/dev/null"];
         let mut command = beside.map_or_else(|| Command::new("unshare"), |other| other.command("unshare"));
@@ -68,7 +72,7 @@ impl Namespace {
         if let Some(namespace) = Self::start(command, beside.is_some_and(|other| other.in_user_namespace))? {
             return Ok(namespace);
         }
-        // A user without privileges has them inside a user namespace.
+        // A user without privileges gets them inside a new user namespace.
         let mut command = Command::new("unshare");
         command.arg("--map-root-user").args(keep);
         let namespace = if beside.is_none() { Self::start(command, true)? } else { None };
@@ -77,7 +81,7 @@ impl Namespace {
 
     /// Starts a keeper; `None`: `unshare` was not permitted.
     fn start(mut command: Command, in_user_namespace: bool) -> Result<Option<Self>> {
-        // In a process group of its own, so that Ctrl-C leaves the order of ending to this process.
+        // In a process group of its own, so that Ctrl-C does not end the keeper before this process has ended the rest.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut keeper =
             command.spawn().context("create a network namespace: start `unshare` (install util-linux)")?;
@@ -92,7 +96,7 @@ impl Namespace {
         Ok(None)
     }
 
-    /// The file that stands for the namespace, for [`enter`].
+    /// The file by which [`enter`] enters the namespace.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         format!("/proc/{}/ns/net", self.keeper.id()).into()
@@ -136,7 +140,7 @@ impl Namespace {
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         ensure!(!self.in_user_namespace, "enter a network namespace: not permitted (run as root)");
         let path = self.path();
-        // The thread leaves the namespace by ending.
+        // The thread need not leave the namespace, because it ends.
         let result = std::thread::scope(|threads| {
             threads
                 .spawn(|| {

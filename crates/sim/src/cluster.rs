@@ -55,7 +55,7 @@ pub(crate) struct Cluster {
     pub(crate) connections: Connections,
     trace: Trace,
     livelock: Livelock,
-    /// True while applications send, bind and connect.
+    /// Whether applications send, bind and connect now.
     pub(crate) busy: bool,
     pub(crate) topology_events: u64,
     contacts_lost: u64,
@@ -135,7 +135,8 @@ impl Cluster {
             let after = self.rng.below(1500);
             self.plan(self.now.plus_millis(after), Action::Fault(Fault::Start(node)));
         }
-        // Losing a first contact is never excused, so late copies of its setup must not harm it.
+        // The loss of a first contact is never excused. So drop late copies of the frames that set it up, which
+        // could end it.
         self.apply_fault(Fault::Quality(faults::worst(&self.config)))?;
         self.step_until(self.now.plus_millis(2000))?;
         let end = self.started_at.plus_millis(self.config.duration_ms);
@@ -159,7 +160,7 @@ impl Cluster {
         }
         self.step_until(until)?;
         self.busy = false;
-        // Planned repairs are done now; other planned actions are dropped.
+        // Perform the planned repairs now, and drop all other planned actions.
         let left: Vec<Action> = std::mem::take(&mut self.agenda).into_values().collect();
         let mut again = Vec::new();
         for action in left {
@@ -186,7 +187,7 @@ impl Cluster {
         Violation { at: self.now, node: self.hosts[node].addr, broken }
     }
 
-    /// Counts an activity of `node`; too many at one instant are a violation.
+    /// Counts an activity of `node`. Too many at one instant are a violation.
     fn count(&mut self, node: usize, activity: Activity) -> Result<(), Violation> {
         self.livelock.count(self.now, activity).map_err(|broken| self.broken(node, broken))
     }
@@ -284,8 +285,8 @@ impl Cluster {
             Fault::Start(node) if self.hosts[node].running.is_none() => {
                 let seed = self.rng.next_u64();
                 self.hosts[node].start(self.now, self.style, &self.config, seed);
-                // A first contact must be established at once; contact with a restarted node may suffer from earlier
-                // faults.
+                // Only a first contact must be established at once; contact with a restarted node may suffer
+                // from earlier faults.
                 for other in (0..self.config.nodes).filter(|_| self.hosts[node].incarnation > 1) {
                     self.contacts.heal(self.now, node, other);
                 }

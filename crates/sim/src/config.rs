@@ -85,13 +85,13 @@ impl SimConfig {
         }
     }
 
-    /// True if this kind of fault may occur.
+    /// Whether this kind of fault may occur.
     #[must_use]
     pub fn has(&self, kind: FaultKind) -> bool {
         self.faults.contains(&kind)
     }
 
-    /// True if no fault can end a contact.
+    /// Whether no fault can end a contact.
     #[must_use]
     pub fn contacts_must_hold(&self) -> bool {
         !self.has(FaultKind::Partition) && !self.has(FaultKind::Crash)

@@ -1,5 +1,5 @@
-//! Model of connections: each end reads an exact prefix of what the other wrote, and all of it unless contact is lost.
-//! A connection breaks if its peer is gone or unreachable, and only then.
+//! Model of connections. Each end reads an exact prefix of the data that the other end wrote, and all of it
+//! unless contact is lost. A connection breaks if its peer is gone or unreachable, and otherwise does not.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(crate) enum End {
     Closed,
     /// The end has reported the end of the connection.
     Broken,
-    /// Its node died.
+    /// Its node crashed.
     Dead,
 }
 
@@ -47,13 +47,14 @@ pub(crate) struct Connection {
     /// Bytes or messages received by each end.
     got: [u64; 2],
     since: Time,
-    /// Losses of contact between the nodes when the server accepted, or before that when setup began.
+    /// Number of losses of contact between the two nodes until the server accepted, or, before that, until
+    /// setup began.
     epochs: u64,
-    /// Losses of contact anywhere when setup began.
+    /// Number of losses of contact between any nodes until setup began.
     losses: u64,
-    /// The server end is the node's topology server.
+    /// Whether the server end is the node's topology server.
     internal: bool,
-    /// The connection needs no further checks.
+    /// Whether the connection needs no further checks.
     finished: bool,
 }
 
@@ -72,7 +73,7 @@ fn stream_of(id: u64, end: usize) -> u64 {
 }
 
 impl Connections {
-    /// A client starts to connect to a server on another node.
+    /// Records that a client starts to connect to a server on another node.
     pub(crate) fn begin(
         &mut self,
         now: Time,
@@ -109,7 +110,7 @@ impl Connections {
         self.all.get_mut(&id).expect("connection numbers come from the model")
     }
 
-    /// The client's socket is connected.
+    /// Records that the client's socket is connected.
     pub(crate) fn established(&mut self, id: u64) {
         let connection = self.get_mut(id);
         if connection.ends[0] == End::Connecting {
@@ -118,8 +119,9 @@ impl Connections {
         }
     }
 
-    /// A server accepted the request of the socket `client`. Losses of contact while the request waited do not affect
-    /// the connection, which starts with the reply; the client waits for the reply through a loss of contact.
+    /// Records that a server accepted the request of the socket `client`. Losses of contact while the request
+    /// waited do not affect the connection, because the connection starts with the reply and the client
+    /// continues to wait for it.
     pub(crate) fn accepted(
         &mut self,
         node: usize,
@@ -152,7 +154,7 @@ impl Connections {
         self.get_mut(id).sent[end] += amount;
     }
 
-    /// An end has read these bytes; on a SEQPACKET connection, this message.
+    /// Records that an end has read these bytes, or on a SEQPACKET connection this message.
     pub(crate) fn received(&mut self, id: u64, end: usize, data: &[u8]) -> Result<(), Broken> {
         let from = stream_of(id, 1 - end);
         self.bytes += data.len() as u64;
@@ -177,7 +179,7 @@ impl Connections {
         Ok(())
     }
 
-    /// The application closes an end.
+    /// Records that the application closes an end.
     pub(crate) fn closed(&mut self, id: u64, end: usize) {
         self.get_mut(id).ends[end] = End::Closed;
     }
@@ -186,7 +188,7 @@ impl Connections {
         self.get_mut(id).ends[end] = End::Dead;
     }
 
-    /// An end reports that the connection has ended or was not set up.
+    /// Records that an end reports that the connection has ended or was not set up.
     pub(crate) fn broke(&mut self, id: u64, end: usize, contacts: &Contacts) -> Result<(), Broken> {
         let connection = self.get_mut(id);
         let [a, b] = connection.nodes;
@@ -210,7 +212,7 @@ impl Connections {
         if lost || peer.is_gone() { Ok(()) } else { Err(Broken::SpuriousBreak(description)) }
     }
 
-    /// Contact between two nodes was lost: the ends at `node` whose peer is at `peer`, which must have noticed it.
+    /// The open ends at `node` whose peer is at `peer`. After a loss of contact there must be none.
     pub(crate) fn open_ends(&self, node: usize, peer: usize) -> Vec<(u64, usize)> {
         let ends = |c: &Connection| {
             (0..2)
@@ -235,7 +237,7 @@ impl Connections {
                 if c.ends[end] == End::Open && !c.internal && (peer.is_gone() || lost) {
                     return Err(Broken::Survived(format!("{}, end {end} is still open", description())));
                 }
-                // Everything that an end wrote must arrive, unless the reader left first or contact was lost.
+                // All data that an end wrote must arrive, unless the reader closed before or contact was lost.
                 let reader_there = matches!(peer, End::Open | End::Broken);
                 let all = c.got[1 - end] == c.sent[end];
                 if !lost && reader_there && !all && !c.internal && c.ends[end] != End::Dead && !both_broke(c)
@@ -248,7 +250,7 @@ impl Connections {
         Ok(())
     }
 
-    /// After the quiet period: marks ended connections, which need no further checks.
+    /// Marks ended connections after the quiet period. They need no further checks.
     pub(crate) fn mark_finished(&mut self) {
         for c in self.all.values_mut() {
             c.finished = c.ends.iter().all(|e| e.is_gone() || *e == End::Absent);
@@ -256,8 +258,8 @@ impl Connections {
     }
 }
 
-/// True if the connection ended though neither application closed it. Only a lost contact does that, so data may be
-/// missing.
+/// Whether the connection ended although neither application closed it. The cause is then a lost contact, so
+/// data may be missing.
 fn both_broke(c: &Connection) -> bool {
     c.ends.iter().all(|e| matches!(e, End::Broken | End::Dead))
 }

@@ -5,8 +5,8 @@ use utipc_core::monitor::DEFAULT_THRESHOLD;
 
 use crate::check::Broken;
 
-/// How long after a disturbance the loss of a contact is still excused, milliseconds: ten tolerances of 1500 ms, after
-/// which a sender gives up retransmitting, plus a margin.
+/// Time after a disturbance for which the loss of a contact is still excused, in milliseconds: ten tolerances
+/// of 1500 ms, after which a sender stops retransmitting, plus a margin.
 const EXCUSED_MS: u64 = 20_000;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,20 +70,20 @@ impl Contacts {
         if excused { Ok(()) } else { Err(Broken::FalseDown(format!("node {a} lost node {b}"))) }
     }
 
-    /// A disturbance between two nodes starts.
+    /// Records that a disturbance between two nodes starts.
     pub(crate) fn disturb(&mut self, a: usize, b: usize) {
         self.pair_mut(a, b).excused_until = Time::NEVER;
         self.pair_mut(b, a).excused_until = Time::NEVER;
     }
 
-    /// The disturbance ends.
+    /// Records that the disturbance ends.
     pub(crate) fn heal(&mut self, now: Time, a: usize, b: usize) {
         let until = now.plus_millis(EXCUSED_MS);
         self.pair_mut(a, b).excused_until = until;
         self.pair_mut(b, a).excused_until = until;
     }
 
-    /// A node has crashed: it reports nothing more, and all its contacts are lost.
+    /// Records that a node has crashed. It reports nothing more, and all its contacts are lost.
     pub(crate) fn crashed(&mut self, node: usize) {
         self.losses += 1;
         for other in 0..self.nodes {

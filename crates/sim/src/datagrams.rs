@@ -1,4 +1,5 @@
-//! Model of connectionless messages: delivered once and in order, or returned once; lost only with a contact.
+//! Model of connectionless messages. Each is delivered once and in order, or returned once. It may be lost only
+//! if a contact is lost.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +40,9 @@ pub(crate) struct Socket {
     bound: Vec<(ServiceRange, Scope)>,
     sent: [u64; 3],
     outstanding: BTreeMap<u64, Target>,
-    /// Number of the last message from each sender; of multicasts per range, because only multicasts to the same range
-    /// are ordered (a sender changes between broadcast and replicast range by range).
+    /// Number of the last message from each sender. Multicasts have one number for each range, because only
+    /// multicasts to the same range are ordered: a sender changes between broadcast and replicast for each
+    /// range separately.
     last: BTreeMap<(u64, u64, Option<ServiceRange>), u64>,
 }
 
@@ -94,7 +96,7 @@ impl Datagrams {
         self.get_mut(id).bound.push((range, scope));
     }
 
-    /// A binding was withdrawn: multicasts in flight need not arrive.
+    /// Records that a binding was withdrawn. Multicasts in flight need not arrive any more.
     pub(crate) fn unbound(&mut self, id: u64, range: ServiceRange, scope: Scope) {
         let bound = &mut self.get_mut(id).bound;
         if let Some(at) = bound.iter().position(|b| *b == (range, scope)) {
@@ -128,7 +130,7 @@ impl Datagrams {
         (class as u64) << CLASS_SHIFT | (self.get(sender).sent[class as usize] + 1)
     }
 
-    /// The node accepted the message with that number.
+    /// Records that the node accepted the message with that number.
     pub(crate) fn sent(&mut self, sender: u64, class: Class, target: Target) {
         let number = self.next_number(sender, class);
         let socket = self.get_mut(sender);
@@ -198,7 +200,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// A message was returned to its sender. `no_port`: because the socket does not exist.
+    /// Records that a message was returned to its sender. `no_port`: because the socket does not exist.
     pub(crate) fn returned(&mut self, sender: u64, numbers: Numbers, no_port: bool) -> Result<(), Broken> {
         let what = format!("message {:x} of socket {}", numbers.seq, numbers.sender);
         if numbers.sender != sender {
@@ -216,8 +218,8 @@ impl Datagrams {
         }
     }
 
-    /// After the quiet period: every message that was neither delivered nor returned must have been lost with a
-    /// contact.
+    /// Checks after the quiet period that every message which was neither delivered nor returned was lost with
+    /// a contact.
     pub(crate) fn check_outstanding(&mut self, contacts: &Contacts) -> Result<(), Broken> {
         let nodes: BTreeMap<u64, (usize, bool)> =
             self.sockets.iter().map(|(id, s)| (*id, (s.node, s.open))).collect();

@@ -12,7 +12,7 @@ use crate::subscribers::ReportedBindings;
 /// First number of packets and name updates if they should wrap soon.
 const NEAR_WRAP: u16 = 65_450;
 
-/// First session number of links in that case: wraps after two resets.
+/// First session number of links in that case. It wraps after two resets.
 const LAST_SESSIONS: u16 = 65_533;
 
 /// The bearers of a node, by network.
@@ -56,7 +56,7 @@ pub(crate) struct Running {
     /// Sockets whose application does not read.
     pub(crate) paused: BTreeSet<u32>,
     pub(crate) bound: Vec<Bound>,
-    /// True if its applications have started.
+    /// Whether its applications have started.
     pub(crate) started: bool,
 }
 
@@ -70,10 +70,10 @@ pub(crate) struct Host {
     pub(crate) running: Option<Running>,
 }
 
-/// How the nodes of a run are configured.
+/// Configuration of the nodes of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
-    /// True for explicit addresses instead of identities.
+    /// Whether nodes have explicit addresses instead of identities.
     pub(crate) legacy: bool,
     pub(crate) mtu: u32,
 }

@@ -1,5 +1,6 @@
-//! Deterministic TIPC cluster simulator: complete nodes ([`utipc_core::Stack`]) on virtual time over a faulty network,
-//! applications that send, bind, connect and subscribe, and a model that knows what must arrive where.
+//! Deterministic TIPC cluster simulator: complete nodes ([`utipc_core::Stack`]) on virtual time over a faulty
+//! network, applications that send, bind, connect and subscribe, and a model of the deliveries that must
+//! happen.
 //!
 //! Everything follows from a seed. [`run`] goes through rounds: a busy period with faults, then a quiet period without.
 //! In both the model checks every delivery; at the end of the quiet period it checks that nothing is missing and that

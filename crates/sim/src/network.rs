@@ -32,9 +32,9 @@ struct Path {
     /// Time of arrival of the last frame sent in order.
     last: Time,
     cut: bool,
-    /// Only this network has failed here.
+    /// Whether this network has failed in this direction, but not the other network.
     failed: bool,
-    /// Frames sent before this time arrive after it.
+    /// Frames sent before this time arrive only after it.
     held_until: Time,
     /// Frames sent before this time are lost.
     fresh_from: Time,
@@ -93,7 +93,7 @@ impl Network {
         (0..self.planes).for_each(|plane| self.clear_plane(now, plane, from, to));
     }
 
-    /// The same on one network, when one of two links is lost.
+    /// As [`Self::clear`], on one network, when one of two links is lost.
     pub(crate) fn clear_plane(&mut self, now: Time, plane: u8, from: usize, to: usize) {
         self.path(plane, from, to).fresh_from = now;
     }

@@ -30,7 +30,8 @@ fn fill_bytes(id: u64, offset: u64, out: &mut [u8]) {
     }
 }
 
-/// Fills `out` with the bytes of stream `id` from `offset` on, whole words at once: this takes half the time of a run.
+/// Fills `out` with the bytes of stream `id` from `offset` on, a word at a time, because half the time of a run
+/// is spent here.
 pub(crate) fn fill(id: u64, offset: u64, out: &mut [u8]) {
     let first = offset.next_multiple_of(8);
     let (start, rest) = out.split_at_mut(out.len().min((first - offset) as usize));

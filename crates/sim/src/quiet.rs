@@ -15,7 +15,8 @@ const IDLE_CHECK_MS: u64 = 1000;
 /// Most frames in that time from one node to another on one network. Idle links send 5 or 6; two nodes that answer each
 /// other endlessly send hundreds.
 const MAX_IDLE_FRAMES: u64 = 60;
-/// Longest quiet period, milliseconds: a neighbour that missed all fast requests is found by the next slow one (60 s).
+/// Longest quiet period, milliseconds. A neighbour that missed all fast discovery requests is found by the next
+/// slow one, within 60 s.
 const LONGEST_QUIET_MS: u64 = 90_000;
 /// Most bytes that one socket may hold: its receive buffer of 2 MiB, and a last message that exceeds it.
 const MAX_SOCKET_BYTES: u32 = 4 * 2_097_152;
@@ -74,7 +75,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The bindings that a node lists as its own must be those that its applications made.
+    /// Checks that the bindings that a node lists as its own are those that its applications made.
     fn check_own_bindings(&self, node: usize) -> Result<(), Violation> {
         let Some(running) = &self.hosts[node].running else { return Ok(()) };
         let own = self.hosts[node].addr;
@@ -114,7 +115,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Everything was read and acknowledged, so every socket must be able to send.
+    /// Checks that every socket can send, because everything was read and acknowledged.
     fn sockets_can_send(&self) -> Result<(), Violation> {
         for host in &self.hosts {
             let Some(running) = &host.running else { continue };
@@ -133,7 +134,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// No data is left to send, so only supervision frames may be sent.
+    /// Checks that only supervision frames are sent, because no data is left.
     fn check_idle_traffic(&self) -> Result<(), Violation> {
         let (frames, (plane, from, to)) = self.network.busiest();
         if frames <= MAX_IDLE_FRAMES {

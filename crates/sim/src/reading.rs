@@ -169,7 +169,7 @@ impl Cluster {
         }
     }
 
-    /// Updates the state of an end from its socket; true if there may be something to read.
+    /// Updates the state of an end from its socket. Returns whether there may be something to read.
     fn follow(&mut self, node: usize, port: u32, id: u64) -> bool {
         let state = self.hosts[node].running.as_ref().and_then(|r| r.stack.endpoint(port)).map(|e| e.state());
         match state {
@@ -182,7 +182,7 @@ impl Cluster {
         }
     }
 
-    /// Checks that no more than the window and one message is unread.
+    /// Checks that the unread data is not more than the window and one message.
     fn check_unread(&self, node: usize, port: u32) -> Result<(), Broken> {
         let endpoint = self.hosts[node].running.as_ref().and_then(|r| r.stack.endpoint(port));
         let used = endpoint.and_then(|e| e.option(SocketOption::ReceiveQueueUsed).ok()).unwrap_or(0);
@@ -248,7 +248,8 @@ impl Cluster {
         }
     }
 
-    /// Node `node` has lost contact with `peer`: every connection between them must have ended at this end.
+    /// Checks after `node` has lost contact with `peer` that every connection between them has ended at this
+    /// end.
     pub(crate) fn check_connections_end(&mut self, node: usize, peer: usize) -> Result<(), Violation> {
         for (id, end) in self.connections.open_ends(node, peer) {
             let port = self.connections.get(id).ports[end];

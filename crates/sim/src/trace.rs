@@ -1,4 +1,4 @@
-//! A hash of everything that happens; equal hashes mean equal runs.
+//! A hash of all events of a run. Equal hashes mean equal runs.
 
 use utipc_core::{Time, View};
 

@@ -26,7 +26,7 @@ const FLOOD: u64 = 300;
 const FLOOD_ONCE_IN: u64 = 60;
 /// Number of steps of a bulk transfer.
 const BULK_STEPS: u32 = 40;
-/// Number of steps if the reader sleeps meanwhile, so that only the window stops the transfer.
+/// Number of steps of a bulk transfer whose reader sleeps, so that only the window stops the transfer.
 const LONG_BULK_STEPS: u32 = 150;
 /// Pieces sent in each step, and their size in bytes.
 const BULK_PIECES: usize = 8;
@@ -66,7 +66,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The node has crashed: nothing more is expected of its sockets.
+    /// Removes the sockets of a node that has crashed from the model.
     pub(crate) fn forget_applications(&mut self, running: Running) {
         for role in running.roles.into_values() {
             match role {

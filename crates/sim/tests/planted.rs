@@ -1,5 +1,5 @@
-//! Each planted protocol fault must be caught by an invariant that it breaks; otherwise the check cannot fail. The
-//! invariant is printed (`--nocapture`).
+//! Plants a fault in the protocol and checks that an invariant detects it: a check that detects no fault is of
+//! no use. The invariant is printed (`--nocapture`).
 
 use std::time::Instant;
 

@@ -11,10 +11,10 @@ use crate::lab;
 /// Options of `cargo xtask conformance` and `programs`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
-    /// In the lab's machine, on the kernel's own TIPC, instead of under the shim
+    /// Run in the lab's machine, on the kernel's own TIPC, instead of under the shim
     #[arg(long, conflicts_with = "mixed")]
     kernel: bool,
-    /// In the lab's machine, under the shim, with a kernel node as the other one
+    /// Run in the lab's machine, under the shim, with a kernel node as the other node
     #[arg(long)]
     mixed: bool,
     /// Cases, topics and options of the program
@@ -22,10 +22,10 @@ pub(crate) struct Options {
     args: Vec<String>,
 }
 
-/// For one boot of the lab's machine.
+/// Resources of one boot of the lab's machine.
 const LIMITS: lab::Limits = lab::Limits { time: Duration::from_secs(600), memory: 2048, cpus: 2 };
 
-/// Builds the C program and runs the cases; whether all passed.
+/// Builds the C program and runs the cases; returns whether all passed.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let program = make(root)?;
     let program_text = program.display().to_string();
@@ -46,11 +46,11 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     Ok(status.success())
 }
 
-/// Runs the foreign programs; whether all did what they should.
+/// Runs the programs that were not written for utipc; returns whether all passed.
 pub(crate) fn programs(root: &Path, options: &Options) -> Result<bool> {
     let script = root.join("interop/programs/run.py");
     if options.kernel || options.mixed {
-        // The guest has no network: what is to be fetched is fetched here.
+        // The guest has no network, so everything is downloaded here before.
         let fetched =
             Command::new("python3").arg(&script).arg("--prepare").status().context("run python3")?;
         if !fetched.success() {
@@ -95,7 +95,7 @@ fn make(root: &Path) -> Result<PathBuf> {
     Ok(out.join("conformance"))
 }
 
-/// Builds `utipc` with the library that it preloads beside it: its path.
+/// Builds `utipc`, and beside it the library that it preloads; returns the path of `utipc`.
 fn shim(root: &Path) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     for what in [&["--package", "utipc-preload"][..], &["--package", "utipc-tools", "--bin", "utipc"]] {

@@ -1,4 +1,5 @@
-//! The output of `tipc` for a kernel node: recorded, and compared with that of `utipc` for the same node.
+//! `cargo xtask golden`: compares the output of `tipc` for a kernel node with the recorded output and with that
+//! of `utipc` for the same node.
 
 #[path = "../../tools/tests/golden/normalise.rs"]
 mod normalise;
@@ -12,10 +13,10 @@ use normalise::normalise;
 
 use crate::lab;
 
-/// For all cases, boot included, on two busy cores.
+/// Time limit of all cases, including the boot, on two busy cores.
 const BUDGET: Duration = Duration::from_secs(8 * 60);
 
-/// Runs every case in the lab; with `write` the tree gets what `tipc` shows.
+/// Runs every case in the lab. With `write`, the output of `tipc` replaces the recorded one in the tree.
 pub(crate) fn run(root: &Path, write: bool) -> Result<ExitCode> {
     let lab = lab::build(root)?;
     let program = program(root)?;

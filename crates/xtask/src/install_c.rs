@@ -1,4 +1,5 @@
-//! `cargo xtask install-c`: the C library with all that a C programmer needs, where the system's tools look for it.
+//! `cargo xtask install-c`: builds the C library and installs it with headers, pkg-config file and manual
+//! pages.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -32,7 +33,7 @@ impl Options {
         Self { prefix: prefix.to_path_buf(), destdir: None, debug: true }
     }
 
-    /// The same for /usr/local, put below another folder first.
+    /// A debug build for /usr/local, copied below another folder first.
     pub(crate) fn debug_staged(before: &Path) -> Self {
         Self { prefix: "/usr/local".into(), destdir: Some(before.to_path_buf()), debug: true }
     }
@@ -70,7 +71,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Folder with the libraries.
+/// Builds the libraries; returns their folder.
 fn build(root: &Path, debug: bool) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(&cargo);
@@ -105,7 +106,7 @@ fn library(built: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies packaging/man/manN/*; how many.
+/// Copies the manual pages of packaging/man; returns their number.
 fn manuals(root: &Path, to: &Path) -> Result<usize> {
     let mut pages = 0;
     for section in ["man3", "man7"] {
@@ -121,7 +122,7 @@ fn manuals(root: &Path, to: &Path) -> Result<usize> {
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
     make_room(to)?;
-    // A program that uses the old file keeps it.
+    // Remove the old file instead of overwriting it, so that running programs keep it.
     let _ = fs::remove_file(to);
     fs::copy(from, to).with_context(|| format!("copy {} to {}", from.display(), to.display()))?;
     Ok(())

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::suites::slow_line;
 use crate::{lab, wireshark};
 
-/// The other end of the rows when it is not a kernel's.
+/// The program that is utipc's end of the rows.
 const PROGRAM: &str = "utipc-interop";
 
 /// Options of `cargo xtask interop`.
@@ -40,17 +40,17 @@ pub(crate) struct Options {
     dev: bool,
 }
 
-/// For the whole matrix, boot included, on two busy cores.
+/// Time limit of the whole matrix, including the boot, on two busy cores.
 pub(crate) const BUDGET: Duration = Duration::from_secs(20 * 60);
 
-/// Rows that ran and those that failed.
+/// Numbers of rows that ran and that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
 }
 
-/// Runs what `options` ask for and prints each row as it ends.
+/// Runs the rows that `options` select, and prints each when it ends.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
     if options.wireshark && options.peer != "utipc" {
         bail!("--wireshark compares utipc with a kernel: use it without --peer");
@@ -91,7 +91,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
     }
     if options.wireshark {
         let tshark = lab.command("tshark")?;
-        let verdict = wireshark::compare(&out, &|| again(&tshark))?;
+        let verdict = wireshark::compare(&out, &|| without_arguments(&tshark))?;
         for fault in &verdict.faults {
             println!("wireshark: malformed, and not when the kernel sends it: {fault}");
         }
@@ -106,8 +106,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The same program in the same environment; a command runs once only.
-fn again(command: &Command) -> Command {
+/// A command for the same program in the same environment, without its arguments.
+fn without_arguments(command: &Command) -> Command {
     let mut copy = Command::new(command.get_program());
     copy.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
     copy
@@ -130,7 +130,8 @@ fn count(results: &str) -> Option<Outcome> {
     Some(Outcome { passed: rows.len() - failed, failed })
 }
 
-/// Builds a program of utipc's end, optimised unless `dev`: an emulated CPU is slow.
+/// Builds a program of utipc for the guest. It is optimised unless `dev`, because the guest's emulated CPU is
+/// slow.
 fn build_program(root: &Path, name: &str, dev: bool) -> Result<PathBuf> {
     let (profile, folder) = if dev { ("dev", "debug") } else { ("release", "release") };
     crate::cargo_build(root, &["--profile", profile, "--package", "utipc-tools", "--bin", name])?;

@@ -49,7 +49,7 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Hundreds of processes on one daemon, for half an hour if nothing else is said; not part of `test`
+    /// Runs hundreds of processes on one daemon, for half an hour by default; not part of `test`
     Soak {
         /// Options of `utipc-soak`, as `--minutes 2 --json`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -59,18 +59,19 @@ enum Chore {
     Examples,
     /// Builds the wheel of the Python package, installs it into a clean environment and tests it there
     Python {
-        /// Instead: its tests and all examples on the kernel's own TIPC, in the lab's machine
+        /// Run its tests and all examples on the kernel's own TIPC instead, in the lab's machine
         #[arg(long)]
         kernel: bool,
         /// Run there: the tests and examples of these languages
         #[arg(long, hide = true, num_args = 1..)]
         in_guest: Vec<String>,
     },
-    /// Installs the wheel and the C library in a Debian root that has never seen the project, and runs programs there
+    /// Installs the wheel and the C library in a Debian root without anything else of the project, and runs
+    /// programs there
     CleanRoot,
-    /// Demo and measurements in a sandbox like a container's
+    /// Runs the demo and measurements in a sandbox like a container's
     Sandbox,
-    /// Runs a program as containers do, in a sandbox that is there already
+    /// Applies a container's filter of system calls inside a sandbox, and runs a program
     #[command(hide = true)]
     Sandboxed {
         /// The program and its arguments
@@ -84,11 +85,11 @@ enum Chore {
     InstallC(install_c::Options),
     /// Shows kernel nodes by `tipc` and by `utipc` in the lab's machine, and compares both with interop/manage/golden
     Golden {
-        /// Put what `tipc` shows into the tree instead
+        /// Replace the recorded output in the tree by that of `tipc` instead
         #[arg(long)]
         write: bool,
     },
-    /// Runs the C cases of interop/conformance: what AF_TIPC promises, rule by rule
+    /// Runs the C cases of interop/conformance, which check the rules of AF_TIPC one by one
     Conformance(conformance::Options),
     /// Runs programs that were not written for utipc, of interop/programs
     Programs(conformance::Options),
@@ -102,7 +103,7 @@ enum LabChore {
     Build,
     /// Runs a script in the guest; its exit code is ours, 124 at the time limit
     Run {
-        /// Seconds, then the machine is killed
+        /// Seconds after which the machine is killed
         #[arg(short = 't', default_value_t = 120)]
         time: u64,
         /// Folder that the script sees, writable, as $OUT
@@ -122,18 +123,18 @@ enum LabChore {
     },
 }
 
-/// The project's folder: xtask is always built inside it.
+/// The project's folder, as it was when xtask was built inside it.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
-/// Where cargo puts what it builds.
+/// The folder into which cargo builds.
 fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// `cargo build` of the workspace's own cargo, with these words.
+/// Runs `cargo build` with these arguments, by the cargo that runs this program.
 fn cargo_build(root: &Path, words: &[&str]) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo).args(["build", "--quiet"]).args(words).current_dir(root).status();

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// How long to sleep between looks at a running child.
+/// Interval between two checks of a running child.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How a bounded child ended.
+/// The end of a child that has a time limit.
 #[derive(Debug)]
 pub(crate) enum End {
     /// It ended by itself.
@@ -19,7 +19,7 @@ pub(crate) enum End {
     TimedOut,
 }
 
-/// Waits for `child`; past `limit` kills it and everything it started.
+/// Waits for `child`. After `limit`, kills it and all its descendants.
 pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<End> {
     let deadline = Instant::now() + limit;
     loop {
@@ -52,7 +52,7 @@ fn kill_tree(root: u32) {
         next += 1;
     }
     let ids = victims.iter().map(u32::to_string);
-    // A victim that has ended meanwhile is what we want: nothing to report.
+    // Fails if the process has ended meanwhile.
     let _ = Command::new("kill").arg("-KILL").args(ids).stderr(Stdio::null()).status();
 }
 
@@ -61,7 +61,7 @@ fn parent_of(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Runs a command to its end and returns its standard output; its errors become ours.
+/// Runs a command to its end and returns its standard output. The error contains the command's error output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let what = format!("{command:?}");
     let out = command.stdin(Stdio::null()).output().with_context(|| format!("run {what}"))?;
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parent_is_found_behind_any_name() {
+    fn parent_id_is_read_after_any_command_name() {
         assert_eq!(parent_of("12 (a) b) c) S 34 12 12 0"), Some(34));
         assert_eq!(parent_of("nonsense"), None);
     }
@@ -93,12 +93,12 @@ mod tests {
         let mut out = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
         std::io::BufRead::read_line(&mut out, &mut line).expect("the grandchild's id");
         assert!(matches!(wait(&mut child, Duration::from_millis(100)), Ok(End::TimedOut)));
-        // The grandchild held the pipe: its end is our end of file.
+        // The grandchild had the other end of the pipe, so its end is an end of file here.
         assert_eq!(std::io::Read::read(&mut out, &mut [0; 8]).expect("end of file"), 0, "{line}");
     }
 
     #[test]
-    fn a_child_that_ends_gives_its_status() {
+    fn status_of_an_ended_child_is_returned() {
         let mut child = Command::new("sh").args(["-c", "exit 7"]).spawn().expect("start sh");
         match wait(&mut child, Duration::from_secs(60)) {
             Ok(End::Exit(status)) => assert_eq!(status.code(), Some(7)),

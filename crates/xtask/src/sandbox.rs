@@ -1,5 +1,8 @@
-//! Demo and measurements where programs have nothing: a user namespace of their own without any capability, a root that
-//! cannot be written, and a filter of system calls that refuses what the usual one of containers refuses.
+//! `cargo xtask sandbox`: runs the demo and measurements with as few rights as in a container.
+//!
+//!
+//! The sandbox is a user namespace without any capability, a root file system that cannot be written, and a
+//! filter that refuses the system calls that the usual filter of containers refuses.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -15,12 +18,12 @@ use seccompiler::{
 
 use crate::process::{self, End};
 
-/// How long one program may take.
+/// Time limit of one program.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Makes a root that cannot be written but for the daemon's directory `$1` and an empty `/tmp`, drops every capability,
-/// and runs the rest of the arguments in it.
-const WALLS: &str = r#"set -e; shared=$1; shift
+/// Shell script that makes the root file system read-only, except for the daemon's directory `$1` and an empty
+/// `/tmp`, drops every capability, and runs the other arguments as a command.
+const RESTRICT: &str = r#"set -e; shared=$1; shift
 root=$(mktemp -d); mount -t tmpfs none "$root"; mkdir "$root/new"; root=$root/new
 mount --rbind / "$root"
 awk '{print $5}' /proc/self/mountinfo | grep "^$root" | sort | while read -r at; do
@@ -32,7 +35,7 @@ mount -t proc none "$root/proc"
 cd /
 exec chroot "$root" setpriv --no-new-privs --inh-caps=-all --bounding-set=-all "$@""#;
 
-/// Starts a program in the sandbox, with namespaces of its own for users, mounts, processes, IPC and host name.
+/// Options of `unshare`: namespaces of users, mounts, processes, IPC and host name for the sandbox.
 const UNSHARE: [&str; 7] = ["--user", "--map-root-user", "--mount", "--pid", "--fork", "--ipc", "--uts"];
 
 /// Reason why there is no sandbox here.
@@ -50,7 +53,7 @@ pub(crate) fn obstacle() -> Option<String> {
     }
 }
 
-/// A daemon outside of the sandbox; it ends with this value.
+/// A daemon outside of the sandbox. It is ended when this value is dropped.
 struct Outside {
     child: Child,
     folder: PathBuf,
@@ -108,7 +111,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let quick = [&quick[..], &["--seconds", "0.2", "--json"]].concat();
     let inside = |what: &str, socket: Option<&Path>, args: &[&str], last: &str| -> Result<()> {
         let mut command = Command::new("unshare");
-        command.args(UNSHARE).args(["sh", "-c", WALLS, "sh"]).arg(&outside.folder);
+        command.args(UNSHARE).args(["sh", "-c", RESTRICT, "sh"]).arg(&outside.folder);
         command.arg(&own).args(["sandboxed", "--"]).arg(&utipc).args(args);
         command.env_remove("UTIPC_ENGINE").env_remove("XDG_RUNTIME_DIR").env("TMPDIR", "/tmp");
         match socket {
@@ -141,7 +144,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Looks whether the walls stand, puts the filter in force, and becomes the program.
+/// Checks that this process is inside the sandbox, installs the filter of system calls, and executes the
+/// program.
 pub(crate) fn enter(command: &[String]) -> Result<()> {
     let status = std::fs::read_to_string("/proc/self/status").context("look at this process")?;
     for (name, value) in [("CapEff:", 0), ("CapPrm:", 0), ("CapBnd:", 0), ("NoNewPrivs:", 1)] {
@@ -157,7 +161,7 @@ pub(crate) fn enter(command: &[String]) -> Result<()> {
     for filter in filters()? {
         seccompiler::apply_filter(&filter).context("put a filter of system calls in force")?;
     }
-    // The filter works: an unprivileged user could do this.
+    // Check the filter: without it, an unprivileged user may do this.
     let refused = Command::new("unshare").args(["--user", "true"]).stderr(Stdio::null()).status();
     ensure!(refused.is_ok_and(|status| !status.success()), "the filter lets a user namespace be made");
     let (program, args) = command.split_first().context("no program")?;
@@ -215,7 +219,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_vhangup,
 ];
 
-/// Calls that profiles do not know: engines older than the call pretend that the kernel does not have it.
+/// System calls that the filter answers with ENOSYS, as container engines do that are older than the call.
 const UNKNOWN: &[libc::c_long] = &[libc::SYS_clone3, libc::SYS_futex_waitv];
 
 fn filters() -> Result<[BpfProgram; 2]> {

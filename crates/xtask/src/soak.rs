@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: builds what the soak needs, and runs it.
+//! `cargo xtask soak`: builds `utipc-soak` and `utipcd`, and runs the former.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

@@ -1,7 +1,7 @@
-//! A third opinion on what utipc sends: Wireshark's dissector.
+//! Checks the frames that utipc sends with Wireshark's dissector.
 //!
-//! It stumbles over some frames of the kernel's own, so a frame of utipc counts only if the dissector calls no frame of
-//! the same kind malformed in the recording of two kernel nodes that did the same.
+//! The dissector reports some of the kernel's own frames as malformed. So a frame of utipc counts as malformed
+//! only if no frame of the same kind does in the recording of two kernel nodes that did the same.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use anyhow::{Context, Result};
 
 use crate::process::output;
 
-/// Node b's end of the wire (`net.py`), where utipc stands.
+/// The Ethernet address of node b (`net.py`), which is utipc.
 const UTIPC_MAC: &str = "02:00:00:00:00:02";
 
 /// The dissector's messages about malformed frames, without their numbers.
 type Kinds = BTreeSet<String>;
 
-/// Recordings that were looked at, and what is malformed in utipc's frames alone.
+/// Number of recordings compared, and the kinds of malformed frames that only utipc sends.
 pub(crate) struct Verdict {
     pub(crate) recordings: usize,
     pub(crate) faults: Vec<String>,
@@ -53,12 +53,12 @@ fn malformed(tshark: &dyn Fn() -> Command, file: &Path, filter: &str) -> Result<
     Ok(output(&mut command)?.lines().map(kind).collect())
 }
 
-/// The kind of message in a line of the dissector: its words without its numbers.
+/// The kind of a message of the dissector: its line without numbers.
 fn kind(line: &str) -> String {
     line.split_whitespace().filter(|w| !w.chars().all(|c| c.is_ascii_digit())).collect::<Vec<_>>().join(" ")
 }
 
-/// Kinds that are malformed in ours and not in the kernel's.
+/// Kinds that are malformed in utipc's frames and not in the kernel's.
 fn news(known: &Kinds, ours: &Kinds) -> Vec<String> {
     ours.difference(known).cloned().collect()
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_kernel_does_not_send_counts() {
+    fn kinds_that_the_kernel_sends_too_do_not_count() {
         let set = |kinds: &[&str]| kinds.iter().map(|k| (*k).to_owned()).collect::<Kinds>();
         assert_eq!(kind("Payld:Low  ConnMsg 12 [Malformed Packet]"), "Payld:Low ConnMsg [Malformed Packet]");
         assert_eq!(news(&set(&["7 0"]), &set(&["7 0", "11 0"])), ["11 0"]);

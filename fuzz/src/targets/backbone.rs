@@ -1,4 +1,5 @@
-//! The backbone: packets, records and credits, and a whole server's hub below a source that sends anything.
+//! The backbone: decoders of packets, records and credits, and a server's hub that gets any input from a
+//! source.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -192,7 +193,7 @@ impl Server {
 
     fn run(&mut self, source: &mut Source<'_>, seen: &mut Seen) {
         if source.flag() {
-            // Few inputs would get this far by themselves.
+            // Begin with these steps, because few inputs would contain them.
             self.push_event(SinkEvent::SourceUp(SOURCE));
             self.record(&Record::Welcome { version: VERSION, sink: SINK, name: "source".into() });
             self.directory(FEED);

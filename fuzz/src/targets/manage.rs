@@ -51,7 +51,7 @@ fn reply(data: &[u8], seen: &mut Seen) {
             Ok(Reply::Refused(refusal)) => seen.note(("failed", magnitude(refusal.text.len()))),
             Ok(Reply::Entry(entry)) => {
                 seen.note(("entry", entry.command(), core::mem::discriminant(&entry)));
-                // Fields that such an entry cannot have are lost the first time: the broadcast link has no other end.
+                // The first encoding drops fields that such an entry cannot have: the broadcast link has no other end.
                 let bytes = written(&entry);
                 let read = utipc_manage::replies(&bytes).next();
                 let Some(Ok(Reply::Entry(again))) = read else { panic!("{entry:?}: {bytes:02x?}: {read:?}") };

@@ -21,7 +21,7 @@ const MAX_CALLS: usize = 200_000;
 /// until each end has noticed, and two rounds of slow discovery.
 const RECOVERY: u64 = 200_000;
 
-/// How the attacker treats the next frames from the peer.
+/// The attacker's treatment of the next frames from the peer.
 #[derive(Clone, Copy)]
 enum Interference {
     Drop,
@@ -34,9 +34,9 @@ struct World {
     now: Time,
     nodes: [Stack; 2],
     ports: [Vec<u32>; 2],
-    /// True for networks that drop all frames.
+    /// For each network, whether it drops all frames.
     cut: [bool; 2],
-    /// True if both nodes are on the second network too.
+    /// Whether both nodes are on the second network too.
     two_links: bool,
     interference: Vec<Interference>,
     held: Option<Intercepted>,

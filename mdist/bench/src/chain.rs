@@ -22,17 +22,17 @@ pub(super) struct Plan {
     pub(super) server: Option<bool>,
     /// Whether the POP has a cache; `None`: no POP.
     pub(super) pop: Option<bool>,
-    /// Address of a server that is not ours.
+    /// Address of a foreign server, which the test does not start.
     pub(super) foreign: Option<String>,
     pub(super) mounts: usize,
     /// Items of a single mount.
     pub(super) items: usize,
-    /// Items that each of many mounts alone opens ("producer 50/50").
+    /// Number of items that each of many mounts alone opens ("producer 50/50").
     pub(super) own: usize,
-    /// As in the latency tests of the report: output is sent at once, clients decode every field. Otherwise as in its
-    /// throughput tests: output is gathered for up to 20 ms.
+    /// Whether output is sent at once and clients decode every field, as in the latency tests of the report.
+    /// Otherwise output is collected for up to 20 ms, as in its throughput tests.
     pub(super) prompt: bool,
-    /// The thread that reads the feed of the server polls without a pause.
+    /// Whether the thread that reads the feed of the server polls without a pause.
     pub(super) busy: bool,
     /// Updates per second that carry their send time.
     pub(super) stamps: u64,
@@ -77,7 +77,7 @@ pub(super) struct Window {
     pub(super) output: f64,
     /// Expected output updates for each input update.
     pub(super) fan_out: f64,
-    /// Updates that never arrived, by the totals once no more arrive.
+    /// Updates that never arrived, by the totals after the last one has arrived.
     pub(super) lost: i64,
     /// Updates that the publisher made too late.
     pub(super) missed: u64,
@@ -131,9 +131,9 @@ fn number(value: &Value, name: &str) -> u64 {
 /// Counts of the client that make a window unclean.
 const FAULTS: [&str; 8] =
     ["gaps", "backwards", "early", "unknown", "suspect", "closed", "closed_recover", "cuts"];
-/// How long the item streams may take to load.
+/// Time limit for loading the item streams.
 pub(super) const LOAD_TIME: Duration = Duration::from_secs(120);
-/// How long updates may still arrive after the publisher has stopped.
+/// Time limit for updates that arrive after the publisher has stopped.
 const REST_TIME: Duration = Duration::from_secs(60);
 
 impl Chain {

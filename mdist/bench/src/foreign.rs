@@ -27,7 +27,7 @@ pub(super) struct Counted {
     pub(super) streams: u64,
     pub(super) startup_s: f64,
     pub(super) output: f64,
-    /// By the send time in those updates that carry one.
+    /// Latency of the updates that carry their send time.
     pub(super) latency: Summary,
     pub(super) cpu: Usage,
 }
@@ -56,7 +56,7 @@ impl ForeignServer {
     }
 }
 
-/// How long loading may go without progress.
+/// Longest time without progress in loading.
 const STANDSTILL: Duration = Duration::from_secs(15);
 
 fn measure(options: &Options, target: &str, test: &str) -> Result<Counted> {

@@ -19,7 +19,7 @@ use super::{report, search};
 #[derive(Clone, Debug)]
 pub(super) struct LatencyTest {
     pub(super) backbone: &'static str,
-    /// p2ps polled its feed without a pause; only rates with targets are measured then.
+    /// Whether p2ps polled its feed without a pause. Only rates with targets are measured then.
     pub(super) busy: bool,
     /// By rising rate.
     pub(super) points: Vec<Point>,
@@ -40,7 +40,7 @@ pub(super) const TARGET_RATES: [u64; 2] = [1_000, 100_000];
 /// Updates per second that carry their send time: enough for the 99.9th percentile of a short measurement.
 const STAMPS: u64 = 1_000;
 const WARM_UP: Duration = Duration::from_millis(1_000);
-/// How long the search for the highest rate measures each rate.
+/// Duration of each measurement in the search for the highest rate.
 const TRY: Duration = Duration::from_secs(2);
 const NEAR: f64 = 1.08;
 const TRIES: usize = 7;
@@ -90,7 +90,7 @@ impl LatencyTest {
         })
     }
 
-    /// The backbone, and whether p2ps polled.
+    /// Name of the test: the backbone, and whether p2ps polled.
     pub(super) fn label(&self) -> String {
         label(self.backbone, self.busy)
     }

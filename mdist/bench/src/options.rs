@@ -117,7 +117,7 @@ impl Options {
     }
 }
 
-/// How long the whole chain must run without loss.
+/// Time for which the whole chain must run without loss.
 const CHAIN: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

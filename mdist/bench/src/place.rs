@@ -1,4 +1,4 @@
-//! Where the programs of a test run, and what joins them.
+//! The environment of a test: the namespaces of its programs, and the path between them.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -123,8 +123,8 @@ impl Place {
         self.inner.check_alive()
     }
 
-    /// The daemon whose CPU time is charged to a component at this end, and the share that is charged: all for an end's
-    /// own daemon, half for a common one, which distributor and server use.
+    /// The daemon whose CPU time is charged to a component at this end, and the share that is charged: all of
+    /// an end's own daemon, and half of a common one, which distributor and server use.
     pub(super) fn daemon_share(&self, side: Side) -> Option<(String, f64)> {
         match self.inner.daemons() {
             [] => None,

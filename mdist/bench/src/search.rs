@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-/// Searches from `guess` for the highest rate at which `holds` is true, until the highest good and the lowest bad rate
-/// are within the factor `near`, or for `tries` tries. 0: there is none.
+/// Searches from `guess` for the highest rate at which `holds` is true, until the highest good and the lowest
+/// bad rate are within the factor `near`, or for `tries` tries. Returns 0 if it was false at all rates.
 pub(super) fn highest(
     guess: u64,
     near: f64,

@@ -77,7 +77,7 @@ impl Measurements {
 }
 
 const WARM_UP: Duration = Duration::from_millis(1_000);
-/// How long the search for the highest rate measures each rate, and the warm-up before that.
+/// Duration of each measurement in the search for the highest rate, and of the warm-up before it.
 const TRY: (Duration, Duration) = (Duration::from_millis(1_200), Duration::from_millis(500));
 /// The search ends when the highest clean and the lowest unclean rate are within this factor.
 const NEAR: f64 = 1.08;
@@ -91,7 +91,7 @@ pub(super) struct Setup {
     pub(super) plan: Plan,
     /// The measured component.
     pub(super) component: &'static str,
-    /// The end of the backbone where that is, if it uses the backbone.
+    /// The end of the backbone at which the component is, if it uses the backbone.
     pub(super) side: Option<Side>,
 }
 

@@ -39,12 +39,12 @@ pub(super) struct VendorRun {
 /// All measurements of the pair.
 #[derive(Clone, Debug, Default)]
 pub(super) struct VendorPair {
-    /// Directly, by rate, the first rates several times.
+    /// Runs without p2ps, by rate; the first rates several times.
     pub(super) latencies: Vec<VendorRun>,
     /// At the highest rate, directly and through p2ps, in turn.
     pub(super) direct: Vec<VendorRun>,
     pub(super) through: Vec<VendorRun>,
-    /// The error after which nothing more was measured.
+    /// The error that ended the measurements, if one did.
     pub(super) failed: Option<String>,
 }
 
@@ -189,7 +189,7 @@ fn wait_for(port: u16, publisher: &mut Process) -> Result<()> {
 
 /// More rates at which the latency of the direct pair is plotted.
 const DRAWN: [u64; 3] = [10_000, 500_000, 1_000_000];
-/// How long the search for the highest rate measures each rate.
+/// Duration of each measurement in the search for the highest rate.
 const TRY: Duration = Duration::from_secs(3);
 const NEAR: f64 = 1.08;
 const TRIES: usize = 7;

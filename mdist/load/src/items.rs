@@ -12,11 +12,11 @@ pub struct Item {
     pub name: String,
     /// Domain of its data.
     pub domain: Domain,
-    /// Consumers post to it.
+    /// Whether consumers post to it.
     pub post: bool,
-    /// Consumers send it generic messages, on a private stream.
+    /// Whether consumers send it generic messages, on a private stream.
     pub generic: bool,
-    /// Requested as a snapshot, without updates.
+    /// Whether it is requested as a snapshot, without updates.
     pub snapshot: bool,
 }
 
@@ -93,7 +93,7 @@ fn item(node: roxmltree::Node<'_, '_>, line: &dyn Fn() -> u32) -> Result<Item> {
 pub struct Shares {
     mounts: usize,
     common: usize,
-    /// Own items of all mounts together.
+    /// Number of own items of all mounts together.
     own: usize,
 }
 

@@ -34,7 +34,7 @@ pub struct Order {
     pub action: MapAction,
     /// Key.
     pub key: Vec<u8>,
-    /// Fields; none if it is deleted.
+    /// Fields; none if the order is deleted.
     pub fields: Vec<Field>,
 }
 
@@ -249,7 +249,7 @@ pub struct MessageSet {
     pub generics: Vec<Body>,
     /// The field that counts an item's updates: the first unsigned one of four bytes that all updates have.
     pub sequence: Option<i16>,
-    /// All values change with each update, not only the count of updates.
+    /// Whether all values change with each update, or only the count of updates.
     pub running: bool,
 }
 

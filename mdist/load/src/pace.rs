@@ -7,7 +7,8 @@ use std::time::Duration;
 pub struct Burst {
     /// Number of messages.
     pub count: u64,
-    /// When they are due. Latency is measured from here, so that it includes the delay of a late sender.
+    /// Time when they are due. Latency is measured from this time, so that it includes the delay of a late
+    /// sender.
     pub scheduled: Duration,
 }
 
@@ -23,7 +24,7 @@ pub struct Pace {
 }
 
 const SECOND: u128 = 1_000_000_000;
-/// How late a sender may be and still catch up; older messages are counted as missed.
+/// Longest delay that a late sender makes up for. Messages that are later are not sent, and counted as missed.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
 impl Pace {

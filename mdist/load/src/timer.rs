@@ -1,4 +1,4 @@
-//! A timer as a descriptor, finer than the timeout of a wait, which is rounded up to milliseconds.
+//! A timer as a descriptor. It is more precise than the timeout of a wait, which is rounded up to milliseconds.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;

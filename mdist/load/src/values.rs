@@ -12,7 +12,7 @@ pub fn seed(name: &[u8]) -> u32 {
     name.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// A thorough mix of its three arguments.
+/// A hash of three numbers, all of whose bits depend on all of them.
 fn mix(seed: u32, field: i16, n: u32) -> u64 {
     let mut z = (u64::from(seed) << 32 | u64::from(n)) ^ (u64::from(field.cast_unsigned()) << 20);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

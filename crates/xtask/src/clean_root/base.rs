@@ -1,8 +1,9 @@
-//! A Debian root of the machine's own release: its required packages, Python, a C compiler and pkg-config, and nothing
-//! else.
+//! Makes a Debian root file system of the machine's own release. It has the required packages, Python, a C
+//! compiler and pkg-config, and nothing else.
 //!
-//! The packages are downloaded by the machine's apt (so checked by its keys) and unpacked; their scripts do not run, so
-//! that neither root nor a namespace is needed. What those scripts would have made and the checks need is made here.
+//! The packages are downloaded by the machine's apt, which checks their signatures, and unpacked. Their scripts
+//! do not run, so that neither root nor a namespace is needed. Files that these scripts would have made and
+//! that the checks need are made here.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,10 +18,11 @@ use crate::process::output;
 const PACKAGES: &[&str] =
     &["?essential", "?priority(required)", "python3-venv", "gcc", "libc6-dev", "pkg-config"];
 
-/// Bumped when the recipe changes, so that an older root is rebuilt.
+/// Number of the recipe. Increase it when the recipe changes, so that an older root is rebuilt.
 const RECIPE: &str = "1";
 
-/// The folder of the root, which is made unless it is there. About 105 MB to download and 410 MB on the disk.
+/// Returns the folder of the root, and makes the root first if it does not exist. That downloads about 105 MB,
+/// and takes 410 MB of disk space.
 pub(super) fn build(place: &Path) -> Result<PathBuf> {
     let root = place.join("root");
     let stamp = place.join("built");
@@ -33,7 +35,7 @@ pub(super) fn build(place: &Path) -> Result<PathBuf> {
     }
     println!("clean-root: downloading and unpacking a Debian root into {}", root.display());
     let packages = download(&place.join("apt"))?;
-    // Debian's layout since 12: packages may still name the old folders.
+    // Debian 12 has these folders in /usr, but packages may still use the old paths.
     for folder in ["bin", "sbin", "lib", "lib64"] {
         fs::create_dir_all(root.join("usr").join(folder)).context("make the root")?;
         symlink(format!("usr/{folder}"), root.join(folder)).context("make the root")?;
@@ -47,7 +49,8 @@ pub(super) fn build(place: &Path) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// apt with a state of its own, in which nothing is installed: the files of all packages that a new system needs.
+/// Downloads all packages that a new system needs, and returns their files. apt gets a state of its own, in
+/// which nothing is installed.
 fn download(state: &Path) -> Result<Vec<PathBuf>> {
     for folder in ["lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(state.join(folder)).context("make folders for apt")?;
@@ -60,7 +63,7 @@ fn download(state: &Path) -> Result<Vec<PathBuf>> {
         {
             command.arg("-o").arg(format!("{option}={}", state.join(file).display()));
         }
-        // No lock and no other user: these folders are ours alone.
+        // Without locks and as this user, because only this process uses these folders.
         command.args(["-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=", "-qq"]).args(words);
         command.env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
         output(&mut command)

@@ -1,8 +1,10 @@
-//! The wheel and a C program where a new user has them: in a Debian root that has never seen the project.
+//! `cargo xtask clean-root`: tests the Python wheel and the C library in a Debian root file system that has
+//! nothing else of the project.
 //!
-//! Wheel, installed C tree, daemon and examples are copied in, and `packaging/clean-root/checks.sh` installs, builds
-//! and runs them there. The root has namespaces of its own for mounts, processes, network and the rest, which end with
-//! its first process; what is written goes to memory, so the root on the disk stays as it was.
+//! The wheel, the installed C library, the daemon and the examples are copied into the root, and
+//! `packaging/clean-root/checks.sh` installs, builds and runs them there. The root has namespaces of its own
+//! for mounts, processes, network and the rest, which end with its first process. Files are written to memory,
+//! so that the root on the disk does not change.
 
 mod base;
 
@@ -17,14 +19,15 @@ use anyhow::{Context, Result, bail};
 use crate::process::{self, End};
 use crate::{install_c, python};
 
-/// The oldest C library that what is built on Debian 12 runs with; README.md and docs/python.md say so too.
+/// The oldest C library with which programs built on Debian 12 run. README.md and docs/python.md state it too.
 const GLIBC: &str = "2.34";
 
-/// For all checks.
+/// Time limit of all checks together.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Goes into the root `$1`, with a copy of `$2` as /opt/parcel, and runs the other words there. The machine's own files
-/// are out of reach afterwards. Folders that are written are in memory, the rest is read-only.
+/// Shell script that makes `$1` the root, with a copy of `$2` as /opt/parcel, and runs the other arguments as a
+/// command there. The machine's own files cannot be reached from it. Folders that are written are in memory,
+/// all others are read-only.
 const ENTER: &str = r#"set -e; base=$1; parcel=$2; shift 2
 mount --bind "$base" "$base"
 mount -o remount,bind,ro "$base"
@@ -50,7 +53,8 @@ exec chroot . sh -c 'umount -l /opt/outside && rmdir /opt/outside && exec "$@"' 
 const SPACES: [&str; 8] =
     ["--mount", "--pid", "--fork", "--kill-child", "--net", "--ipc", "--uts", "--cgroup"];
 
-/// `unshare` with namespaces that this user may make: root's own, else below one of users.
+/// The command `unshare` with namespaces that this user may make: as root directly, otherwise inside a user
+/// namespace.
 fn unshare() -> Result<Command, String> {
     let mut why = String::new();
     for users in [&[][..], &["--user", "--map-root-user"]] {
@@ -58,7 +62,7 @@ fn unshare() -> Result<Command, String> {
         command.args(users).args(SPACES);
         let mut probe = Command::new("unshare");
         probe.args(users).args(SPACES);
-        // Each is refused on some machine.
+        // Try everything that the root needs, because some machines refuse some of it.
         probe.args(["sh", "-c", "mount -t proc proc /proc && mount -t tmpfs none /mnt && ip link set lo up"]);
         match probe.output() {
             Ok(out) if out.status.success() => return Ok(command),
@@ -69,7 +73,7 @@ fn unshare() -> Result<Command, String> {
     Err(format!("no namespaces of mounts, processes and network: {why}"))
 }
 
-/// Reason why this cannot run here, and the command that changes that.
+/// Reason why these checks cannot run here, and the command that enables them.
 pub(crate) fn obstacle(root: &Path) -> Option<(String, String)> {
     let has = |tool: &&str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -99,7 +103,8 @@ fn place(root: &Path) -> PathBuf {
     root.join("target/clean-root")
 }
 
-/// Builds what a user gets, carries it into the root and checks it there. True if all passed.
+/// Builds the wheel and the C library, copies them into the root and checks them there. Returns whether all
+/// checks passed.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let base = base::build(&place(root))?;
     let parcel = parcel(root)?;
@@ -108,7 +113,8 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     command.args(["sh", "/opt/parcel/checks.sh", "/opt/parcel"]).arg(root).arg(GLIBC);
     command.env_clear().env("HOME", "/root").env("LANG", "C.UTF-8");
     command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    // The root is read-only: without this each interpreter compiles the library again.
+    // Python's compiled library goes here because the root is read-only. Otherwise every interpreter would
+    // compile it again.
     command.env("PYTHONPYCACHEPREFIX", "/opt/pycache");
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("run unshare")?;
     let printed = child.stdout.take().context("unshare has no output")?;
@@ -131,7 +137,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// The folder of all that is carried in.
+/// Makes the folder of all files that are copied into the root.
 fn parcel(root: &Path) -> Result<PathBuf> {
     let parcel = root.join("target/clean-root/parcel");
     if parcel.exists() {

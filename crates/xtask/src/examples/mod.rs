@@ -1,5 +1,5 @@
-//! `cargo xtask examples`: every example in every language runs on each engine and prints what `examples/README.md`
-//! says.
+//! `cargo xtask examples`: runs every example in every language on each engine, and compares its output with
+//! `examples/README.md`.
 
 mod page;
 mod program;
@@ -24,16 +24,16 @@ enum Engine {
     Kernel,
 }
 
-/// How to start the examples of one language.
+/// The examples of one language, and the command that starts them.
 struct Language {
     name: &'static str,
-    /// Words before the name of the program, which is put into the last one for `{}`.
+    /// The words of the command. The name of the program replaces `{}` in the last one.
     command: Vec<String>,
-    /// The programs that it has.
+    /// Names of the examples.
     programs: Vec<String>,
 }
 
-/// Where programs run: a runtime directory, and a daemon there.
+/// The environment in which a program runs: the engine, the language, and a runtime directory with a daemon.
 struct Site<'a> {
     language: &'a Language,
     engine: Engine,
@@ -41,7 +41,7 @@ struct Site<'a> {
     page: &'a Page,
 }
 
-/// A program's name on the page, and the function that runs it.
+/// The name of an example in `examples/README.md`, and the function that runs it.
 type Scene = (&'static str, fn(&Site<'_>) -> Result<()>);
 
 const SCENES: [Scene; 7] = [
@@ -54,7 +54,7 @@ const SCENES: [Scene; 7] = [
     ("async_echo", |site| alone(site, "async_echo")),
 ];
 
-/// Runs all; true if each printed what the page says.
+/// Runs all examples; returns whether each printed the expected output.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let languages = build(root)?;
     crate::cargo_build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
@@ -70,7 +70,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// README.md shows the programs `hello` as they are in the tree, so what it shows works.
+/// Checks that README.md shows the programs `hello` exactly as they are in the tree, where they are tested.
 fn readme_shows_hello(root: &Path) -> Result<()> {
     let readme = std::fs::read_to_string(root.join("README.md")).context("read README.md")?;
     for (language, file) in [("rust", "rust/hello.rs"), ("c", "c/hello.c"), ("python", "python/hello.py")] {
@@ -83,14 +83,15 @@ fn readme_shows_hello(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The same for programs that are built already, on the kernel's own TIPC: passed and failed.
+/// Runs examples that are already built on the kernel's own TIPC; returns the numbers of passed and failed
+/// ones.
 pub(crate) fn run_on_kernel(root: &Path, names: &[String]) -> Result<(usize, usize)> {
     let all = [rust_at(root)?, c_at(root)?, python_at(root)?];
     let built: Vec<_> = all.into_iter().filter(|l| names.iter().any(|name| name == l.name)).collect();
     play(root, &built, &[Engine::Kernel])
 }
 
-/// Builds the programs of every language that can be built here; their names.
+/// Builds the examples of every language that can be built here; returns the names of these languages.
 pub(crate) fn build_all(root: &Path) -> Result<Vec<String>> {
     Ok(build(root)?.into_iter().map(|language| language.name.to_owned()).collect())
 }
@@ -109,7 +110,7 @@ fn play(root: &Path, languages: &[Language], engines: &[Engine]) -> Result<(usiz
             let _daemon = (engine == Engine::Daemon).then(|| Daemon::start(root, &home.0)).transpose()?;
             let site = Site { language, engine, home: &home.0, page: &page };
             for (name, scene) in SCENES {
-                // C has nothing like tasks.
+                // C has no example of asynchronous tasks.
                 if (language.name, name) == ("C", "async_echo") {
                     continue;
                 }
@@ -141,7 +142,7 @@ fn rust_at(root: &Path) -> Result<Language> {
     Ok(Language { name: "Rust", command: vec![program.display().to_string()], programs })
 }
 
-/// The library is installed below `target`, and each program built as its users would.
+/// Installs the library below `target`, and builds each program against it as a user would.
 fn c(root: &Path) -> Result<Option<Language>> {
     for (tool, package) in [("cc", "gcc"), ("pkg-config", "pkg-config")] {
         if Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_err() {
@@ -195,7 +196,7 @@ fn python_at(root: &Path) -> Result<Language> {
     Ok(Language { name: "Python", command, programs })
 }
 
-/// Names of the files of a folder that end so.
+/// Names of the files in a folder that end with `end`, without that end.
 fn names(folder: &Path, end: &str) -> Result<Vec<String>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
     let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -214,7 +215,7 @@ impl Site<'_> {
         command.env_remove("UTIPC_SOCKET").env_remove("UTIPC_INSTANCE").env("XDG_RUNTIME_DIR", self.home);
         match self.engine {
             Engine::Embedded => command.env("UTIPC_ENGINE", "embedded"),
-            // Programs choose it by themselves.
+            // Without the variable programs choose the engine by themselves.
             Engine::Daemon => command.env_remove("UTIPC_ENGINE"),
             Engine::Kernel => command.env("UTIPC_ENGINE", "kernel"),
         };
@@ -222,27 +223,27 @@ impl Site<'_> {
     }
 }
 
-/// A program that needs no other one and ends.
+/// Runs a program that needs no other one and ends by itself.
 fn alone(site: &Site<'_>, program: &str) -> Result<()> {
     let lines = site.start(program, &[])?.rest()?;
     Names::default().compare(site.page.block(program, 0)?, &lines)
 }
 
-/// Server and client, the client first.
+/// Runs server and client; the client is started first.
 fn hello(site: &Site<'_>) -> Result<()> {
     let client = site.start("hello_client", &[])?;
     let server = site.start("hello_server", &[])?;
     let (mut at_client, mut at_server) = (Names::default(), Names::default());
     at_client.compare(site.page.block("hello_client", 0)?, &client.rest().context("hello_client")?)?;
     at_server.compare(site.page.block("hello_server", 0)?, &server.rest().context("hello_server")?)?;
-    // Each names the other.
+    // Server and client print each other's address.
     if at_client.get("OTHER") != at_server.get("NODE") || at_client.get("NODE") != at_server.get("OTHER") {
         bail!("client and server name others than each other: {at_client:?}, {at_server:?}");
     }
     Ok(())
 }
 
-/// As this node sees it, and as another one does.
+/// Watches a service through this node, and through another node.
 fn services(site: &Site<'_>) -> Result<()> {
     alone(site, "service_watch").context("the view of this node")?;
     let server = site.start("hello_server", &[])?;
@@ -258,7 +259,7 @@ fn services(site: &Site<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Another node comes and goes.
+/// Watches another node start and end.
 fn topology(site: &Site<'_>) -> Result<()> {
     let block = |number| site.page.block("topology_watch", number);
     let watch = site.start("topology_watch", &[])?;
@@ -274,7 +275,7 @@ fn topology(site: &Site<'_>) -> Result<()> {
     names.compare_set(block(2)?, &watch.lines(block(2)?.len())?)
 }
 
-/// A daemon where programs look for one; killed when the value goes.
+/// A daemon at the path where programs look for one. It is killed when this value is dropped.
 struct Daemon(std::process::Child);
 
 impl Daemon {
@@ -284,7 +285,7 @@ impl Daemon {
         let socket = folder.join("default.sock");
         let mut command = Command::new(crate::target(root).join("debug/utipcd"));
         command.arg("--socket").arg(&socket).env("XDG_RUNTIME_DIR", home);
-        // It logs this line when it listens; the socket exists a moment before.
+        // The daemon logs this line when it listens. Its socket's file exists a moment before.
         let mut child =
             command.env("UTIPC_LOG", "info").stderr(Stdio::piped()).spawn().context("start utipcd")?;
         let log = child.stderr.take().context("utipcd has a log")?;
@@ -293,7 +294,7 @@ impl Daemon {
         if !lines.any(|line| line.contains("programs may attach")) {
             bail!("utipcd does not open {}", socket.display());
         }
-        // To its end, so that it never waits for room.
+        // Read the log to its end, so that the daemon never waits for space in the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Ok(daemon)
     }

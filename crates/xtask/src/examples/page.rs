@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 pub(super) struct Page(BTreeMap<String, Vec<Vec<String>>>);
 
 impl Page {
-    /// Takes every block that is marked as `text` below a heading of level two.
+    /// Parses every code block of the kind `text` below a heading of level two.
     pub(super) fn parse(text: &str) -> Self {
         let mut blocks: BTreeMap<String, Vec<Vec<String>>> = BTreeMap::new();
         let mut name = String::new();
@@ -44,7 +44,7 @@ impl Page {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names(BTreeMap<&'static str, String>);
 
-/// Names, and whether each stands for one value only.
+/// The placeholders, and whether each stands for the same value everywhere.
 const PLACEHOLDERS: [(&str, bool); 3] = [("NODE", true), ("OTHER", true), ("PORT", false)];
 
 impl Names {
@@ -53,7 +53,7 @@ impl Names {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Whether the line is what the page says; what its placeholders stand for is remembered.
+    /// Whether the line matches a line of the page. Remembers the values of its placeholders.
     pub(super) fn fits(&mut self, pattern: &str, line: &str) -> bool {
         let mut names = self.clone();
         let fits = names.walk(pattern, line);
@@ -81,7 +81,7 @@ impl Names {
         self.walk(after, rest)
     }
 
-    /// Compares all lines; the first that differs.
+    /// Compares all lines in order; the error shows the first that differs.
     pub(super) fn compare(&mut self, page: &[String], lines: &[String]) -> Result<()> {
         for (number, pattern) in page.iter().enumerate() {
             let line = lines.get(number).map_or("", String::as_str);
@@ -95,7 +95,7 @@ impl Names {
         Ok(())
     }
 
-    /// The same in any order.
+    /// As [`Self::compare`], but the lines may come in any order.
     pub(super) fn compare_set(&mut self, page: &[String], lines: &[String]) -> Result<()> {
         let mut lines = lines.to_vec();
         for pattern in page {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn any_order_is_not_any_line() {
+    fn lines_may_come_in_any_order_but_must_all_match() {
         let block = lines("link to node OTHER is up\nnode OTHER is up");
         Names::default().compare_set(&block, &lines("node a is up\nlink to node a is up")).unwrap();
         assert!(Names::default().compare_set(&block, &lines("node a is up\nlink to node b is up")).is_err());

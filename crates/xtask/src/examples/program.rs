@@ -1,4 +1,4 @@
-//! A running example, whose lines are read as they come.
+//! A running example, whose output is read line by line.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Far beyond what anything takes on a loaded machine.
+/// Limit of every wait, far above its normal time on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A program; killed when the value goes.
+/// A running program. It is killed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
@@ -33,7 +33,7 @@ impl Running {
         Ok(Self { child, lines })
     }
 
-    /// The next lines, so many.
+    /// Waits for the next `count` lines of output.
     pub(super) fn lines(&self, count: usize) -> Result<Vec<String>> {
         let end = Instant::now() + LIMIT;
         let mut lines = Vec::new();

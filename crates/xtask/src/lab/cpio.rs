@@ -1,6 +1,6 @@
 //! The archive format that the kernel unpacks as its first file system ("newc").
 
-/// Files and folders, in order, as one archive.
+/// An archive of files and folders, in the order in which they are added.
 pub(crate) struct Archive {
     bytes: Vec<u8>,
     inode: u32,

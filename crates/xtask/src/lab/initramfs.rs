@@ -47,7 +47,7 @@ const MODULES: &[&str] = &[
     "diag",
 ];
 
-/// Without these the lab is of no use.
+/// Modules without which the lab cannot work.
 const NEEDED: &[&str] = &["9p", "overlay", "veth", "sch_netem", "tipc"];
 
 /// Writes the lab's kernel and initramfs.
@@ -102,7 +102,8 @@ fn busybox(lab: &Lab) -> Result<PathBuf> {
 /// The paths of all modules in the order in which to load them.
 fn load_order(lab: &Lab, base: &Path, version: &str) -> Result<Vec<PathBuf>> {
     let kmod = lab.program("kmod").context("the package kmod has no kmod")?;
-    // kmod is one program under many names; the unpacked names are links to the machine's, so call it by argument 0.
+    // kmod behaves as the name by which it is called. The unpacked links point into the machine's own file
+    // system, so the name is given as argument 0.
     let tool = |name: &str| {
         let mut command = Command::new(&kmod);
         command.arg0(name).env("LD_LIBRARY_PATH", lab.libraries());
@@ -136,7 +137,7 @@ fn module_path(line: &str) -> Option<PathBuf> {
     rest.get(..end).map(PathBuf::from)
 }
 
-/// A module's bytes as `insmod` wants them.
+/// Reads a module, and decompresses it for `insmod`.
 fn module(path: &Path) -> Result<Vec<u8>> {
     if path.extension().is_none_or(|e| e != "xz") {
         return std::fs::read(path).with_context(|| format!("read {}", path.display()));

@@ -1,4 +1,4 @@
-//! The interop lab: a throw-away virtual machine whose Linux kernel has TIPC.
+//! The interop lab: a virtual machine, discarded after each run, whose Linux kernel has TIPC.
 //!
 //! Kernel and tools are Debian packages, unpacked below `target/lab` and never installed. The machine's own file
 //! system is the guest's, read-only below an overlay, so a script in the guest can run whatever was just built.
@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 
 pub(crate) use vm::{Limits, run};
 
-/// Bumped when the recipe changes, so that an older lab is rebuilt.
+/// Number of the recipe. Increase it when the recipe changes, so that an older lab is rebuilt.
 const RECIPE: &str = "2";
 
 /// The files of a built lab.
@@ -31,7 +31,7 @@ impl Lab {
         Self { root: root.to_path_buf(), dir: root.join("target/lab") }
     }
 
-    /// Where tools that the machine lacks are unpacked.
+    /// Folder of the unpacked tools that the machine lacks.
     fn tools(&self) -> PathBuf {
         self.dir.join("tools")
     }
@@ -53,7 +53,7 @@ impl Lab {
         self.dir.join("built")
     }
 
-    /// A program of the machine, else of the unpacked tools.
+    /// The path of a program: the machine's, or else the unpacked one.
     fn program(&self, name: &str) -> Option<PathBuf> {
         let unpacked = ["usr/bin", "usr/sbin", "bin", "sbin"].map(|d| self.tools().join(d));
         system_path().into_iter().chain(unpacked).map(|d| d.join(name)).find(|p| p.is_file())
@@ -77,7 +77,7 @@ impl Lab {
     }
 }
 
-/// The folders of PATH, and the two that a user's PATH often lacks.
+/// The folders of PATH, and the two folders of system programs that a user's PATH often lacks.
 fn system_path() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut dirs: Vec<_> = std::env::split_paths(&path).collect();
@@ -85,7 +85,7 @@ fn system_path() -> Vec<PathBuf> {
     dirs
 }
 
-/// Reason why this machine cannot build the lab, with what to do; `None` if nothing speaks against it.
+/// Reason why this machine cannot build the lab, with the remedy; `None` if no reason is known.
 pub(crate) fn obstacle() -> Option<String> {
     if std::env::consts::ARCH != "x86_64" {
         return Some(format!(
@@ -101,7 +101,7 @@ pub(crate) fn obstacle() -> Option<String> {
     })
 }
 
-/// Builds the lab unless it is there.
+/// Builds the lab, unless it is already built.
 pub(crate) fn build(root: &Path) -> Result<Lab> {
     let lab = Lab::at(root);
     let init = std::fs::read_to_string(lab.init()).context("read interop/guest/init")?;

@@ -1,4 +1,5 @@
-//! Kernel and tools as Debian packages, downloaded by the machine's own apt (so checked by its keys) and unpacked.
+//! Downloads and unpacks kernel and tools as Debian packages. The machine's own apt downloads them and checks
+//! their signatures.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +26,7 @@ const KERNEL: &str = "linux-image-amd64";
 /// Downloads and unpacks what the machine lacks.
 pub(crate) fn fetch(lab: &Lab) -> Result<()> {
     let apt = Apt::new(lab)?;
-    // Always ours: the machine's busybox may not be static.
+    // Never the machine's busybox, which may not be statically linked.
     let mut wanted = vec!["busybox-static"];
     wanted.extend(PROGRAMS.iter().filter(|(p, _)| lab.program(p).is_none()).map(|(_, package)| *package));
     wanted.dedup();
@@ -48,7 +49,7 @@ fn unpack(deb: &Path, into: &Path) -> Result<()> {
     output(Command::new("dpkg-deb").arg("-x").arg(deb).arg(into)).map(|_| ())
 }
 
-/// apt with the machine's package lists, or with lists of our own where it has none.
+/// apt, with the machine's package lists, or with downloaded lists if the machine has none.
 struct Apt {
     options: Vec<String>,
     debs: PathBuf,
@@ -90,7 +91,7 @@ impl Apt {
         image.map(str::to_owned).with_context(|| format!("{KERNEL} is not in this machine's package lists"))
     }
 
-    /// `wanted` and what they depend on, less what the machine has.
+    /// The packages `wanted` and their dependencies, without those that the machine has.
     fn closure(&self, wanted: &[&str]) -> Result<Vec<String>> {
         let mut command = self.command("apt-get");
         command.args(["install", "--no-install-recommends", "--print-uris", "-y", "-qq"]).args(wanted);

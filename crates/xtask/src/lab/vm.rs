@@ -13,9 +13,9 @@ use crate::process::{self, End};
 /// The resources of one boot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Then the machine is killed.
+    /// Time after which the machine is killed.
     pub(crate) time: Duration,
-    /// MiB.
+    /// Memory of the machine, MiB.
     pub(crate) memory: u32,
     pub(crate) cpus: u32,
 }
@@ -49,7 +49,7 @@ pub(crate) fn run(
         let (sender, lines) = std::sync::mpsc::channel();
         threads.spawn(move || {
             for text in BufReader::new(printed).split(b'\n').map_while(Result::ok) {
-                // The receiver lives until the last line: it cannot be gone.
+                // Cannot fail: the receiver lives until the last line.
                 let _ = sender.send(String::from_utf8_lossy(&text).trim_end().to_owned());
             }
         });
@@ -65,7 +65,7 @@ pub(crate) fn run(
             Err(_) => bail!("the thread that waits for qemu panicked"),
         }
     });
-    // Only a leftover in target/: not worth failing for.
+    // If this fails, files are left in target/, which does no harm.
     let _ = std::fs::remove_dir_all(&control);
     code
 }
@@ -88,7 +88,8 @@ fn tail(control: &Path) -> String {
 /// The shell text that the guest runs.
 fn command_file(lab: &Lab, script: &Path, args: &[String]) -> String {
     let here = std::env::current_dir().unwrap_or_else(|_| lab.root.clone());
-    // Shims of version managers take seconds a call in the guest, and the machine's own python3 has AF_TIPC.
+    // Leave out the wrappers ("shims") of version managers, which take seconds for each call in the guest.
+    // python3 is then the machine's own, which has AF_TIPC.
     let mut path: Vec<PathBuf> =
         system_path().into_iter().filter(|d| !d.ends_with("shims") && d.is_dir()).collect();
     path.extend(
@@ -125,7 +126,7 @@ fn quoted(text: &str) -> String {
 
 fn qemu(lab: &Lab, control: &Path, out: &Path, limits: Limits) -> Result<Command> {
     let program = lab.program("qemu-system-x86_64").context("the package qemu-system-x86 has no qemu")?;
-    // setpriv: the machine dies with us, however we die.
+    // setpriv ends the machine when this process ends for any reason.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]).arg(&program);
     if program.starts_with(lab.tools()) {
@@ -134,7 +135,7 @@ fn qemu(lab: &Lab, control: &Path, out: &Path, limits: Limits) -> Result<Command
             command.arg("-L").arg(lab.tools().join(data));
         }
     }
-    // Emulated on purpose: nested KVM cannot be relied on, and budgets must hold without it.
+    // The CPU is always emulated: KVM is often missing inside virtual machines, and time limits must hold without it.
     command.args(["-accel", "tcg,thread=multi", "-cpu", "max"]);
     command.args(["-smp", &limits.cpus.to_string(), "-m", &limits.memory.to_string()]);
     command.args(["-nodefaults", "-no-reboot", "-display", "none", "-nic", "none"]);

@@ -12,12 +12,12 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// One that is there.
+    /// An environment that already exists in `place`.
     pub(super) fn at(place: &Path) -> Self {
         Self { place: place.to_path_buf() }
     }
 
-    /// A new one, with pip and nothing else.
+    /// Makes a new environment with pip and nothing else.
     pub(super) fn fresh(place: &Path) -> Result<Self> {
         let out = Command::new("python3").args(["-m", "venv", "--clear"]).arg(place).output();
         let out = out.context("run python3")?;

@@ -10,10 +10,10 @@ use super::environment::Environment;
 use super::{install, interpreter, tally};
 use crate::{examples, lab};
 
-/// For all of it, boot included, on an emulated processor.
+/// Time limit of all tests and examples, including the boot, on an emulated processor.
 const BUDGET: Duration = Duration::from_secs(9 * 60);
 
-/// Builds what is needed and runs this program in the guest. True if all passed.
+/// Builds package and examples, and runs this program in the guest. Returns whether all passed.
 pub(crate) fn on_kernel(root: &Path) -> Result<bool> {
     let languages = examples::build_all(root)?;
     if !languages.iter().any(|name| name == "Python") {
@@ -30,7 +30,7 @@ pub(crate) fn on_kernel(root: &Path) -> Result<bool> {
     Ok(code == 0)
 }
 
-/// Runs in the guest.
+/// Runs the tests and examples; called in the guest.
 pub(crate) fn in_guest(root: &Path, languages: &[String]) -> Result<bool> {
     // Without an address the kernel's node does not announce itself.
     let status = Command::new("tipc").args(["node", "set", "address", "1.1.1"]).status();

@@ -1,4 +1,5 @@
-//! The Python package: its wheel is built, installed into a clean environment, and tested there.
+//! `cargo xtask python`: builds the wheel of the Python package, installs it into a clean environment, and
+//! tests it there.
 //!
 //! Everything that is downloaded or built stays below `target/python`.
 
@@ -14,7 +15,7 @@ pub(crate) use environment::obstacle;
 use environment::{Environment, tools};
 pub(crate) use kernel::{in_guest, on_kernel};
 
-/// Passed and failed.
+/// Numbers of passed and failed checks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     passed: usize,
@@ -22,7 +23,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// One check that is a program.
+    /// Runs a program as one check, which passes if the program succeeds.
     fn check(&mut self, name: &str, command: &mut Command) -> Result<()> {
         println!("== {name}");
         if command.status().with_context(|| format!("run {name}"))?.success() {
@@ -35,12 +36,12 @@ impl Counts {
     }
 }
 
-/// Builds and installs the wheel, then runs every check of the package. True if all passed.
+/// Builds and installs the wheel, then runs every check of the package. Returns whether all passed.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let wheel = wheel(root)?;
     let place = root.join("target/python/clean");
     let clean = Environment::fresh(&place)?;
-    // Without the index: the wheel must need nothing else.
+    // Without the package index, because the wheel must not depend on other packages.
     clean.pip(&["install", "--quiet", "--no-index"], &[&wheel])?;
 
     let mut counts = Counts::default();
@@ -131,7 +132,7 @@ fn pytest(clean: &Environment, package: &Path, daemon: &Path, counts: &mut Count
     Ok(())
 }
 
-/// Passed, failed and skipped in pytest's last line: `1 failed, 2 passed, 1 error in 0.1s`.
+/// Numbers of passed, failed and skipped tests in pytest's last line: `1 failed, 2 passed, 1 error in 0.1s`.
 fn tally(summary: &str) -> (usize, usize, usize) {
     let words: Vec<&str> = summary.split([' ', ',']).filter(|word| !word.is_empty()).collect();
     let number = |names: &[&str]| {
@@ -156,8 +157,8 @@ fn python_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A runtime directory of one's own, so that no program meets a node of this user; gone with the value. Paths of
-/// sockets are short, so it is not below `target`.
+/// A runtime directory for programs under test, so that they do not find a daemon of this user. It is removed
+/// when this value is dropped. It is not below `target`, because paths of sockets must be short.
 #[derive(Debug)]
 pub(crate) struct Home(pub(crate) PathBuf);
 

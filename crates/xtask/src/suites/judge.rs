@@ -17,7 +17,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// How a suite names a test that took long, so that the summary can show it.
+/// Prefix of lines in which a suite reports a test that took long, for the summary.
 const SLOW: &str = "slow: ";
 
 /// The line that reports how long a test took.
@@ -31,7 +31,7 @@ pub(crate) fn slow_test(line: &str) -> Option<(f64, &str)> {
     Some((seconds.parse().ok()?, name))
 }
 
-/// How to read a suite's output.
+/// The form of a suite's output, from which its tests are counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Judge {
     /// `test result: …` lines of `cargo test`.
@@ -40,9 +40,9 @@ pub(crate) enum Judge {
     LastLine(&'static str),
     /// The last line of the interop matrix.
     Interop,
-    /// The last line of a chore of this name: `NAME: P passed, F failed`.
+    /// The last line of an xtask command with this name: `NAME: P passed, F failed`.
     Total(&'static str),
-    /// `seed S: …` lines of the simulator, one a run; a run that broke an invariant has a second one.
+    /// Lines `seed S: …` of the simulator. Each run has one; a run that broke an invariant has a second one.
     Seeds,
 }
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_decides() {
+    fn last_line_gives_the_result() {
         let judge = Judge::LastLine("demo: ok");
         assert_eq!(judge.counts("hello\ndemo: ok\n\n", true), Counts { passed: 1, failed: 0 });
         assert_eq!(judge.counts("demo: ok\nthen something else\n", true).failed, 1);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_tests_are_read_as_they_are_written() {
+    fn lines_of_slow_tests_are_parsed() {
         let line = slow_line("utipc::killed a b", Duration::from_millis(1250));
         assert_eq!(slow_test(&line), Some((1.2, "utipc::killed a b")));
         assert_eq!(slow_test("slow tests"), None);

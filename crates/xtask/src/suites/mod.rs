@@ -1,4 +1,5 @@
-//! `cargo xtask test`: the suites that can run on this machine, each with its counts, seconds and a time limit.
+//! `cargo xtask test`: runs the suites that can run on this machine, each with a time limit, and prints the
+//! counts and seconds of each.
 
 mod judge;
 mod runner;
@@ -19,22 +20,23 @@ use table::{SUITES, Skip, Suite, When};
 
 pub(crate) use judge::slow_line;
 
-/// Lines of a failed suite that are shown; all are in its log.
+/// Most lines of a failed suite that are shown. All are in its log.
 const SHOWN_LINES: usize = 60;
 
-/// Tests that took longest, named in the summary.
+/// Number of the slowest tests that the summary names.
 const SLOWEST: usize = 10;
 
-/// A test that cannot run a part of itself here reports it by a line on standard error: `skipped: WHAT: WHY`.
+/// Prefix of the lines by which tests report parts of them that cannot run here, on standard error: `skipped:
+/// WHAT: WHY`.
 const SKIPPED: &str = "skipped: ";
 
-/// Where and how suites run.
+/// The environment of a run.
 struct Site<'a> {
     root: &'a Path,
     logs: PathBuf,
     /// The path of this program, resolved before a suite rebuilds it.
     xtask: PathBuf,
-    /// Suites run their quick command, if they have one.
+    /// Whether suites run their quick command, if they have one.
     quick: bool,
 }
 
@@ -44,17 +46,17 @@ impl Site<'_> {
     }
 }
 
-/// The share of the cores that a suite gets.
+/// The priority of a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     Whole,
-    /// Priority over the suites beside it: a guest whose cores stand still loses its links.
+    /// Priority over the suites that run at the same time: a guest that gets no CPU time loses its links.
     First,
-    /// The time that those with priority leave.
+    /// The CPU time that suites with priority leave.
     Rest,
 }
 
-/// A suite that ran.
+/// The result of a suite that ran.
 struct Ran {
     name: &'static str,
     counts: Counts,
@@ -65,7 +67,7 @@ struct Ran {
     slow: Vec<(f64, String)>,
 }
 
-/// Builds and runs the tests of `cargo test ARGUMENTS`; true if all passed.
+/// Builds and runs the tests of `cargo test ARGUMENTS`; returns whether all passed.
 pub(crate) fn run_tests(root: &Path, arguments: &[String]) -> Result<bool> {
     Ok(runner::run(root, arguments)?.failed == 0)
 }
@@ -90,7 +92,7 @@ pub(crate) fn run(root: &Path, all: bool, only: &[String]) -> Result<ExitCode> {
             continue;
         }
         match (suite.obstacle)(root) {
-            // Nothing to enable: another suite covers it on this machine.
+            // An empty remedy: another suite covers it on this machine.
             Some(skip) if skip.remedy.is_empty() => println!("{}: {}", suite.name, skip.reason),
             Some(skip) => skipped.push((suite, skip)),
             None => can_run.push(suite),
@@ -170,7 +172,7 @@ fn run_one(site: &Site<'_>, suite: &Suite, share: Share) -> Result<Ran> {
     Ok(Ran { name: suite.name, counts, took, parts, slow })
 }
 
-/// Runs the suite's command, its output into `log`.
+/// Runs the suite's command and writes its output to `log`.
 fn capture(site: &Site<'_>, suite: &Suite, share: Share, log: &PathBuf) -> Result<(End, String)> {
     let mut file = File::create(log).with_context(|| format!("create {}", log.display()))?;
     let (read, write) = std::io::pipe().context("make a pipe")?;
@@ -193,7 +195,7 @@ fn capture(site: &Site<'_>, suite: &Suite, share: Share, log: &PathBuf) -> Resul
         let mut output = String::new();
         for line in BufReader::new(read).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line);
-            // A full disk costs the log, not the run.
+            // If the disk is full, the log is incomplete, but the run continues.
             let _ = writeln!(file, "{line}");
             if let Some(name) = live {
                 println!("  {name}: {line}");
@@ -217,7 +219,7 @@ fn resolve(site: &Site<'_>, program: &str) -> PathBuf {
     }
 }
 
-/// Prints the summary; the exit code says whether all is well.
+/// Prints the summary; returns the exit code of the run.
 fn report(root: &Path, ran: &[Ran], skipped: &[(&Suite, Skip)], ci: bool) -> ExitCode {
     let mut total = Counts::default();
     println!();
@@ -249,7 +251,7 @@ fn report(root: &Path, ran: &[Ran], skipped: &[(&Suite, Skip)], ci: bool) -> Exi
         println!("{:<18} {took:>8.1} s  {name}", "slow");
     }
     println!("{} passed, {} failed", total.passed, total.failed);
-    // For .ci/run, which adds its own checks.
+    // .ci/run reads this line and adds its own checks.
     let _ =
         std::fs::write(root.join("target/test-logs/totals"), format!("{} {}\n", total.passed, total.failed));
     if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

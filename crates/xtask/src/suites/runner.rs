@@ -1,8 +1,8 @@
 //! Runs the workspace's tests: one process for each test, several at once, each with a time limit.
 //!
-//! A test that hangs is killed without its neighbours, and each one's seconds are known. As root, each of the tests
-//! that run at once has a network of its own, so that ports and multicast groups of one do not reach another. `cargo
-//! nextest` does the same, but takes several minutes to build where it is not installed.
+//! A test that hangs is killed without affecting others, and the time of each is measured. As root, each thread
+//! that runs tests has a network namespace of its own, so that ports and multicast groups of one test do not
+//! reach another. `cargo nextest` does the same, but takes several minutes to build where it is not installed.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ use crate::process::{self, End};
 
 /// Time limit of one test.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Tests at once for each core: most of them wait most of the time.
+/// Number of tests that run at once on each core, because most of them wait most of the time.
 const PER_CORE: usize = 3;
 /// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
-/// Tests that took longest, named at the end.
+/// Number of the slowest tests that are named at the end.
 const SLOWEST: usize = 10;
 
 /// A test executable that cargo has built.
@@ -32,7 +32,7 @@ struct Executable {
     /// Package and target, as `utipc-core::wire`.
     name: String,
     path: PathBuf,
-    /// Folder of the package: tests expect it as their working directory.
+    /// Folder of the package, which tests expect as their working directory.
     folder: PathBuf,
 }
 
@@ -147,7 +147,8 @@ fn work(queue: &Mutex<VecDeque<Test<'_>>>, ended: &Sender<Result<Ended>>) {
     }
 }
 
-/// Gives this thread, and what it starts, a network namespace of its own; false where the user may not do that.
+/// Gives this thread and the processes that it starts a network namespace of their own. Returns false if the
+/// user may not do that.
 fn own_network() -> bool {
     // Without `ip`, nothing could bring the new namespace's loopback device up.
     let has_ip = Command::new("ip").arg("-V").output().is_ok();
@@ -185,7 +186,7 @@ fn run_one(test: &Test<'_>) -> Result<Ended> {
     Ok(Ended { name, took, failure, skipped })
 }
 
-/// Takes results as they come; shows failures at once, and progress.
+/// Collects the results; shows each failure when it is reported, and progress.
 fn collect(results: &Receiver<Result<Ended>>, all: usize) -> Vec<Ended> {
     let (began, mut shown) = (Instant::now(), Instant::now());
     let mut ended = Vec::with_capacity(all);
@@ -211,7 +212,7 @@ fn collect(results: &Receiver<Result<Ended>>, all: usize) -> Vec<Ended> {
     ended
 }
 
-/// Runs the examples of the documentation, which only cargo can build.
+/// Runs the examples in the documentation, which only cargo can build.
 fn documentation(root: &Path, arguments: &[String]) -> Result<Counts> {
     let began = Instant::now();
     let out = cargo(root, &["test", "--doc", "--no-fail-fast"], arguments)

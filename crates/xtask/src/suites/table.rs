@@ -27,21 +27,21 @@ pub(crate) struct Skip {
 /// A set of tests that one command runs.
 pub(crate) struct Suite {
     pub(crate) name: &'static str,
-    /// Program and arguments. `cargo` is the cargo that runs this program, `xtask` is this program.
+    /// Program and arguments. `cargo` stands for the cargo that runs this program, `xtask` for this program.
     pub(crate) command: &'static [&'static str],
     /// The command of a run without `--all`, if it is another one.
     pub(crate) quick: Option<&'static [&'static str]>,
     pub(crate) judge: Judge,
-    /// At this limit the suite is killed and has failed.
+    /// Time after which the suite is killed and counts as failed.
     pub(crate) limit: Duration,
-    /// Show its lines as they come.
+    /// Whether to show its output while it runs.
     pub(crate) live: bool,
     /// Reason why it cannot run on this machine.
     pub(crate) obstacle: fn(&Path) -> Option<Skip>,
-    /// Continuous integration must run it.
+    /// Whether continuous integration must run it.
     pub(crate) required_in_ci: bool,
     pub(crate) when: When,
-    /// It runs in the lab's machine, beside those that do not.
+    /// Whether it runs in the lab's machine, at the same time as suites that do not.
     pub(crate) beside: bool,
 }
 
@@ -64,8 +64,8 @@ const fn suite(name: &'static str, limit: Duration, judge: Judge, command: &'sta
     }
 }
 
-/// All suites, in the order in which they run. From the first one of the lab's machine on, those after it run beside
-/// it, so suites that build something for it come before.
+/// All suites, in the order in which they run. When the first suite of the lab's machine begins, those after it
+/// run at the same time, so suites that build something for it come before.
 pub(crate) const SUITES: &[Suite] = &[
     // Unit tests, vectors, replay of the fuzz corpora, scenarios, documentation examples.
     Suite {
@@ -78,7 +78,7 @@ pub(crate) const SUITES: &[Suite] = &[
             &["xtask", "run-tests", "--workspace", "--exclude", "utipc-c", "--features", "utipc/tokio"],
         )
     },
-    // The C library as a C programmer has it: installed, compiled against, read about.
+    // The C library as C programmers use it: installed, compiled against, with its manual pages.
     Suite {
         when: When::Always,
         obstacle: no_c_tools,
@@ -126,7 +126,7 @@ pub(crate) const SUITES: &[Suite] = &[
         Judge::CargoTest,
         &["cargo", "test", "-p", "utipc-tools", "--features", "iceoryx2", "--test", "bench"],
     ),
-    // Every example in Rust, C and Python prints what its page says.
+    // Every example in Rust, C and Python prints the output that examples/README.md shows.
     Suite {
         when: When::Always,
         ..suite("examples", minutes(20), Judge::Total("examples"), &["xtask", "examples"])
@@ -218,14 +218,14 @@ pub(crate) const SUITES: &[Suite] = &[
         Judge::CargoTest,
         &["cargo", "test", "--release", "-p", "utipc-sim", "--features", "planted-faults"],
     ),
-    // Lanes and doorbells in all interleavings, and broken on purpose.
+    // Lanes and doorbells in all interleavings, also with faults planted in them, which must be found.
     suite(
         "lane-models",
         minutes(6),
         Judge::CargoTest,
         &["cargo", "test", "--release", "-p", "utipc-lanes", "--features", "loom", "--test", "lane_loom"],
     ),
-    // Readers of the binding table's replica beside its writer, and writers broken on purpose.
+    // Readers of the binding table's replica at the same time as its writer, also with faults planted in the writer.
     suite(
         "table-models",
         minutes(8),
@@ -278,7 +278,8 @@ pub(crate) const SUITES: &[Suite] = &[
             Judge::CargoTest,
             &[
                 "env",
-                // Miri's model of weak memory gives up where words were bytes before; loom has that part.
+                // Miri's model of weak memory does not support words in memory that held bytes before; loom
+                // covers that part.
                 "MIRIFLAGS=-Zmiri-disable-weak-memory-emulation",
                 "CARGO_TARGET_DIR=target/miri",
                 "cargo",
@@ -452,7 +453,7 @@ const INTEROP_QUICK: &[&str] = &[
     "cut-off/eth",
 ];
 
-/// The suite `tests` runs the bearers' conformance too, but a user who is not root needs a namespace of their own.
+/// The suite `tests` covers the bearers as root. Other users need a namespace for them.
 fn bearers_without_root(_: &Path) -> Option<Skip> {
     if user_is_root() {
         return Some(Skip { reason: "run by root in the suite tests".into(), remedy: String::new() });
@@ -548,7 +549,7 @@ fn no_tipc(_: &Path) -> Option<Skip> {
     (!found).then(|| Skip { reason, remedy: "sudo apt-get install iproute2".into() })
 }
 
-/// The vendor's files are not in the tree: a variable names their folder.
+/// Skips a suite that needs files of the vendor, unless the environment variable names their folder.
 fn no_folder(variable: &str, of: &str, suite: &str) -> Option<Skip> {
     let named = std::env::var_os(variable).is_some_and(|folder| Path::new(&folder).is_dir());
     let remedy = format!("{variable}=DIR cargo xtask test {suite} (interop/rssl/README.md)");

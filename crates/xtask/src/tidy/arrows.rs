@@ -1,4 +1,4 @@
-//! Which crate may depend on which: the arrows of ARCHITECTURE.md point inward only.
+//! Rules for dependencies between crates: the arrows of ARCHITECTURE.md, which all point inward.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Finding;
 
-/// A workspace member and what its manifest asks for.
+/// A workspace member and the dependencies in its manifest.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) name: String,
@@ -19,12 +19,13 @@ pub(crate) struct Member {
     pub(crate) wants_in_tests: Vec<String>,
 }
 
-/// The crates that a crate may use. A missing crate is a finding: a new crate needs a decision record.
+/// The dependencies that a crate may have. A crate without an entry is a finding, because a new crate needs a
+/// decision record.
 struct Arrow {
     from: &'static str,
     /// Workspace crates.
     inside: &'static [&'static str],
-    /// Crates of others; `None`: any.
+    /// External crates; `None`: any.
     outside: Option<&'static [&'static str]>,
 }
 
@@ -36,7 +37,7 @@ const fn arrow(
     Arrow { from, inside, outside }
 }
 
-/// Protocol crates stay pure: derives for errors and for serialisation are all they may take from others.
+/// External crates that pure crates may use: derives for errors and for serialisation.
 const PURE: Option<&[&str]> = Some(&["serde", "thiserror"]);
 
 const ARROWS: &[Arrow] = &[

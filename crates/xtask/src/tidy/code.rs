@@ -1,6 +1,6 @@
 //! Rust source with its comments and literals blanked, so that rules look at code only.
 
-/// The same text, line for line, where comments, strings and characters are spaces.
+/// Returns the text with comments, strings and characters replaced by spaces; line numbers stay the same.
 pub(crate) fn only(source: &str) -> String {
     let text: Vec<char> = source.chars().collect();
     let mut out = String::with_capacity(source.len());
@@ -20,7 +20,7 @@ pub(crate) fn only(source: &str) -> String {
     out
 }
 
-/// Where the comment or literal that starts at `at` ends; `at` itself if none starts there.
+/// The end of the comment or literal that starts at `at`; `at` itself if none starts there.
 fn literal_end(text: &[char], at: usize) -> usize {
     let is = |i: usize, c: char| text.get(i) == Some(&c);
     let until = |from: usize, stop: &dyn Fn(usize) -> bool| {

@@ -1,8 +1,8 @@
-//! Lines of documentation have at most 120 columns: comments in source files, and Markdown.
+//! Rule: lines of documentation (comments in source files, and Markdown) have at most 120 columns.
 
 use super::Finding;
 
-/// Columns of one line of documentation.
+/// Most columns of one line of documentation.
 const MAX_COLUMNS: usize = 120;
 
 /// Findings for one file. Table rows and code blocks of Markdown may be longer, because they cannot be wrapped, and so
@@ -19,7 +19,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// Tells, for the lines of a file in order, which are documentation.
+/// Decides for each line of a file, in order, whether it is documentation.
 type Filter = Box<dyn FnMut(&str) -> bool>;
 
 /// The filter for files of this type; `None` if they have no documentation.

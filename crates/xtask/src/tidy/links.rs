@@ -1,4 +1,4 @@
-//! Links between files of the tree lead to a file, and to a heading where they name one.
+//! Rule: links between files of the tree lead to an existing file, and to an existing heading if they name one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -14,7 +14,7 @@ pub(crate) struct Links {
     paths: BTreeSet<PathBuf>,
     /// Anchors of each Markdown file.
     anchors: BTreeMap<PathBuf, BTreeSet<String>>,
-    /// (file, line, target)
+    /// Links as (file, line, target).
     links: Vec<(PathBuf, usize, String)>,
 }
 
@@ -83,7 +83,7 @@ impl Links {
     }
 }
 
-/// `target` as a path from the root, seen from the file `from`.
+/// The path from the root that `target` means in the file `from`.
 fn resolve(from: &Path, target: &str) -> Option<PathBuf> {
     let mut path = from.parent()?.to_path_buf();
     for part in Path::new(target).components() {
@@ -102,7 +102,7 @@ fn slug(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c }).flat_map(char::to_lowercase).collect()
 }
 
-/// Finds line numbers of rising offsets.
+/// Finds the line numbers of offsets, which must be given in rising order.
 struct LineOf<'a> {
     text: &'a str,
     at: usize,

@@ -1,5 +1,5 @@
-//! Every crate inherits the workspace's lints. A crate that may hold `unsafe` cannot inherit `forbid(unsafe_code)`,
-//! so it repeats all the others.
+//! Rule: every crate inherits the workspace's lints. A crate that may have `unsafe` code cannot inherit
+//! `forbid(unsafe_code)`, so it repeats all other lints.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{Finding, source};
 
 type Table<'a> = BTreeMap<(&'a str, &'a str), &'a str>;
 
-/// `[section]` and `key = value` lines: as much of TOML as lint tables use.
+/// Parses lines `[section]` and `key = value`, the part of TOML that lint tables use.
 fn table(manifest: &str) -> Table<'_> {
     let mut section = "";
     let mut table = Table::new();

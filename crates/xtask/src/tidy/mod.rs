@@ -1,6 +1,6 @@
-//! Rules of this project that neither the compiler nor clippy can check.
+//! `cargo xtask tidy`: checks rules of this project that neither the compiler nor clippy can check.
 //!
-//! Each rule is a pure function from text (or parsed metadata) to findings, so that each has a test that shows it fail.
+//! Each rule is a pure function from text (or parsed metadata) to findings, and has a test in which it fails.
 
 mod arrows;
 mod code;
@@ -56,7 +56,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let mut links = links::Links::default();
     let mut read = 0usize;
     for file in &files {
-        // A file that is not text has no lines to check, one that is staged for deletion is not there.
+        // Skip files that are not text, and deleted files, which git still lists.
         let Ok(text) = std::fs::read_to_string(root.join(file)) else {
             if root.join(file).exists() {
                 links.add(file, "");

@@ -8,11 +8,11 @@ const PRIVATE_FOLDERS: &[&str] = &["/home/", "/root/", "/Users/", "/work/", "/tm
 /// The only registry that a lock file may name.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Registries and settings that send cargo, pip or npm to one: each machine has its own.
+/// Names of registries, and settings that direct cargo, pip or npm to one, which are valid on one machine only.
 const REGISTRIES: &[&str] =
     &["sparse+", "replace-with", "pypi.org/simple", "registry.npmjs", "artifactory", "jfrog"];
 
-/// This file and its tests name what they forbid.
+/// This file and its tests, which contain the forbidden texts.
 const EXEMPT: &[&str] = &["crates/xtask/src/tidy/portable.rs", "crates/xtask/src/tidy/tests.rs"];
 
 /// Findings for one file.
@@ -40,7 +40,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
     found
 }
 
-/// Whether `line` has `folder` followed by a name, and not as the middle of a longer path.
+/// Whether `line` contains a path that begins with `folder` and a name.
 fn names_path_below(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line.get(..at).and_then(|s| s.chars().next_back());

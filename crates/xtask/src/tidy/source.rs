@@ -1,8 +1,8 @@
-//! Rules for source files: where `unsafe` may stand, nothing unfinished, no file too long to be read.
+//! Rules for source files: `unsafe` only in some crates, no unfinished code, and a limit of lines.
 
 use super::{Finding, code};
 
-/// Crates that may hold `unsafe`, with their folders.
+/// Crates that may have `unsafe` code, with their folders.
 pub(crate) const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("utipc-os", "crates/os/"),
     ("utipc-c", "crates/c/"),
@@ -16,7 +16,7 @@ const MAX_LINES: usize = 800;
 /// Marks of unfinished or switched-off work in code, each in two pieces so that this file passes its own rule.
 const UNFINISHED: &[&str] = &[concat!("todo", "!("), concat!("unimplemented", "!("), concat!("#[", "ignore")];
 
-/// The same in comments.
+/// Marks of unfinished work in comments.
 const NOTES: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// Findings for one file.

@@ -1,4 +1,4 @@
-//! Every rule of tidy, shown to fail and shown to pass.
+//! Tests of every rule of tidy, with text that breaks it and text that follows it.
 
 use std::path::PathBuf;
 

@@ -176,7 +176,7 @@ fn start(options: &Options) -> Result<Consumer> {
     })
 }
 
-/// Runs until told to stop; false if there were losses, gaps, disconnects or differences.
+/// Runs until it is stopped. Returns false if there were losses, gaps, disconnects or differences.
 fn run(options: &Options) -> Result<bool> {
     let consumer = start(options)?;
     let mut control = Control::new(options.control, None)?;

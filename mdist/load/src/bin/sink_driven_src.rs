@@ -109,7 +109,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Starts the publisher; gives the distributor that it publishes to as well.
+/// Starts the publisher; also returns the address of the distributor that it publishes to.
 fn start(options: &Options) -> Result<(Provider, Option<SocketAddr>)> {
     let mut sets = match &options.msg_file {
         Some(path) => msgdata::read(path)?,

@@ -1,4 +1,4 @@
-//! Comparison of the images of consumers with what was published.
+//! Compares the images of consumers with the published values.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use super::{Consumer, StreamImage, ThreadLink};
 use crate::message_set::Image;
 use crate::values;
 
-/// Differences between the images of consumers and what was published.
+/// Result of a comparison of the images of consumers with the published values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Comparison {
     /// Item streams compared.
@@ -28,7 +28,7 @@ pub struct Comparison {
     pub differences: Vec<String>,
 }
 
-/// Differences that are listed.
+/// Most differences that are listed.
 const MAX_DIFFERENCES: usize = 10;
 
 impl Comparison {

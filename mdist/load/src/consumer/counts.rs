@@ -16,7 +16,7 @@ macro_rules! counts {
                 $(self.$name += other.$name;)*
             }
 
-            /// The difference from `earlier`.
+            /// The counts since `earlier`.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name.wrapping_sub(earlier.$name),)* }

@@ -1,4 +1,4 @@
-//! One thread of a consumer: the sockets of its mounts, and what they send at a rate.
+//! One thread of a consumer: the sockets of its mounts, and the messages that they send at a rate.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ const TIMER: u64 = u64::MAX - 1;
 const READ: usize = 256 * 1024;
 /// Space before the bytes read, for the front of an incomplete frame.
 const UNREAD_SPACE: usize = 64 * 1024 + 16;
-/// Connections that are being opened at once, at most: the queue of a listener is short.
+/// Most connections that are being opened at once, because the queue of a listener is short.
 const CONNECTING: usize = 64;
 /// Pause between two groups of connection attempts.
 const CONNECT_PAUSE: Duration = Duration::from_millis(1);
@@ -26,7 +26,7 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(1);
 const FULL: usize = 256 * 1024;
 /// Time between two reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(5);
-/// Reasons of disconnects that are kept.
+/// Most reasons of disconnects that are kept.
 const MAX_REASONS: usize = 100;
 
 /// The event loop of one thread.
@@ -51,7 +51,7 @@ pub(super) struct EventLoop {
     startup: Option<Duration>,
     /// When the next client is to connect.
     connect_at: Duration,
-    /// Some client may have output.
+    /// Whether some client may have output.
     dirty: bool,
 }
 
@@ -149,7 +149,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// When something is due next if nothing arrives.
+    /// Time when something is due next if nothing arrives.
     fn deadline(&self, at: Duration) -> Duration {
         let mut first = self.reported_at
             + if at.saturating_sub(self.reported_at) < REPORT_INTERVAL {

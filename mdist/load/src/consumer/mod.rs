@@ -50,7 +50,7 @@ struct ThreadLink {
     report: Mutex<Report>,
     /// Signalled after each report.
     reported: Condvar,
-    /// The next report must have images.
+    /// Whether the next report must have images.
     want_images: AtomicBool,
     /// Marks so far: see [`Consumer::mark`].
     marks: AtomicU64,
@@ -171,7 +171,7 @@ impl Consumer {
         }
     }
 
-    /// Takes the reasons why connections ended since the last call, in no order.
+    /// Takes the reasons why connections ended since the last call, in any order.
     #[must_use]
     pub fn disconnect_reasons(&self) -> Vec<String> {
         self.links.iter().flat_map(|link| std::mem::take(&mut link.report().disconnect_reasons)).collect()

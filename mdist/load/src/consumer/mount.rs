@@ -26,7 +26,7 @@ impl Mount {
         Self { channel, input: InputBuffer::default(), scratch: Vec::new(), state }
     }
 
-    /// Starts again for a new connection: nothing is open.
+    /// Resets the state for a new connection, on which nothing is open.
     pub(super) fn restart(&mut self, out: &mut Vec<u8>) {
         self.channel = Channel::client(self.state.client_options());
         self.input.clear();

@@ -67,7 +67,7 @@ impl MountState {
         }
     }
 
-    /// Starts again for a new connection: nothing is open.
+    /// Resets the state for a new connection, on which nothing is open.
     pub(super) fn reset(&mut self) {
         self.stage = Stage::Connection;
         self.service = None;
@@ -117,7 +117,7 @@ impl MountState {
             && let Some(sent) = self.shared.stamp_of(message)
         {
             self.counts.stamps += 1;
-            // Not the time when the read began: this may be one of the last of many messages.
+            // Read the clock again: after the read, many messages may have been handled before this one.
             self.stamps.push((Stamp::Update, sent, mdist::net::now()));
         }
         true

@@ -14,7 +14,7 @@ pub struct ConsumerOptions {
     pub to: SocketAddr,
     /// All items.
     pub items: Arc<Vec<Item>>,
-    /// Which items each mount requests.
+    /// Distribution of the items to the mounts.
     pub shares: Shares,
     /// Number of mounts.
     pub mounts: usize,

@@ -17,7 +17,7 @@ use crate::values::SEQUENCE_BASE;
 /// Stream id of the first item; the others follow.
 pub(super) const FIRST_ITEM: i32 = 5;
 
-/// Life of an item stream.
+/// State of an item stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     #[default]
@@ -50,7 +50,7 @@ struct Stream {
     /// Count of updates in the last update or image, as on the wire.
     sequence: u32,
     phase: Phase,
-    /// An image was received.
+    /// Whether an image was received.
     has_image: bool,
 }
 
@@ -236,7 +236,7 @@ impl Streams {
         let before = entry.phase;
         let mut after = Phase::after(state, shared.snapshot);
         if after == Phase::Open && !entry.has_image {
-            // A status without an image loads nothing.
+            // Without an image the item does not count as loaded.
             after = before;
         }
         if after == Phase::Suspect && loaded(before) {

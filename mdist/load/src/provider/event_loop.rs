@@ -21,10 +21,10 @@ const FIRST_PEER: u64 = 2;
 const READ: usize = 64 * 1024;
 /// First and longest backoff before a publisher reconnects.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Time before a deadline at which to wake and then spin: sleeping threads wake about this much too late, above all on
-/// virtual machines.
+/// Time by which the thread wakes before a deadline, to spin until then. Sleeping threads wake about this much
+/// too late, in particular on virtual machines.
 const WAKE_EARLY: Duration = Duration::from_micros(60);
-/// Reasons of disconnects that are kept.
+/// Most reasons of disconnects that are kept.
 const MAX_REASONS: usize = 100;
 
 /// The event loop of a publisher.

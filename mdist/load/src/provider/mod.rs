@@ -29,7 +29,7 @@ use super::message_set::MessageSet;
 use mdist::dictionaries::Dictionaries;
 use mdist::net::{Poller, Waker};
 
-/// Bytes of a part of a dictionary, at most: one part per frame of the usual size.
+/// Most bytes of a part of a dictionary, so that a part fits a frame of the usual size.
 const DICTIONARY_PART: usize = 5_000;
 
 /// Options of a [`Provider`].
@@ -322,7 +322,8 @@ impl Provider {
         self.shared.report().counts
     }
 
-    /// Name and number of updates so far of every open item; of the last session if several have it open.
+    /// Name and number of updates so far of every open item. If several sessions have it open, the number is
+    /// that of the last one.
     #[must_use]
     pub fn items(&self) -> Vec<(String, u32)> {
         let mut report = self.shared.report();

@@ -1,4 +1,4 @@
-//! Which updates carry the time.
+//! Chooses the updates that carry a stamp with the time.
 
 /// Chooses the updates that carry stamps: one at a random place of each stretch of updates.
 pub(super) struct StampSchedule {

@@ -8,12 +8,12 @@ use super::stamps::StampSchedule;
 use super::{Counts, Shared};
 use crate::pace::{Burst, Pace};
 
-/// Which side opened the connection, and so which side asks.
+/// The side that opened the connection, which decides whether items are requested or published unasked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// The peer connected and requests items.
     Interactive,
-    /// This program connected to a distributor and publishes its items unasked.
+    /// This program connected to a distributor and publishes its items without requests.
     Publisher,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct SessionState {
     pub(super) pending_images: VecDeque<PendingImage>,
     /// Places in the item list that are not published yet.
     pub(super) to_publish: std::ops::Range<usize>,
-    /// The login is accepted.
+    /// Whether the login is accepted.
     pub(super) ready: bool,
     pub(super) pace: Option<Pace>,
     pub(super) stamps: StampSchedule,

@@ -139,7 +139,8 @@ fn set(config: &mut Config, line: &Line) -> Outcome {
         let known = if any || program(name) {
             apply(config, line, service)?
         } else {
-            // Other components try the parameter on a copy of the settings, to tell a misplaced parameter from an unknown one.
+            // Other components try the parameter on a copy of the settings, to tell a misplaced parameter from
+            // an unknown one.
             apply(&mut Config::default(), line, service)
                 .map_or(Err(ELSEWHERE), |known| known.and(Err(ELSEWHERE)))
         };
