@@ -1,9 +1,9 @@
 //! Bearers carry frames between nodes; they never read the contents of a frame.
 //!
-//! [`UdpBearer`] (multicast or replicast), [`EthernetBearer`], [`LocalBearer`] (the nodes of one
-//! user on one host find each other without configuration), [`LoopbackNetwork`] (in memory, for tests), and
-//! [`Middleware`], which wraps any of them to drop, delay, duplicate or reorder frames, to interrupt it, or to record.
-//! All pass the same conformance suite, `tests/bearers.rs`.
+//! [`UdpBearer`] (multicast or replicast), [`EthernetBearer`], [`LocalBearer`] (the nodes of one user on one
+//! host find each other without configuration), [`LoopbackNetwork`] (in memory, for tests), and [`Middleware`],
+//! which wraps any of them to drop, delay, duplicate or reorder frames, to interrupt it, or to record. All pass
+//! the same tests, `tests/bearers.rs`. To add one, see "Worked examples" in ARCHITECTURE.md.
 
 use std::io;
 use std::net::SocketAddr;

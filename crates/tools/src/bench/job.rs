@@ -50,7 +50,7 @@ pub(crate) struct Site {
     pub(crate) private: bool,
 }
 
-/// What a peer process measures.
+/// The task of a peer process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Test {

@@ -26,7 +26,7 @@ const DRAIN_MIN: Duration = Duration::from_millis(100);
 /// Longest such pause.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// Reason for which a source removes this sink from its feeds.
+/// Reason for which a source disconnects this sink from its feeds.
 const TOO_SLOW: &str = "this sink is too slow";
 
 /// Receives what the sources send; each source is an upstream.
@@ -56,7 +56,7 @@ pub struct Stats {
     pub bytes: u64,
     /// Messages passed to the hub.
     pub messages: u64,
-    /// Times a source removed this sink from its feeds because it was too slow.
+    /// Times a source disconnected this sink from its feeds because it was too slow.
     pub cuts: u64,
     /// Times entries of a feed were lost.
     pub gaps: u64,

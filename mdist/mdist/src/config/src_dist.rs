@@ -80,10 +80,10 @@ pub enum Posts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFull {
-    /// The feed waits at most the hold time, then the sink is removed from its feeds and has to resynchronise.
+    /// The feed waits at most the hold time, then the sink is disconnected from its feeds and has to resynchronise.
     #[default]
     Hold,
-    /// The sink is removed from its feeds at once, and has to resynchronise.
+    /// The sink is disconnected from its feeds at once, and has to resynchronise.
     Cut,
 }
 

@@ -67,7 +67,7 @@ component! {
         Counter bytes "backbone_bytes_out" "Bytes of packets multicast on feeds",
         Counter images "backbone_images_out" "Images sent to single sinks",
         Counter left "backbone_sinks_left" "Connections to sinks that have ended",
-        Counter cuts "backbone_sink_cuts" "Times a sink was removed from its feeds because it was too slow",
+        Counter cuts "backbone_sink_cuts" "Times a sink was disconnected from its feeds because it was too slow",
         Counter waits "backbone_waits" "Times a feed waited for a sink",
     }
 }
@@ -79,7 +79,7 @@ component! {
         Counter messages "backbone_messages_in" "Messages received from sources and passed to the hub",
         Counter bytes "backbone_bytes_in" "Bytes of packets read from feeds",
         Counter lost "backbone_sources_lost" "Sources on the backbone lost, for any reason",
-        Counter cuts "backbone_cuts" "Times a source removed this sink from its feeds because the sink was too slow",
+        Counter cuts "backbone_cuts" "Times a source disconnected this sink from its feeds because the sink was too slow",
         Counter gaps "backbone_gaps" "Times entries of a feed were lost",
         Counter asked_again "backbone_images_asked_again" "Images requested again because the feed had already passed them",
     }

@@ -32,19 +32,7 @@
 //!
 //! # Adding a container
 //!
-//! | File | Change |
-//! |---|---|
-//! | `mdist/rssl/src/rwf/data_type.rs` | its id, in `types!` |
-//! | `mdist/rssl/src/rwf/NAME.rs` | decoder, iterator and writer; `container.rs` is the base for counted entries |
-//! | `mdist/rssl/src/rwf/mod.rs` | the module and its public names |
-//! | `mdist/rssl/src/rwf/print/` | a method in `containers.rs`, a branch of `Printer::container_inner` in `mod.rs` |
-//! | `mdist/rssl/src/dictionary/file.rs` | its name in dictionary files, in `DATA_TYPES` |
-//! | `mdist/rssl/tests/common/tree.rs`, `random.rs` | a variant of `Tree`: round trips and broken bytes |
-//! | `mdist/mdist/src/cache/node.rs` | a variant of `Node` with a table in a file beside it; a branch of `check` |
-//! | `mdist/mdist/src/cache/image.rs` | how a large image is split into parts |
-//! | `mdist/mdist/src/cache/tests/model.rs` | a variant of `Model`, which the cache is compared with |
-//! | `mdist/mdist/src/mounts/view.rs` | the parts that a view keeps |
-//! | `docs/spec/rssl.md` §3, §4 | its id and its form |
+//! "Worked example" in `mdist/README.md` lists the files.
 
 pub mod array;
 mod container;

@@ -2,9 +2,9 @@
 //!
 //! | Question | File |
 //! |---|---|
-//! | What does a list hold, and how is it split into parts? | here |
-//! | What does an entry say? | `show.rs` |
-//! | What does a change do? | `change.rs`, `bearers.rs` |
+//! | Which requests are there, and how is a long list split into parts? | here |
+//! | Where do the values of an entry come from? | `show.rs` |
+//! | How are changes made? | `change.rs`, `bearers.rs` |
 //! | With which properties do new bearers begin? | `media.rs` |
 
 mod bearers;

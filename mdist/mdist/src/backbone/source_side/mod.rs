@@ -39,7 +39,7 @@ const NONE: u16 = u16::MAX;
 /// How a service is sent, and how long its feed waits for a slow sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Time that a feed waits for a sink with a full window before it removes the sink from its feeds.
+    /// Time that a feed waits for a sink with a full window before it disconnects the sink from its feeds.
     pub hold: Duration,
     /// Bytes that may be under way to a sink, of the feed and of images: unread, or read and not yet used.
     pub window: u64,
@@ -64,7 +64,7 @@ pub struct Stats {
     pub entries: u64,
     /// Images sent to single sinks.
     pub images: u64,
-    /// Times a sink was removed from its feeds because it was too slow.
+    /// Times a sink was disconnected from its feeds because it was too slow.
     pub cuts: u64,
     /// Times a feed waited for a sink.
     pub waits: u64,

@@ -125,8 +125,8 @@ impl SourceSide {
         self.feed_policies.get(usize::from(feed)).copied().unwrap_or(self.policy)
     }
 
-    /// Waits at most `hold` until all sinks of a feed have room, then removes from their feeds those that have
-    /// none.
+    /// Waits at most `hold` until all sinks of a feed have room, then disconnects those that have none from
+    /// their feeds.
     fn wait_for_room(&mut self, feed: u16, len: u64, window: u64, hold: Duration) -> Result<()> {
         self.read_credits(Duration::ZERO)?;
         let mut start = None;

@@ -1,13 +1,13 @@
-//! Reasons why sinks have left or were removed from their feeds, for the log, the metrics and `/disconnects`.
+//! Reasons why sinks have left or were disconnected from their feeds, for the log, the metrics and `/disconnects`.
 
 use thiserror::Error;
 
 use crate::backbone::{Ended, SinkId};
 
-/// Reason why a sink has left or was removed from its feeds.
+/// Reason why a sink has left or was disconnected from its feeds.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Reason {
-    /// It was too slow: it was removed from its feeds, stays connected and resynchronises.
+    /// It was too slow. It was disconnected from its feeds; its connection stays open, and it resynchronises.
     #[error("it left {unread} bytes unread for {ms} ms")]
     Behind {
         /// Bytes that it had not credited.
@@ -52,7 +52,7 @@ impl Reason {
     }
 }
 
-/// A sink that has left or was removed from its feeds.
+/// A sink that has left or was disconnected from its feeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Farewell {
     /// Its id.

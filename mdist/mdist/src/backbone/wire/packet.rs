@@ -120,7 +120,7 @@ pub enum Entry<'a> {
         /// The refresh, with the source's stream id.
         message: &'a [u8],
     },
-    /// The source has removed this sink from the feed. The sink must ignore later entries, whose stream ids may
+    /// The source has disconnected this sink from the feed. The sink must ignore later entries, whose stream ids may
     /// mean other items.
     Cut {
         /// Number of the sink, from [`Record::Welcome`](super::Record::Welcome).

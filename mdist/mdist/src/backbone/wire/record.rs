@@ -102,7 +102,7 @@ pub enum Record {
     },
     /// From a source: for one stream.
     Answer(Answer),
-    /// From a source: the sink was too slow and has been removed from its feeds; all its streams and joins have
+    /// From a source: the sink was too slow and has been disconnected from its feeds; all its streams and joins have
     /// ended.
     Cut {
         /// The epoch that has ended.
