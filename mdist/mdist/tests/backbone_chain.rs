@@ -46,7 +46,7 @@ fn updates(sink: &RunningSink) -> u64 {
 
 /// Items are opened, requested again, closed, ended and reopened while updates flow.
 fn items_come_and_go(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
-    // A long hold: no sink is cut on a machine that is busy with other tests.
+    // A long hold, so that no sink is disconnected on a machine that is busy with other tests.
     let source = RunningSource::start(source, "FEED", 50 * HOLD);
     let sinks: Vec<_> = ends.into_iter().map(|end| RunningSink::start(end, "FEED", &names(300))).collect();
     sinks.iter().for_each(|sink| sink.lock().hub.reissue = 53);
@@ -96,7 +96,8 @@ fn items_come_and_go_between_nodes() {
     items_come_and_go(source(&red), [sink(&blue), sink(&green)]);
 }
 
-/// A sink stops reading: it is cut after the hold and resynchronises later; other sinks lose nothing.
+/// A sink that stops reading is disconnected from its feeds after the hold and resynchronises later; other
+/// sinks lose nothing.
 fn sink_that_stops_reading_is_cut(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
     let source = RunningSource::start(source, "FEED", HOLD);
     let sinks: Vec<_> = ends.into_iter().map(|end| RunningSink::start(end, "FEED", &names(100))).collect();

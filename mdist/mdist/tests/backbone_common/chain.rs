@@ -141,7 +141,7 @@ pub(crate) struct Orders {
     stop: AtomicBool,
     pub(crate) updates: AtomicU64,
     pub(crate) cuts: AtomicU64,
-    /// Sinks that have left or were cut.
+    /// Sinks that have left or were disconnected from their feeds.
     pub(crate) farewells: Mutex<Vec<Farewell>>,
     /// Connected sinks.
     pub(crate) sinks: AtomicU64,

@@ -63,8 +63,8 @@ impl SourceSide {
         }
     }
 
-    /// Removes a sink from all feeds although it may still read them. A cut in each feed tells it to ignore later
-    /// entries: their stream ids may mean other items.
+    /// Removes a sink from all feeds although it may still read them. An entry `Cut` in each feed tells it to
+    /// ignore later entries, whose stream ids may mean other items.
     pub(super) fn leave_with_cut(&mut self, id: SinkId) {
         if let Some(sink) = self.sinks.get(&id) {
             self.pending_cuts.extend(sink.joined.iter().map(|joined| (joined.feed, id)));
@@ -72,7 +72,7 @@ impl SourceSide {
         self.leave(id, None);
     }
 
-    /// Puts pending cuts into the feeds, before the results of later requests to the hub.
+    /// Puts pending entries `Cut` into the feeds, before the results of later requests to the hub.
     pub(super) fn put_cuts(&mut self) -> Result<()> {
         while let Some((feed, id)) = self.pending_cuts.pop() {
             self.put_always(feed, &Entry::Cut { sink: id.0 })?;

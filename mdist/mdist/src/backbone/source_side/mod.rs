@@ -143,7 +143,7 @@ pub struct SourceSide {
     scratch: Vec<u8>,
     checked: Instant,
     stats: Stats,
-    /// Sinks that have left or were cut since the last [`SourceSide::farewells`].
+    /// Sinks that have left or were disconnected from their feeds since the last [`SourceSide::farewells`].
     farewells: Vec<Farewell>,
     /// Present if latency is measured.
     latency: Option<Box<latency::LatencyProbe>>,
@@ -238,7 +238,7 @@ impl SourceSide {
         }
     }
 
-    /// The sinks that have left or were cut since the last call.
+    /// The sinks that have left or were disconnected from their feeds since the last call.
     pub fn farewells(&mut self) -> std::vec::Drain<'_, Farewell> {
         self.farewells.drain(..)
     }

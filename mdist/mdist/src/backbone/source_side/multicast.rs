@@ -94,8 +94,8 @@ impl SourceSide {
         self.feeds.iter().filter_map(FeedOut::due).min()
     }
 
-    /// Sends a packet of `len` bytes as soon as every sink has room for it; cuts the sinks that have none after the
-    /// hold.
+    /// Sends a packet of `len` bytes as soon as every sink has room for it. Disconnects the sinks that have
+    /// none after the hold from their feeds.
     pub(super) fn multicast(
         &mut self,
         feed: u16,
@@ -180,7 +180,7 @@ impl SourceSide {
         let ms = u64::try_from(hold.as_millis()).unwrap_or(u64::MAX);
         let reason = Reason::Behind { unread: sink.in_flight, ms };
         let why = reason.to_string();
-        tracing::warn!("{id} ({}) is cut: {why}", sink.name);
+        tracing::warn!("{id} ({}) is disconnected from its feeds: {why}", sink.name);
         self.stats.cuts += 1;
         let epoch = sink.epoch;
         self.farewells.push(Farewell { sink: id, name: sink.name.clone(), reason });

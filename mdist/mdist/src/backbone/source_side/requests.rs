@@ -99,7 +99,8 @@ impl SourceSide {
         let feed = self.services.get(&service);
         let joined = feed.is_some_and(|feed| sink.joined.iter().any(|joined| joined.feed == *feed));
         if reissue || !joined {
-            // The stream has ended, or the request is from before a cut: the sink gets that from the feed.
+            // The stream has ended, or the request is older than the sink's disconnect; the sink learns that
+            // from the feed.
             return Ok(());
         }
         let private = request.flags.contains(RequestFlags::PRIVATE);
