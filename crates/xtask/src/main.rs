@@ -106,7 +106,7 @@ enum LabChore {
         /// Seconds after which the machine is killed
         #[arg(short = 't', default_value_t = 120)]
         time: u64,
-        /// Folder that the script sees, writable, as $OUT
+        /// Folder that the script can write to, as $OUT
         #[arg(short = 'o', default_value = "target/lab/out")]
         out: PathBuf,
         /// Memory in MiB

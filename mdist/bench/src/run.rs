@@ -129,7 +129,7 @@ fn save(options: &Options, results: &Results) -> Result<()> {
 }
 
 impl Results {
-    /// Runs one test; an error says why it was not run.
+    /// Runs one test. The error is the reason why it was not run.
     fn run(
         &mut self,
         options: &Options,

@@ -104,8 +104,8 @@ impl MethodCookie {
     }
 }
 
-/// Ranges for which a socket remembers the method. Ours: bounds memory; a forgotten range costs one unnecessary
-/// announcement.
+/// Most ranges for which a socket stores the method. Our own limit, which bounds memory; a range that was
+/// dropped costs one unnecessary announcement.
 const REMEMBERED: usize = 16;
 
 /// The methods of one sending socket, by range. A change is announced only to the sockets of the message's range, so

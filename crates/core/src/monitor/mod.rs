@@ -41,7 +41,7 @@ pub struct MonitorSession {
     peer_generation: u16,
     /// Generation of this node's record that the peer has applied.
     acked_generation: u16,
-    /// The link was told to probe and has no reply yet.
+    /// The link has to probe, and has no reply yet.
     probing: bool,
 }
 
@@ -333,7 +333,7 @@ impl Monitor {
         for (i, member) in self.after(at).take(applied).enumerate() {
             let Some(member) = self.ring.get_mut(member).filter(|m| m.addr != self.own) else { continue };
             let was_up = before.member(i).is_some_and(|(_, up)| up);
-            // This node notices the loss of nodes in its own domain itself.
+            // This node supervises the nodes in its own domain itself, and does not use reports about them.
             if !member.up || !was_up || member.local {
                 continue;
             }

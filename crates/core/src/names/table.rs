@@ -259,7 +259,7 @@ impl NameTable {
         Ok(hits.iter().filter_map(|b| self.withdraw(b.range, b.port, b.key)).collect())
     }
 
-    /// Withdraws all bindings of a closed socket, newest first, and forgets its key count.
+    /// Withdraws all bindings of a closed socket, newest first, and removes its key count.
     pub fn forget_port(&mut self, port: u32) -> Vec<Change> {
         self.bindings_made.remove(&port);
         self.unbind(port, None).unwrap_or_default()

@@ -7,7 +7,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum State {
-    /// No contact, and the peer knows it.
+    /// No contact, and the peer has also lost it.
     SelfDownPeerDown,
     /// Full contact.
     SelfUpPeerUp,

@@ -107,7 +107,7 @@ pub struct State {
 }
 
 impl State {
-    /// Reads a STATE; `with_gaps` tells whether the peer sends gap-ack records.
+    /// Reads a STATE; `with_gaps`: whether the peer sends gap-ack records.
     ///
     /// # Errors
     /// [`WireError`] if it is not a STATE, too long, or its gap-ack record is longer than its data.

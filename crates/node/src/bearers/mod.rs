@@ -37,7 +37,7 @@ pub use udp::{DEFAULT_PORT, UdpBearer, UdpConfig, UdpMode, default_group};
 /// Reason why a bearer cannot be opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum BearerError {
-    /// The system refused; the text says what to do.
+    /// The system refused something. The text has the remedy.
     #[error(transparent)]
     Os(#[from] OsError),
     /// The configuration cannot work.

@@ -87,7 +87,7 @@ pub enum DaemonError {
     /// The node did not start.
     #[error(transparent)]
     Node(#[from] StartError),
-    /// The system refused something; the text says what to do.
+    /// The system refused something. The text has the remedy.
     #[error(transparent)]
     Os(#[from] utipc_os::OsError),
 }

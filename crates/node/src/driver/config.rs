@@ -27,7 +27,7 @@ impl NodeConfig {
     /// can have the same. Call it with the bearers in place.
     ///
     /// # Errors
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     pub fn complete(&mut self, seed: Option<u64>) -> Result<(), OsError> {
         let stack = &mut self.stack;
         stack.seed = match seed {
@@ -64,7 +64,7 @@ impl Plan {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The system refused something; the text says what to do.
+    /// The system refused something. The text has the remedy.
     #[error(transparent)]
     Os(#[from] OsError),
     /// A bearer cannot be opened.
@@ -73,7 +73,7 @@ pub enum StartError {
     /// A bearer's properties are out of range.
     #[error(transparent)]
     Property(#[from] utipc_core::config::BearerError),
-    /// The system gives no thread for the supervisor.
+    /// The system refuses a thread for the supervisor.
     #[error("cannot start the node's background thread: {0} (raise the limit of threads, `ulimit -u`)")]
     Thread(std::io::Error),
 }

@@ -422,7 +422,8 @@ impl NodeDriver {
         slot::update_pollable(&self.stack, port, slot);
     }
 
-    /// Leaves the cluster: peers learn it at once, not only after the link tolerance.
+    /// Leaves the cluster. Links are reset, so that peers detect it at once and not only after the link
+    /// tolerance.
     pub(crate) fn leave(&mut self) {
         let now = now();
         for (id, _) in &self.bearers {

@@ -25,7 +25,7 @@ impl Narrator {
         println!("   {text}");
     }
 
-    /// Prints what a node or a subscriber says or does.
+    /// Prints a line in the name of a node or a subscriber.
     pub(super) fn say(&self, who: &str, what: impl Display) {
         println!("   {:6.3} s  {who:<13} {what}", self.start.elapsed().as_secs_f64());
     }

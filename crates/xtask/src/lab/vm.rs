@@ -25,8 +25,8 @@ const TIMED_OUT: i32 = 124;
 
 /// Boots the machine, runs `script` with `args` in it as root, and returns the script's exit code.
 ///
-/// The script sees this machine's files (read-only, below an overlay that is thrown away), the folder `out` as `$OUT`,
-/// and no network. `line` gets each line that it prints, as it prints it.
+/// The script can use this machine's files (read-only, below an overlay that is discarded), the folder `out` as
+/// `$OUT`, and no network. `line` gets each line that it prints, as it prints it.
 pub(crate) fn run(
     lab: &Lab,
     script: &Path,

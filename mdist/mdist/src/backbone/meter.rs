@@ -1,4 +1,4 @@
-//! The reader's half of flow control: counts what was read, and says when a credit is due.
+//! The reader's half of flow control: counts the bytes that were read, and decides when a credit is due.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ impl Meter {
 
     /// The credits that are due because no more packets come; call it after a wait of [`Meter::IDLE`].
     pub fn idle(&mut self, now: Instant) -> impl Iterator<Item = (Address, FeedId, u64)> + '_ {
-        // Forgets feeds that ended long ago.
+        // Remove feeds that ended long ago.
         self.feeds.retain(|read| read.credited != read.position || now - read.since < 100 * CREDIT_DELAY);
         self.feeds.iter_mut().filter(|read| read.credited != read.position).map(move |read| read.credit(now))
     }

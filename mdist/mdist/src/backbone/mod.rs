@@ -233,6 +233,6 @@ pub trait FeedReader: Send {
     /// The endpoint is lost.
     fn receive(&mut self, wait: Duration, buffer: &mut [u8]) -> Result<Option<(Address, usize)>>;
 
-    /// Tells a source this reader's position in a feed; may be lost.
+    /// Sends a source this reader's position in a feed. The message may be lost.
     fn credit(&mut self, to: Address, feed: FeedId, position: u64);
 }

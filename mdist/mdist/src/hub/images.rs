@@ -12,7 +12,8 @@ use super::state::Hub;
 use crate::cache::Image;
 
 impl Hub {
-    /// Gives a waiter the item's image: from the cache, or else with the refresh under way or a new one.
+    /// Sends a waiter the item's image: from the cache, or else from the refresh that is under way or is
+    /// requested now.
     pub(super) fn provide_image(&mut self, now: Now, id: ItemId, waiter: Waiter, out: &mut Batch) {
         let Some(item) = self.items.get(id) else { return };
         if self.records.have_image(id, item) {
@@ -40,7 +41,7 @@ impl Hub {
         }
     }
 
-    /// Tells a token why it waits, unless an answer of the upstream is under way.
+    /// Sends a token the reason why it waits, unless an answer of the upstream is under way.
     pub(super) fn send_notice_if_stuck(&mut self, id: ItemId, waiter: Waiter, out: &mut Batch) {
         use StreamState::{ClosedRecover, Open};
         let Some(item) = self.items.get(id) else { return };
@@ -51,7 +52,7 @@ impl Hub {
             (Some(_), _) if item.publication.is_published() => {
                 suspect_state(Open, code::NONE, "Waiting for the publisher's next image of the item")
             }
-            // The source itself said why.
+            // The source itself has sent the reason.
             (Some(link), _) if item.phase == Phase::Opening && link.pending.is_none() => {
                 if waiter.snapshot {
                     return self.end_snapshots(id, out);
@@ -78,7 +79,7 @@ impl Hub {
         out.push(Kind::Notice, waiter.side, id, waiter.token, message);
     }
 
-    /// Refuses the snapshot requests of an item whose source says that its image may take long.
+    /// Refuses the snapshot requests of an item whose source has announced that the image may take long.
     pub(super) fn end_snapshots(&mut self, id: ItemId, out: &mut Batch) {
         let Some(item) = self.items.get_mut(id) else { return };
         let domain = item.spec.domain;

@@ -1,6 +1,7 @@
 //! Posts that wait for an acknowledgement.
 //!
-//! Two consumers may use one post id: upstream each post that wants an acknowledgement has an id of the hub's own.
+//! Two consumers may use the same post id. So each post that requests an acknowledgement gets an id of the hub
+//! upstream.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +12,7 @@ use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
 /// Most posts that wait for an acknowledgement; stock consumers have at most as many each.
 const MAX_PENDING: usize = 100_000;
 
-/// One post (all its parts) that wants acknowledgements.
+/// One post (all its parts) that requests acknowledgements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingPost {
     pub(super) side: SideId,

@@ -77,7 +77,7 @@ impl Hub {
         }
     }
 
-    /// Sends a post upstream; one that wants an acknowledgement gets an id of the hub.
+    /// Sends a post upstream, with an id of the hub if it requests an acknowledgement.
     fn forward_post(
         &mut self,
         now: Now,

@@ -20,7 +20,7 @@ impl Records {
         self.0.get_mut(id.index())?.as_mut()
     }
 
-    /// Gives an item its record.
+    /// Adds the record of an item.
     pub(super) fn put(&mut self, id: ItemId, record: Record) {
         let at = id.index();
         if self.0.len() <= at {

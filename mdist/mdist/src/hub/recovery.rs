@@ -56,7 +56,7 @@ impl Hub {
         self.delayed.insert((now + back_off(tries), id, age));
     }
 
-    /// Gives up requests without an answer, or without its next part, for the request timeout.
+    /// Drops requests that have had no answer, or no next part of one, for the request timeout.
     pub(super) fn end_overdue_requests(&mut self, now: Now, out: &mut Batch) {
         while let Some(&(end, id, number)) = self.timeouts.front() {
             if end > now {

@@ -49,7 +49,7 @@ impl Hub {
         self.free(id);
     }
 
-    /// Gives the item's place back.
+    /// Frees the item's place for another item.
     pub(super) fn free(&mut self, id: ItemId) {
         self.stop_awaiting(id);
         self.items.free(id);

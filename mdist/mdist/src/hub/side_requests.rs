@@ -142,14 +142,14 @@ impl Hub {
         Waiter { side, token, snapshot: !streaming }
     }
 
-    /// Gives a token the image of an item that its side holds.
+    /// Sends a token the image of an item that its side holds.
     pub(super) fn image(&mut self, now: Now, side: SideId, token: Token, id: ItemId, out: &mut Batch) {
         let waiter = Waiter { side, token, snapshot: false };
         match self.items.get(id) {
             Some(item) if item.phase.is_open() && item.holders.iter().any(|(s, _)| *s == side) => {
                 self.provide_image(now, id, waiter, out);
             }
-            // It ended while the request was under way; the side learns of that by `Kind::Gone`.
+            // The item ended while the request was under way; the side gets `Kind::Gone` for that.
             Some(item) => {
                 let (domain, state) = (item.spec.domain, item.state.clone());
                 self.refuse(side, token, domain, &state.borrow(), out);
@@ -183,7 +183,7 @@ impl Hub {
         }
     }
 
-    /// Ends a request that cannot be met, with a status that says why.
+    /// Ends a request that cannot be met, with a status that has the reason.
     pub(super) fn refuse(
         &mut self,
         side: SideId,

@@ -192,8 +192,8 @@ impl Hub {
         self.items.len()
     }
 
-    /// Does what is due: ends holds, gives up requests and posts without an answer, makes delayed requests and the next
-    /// portion of a recovery.
+    /// Performs everything that is due: ends holds, drops requests and posts without an answer in time, makes
+    /// delayed requests and the next portion of a recovery.
     pub fn tick(&mut self, now: Now, out: &mut Batch) {
         self.apply_pending_first();
         self.end_holds(now);

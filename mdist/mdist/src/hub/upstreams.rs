@@ -264,7 +264,8 @@ impl Hub {
         }
     }
 
-    /// Gives an item the state that its source gave to many items at once. Items without a refresh are not concerned.
+    /// Applies to an item the state that its source has set for many items at once. No effect on items without
+    /// a refresh.
     fn set_live_state(&mut self, now: Now, id: ItemId, state: &State<'_>, out: &mut Batch) {
         let Some(item) = self.items.get(id) else { return };
         if !item.phase.is_live() {

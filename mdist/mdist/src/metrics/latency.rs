@@ -76,11 +76,11 @@ impl LatencyHistogram {
 /// The latency metrics of one kind of component.
 #[derive(Debug)]
 pub struct Measured {
-    /// Label that tells components of this kind apart.
+    /// Label that distinguishes components of this kind.
     pub label: &'static str,
     /// The histogram of the whole component.
     pub whole: Family,
-    /// Label that tells its connections apart.
+    /// Label that distinguishes its connections.
     pub connection: &'static str,
     /// The histogram of each connection.
     pub each: Family,

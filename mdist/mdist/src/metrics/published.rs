@@ -39,7 +39,7 @@ pub struct Definition {
 
 /// A struct of plain counters that one thread owns.
 pub trait Component {
-    /// Label that tells components of this kind apart.
+    /// Label that distinguishes components of this kind.
     const LABEL: &'static str;
     /// Its metrics, in the order of [`Component::each`].
     const DEFINITIONS: &'static [Definition];

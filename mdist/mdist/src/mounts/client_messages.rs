@@ -74,7 +74,7 @@ impl Worker {
         });
     }
 
-    /// Refuses a post, if it wants an acknowledgement.
+    /// Sends the refusal of a post, if the post requests an acknowledgement.
     fn refuse_post(&mut self, id: Ticket, post: &Post<'_>, code: u8, text: &str) {
         if !post.flags.contains(PostFlags::ACK) {
             return;

@@ -249,7 +249,7 @@ impl Worker {
         }
     }
 
-    /// Handles a status that says why the stream's image has not come.
+    /// Handles a status with the reason why the stream's image has not come.
     fn notice(&mut self, ticket: Ticket, message: &[u8]) {
         // A service that is down must not block requests for others.
         self.request_answered(ticket);

@@ -181,7 +181,7 @@ pub(crate) struct Stream {
     pub(crate) requested: bool,
     /// Whether the next image answers a request of the consumer.
     pub(crate) solicited: bool,
-    /// Hash of the request's key, which tells a reissue from a request for another item.
+    /// Hash of the request's key, which distinguishes a reissue from a request for another item.
     pub(crate) identity: u64,
     pub(crate) extra: Option<Box<Extra>>,
 }

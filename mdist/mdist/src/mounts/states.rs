@@ -1,4 +1,4 @@
-//! States that the server itself gives to streams.
+//! States that the server itself sends on streams.
 
 use rssl::rwf::{DataState, State, StreamState};
 

@@ -12,8 +12,8 @@ use super::worker::{Disconnect, Worker};
 use crate::hub::{HubRequest, ItemId};
 
 impl Worker {
-    /// Disconnects a mount: its streams end at once, nothing more is sent to it, and the driver learns of it by
-    /// [`Worker::disconnects`]. The first reason counts.
+    /// Disconnects a mount: its streams end at once, nothing more is sent to it, and [`Worker::disconnects`]
+    /// reports it to the driver. The first reason counts.
     pub(super) fn disconnect(&mut self, id: Ticket, reason: Reason) {
         let Some(mount) = self.mounts.get_mut(id).filter(|mount| mount.disconnecting.is_none()) else {
             return;

@@ -226,7 +226,7 @@ impl Worker {
                 self.generic(id, &generic, bytes);
                 Ok(())
             }
-            // This server sends nothing that wants an acknowledgement; a stray one is harmless.
+            // This server sends nothing that requests an acknowledgement; an unexpected one has no effect.
             Message::Ack(_) => Ok(()),
             Message::Refresh(_) | Message::Status(_) | Message::Update(_) => Err(Reason::Protocol(format!(
                 "{:?} on domain {} from a consumer: this port serves consumers; a publisher has to connect to the port for publishers",

@@ -102,7 +102,7 @@ impl<'a> Assembly<'a> {
             .collect()
     }
 
-    /// The dictionary in parts of at most `part` bytes, as the program gives it out.
+    /// The dictionary in parts of at most `part` bytes, as the program sends it.
     ///
     /// # Errors
     /// A name or text in the dictionary that is too long for the wire.

@@ -137,7 +137,7 @@ impl Connector {
         self.pause = (self.pause * 2).min(MAX_BACKOFF);
     }
 
-    /// Ends the session: tells the hub and schedules the next attempt.
+    /// Ends the session: notifies the hub and schedules the next attempt.
     fn lost(&mut self, now: Now, why: &SessionError, hub: &mut Hub, out: &mut Batch) {
         tracing::warn!(host = self.host(), %why, "the upstream is lost");
         hub.upstream_down(now, self.id, &why.to_string(), out);

@@ -90,8 +90,8 @@ pub enum Event<'a> {
     Message(&'a [u8]),
 }
 
-/// Whether the configuration wants a service. `wanted` are names; empty: all services. A service without a name is a
-/// change of a known one, and is wanted.
+/// Whether a service is accepted. `wanted` are names; empty: all services. A service without a name is a change
+/// of a known one, and is wanted.
 #[must_use]
 pub fn is_wanted(wanted: &[String], service: &Service) -> bool {
     let name = service.info.as_ref().map(|info| &info.name);

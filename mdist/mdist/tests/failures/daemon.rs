@@ -1,4 +1,4 @@
-//! The chain survives the death of its daemon and of the network between two daemons.
+//! The chain recovers after the death of its daemon, and after a failure of the network between two daemons.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -40,7 +40,7 @@ pub struct Attrib<'a> {
 /// Key of an item; every part is optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Key<'a> {
-    /// Id of the service, as the directory of this connection gives it.
+    /// Id of the service in the directory of this connection.
     pub service: Option<u16>,
     /// Name, up to 255 bytes.
     pub name: Option<&'a [u8]>,

@@ -27,8 +27,8 @@ pub enum Pulled<'x> {
     /// Bytes were used up without a result: a step of the handshake (see `Channel::take_output`) or a part of an
     /// incomplete message.
     Handshake,
-    /// The connection is refused. At a client, the server did so; at a server, the client is to be told: send
-    /// the output of `Channel::take_output`, then close.
+    /// The connection is refused: at a client, by the server; at a server, by this side. A server then has to
+    /// send the output of `Channel::take_output`, then close.
     Refused {
         /// The reason.
         text: &'x str,

@@ -26,8 +26,8 @@ pub struct InputBuffer {
 }
 
 impl InputBuffer {
-    /// Gives `handle` the unread bytes followed by `bytes`, and keeps what it does not pull. `bytes` are copied only
-    /// if there are unread ones.
+    /// Calls `handle` with the unread bytes followed by `bytes`, and keeps those that it does not pull. `bytes`
+    /// are copied only if there are unread ones.
     pub fn receive<T>(&mut self, bytes: &[u8], handle: impl FnOnce(&mut Received<'_>) -> T) -> T {
         if self.unread.is_empty() {
             return self.receive_joined(bytes, handle);

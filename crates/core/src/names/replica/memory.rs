@@ -35,12 +35,12 @@ impl<A: Access> Debug for Areas<'_, A> {
 }
 
 impl<A: WriteAccess> Areas<'_, A> {
-    /// Tells readers that the table has moved; call it when the new memory is ready.
+    /// Notifies readers that the table has moved. Call it when the new memory is ready.
     pub fn supersede(&self) {
         store::<A>(self.leaves, VERSION, SUPERSEDED);
     }
 
-    /// Tells readers that the node has stopped.
+    /// Notifies readers that the node has stopped.
     pub fn close(&self) {
         store::<A>(self.leaves, VERSION, GONE);
     }
@@ -124,8 +124,8 @@ pub trait Memory: Debug + Send {
     /// The current areas.
     fn areas(&self) -> Areas<'_>;
 
-    /// Moves to larger areas. New cells are 0. `carry` copies the part in use from the old areas to the new ones. Only
-    /// after that, and before this call returns, must readers be told ([`Areas::supersede`]).
+    /// Moves to larger areas. New cells are 0. `carry` copies the part in use from the old areas to the new
+    /// ones. Only after that, and before this call returns, must readers be notified ([`Areas::supersede`]).
     ///
     /// # Errors
     /// [`NoMemory`]; the areas have not changed.

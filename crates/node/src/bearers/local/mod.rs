@@ -39,7 +39,7 @@ const DIRECTORY_CHECK_AFTER: u32 = 16;
 /// Delay of a second check after a file was closed: the kernel reports that just before the lock is free.
 const SECOND_CHECK: Duration = Duration::from_millis(50);
 
-/// Interval of checks if the system gives no directory watch.
+/// Interval of checks if the system refuses a directory watch.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Configuration of a local bearer.

@@ -181,7 +181,7 @@ impl Descriptors {
         }
     }
 
-    /// Hangs up a descriptor and forgets it; false if there is none.
+    /// Hangs up a descriptor and removes it. Returns false if there is none.
     pub(super) fn close(&mut self, reactor: &Reactor, port: u32) -> bool {
         let Some(far) = self.far_ends.remove(&port) else { return false };
         // A process that was forked meanwhile may hold a copy.

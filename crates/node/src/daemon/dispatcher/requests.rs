@@ -154,7 +154,7 @@ impl Dispatcher {
         }
     }
 
-    /// Gives a new socket to an attachment.
+    /// Assigns a new socket to an attachment.
     pub(super) fn add_socket(&mut self, id: AttachmentId, port: u32) {
         let seen = self.readiness(port);
         self.sockets.add(port, id, seen);
@@ -183,7 +183,7 @@ impl Dispatcher {
         self.with_lanes(now, |lanes, context| lanes.end_socket(context, port, SocketEnd::Close));
     }
 
-    /// Forgets a socket whose lanes have ended.
+    /// Removes a socket whose lanes have ended.
     pub(super) fn remove_socket(&mut self, port: u32) {
         self.sockets.remove(port);
         self.lanes.remove_socket(port);

@@ -50,7 +50,7 @@ impl History {
         self.bytes
     }
 
-    /// Forgets everything.
+    /// Removes all packets.
     pub(super) fn clear(&mut self) {
         // Frees the memory as well: bursts are rare.
         *self = Self::default();
@@ -74,7 +74,7 @@ impl History {
         }
     }
 
-    /// Forgets the oldest packet; returns whether there was one.
+    /// Removes the oldest packet; returns whether there was one.
     pub(super) fn pop(&mut self) -> bool {
         let Some(past) = self.packets.pop_front() else { return false };
         self.bytes -= past.size();

@@ -175,7 +175,7 @@ impl Merge {
         });
     }
 
-    /// Forgets a feed; the items of its service have ended or are closed.
+    /// Removes a feed. The items of its service have ended or are closed.
     pub(crate) fn leave(&mut self, id: FeedId) {
         let Some(at) = self.feeds.iter().position(|feed| feed.id == id) else { return };
         let feed = self.feeds.swap_remove(at);
@@ -287,7 +287,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Forgets streams that had ended at the last sweep; at most one sweep per [`STALL`].
+    /// Removes streams that had ended at the last sweep. There is at most one sweep per [`STALL`].
     fn sweep(&mut self, now: Instant) {
         if self.swept.is_some_and(|swept| now - swept <= STALL) {
             return;

@@ -77,7 +77,7 @@ impl SourceSide {
         Ok(())
     }
 
-    /// Sends a part of an image to its stream; into the feed if the sink wants it there.
+    /// Sends a part of an image to its stream, or puts it into the feed if the sink has requested that.
     fn image(&mut self, id: SinkId, stream: i32, entry: &hub::Entry, message: &[u8]) -> Result<()> {
         let complete =
             Refresh::decode(message).is_ok_and(|refresh| refresh.flags.contains(RefreshFlags::COMPLETE));
@@ -101,7 +101,7 @@ impl SourceSide {
         Ok(())
     }
 
-    /// Ends an item: puts the end into the feed, with the item's final status, and forgets the streams on it.
+    /// Ends an item: puts the end into the feed, with the item's final status, and removes the streams on it.
     fn gone(&mut self, batch: &Batch, at: usize, entry: &hub::Entry) -> Result<()> {
         let feed = self.feed_of(entry.item);
         if feed != NONE {

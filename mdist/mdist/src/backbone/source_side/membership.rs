@@ -80,7 +80,7 @@ impl SourceSide {
         Ok(())
     }
 
-    /// Forgets a sink whose connection has ended.
+    /// Removes a sink whose connection has ended.
     pub(super) fn remove_sink(&mut self, id: SinkId, why: Reason) {
         self.leave_with_cut(id);
         if let Some(sink) = self.sinks.remove(&id) {

@@ -78,7 +78,7 @@ struct Sink {
     name: String,
     reader: Option<Address>,
     epoch: u32,
-    /// Feeds that it wants to join, once it listens to them.
+    /// Feeds that it has asked to join, and joins when it listens to them.
     wanted: Vec<u16>,
     joined: Vec<Joined>,
     /// Bytes sent and not credited.

@@ -118,7 +118,7 @@ impl TipcSink {
         Ok(())
     }
 
-    /// Connects to announced sources; forgets those that are neither announced nor connected.
+    /// Connects to announced sources; removes those that are neither announced nor connected.
     fn connect(&mut self, events: &mut Vec<SinkEvent>) -> Result<()> {
         let now = Instant::now();
         self.sources.retain(|_, source| source.announced || !matches!(source.state, State::Away { .. }));

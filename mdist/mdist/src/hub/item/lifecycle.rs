@@ -73,7 +73,7 @@ impl Image {
 pub(in crate::hub) enum Publication {
     /// No publisher has to do with it.
     Requested,
-    /// A consumer wants it, and no publisher has published it yet: no image of it exists.
+    /// A consumer has requested it, and no publisher has published it yet, so there is no image of it.
     Awaited,
     /// It was awaited, and a publisher has opened it; its first image is not complete.
     Publishing,

@@ -70,7 +70,7 @@ impl Items {
         }
     }
 
-    /// Gives the place back.
+    /// Frees the place of an item for another one.
     pub(in crate::hub) fn free(&mut self, id: ItemId) {
         self.hide(id);
         let Some(item) = self.get_mut(id) else { return };

@@ -1,6 +1,6 @@
 //! A publisher of invented prices: an interactive provider that accepts every item name.
 //!
-//! Load and comparison tests use the publisher of `mdist-load`; this one only gives a demo something to show.
+//! It is only for the demo. Load and comparison tests use the publisher of `mdist-load`.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _, Write as _};

@@ -193,7 +193,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Gives each class `encode`, which writes its header and its payload.
+/// Implements `encode` for each class, which writes its header and its payload.
 macro_rules! encode {
     ($($class:ident),*) => {
         $(impl $class<'_> {
