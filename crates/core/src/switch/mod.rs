@@ -1,5 +1,5 @@
-//! The switch: the part of a node between sockets and bearers. It alone sees discovery, links, broadcast and names;
-//! these interact only through the values they return to it. Spec: tipc.md §6.
+//! The switch: the part of a node between sockets and bearers. Only it uses discovery, links, broadcast and
+//! names; these interact only through the values they return to it. Spec: tipc.md §6.
 
 mod admin;
 mod contact;

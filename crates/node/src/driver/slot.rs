@@ -1,4 +1,4 @@
-//! Where the threads of one socket wait.
+//! A slot: the place where the threads of one socket wait.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, OnceLock};

@@ -1,4 +1,4 @@
-//! Where a measurement runs: two network namespaces joined by a virtual cable, or this host.
+//! The environment of a measurement: two network namespaces joined by a virtual cable, or this host.
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;

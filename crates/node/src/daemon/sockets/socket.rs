@@ -1,4 +1,4 @@
-//! One socket of a process: its holders, and the readiness that they know.
+//! One socket of a process: its holders, and the readiness that was reported to them.
 
 use utipc_core::socket::Readiness;
 
