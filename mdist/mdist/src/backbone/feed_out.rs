@@ -17,7 +17,7 @@ pub(crate) struct FeedOut {
     /// The open packet: space for its header, then entries.
     packet: Vec<u8>,
     count: u16,
-    /// When the open packet is to be sent although it is not full. May be left over from an earlier packet.
+    /// Time at which the open packet is to be sent although it is not full. May be that of an earlier packet.
     due: Option<Instant>,
 }
 
@@ -57,7 +57,7 @@ impl FeedOut {
         waits
     }
 
-    /// When the open packet is due, if it waits.
+    /// Time at which the open packet is due, if it waits.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }

@@ -46,9 +46,9 @@ pub struct Feeds {
     buffer: Vec<u8>,
     /// The packet in `buffer` that [`Feeds::next`] returns next: its source and length.
     fetched: Option<(Address, usize)>,
-    /// When it was read, if `timed`.
+    /// Time at which it was read, if `timed`.
     fetched_at: Now,
-    /// It has not been credited yet.
+    /// Whether it has not been credited yet.
     uncredited: bool,
     /// The packet in `buffer` that was returned last, until it is credited.
     used: Option<(Address, usize)>,
@@ -112,7 +112,8 @@ impl Feeds {
         if self.timed { now() } else { Now::ZERO }
     }
 
-    /// The next packet, or `None` if none comes within `wait`. Credits the packet before, which has been used.
+    /// The next packet, or `None` if none comes within `wait`. Credits the packet before, which the caller no
+    /// longer needs.
     ///
     /// # Errors
     /// The endpoint is lost.
@@ -161,8 +162,8 @@ impl Feeds {
         }
     }
 
-    /// Reads and credits packets that are there, as far as the window allows, while the hub is busy: so the feed goes
-    /// on.
+    /// Reads and credits packets that have arrived, as far as the window allows. Called while the hub is busy,
+    /// so that the source need not wait.
     ///
     /// # Errors
     /// The endpoint is lost.

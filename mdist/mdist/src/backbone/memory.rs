@@ -176,7 +176,7 @@ impl Memory {
     }
 }
 
-/// A source end in memory; it is gone when dropped.
+/// A source end in memory. It leaves the backbone when dropped.
 #[derive(Debug)]
 pub struct MemorySource {
     memory: Memory,
@@ -284,7 +284,7 @@ impl SourceEnd for MemorySource {
     }
 }
 
-/// A sink end in memory; it is gone when dropped.
+/// A sink end in memory. It leaves the backbone when dropped.
 #[derive(Debug)]
 pub struct MemorySink {
     memory: Memory,

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use super::wire::Header;
 use super::{Address, FeedId};
 
-/// Most unread bytes under way to one sink, however large its window; the rest of the window is for packets that the
-/// sink has read ahead. A lane's ring has 1 MiB, a part of which is lost to messages that do not fit at its end.
+/// Most unread bytes under way to one sink, however large its window. The rest of the window is for packets
+/// that the sink has read ahead. A lane's ring has 1 MiB, but the space at its end is unused if the next
+/// message does not fit there.
 pub const UNREAD: u64 = 512 << 10;
 
 /// The part of a window that is for unread bytes.
@@ -25,7 +26,7 @@ struct Position {
     feed: FeedId,
     position: u64,
     credited: u64,
-    /// When the last credit was sent.
+    /// Time at which the last credit was sent.
     since: Instant,
 }
 
@@ -64,21 +65,21 @@ impl Meter {
             self.feeds.push(Position { source, feed: header.feed, position, credited, since: now });
             return None;
         };
-        // Not the maximum: a feed that was left and joined again continues further back.
+        // Do not take the maximum: the position is lower after a feed was left and joined again.
         read.position = position;
         let due =
             position.saturating_sub(read.credited) >= self.credit_every || now - read.since >= CREDIT_DELAY;
         due.then(|| read.credit(now))
     }
 
-    /// The credits that are due because no more packets come; call it after a wait of [`Meter::IDLE`].
+    /// The credits that are due because no more packets arrive. To be called after a wait of [`Meter::IDLE`].
     pub fn idle(&mut self, now: Instant) -> impl Iterator<Item = (Address, FeedId, u64)> + '_ {
         // Remove feeds that ended long ago.
         self.feeds.retain(|read| read.credited != read.position || now - read.since < 100 * CREDIT_DELAY);
         self.feeds.iter_mut().filter(|read| read.credited != read.position).map(move |read| read.credit(now))
     }
 
-    /// How long a reader waits for a packet before it calls [`Meter::idle`].
+    /// Time that a reader waits for a packet before it calls [`Meter::idle`].
     pub const IDLE: Duration = CREDIT_DELAY;
 }
 

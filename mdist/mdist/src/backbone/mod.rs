@@ -1,7 +1,7 @@
 //! The path between source distributors and point-to-point servers: feeds by multicast, requests and images on
 //! connections.
 //!
-//! The traits here are what any backbone has to provide; `docs/decisions/0014-backbone.md` maps them to TIPC and
+//! Every backbone has to implement the traits here; `docs/decisions/0014-backbone.md` maps them to TIPC and
 //! others. The adapters between them and the hub, [`source_side`] and [`sink_side`], work on every backbone.
 #![cfg_attr(
     not(test),
@@ -27,15 +27,15 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// A source end: random, new at each start of a source distributor.
+/// Id of a source end. It is random, and new at each start of a source distributor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId(pub u32);
 
-/// A connection of a sink to a source end, as that end numbers them; not reused by the same end.
+/// Number of a connection from a sink, at a source end. The end does not reuse it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SinkId(pub u32);
 
-/// A feed; unique on the backbone.
+/// Id of a feed; unique on the backbone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FeedId(pub u32);
 
@@ -65,7 +65,7 @@ impl fmt::Display for FeedId {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The carrier of the backbone has failed or refuses.
+    /// The carrier of the backbone has failed, or refuses the operation.
     #[error("the backbone cannot {what}: {why}")]
     Carrier {
         /// The operation.
@@ -88,7 +88,7 @@ pub enum Error {
 /// Result of a call on the backbone.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// How a connection ended.
+/// The end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Ended {
     /// The peer closed it, and had read everything.
@@ -97,7 +97,7 @@ pub enum Ended {
     /// The peer left more than this many bytes unread.
     #[error("more than {0} bytes wait for it")]
     Unread(usize),
-    /// It broke or the peer died: the reason.
+    /// It broke, or the peer died. The text is the reason.
     #[error("{0}")]
     Broke(String),
 }

@@ -1,5 +1,5 @@
-//! A transport endpoint that reconnects. It is absent while its carrier is: then calls return nothing, and what is sent
-//! is lost.
+//! A transport endpoint that reconnects. While its carrier is absent, calls return nothing, and everything that
+//! is sent is lost.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl<E: ?Sized> Reconnecting<E> {
         (self.end, self.lost) = (Some(end), None);
     }
 
-    /// Reason why the endpoint was lost; once for each loss.
+    /// Returns the reason why the endpoint was lost, once for each loss.
     pub(super) fn take_lost(&mut self) -> Option<Error> {
         self.lost.take()
     }
@@ -42,12 +42,12 @@ impl<E: ?Sized> Reconnecting<E> {
         }
     }
 
-    /// The result of `call`; a failure drops the endpoint.
+    /// Returns the result of `call`. A failure drops the endpoint.
     fn call<T: Default>(&mut self, call: impl FnOnce(&mut E) -> Result<T>) -> Result<T> {
         match self.end.as_deref_mut().map(call) {
             None => Ok(T::default()),
             Some(Ok(value)) => Ok(value),
-            // The caller's error, not a failure of the endpoint.
+            // This is an error of the caller, not a failure of the endpoint.
             Some(Err(why @ Error::TooLong { .. })) => Err(why),
             Some(Err(why)) => {
                 self.lose(why);

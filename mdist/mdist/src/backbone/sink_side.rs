@@ -29,7 +29,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 /// Reason for which a source disconnects this sink from its feeds.
 const TOO_SLOW: &str = "this sink is too slow";
 
-/// Receives what the sources send; each source is an upstream.
+/// Receives the messages of the sources. Each source is an upstream.
 pub trait UpstreamEvents {
     /// A message of an upstream, with the stream id of the request that opened its stream.
     ///
@@ -76,7 +76,7 @@ enum Phase {
     /// Resynchronising: packets under way are read before its feeds are joined again.
     Draining {
         since: Instant,
-        /// The reader has caught up once.
+        /// Whether the reader has caught up once.
         caught_up: bool,
     },
 }
@@ -87,7 +87,7 @@ struct Source {
     name: String,
     phase: Phase,
     epoch: u32,
-    /// The hub has it as an upstream.
+    /// Whether the hub has it as an upstream.
     announced: bool,
     services: Vec<directory::Service>,
     /// Feeds by service id.
@@ -220,7 +220,7 @@ impl SinkSide {
         })
     }
 
-    /// Handles a packet of a feed. The hot path.
+    /// Handles a packet of a feed. This is the hot path.
     pub fn feed(&mut self, now: Now, packet: &mut [u8], hub: &mut impl UpstreamEvents) {
         // Ignore undecodable packets.
         let Ok(header) = Header::decode(packet) else { return };
@@ -287,7 +287,7 @@ impl SinkSide {
         up.0.checked_sub(self.first).map(usize::from).filter(|at| *at < self.slots.len())
     }
 
-    /// Queues an order of the hub; [`SinkSide::flush`] sends it.
+    /// Queues a message of the hub for a source; [`SinkSide::flush`] sends it.
     pub fn order(&mut self, up: UpstreamId, message: Vec<u8>) {
         let Some(id) = self.slot(up).and_then(|at| self.slots.get(at).copied().flatten()) else { return };
         let Some(source) = self.sources.get_mut(&id).filter(|source| source.announced) else { return };
@@ -310,7 +310,7 @@ impl SinkSide {
         self.end.send(id, &Record::Ask { reissue, in_feed: false, message }.encode());
     }
 
-    /// Sends queued orders.
+    /// Sends queued messages.
     pub fn flush(&mut self) {
         self.end.flush();
     }
@@ -360,8 +360,8 @@ impl SinkSide {
         }
     }
 
-    /// Handles the outcome of a merge: sends requests that have to be repeated, resynchronises after a gap, disconnects
-    /// a source after an invalid message. `refused`: why the hub refused a message.
+    /// Handles the outcome of a merge: sends requests that have to be repeated, resynchronises after a gap,
+    /// disconnects a source after an invalid message. `refused`: the reason why the hub refused a message.
     fn handle_outcome(
         &mut self,
         now: Now,
@@ -395,7 +395,8 @@ impl SinkSide {
         }
     }
 
-    /// Drops everything of a source, and joins its feeds again when the packets under way have been read.
+    /// Drops all streams and images of a source, and joins its feeds again when the packets under way have been
+    /// read.
     fn resynchronise(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.get_mut(&id) else { return };
         tracing::warn!("resynchronising with {id} ({}): {why}", source.name);
@@ -467,7 +468,7 @@ impl SinkSide {
                 self.stats.cuts += 1;
                 self.resynchronise(now, id, &format!("{TOO_SLOW}: {why}"), hub);
             }
-            // From before a resynchronisation.
+            // A feed from before a resynchronisation.
             Ok(Record::Joined { .. } | Record::Answer(_) | Record::Cut { .. }) => {}
             Ok(Record::Welcome { version, .. }) => {
                 let why = format!(

@@ -21,7 +21,8 @@ pub enum Kind {
     Opened,
     /// A refresh for this token alone; from its first part on the token's stream is live, that is, gets `Message`.
     Image,
-    /// A status for this token alone, whose image has not come: why it waits (service down, timeout …).
+    /// A status for this token alone, whose image has not come, with the reason why it waits (service down,
+    /// timeout …).
     Notice,
     /// Refresh, update, status or generic message for all live streams of the item.
     Message,
@@ -41,7 +42,8 @@ pub enum Kind {
 pub struct Entry {
     /// Its kind.
     pub kind: Kind,
-    /// The bytes begin with the 3-byte header of a plain frame. A message too long for one frame has no header.
+    /// Whether the bytes begin with the 3-byte header of a plain frame. A message too long for one frame has no
+    /// header.
     pub framed: bool,
     /// The side that it is for.
     pub to: SideId,
@@ -63,10 +65,10 @@ impl Entry {
     }
 }
 
-/// A read of an upstream, and the entries that came of it.
+/// A read of an upstream, and the entries that resulted from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// When it returned.
+    /// Time at which it returned.
     pub at: Now,
     /// The upstream; `None`: several together.
     pub up: Option<UpstreamId>,
@@ -83,7 +85,7 @@ pub struct Batch {
     pub entries: Vec<Entry>,
     /// Directories that entries of kind `Services` point to.
     pub directories: Vec<Arc<Directory>>,
-    /// Reads are recorded, to measure the latency of messages.
+    /// Whether reads are recorded, to measure the latency of messages.
     pub timed: bool,
     /// The recorded reads, in order.
     pub reads: Vec<Read>,
@@ -113,7 +115,7 @@ impl Batch {
         }
     }
 
-    /// Ends the last read: entries that follow are not of it.
+    /// Ends the last read. Entries that follow do not belong to it.
     #[inline]
     pub fn end_read(&mut self) {
         if let Some(read) = self.reads.last_mut() {

@@ -1,9 +1,9 @@
 //! Updates into the cache, applied in batches.
 //!
-//! The records of 100,000 items are not in the processor's cache, and fetching one from memory takes longer than
-//! applying an update. So updates wait a little and are applied together: first all records are touched, so that
-//! they are fetched at the same time. This is invisible: whatever else the hub does, it applies the waiting updates
-//! first.
+//! The records of 100,000 items are not in the processor's cache, and fetching one from memory takes longer
+//! than applying an update. So updates wait a little and are applied together: first all records are touched,
+//! so that they are fetched at the same time. The delay has no effect outside, because the hub applies the
+//! waiting updates before it does anything else.
 
 use std::hint::black_box;
 
@@ -11,7 +11,8 @@ use super::ids::ItemId;
 use super::state::Hub;
 use crate::cache::Record;
 
-/// Most updates that wait: enough to hide the memory's latency, few enough that the fetched lines are still there.
+/// Most updates that wait: enough to hide the memory's latency, and few enough that the fetched lines are still
+/// in the cache.
 const MAX_PENDING: usize = 32;
 /// Longest message that waits, in bytes.
 const MAX_PENDING_LEN: usize = 1024;
@@ -32,7 +33,7 @@ impl Hub {
         }
     }
 
-    /// Applies the updates that wait. To be called before anything but an update is done.
+    /// Applies the updates that wait. To be called before anything except an update is handled.
     #[inline]
     pub(super) fn apply_pending_first(&mut self) {
         if !self.pending_updates.list.is_empty() {

@@ -34,7 +34,7 @@ pub(super) fn status<'s>(scratch: &'s mut Vec<u8>, domain: Domain, state: &State
     write(scratch, 64 + state.text.len(), |w| status.encode(w)).unwrap_or_default()
 }
 
-/// The state of an item without good data: why its request waits or is refused.
+/// The state of an item without good data, with the reason why its request waits or is refused.
 pub(super) const fn suspect_state(stream: StreamState, code: u8, text: &'static str) -> State<'static> {
     State { stream, data: DataState::Suspect, code, text: text.as_bytes() }
 }

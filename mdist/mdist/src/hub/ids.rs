@@ -10,7 +10,7 @@ pub type Now = Duration;
 pub struct ItemId(pub u32);
 
 impl ItemId {
-    /// In batch entries that concern no item.
+    /// No item, for batch entries that concern none.
     pub const NONE: Self = Self(u32::MAX);
 
     /// The item's stream id in messages between hub and sides: id + 1, so always positive.
@@ -37,9 +37,9 @@ pub struct UpstreamId(pub u16);
 pub struct SideId(pub u16);
 
 impl SideId {
-    /// Addressed to every side.
+    /// All sides, for entries that are addressed to every side.
     pub const ALL: Self = Self(u16::MAX);
 }
 
-/// A side's name for a request: it comes back with the answer and means nothing to the hub.
+/// A number that a side chooses for a request. The answer contains it; the hub does not interpret it.
 pub type Token = u64;

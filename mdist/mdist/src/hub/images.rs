@@ -103,7 +103,7 @@ impl Hub {
             let mut state = item.state.borrow();
             match state.stream {
                 _ if snapshot => state.stream = StreamState::NonStreaming,
-                // Closed upstream and requested again; towards the sides the stream is open, and stale.
+                // The stream is closed upstream and requested again. For the sides it is open, and stale.
                 StreamState::ClosedRecover => state.stream = StreamState::Open,
                 _ => {}
             }
@@ -127,7 +127,7 @@ impl Hub {
             failed |= sent.is_err();
         }
         if failed {
-            // The record outgrew what the wire can carry: from now on images come from upstream.
+            // The record is larger than a message can be. From now on images come from upstream.
             self.uncache(id);
             for w in to {
                 self.provide_image(now, id, *w, out);
@@ -156,7 +156,8 @@ impl Hub {
         }
     }
 
-    /// Drops the item's record after a message that the cache cannot take: its images come from upstream from now on.
+    /// Drops the item's record after a message that the cache cannot apply. Its images come from upstream from
+    /// now on.
     pub(super) fn uncache(&mut self, id: ItemId) {
         self.stats.cache_errors += 1;
         if let Some(item) = self.items.get_mut(id) {

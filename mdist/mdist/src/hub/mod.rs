@@ -1,8 +1,9 @@
 //! Items and services between upstreams and sides: fan-in, use of the cache, stale items and recovery. Pure: bytes,
 //! time and requests in; one ordered [`Batch`] for the sides and messages for the upstreams out.
 //!
-//! The sides get the state that is true upstream: a lost stream is CLOSED_RECOVER there, and the hub requests it again.
-//! Its mount decides what a consumer sees of that, by the consumer's login (Spec: rssl.md §6.3).
+//! The sides get the actual state of the stream upstream: a lost stream is CLOSED_RECOVER, and the hub requests
+//! it again. Which state a consumer then gets depends on its login; its mount decides that (Spec: rssl.md
+//! §6.3).
 //!
 //! [`Hub`] is defined in `state`; each other module adds the methods of one subject: requests of sides
 //! (`side_requests`, `images`, `release`), messages of upstreams (`upstream_messages`, `refresh`), requests to

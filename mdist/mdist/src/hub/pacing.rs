@@ -2,7 +2,8 @@
 
 use super::ids::Now;
 
-/// How often a bucket is filled: often enough to spread a recovery, rarely enough not to wake up for each item.
+/// Interval at which a bucket is filled: short enough to spread a recovery, and long enough not to wake up for
+/// each item.
 const QUANTUM: Now = Now::from_millis(5);
 
 /// A token bucket: a rate in requests per second, spent in portions.
@@ -27,7 +28,7 @@ impl Bucket {
         if now >= self.next {
             let portion = u64::from(self.rate) * QUANTUM.as_millis() as u64 / 1000;
             self.left = u32::try_from(portion).unwrap_or(u32::MAX).max(1);
-            // A rate below one request a quantum waits longer between portions of one.
+            // If the rate is below one request for each interval, wait longer for a portion of one.
             self.next = now + QUANTUM.max(Now::from_secs(1) / self.rate);
         }
         if self.left == 0 {
@@ -37,7 +38,7 @@ impl Bucket {
         true
     }
 
-    /// When the next portion is due.
+    /// Time at which the next portion is due.
     pub(super) fn next(&self) -> Now {
         self.next
     }

@@ -24,7 +24,7 @@ pub(super) struct PendingPost {
     pub(super) poster_id: u32,
     /// Number of parts that are not acknowledged.
     pub(super) unacknowledged: u32,
-    /// The last part was sent.
+    /// Whether the last part was sent.
     pub(super) complete: bool,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct PendingPosts {
 }
 
 impl PendingPosts {
-    /// When the next post is overdue.
+    /// Time at which the next post is overdue.
     pub(super) fn deadline(&self) -> Option<Now> {
         self.deadlines.front().map(|d| d.0)
     }

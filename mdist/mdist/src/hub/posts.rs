@@ -96,7 +96,7 @@ impl Hub {
         }
         let named = self.items.get(item_of(to)).filter(|_| route.stream == LOGIN_STREAM);
         let key = match named.map(|i| i.spec.key(route.service_id)) {
-            // A post for a publisher's item leaves that item's stream, so it must name the item.
+            // A post for a publisher's item goes on the login stream instead of the item's, so it must name the item.
             Some(key) => Some(key),
             None => route.key(post.key),
         };
@@ -107,7 +107,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Where a message for an item or a service goes.
+    /// The destination of a message for an item or a service.
     fn route(&self, to: Target) -> Result<Route, Refusal> {
         let (service, link) = match to {
             Target::Service(id) => (id, None),
@@ -145,7 +145,8 @@ impl Hub {
         at.and_then(|at| self.services.list.get(at)).is_some_and(super::services::Service::is_published)
     }
 
-    /// Applies a post to an item of a publisher: to the consumers this hub is its source. Spec: rssl.md §6.1
+    /// Applies a post to an item of a publisher. For the consumers, this hub is the source of the item. Spec:
+    /// rssl.md §6.1
     fn contribute(&mut self, to: Target, post: &Post<'_>, out: &mut Batch) -> Result<(), Refusal> {
         let id = match to {
             Target::Item(id) => Some(id),
@@ -236,7 +237,7 @@ impl Hub {
     }
 }
 
-/// Where a message goes.
+/// The destination of a message.
 #[derive(Clone, Copy, Debug)]
 struct Route {
     up: UpstreamId,

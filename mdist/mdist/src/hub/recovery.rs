@@ -11,8 +11,8 @@ use super::state::Hub;
 use super::upstream_messages::push_status;
 
 impl Hub {
-    /// Gives an item the state with which its stream or its upstream was lost, tells the sides, and recovers it.
-    /// Private streams end, because only their consumer knows how to open them again.
+    /// Sets the state of an item whose stream or upstream was lost, sends it to the sides, and recovers the
+    /// item. Private streams end, because only their consumer knows how to open them again.
     pub(super) fn stream_lost(&mut self, now: Now, id: ItemId, state: &State<'_>, out: &mut Batch) {
         let Some(item) = self.items.get_mut(id) else { return };
         let ends = item.spec.private;

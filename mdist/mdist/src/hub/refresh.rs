@@ -1,4 +1,4 @@
-//! Refreshes from upstreams: into the cache, to the waiters or to all streams, and what their completion starts.
+//! Refreshes from upstreams: passes them to the cache, and to the waiters or to all streams.
 
 use rssl::rwf::{DataState, Refresh, RefreshFlags, State, StreamState};
 
@@ -9,7 +9,7 @@ use super::ids::{ItemId, Now, SideId, UpstreamId};
 use super::item::{Event, Phase, Recipients};
 use super::state::Hub;
 
-/// Where a part stands in the image that it belongs to.
+/// The position of a part in its image.
 #[derive(Clone, Copy)]
 struct Part {
     /// The first part of an image.
@@ -53,8 +53,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Enters a part with its item: state, group, phase, and with the first part who gets the refresh. `None`: the
-    /// item has no stream.
+    /// Applies a part to its item: state, group and phase. The first part also decides the recipients of the
+    /// refresh. `None`: the item has no stream.
     fn begin_part(&mut self, now: Now, id: ItemId, refresh: &Refresh<'_>) -> Option<Part> {
         let item = self.items.get_mut(id)?;
         let link = item.link.as_mut()?;
@@ -64,15 +64,16 @@ impl Hub {
         let solicited = refresh.flags.contains(RefreshFlags::SOLICITED);
         let clear = refresh.flags.contains(RefreshFlags::CLEAR_CACHE);
         let complete = refresh.flags.contains(RefreshFlags::COMPLETE);
-        // Stock providers clear the cache with every part of an image, and number none: solicited, it is the next one.
+        // Stock providers set CLEAR_CACHE on every part of an image, and number none. So a solicited one is the
+        // next part.
         let first = item.phase != Phase::Receiving
             || refresh.part == Some(0)
             || refresh.part.is_none() && clear && !solicited;
-        // The first refresh of a stream is a new start, whatever its flags say.
+        // The first refresh of a stream is a new start, whatever flags it has.
         let restarts = first && (item.image.restarts() || solicited || !item.phase.is_live());
         item.apply(if complete { Event::LastPart } else { Event::Part });
         if first {
-            // Streams that saw the item go stale must see it become good.
+            // Streams that were notified that the item is stale must get its new state too.
             let was_stale = item.image.is_known() && item.state.data == DataState::Suspect;
             // On first publication every holder is waiting for the image.
             let for_all = !item.publication.is_awaited()

@@ -13,10 +13,10 @@ pub struct ItemSpec {
     pub domain: Domain,
     /// Message key without service id and without a name type of 1 (RIC), so that equal items have equal bytes.
     pub key: Box<[u8]>,
-    /// Requested quality of service. `None`: the best that the service offers. The hub gives requests that mean the
-    /// same quality the same value.
+    /// Requested quality of service. `None`: the best that the service offers. The hub sets the same value for
+    /// requests that mean the same quality.
     pub qos: Option<Qos>,
-    /// A private stream is never shared and never cached.
+    /// Whether the stream is private: never shared and never cached.
     pub private: bool,
 }
 
@@ -46,7 +46,7 @@ impl ItemSpec {
     }
 }
 
-/// The stream on which a message goes upstream.
+/// The stream on which a message is sent upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The stream of an open item.
@@ -68,13 +68,13 @@ pub enum HubRequest {
     Open {
         /// The requesting side.
         side: SideId,
-        /// Comes back with each answer.
+        /// Token of the request, which each answer contains.
         token: Token,
         /// The item.
         spec: ItemSpec,
         /// Worst acceptable quality of service; `None`: only `spec.qos` is acceptable.
         worst_qos: Option<Qos>,
-        /// With updates; otherwise one image only.
+        /// Whether updates follow; otherwise there is one image only.
         streaming: bool,
     },
     /// Requests the image of an item that the side holds, for one more stream, or again for the same one on a reissue.
@@ -82,7 +82,7 @@ pub enum HubRequest {
     Image {
         /// The requesting side.
         side: SideId,
-        /// Comes back with the image.
+        /// Token of the request, which the image contains.
         token: Token,
         /// An item that the side holds.
         item: ItemId,
@@ -101,9 +101,9 @@ pub enum HubRequest {
     SendUpstream {
         /// The sending side.
         side: SideId,
-        /// Comes back with the answer.
+        /// Token of the request, which the answer contains.
         token: Token,
-        /// Where it goes.
+        /// The stream on which it is sent.
         to: Target,
         /// The RWF message; the hub replaces stream id, post id and service id.
         message: Vec<u8>,

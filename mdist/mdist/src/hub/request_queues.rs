@@ -1,11 +1,11 @@
-//! The queues of a service's requests, and when the next one may be sent.
+//! The queues of a service's requests, and the decision whether the next one may be sent.
 
 use super::ids::{ItemId, Now};
 use super::item::Queue;
 use super::services::{Pick, Service};
 use super::state::Hub;
 
-/// How long a request is put off whose domain none of the service's upstreams offers at present.
+/// Delay of a request whose domain none of the service's upstreams offers at present.
 const NO_OFFER_DELAY: Now = Now::from_secs(5);
 
 /// Queues up to this length are not searched for entries of closed items.
@@ -14,9 +14,9 @@ const COMPACT_ABOVE: usize = 1024;
 /// The result of trying the first entry of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pumped {
-    /// It left the queue; the next one may be tried.
+    /// The entry has left the queue, and the next one may be tried.
     Next,
-    /// It has to wait, and so have those behind it.
+    /// The entry has to wait, and so do those after it.
     Blocked,
 }
 
@@ -54,7 +54,7 @@ impl Hub {
         }
     }
 
-    /// Whether the recovery window is open and an upstream can be asked.
+    /// Whether the recovery window is open and an upstream accepts requests.
     pub(super) fn can_recover(&self, service: &Service) -> bool {
         service.recovering < self.options.recovery_window && service.takes_requests()
     }
@@ -142,7 +142,7 @@ impl Hub {
         }
     }
 
-    /// Queues again the requests that were put off until now.
+    /// Queues delayed requests whose delay is over.
     pub(super) fn resume_delayed(&mut self, now: Now) {
         while let Some(&(at, id, age)) = self.delayed.first() {
             if at > now {

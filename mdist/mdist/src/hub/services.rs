@@ -15,7 +15,7 @@ pub(super) const MAX_SERVICES: usize = 8192;
 /// The services as the sides show them to consumers: ids and names of the hub, state of all upstreams together.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
-    /// The services that are offered, or were and may come back.
+    /// The services that are offered, or were offered and may come back.
     pub services: Vec<Listed>,
     /// The difference from the directory before: each changed service id and whether it was added, updated or deleted.
     pub changes: Vec<(Action, u16)>,
@@ -25,7 +25,7 @@ pub struct Directory {
 #[derive(Debug)]
 pub(super) struct Offer {
     pub(super) up: UpstreamId,
-    /// It comes from a publisher: its items cannot be requested, the publisher opens them.
+    /// Whether it comes from a publisher, which opens the items; they cannot be requested.
     pub(super) publishes: bool,
     /// As the upstream describes it, with the upstream's id.
     pub(super) listed: Listed,
@@ -97,9 +97,9 @@ pub(super) struct Service {
     pub(super) recovery_queue: VecDeque<(ItemId, u32)>,
     /// Number of paced requests whose image is not complete.
     pub(super) recovering: u32,
-    /// Last values of its items are cached.
+    /// Whether last values of its items are cached.
     pub(super) cached: bool,
-    /// Only publishers offer it, or offered it last.
+    /// Whether only publishers offer it, or offered it last.
     published: bool,
     /// Number of requested items that no publisher has published yet.
     pub(super) awaited: usize,
@@ -115,7 +115,7 @@ impl Service {
         self.shown.is_some()
     }
 
-    /// Its items come from publishers: they cannot be requested, only awaited.
+    /// Whether its items come from publishers, so that they cannot be requested but only awaited.
     pub(super) fn is_published(&self) -> bool {
         self.published
     }
@@ -180,7 +180,7 @@ impl Service {
         choose_qos(&self.last, best, worst)
     }
 
-    /// The description that all offers together give.
+    /// The common description of all offers.
     fn merged(&self) -> Listed {
         let chosen = self.offers.iter().find(|o| Some(o.up) == self.active);
         let chosen =
@@ -213,8 +213,8 @@ impl Service {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoSuchQos;
 
-/// The quality of service that a request gets which accepts anything from `best` to `worst`. `None`: the best of the
-/// service, so that requests with and without a quality share one item.
+/// Chooses the quality of service for a request that accepts anything from `best` to `worst`. `None`: the best
+/// of the service, so that requests with and without a quality share one item.
 ///
 /// # Errors
 /// The service offers no such quality.

@@ -21,15 +21,16 @@ pub(super) struct OpenRequest {
 
 /// The state of a request's service that its admission depends on.
 struct ServiceStatus {
-    /// Only publishers offer it.
+    /// Whether only publishers offer it.
     published: bool,
     up: bool,
-    /// Its items that wait to be published.
+    /// Number of its items that wait to be published.
     awaited: usize,
 }
 
 impl OpenRequest {
-    /// The request cannot wait until the item is published: it gets one image, or a stream of its own.
+    /// Whether the request cannot wait until the item is published, because it is for one image or a stream of
+    /// its own.
     fn cannot_wait(&self) -> bool {
         !self.streaming || self.spec.private
     }
@@ -78,7 +79,7 @@ impl Hub {
         let spec = &request.spec;
         let found = if spec.private { None } else { self.items.find(spec) };
         if published && request.cannot_wait() {
-            // An awaited item has no image to give.
+            // An awaited item has no image yet.
             found.filter(|id| self.items.get(*id).is_some_and(|i| !i.publication.is_awaited()))
         } else if !request.streaming && found.is_none() {
             // A snapshot whose image has begun to arrive cannot be joined any more.
@@ -126,7 +127,7 @@ impl Hub {
         self.send_notice_if_stuck(id, waiter, out);
     }
 
-    /// Enters the request's hold with the item, and reports it.
+    /// Adds the request's hold to the item, and reports it.
     fn register(&mut self, id: ItemId, request: &OpenRequest, out: &mut Batch) -> Waiter {
         let OpenRequest { side, token, streaming, .. } = *request;
         if let Some(item) = self.items.get_mut(id) {
@@ -168,7 +169,7 @@ impl Hub {
         self.release_if_unwanted(now, id);
     }
 
-    /// Takes back everything that a side holds or waits for: the side is gone.
+    /// Removes all holds and waiters of a side that is removed.
     pub fn side_gone(&mut self, now: Now, side: SideId) {
         self.apply_pending_first();
         for id in self.items.all_where(|i| i.holders.iter().any(|(s, _)| *s == side)) {

@@ -1,4 +1,4 @@
-//! The hub: its state and options, its event loop turn.
+//! The hub: its options, its state, and its timers.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::cache::{Cache, FieldTypes, Limits};
 /// Options of a hub.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long an item stays open upstream after its last stream closed.
+    /// Time that an item stays open upstream after its last stream was closed.
     pub hold: Now,
     /// Longest wait for the answer to a request, or for the next part of the answer.
     pub request_timeout: Now,
@@ -28,7 +28,7 @@ pub struct Options {
     pub recovery_rate: u32,
     /// Most recovery requests of one service without an answer.
     pub recovery_window: u32,
-    /// Last values are cached.
+    /// Whether last values are cached.
     pub cache: bool,
     /// Exceptions from `cache`, by service name.
     pub cache_of: HashMap<String, bool>,
@@ -36,9 +36,9 @@ pub struct Options {
     pub max_items: usize,
     /// Most requested items of one service that no publisher has published yet; further requests are refused.
     pub max_awaited: usize,
-    /// Posts for items of publishers go to the publisher instead of the cache.
+    /// Whether posts for items of publishers go to the publisher instead of the cache.
     pub posts_to_publishers: bool,
-    /// Limits of what the cache keeps of one item.
+    /// Limits of a cached item.
     pub cache_limits: Limits,
     /// Longest payload of one part of an image from the cache, in bytes.
     pub max_part: usize,
@@ -83,7 +83,7 @@ pub struct Stats {
     pub cached_images: u64,
     /// Requests without an answer in time.
     pub timeouts: u64,
-    /// Messages that the cache could not take; their items are not cached any more.
+    /// Messages that the cache could not apply; their items are not cached any more.
     pub cache_errors: u64,
     /// Refused requests of sides.
     pub refused: u64,
@@ -93,7 +93,7 @@ pub struct Stats {
 #[derive(Debug, Default)]
 pub(super) struct Upstream {
     pub(super) up: bool,
-    /// It is a publisher: it opens the streams.
+    /// Whether it is a publisher, which opens the streams.
     pub(super) publishes: bool,
     pub(super) streams: Streams,
 }

@@ -1,4 +1,4 @@
-//! The streams of one upstream: from stream id to item.
+//! The streams of one upstream, with the item of each stream id.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,21 +9,21 @@ use super::ids::{ItemId, Now};
 /// First stream id of items; below it are login, directory and dictionaries.
 pub(super) const FIRST_STREAM: i32 = 16;
 
-/// How long a closed id is not reused: late messages of the old stream have come by then.
+/// Time for which a closed id is not reused, so that late messages of the old stream arrive before.
 const REUSE_DELAY: Now = Now::from_secs(10);
 
 /// Stream ids of publishers down to minus this are found by index, lower ones in a map.
 const MAX_INDEXED: usize = 1 << 20;
 
-/// One upstream stream: all that an update needs to know.
+/// One upstream stream: everything that is needed to pass on an update.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    /// `ItemId::NONE`: no stream.
+    /// The item; `ItemId::NONE`: no stream.
     pub(super) item: ItemId,
     pub(super) domain: Domain,
-    /// Updates go to the sides.
+    /// Whether updates go to the sides.
     pub(super) to_sides: bool,
-    /// Updates go to the cache.
+    /// Whether updates go to the cache.
     pub(super) to_cache: bool,
 }
 
@@ -84,7 +84,7 @@ impl Streams {
         FIRST_STREAM + (self.requested.len() - 1) as i32
     }
 
-    /// Enters a stream that the publisher opened.
+    /// Adds a stream that the publisher opened.
     pub(super) fn accept(&mut self, stream: i32, item: ItemId, domain: Domain) {
         let slot = Slot { item, domain, ..Slot::FREE };
         match place(stream) {
@@ -117,7 +117,7 @@ impl Streams {
     }
 }
 
-/// Where the slot of a stream id is.
+/// The place of the slot of a stream id.
 enum Place {
     Requested(usize),
     Published(usize),

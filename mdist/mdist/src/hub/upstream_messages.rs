@@ -1,4 +1,4 @@
-//! Messages from upstreams: updates pass as they are, other messages change the item they are for.
+//! Messages from upstreams: updates are passed on unchanged, and other messages change their item.
 
 use rssl::rwf::{
     self, Class, Close, Generic, Head, Key, Refresh, Status, StatusFlags, StreamState, Update, code,
@@ -21,8 +21,8 @@ type Result<T> = std::result::Result<T, UpstreamError>;
 impl Hub {
     /// Handles one message of an item stream, or an acknowledgement on the login stream, from an upstream.
     ///
-    /// An update is the hot path: it costs a look at its head, its stream's slot, the cache if that is on, and a copy
-    /// into the batch.
+    /// Updates are the hot path: each costs a read of its head, a lookup of its stream, the cache if that is
+    /// on, and a copy into the batch.
     ///
     /// # Errors
     /// The message is malformed, or breaks a rule that makes its sender unusable: the connection is to be closed.
@@ -154,8 +154,8 @@ impl Hub {
         };
         let Some(item) = self.items.get(id) else { return Ok(()) };
         if item.link.is_some_and(|link| link.up != up) {
-            // Another upstream has the item already; this publisher takes over with its next refresh after that one's
-            // end.
+            // Another upstream has the item already. After its end, this publisher takes over with its next
+            // refresh.
             return Ok(());
         }
         self.dequeue(id);
@@ -167,7 +167,7 @@ impl Hub {
         self.refresh(now, up, id, &refresh, message, out)
     }
 
-    /// Handles a status: passes it on, and does what its state means for the item.
+    /// Handles a status: passes it on, and applies its state to the item.
     fn status(&mut self, now: Now, id: ItemId, status: &Status<'_>, out: &mut Batch) -> Result<()> {
         self.stats.statuses += 1;
         let Some(item) = self.items.get_mut(id) else { return Ok(()) };
@@ -204,7 +204,8 @@ impl Hub {
             StreamState::Open | StreamState::Unspecified => {
                 let is_opening = item.phase == Phase::Opening;
                 if let Some(link) = link.filter(|_| is_opening && state.stream == StreamState::Open) {
-                    // The source has the stream open and says why there is no image yet: do not time out this request.
+                    // The source has the stream open and has sent the reason why there is no image yet, so the
+                    // request does not time out.
                     self.complete_request(link.up, id);
                     self.end_snapshots(id, out);
                     self.pump_item(now, id);

@@ -20,7 +20,7 @@ impl Hub {
         self.send_request(now, id, service_id, paced);
     }
 
-    /// Requests an image on the stream that is open. Publishers cannot be asked.
+    /// Requests an image on the stream that is open. There is no such request to publishers.
     pub(super) fn request_again(&mut self, now: Now, id: ItemId, paced: bool) {
         let Some(item) = self.items.get(id) else { return };
         let Some(link) = item.link else { return };
@@ -70,7 +70,7 @@ impl Hub {
         self.outgoing.push_back((up, message));
     }
 
-    /// Takes the item's pending request, which is answered or given up, out of the windows.
+    /// Removes the item's pending request, which is answered or dropped, from the windows.
     pub(super) fn complete_request(&mut self, up: UpstreamId, id: ItemId) {
         let Some(item) = self.items.get_mut(id) else { return };
         let Some(request) = item.link.as_mut().and_then(|link| link.pending.take()) else { return };
@@ -83,7 +83,7 @@ impl Hub {
         }
     }
 
-    /// Ties an item without a stream to one.
+    /// Assigns a stream to an item without one.
     pub(super) fn link(&mut self, id: ItemId, up: UpstreamId, stream: i32) {
         let Some(item) = self.items.get_mut(id) else { return };
         item.link = Some(Link { up, stream, pending: None });
@@ -103,7 +103,8 @@ impl Hub {
     pub(super) fn unlink(&mut self, now: Now, id: ItemId, close: bool) {
         let Some(item) = self.items.get(id) else { return };
         let Some(link) = item.link else { return };
-        // If a further request crossed with the source's close, it has opened the stream again over there.
+        // If a further request was under way when the source closed the stream, that request has opened it
+        // again at the source.
         let crossed = item.phase.is_live() && link.pending.is_some();
         self.complete_request(link.up, id);
         let Some(item) = self.items.get_mut(id) else { return };
@@ -124,7 +125,7 @@ impl Hub {
         self.pump_item(now, id);
     }
 
-    /// Sets where updates on the item's stream go: to the sides, into the cache.
+    /// Sets whether updates on the item's stream go to the sides, and into the cache.
     pub(super) fn route_updates(&mut self, id: ItemId) {
         let Some(item) = self.items.get(id) else { return };
         let Some(link) = item.link else { return };

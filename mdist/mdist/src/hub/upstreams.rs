@@ -1,4 +1,4 @@
-//! Upstreams and services that come, change and go, and what that means for the items.
+//! Changes of upstreams and services, and their effects on items.
 
 use rssl::rdm::directory::{Action, GroupStatus, Service as Listed};
 use rssl::rwf::{DataState, OwnedState, State, StreamState, code};
@@ -40,8 +40,8 @@ impl Hub {
         }
     }
 
-    /// Takes an upstream's directory, or changes of it. `replaces`: services that `changes` lacks are not offered any
-    /// more (a refresh with clear-cache).
+    /// Handles an upstream's directory, or changes of it. `replaces`: services that `changes` lacks are not
+    /// offered any more (a refresh with clear-cache).
     pub fn upstream_services(
         &mut self,
         now: Now,
@@ -88,7 +88,7 @@ impl Hub {
         }
     }
 
-    /// Takes over one service of an upstream's directory; adds what that does to items to `effects`.
+    /// Applies one service of an upstream's directory; adds the effects on items to `effects`.
     fn offer(
         &mut self,
         up: UpstreamId,
@@ -204,7 +204,8 @@ impl Hub {
         for id in self.items_of_service(up, at) {
             let Some(item) = self.items.get_mut(id) else { continue };
             if item.publication.is_published() {
-                // A publisher cannot be asked. Its stream went on, so the cache has the item's present value.
+                // Images cannot be requested from a publisher. But its stream went on, so the cache has the
+                // item's present value.
                 item.apply(Event::ServiceBack);
                 self.refresh_from_cache(id, out);
             } else if item.image.restarts() || item.state.data == DataState::Suspect {

@@ -12,12 +12,12 @@ impl Merge {
     /// Handles an answer: applies it, or holds it until the feed has reached it.
     pub(crate) fn answer(&mut self, answer: Answer, out: &mut impl FnMut(&[u8])) -> Result<()> {
         let Some(at) = self.feeds.iter().position(|feed| feed.id == answer.feed) else {
-            // The answer belongs to no feed: there is nothing to order it with.
+            // The answer belongs to no feed, so it needs no place in one.
             return self.apply(answer, None, out);
         };
         let Some(feed) = self.feeds.get_mut(at) else { return Ok(()) };
         if feed.phase == Phase::Joining {
-            // From before the resynchronisation.
+            // An answer from before the resynchronisation.
             return Ok(());
         }
         if answer.as_of > feed.read || !feed.ahead.is_empty() {
@@ -98,7 +98,7 @@ impl Merge {
         }
     }
 
-    /// Notes the source's item of a stream.
+    /// Stores the source's item of a stream.
     fn opened(&mut self, answer: &Answer, place: Option<(usize, u64)>) -> Result<()> {
         let (stream, item) = (answer.stream, answer.item);
         if !(1..=ITEMS_MAX).contains(&item) {
@@ -154,7 +154,7 @@ impl Merge {
             return if message.is_empty() { Ok(()) } else { deliver(&mut message, stream, out) };
         }
         if slot.live {
-            // If a message of the item has come since, the image is older than what the hub's streams have seen.
+            // If a message of the item has come since, the image is older than the data of the hub's streams.
             let since = self.feeds.get(at).and_then(|feed| feed.history.of(item, answer.as_of, read));
             if since.is_none_or(|since| !since.is_empty()) {
                 self.retry_in_feed(stream);
@@ -174,8 +174,8 @@ impl Merge {
         if complete { self.go_live(stream, item, at, read, out) } else { Ok(()) }
     }
 
-    /// Delivers the complete first image of a stream, with the item's messages that the feed has brought since its
-    /// first part, in order.
+    /// Delivers the complete first image of a stream, with the item's messages that have arrived in the feed
+    /// since its first part, in order.
     fn go_live(
         &mut self,
         stream: i32,

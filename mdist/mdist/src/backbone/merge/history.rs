@@ -1,6 +1,8 @@
-//! Recent packets of a feed, with an index: each entry points to the one before it of the same item. After a burst of
-//! requests thousands of images arrive, and each needs the later entries of its item; scanning all entries for each
-//! would take longer than the burst.
+//! Recent packets of a feed, with an index in which each entry points to the one before it of the same item.
+//!
+//!
+//! After a burst of requests thousands of images arrive, and each needs the later entries of its item. Scanning
+//! all entries for each image would take longer than the burst.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,11 +20,11 @@ struct Past {
 /// The position of an entry, and the number of the one before it of the same item.
 #[derive(Clone, Copy, Debug)]
 struct IndexEntry {
-    /// 0: the entry concerns no item.
+    /// The item; 0 if the entry concerns no item.
     item: i32,
     /// Offset in the bytes of its packet.
     offset: u32,
-    /// Number of the item's entry before this one; 0 or the number of a forgotten entry: none.
+    /// Number of the item's entry before this one; 0, or the number of a removed entry, if there is none.
     before: u64,
 }
 
@@ -38,7 +40,7 @@ pub(super) struct History {
 }
 
 impl Past {
-    /// Bytes of memory, index included.
+    /// Bytes of memory, including the index.
     fn size(&self) -> usize {
         self.bytes.len() + (self.last + 1 - self.first) as usize * size_of::<IndexEntry>()
     }
@@ -52,7 +54,7 @@ impl History {
 
     /// Removes all packets.
     pub(super) fn clear(&mut self) {
-        // Frees the memory as well: bursts are rare.
+        // Free the memory as well, because bursts are rare.
         *self = Self::default();
     }
 

@@ -48,7 +48,7 @@ type Result<T> = std::result::Result<T, MergeError>;
 struct Slot {
     /// The sink's stream; 0: none.
     stream: i32,
-    /// The stream has its image and gets the feed's messages.
+    /// Whether the stream has its image and gets the feed's messages.
     live: bool,
 }
 
@@ -59,9 +59,9 @@ struct PendingImage {
     request: Vec<u8>,
     /// The item has ended before the image: its final message.
     final_message: Option<Vec<u8>>,
-    /// The item had ended at the last sweep.
+    /// Whether the item had ended at the last sweep.
     ended_at_sweep: bool,
-    /// The source has reported that the image may take long.
+    /// Whether the source has reported that the image may take long.
     delayed: bool,
     /// Parts of the image, each with the number of the last entry before it.
     parts: Vec<(u64, Vec<u8>)>,
@@ -69,7 +69,7 @@ struct PendingImage {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Phase {
-    /// The source has not named the feed's first entry yet.
+    /// The source has not reported the number of the feed's first entry yet.
     Joining,
     Active,
 }
@@ -82,7 +82,8 @@ struct Feed {
     read: u64,
     /// The highest number that is known to be sent.
     newest: u64,
-    /// The last entry read and the time since which no other was, while newer ones are known to be sent.
+    /// The last entry read, and the time since which no other was read although newer ones are known to be
+    /// sent.
     stalled: Option<(u64, Instant)>,
     /// Packets that have arrived while joining.
     held: VecDeque<Vec<u8>>,
@@ -208,13 +209,13 @@ impl Merge {
             || self.pending.get(&stream).is_some_and(|pending| pending.final_message.is_none())
     }
 
-    /// Whether the source has recently ended the stream: the hub made a request on it before it knew. The hub does not
-    /// reuse a stream id for 10 s.
+    /// Whether the source has recently ended the stream. A request on it was then made before the end arrived,
+    /// because the hub does not reuse a stream id for 10 s.
     pub(crate) fn has_ended(&self, stream: i32) -> bool {
         self.ended.contains_key(&stream)
     }
 
-    /// Notes that the request `message` is sent on `stream`.
+    /// Records that the request `message` is sent on `stream`.
     pub(crate) fn requested(&mut self, stream: i32, message: &[u8]) {
         let request = message.to_vec();
         let open = self.pending.get_mut(&stream).filter(|pending| pending.final_message.is_none());
@@ -234,7 +235,7 @@ impl Merge {
         self.pending.insert(stream, pending);
     }
 
-    /// Notes that the sink has closed `stream`.
+    /// Records that the sink has closed `stream`.
     pub(crate) fn closed(&mut self, stream: i32) {
         self.remove_pending(stream);
         if let Some(item) = self.items.remove(&stream) {
@@ -259,19 +260,20 @@ impl Merge {
         }
     }
 
-    /// Takes the requests whose images could not be merged: to be repeated, with the image in the feed.
+    /// Takes the requests whose images could not be merged. They have to be repeated, with the image in the
+    /// feed.
     pub(crate) fn take_retries(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.retries)
     }
 
-    /// Notes that the source has sent entry `number` of a feed.
+    /// Records that the source has sent entry `number` of a feed.
     pub(crate) fn newest(&mut self, id: FeedId, number: u64) {
         if let Some(feed) = self.feeds.iter_mut().find(|feed| feed.id == id && feed.phase == Phase::Active) {
             feed.newest = feed.newest.max(number);
         }
     }
 
-    /// Checks for entries that are known to be sent and do not arrive; call it now and then.
+    /// Checks for entries that are known to be sent and do not arrive. To be called repeatedly.
     pub(crate) fn check(&mut self, now: Instant) -> Result<()> {
         self.sweep(now);
         for feed in &mut self.feeds {
@@ -293,7 +295,7 @@ impl Merge {
             return;
         }
         self.swept = Some(now);
-        // No part of an image has come since: the request was answered by a notice.
+        // No part of an image has come since, so the answer to the request was a notice.
         let delayed = &mut self.delayed;
         self.pending.retain(|_, pending| {
             let retained =

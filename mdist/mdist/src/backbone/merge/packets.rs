@@ -27,7 +27,7 @@ impl Merge {
         }
         let last = header.first + u64::from(header.count) - u64::from(header.count > 0);
         if last <= feed.read {
-            // From before the join.
+            // A packet from before the join.
             return Ok(());
         }
         if header.first > feed.read + 1 {
@@ -57,7 +57,7 @@ impl Merge {
         self.release_answers(at, last, false, out)
     }
 
-    /// Handles the entries of a packet. The hot path.
+    /// Handles the entries of a packet. This is the hot path.
     fn entries(
         &mut self,
         at: usize,
@@ -122,8 +122,8 @@ impl Merge {
         self.items.remove(&slot.stream);
         match self.pending.get_mut(&slot.stream) {
             Some(pending) if !slot.live && pending.parts.is_empty() => {
-                // For the source a stream is live once the first part of its image is sent: only if a part arrives is
-                // the final message for this stream.
+                // For the source a stream is live when the first part of its image is sent. So the final
+                // message is for this stream only if a part of its image arrives.
                 pending.final_message = Some(message.to_vec());
                 None
             }

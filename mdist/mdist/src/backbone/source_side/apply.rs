@@ -32,7 +32,7 @@ impl SourceSide {
         let mut services = false;
         for (at, entry) in (range.start..).zip(batch.entries.get(range).unwrap_or_default()) {
             if entry.kind == Kind::Message {
-                // The hot path: one table look-up, one copy.
+                // This is the hot path: one table look-up, one copy.
                 let feed = self.feed_of(entry.item);
                 if feed != NONE && entry.is_for(self.side) {
                     let message = batch.message(entry);

@@ -1,5 +1,5 @@
-//! Latency in the distributor: one message of each upstream at a time is followed from the read that brought it to the
-//! packet that carries it away.
+//! Latency in the distributor: one message of each upstream at a time is measured, from the read that delivered
+//! it until its packet is multicast.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ struct Followed {
 #[derive(Debug, Default)]
 pub(super) struct LatencyProbe {
     all: LatencyHistogram,
-    /// At most one of each upstream.
+    /// Messages being measured; at most one of each upstream.
     followed: Vec<Followed>,
     /// Samples since the last [`SourceSide::measured`].
     measured: Vec<(UpstreamId, Duration)>,
@@ -68,7 +68,7 @@ impl SourceSide {
         self.latency.iter_mut().flat_map(|latency| latency.measured.drain(..))
     }
 
-    /// Follows the last message of a read whose entries have just been put into the feeds.
+    /// Begins to measure the last message of a read, whose entries have just been put into the feeds.
     #[cold]
     pub(super) fn follow(&mut self, batch: &Batch, read: &Read) {
         let (Some(latency), Some(up)) = (&mut self.latency, read.up) else { return };

@@ -5,7 +5,7 @@ use crate::backbone::wire::{Entry, Record};
 use crate::backbone::{Result, SinkId};
 
 impl SourceSide {
-    /// Admits sinks to the feeds that they want, once the backbone shows them as listeners.
+    /// Admits sinks to the feeds that they have asked to join, once the backbone shows them as listeners.
     pub(super) fn admit_listeners(&mut self) -> Result<()> {
         let mut ready = Vec::new();
         for (id, sink) in &mut self.sinks {

@@ -36,14 +36,14 @@ const REMIND_AFTER: Duration = Duration::from_secs(1);
 /// Index of no feed.
 const NONE: u16 = u16::MAX;
 
-/// How a service is sent, and how long its feed waits for a slow sink.
+/// Settings of a feed: its window, its packing, and its wait for slow sinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Time that a feed waits for a sink with a full window before it disconnects the sink from its feeds.
     pub hold: Duration,
     /// Bytes that may be under way to a sink, of the feed and of images: unread, or read and not yet used.
     pub window: u64,
-    /// How long a packet that is not full waits for more entries; zero: until the end of the turn.
+    /// Time that a packet which is not full waits for more entries; zero: until the end of the turn.
     pub flush: Duration,
 }
 
@@ -83,7 +83,7 @@ struct Sink {
     joined: Vec<Joined>,
     /// Bytes sent and not credited.
     in_flight: u64,
-    /// When its last credit arrived.
+    /// Time at which its last credit arrived.
     credited_at: Instant,
     streams: HashMap<i32, Stream>,
     pace: Pace,
@@ -198,7 +198,7 @@ impl SourceSide {
         self.end.descriptor()
     }
 
-    /// Reason why the endpoint was lost since the last call, if it was: all its sinks are removed.
+    /// Reason why the endpoint was lost since the last call, if it was. All its sinks are then removed.
     pub fn take_lost(&mut self) -> Option<Error> {
         let why = self.end.take_lost()?;
         let sinks: Vec<_> = self.sinks.keys().copied().collect();

@@ -1,4 +1,4 @@
-//! Packs entries into packets and multicasts them, as soon as every sink has room or was given its time.
+//! Packs entries into packets and multicasts each as soon as every sink has room, or after the hold.
 
 use std::time::{Duration, Instant};
 
@@ -42,8 +42,8 @@ impl SourceSide {
         Ok(())
     }
 
-    /// Sends what [`SourceSide::apply`] has gathered, except packets that may wait for more. Feeds go first, so that
-    /// images are seldom ahead of them.
+    /// Sends the entries that [`SourceSide::apply`] has collected, except packets that may wait for more. Feeds
+    /// go first, so that images are seldom ahead of them.
     ///
     /// # Errors
     /// A packet is longer than the backbone carries.
@@ -88,7 +88,7 @@ impl SourceSide {
         self.feeds.get_mut(usize::from(feed)).is_some_and(|out| out.may_wait(Instant::now(), flush))
     }
 
-    /// When a waiting packet is due.
+    /// Time at which a waiting packet is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.feeds.iter().filter_map(FeedOut::due).min()

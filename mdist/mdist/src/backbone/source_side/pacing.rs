@@ -11,7 +11,8 @@ use crate::backbone::wire::AnswerKind;
 const FIRST_GUESS: u64 = 512;
 /// Most requests of one sink that wait.
 const HELD_MAX: usize = 4 << 20;
-/// Images that the hub has not given for this long no longer count against the window: they may take any time.
+/// Time after which an image that the hub has not sent yet no longer counts against the window, because it may
+/// take any time.
 const FORGET: Duration = Duration::from_secs(1);
 
 /// A request, close, post or generic message of a sink.
@@ -27,11 +28,11 @@ pub(super) struct SinkRequest {
 pub(super) struct Pace {
     /// Requests that wait for room in the window, in order.
     held: VecDeque<SinkRequest>,
-    /// Images requested from the hub and not given yet.
+    /// Images requested from the hub and not received yet.
     outstanding: u64,
     /// Moving average of an image's size, bytes.
     size: u64,
-    /// When the hub was last asked for an image, or gave one.
+    /// Time at which an image was last requested from the hub, or received.
     moved: Instant,
 }
 

@@ -12,7 +12,7 @@ pub enum Reason {
     Behind {
         /// Bytes that it had not credited.
         unread: u64,
-        /// How long the feed waited for it.
+        /// Time that the feed waited for it.
         ms: u64,
     },
     /// Its connection has ended.

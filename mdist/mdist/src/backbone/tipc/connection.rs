@@ -22,9 +22,9 @@ pub(super) struct Connection {
     records: Records,
     out: Vec<u8>,
     sent: usize,
-    /// The socket is congested; the poller reports when it is not.
+    /// Whether the socket is congested, so that the poller reports when it is not.
     blocked: bool,
-    /// More than [`QUEUE_MAX`] bytes were queued.
+    /// Whether more than [`QUEUE_MAX`] bytes were queued.
     overflowed: bool,
 }
 
@@ -84,7 +84,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what is there, at most [`MESSAGES_PER_TURN`] messages; the error ends the connection.
+    /// Reads the messages that have arrived, at most [`MESSAGES_PER_TURN`]; the error ends the connection.
     pub(super) fn read(&mut self, buffer: &mut [u8], mut record: impl FnMut(Vec<u8>)) -> Result<(), Ended> {
         for _ in 0..MESSAGES_PER_TURN {
             let len = match self

@@ -22,7 +22,8 @@ const TOPOLOGY: u64 = 1 << 32;
 const RETRY: Duration = Duration::from_millis(200);
 /// Largest message of TIPC, bytes.
 const BUFFER: usize = 66_000;
-/// Receive buffer of feeds, bytes: what the unread part of a window needs, and the most that a socket may have.
+/// Smallest and largest receive buffer of feeds, bytes: the size that the unread part of a window needs, and
+/// the limit of a socket.
 const RECEIVE_BUFFER: (u32, u32) = (1 << 20, 16 << 20);
 
 /// A sink end.
@@ -39,7 +40,7 @@ pub struct TipcSink {
     buffer: Vec<u8>,
 }
 
-/// A source that is announced, or was when it was connected.
+/// A source that is announced, or was announced when it was connected.
 #[derive(Debug)]
 struct Source {
     announced: bool,
@@ -160,7 +161,7 @@ impl TipcSink {
             State::Connecting(connection) => {
                 match connection.socket.within(Duration::ZERO).finish_connect() {
                     Ok(()) => {
-                        // From now on only input matters.
+                        // From now on only input has to be reported.
                         if self.poller.change(&connection.socket, id.0.into(), Interest::Read).is_ok() {
                             source.state = State::Up(connection);
                             events.push(SinkEvent::SourceUp(id));

@@ -18,7 +18,8 @@ use crate::net::{Event, Interest, Poller};
 
 const LISTENER: u64 = 1 << 32;
 const TOPOLOGY: u64 = LISTENER + 1;
-/// How long a multicast may wait for TIPC links; longer than a link needs to give up a silent peer.
+/// Longest time that a multicast may wait for TIPC links. It is longer than a link needs to detect that its
+/// peer is lost.
 const SEND_LIMIT: Duration = Duration::from_secs(5);
 /// Largest message of TIPC, bytes.
 const BUFFER: usize = 66_000;
@@ -27,8 +28,8 @@ const BUFFER: usize = 66_000;
 #[derive(Debug, Default)]
 struct Readers {
     ports: Vec<PortId>,
-    /// A packet was multicast since the feed last had no reader. It may still be under way, on another link than
-    /// unicast.
+    /// Whether a packet was multicast since the feed last had no reader. It may still be under way, on another
+    /// link than unicast.
     multicast_sent: bool,
 }
 
@@ -42,7 +43,7 @@ impl Readers {
         }
     }
 
-    /// Notes that a packet is multicast.
+    /// Records that a packet is multicast.
     fn note_multicast(&mut self) {
         self.multicast_sent |= !self.ports.is_empty();
     }

@@ -1,6 +1,6 @@
 //! The wire format between source ends and sink ends; the same on every backbone. All numbers are big-endian.
 //!
-//! Input is untrusted: each decoder checks everything it reads and names what is wrong.
+//! Input is untrusted: each decoder checks everything that it reads, and its error names the wrong field.
 
 mod framing;
 mod packet;
@@ -18,7 +18,7 @@ use super::FeedId;
 pub const VERSION: u16 = 2;
 /// Longest packet, bytes: below the longest message of TIPC (66,000).
 pub const MAX_PACKET: usize = 60_000;
-/// Longest record, images included, bytes.
+/// Longest record, bytes. Images are records too.
 pub const MAX_RECORD: usize = 16 << 20;
 /// Length of a packet's header, bytes.
 pub const HEADER: usize = 36;

@@ -43,7 +43,7 @@ pub struct Part {
     pub offset: u32,
     /// Bytes of the whole entry.
     pub total: u32,
-    /// It is the last part.
+    /// Whether it is the last part.
     pub last: bool,
 }
 
@@ -115,7 +115,7 @@ pub enum Entry<'a> {
         sink: u32,
         /// The sink's stream.
         stream: i32,
-        /// It is the last part.
+        /// Whether it is the last part.
         complete: bool,
         /// The refresh, with the source's stream id.
         message: &'a [u8],
@@ -134,7 +134,8 @@ const ENTRY_IMAGE: u8 = 3;
 const ENTRY_CUT: u8 = 4;
 
 impl<'a> Entry<'a> {
-    /// Splits the next entry off the front of `bytes`. The hot path: a plain message costs two checks and a split.
+    /// Splits the next entry off the front of `bytes`. This is the hot path: a plain message costs two checks
+    /// and a split.
     ///
     /// # Errors
     /// The entry is cut short or of an unknown kind.

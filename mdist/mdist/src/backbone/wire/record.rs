@@ -64,9 +64,10 @@ pub enum Record {
     },
     /// From a sink: a request, close, post or generic message, with the sink's stream id.
     Ask {
-        /// The request is for a stream that the sink had open; ignored if it has ended meanwhile.
+        /// Whether the request is for a stream that the sink had open. It is ignored if that has ended
+        /// meanwhile.
         reissue: bool,
-        /// The image is wanted in the feed.
+        /// Whether the image is requested in the feed.
         in_feed: bool,
         /// The RWF message.
         message: Vec<u8>,

@@ -26,12 +26,12 @@ impl Phase {
     pub(in crate::hub) const ALL: [Self; 6] =
         [Self::NoStream, Self::Opening, Self::Live, Self::Receiving, Self::Ended, Self::Free];
 
-    /// The item can be requested and shared.
+    /// Whether the item can be requested and shared.
     pub(in crate::hub) const fn is_open(self) -> bool {
         !matches!(self, Self::Free | Self::Ended)
     }
 
-    /// A refresh has come on the stream: updates count.
+    /// Whether a refresh has come on the stream, so that updates count.
     pub(in crate::hub) const fn is_live(self) -> bool {
         matches!(self, Self::Live | Self::Receiving)
     }
@@ -71,13 +71,13 @@ impl Image {
 /// Whether a publisher owns the item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::hub) enum Publication {
-    /// No publisher has to do with it.
+    /// It does not come from a publisher.
     Requested,
     /// A consumer has requested it, and no publisher has published it yet, so there is no image of it.
     Awaited,
-    /// It was awaited, and a publisher has opened it; its first image is not complete.
+    /// It was awaited, and a publisher has opened it, but its first image is not complete.
     Publishing,
-    /// A publisher owns it: it stays without holders.
+    /// A publisher owns it, so it stays in the table without holders.
     Published,
 }
 
@@ -87,7 +87,7 @@ impl Publication {
     pub(in crate::hub) const ALL: [Self; 4] =
         [Self::Requested, Self::Awaited, Self::Publishing, Self::Published];
 
-    /// Counts among the items of its service that wait to be published.
+    /// Whether it counts among the items of its service that wait to be published.
     pub(in crate::hub) const fn is_awaited(self) -> bool {
         matches!(self, Self::Awaited | Self::Publishing)
     }
@@ -115,7 +115,7 @@ pub(in crate::hub) enum Event {
     ImageComplete,
     /// The rest of a refresh did not come in time.
     ImageOverdue,
-    /// The upstream says that the data are void.
+    /// The upstream has declared the data void.
     ImageCleared,
     /// The stream or its service was lost: the next refresh is a new start.
     RestartDue,
@@ -125,7 +125,7 @@ pub(in crate::hub) enum Event {
     StreamClosed,
     /// The item is closed for good.
     Ended,
-    /// The place is given back.
+    /// The place is freed.
     Freed,
 }
 
@@ -156,7 +156,7 @@ pub(in crate::hub) enum Transition<S> {
     Stay,
     /// A new state.
     To(S),
-    /// It cannot happen here; the state is kept.
+    /// The event cannot happen in this state; the state is kept.
     Illegal,
 }
 

@@ -37,9 +37,9 @@ pub(super) struct Link {
 pub(super) struct PendingRequest {
     /// Identifies the request, so that the deadline of an earlier one does not end it.
     pub(super) number: u32,
-    /// When it was sent, or when the last part came.
+    /// Time at which it was sent, or at which the last part came.
     pub(super) at: Now,
-    /// It counts in the recovery window.
+    /// Whether it counts in the recovery window.
     pub(super) paced: bool,
 }
 
@@ -67,17 +67,17 @@ pub(super) struct Item {
     pub(super) phase: Phase,
     pub(super) image: Image,
     pub(super) publication: Publication,
-    /// How often the place was used: distinguishes an entry for an earlier item from one for this item.
+    /// Number of uses of the place, which distinguishes an entry for an earlier item from one for this item.
     pub(super) age: u32,
-    /// Opened for snapshot requests only.
+    /// Whether it was opened for snapshot requests only.
     pub(super) snapshot: bool,
     pub(super) link: Option<Link>,
-    /// The queue of its service that the item stands in.
+    /// The queue of its service that has the item.
     pub(super) queue: Option<Queue>,
     /// Failed requests in a row.
     pub(super) tries: u8,
     pub(super) recipients: Recipients,
-    /// The last known state, as the upstream sent it or as the loss of the upstream made it.
+    /// The last known state: the one that the upstream sent, or the one set when the upstream was lost.
     pub(super) state: OwnedState,
     pub(super) group: Box<[u8]>,
     /// Holds by side.
@@ -85,9 +85,9 @@ pub(super) struct Item {
     pub(super) waiting: Vec<Waiter>,
     /// Waiters that get the refresh under way.
     pub(super) receiving: Vec<Waiter>,
-    /// When the hold after the last close ends.
+    /// Time at which the hold after the last close ends.
     pub(super) closing: Option<Now>,
-    /// False once the cache could not take a message of it.
+    /// Whether its values can be cached: false after the cache could not apply a message of it.
     pub(super) cacheable: bool,
     /// The sender of the last generic message, which gets the answer.
     pub(super) generic_sender: Option<(SideId, Token)>,
@@ -136,17 +136,17 @@ impl Item {
         }
     }
 
-    /// The item's stream is at this upstream.
+    /// Whether the item's stream is at this upstream.
     pub(super) fn is_at(&self, up: UpstreamId) -> bool {
         self.link.is_some_and(|link| link.up == up)
     }
 
-    /// A request for its image is under way.
+    /// Whether a request for its image is under way.
     pub(super) fn is_requested(&self) -> bool {
         self.link.is_some_and(|link| link.pending.is_some())
     }
 
-    /// No side and no publisher needs it.
+    /// Whether no side and no publisher needs it.
     pub(super) fn is_unwanted(&self) -> bool {
         self.holders.is_empty()
             && self.waiting.is_empty()

@@ -87,7 +87,7 @@ impl Items {
         open.map(|(n, _)| ItemId(n as u32)).collect()
     }
 
-    /// Ids of all items for which `f` holds, ended ones included.
+    /// Ids of all items for which `f` holds, including ended ones.
     pub(in crate::hub) fn all_where(&self, f: impl Fn(&Item) -> bool) -> Vec<ItemId> {
         let used = self.list.iter().enumerate().filter(|(_, i)| i.phase != Phase::Free && f(i));
         used.map(|(n, _)| ItemId(n as u32)).collect()
