@@ -129,7 +129,7 @@ fn sink_that_stops_reading_is_cut(source: Box<dyn SourceEnd>, ends: [Box<dyn Sin
 }
 
 #[test]
-fn sink_that_stops_reading_is_cut_in_memory() {
+fn sink_that_stops_reading_is_disconnected_in_memory() {
     let memory = Memory::new();
     let source = Box::new(memory.source().unwrap());
     sink_that_stops_reading_is_cut(
@@ -139,13 +139,13 @@ fn sink_that_stops_reading_is_cut_in_memory() {
 }
 
 #[test]
-fn sink_that_stops_reading_is_cut_over_lanes() {
+fn sink_that_stops_reading_is_disconnected_over_lanes() {
     let host = Host::start();
     sink_that_stops_reading_is_cut(source(&host.attach()), [sink(&host.attach()), sink(&host.attach())]);
 }
 
 #[test]
-fn sink_that_stops_reading_is_cut_between_nodes() {
+fn sink_that_stops_reading_is_disconnected_between_nodes() {
     let [red, blue, green] = embedded(plain);
     sink_that_stops_reading_is_cut(source(&red), [sink(&blue), sink(&green)]);
 }

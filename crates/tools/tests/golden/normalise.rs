@@ -101,7 +101,7 @@ mod tests {
                          1000       1          10         cluster  744739926  beta\n";
 
     #[test]
-    fn what_is_measured_may_differ() {
+    fn measured_values_may_differ() {
         let other = STATISTICS
             .replace("12", "9")
             .replace("3/4", "0/0")

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_the_same_throughout_and_a_port_is_not() {
+    fn node_stands_for_one_value_and_port_for_any() {
         let page = Page::parse(TEXT);
         let block = page.block("one", 1).unwrap();
         let mut names = Names::default();

@@ -4,7 +4,7 @@ use crate::chain::{Backbone, LONG, Program, clients, until};
 use crate::load_common::publisher;
 
 #[test]
-fn burst_of_a_hundred_thousand_images_cuts_no_sink() {
+fn burst_of_a_hundred_thousand_images_disconnects_no_sink() {
     let (backbone, provider) = (Backbone::new(), publisher(20_000));
     let distributor = Program::src_dist(
         provider.address().unwrap(),
