@@ -1,6 +1,6 @@
-//! The same state shown by iproute2's `tipc` on a kernel node (interop/manage/golden, recorded in the lab) and on a
-//! daemon, by
-//! `utipc` and by Debian's own `tipc` under `utipc run`: the text is equal except for what [`normalise`] permits.
+//! The output of `utipc`, and of Debian's own `tipc` under `utipc run`, for a daemon equals that of iproute2's `tipc`
+//! for a kernel node in the same state (interop/manage/golden, recorded in the lab), except for what [`normalise`]
+//! permits.
 
 #[path = "golden/normalise.rs"]
 mod normalise;

@@ -98,7 +98,7 @@ fn items_come_and_go_between_nodes() {
 
 /// A sink that stops reading is disconnected from its feeds after the hold and resynchronises later; other
 /// sinks lose nothing.
-fn sink_that_stops_reading_is_cut(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
+fn sink_that_stops_reading_is_disconnected(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
     let source = RunningSource::start(source, "FEED", HOLD);
     let sinks: Vec<_> = ends.into_iter().map(|end| RunningSink::start(end, "FEED", &names(100))).collect();
     source.set_burst(100);
@@ -132,7 +132,7 @@ fn sink_that_stops_reading_is_cut(source: Box<dyn SourceEnd>, ends: [Box<dyn Sin
 fn sink_that_stops_reading_is_disconnected_in_memory() {
     let memory = Memory::new();
     let source = Box::new(memory.source().unwrap());
-    sink_that_stops_reading_is_cut(
+    sink_that_stops_reading_is_disconnected(
         source,
         [Box::new(memory.sink().unwrap()), Box::new(memory.sink().unwrap())],
     );
@@ -141,13 +141,16 @@ fn sink_that_stops_reading_is_disconnected_in_memory() {
 #[test]
 fn sink_that_stops_reading_is_disconnected_over_lanes() {
     let host = Host::start();
-    sink_that_stops_reading_is_cut(source(&host.attach()), [sink(&host.attach()), sink(&host.attach())]);
+    sink_that_stops_reading_is_disconnected(
+        source(&host.attach()),
+        [sink(&host.attach()), sink(&host.attach())],
+    );
 }
 
 #[test]
 fn sink_that_stops_reading_is_disconnected_between_nodes() {
     let [red, blue, green] = embedded(plain);
-    sink_that_stops_reading_is_cut(source(&red), [sink(&blue), sink(&green)]);
+    sink_that_stops_reading_is_disconnected(source(&red), [sink(&blue), sink(&green)]);
 }
 
 #[test]
