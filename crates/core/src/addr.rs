@@ -174,7 +174,7 @@ impl fmt::Display for ServiceRange {
     }
 }
 
-/// How far a binding is published. Spec: tipc.md §1.3.
+/// The scope of a binding: the node alone, or the cluster. Spec: tipc.md §1.3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Scope {
@@ -210,7 +210,7 @@ impl Scope {
 pub struct Binding {
     /// The bound range.
     pub range: ServiceRange,
-    /// How far the binding is published.
+    /// The scope in which the binding is published.
     pub scope: Scope,
     /// The socket that bound it.
     pub port: PortId,

@@ -21,7 +21,7 @@ const DAEMON: &str = "UTIPC_TEST_DAEMON";
 
 /// A limit far above the duration of any step on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long a socket may take to report the death; a tenth of it is the goal, on an idle machine.
+/// Time limit for a socket to report the death. The goal is a tenth of it, on an idle machine.
 const TELLS: Duration = Duration::from_secs(1);
 /// Longer than the longest pause between two attempts to find the next daemon.
 const FINDS: Duration = Duration::from_secs(5);

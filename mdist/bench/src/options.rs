@@ -107,7 +107,8 @@ impl Options {
         Duration::from_secs(self.seconds.unwrap_or(usual).max(1))
     }
 
-    /// How long the whole chain has to keep its rate: a minute, unless the options make measurements shorter.
+    /// Time for which the whole chain has to keep its rate: a minute, unless the options make measurements
+    /// shorter.
     pub(super) fn long(&self) -> Duration {
         if self.quick || self.seconds.is_some() { self.window() } else { self.window().max(CHAIN) }
     }

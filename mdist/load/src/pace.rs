@@ -67,7 +67,7 @@ impl Pace {
         Some(burst)
     }
 
-    /// When the next tick is due.
+    /// Time at which the next tick is due.
     #[must_use]
     pub fn next(&self) -> Duration {
         self.time_of(self.tick)

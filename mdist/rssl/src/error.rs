@@ -15,7 +15,7 @@ pub enum Error {
     Short {
         /// The field.
         what: &'static str,
-        /// Where it starts.
+        /// Offset at which it starts.
         at: usize,
         /// Bytes it needs.
         need: usize,
@@ -27,7 +27,7 @@ pub enum Error {
     Malformed {
         /// The field.
         what: &'static str,
-        /// Where it starts.
+        /// Offset at which it starts.
         at: usize,
     },
     /// A message class outside 1 to 8, or not the requested one.

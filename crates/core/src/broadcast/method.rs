@@ -6,7 +6,7 @@ use crate::addr::ServiceRange;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, Method};
 
-/// How long a socket keeps its method if a change cannot be announced, milliseconds. Spec: tipc.md §7.6.
+/// Time for which a socket keeps its method if a change cannot be announced, milliseconds. Spec: tipc.md §7.6.
 const HOLD_MS: u64 = 5000;
 /// Default of the largest share of peers reached by replicast, percent; more destinations use broadcast. Spec: tipc.md
 /// §7.6.

@@ -21,7 +21,7 @@ pub const DEFAULT_THRESHOLD: usize = 32;
 /// Loss reports after which a peer that does not answer probes is down. Spec: tipc.md §11.2.
 const MAX_DOWN_REPORTS: u8 = 4;
 
-/// How a link should treat its peer.
+/// The supervision of a peer that the monitor requests of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Silence of the peer counts: this node supervises it.
@@ -238,7 +238,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// How the link to `peer` should behave at this tick.
+    /// The supervision of `peer` that its link has to perform at this tick.
     pub fn verdict(&self, peer: NodeAddr, session: &mut MonitorSession) -> Verdict {
         let node = self.find(peer).and_then(|at| self.ring.get(at));
         let Some(node) = node.filter(|_| self.is_active()) else {

@@ -31,7 +31,7 @@ impl Segment {
     }
 }
 
-/// Where readers find the current segment.
+/// The current segment, for readers.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     current: Arc<Mutex<Arc<Segment>>>,

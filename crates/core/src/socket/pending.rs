@@ -15,7 +15,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// When the request must be repeated or times out.
+    /// Time at which the request must be repeated or times out.
     pub(super) fn due(&self) -> Time {
         self.retry_at.unwrap_or(self.deadline).min(self.deadline)
     }

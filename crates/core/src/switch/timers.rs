@@ -6,7 +6,7 @@ use crate::link::DownReason;
 use crate::outbox::BearerId;
 use crate::time::Time;
 
-/// How long a node that is down is remembered, milliseconds. Spec: tipc.md §6.6.
+/// Time for which a node that is down is remembered, milliseconds. Spec: tipc.md §6.6.
 const RETENTION_MS: u64 = 300_000;
 /// Interval at which unused large-message buffers are freed, milliseconds; done in a timeout that is due anyway.
 const TRIM_MS: u64 = 1000;

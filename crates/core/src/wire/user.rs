@@ -119,7 +119,7 @@ code_points! {
     }
 }
 
-/// How multicasts travel; on the wire `is_replicast`. Spec: tipc.md §7.6.
+/// Method of sending multicasts; on the wire `is_replicast`. Spec: tipc.md §7.6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// Over the broadcast link.

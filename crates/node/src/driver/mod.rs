@@ -59,7 +59,7 @@ pub(crate) enum Sleeper {
 
 /// The express path of a bearer.
 struct ExpressPath {
-    /// Which bearer.
+    /// The bearer.
     bearer: usize,
     token: u64,
     express: Arc<Express>,
@@ -72,7 +72,7 @@ pub(crate) struct NodeDriver {
     express_paths: Vec<ExpressPath>,
     /// Token of the descriptor that alone ended the last waits, and the number of these waits.
     streak: (u64, u32),
-    /// How long a waiting call spins before it sleeps.
+    /// Time that a waiting call spins before it sleeps.
     pub(crate) spin: Duration,
     sockets: HashMap<u32, Arc<Slot>>,
     /// The slot of threads that wait for something that is not a socket: a node, a link.
@@ -95,7 +95,7 @@ pub(crate) struct NodeDriver {
     pub(crate) drives: u64,
     /// Sockets whose descriptor an application polls.
     pub(crate) polled: u32,
-    /// When the bearers were last read.
+    /// Time at which the bearers were last read.
     pub(crate) last_read: Time,
     /// Until then messages may wait for acknowledgements, and the supervisor checks more often.
     pub(crate) check_often_until: Time,

@@ -1,6 +1,6 @@
 //! State of the drive: the thread that drives the event loop; and the state of the supervisor.
 
-/// Which thread drives the event loop.
+/// The thread that drives the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drive {
     /// No thread: the supervisor checks every few milliseconds whether it must drive.

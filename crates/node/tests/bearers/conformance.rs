@@ -15,7 +15,7 @@ const ID: u8 = 2;
 /// Longest wait for a frame that must arrive, even on a loaded machine.
 const MUST_COME: Duration = Duration::from_secs(20);
 
-/// How long to wait for a frame that must not arrive.
+/// Time to wait for a frame that must not arrive.
 const MUST_NOT_COME: Duration = Duration::from_millis(60);
 
 /// A frame with its sender and its number. Every frame has at least 24 bytes, as the shortest TIPC message.

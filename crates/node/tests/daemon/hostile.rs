@@ -20,7 +20,7 @@ use crate::lanes::{Lanes, Two};
 
 const SERVICE: ServiceRange = ServiceRange::new(4200, 1, 1);
 
-/// How long the pair exchanges messages, once alone and once beside the hostile process.
+/// Time for which the pair exchanges messages, once alone and once beside the hostile process.
 const TIME: Duration = Duration::from_millis(1500);
 
 /// The longest sleep. A sleep that times out although the peer rang before its end has missed a wake-up. Load of the
@@ -49,7 +49,7 @@ struct End {
 struct Rung {
     /// Messages written whose receiver was woken.
     sent: AtomicU64,
-    /// When the last of these calls had returned, nanoseconds since the start of the exchange.
+    /// Time at which the last of these calls had returned, nanoseconds since the start of the exchange.
     at: AtomicU64,
 }
 

@@ -23,7 +23,8 @@ pub(super) trait Channel: Send {
         None
     }
 
-    /// How long a receiver waits for a message before it takes it for lost; `None`: no message is ever lost.
+    /// Time that a receiver waits for a message before it counts the message as lost; `None`: no message is
+    /// ever lost.
     fn patience(&self) -> Option<Duration> {
         None
     }

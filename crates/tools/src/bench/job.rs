@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::variant::{Engine, Variant};
 
-/// How long one end waits for the other at most.
+/// Longest time that one end waits for the other.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The work of a peer process.
@@ -41,7 +41,7 @@ pub(crate) struct Job {
     pub(crate) addresses: Vec<ServerAddress>,
 }
 
-/// Where a process runs.
+/// The host or namespace in which a process runs.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Site {
     pub(crate) local: IpAddr,

@@ -106,7 +106,7 @@ impl Place {
         self.inner.daemons().iter().map(daemon::Daemon::id).collect()
     }
 
-    /// Where a process of this role is.
+    /// The site of a process with this role.
     fn site(&self, role: Role) -> Site {
         if self.scope() == Scope::Inter {
             let [server, client] = CABLE.addresses.map(IpAddr::from);

@@ -22,9 +22,10 @@ use super::variant::{Mode, Transport};
 const UDP_WINDOW: usize = 96 << 10;
 /// Messages of UDP that may be unconfirmed.
 const UDP_MESSAGES: u64 = 128;
-/// How long a UDP sender waits for a confirmation before it takes messages for lost.
+/// Time that a UDP sender waits for a confirmation before it counts messages as lost.
 const UDP_SENDER_PATIENCE: Duration = Duration::from_millis(200);
-/// How long a UDP receiver waits for a message before it takes the rest for lost: longer than a sender waits.
+/// Time that a UDP receiver waits for a message before it counts the rest as lost. It is longer than that of a
+/// sender.
 const UDP_RECEIVER_PATIENCE: Duration = Duration::from_secs(2);
 /// Receive buffer that UDP asks for, bytes; the system grants up to its limit. TCP sizes its own.
 const UDP_BUFFER: usize = 4 << 20;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// Where the two ends are.
+/// The locations of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scope {
@@ -38,7 +38,7 @@ pub(crate) enum Transport {
     Iceoryx2,
 }
 
-/// How an end waits.
+/// Mode of waiting of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
@@ -64,7 +64,7 @@ pub(crate) enum Kind {
     Stream,
 }
 
-/// Where a utipc node runs.
+/// Kind of utipc node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Engine {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::judge::Judge;
 use crate::{clean_root, lab, python, sandbox};
 
-/// When a suite runs.
+/// The runs that include a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// In every run.

@@ -49,7 +49,7 @@ pub(super) struct EventLoop {
     reasons: Vec<String>,
     /// Time until all items were loaded.
     startup: Option<Duration>,
-    /// When the next client is to connect.
+    /// Time at which the next client is to connect.
     connect_at: Duration,
     /// Whether some client may have output.
     dirty: bool,
@@ -71,7 +71,8 @@ struct Client {
     connecting: bool,
     out: Vec<u8>,
     blocked: bool,
-    /// When to connect, and the backoff after the next failure; `None` while connected, or if it must not reconnect.
+    /// Time at which to connect, and the backoff after the next failure; `None` while connected, or if it must
+    /// not reconnect.
     next_attempt: Option<(Duration, Duration)>,
     /// Backoff before the connection that is being opened; zero once it is open.
     backoff: Duration,

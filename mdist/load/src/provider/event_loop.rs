@@ -33,7 +33,7 @@ pub(super) struct EventLoop {
     poller: Poller,
     listener: Option<TcpListener>,
     publish: Option<SocketAddr>,
-    /// When to connect, and the backoff after a failure.
+    /// Time at which to connect, and the backoff after a failure.
     next_attempt: Option<(Duration, Duration)>,
     options: SocketOptions,
     busy: bool,

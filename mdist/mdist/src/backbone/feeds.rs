@@ -99,7 +99,7 @@ impl Feeds {
         self.timed = timed;
     }
 
-    /// When the next packet was read; zero unless timed.
+    /// Time at which the next packet was read; zero unless timed.
     #[must_use]
     pub fn read_at(&self) -> Now {
         match (self.fetched, self.ahead.front()) {

@@ -29,7 +29,7 @@ pub(super) struct Layout {
     slots: Box<[u16]>,
     /// Number of slots that updates change; these are the first.
     hot: usize,
-    /// How often updates changed each field; empty for a layout that has learnt.
+    /// Number of updates that changed each field; empty for a layout that has learnt.
     counts: Box<[AtomicU32]>,
     /// Number of counted updates.
     seen: AtomicU32,

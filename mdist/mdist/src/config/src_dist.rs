@@ -24,7 +24,7 @@ pub struct SrcDist {
     pub close_hold_ms: u32,
     /// Most unpublished items of one service that consumers may wait for; further requests are refused.
     pub max_unpublished: u32,
-    /// Where posts for items of non-interactive publishers go.
+    /// Destination of posts for items of non-interactive publishers.
     pub posts: Posts,
     /// Built-in latency statistics.
     pub latency_calc: LatencyCalc,

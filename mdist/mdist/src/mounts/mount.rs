@@ -36,7 +36,7 @@ pub struct MountStats {
     pub position: String,
     /// Name and version of the consumer's library, from the handshake.
     pub component: String,
-    /// When it connected.
+    /// Time at which it connected.
     pub since: Now,
     /// Bytes received.
     pub bytes_in: u64,
@@ -58,9 +58,9 @@ pub struct MountStats {
     pub buffers_max: usize,
     /// Bytes that wait for the socket.
     pub bytes_waiting: usize,
-    /// When bytes were last written to the socket.
+    /// Time at which bytes were last written to the socket.
     pub last_write: Now,
-    /// When bytes were last received.
+    /// Time at which bytes were last received.
     pub last_read: Now,
     /// Latency of its messages in the server, if that is measured for each mount.
     pub latency: Option<LatencyHistogram>,

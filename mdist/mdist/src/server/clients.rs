@@ -181,7 +181,7 @@ impl Clients {
         self.unwritten = waiting;
     }
 
-    /// How many of the `waiting` mounts are due by the timer.
+    /// Number of the `waiting` mounts that are due by the timer.
     fn due(&mut self, now: Now, every: Now, waiting: usize) -> usize {
         if now < self.next_flush || waiting == 0 {
             return 0;
@@ -221,7 +221,7 @@ impl Clients {
         self.metrics.set_mounts(self.number, mounts.iter().map(|stats| figures(stats, "", now)));
     }
 
-    /// When output that waits for the timer, or a timer of the worker, is due.
+    /// Time at which output that waits for the timer, or a timer of the worker, is due.
     pub(super) fn deadline(&self) -> Option<Now> {
         let flush = (!self.unwritten.is_empty()).then_some(self.next_flush);
         [flush, self.worker.deadline()].into_iter().flatten().min()

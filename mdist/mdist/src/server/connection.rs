@@ -24,7 +24,7 @@ pub(super) struct Tally {
     bytes: u64,
     /// Sessions that were opened.
     opened: u64,
-    /// How long its messages stayed in the program, if that is measured.
+    /// Latency of its messages in the program, if that is measured.
     pub(super) latency: LatencyHistogram,
 }
 

@@ -50,7 +50,7 @@ pub(super) struct Driver {
     pub(super) poll_backbone_at: Now,
     /// Buffer for reads of upstreams.
     pub(super) buffer: Vec<u8>,
-    /// When the main thread wakes by itself.
+    /// Time at which the main thread wakes by itself.
     pub(super) main_wakes_at: Now,
     pub(super) hub_metrics: HubMetrics,
 }

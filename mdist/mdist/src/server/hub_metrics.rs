@@ -11,7 +11,7 @@ use super::connector::Connector;
 use super::publishers::Publishers;
 use super::side::Side;
 
-/// Where the counters are published.
+/// The metrics in which the counters are published.
 pub(super) struct HubMetrics {
     hub: Published<components::Hub>,
     source: Option<Published<components::Source>>,

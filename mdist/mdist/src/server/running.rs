@@ -102,7 +102,7 @@ impl Drop for Running {
     }
 }
 
-/// How long the feeds' thread waits for the driver before it reads ahead.
+/// Time that the feeds' thread waits for the driver before it reads ahead.
 const AHEAD_AFTER: Duration = Duration::from_millis(5);
 
 /// The main thread's loop.

@@ -40,7 +40,7 @@ impl Enums {
         self.by_field.get(&field).and_then(|at| self.tables.get(*at as usize))
     }
 
-    /// How to display a value of a field; `None` if the field or the value is unknown.
+    /// The display of a value of a field; `None` if the field or the value is unknown.
     #[must_use]
     pub fn display(&self, field: i16, value: u16) -> Option<&[u8]> {
         let values = &self.table(field)?.values;

@@ -490,7 +490,7 @@ impl Channel {
         self.pings.tick(now)
     }
 
-    /// When `tick` is due next; `None` before the timers have started.
+    /// Time at which `tick` is due next; `None` before the timers have started.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         self.pings.deadline()

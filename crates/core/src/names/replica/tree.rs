@@ -9,7 +9,8 @@ use super::slots::Slots;
 struct Draft {
     level: u32,
     entries: Vec<Entry>,
-    /// Where to split if the entries do not fit one block: after the entries of a growing run; otherwise in the middle.
+    /// The position at which to split if the entries do not fit one block: after the entries of a growing run,
+    /// otherwise in the middle.
     split_at: Option<usize>,
 }
 
@@ -287,8 +288,9 @@ impl<'a, A: Access> Change<'a, A> {
     }
 }
 
-/// Where to split a leaf to which `entry` is added at `at`, if bindings appear to be made in ascending order there,
-/// perhaps by several processes at once, each with its own instances. Splitting there leaves full leaves behind.
+/// The position at which to split a leaf to which `entry` is added at `at`, if bindings appear to be made in
+/// ascending order there, perhaps by several processes at once, each with its own instances. Splitting there
+/// leaves full leaves behind.
 fn growing(entries: &[Entry], at: usize, entry: &Entry) -> Option<usize> {
     let Some(next) = entries.get(at) else { return Some(at) };
     let before = at.checked_sub(1).and_then(|before| entries.get(before))?;

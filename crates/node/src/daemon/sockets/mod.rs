@@ -94,7 +94,7 @@ impl Sockets {
         self.processes.get(&id).map(|held| held.ports.clone()).unwrap_or_default()
     }
 
-    /// How many sockets a process holds.
+    /// Number of sockets that a process holds.
     pub(super) fn count_of(&self, id: AttachmentId) -> usize {
         self.processes.get(&id).map_or(0, |held| held.ports.len())
     }

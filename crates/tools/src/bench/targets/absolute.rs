@@ -108,7 +108,7 @@ pub(super) fn kill(bench: &Bench) -> Result<Verdict> {
     Ok(Verdict::new(got, at(&own, 0.99) <= 2.0))
 }
 
-/// How soon another process, which polls, sees bindings.
+/// Times until another process, which polls, sees bindings.
 struct Visibility {
     /// Microseconds from the return of `bind`; 0 if it was visible before.
     delays: Vec<f64>,

@@ -65,7 +65,7 @@ fn no_daemon() -> Verdict {
     Verdict::uncounted("not measured: this build has no daemon")
 }
 
-/// How rows are measured.
+/// Settings of the measurement of rows.
 struct Bench {
     rounds: u32,
     seconds: f64,

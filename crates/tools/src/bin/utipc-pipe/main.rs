@@ -39,7 +39,7 @@ pub(crate) enum Event {
     Signal(i32),
 }
 
-/// How the program ended.
+/// The end of the program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Well,

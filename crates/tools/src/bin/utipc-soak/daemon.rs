@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// How long the daemon may take for any action.
+/// Time limit of the daemon for any action.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Marks the line of the log with the counters.

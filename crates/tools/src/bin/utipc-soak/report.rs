@@ -12,7 +12,7 @@ use crate::crew::{Deaths, Work};
 use crate::daemon::{Held, Watched};
 use crate::tally::Tally;
 
-/// How long the daemon may take to release everything: pairs without lanes stay for ten seconds.
+/// Time limit of the daemon for releasing everything. Pairs without lanes stay for ten seconds.
 const SETTLED: Duration = Duration::from_secs(60);
 
 /// Number of mappings that the daemon may gain, which its allocator needs.

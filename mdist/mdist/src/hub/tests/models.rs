@@ -36,7 +36,7 @@ pub(super) fn decode(payload: &[u8]) -> Fields {
     fields
 }
 
-/// How a model answers requests.
+/// The answers of a model to requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Image,
