@@ -294,7 +294,7 @@ impl User {
             .to_owned()
     }
 
-    /// The same for an event: its time and name.
+    /// Waits for an event, and returns its time and name.
     fn hear_when(&self, word: &str) -> (u64, String) {
         let said = self.hear(word);
         let (at, what) = said.trim_start().split_once(' ').unwrap();

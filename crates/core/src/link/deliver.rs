@@ -10,8 +10,8 @@ use crate::wire::{User, View};
 
 /// Packets received without sending one after which a STATE acknowledges. Spec: tipc.md §5.8.
 pub(super) const ACK_THRESHOLD: u16 = 16;
-/// The same threshold between fragments of one message, if the peer's window is known to be larger. Below Linux's
-/// smallest default window, 50.
+/// [`ACK_THRESHOLD`] between fragments of one message, if the peer's window is known to be larger. It is below
+/// Linux's smallest default window, 50.
 const FRAGMENT_ACK_THRESHOLD: u16 = 48;
 /// Early packets after which a gap is reported: this many, and each [`ACK_THRESHOLD`] more. Spec: tipc.md §5.8.
 const FAST_NACK: usize = 3;

@@ -313,7 +313,7 @@ impl Endpoint {
         self.error.take()
     }
 
-    /// The same error, without clearing it.
+    /// The error that ended connection setup or the connection; it stays for [`Self::take_error`].
     #[must_use]
     pub fn error(&self) -> Option<ConnectError> {
         self.error

@@ -12,7 +12,7 @@ use super::BearerError;
 pub struct Counters {
     /// Frames that the system accepted; each copy of a replicast counts.
     pub tx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub tx_bytes: u64,
     /// Frames that the system refused, or for which it had no room in time.
     pub tx_dropped: u64,
@@ -24,7 +24,7 @@ pub struct Counters {
     pub tx_calls: u64,
     /// Frames passed to the node.
     pub rx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub rx_bytes: u64,
     /// Own frames that the medium returned; they are not passed to the node.
     pub rx_own: u64,

@@ -38,10 +38,11 @@ pub(crate) const REMOTES_MAX: usize = 256;
 /// Reads of one receive call, each of up to 64 KiB of coalesced frames.
 const RECEIVE_BATCH: usize = 16;
 
-/// Every how many calls all sockets are read, even if the first one has frames.
+/// Number of calls after which all sockets are read, even if the first one has frames.
 const READ_ALL_AFTER: u32 = 16;
 
-/// The same for a caller that spins, for which reading all sockets in each call costs too much.
+/// Number of calls after which all sockets are read for a caller that spins. Reading them in each call would
+/// cost too much.
 const SPIN_READ_ALL_AFTER: u32 = 64;
 
 /// Consecutive sends to one peer after which the express path to it is opened.

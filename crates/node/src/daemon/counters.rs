@@ -13,7 +13,7 @@ pub(super) enum EndReason {
     Closed,
     /// The process ended.
     Died,
-    /// It connected and did not complete the handshake in time.
+    /// The process connected and did not complete the handshake in time.
     Silent,
     /// Its first packet is not a handshake of utipc.
     Foreign,
@@ -23,9 +23,9 @@ pub(super) enum EndReason {
     NotAllowed,
     /// A limit of attachments is reached.
     TooMany,
-    /// It sent a malformed request.
+    /// The process sent a malformed request.
     Garbage,
-    /// It does not read its replies.
+    /// The process does not read its replies.
     Unread,
     /// The system refused a resource that it needs.
     System,

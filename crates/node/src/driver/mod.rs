@@ -310,7 +310,8 @@ impl NodeDriver {
         }
     }
 
-    /// The same for a caller that spins: bearers may skip sockets on which frames rarely arrive.
+    /// As [`Self::receive_all`], for a caller that spins: bearers may skip sockets on which frames rarely
+    /// arrive.
     pub(crate) fn receive_all_spinning(&mut self, now: Time) {
         self.last_read = now;
         for index in 0..self.bearers.len() {
@@ -318,7 +319,7 @@ impl NodeDriver {
         }
     }
 
-    /// The same, of all but the express paths, while a call waits on one.
+    /// As [`Self::receive_all`], without the express paths, while a call waits on one of them.
     pub(crate) fn receive_others(&mut self, now: Time) {
         for index in 0..self.bearers.len() {
             self.take(now, index, |bearer, sink| bearer.receive_others(sink).map(|_| ()));

@@ -7,7 +7,7 @@ pub(crate) enum Drive {
     Undriven,
     /// A thread that waits in a call, in its event loop.
     Caller,
-    /// The same; it waits on the express path with this index, or is about to.
+    /// A thread in a call that waits on the express path with this index, or is about to.
     Express(usize),
     /// The supervisor.
     Supervisor,
@@ -20,9 +20,9 @@ pub(crate) enum DriveEvent {
     CallerBegins,
     /// The driving call is about to wait on the express path with this index.
     CallerWaitsOn(usize),
-    /// It has waited there, or another thread is about to wake it.
+    /// The driving call has waited there, or another thread is about to wake it.
     CallerReturns,
-    /// It has what it waited for.
+    /// The event for which the driving call waited has happened.
     CallerEnds,
     /// A call that does not wait takes over from the supervisor: further calls are likely.
     CallPasses,
@@ -61,16 +61,16 @@ impl Drive {
 /// State of the supervisor while it does not drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Supervision {
-    /// It checks from time to time.
+    /// The supervisor checks at intervals whether it must drive.
     Working,
-    /// It sleeps until a call wakes it.
+    /// The supervisor sleeps until a call wakes it.
     Asleep,
-    /// It sleeps until frames arrive elsewhere than on the express path where a call waits.
+    /// The supervisor sleeps until frames arrive elsewhere than on the express path where a call waits.
     WatchingOthers,
 }
 
 impl Supervision {
-    /// It does not wake by itself.
+    /// Whether the supervisor sleeps until it is woken.
     pub(crate) const fn is_asleep(self) -> bool {
         matches!(self, Self::Asleep | Self::WatchingOthers)
     }

@@ -94,7 +94,7 @@ pub(crate) fn shake_hands(path: &Path, greeting: Greeting, takes_lanes: bool) ->
     (channel, answered)
 }
 
-/// The same on an open connection.
+/// Performs the handshake on an open connection; `None` if the daemon hangs up.
 pub(crate) fn shake_hands_on(channel: &Channel, greeting: Greeting, takes_lanes: bool) -> Option<Answered> {
     let mut bytes = greeting.to_bytes().to_vec();
     encode(&Hello { program: "a test".to_owned(), takes_lanes }, &[], &mut bytes);

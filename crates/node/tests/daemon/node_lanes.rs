@@ -24,7 +24,7 @@ fn hosts() -> [Host; 2] {
     wired().0
 }
 
-/// The same, and the fault injection of each.
+/// Two linked daemons, and the fault injection of each.
 pub(crate) fn wired() -> ([Host; 2], [Control; 2]) {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let [_, _, high, low] = std::process::id().to_be_bytes();

@@ -85,7 +85,7 @@ impl Model {
     }
 }
 
-/// The same stores with one rule broken.
+/// The stores, changed so that they break one rule.
 fn break_rule(mut stores: Vec<Store>, broken: Broken) -> Vec<Store> {
     let planned = stores.clone();
     match broken {

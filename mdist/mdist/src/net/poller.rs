@@ -137,18 +137,18 @@ impl Poller {
         &self.members
     }
 
-    /// See [`Registry::add`].
+    /// As [`Registry::add`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Registry::add`].
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.members.add(fd, token, interest)
     }
 
-    /// See [`Registry::change`].
+    /// As [`Registry::change`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Registry::change`].
     pub fn change(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         self.members.change(fd, token, interest)
     }

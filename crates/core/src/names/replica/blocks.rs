@@ -35,7 +35,7 @@ const fn row<A: Access>() -> usize {
 enum Row {
     /// The highest upper end of the entries up to this one; beyond the last entry, the highest number.
     Reach,
-    /// The same for ranges with a local binding.
+    /// As `Reach`, of ranges with a local binding only.
     LocalReach,
     Third,
     Key,

@@ -17,7 +17,7 @@ use crate::daemon::token;
 /// processor between connecting and the handshake.
 const SILENCE_MS: u64 = 10_000;
 
-/// The same while the limit of connections without a handshake is reached, milliseconds.
+/// Time for the handshake while the limit of connections without a handshake is reached, milliseconds.
 const SILENCE_WHEN_FULL_MS: u64 = 500;
 
 /// Most connections without a handshake.

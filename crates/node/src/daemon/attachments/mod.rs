@@ -82,7 +82,7 @@ impl Attachments {
         self.users.values().sum()
     }
 
-    /// The same, of one user.
+    /// Attachments of one user that have completed the handshake.
     pub(super) fn served_of(&self, uid: u32) -> usize {
         self.users.get(&uid).copied().unwrap_or(0)
     }

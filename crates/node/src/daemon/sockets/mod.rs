@@ -36,11 +36,11 @@ struct Held {
 pub(super) enum Release {
     /// There is no such socket.
     Unknown,
-    /// Others hold it still.
+    /// Other processes still hold the socket.
     Shared,
-    /// This process is its sole holder now.
+    /// This process is now the only holder of the socket.
     Sole(AttachmentId),
-    /// It was the last holder; the socket stays until the caller removes it or takes its owner away.
+    /// The process was the last holder. The socket stays until the caller removes it or removes its owner.
     Last,
 }
 
