@@ -43,8 +43,7 @@ struct tipc_addr {
 	uint32_t scope; /* unused */
 };
 
-/* Address of the own node, 0 if there is none. Starts the node if necessary, which takes about a second without a
- * daemon. */
+/* Address of the own node, 0 if there is none. Starts the node if necessary. */
 uint32_t tipc_own_node(void);
 /* The cluster and zone of the own node, for addresses of the form zone.cluster.node. */
 tipc_domain_t tipc_own_cluster(void);

@@ -17,6 +17,8 @@ pub struct StackConfig {
     pub identity: Option<NodeId>,
     /// An explicit ("legacy") address; the node then skips the address trial.
     pub address: Option<NodeAddr>,
+    /// The address derived from `identity` needs no trial: the media of all bearers guarantee that no other node has it.
+    pub address_is_assigned: bool,
     /// The node's cluster; nodes of other clusters are ignored.
     pub cluster: ClusterId,
     /// Seed of all randomness in the node: sessions, ports, signature. Use the system's randomness unless the run must
@@ -31,11 +33,20 @@ pub struct StackConfig {
     pub first_session: Option<u16>,
 }
 
+impl StackConfig {
+    /// The address that the node has or tries first; `None` without an address and an identity.
+    #[must_use]
+    pub fn first_address(&self) -> Option<NodeAddr> {
+        self.address.or_else(|| self.identity.map(|id| id.trial_address()))
+    }
+}
+
 impl Default for StackConfig {
     fn default() -> Self {
         Self {
             identity: None,
             address: None,
+            address_is_assigned: false,
             cluster: ClusterId::default(),
             seed: 0,
             first_seqno: FIRST_SEQNO,

@@ -7,8 +7,8 @@
 mod conformance;
 #[path = "bearers/fixtures.rs"]
 mod fixtures;
-#[path = "bearers/local.rs"]
-mod local;
+#[path = "bearers/host.rs"]
+mod host;
 #[path = "bearers/middleware.rs"]
 mod middleware;
 #[path = "bearers/recording.rs"]
@@ -76,7 +76,7 @@ conformance!(udp_multicast);
 conformance!(udp6_unicast);
 conformance!(udp6_multicast);
 conformance!(udp_replicast);
-conformance!(local_nodes);
+conformance!(host_nodes);
 conformance!(ethernet);
 conformance!(middleware_at_rest);
 conformance!(middleware_with_delay);

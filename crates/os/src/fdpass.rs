@@ -76,7 +76,7 @@ pub struct Doorway {
     fd: OwnedFd,
     path: PathBuf,
     /// Held while the path is in use: a process that gets the lock may replace a stale file.
-    _lock: FileLock,
+    lock: Option<FileLock>,
 }
 
 impl Doorway {
@@ -85,11 +85,21 @@ impl Doorway {
     /// # Errors
     /// Another process uses the path; the directory is missing or not writable; the path is longer than 107 bytes.
     pub fn open(path: &Path, mode: u32) -> Result<Doorway> {
-        let failed = |cause: io::Error| OsError::new("open the socket", path.display(), cause);
         let mut lock_path = path.as_os_str().to_owned();
         lock_path.push(".lock");
         let lock = FileLock::lock(Path::new(&lock_path), LOCK_LIMIT)
             .map_err(|e| e.with_remedy_for(io::ErrorKind::WouldBlock, "another daemon uses this path"))?;
+        let mut doorway = Self::replace(path, mode)?;
+        doorway.lock = Some(lock);
+        Ok(doorway)
+    }
+
+    /// As [`Doorway::open`], for a caller that has found out itself that no process uses the path.
+    ///
+    /// # Errors
+    /// The directory is missing or not writable; the path is longer than 107 bytes.
+    pub fn replace(path: &Path, mode: u32) -> Result<Doorway> {
+        let failed = |cause: io::Error| OsError::new("open the socket", path.display(), cause);
         match std::fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path).map_err(failed)?,
             Ok(_) => {
@@ -106,7 +116,7 @@ impl Doorway {
         // No process can connect before `listen`, so the permissions apply to all.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
         rustix::net::listen(&fd, BACKLOG).map_err(|e| failed(e.into()))?;
-        Ok(Doorway { fd, path: path.to_owned(), _lock: lock })
+        Ok(Doorway { fd, path: path.to_owned(), lock: None })
     }
 
     /// Accepts the next connection, without waiting.
@@ -160,9 +170,21 @@ impl Channel {
     /// # Errors
     /// `NotFound` and `ConnectionRefused` mean that no process listens there.
     pub fn connect(path: &Path) -> Result<Channel> {
+        Self::connect_with(path, SocketFlags::empty())
+    }
+
+    /// Connects to the process at `path` without waiting.
+    ///
+    /// # Errors
+    /// As [`Channel::connect`]; `WouldBlock`: too many connections wait to be accepted there.
+    pub fn connect_now(path: &Path) -> Result<Channel> {
+        Self::connect_with(path, SocketFlags::NONBLOCK)
+    }
+
+    fn connect_with(path: &Path, flags: SocketFlags) -> Result<Channel> {
         let failed = |errno: Errno| OsError::new("connect to", path.display(), errno);
         let address = address(path)?;
-        let flags = SocketFlags::CLOEXEC;
+        let flags = flags | SocketFlags::CLOEXEC;
         let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(failed)?;
         loop {

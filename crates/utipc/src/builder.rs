@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use utipc_client::Place;
 use utipc_core::config::StackConfig;
-use utipc_node::bearers::{Bearer, EthernetBearer, LocalBearer, LocalConfig, UdpBearer, UdpConfig};
+use utipc_node::bearers::{Bearer, EthernetBearer, HostBearer, HostConfig, UdpBearer, UdpConfig};
 use utipc_node::{NodeConfig, Plan, StartError};
 
 use crate::engine::{self, Choice};
@@ -14,6 +14,10 @@ use crate::{ClusterId, Engine, Error, Node, NodeAddr, NodeId, Result, Spin};
 
 /// Upper bound for the choice of an address: a trial of one second, repeated on each clash.
 const ADDRESS_LIMIT: Duration = Duration::from_secs(15);
+
+/// Longest wait for the bindings of the nodes that are on this host already. They take a millisecond; a node that is
+/// stopped, or belongs to another cluster, never sends them.
+const NEIGHBOUR_LIMIT: Duration = Duration::from_millis(20);
 
 /// Configures and starts a [`Node`]; every setting has a default.
 ///
@@ -46,7 +50,7 @@ pub struct Builder {
 }
 
 /// Opens a bearer when the node starts.
-type Open = Box<dyn FnOnce(ClusterId) -> std::result::Result<Box<dyn Bearer>, StartError> + Send>;
+type Open = Box<dyn FnOnce(&StackConfig) -> std::result::Result<Box<dyn Bearer>, StartError> + Send>;
 /// Puts a middleware around a bearer.
 type Wrap = Box<dyn FnMut(Box<dyn Bearer>) -> Box<dyn Bearer> + Send>;
 
@@ -85,8 +89,8 @@ impl Builder {
         self
     }
 
-    /// Whether a thread spins or sleeps while a call waits on a daemon's socket. Default: `UTIPC_SPIN` (`busy`,
-    /// `adaptive` or `parked`), else [`Spin::Adaptive`]. See [`Socket::set_spin`](crate::Socket::set_spin).
+    /// Whether a thread spins or sleeps while a call waits on a daemon's socket, or on an embedded node with the same-host
+    /// bearer. Default: `UTIPC_SPIN` (`busy`, `adaptive` or `parked`), else [`Spin::Adaptive`]. See [`Socket::set_spin`](crate::Socket::set_spin).
     #[must_use]
     pub fn spin(mut self, spin: Spin) -> Self {
         self.choice.spin = Some(spin);
@@ -162,7 +166,7 @@ impl Builder {
     /// Adds UDP on the interface with the address `local`, with the multicast group that kernel nodes use by default.
     #[must_use]
     pub fn udp(self, local: IpAddr) -> Self {
-        self.open(move |cluster| Ok(UdpBearer::open(&UdpConfig::multicast("UDP", local, cluster.0)?)?))
+        self.open(move |node| Ok(UdpBearer::open(&UdpConfig::multicast("UDP", local, node.cluster.0)?)?))
     }
 
     /// Adds UDP from `local` to a list of peers, for networks without multicast. Port 0 stands for the usual 6118.
@@ -188,7 +192,20 @@ impl Builder {
     /// Adds the same-host bearer, which a node without any bearer gets by default.
     #[must_use]
     pub fn same_host(self) -> Self {
-        self.open(|_| Ok(LocalBearer::open(&LocalConfig::default())?))
+        self.open(|node| {
+            Ok(HostBearer::open(&HostConfig { address: node.first_address(), ..HostConfig::default() })?)
+        })
+    }
+
+    /// Adds the same-host bearer with another directory than that of this user and network namespace: nodes in
+    /// containers share one that is mounted in each of them.
+    #[must_use]
+    pub fn same_host_in(self, directory: impl Into<PathBuf>) -> Self {
+        let directory = Some(directory.into());
+        self.open(|node| {
+            let address = node.first_address();
+            Ok(HostBearer::open(&HostConfig { directory, address, ..HostConfig::default() })?)
+        })
     }
 
     /// Adds a bearer that the program implements.
@@ -218,20 +235,22 @@ impl Builder {
 
     fn open<B: Bearer + 'static>(
         mut self,
-        open: impl FnOnce(ClusterId) -> std::result::Result<B, StartError> + Send + 'static,
+        open: impl FnOnce(&StackConfig) -> std::result::Result<B, StartError> + Send + 'static,
     ) -> Self {
-        self.bearers.push(Box::new(move |cluster| Ok(Box::new(open(cluster)?))));
+        self.bearers.push(Box::new(move |node| Ok(Box::new(open(node)?))));
         self
     }
 
-    /// Starts the node, or attaches to a daemon, and waits until it has its address: about one second, or no time at
-    /// all with [`Builder::address`].
+    /// Starts the node, or attaches to a daemon, and waits until it has its address: about one second with a bearer to
+    /// other hosts, unless [`Builder::address`] gives one. If other nodes are on this host, it also waits, at most 20 ms,
+    /// until it knows their services.
     ///
     /// # Errors
     /// [`Error::Start`] if a bearer cannot be opened, [`Error::OutOfRange`] for an invalid cluster number,
     /// [`Error::Daemon`] and [`Error::Engine`] if the chosen engine is not available.
     pub fn start(mut self) -> Result<Node> {
         let embedded_only = self.embedded_only();
+        let wait = self.choice.spin()?;
         if let Some(node) = std::mem::take(&mut self.choice).attach(embedded_only)? {
             node.wait_for_address(ADDRESS_LIMIT)?;
             return Ok(Node::from_engine(node));
@@ -242,9 +261,14 @@ impl Builder {
         if self.bearers.is_empty() && !self.isolated {
             self = self.same_host();
         }
-        let config = self.into_config()?;
+        let config = self.into_config(wait)?;
+        let bearers = config.bearers.iter().map(|plan| &plan.bearer);
+        let neighbours =
+            bearers.filter(|bearer| bearer.owns_address()).map(|bearer| bearer.broadcast_targets().len());
+        let neighbours = neighbours.sum();
         let node = engine::Node::embedded(utipc_node::Node::start(config)?);
         node.wait_for_address(ADDRESS_LIMIT)?;
+        node.wait_for_peers(neighbours, NEIGHBOUR_LIMIT);
         Ok(Node::from_engine(node))
     }
 
@@ -263,16 +287,18 @@ impl Builder {
         settings.into_iter().find_map(|(is_set, what)| is_set.then_some(what))
     }
 
-    fn into_config(mut self) -> Result<NodeConfig> {
+    fn into_config(mut self, wait: Spin) -> Result<NodeConfig> {
         let stack = StackConfig {
             identity: self.identity,
             address: self.address,
             cluster: self.cluster,
             ..StackConfig::default()
         };
-        let mut bearers = Vec::new();
+        let mut config =
+            NodeConfig { stack, label: self.label, spin: self.spin, wait, ..NodeConfig::default() };
+        config.choose_identity()?;
         for open in std::mem::take(&mut self.bearers) {
-            let mut bearer = open(self.cluster)?;
+            let mut bearer = open(&config.stack)?;
             if let Some(wrap) = &mut self.wrap {
                 bearer = wrap(bearer);
             }
@@ -281,9 +307,8 @@ impl Builder {
                 config.tolerance_ms = tolerance.unwrap_or(config.tolerance_ms);
                 config.max_window = window.unwrap_or(config.max_window);
             });
-            bearers.push(Plan { bearer, tune });
+            config.bearers.push(Plan { bearer, tune });
         }
-        let mut config = NodeConfig { stack, bearers, label: self.label, spin: self.spin };
         config.complete(self.seed)?;
         Ok(config)
     }

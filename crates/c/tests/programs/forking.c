@@ -157,7 +157,7 @@ int main(int argc, char **argv)
 		beside_threads(30);
 	} else {
 		left_behind();
-		/* Each child takes a second to find its node's address. */
+		/* Each child starts a node of its own. */
 		beside_threads(4);
 	}
 	printf("ok\n");

@@ -139,6 +139,8 @@ pub enum DownReason {
     Names,
     /// The peer moved to another media address.
     AddressChange,
+    /// The medium reports that the peer has left it.
+    PeerLeft,
     /// The other link could not take over its packets.
     Failover,
     /// The last link to the peer went down, or another part of the node requested it.
@@ -162,6 +164,7 @@ impl core::fmt::Display for DownReason {
             Self::Broadcast => "peer does not acknowledge broadcasts",
             Self::Names => "inconsistent name updates from the peer",
             Self::AddressChange => "peer moved to another media address",
+            Self::PeerLeft => "peer left the medium",
             Self::Failover => "the other link could not take over its packets",
             Self::Node => "contact with the node lost",
             Self::Administrator => "closed by this node",

@@ -38,6 +38,7 @@ use crate::outbox::{BearerId, FrameBatch};
 use crate::socket::Endpoint;
 use crate::switch::{BearerInfo, LinkInfo, LinkProperty, PeerInfo, PropertyError, Switch, SwitchStats};
 use crate::time::Time;
+use crate::wire::MediaAddr;
 use services::Services;
 
 /// Most sockets on one node. Ours: bounds memory; above any known use.
@@ -95,6 +96,19 @@ impl Stack {
     /// Disables a bearer: its links go down, which is reported to the peers.
     pub fn disable_bearer(&mut self, now: Time, id: BearerId) {
         self.switch.disable_bearer(now, id);
+        self.process_pending(now);
+    }
+
+    /// Number of peers with contact whose bindings have all arrived.
+    #[must_use]
+    pub fn informed_peers(&self) -> usize {
+        self.switch.informed_peers()
+    }
+
+    /// Takes down the link to the peer that had this address on a bearer: its medium reports that the peer is gone. The
+    /// link comes back if the peer does.
+    pub fn lose_neighbour(&mut self, now: Time, bearer: BearerId, address: MediaAddr) {
+        self.switch.lose_neighbour(now, bearer, address);
         self.process_pending(now);
     }
 

@@ -34,7 +34,7 @@ use crate::outbox::{BearerId, FrameBatch};
 use crate::pool::Pool;
 use crate::rng::Rng;
 use crate::time::Time;
-use crate::wire::{Message, Method};
+use crate::wire::{MediaAddr, Message, Method};
 
 /// Most events waiting to be read; the oldest are dropped if they are not read.
 const MAX_EVENTS: usize = 4096;
@@ -146,6 +146,9 @@ impl Switch {
         let (legacy, table_seed) = (config.address.is_some(), rng.next_u64());
         let own = match (config.address, config.identity) {
             (Some(addr), _) => Some(OwnAddress::explicit(addr, config.cluster, &mut rng)),
+            (None, Some(id)) if config.address_is_assigned => {
+                Some(OwnAddress::with_final_address(id, config.cluster, &mut rng))
+            }
             (None, Some(id)) => Some(OwnAddress::from_identity(id, config.cluster, &mut rng)),
             (None, None) => None,
         };
@@ -252,6 +255,19 @@ impl Switch {
         }
         if let Some(place) = self.bearers.get_mut(usize::from(id)) {
             *place = None;
+        }
+    }
+
+    pub(crate) fn informed_peers(&self) -> usize {
+        self.members.0.values().filter(|member| member.peer.is_up() && member.names.is_open()).count()
+    }
+
+    /// The medium of a bearer reports that the node with this address on it is gone.
+    pub(crate) fn lose_neighbour(&mut self, now: Time, id: BearerId, address: MediaAddr) {
+        let has_left = |member: &Member| member.peer.slot(id).is_some_and(|slot| slot.media == address);
+        let gone = self.members.0.iter().find(|(_, member)| has_left(member)).map(|(addr, _)| *addr);
+        if let Some(addr) = gone {
+            self.with_peer(now, addr, |peer, ctx| peer.remove_link(id, DownReason::PeerLeft, ctx));
         }
     }
 

@@ -17,7 +17,7 @@ use utipc_os::{OsError, clock};
 use super::faults::{FaultCounters, Faults, FaultyWire};
 use super::pcap::Recorder;
 use super::tally::Counters;
-use super::{Bearer, BearerError};
+use super::{Bearer, BearerError, Idle};
 
 /// A direction as the wrapped node sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +245,18 @@ impl Bearer for Middleware {
 
     fn counters(&self) -> Counters {
         self.inner.counters()
+    }
+
+    fn owns_address(&self) -> bool {
+        self.inner.owns_address()
+    }
+
+    fn take_gone(&mut self) -> Option<MediaAddr> {
+        self.inner.take_gone()
+    }
+
+    fn idle(&self) -> Option<Arc<dyn Idle>> {
+        self.inner.idle()
     }
 
     fn add_remote(&mut self, remote: SocketAddr) -> Result<(), BearerError> {

@@ -1,9 +1,9 @@
 //! Bearers carry frames between nodes; they never read the contents of a frame.
 //!
-//! [`UdpBearer`] (multicast or replicast), [`EthernetBearer`], [`LocalBearer`] (the nodes of one user on one
-//! host find each other without configuration), [`LoopbackNetwork`] (in memory, for tests), and [`Middleware`],
-//! which wraps any of them to drop, delay, duplicate or reorder frames, to interrupt it, or to record. All pass
-//! the same tests, `tests/bearers.rs`. To add one, see "Worked examples" in ARCHITECTURE.md.
+//! [`UdpBearer`] (multicast or replicast), [`EthernetBearer`], [`HostBearer`] (shared memory between the nodes of one
+//! user on one host, which find each other without configuration), [`LoopbackNetwork`] (in memory, for tests), and
+//! [`Middleware`], which wraps any of them to drop, delay, duplicate or reorder frames, to interrupt it, or to record.
+//! All pass the same tests, `tests/bearers.rs`. To add one, see "Worked examples" in ARCHITECTURE.md.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use utipc_os::udp::Express;
 
 mod ethernet;
 mod faults;
-mod local;
+mod host;
 mod loopback;
 mod middleware;
 mod pcap;
@@ -28,7 +28,7 @@ mod udp;
 
 pub use ethernet::EthernetBearer;
 pub use faults::{FaultCounters, Faults};
-pub use local::{LocalBearer, LocalConfig};
+pub use host::{HostBearer, HostConfig};
 pub use loopback::{LoopbackBearer, LoopbackNetwork};
 pub use middleware::{Control, Direction, Middleware};
 pub use tally::Counters;
@@ -50,6 +50,16 @@ pub enum BearerError {
         /// The change that solves it.
         remedy: &'static str,
     },
+}
+
+/// Reports of a bearer whose peers write to memory: a thread looks there without a system call.
+pub trait Idle: Send + Sync {
+    /// Whether something has arrived that the bearer has not passed on.
+    fn look(&self) -> bool;
+
+    /// Asks for a wake-up by the bearer's descriptors, which [`receive_spinning`](Bearer::receive_spinning) does not. Returns true if
+    /// something has arrived meanwhile: do not sleep then.
+    fn prepare_sleep(&self) -> bool;
 }
 
 /// A medium that carries frames between nodes, with the local end's address on it.
@@ -136,6 +146,23 @@ pub trait Bearer: Send {
 
     /// Counters of its traffic.
     fn counters(&self) -> Counters;
+
+    /// Whether the medium has assigned the node's address: no other node on it has the same, and none needs to be asked.
+    fn owns_address(&self) -> bool {
+        false
+    }
+
+    /// The address of a peer that has left the medium since the last call, one at a time. Only media that know it
+    /// report one; elsewhere the silence of its link shows it.
+    fn take_gone(&mut self) -> Option<MediaAddr> {
+        None
+    }
+
+    /// Where arrived frames show without a system call, for a thread that looks there before it sleeps. It calls
+    /// [`receive_spinning`](Bearer::receive_spinning) when there is something.
+    fn idle(&self) -> Option<Arc<dyn Idle>> {
+        None
+    }
 
     /// Also copies broadcasts to `remote` from now on. Spec: tipc.md §4.1.
     ///

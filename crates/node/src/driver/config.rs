@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use utipc_core::addr::NodeId;
 use utipc_core::config::{BearerConfig, StackConfig};
+use utipc_os::spin::Mode;
 use utipc_os::{OsError, random};
 
 use crate::bearers::{self, Bearer};
@@ -19,24 +20,39 @@ pub struct NodeConfig {
     pub label: String,
     /// Time for which a waiting call spins on the bearers before it sleeps; zero by default.
     pub spin: Duration,
+    /// How a waiting call looks at the memory of bearers that have any before it sleeps.
+    pub wait: Mode,
 }
 
 impl NodeConfig {
-    /// Fills in the values that were left open: the seed, random if none is given; a random identity unless
-    /// there is one or an address; and the address, at once if the node has no bearer, because no other node
-    /// can have the same. Call it with the bearers in place.
+    /// Chooses a random identity unless there is one or an address. Call it before the bearers are opened: some assign
+    /// the node's address.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn choose_identity(&mut self) -> Result<(), OsError> {
+        let stack = &mut self.stack;
+        if stack.identity.is_none() && stack.address.is_none() {
+            stack.identity = Some(NodeId(random::identity()?));
+        }
+        Ok(())
+    }
+
+    /// Chooses what was left open: the seed, random if none is given; the identity; and the address, at once if no
+    /// other node can have the same: the node has no bearer, or all of its bearers have assigned it. Call it with the
+    /// bearers in place.
     ///
     /// # Errors
     /// The system provides no random bytes.
     pub fn complete(&mut self, seed: Option<u64>) -> Result<(), OsError> {
+        self.choose_identity()?;
         let stack = &mut self.stack;
         stack.seed = match seed {
             Some(seed) => seed,
             None => random::seed()?,
         };
-        if stack.identity.is_none() && stack.address.is_none() {
-            stack.identity = Some(NodeId(random::identity()?));
-        }
+        stack.address_is_assigned =
+            !self.bearers.is_empty() && self.bearers.iter().all(|plan| plan.bearer.owns_address());
         if self.bearers.is_empty() && stack.address.is_none() {
             stack.address = stack.identity.map(|id| id.trial_address());
         }

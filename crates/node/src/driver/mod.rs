@@ -19,10 +19,11 @@ use utipc_core::{BearerId, Time};
 use utipc_os::mmsg::ReceiveRing;
 use utipc_os::offload::gro;
 use utipc_os::reactor::{Event as Ready, Interest, Reactor};
+use utipc_os::spin::Spin;
 use utipc_os::udp::{Express, WAIT_MIN};
 use utipc_os::{OsError, clock};
 
-use crate::bearers::{Bearer, BearerError};
+use crate::bearers::{Bearer, BearerError, Idle};
 use crate::observe::{Counters, Observer};
 
 pub use config::{NodeConfig, Plan, StartError};
@@ -45,6 +46,8 @@ pub(crate) struct Waiting {
     /// Buffers for frames that it reads while it waits on an express path.
     pub(crate) ring: ReceiveRing,
     pub(crate) ready: Vec<Ready>,
+    /// How long it looks at memory before it sleeps.
+    pub(crate) spin: Spin,
 }
 
 /// The thread that waits for the wire.
@@ -65,11 +68,16 @@ struct ExpressPath {
     express: Arc<Express>,
 }
 
+/// Where bearers report frames in memory.
+pub(crate) type Idles = Arc<[Arc<dyn Idle>]>;
+
 /// A node's protocol, its bearers, and which thread drives them.
 pub(crate) struct NodeDriver {
     pub(crate) stack: Stack,
     bearers: Vec<(BearerId, Box<dyn Bearer>)>,
     express_paths: Vec<ExpressPath>,
+    /// Where bearers report frames in memory.
+    pub(crate) idles: Idles,
     /// Token of the descriptor that alone ended the last waits, and the number of these waits.
     streak: (u64, u32),
     /// Time that a waiting call spins before it sleeps.
@@ -119,6 +127,7 @@ impl NodeDriver {
             stack: Stack::new(now, config.stack),
             bearers: Vec::new(),
             express_paths: Vec::new(),
+            idles: Arc::new([]),
             streak: (0, 0),
             spin: config.spin,
             sockets: HashMap::new(),
@@ -130,6 +139,7 @@ impl NodeDriver {
                 reactor: Reactor::new()?,
                 ring: ReceiveRing::new(DIRECT_BATCH, gro::MAX_BYTES),
                 ready: Vec::new(),
+                spin: Spin::new(config.wait),
             }),
             driving: None,
             recall: false,
@@ -159,7 +169,7 @@ impl NodeDriver {
         let id = self.stack.enable_bearer(now, config)?;
         self.observer.bearer_enabled(id, &bearer.description());
         self.bearers.push((id, bearer));
-        self.list_express_paths();
+        self.list_paths();
         Ok(())
     }
 
@@ -170,12 +180,13 @@ impl NodeDriver {
         self.flush();
         self.unwatch(reactor);
         self.bearers.retain(|(known, _)| *known != id);
-        self.list_express_paths();
+        self.list_paths();
         self.streak = (0, 0);
         self.watch(reactor, true)
     }
 
-    fn list_express_paths(&mut self) {
+    fn list_paths(&mut self) {
+        self.idles = self.bearers.iter().filter_map(|(_, bearer)| bearer.idle()).collect();
         let bearers = self.bearers.iter().enumerate();
         let paths = bearers.filter_map(|(number, (_, bearer))| {
             let (fd, express) = bearer.express().filter(|(fd, _)| *fd < MAX_FDS)?;
@@ -201,6 +212,11 @@ impl NodeDriver {
     /// An enabled bearer.
     pub(crate) fn bearer(&self, id: BearerId) -> Option<&dyn Bearer> {
         self.bearers.iter().find(|(known, _)| *known == id).map(|(_, bearer)| &**bearer)
+    }
+
+    /// Asks bearers that report in memory to wake this node by their descriptors too; true if one has something already.
+    pub(crate) fn prepare_sleep(&self) -> bool {
+        self.idles.iter().fold(false, |found, idle| idle.prepare_sleep() || found)
     }
 
     /// Adds every bearer to `reactor`, with or without its express path.
@@ -300,6 +316,14 @@ impl NodeDriver {
                 self.receive_from(now, index);
             }
         }
+        if self.idles.is_empty() {
+            return;
+        }
+        for (index, done) in done.into_iter().enumerate().take(self.bearers.len()) {
+            if !done && self.bearers.get(index).is_some_and(|(_, bearer)| bearer.idle().is_some()) {
+                self.take(now, index, |bearer, sink| bearer.receive_spinning(sink).map(|_| ()));
+            }
+        }
     }
 
     /// Receives frames from every bearer, without an event loop.
@@ -351,6 +375,9 @@ impl NodeDriver {
         };
         if let Err(error) = from(bearer.as_mut(), &mut sink) {
             self.observer.bearer_failed(bearer.name(), &error);
+        }
+        while let Some(address) = bearer.take_gone() {
+            stack.lose_neighbour(now, id, address);
         }
     }
 

@@ -6,13 +6,17 @@ use std::time::Duration;
 use utipc_core::Time;
 use utipc_core::stack::Stack;
 use utipc_os::OsError;
+use utipc_os::spin::Mode;
 use utipc_os::udp::Express;
 
 use super::{Guard, Shared};
-use crate::driver::{DriveEvent, Slot, Supervision, Waiting, Want, now};
+use crate::driver::{DriveEvent, Idles, Slot, Supervision, Waiting, Want, now};
 
 /// If a wait is shorter than this, its frames had arrived before it began.
 const SHORT_WAIT: Duration = Duration::from_micros(4);
+
+/// Looks at memory per check of descriptors, which is a system call.
+const LOOKS: u32 = 64;
 
 /// Limits of one wait of a driving call.
 #[derive(Clone, Copy)]
@@ -108,8 +112,9 @@ impl Shared {
         waiting: &mut Waiting,
         limits: Limits,
     ) -> (Guard<'a>, Time) {
+        let idles = Arc::clone(&driver.idles);
         drop(driver);
-        let waited = wait_in_event_loop(waiting, limits);
+        let waited = wait_in_event_loop(waiting, limits, &idles);
         driver = self.lock();
         let time = now();
         if waited.is_err() {
@@ -158,14 +163,49 @@ fn wait_on_express(path: &Path, waiting: &mut Waiting, limits: Limits) -> std::i
     path.express.wait(&mut waiting.ring, path.reads, limits.pause)
 }
 
-/// Waits in the event loop, and lists the descriptors that are ready.
-fn wait_in_event_loop(waiting: &mut Waiting, limits: Limits) -> Result<(), OsError> {
+/// Waits in the event loop, and lists the descriptors that are ready; frames that bearers report in memory are not
+/// listed.
+fn wait_in_event_loop(waiting: &mut Waiting, limits: Limits, idles: &Idles) -> Result<(), OsError> {
+    let Waiting { reactor, ready, spin, .. } = waiting;
+    ready.clear();
+    if limits.pause == Some(Duration::ZERO) {
+        return reactor.wait(limits.pause, ready).map(|_| ());
+    }
+    let mut looks = 0_u32;
+    let mut look = || {
+        if idles.iter().any(|idle| idle.look()) {
+            return Some(Ok(()));
+        }
+        looks = looks.wrapping_add(1);
+        if !idles.is_empty() && !looks.is_multiple_of(LOOKS) {
+            return None;
+        }
+        match reactor.wait(Some(Duration::ZERO), ready) {
+            Ok(false) if ready.is_empty() => None,
+            found => Some(found.map(|_| ())),
+        }
+    };
     while limits.spin_until.is_some_and(|end| now() < end) {
-        let woken = waiting.reactor.wait(Some(Duration::ZERO), &mut waiting.ready)?;
-        if woken || !waiting.ready.is_empty() {
-            return Ok(());
+        if let Some(found) = look() {
+            return found;
         }
         std::hint::spin_loop();
     }
-    waiting.reactor.wait(limits.pause, &mut waiting.ready).map(|_| ())
+    if idles.is_empty() {
+        return reactor.wait(limits.pause, ready).map(|_| ());
+    }
+    if let Some(found) = spin.spin(false, look) {
+        return found;
+    }
+    if spin.mode() == Mode::Busy {
+        return Ok(());
+    }
+    if idles.iter().fold(false, |found, idle| idle.prepare_sleep() || found) {
+        return Ok(());
+    }
+    reactor.wait(limits.pause, ready)?;
+    if !ready.is_empty() {
+        spin.slept();
+    }
+    Ok(())
 }

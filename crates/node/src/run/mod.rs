@@ -200,8 +200,9 @@ impl Node {
         driver.receive_all(now);
         driver.handle_timeout(now);
         let due = driver.stack.deadline();
+        let more = driver.prepare_sleep();
         shared.leave_call(driver, now);
-        due.map(|due| due.since(now))
+        if more { Some(Duration::ZERO) } else { due.map(|due| due.since(now)) }
     }
 
     /// Drives the node until something has happened to one of its sockets, or to a node or link; false if

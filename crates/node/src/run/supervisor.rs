@@ -53,12 +53,13 @@ impl Shared {
     /// Waits for frames on all descriptors except the express path on which a call waits.
     fn watch_others<'a>(&'a self, mut driver: Guard<'a>, others: &mut Reactor) -> Guard<'a> {
         driver.supervision = Supervision::WatchingOthers;
+        let pause = driver.prepare_sleep().then_some(Duration::ZERO);
         drop(driver);
         let mut ready = Vec::new();
-        let waited = others.wait(None, &mut ready);
+        let waited = others.wait(pause, &mut ready);
         driver = self.lock();
         driver.supervision = Supervision::Working;
-        if ready.is_empty() && waited.is_ok() {
+        if ready.is_empty() && waited.is_ok() && pause.is_none() {
             return driver;
         }
         driver.receive_others(now());
@@ -96,7 +97,10 @@ impl Shared {
         let mut ready = Vec::new();
         let mut time = now();
         while driver.drive == Drive::Supervisor && !driver.stop {
-            let pause = driver.pause(time, Time::NEVER);
+            let mut pause = driver.pause(time, Time::NEVER);
+            if driver.prepare_sleep() {
+                pause = Some(Duration::ZERO);
+            }
             drop(driver);
             let waited = reactor.wait(pause, &mut ready);
             driver = self.lock();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::conformance::Rig;
 use utipc_node::bearers::{
-    Bearer, DEFAULT_PORT, Direction, EthernetBearer, Faults, LocalBearer, LocalConfig, LoopbackNetwork,
+    Bearer, DEFAULT_PORT, Direction, EthernetBearer, Faults, HostBearer, HostConfig, LoopbackNetwork,
     Middleware, UdpBearer, UdpConfig, UdpMode,
 };
 
@@ -176,10 +176,10 @@ pub(crate) fn node_directory() -> std::path::PathBuf {
     path
 }
 
-pub(crate) fn local_nodes() -> Fixture {
+pub(crate) fn host_nodes() -> Fixture {
     let directory = node_directory();
-    let config = LocalConfig { directory: Some(directory.clone()), ..LocalConfig::default() };
-    let mut bearers: Vec<_> = (0..3).map(|_| LocalBearer::open(&config).unwrap()).collect();
+    let config = HostConfig { directory: Some(directory.clone()), ..HostConfig::default() };
+    let mut bearers: Vec<_> = (0..3).map(|_| HostBearer::open(&config).unwrap()).collect();
     for bearer in &mut bearers {
         // The older ones find the newer ones here.
         bearer.receive(&mut |_, _| panic!("a frame that was not sent")).unwrap();

@@ -284,7 +284,7 @@ class Topology(_Series[utipc.Event]):
 
 
 async def start(**options: Any) -> utipc.Node:
-    """Starts a `utipc.Node(...)` in another thread, because that takes about a second."""
+    """Starts a `utipc.Node(...)` in another thread, because with a bearer to other hosts that takes about a second."""
     return await asyncio.to_thread(lambda: utipc.Node(**options))
 
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use utipc::bearers::{Bearer, EthernetBearer, LocalBearer, LocalConfig, UdpBearer, UdpConfig, UdpMode};
+use utipc::bearers::{Bearer, EthernetBearer, HostBearer, HostConfig, UdpBearer, UdpConfig, UdpMode};
 use utipc::daemon::{
     Daemon, DaemonConfig, FixedName, Limits, NodeConfig, Plan, Policy, StackConfig, usual_socket,
 };
@@ -53,8 +53,10 @@ pub(crate) fn config(file: &File, instance: &str, socket: Option<&Path>) -> Resu
 
 /// Opens the bearers and starts the daemon.
 pub(crate) fn start(mut config: DaemonConfig, file: &File) -> Result<Daemon> {
+    config.node.choose_identity()?;
     for bearer in &file.bearer {
-        config.node.bearers.push(plan(bearer, config.node.stack.cluster)?);
+        let plan = plan(bearer, &config.node.stack)?;
+        config.node.bearers.push(plan);
     }
     config.node.complete(None)?;
     Ok(Daemon::start(config)?)
@@ -67,11 +69,14 @@ fn usual_place(instance: &str) -> Result<PathBuf> {
     Ok(usual_socket(instance)?)
 }
 
-fn plan(bearer: &file::Bearer, cluster: ClusterId) -> Result<Plan> {
+fn plan(bearer: &file::Bearer, node: &StackConfig) -> Result<Plan> {
     let opened: Box<dyn Bearer> = match bearer.media {
-        Media::Udp => Box::new(UdpBearer::open(&udp(bearer, cluster)?)?),
+        Media::Udp => Box::new(UdpBearer::open(&udp(bearer, node.cluster)?)?),
         Media::Ethernet => Box::new(EthernetBearer::open(bearer.name.as_deref().unwrap_or_default())?),
-        Media::Host => Box::new(LocalBearer::open(&LocalConfig::default())?),
+        Media::Host => {
+            let (directory, address) = (bearer.directory.clone(), node.first_address());
+            Box::new(HostBearer::open(&HostConfig { directory, address, ..HostConfig::default() })?)
+        }
     };
     let (tolerance, priority, window) = (bearer.tolerance_ms, bearer.priority, bearer.window);
     let tune = Box::new(move |config: &mut utipc::daemon::BearerConfig| {

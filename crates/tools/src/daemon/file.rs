@@ -49,6 +49,8 @@ pub(crate) struct Bearer {
     /// UDP: peers for unicast instead of multicast.
     #[serde(default)]
     pub(crate) remotes: Vec<Local>,
+    /// Host: the directory of the nodes; by default one for each user and network namespace.
+    pub(crate) directory: Option<PathBuf>,
     /// Largest frame, bytes; by default what fits the path.
     pub(crate) mtu: Option<usize>,
     /// Tolerance: milliseconds after which a silent peer counts as down, 50 to 30000; default 1500.
@@ -66,7 +68,7 @@ pub(crate) enum Media {
     Udp,
     #[serde(alias = "eth")]
     Ethernet,
-    /// UDP over loopback among the nodes of this user on this host.
+    /// Shared memory among the nodes of this user on this host.
     Host,
 }
 
@@ -195,6 +197,9 @@ impl Bearer {
                 bail!(
                     "only UDP bearers have `local`, `group` and `remotes` (remove them, or set media = \"udp\")"
                 )
+            }
+            Media::Udp | Media::Ethernet if self.directory.is_some() => {
+                bail!("only host bearers have a `directory` (remove it, or set media = \"host\")")
             }
             _ => Ok(()),
         }

@@ -72,6 +72,11 @@ fn spin_from_environment() -> Result<Spin> {
 }
 
 impl Choice {
+    /// How a waiting call spins.
+    pub(crate) fn spin(&self) -> Result<Spin> {
+        self.spin.map_or_else(spin_from_environment, Ok)
+    }
+
     /// Attaches to the daemon or opens the kernel's node; `None` selects an embedded one. `embedded_only` names a
     /// setting that only an embedded node can have.
     pub(crate) fn attach(self, embedded_only: Option<&'static str>) -> Result<Option<Node>> {
@@ -82,7 +87,7 @@ impl Choice {
             (None, _) if self.place.is_some() => Engine::Daemon,
             (None, _) => Engine::Auto,
         };
-        let spin = self.spin.map_or_else(spin_from_environment, Ok)?;
+        let spin = self.spin()?;
         let place = self.place.unwrap_or_else(Place::usual);
         match (engine, embedded_only) {
             (Engine::Embedded, _) | (Engine::Auto, Some(_)) => Ok(None),

@@ -47,6 +47,13 @@ impl Node {
         is_final.ok_or(Error::TimedOut { call: "the choice of a node address", reason: None })
     }
 
+    /// Waits until the bindings of this number of peers have arrived, at most `limit`.
+    pub(super) fn wait_for_peers(&self, count: usize, limit: Duration) {
+        let observers = self.0.observers();
+        let informed = |stack: &mut Stack, _| (stack.informed_peers() >= count).then_some(());
+        let _ = self.0.block(&observers, Want::Change, Wait::AtMost(limit), informed);
+    }
+
     pub(super) fn open(&self, kind: SocketKind) -> Result<Socket> {
         let port = in_own_process(&self.0)?.with(|stack, now| stack.open(now, kind))?;
         Ok(Socket::new(&self.0, port))

@@ -73,6 +73,13 @@ impl Node {
         }
     }
 
+    /// Waits until the bindings of this number of peers have arrived, at most `limit`: only an embedded node needs it.
+    pub(crate) fn wait_for_peers(&self, count: usize, limit: Duration) {
+        if let Self::Embedded(node) = self {
+            node.wait_for_peers(count, limit);
+        }
+    }
+
     pub(crate) fn open(&self, kind: SocketKind) -> Result<Socket> {
         match self {
             Self::Embedded(node) => Ok(Socket::Embedded(node.open(kind)?)),

@@ -4,6 +4,7 @@ use super::*;
 use crate::addr::ClusterId;
 use crate::discovery::{DiscoveryKind, DiscoveryMessage};
 use crate::limits::{CAPABILITIES, LINK_STATE, TOPOLOGY_SERVER, capability};
+use crate::link::DownReason;
 use crate::wire::{
     ByteOrder, Filter, INTERFACE_NAME_LEN, INTERNAL_HEADER, LinkProtocolType, Message, Subscription,
     TopologyEvent, User,
@@ -145,5 +146,41 @@ fn accepted_connection_is_probed_from_the_start() {
     for port in [client, server] {
         assert_eq!(stack.due.get(&port).copied(), stack.endpoint(port).unwrap().deadline(), "port {port}");
         assert!(stack.due.contains_key(&port));
+    }
+}
+
+#[test]
+fn neighbour_that_left_its_medium_is_lost_at_once_and_may_return() {
+    let mut lan = Lan::new(2);
+    lan.run(3000);
+    assert_eq!((lan.nodes[0].informed_peers(), link_bindings(&lan, 0)), (1, 1));
+    let now = lan.now;
+    lan.nodes[0].lose_neighbour(now, 0, media(7, 0));
+    assert_eq!(downs(&lan, 0), 0, "no link has that address");
+    lan.nodes[0].lose_neighbour(now, 0, media(1, 0));
+    lan.nodes[0].frames().clear();
+    while let Some(event) = lan.nodes[0].poll_event() {
+        lan.events[0].push(event);
+    }
+    let left =
+        |event: &Event| matches!(event, Event::LinkDown { reason, .. } if *reason == DownReason::PeerLeft);
+    assert!(lan.events[0].iter().any(left), "{:?}", lan.events[0]);
+    assert_eq!((lan.nodes[0].informed_peers(), link_bindings(&lan, 0)), (0, 0));
+    assert_eq!(lan.now, now);
+    // It has not left after all.
+    lan.run(60_000);
+    assert_eq!((lan.nodes[0].informed_peers(), link_bindings(&lan, 0)), (1, 1));
+}
+
+#[test]
+fn assigned_address_needs_no_trial() {
+    let identity = Some(NodeId::from_text("assigned"));
+    for is_assigned in [true, false] {
+        let config = StackConfig { identity, address_is_assigned: is_assigned, ..StackConfig::default() };
+        let first = config.first_address().unwrap();
+        let mut node = Stack::new(Time::from_millis(1), config);
+        node.enable_bearer(Time::from_millis(1), BearerConfig::new("udp:U", media(0, 0), 1472)).unwrap();
+        assert_eq!(node.address_is_final(), is_assigned);
+        assert_eq!(node.own_node(), if is_assigned { first } else { NodeAddr::NONE });
     }
 }

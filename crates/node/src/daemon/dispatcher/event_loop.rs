@@ -2,6 +2,8 @@
 //! replies and notices and rings doorbells. The order ensures that a reply is never sent before the change that
 //! it reports.
 
+use std::time::Duration;
+
 use utipc_attach::PairId;
 use utipc_core::Time;
 use utipc_os::reactor::Event as Ready;
@@ -21,7 +23,10 @@ impl Dispatcher {
         self.finish_turn(time);
         while !self.stop {
             let until = if self.lanes.listed() > 0 { time } else { self.deadline() };
-            let pause = self.driver.pause(time, until);
+            let mut pause = self.driver.pause(time, until);
+            if self.driver.prepare_sleep() {
+                pause = Some(Duration::ZERO);
+            }
             let waited = self.lanes.wait(&mut self.reactor, pause, &mut ready);
             time = now();
             if waited.is_err() {
