@@ -17,7 +17,8 @@ pub struct StackConfig {
     pub identity: Option<NodeId>,
     /// An explicit ("legacy") address; the node then skips the address trial.
     pub address: Option<NodeAddr>,
-    /// The address derived from `identity` needs no trial: the media of all bearers guarantee that no other node has it.
+    /// The address derived from `identity` needs no trial: the media of all bearers guarantee that no other node has
+    /// it.
     pub address_is_assigned: bool,
     /// The node's cluster; nodes of other clusters are ignored.
     pub cluster: ClusterId,

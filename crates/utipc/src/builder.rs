@@ -89,8 +89,9 @@ impl Builder {
         self
     }
 
-    /// Whether a thread spins or sleeps while a call waits on a daemon's socket, or on an embedded node with the same-host
-    /// bearer. Default: `UTIPC_SPIN` (`busy`, `adaptive` or `parked`), else [`Spin::Adaptive`]. See [`Socket::set_spin`](crate::Socket::set_spin).
+    /// Whether a thread spins or sleeps while a call waits on a daemon's socket, or on an embedded node with the
+    /// same-host bearer. Default: `UTIPC_SPIN` (`busy`, `adaptive` or `parked`), else [`Spin::Adaptive`]. See
+    /// [`Socket::set_spin`](crate::Socket::set_spin).
     #[must_use]
     pub fn spin(mut self, spin: Spin) -> Self {
         self.choice.spin = Some(spin);
@@ -242,8 +243,8 @@ impl Builder {
     }
 
     /// Starts the node, or attaches to a daemon, and waits until it has its address: about one second with a bearer to
-    /// other hosts, unless [`Builder::address`] gives one. If other nodes are on this host, it also waits, at most 20 ms,
-    /// until it knows their services.
+    /// other hosts, unless [`Builder::address`] gives one. If other nodes are on this host, it also waits, at most 20
+    /// ms, until it knows their services.
     ///
     /// # Errors
     /// [`Error::Start`] if a bearer cannot be opened, [`Error::OutOfRange`] for an invalid cluster number,

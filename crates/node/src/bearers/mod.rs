@@ -57,8 +57,8 @@ pub trait Idle: Send + Sync {
     /// Whether something has arrived that the bearer has not passed on.
     fn look(&self) -> bool;
 
-    /// Asks for a wake-up by the bearer's descriptors, which [`receive_spinning`](Bearer::receive_spinning) does not. Returns true if
-    /// something has arrived meanwhile: do not sleep then.
+    /// Asks for a wake-up by the bearer's descriptors, which [`receive_spinning`](Bearer::receive_spinning) does not.
+    /// Returns true if something has arrived meanwhile: do not sleep then.
     fn prepare_sleep(&self) -> bool;
 }
 
@@ -147,7 +147,8 @@ pub trait Bearer: Send {
     /// Counters of its traffic.
     fn counters(&self) -> Counters;
 
-    /// Whether the medium has assigned the node's address: no other node on it has the same, and none needs to be asked.
+    /// Whether the medium has assigned the node's address: no other node on it has the same, and none needs to be
+    /// asked.
     fn owns_address(&self) -> bool {
         false
     }

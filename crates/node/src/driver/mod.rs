@@ -214,7 +214,8 @@ impl NodeDriver {
         self.bearers.iter().find(|(known, _)| *known == id).map(|(_, bearer)| &**bearer)
     }
 
-    /// Asks bearers that report in memory to wake this node by their descriptors too; true if one has something already.
+    /// Asks bearers that report in memory to wake this node by their descriptors too; true if one has something
+    /// already.
     pub(crate) fn prepare_sleep(&self) -> bool {
         self.idles.iter().fold(false, |found, idle| idle.prepare_sleep() || found)
     }

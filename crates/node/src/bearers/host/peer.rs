@@ -1,7 +1,8 @@
 //! The link to one other node of the host: an arena with one lane in each direction.
 //!
 //! The node that connects makes the arena and is its side 0. A node that sleeps is woken by its waker, an event
-//! descriptor that the other node has; the connection itself carries nothing after the hello, and ends with the process.
+//! descriptor that the other node has; the connection itself carries nothing after the hello, and ends with the
+//! process.
 
 use std::os::fd::{AsFd, OwnedFd};
 
