@@ -43,12 +43,12 @@ struct tipc_addr {
 	uint32_t scope; /* unused */
 };
 
-/* Address of the own node, 0 if there is none. Starts the node if necessary. */
+/* Address of this process's node, 0 if there is none. Starts the node if necessary. */
 uint32_t tipc_own_node(void);
-/* The cluster and zone of the own node, for addresses of the form zone.cluster.node. */
+/* The cluster and zone of this process's node, for addresses of the form zone.cluster.node. */
 tipc_domain_t tipc_own_cluster(void);
 tipc_domain_t tipc_own_zone(void);
-/* A port number that was free; for programs that know this function from tipcc.h. */
+/* A free port number; for programs that know this function from tipcc.h. */
 uint32_t tipc_own_socket(void);
 
 /*
@@ -68,7 +68,7 @@ int tipc_aton(const char *text, struct tipc_addr *addr);
 int tipc_socket(int sk_type);
 /* Makes calls fail with EAGAIN (tipc_connect: EINPROGRESS) instead of waiting. Returns sd. */
 int tipc_sock_non_block(int sd);
-/* Makes undeliverable messages come back; see tipc_recvfrom. */
+/* Makes the node return undeliverable messages; see tipc_recvfrom. */
 int tipc_sock_rejectable(int sd);
 /* Sets the importance, 0 (low) to 3 (critical): less important messages wait first under congestion. */
 int tipc_sock_importance(int sd, uint32_t priority);
@@ -88,13 +88,13 @@ int tipc_sockaddr(int sd, struct tipc_addr *addr);
 int tipc_sockid(int sd, struct tipc_addr *id); /* the older name */
 int utipc_peeraddr(int sd, struct tipc_addr *addr);
 
-/* scope: 0 for the whole cluster, tipc_own_node() for the own node only. A socket may have many bindings. */
+/* scope: 0 for the whole cluster, tipc_own_node() for this process's node only. A socket may have many bindings. */
 int tipc_bind(int sd, uint32_t type, uint32_t lower, uint32_t upper, uint32_t scope);
 int tipc_unbind(int sd, uint32_t type, uint32_t lower, uint32_t upper);
 
 /* Connects to a server. On SOCK_RDM and SOCK_DGRAM it sets the destination of tipc_send. */
 int tipc_connect(int sd, const struct tipc_addr *dst);
-/* 1: connected, 0: not yet, -1: failed. For non-blocking sockets, once they are writable. */
+/* Result of a non-blocking tipc_connect, once the socket is writable. 1: connected, 0: not yet, -1: failed. */
 int utipc_connected(int sd);
 int tipc_listen(int sd, int backlog);
 /* Returns the connection's socket; src receives the peer's address unless NULL. */
@@ -119,21 +119,29 @@ int tipc_mcast(int sd, const void *msg, size_t len, const struct tipc_addr *dst)
 
 /*
  * Return the number of bytes received; 0 is the end of a connection. waitall: fill the buffer (SOCK_STREAM).
- * tipc_recvfrom also stores the sender (socket), the service that was addressed (member; for a multicast the range, as
- * in tipc_mcast; this socket if no service was addressed), and in *err why an undeliverable message of this socket came
- * back: 1 not bound, 2 no such socket, 3 node lost, 4 queue full, 5 connection closed; buf then has the start of that
- * message. Each pointer but buf may be NULL; without err a message that came back returns 0.
+ * tipc_recvfrom also stores:
+ *   socket  the sender; for a returned message this socket
+ *   member  the addressed service; for a multicast the range, as in tipc_mcast; this socket if no service was addressed
+ *   err     0, or for a returned message of this socket the reason: 1 not bound, 2 no such socket, 3 node lost,
+ *           4 queue full, 5 connection closed; buf then has the start of that message
+ * Each pointer but buf may be NULL. Without err, a returned message counts as 0 bytes.
  */
 int tipc_recv(int sd, void *buf, size_t len, bool waitall);
 int tipc_recvfrom(int sd, void *buf, size_t len, struct tipc_addr *socket, struct tipc_addr *member, int *err);
 
 /* ---- Topology ---------------------------------------------------------------------------------------------------- */
 
-/* Connects to the topology server of a node, 0 for the own one; the socket becomes readable with each event. */
+/* Connects to the topology server of a node (0: of this process); the socket becomes readable with each event. */
 int tipc_topsrv_conn(uint32_t topsrv_node);
-/* all: report every binding, otherwise only the first and last of each range. expire: ms, negative for no limit. */
+/*
+ * Subscribes to a service range. all: report every binding, otherwise only the first and the last of the range. expire:
+ * time limit in ms, negative for none.
+ */
 int tipc_srv_subscr(int sd, uint32_t type, uint32_t lower, uint32_t upper, bool all, int expire);
-/* srv: the service and its node; addr: the socket that bound it. Each pointer may be NULL. */
+/*
+ * Receives the next event. srv: the service and its node; addr: the socket that bound it; up: bound or withdrawn;
+ * expired: the subscription has ended. Each pointer may be NULL.
+ */
 int tipc_srv_evt(int sd, struct tipc_addr *srv, struct tipc_addr *addr, bool *up, bool *expired);
 /* Waits until srv is bound, on srv->node unless that is 0; expire as above. */
 bool tipc_srv_wait(const struct tipc_addr *srv, int expire);
@@ -145,7 +153,7 @@ int tipc_neigh_evt(int sd, uint32_t *neigh_node, bool *up);
 /* Subscribes to the links of a node. */
 int tipc_link_subscr(uint32_t topsrv_node);
 int tipc_link_evt(int sd, uint32_t *neigh_node, bool *up, int *local_bearerid, int *remote_bearerid);
-/* The name of a link of the own node; empty if there is none. Returns buf. */
+/* The name of a link of this process's node; empty if there is none. Returns buf. */
 char *tipc_linkname(char *buf, size_t len, uint32_t peer, int bearerid);
 
 /* ---- The library ------------------------------------------------------------------------------------------------- */

@@ -69,7 +69,7 @@ impl TipcAddr {
     }
 
     /// The service range of a multicast: from `instance` to `node`, as in the newer API. It is the single `instance` if
-    /// `node` is less, or is the own node or cluster, which programs of the older API put there.
+    /// `node` is less, or is this process's node or cluster, which programs of the older API put there.
     pub(crate) fn multicast(self, own: NodeAddr) -> ServiceRange {
         let single = self.node < self.instance || self.node == own.0 || self.node == cluster(own.0);
         ServiceRange::new(self.kind, self.instance, if single { self.instance } else { self.node })
@@ -91,7 +91,8 @@ const fn zone(node: u32) -> u32 {
     node & !0x00ff_ffff
 }
 
-/// The scope of a binding. `scope` is a number of `linux/tipc.h`, or as in `tipcc.h` the own node, cluster or zone.
+/// The scope of a binding. `scope` is a number of `linux/tipc.h`, or as in `tipcc.h` the address of this process's
+/// node, cluster or zone.
 pub(crate) fn binding_scope(scope: u32, own: NodeAddr) -> Result<Scope, Fault> {
     match scope {
         _ if scope == own.0 && scope != 0 => Ok(Scope::Node),

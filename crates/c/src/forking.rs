@@ -1,4 +1,4 @@
-//! Fork handlers: hold the locks of this crate during a fork, and tell the child that it is one.
+//! Fork handlers: hold the locks of this crate during a fork, and count forks.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::{node, table};
 
-/// The number of forks between this process and the first one that used the library.
+/// Number of forks between this process and the first one that used the library; it differs in each child.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! Slices of the program's memory.
+//! Checked access to the program's memory.
 
 use std::ffi::c_void;
 use std::slice;

@@ -11,7 +11,7 @@ const RANGE: u8 = 1;
 const SERVICE: u8 = 2;
 const SOCKET: u8 = 3;
 
-/// The destination that an address names.
+/// Decodes the address of a destination.
 pub(crate) fn destination(name: &[u8]) -> Result<Destination, Fault> {
     let bad = |why: String| Fault::new(libc::EINVAL, format!("the address {why} (see struct sockaddr_tipc)"));
     let Some((&[family @ .., kind, _scope], words)) =

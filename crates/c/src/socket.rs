@@ -118,7 +118,7 @@ pub(crate) unsafe extern "C" fn tipc_accept(sd: c_int, src: *mut TipcAddr) -> c_
     })
 }
 
-/// Connects to the topology server of a node; 0 is the own node. Spec: tipc.md §10.
+/// Connects to the topology server of a node; 0 is this process's node. Spec: tipc.md §10.
 pub(crate) fn topology_server(on: u32) -> Result<utipc::Socket, Fault> {
     let socket = node::open(SocketKind::SeqPacket)?;
     socket.connect(TipcAddr::new(1, 1, on).destination())?;

@@ -1,8 +1,8 @@
 //! Maps the `int` of a C program to its socket.
 //!
 //! The number is a descriptor of its own, a duplicate of the one that shows the socket's readiness. If a program closes
-//! it with `close` instead of `tipc_close`, the socket stays open until the number is handed out again; nothing else
-//! goes wrong.
+//! it with `close` instead of `tipc_close`, the socket stays open until the number is used again; that is the only
+//! consequence.
 
 use std::ffi::c_int;
 use std::mem::take;
@@ -136,7 +136,7 @@ fn inherit(sd: c_int, entry: &Entry) {
     // An embedded node's socket stays with the parent; the call itself reports that.
     let Ok(own) = entry.socket.descriptor() else { return };
     if entry.is_at(sd) {
-        // SAFETY: the number is this library's, inherited from the parent; what it meant is of no use in this process.
+        // SAFETY: the number is this library's, inherited from the parent, whose socket this process cannot use.
         unsafe { libc::dup3(own.as_raw_fd(), sd, libc::O_CLOEXEC) };
         *entry.file.lock().unwrap_or_else(PoisonError::into_inner) = file(sd);
     }

@@ -1,4 +1,4 @@
-//! Clients of the topology server. Spec: tipc.md §10.
+//! Subscriptions at the topology server. Spec: tipc.md §10.
 //!
 //! A connection to it is an ordinary socket: programs may send `struct tipc_subscr` and receive `struct tipc_event` of
 //! `linux/tipc.h` themselves.

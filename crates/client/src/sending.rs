@@ -79,7 +79,7 @@ impl Socket {
         }
     }
 
-    /// Whether `node` is the own node.
+    /// Whether `node` is the daemon's node.
     pub(crate) fn is_here(&self, node: NodeAddr) -> bool {
         node.is_none() || node == self.attachment.address()
     }

@@ -22,7 +22,7 @@ const LOAD_AGE: Duration = Duration::from_millis(10);
 const PREEMPTED: Duration = Duration::from_micros(30);
 /// Number of checks per reading of the clock.
 const CHECKS: u32 = 16;
-/// Maximum number of short waits in a row that are required, after spinning in vain, before spinning is tried again.
+/// Maximum number of consecutive short waits that are required, after unsuccessful spinning, before the next try.
 const PENALTY_MAX: u32 = 256;
 
 /// Whether a waiting thread spins or sleeps.
@@ -48,7 +48,7 @@ pub struct Spin {
     mode: Mode,
     /// Short waits required before spinning is tried again.
     required: u32,
-    /// Number to require after the next spin in vain.
+    /// Number to require after the next unsuccessful spin.
     penalty: u32,
     /// When this wait began.
     began: Option<Instant>,
@@ -132,7 +132,7 @@ impl Spin {
 /// The load of the system: whether more tasks are runnable than there are cores.
 #[derive(Debug)]
 struct Load {
-    /// `/proc/loadavg`. Absent in some sandboxes; then only spinning in vain and preemption reduce the spinning.
+    /// `/proc/loadavg`. Absent in some sandboxes; then only unsuccessful spins and preemption reduce the spinning.
     file: Option<File>,
     cores: u32,
     crowded: bool,
@@ -198,7 +198,7 @@ mod tests {
         Spin { load, ..Spin::new(Mode::Adaptive) }
     }
 
-    /// Number of checks of a wait in vain, after the first.
+    /// Number of checks of an unsuccessful wait, after the first.
     fn checks(spin: &mut Spin, awake: bool) -> u32 {
         let mut count = 0;
         let found = spin.spin(awake, || {
@@ -234,7 +234,7 @@ mod tests {
             sleep(&mut spin, Duration::from_millis(long));
         }
         sleep(&mut spin, Duration::ZERO);
-        // Each spin in vain requires more short waits.
+        // Each unsuccessful spin requires more short waits.
         for short in [2, 4, 8] {
             assert!(checks(&mut spin, AWAKE) > 0);
             for _ in 0..short {

@@ -1,5 +1,5 @@
-//! Ancillary data: the reason why a message came back, its data, and the service that it was sent to (Spec: tipc.md
-//! §8.10); and descriptors that programs pass to each other over other sockets.
+//! Ancillary data: the reason and data of a returned message, and the service that a message was sent to (Spec: tipc.md
+//! §8.10); also descriptors that programs pass to each other over other sockets.
 
 use libc::{c_int, c_void, cmsghdr, msghdr};
 use utipc_core::socket::Received;

@@ -24,14 +24,14 @@ pub(crate) struct Entry {
     inode: u64,
     /// The number through which the library uses the descriptor.
     number: AtomicI32,
-    /// How many descriptor numbers the process has for it.
+    /// Number of descriptor numbers that the process has for it.
     pub(crate) names: AtomicUsize,
     /// O_NONBLOCK as set by this process. If several processes hold the socket, the descriptor's flag counts.
     nonblocking: AtomicBool,
     /// SO_RCVTIMEO and SO_SNDTIMEO in microseconds; 0 is no limit.
     receive_limit: AtomicU64,
     send_limit: AtomicU64,
-    /// SO_SNDBUF in bytes, stored for getsockopt only: the send quota is decided elsewhere.
+    /// SO_SNDBUF in bytes, stored for getsockopt only: it limits nothing.
     send_buffer: AtomicU32,
     /// SO_RCVBUF as set, in bytes; 0 if unset. The node may keep more.
     receive_buffer: AtomicU32,
@@ -65,7 +65,7 @@ impl Entry {
         }
     }
 
-    /// The entry of a descriptor inherited or received from elsewhere.
+    /// The entry of a descriptor inherited by exec or received from another process.
     pub(crate) fn unclaimed(number: RawFd) -> Self {
         Self::with(number, OnceLock::new())
     }
@@ -142,13 +142,13 @@ impl Entry {
         }
     }
 
-    /// How long a receive or accept with these flags may wait.
+    /// Time limit of a receive or accept with these flags.
     #[inline]
     pub(crate) fn receive_wait(&self, socket: &Socket, flags: c_int) -> Wait {
         self.wait(socket, flags, &self.receive_limit)
     }
 
-    /// How long a send with these flags may wait.
+    /// Time limit of a send with these flags.
     #[inline]
     pub(crate) fn send_wait(&self, socket: &Socket, flags: c_int) -> Wait {
         self.wait(socket, flags, &self.send_limit)
@@ -161,7 +161,7 @@ impl Entry {
 
     /// Called before the program passes the descriptor to another process.
     pub(crate) fn before_passing(&self) {
-        // An unclaimed socket has no data path to return.
+        // An unclaimed socket has no lanes to give up.
         if let Some(socket) = self.socket.get().and_then(|socket| socket.live().ok()) {
             // If this fails, the daemon does it when the other process claims the socket.
             let _ = socket.before_passing();
@@ -213,7 +213,7 @@ fn set_nonblocking(fd: RawFd) {
     unsafe { real::fcntl.get()(fd, libc::F_SETFL, flags as usize) };
 }
 
-/// Enters a descriptor that came from elsewhere into the table, if it is a TIPC socket.
+/// Enters a descriptor that exec or another process has passed on into the table, if it is a TIPC socket.
 pub(crate) fn receive(fd: RawFd) {
     // SAFETY: the program owns the descriptor and is in the call that has just returned it.
     let found = unsafe { BorrowedFd::borrow_raw(fd) };

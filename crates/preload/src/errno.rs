@@ -1,4 +1,4 @@
-//! Errors as a C program sees them: errno.
+//! The errno of each error.
 
 use libc::c_int;
 use utipc_client::{Error, Failure};

@@ -7,13 +7,14 @@
 //!
 //! | Topic | File |
 //! |---|---|
-//! | Which descriptors are TIPC sockets | `table.rs`, `entry.rs` |
+//! | The descriptors that are TIPC sockets | `table.rs`, `entry.rs` |
 //! | The replaced functions of the C library | `real.rs` |
-//! | Addresses, errors and ancillary data in C | `address.rs`, `errno.rs`, `ancillary.rs` |
-//! | The calls | `calls/` |
+//! | C structures: addresses, errno, ancillary data, buffers | `address.rs`, `errno.rs`, `ancillary.rs`, `parts.rs` |
+//! | The calls that replace them | `calls/` |
 //! | Files under /proc that show TIPC | `files.rs` |
 //! | `printf` and `fgets` on a socket | `stdio.rs` |
 //! | The netlink family TIPCv2 | `netlink.rs` |
+//! | The daemon's node, and the start of the program | `node.rs`, `start.rs` |
 
 mod address;
 mod ancillary;

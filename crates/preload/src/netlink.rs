@@ -23,11 +23,11 @@ use crate::real;
 
 /// The number of TIPCv2 here, above all numbers that the kernel assigns.
 const FAMILY: u16 = 0x7c00;
-/// A family that every kernel has: the controller itself.
+/// A family that every kernel has: the controller of generic netlink.
 const CONTROLLER: &str = "nlctrl";
 /// Largest packet with several messages, in bytes: programs receive into buffers of at least a page.
 const PACKET: usize = 3584;
-/// Most replies that wait to be read; the oldest is dropped.
+/// Maximum number of replies that wait to be read; beyond that the oldest is dropped.
 const MAX_PENDING: usize = 256;
 /// First sequence number of tokens; programs start with the time or with small numbers.
 const FIRST_TOKEN: u32 = 0xf1c0_0000;

@@ -6,7 +6,7 @@ use libc::{c_int, iovec};
 
 use crate::errno::Code;
 
-/// Most buffers in one call, as in the kernel (UIO_MAXIOV).
+/// Maximum number of buffers in one call, as in the kernel (UIO_MAXIOV).
 const MAX_PARTS: usize = 1024;
 
 /// The buffers that a program passes.

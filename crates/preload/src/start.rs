@@ -1,4 +1,4 @@
-//! Program start: finds TIPC sockets inherited by exec.
+//! The start of a program: finds TIPC sockets that it has inherited by exec.
 
 use std::os::fd::RawFd;
 

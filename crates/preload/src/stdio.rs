@@ -14,7 +14,7 @@ use libc::{FILE, c_char, c_int, off64_t, size_t, ssize_t};
 
 use crate::calls::{close, recv, send};
 
-/// Most streams that are known at a time; `fileno` fails for any more.
+/// Maximum number of streams in the list; `fileno` fails for any more.
 const MOST: usize = 64;
 
 /// The functions of a stream, as passed to `fopencookie`.

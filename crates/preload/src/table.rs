@@ -31,7 +31,7 @@ static TABLE: [OnceLock<Part>; PARTS] = [const { OnceLock::new() }; PARTS];
 /// Number of descriptors that are TIPC sockets.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether there are none, so that lists of descriptors need no search.
+/// Whether no descriptor is a TIPC socket, so that lists of descriptors need no search.
 #[inline]
 pub(crate) fn is_empty() -> bool {
     COUNT.load(Relaxed) == 0
@@ -50,7 +50,7 @@ pub(crate) fn get(fd: RawFd) -> Option<Arc<Entry>> {
     if slot.is_used.load(Acquire) { slot.entry.load_full() } else { None }
 }
 
-/// Makes `fd` this socket. Returns its previous socket, whose descriptor was closed without notice.
+/// Assigns the socket to `fd`. Returns its previous socket, whose descriptor was closed unnoticed.
 pub(crate) fn set(fd: RawFd, entry: Arc<Entry>) -> Option<Arc<Entry>> {
     let (part, at) = position(fd)?;
     let empty = || Slot { is_used: AtomicBool::new(false), entry: ArcSwapOption::const_empty() };
@@ -66,7 +66,7 @@ pub(crate) fn set(fd: RawFd, entry: Arc<Entry>) -> Option<Arc<Entry>> {
     Some(before)
 }
 
-/// Makes `fd` no TIPC socket; returns its socket, and whether this was the socket's last number in the process.
+/// Removes `fd`; returns its socket, and whether this was the socket's last number in the process.
 pub(crate) fn take(fd: RawFd) -> Option<(Arc<Entry>, bool)> {
     let (part, at) = position(fd)?;
     let slot = TABLE.get(part)?.get()?.get(at)?;

@@ -1,11 +1,11 @@
-//! Information that a node gives about its peers and services.
+//! Information about peers, links and bindings.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::address::{PortId, ServiceRange};
 
-/// A node that this node knows.
+/// Another node that this node knows.
 #[pyclass(frozen, get_all, module = "utipc")]
 #[derive(Debug)]
 pub(crate) struct Peer {

@@ -26,7 +26,7 @@ pub(crate) struct Message {
     importance: &'static str,
 }
 
-/// The reason why a message came back.
+/// The reason and data of a returned message.
 #[pyclass(frozen, module = "utipc")]
 #[derive(Debug)]
 pub(crate) struct Returned {

@@ -346,7 +346,7 @@ impl Socket {
         self.call(py, |socket| socket.set_importance(value))
     }
 
-    /// Makes undeliverable messages come back (`Message.returned`) instead of being dropped.
+    /// Sets whether undeliverable messages are returned (`Message.returned`) instead of being dropped.
     fn set_returned(&self, py: Python<'_>, returned: bool) -> PyResult<()> {
         self.call(py, |socket| socket.set_returned(returned))
     }
@@ -396,7 +396,7 @@ impl Socket {
     }
 
     /// A descriptor for `select`, `poll`, `selectors` and `asyncio`: readable while a receive or accept would not wait,
-    /// writable while a send would not. It is there to be polled, not to be read. -1 once the socket is closed.
+    /// writable while a send would not. Poll it, but do not read or write it. -1 once the socket is closed.
     pub(crate) fn fileno(&self, py: Python<'_>) -> PyResult<RawFd> {
         if self.closed() {
             return Ok(-1);

@@ -13,7 +13,7 @@ use crate::error::exception;
 /// The longest time until a signal, or a close by another thread, is noticed.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// How long a call may wait: `None` without limit, zero not at all.
+/// Time limit of a call: `None` for no limit, zero for not waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(pub(crate) Option<Duration>);
 

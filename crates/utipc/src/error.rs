@@ -66,7 +66,7 @@ pub enum Error {
     WouldBlock {
         /// The name of the call.
         call: &'static str,
-        /// What the call would wait for.
+        /// The reason why the call would wait.
         reason: Option<WaitReason>,
     },
     /// The call ran out of time.
@@ -74,7 +74,7 @@ pub enum Error {
     TimedOut {
         /// The name of the call.
         call: &'static str,
-        /// What the call waited for.
+        /// The reason why the call waited.
         reason: Option<WaitReason>,
     },
     /// The topology server ended the subscription.
@@ -115,7 +115,7 @@ pub enum Error {
          with UTIPC_ENGINE=daemon: its sockets pass to forked children)"
     )]
     Forked,
-    /// The chosen engine cannot do what was asked of it.
+    /// The chosen engine is not available or does not support the call.
     #[error("cannot use the {engine} engine: {why}")]
     Engine {
         /// The engine.

@@ -1,4 +1,4 @@
-//! Information that a node gives about itself and its peers.
+//! Information about a node, its peers, links and bindings.
 
 pub use utipc_core::{LinkInfo, LinkProperty, PeerInfo};
 pub use utipc_node::Counters;

@@ -51,7 +51,7 @@ impl Node {
     }
 
     /// Opens a reliable datagram socket. It is connectionless; messages to one socket arrive once and in order as long
-    /// as that socket and a path to it exist. After [`Socket::set_returned`], undeliverable messages come back.
+    /// as that socket and a path to it exist. After [`Socket::set_returned`], undeliverable messages are returned.
     ///
     /// # Errors
     /// [`Error::Open`] if the node has no port left. All kinds of sockets share this error.
@@ -132,7 +132,7 @@ impl Node {
         self.engine.address()
     }
 
-    /// The other nodes that this node knows.
+    /// The peers: the other nodes that this node knows.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerInfo> {
         self.engine.peers()

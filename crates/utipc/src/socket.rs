@@ -59,7 +59,7 @@ pub struct Incoming {
     pub source: PortId,
     /// The service that the sender addressed, if any; distinguishes the bindings of a server with several.
     pub destination: Option<ServiceRange>,
-    /// Set if this is an undeliverable message of this socket that came back: the reason and the start of its data.
+    /// Set if this is an undeliverable message of this socket that was returned: the reason and the start of its data.
     pub returned: Option<Returned>,
     /// Importance of the message.
     pub importance: Importance,
@@ -138,7 +138,7 @@ impl Socket {
 
     /// Sends a message.
     ///
-    /// * To a [`ServiceAddress`](crate::ServiceAddress): to *one* of the sockets bound to it, in turn ("anycast").
+    /// * To a [`ServiceAddress`](crate::ServiceAddress): to *one* of the sockets bound to it, round robin ("anycast").
     /// * To a [`ServiceRange`]: to *all* sockets bound to an instance in it ("multicast").
     /// * To a [`PortId`]: to that socket, for example a reply.
     /// * [`Destination::service`] with [`Destination::on`]: to the service, if it is bound on that node.
@@ -217,7 +217,7 @@ impl Socket {
         received.ok_or_else(|| self.overdue("receive", wait))
     }
 
-    /// Receives a message with its source. A message of this socket that came back has [`Incoming::returned`] set.
+    /// Receives a message with its source. A returned message of this socket has [`Incoming::returned`] set.
     ///
     /// ```
     /// # use utipc::{ErrorCode, Node, PortId};
@@ -354,7 +354,7 @@ impl Socket {
         self.set_option(SocketOption::Importance, OptionValue::Number(importance as u32))
     }
 
-    /// Makes undeliverable messages come back, with the reason, instead of being dropped; off by default on
+    /// Sets whether undeliverable messages are returned, with the reason, instead of being dropped; off by default on
     /// connectionless sockets. See [`Incoming::returned`].
     ///
     /// # Errors

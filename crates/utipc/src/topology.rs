@@ -50,7 +50,7 @@ pub struct Topology {
 /// One event of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What changed.
+    /// The change.
     pub change: Change,
     /// The service range that was bound or withdrawn. For a node its address, for a link the peer's address, as both
     /// ends of the range.

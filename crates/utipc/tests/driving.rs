@@ -1,4 +1,4 @@
-//! Which thread runs the node's event loop: callers, other threads, the supervisor, poll loops.
+//! Driving of the node's event loop by callers, other threads, the supervisor and poll loops.
 
 mod common;
 
@@ -159,7 +159,7 @@ fn wait_on_the_fast_path_ends_for_messages_by_other_paths(engine: Engine) {
                 server.send_to(&request.data, request.source).unwrap();
             }
         });
-        // Enough rounds for both ends to wait on the fast path only.
+        // Enough rounds for both ends to wait on the express path only.
         for round in 0..500_u32 {
             client.send_to(&round.to_ne_bytes(), SERVICE).unwrap();
             assert_eq!(client.receive().unwrap().data, round.to_ne_bytes());

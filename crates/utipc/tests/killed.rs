@@ -189,7 +189,7 @@ fn reader() {
     }
 }
 
-/// Each message that a dead process has not read comes back to its sender once; messages that it has read do not.
+/// Each message that a dead process has not read is returned to its sender once; messages that it has read are not.
 #[test]
 fn unread_messages_of_a_dead_process_come_back_once() {
     let host = alone(Engine::Daemon);

@@ -129,7 +129,7 @@ fn server(node: &Node, range: impl Into<ServiceRange>) -> Socket {
     socket
 }
 
-/// Receives all messages that are there.
+/// Receives all pending messages.
 fn take(socket: &Socket) -> Vec<Vec<u8>> {
     socket.set_nonblocking(true);
     let taken = std::iter::from_fn(|| socket.receive().ok().map(|m| m.data)).collect();
@@ -336,7 +336,7 @@ fn unread_messages_of_a_killed_server_come_back_and_its_successor_serves() {
     assert_eq!(next.receive().unwrap().data, b"work");
 }
 
-/// Each message is received once or comes back, whenever its server closes, even after the lookup.
+/// Each message is received once or returned, whenever its server closes, even after the lookup.
 #[test]
 fn no_message_is_lost_when_servers_close_concurrently() {
     let (red, blue) = host();
@@ -474,7 +474,7 @@ fn lookups_continue_while_the_table_grows() {
     assert!(attach().lookup(service(0)).is_some());
 }
 
-/// A daemon of version 1 does all lookups itself, in turn.
+/// A daemon of version 1 does all lookups itself, round robin.
 #[test]
 fn daemon_without_shared_table_still_serves() {
     let home = Home::new();

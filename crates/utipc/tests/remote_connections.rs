@@ -1,4 +1,4 @@
-//! Connections between clients of two daemons: data travels by lanes between each process and its node.
+//! Connections between clients of two daemons: data travels through lanes between each process and its node.
 
 mod common;
 

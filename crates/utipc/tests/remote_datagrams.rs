@@ -1,4 +1,4 @@
-//! Connectionless messages between clients of several daemons travel by lanes between each process and its node.
+//! Connectionless messages between clients of several daemons travel through lanes between each process and its node.
 
 mod common;
 

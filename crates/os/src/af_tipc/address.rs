@@ -36,7 +36,7 @@ pub enum Address {
     Port {
         /// Port number.
         port: u32,
-        /// Node, 0 for the own node.
+        /// Node, 0 for this node.
         node: u32,
     },
 }

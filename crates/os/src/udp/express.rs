@@ -93,7 +93,7 @@ impl Express {
         Ok(())
     }
 
-    /// Notes that an empty datagram from the own address was read: [`Express::wake`] works.
+    /// Notes that an empty datagram from this socket's address was read: [`Express::wake`] works.
     pub fn confirm_wake(&self) {
         self.can_wake.store(true, Ordering::Relaxed);
     }

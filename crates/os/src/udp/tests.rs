@@ -120,7 +120,7 @@ fn express(first: &UdpSocket, peer: &UdpSocket) -> Express {
     path
 }
 
-/// Counts the own empty datagrams that wait on an express path.
+/// Counts the empty datagrams from itself that wait on an express path.
 fn knocks(path: &Express, first: &UdpSocket) -> u32 {
     let (mut ring, mut knocks) = (ReceiveRing::new(4, 100), 0);
     path.wait(&mut ring, 4, Some(std::time::Duration::from_secs(10))).unwrap();

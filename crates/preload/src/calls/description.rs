@@ -106,7 +106,8 @@ fn link_name(request: &mut LinkName) -> Result<c_int, Code> {
     Ok(0)
 }
 
-/// The own node's identity. A text of hex digits can be read in two ways; the node's address tells which.
+/// The identity of the daemon's node. A text of hex digits may be an identity in hex or an identity that is text; the
+/// node's address shows which.
 fn own_id(node: &Node) -> Result<[u8; 16], Code> {
     let entry = node.entry().map_err(|error| code(&error))?;
     let hex: Option<Vec<u8>> = (0..16)

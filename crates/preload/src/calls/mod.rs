@@ -39,8 +39,8 @@ macro_rules! replace {
 }
 pub(crate) use replace;
 
-/// A call with a file position, which sockets do not have: `own` for a TIPC socket without a position, `other` for all
-/// else.
+/// Makes a call that may have a file position, which sockets do not have: `own` for a TIPC socket without a position,
+/// otherwise `other`.
 fn without_position(
     fd: c_int,
     no_position: bool,

@@ -24,7 +24,7 @@ fn type_number(kind: SocketKind) -> c_int {
     }
 }
 
-/// The value of a general option; `None` if the descriptor's own value is right.
+/// The value of a general option; `None` if the kernel's value for the descriptor is right.
 fn general_option(entry: &Entry, name: c_int) -> Result<Option<u32>, Code> {
     let socket = entry.socket()?;
     let look = || socket.look().map_err(|error| code(&error));
@@ -93,14 +93,14 @@ fn set_tipc_option(entry: &Entry, name: c_int, value: *const c_void, len: sockle
     entry.socket()?.set_option(option, number).map(|()| 0).map_err(|error| code(&error))
 }
 
-/// Whether the process may exceed the limits of buffers: tests with the kernel on a buffer that the descriptor does not
-/// use.
+/// Whether the process may exceed the limits of buffers. Asks the kernel by setting a buffer of the descriptor that is
+/// not used.
 fn may_force(fd: c_int, value: *const c_void, len: socklen_t) -> bool {
     // SAFETY: the caller's value has at least four bytes.
     unsafe { real::setsockopt.get()(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value, len) == 0 }
 }
 
-/// Sets a general option; `None` if the descriptor's own has to be set.
+/// Sets a general option; `None` if it has to be set on the descriptor.
 fn set_general_option(
     fd: c_int,
     entry: &Entry,

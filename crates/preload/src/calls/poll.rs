@@ -1,4 +1,4 @@
-//! Polling, which the kernel does. A TIPC socket only has to know that it is polled, so that its descriptor shows its
+//! Polling. The kernel polls; these functions only mark TIPC sockets as polled, so that their descriptors show their
 //! readiness from then on. Spec: tipc.md §8.11.
 
 use libc::{c_int, c_short, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
@@ -20,7 +20,7 @@ fn begin_polling(fd: c_int) -> bool {
 /// Events that packet sockets report and TIPC sockets never do: a poll for all events would return at once.
 const PACKET_SOCKET_EVENTS: c_short = libc::POLLWRNORM | libc::POLLWRBAND;
 
-/// Polls by calling `wait`, the C library's function, where some of the descriptors may be TIPC sockets.
+/// Polls descriptors, some of which may be TIPC sockets, by calling `wait`, the C library's function.
 ///
 /// # Safety
 /// `count` entries at `fds` are readable and writable; `wait` accepts any array of that length.

@@ -15,7 +15,7 @@ use crate::entry::Entry;
 use crate::errno::{Code, c_result, code};
 use crate::{address, ancillary, netlink, parts, real, table};
 
-/// Most bytes that one call with several buffers takes from a stream.
+/// Maximum number of bytes that one call with several buffers takes from a stream.
 const STREAM_MOST: usize = 1 << 20;
 
 /// The options of a receive. `control` is not a flag of the call: it says whether recvmsg has a control buffer.

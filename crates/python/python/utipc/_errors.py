@@ -14,7 +14,7 @@ class Error(OSError):
 
 
 class WouldBlock(Error, BlockingIOError):
-    """The call would have to wait, but must not: wait until `fileno()` is ready."""
+    """The call would have to wait, but the socket is non-blocking: wait until `fileno()` is ready."""
 
 
 class Timeout(Error, TimeoutError):
@@ -22,7 +22,7 @@ class Timeout(Error, TimeoutError):
 
 
 class Refused(Error, ConnectionRefusedError):
-    """The socket that was asked for a connection does not listen."""
+    """The destination of a connection request does not listen."""
 
 
 class ConnectionLost(Error, ConnectionResetError):

@@ -84,7 +84,7 @@ class PortId:
 
 @final
 class Returned:
-    """The reason why a message came back."""
+    """The reason and data of a returned message."""
 
     @property
     def code(self) -> int: ...
@@ -110,7 +110,7 @@ class Message:
 
 @final
 class Peer:
-    """A node that this node knows."""
+    """Another node that this node knows."""
 
     @property
     def address(self) -> int: ...
@@ -272,7 +272,7 @@ class Listener:
 
 @final
 class Topology:
-    """Subscriptions to what a node sees of the cluster; iterate over it for events."""
+    """Subscriptions to services, nodes and links as a node sees them; iterate over it for events."""
 
     def services(self, service: Services) -> int: ...
     def availability(self, service: Services) -> int: ...

@@ -58,7 +58,7 @@ impl ConnectSetup {
         self.with(|state| matches!(state.stage, Stage::Listening))
     }
 
-    /// When the reply to a pending request is due.
+    /// The time at which the reply to a pending request is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.with(|state| match state.stage {
             Stage::Requested(until) => Some(until),

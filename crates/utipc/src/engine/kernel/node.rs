@@ -78,7 +78,7 @@ impl Node {
         entries.into_iter().filter_map(binding).collect()
     }
 
-    /// One of the bound sockets; only the kernel knows whose turn it is.
+    /// One of the bound sockets, not always the next receiver: the kernel does not report its round-robin order.
     pub(crate) fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
         let own = self.address();
         let bound = |b: &Binding| {
