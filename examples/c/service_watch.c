@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 		die("start the node");
 	if (server != own)
 		wait_for_node(server);
-	/* Another node's topology server is reached like the own one. */
+	/* The topology server of another node is used like that of this node. */
 	topology = tipc_topsrv_conn(server);
 	if (topology < 0)
 		die("connect to the topology server");

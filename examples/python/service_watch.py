@@ -22,7 +22,7 @@ def main() -> None:
         server = int(sys.argv[1], 16) if len(sys.argv) > 1 else node.address
         if server != node.address:
             wait_for_node(node, server)
-        # Another node's topology server is reached like the own one.
+        # The topology server of another node is used like that of this node.
         with node.topology(server) as topology, node.rdm() as socket:
             print(f"watching {WATCHED} as node {server:x} sees it", flush=True)
             topology.services(WATCHED)

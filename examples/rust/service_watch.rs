@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if server != node.address() {
         wait_for_node(&node, server)?;
     }
-    // Another node's topology server is reached like the own one.
+    // The topology server of another node is used like that of this node.
     let mut topology = node.topology_of(server)?;
     println!("watching {WATCHED} as node {server} sees it");
     topology.services(WATCHED)?;

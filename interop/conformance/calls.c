@@ -308,7 +308,7 @@ static void node_identity(void)
 	request.peer = own_address(fd).addr.id.node;
 	OK(ioctl(fd, SIOCGETNODEID, &request));
 	IS(request.node_id[0] != 0);
-	request.peer = 0; /* elsewhere this is the own node */
+	request.peer = 0; /* in other calls 0 is this node */
 	ERR(ioctl(fd, SIOCGETNODEID, &request), EADDRNOTAVAIL);
 }
 

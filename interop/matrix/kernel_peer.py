@@ -352,7 +352,7 @@ class Peer:
     # -- topology
 
     def topology(self, node):
-        """Connects to the topology server of `node` (0: the own one)."""
+        """Connects to the topology server of `node` (0: this node)."""
         sock = S.socket(S.AF_TIPC, S.SOCK_SEQPACKET)
         if libc.connect(sock.fileno(), self.address({"name": [1, 1, node]}), 16) < 0:
             raise Failed(errno.errorcode[ctypes.get_errno()])

@@ -228,7 +228,7 @@ def message_sizes(c):
 
 @row(seconds=60)
 def returned_message(c):
-    """A message to a closed port comes back with its error code and data."""
+    """A message to a closed port is returned with its error code and data."""
     for client, server in c.both:
         gone = c.sock(server, "rdm")
         q = c.sock(client, "rdm", droppable=0)["s"]

@@ -58,7 +58,7 @@ def fast(stage):
 
 @row("perf-publisher", chains=("lan",), direct=False, seconds=120)
 def publisher(stage):
-    """NIProvPerf dials the source distributor with 100,000 items; ConsPerf gets every image."""
+    """NIProvPerf connects to the source distributor with 100,000 items; ConsPerf gets every image."""
     port, accept, rate, seconds = stage.port(), stage.port(), 50_000, 10
     stage.between([], port, accept=accept)
     more = ["-serviceName", SERVICE, "-itemCount", ITEMS, "-updateRate", rate, "-runTime", 600]

@@ -1,4 +1,4 @@
-"""Rows with stock publishers, which dial the source distributor: consumers that come first, posts, dictionaries."""
+"""Rows with stock publishers, which connect to the source distributor: consumers that come first, posts, dictionaries."""
 
 import re
 
@@ -15,7 +15,7 @@ def publisher(stage, port, *items, files=FILES):
 
 
 def came_late(text, item):
-    """The item was waited for, then came whole, and was never closed."""
+    """The stream waited for the item, got a complete image, and was never closed."""
     waits = re.search(WAITS, text)
     check(waits, "%s: nothing says that it is waited for" % item)
     price_is_complete(text[waits.end() :], item)
@@ -24,7 +24,7 @@ def came_late(text, item):
 
 @row("publisher-later", chains=("lan",), direct=False)
 def later(stage):
-    """An item that is asked for before any publisher has it: the stream waits, and is served by a second publisher."""
+    """An item requested before any publisher has it: the stream waits until a second publisher publishes it."""
     port, accept = stage.port(), stage.port()
     stage.between([], port, accept=accept)
     publisher(stage, accept, "IBM.N")
@@ -36,7 +36,7 @@ def later(stage):
 
 @row("publisher-restart", chains=("lan",), direct=False)
 def restart(stage):
-    """The publisher is killed under a consumer with an item of it and one that waits, and comes back with both."""
+    """The publisher is killed while a consumer has an item of it and waits for another; restarted, it publishes both."""
     port, accept = stage.port(), stage.port()
     stage.between([], port, accept=accept)
     first = publisher(stage, accept, "IBM.N")
@@ -56,7 +56,7 @@ def restart(stage):
 
 @row("publisher-post", chains=("lan",), direct=False, seconds=90)
 def post(stage):
-    """Posts for the item of a publisher are acknowledged, and come back as updates with the poster's name."""
+    """Posts for the item of a publisher are acknowledged, and return as updates with the poster's name."""
     port, accept = stage.port(), stage.port()
     stage.between([], port, accept=accept)
     source = publisher(stage, accept, "TRI.N")
