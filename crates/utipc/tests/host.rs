@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use utipc::bearers::{Bearer, HostBearer, HostConfig};
+use utipc::daemon::{Daemon, DaemonConfig, NodeConfig, Plan};
 use utipc::{Change, Engine, Node, ServiceAddress, SocketKind};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(9300, 1);
@@ -138,6 +140,32 @@ fn node_that_was_dropped_is_known_at_once() {
     drop(other);
     let mut events = topology.events(Duration::from_secs(20));
     assert!(events.any(|event| event.unwrap().change == Change::NodeDown(gone)));
+}
+
+#[test]
+fn embedded_node_reaches_the_programs_of_a_daemon_beside_it() {
+    let directory = Directory::new();
+    let mut node = NodeConfig::default();
+    node.choose_identity().unwrap();
+    let (path, address) = (Some(directory.0.clone()), node.stack.first_address());
+    let bearer = HostBearer::open(&HostConfig { directory: path, address, ..HostConfig::default() }).unwrap();
+    assert!(bearer.owns_address());
+    node.bearers.push(Plan::new(Box::new(bearer)));
+    node.complete(None).unwrap();
+    let socket = directory.0.join("utipcd.sock");
+    let daemon = Daemon::start(DaemonConfig { node, socket, ..DaemonConfig::default() }).unwrap();
+    let hosted = Node::builder().daemon_at(daemon.socket()).start().unwrap();
+    let listener = hosted.listen(SocketKind::SeqPacket, SERVICE).unwrap();
+    let echo = std::thread::spawn(move || {
+        let connection = listener.accept().unwrap();
+        while let Ok(message) = connection.receive() {
+            if message.data.is_empty() || connection.send(&message.data).is_err() {
+                break;
+            }
+        }
+    });
+    echoes(&directory.node());
+    echo.join().unwrap();
 }
 
 #[test]
