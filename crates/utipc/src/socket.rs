@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use utipc_core::socket::{OptionValue, SocketOption, State};
+use utipc_core::socket::{OptionError, OptionValue, SocketOption, State};
 
 use crate::engine::{self, Wait};
 use crate::{
@@ -337,13 +337,16 @@ impl Socket {
         self.engine.set_spin(spin);
     }
 
-    /// Sets how long [`Socket::connect`] waits: 8 seconds by default, 65 at most.
+    /// Sets how long [`Socket::connect`] waits: 8 seconds by default, 1 ms to 65.535 s, rounded up to milliseconds.
     ///
     /// # Errors
-    /// [`Error::Option`] if it is longer.
+    /// [`Error::OutOfRange`] if it is zero or longer.
     pub fn set_connect_timeout(&self, limit: Duration) -> Result<()> {
-        let ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
-        self.set_option(SocketOption::ConnectTimeout, OptionValue::Number(ms))
+        let ms = limit.as_nanos().div_ceil(1_000_000);
+        match u16::try_from(ms) {
+            Ok(ms @ 1..) => self.set_option(SocketOption::ConnectTimeout, OptionValue::Number(ms.into())),
+            _ => Err(Error::OutOfRange { what: "the connect timeout", remedy: "1 ms to 65.535 s" }),
+        }
     }
 
     /// Sets the importance of messages sent from now on: under congestion, less important ones wait first.
@@ -388,7 +391,69 @@ impl Socket {
     /// # Errors
     /// [`Error::Option`] for an option that the kind of socket does not have, or an invalid value.
     pub fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
-        self.engine.set_option(option, value)
+        match (option, value) {
+            // Linux accepts it on any socket, without effect.
+            (SocketOption::NoDelay, _) if self.kind != SocketKind::Stream => {
+                Err(Error::Option(OptionError::NoSuchOption))
+            }
+            // The attach protocol and Linux keep the low 16 bits.
+            (SocketOption::ConnectTimeout, OptionValue::Number(ms)) if ms > u16::MAX.into() => {
+                Err(Error::Option(OptionError::Invalid))
+            }
+            _ => self.engine.set_option(option, value),
+        }
+    }
+
+    /// Reads any socket option: a number, for booleans 0 or 1. Spec: tipc.md §8.9.
+    ///
+    /// ```
+    /// # use utipc::{Importance, Node, SocketOption};
+    /// # let node = Node::builder().isolated().start()?;
+    /// let socket = node.rdm()?;
+    /// socket.set_importance(Importance::High)?;
+    /// assert_eq!(socket.importance()?, Importance::High);
+    /// assert_eq!(socket.option(SocketOption::Importance)?, 2);
+    /// # Ok::<(), utipc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Option`] for an option that cannot be read, [`Error::Daemon`] or [`Error::DaemonDied`] without a daemon
+    /// that answers. The getters below share these errors.
+    pub fn option(&self, option: SocketOption) -> Result<u32> {
+        self.engine.option(option)
+    }
+
+    /// The importance of messages sent; see [`Socket::set_importance`].
+    ///
+    /// # Errors
+    /// As [`Socket::option`].
+    pub fn importance(&self) -> Result<Importance> {
+        let number = self.option(SocketOption::Importance)?;
+        Importance::from_number(number).ok_or(Error::Option(OptionError::Invalid))
+    }
+
+    /// How long [`Socket::connect`] waits, 1 ms to 65.535 s; see [`Socket::set_connect_timeout`].
+    ///
+    /// # Errors
+    /// As [`Socket::option`].
+    pub fn connect_timeout(&self) -> Result<Duration> {
+        Ok(Duration::from_millis(self.option(SocketOption::ConnectTimeout)?.into()))
+    }
+
+    /// Whether undeliverable messages come back; see [`Socket::set_returned`].
+    ///
+    /// # Errors
+    /// As [`Socket::option`].
+    pub fn returned(&self) -> Result<bool> {
+        Ok(self.option(SocketOption::DestDroppable)? == 0)
+    }
+
+    /// Number of messages that wait to be received.
+    ///
+    /// # Errors
+    /// As [`Socket::option`].
+    pub fn unread_messages(&self) -> Result<u32> {
+        self.option(SocketOption::ReceiveQueueDepth)
     }
 
     /// The reason why a call on this socket would wait now, or waits now in another thread.

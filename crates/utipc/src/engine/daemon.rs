@@ -161,12 +161,11 @@ impl Socket {
     }
 
     pub(super) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
-        self.0.live().and_then(|s| s.set_option(option, value)).map_err(|error| {
-            public_error(error, |failure| match failure {
-                Failure::Option(why) => Ok(Error::Option(why)),
-                other => Err(other),
-            })
-        })
+        self.0.live().and_then(|s| s.set_option(option, value)).map_err(option_error)
+    }
+
+    pub(super) fn option(&self, option: SocketOption) -> Result<u32> {
+        self.0.live().and_then(|s| s.option(option)).map_err(option_error)
     }
 
     pub(super) fn set_spin(&self, spin: Spin) {
@@ -219,6 +218,13 @@ fn connect_error(error: ClientError) -> Error {
     public_error(error, |failure| match failure {
         Failure::Connect(why) => Ok(Error::Connect(why)),
         Failure::NoSocket(_) => Ok(Error::Connect(ConnectError::Aborted)),
+        other => Err(other),
+    })
+}
+
+fn option_error(error: ClientError) -> Error {
+    public_error(error, |failure| match failure {
+        Failure::Option(why) => Ok(Error::Option(why)),
         other => Err(other),
     })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{
-    AcceptError, ConnectError, Endpoint, OptionValue, RecvError, SendError, SocketOption, State,
+    AcceptError, ConnectError, Endpoint, OptionError, OptionValue, RecvError, SendError, SocketOption, State,
 };
 use utipc_core::stack::Stack;
 use utipc_core::{PropertyError, Time};
@@ -170,6 +170,12 @@ impl Socket {
         in_own_process(&self.node)?
             .with(|stack, now| stack.set_option(now, self.port, option, value))
             .map_err(Error::Option)
+    }
+
+    pub(super) fn option(&self, option: SocketOption) -> Result<u32> {
+        let value = in_own_process(&self.node)?
+            .ask(|stack| stack.endpoint(self.port).map(|endpoint| endpoint.option(option)));
+        value.ok_or(Error::Option(OptionError::Invalid))?.map_err(Error::Option)
     }
 
     pub(super) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {

@@ -198,6 +198,11 @@ impl Socket {
         dispatch!(Socket, self, socket => socket.set_option(option, value))
     }
 
+    /// Reads any option as a number.
+    pub(crate) fn option(&self, option: SocketOption) -> Result<u32> {
+        dispatch!(Socket, self, socket => socket.option(option))
+    }
+
     pub(crate) fn set_spin(&self, spin: Spin) {
         if let Self::Daemon(socket) = self {
             socket.set_spin(spin);

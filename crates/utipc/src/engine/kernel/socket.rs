@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use utipc_core::limits::MAX_USER_DATA;
-use utipc_core::socket::{ConnectError, OptionValue, RecvError, Returned, SocketOption, State};
+use utipc_core::socket::{BindError, ConnectError, OptionValue, RecvError, Returned, SocketOption, State};
 use utipc_core::wire::ErrorCode;
 use utipc_os::Wait;
 use utipc_os::af_tipc::{KernelOption, KernelSocket, Kind, Message, PollFlags, Receive};
@@ -48,6 +48,8 @@ pub(crate) struct Socket {
     send_timeout: Timeout,
     sent: TrafficCount,
     received: TrafficCount,
+    /// Number of bindings, which the kernel does not report.
+    bindings: AtomicU32,
 }
 
 impl Socket {
@@ -72,6 +74,7 @@ impl Socket {
             send_timeout: Timeout::new(),
             sent: TrafficCount::default(),
             received: TrafficCount::default(),
+            bindings: AtomicU32::new(0),
         })
     }
 
@@ -97,12 +100,21 @@ impl Socket {
     pub(crate) fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
         self.kernel
             .bind(range_address(range), scope.number().cast_signed())
-            .map_err(|error| errors::bind_error(error, |why| Error::Bind { range, why }))
+            .map_err(|error| errors::bind_error(error, |why| Error::Bind { range, why }))?;
+        self.bindings.fetch_add(1, Relaxed);
+        Ok(())
     }
 
     pub(crate) fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
+        let remaining = match (which, self.bindings.load(Relaxed)) {
+            (None, 0) => return Err(Error::Unbind(BindError::NotBound)),
+            (None, _) => 0,
+            (Some(_), bound) => bound.saturating_sub(1),
+        };
         let which = which.map(|(range, scope)| (range_address(range), scope.number().cast_signed()));
-        self.kernel.unbind(which).map_err(|error| errors::bind_error(error, Error::Unbind))
+        self.kernel.unbind(which).map_err(|error| errors::bind_error(error, Error::Unbind))?;
+        self.bindings.store(remaining, Relaxed);
+        Ok(())
     }
 
     pub(crate) fn listen(&self) -> Result<()> {
@@ -181,11 +193,7 @@ impl Socket {
     }
 
     pub(crate) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
-        let place = match option {
-            SocketOption::ReceiveBuffer => KernelOption::ReceiveBuffer,
-            SocketOption::ReceiveLowWater => KernelOption::ReceiveLowWater,
-            other => KernelOption::Tipc(other as i32),
-        };
+        let place = kernel_option(option);
         let number = match value {
             OptionValue::None => None,
             OptionValue::Number(number) => Some(number),
@@ -195,6 +203,10 @@ impl Socket {
             self.setup.set_timeout(ms);
         }
         Ok(())
+    }
+
+    pub(crate) fn option(&self, option: SocketOption) -> Result<u32> {
+        self.kernel.option(kernel_option(option)).map_err(errors::option_error)
     }
 
     pub(crate) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
@@ -289,6 +301,14 @@ impl Socket {
     /// The socket's own address.
     pub(super) fn local(&self) -> PortId {
         port(self.kernel.local().ok())
+    }
+}
+
+fn kernel_option(option: SocketOption) -> KernelOption {
+    match option {
+        SocketOption::ReceiveBuffer => KernelOption::ReceiveBuffer,
+        SocketOption::ReceiveLowWater => KernelOption::ReceiveLowWater,
+        other => KernelOption::Tipc(other as i32),
     }
 }
 
