@@ -29,7 +29,6 @@ static void defaults(void)
 		EQ(get_option(fd, TIPC_NODE_RECVQ_DEPTH), 0);
 		EQ(get_option(fd, TIPC_SOCK_RECVQ_DEPTH), 0);
 		EQ(get_option(fd, TIPC_SOCK_RECVQ_USED), 0);
-		EQ(get_option(fd, TIPC_GROUP_JOIN), 0);
 	}
 }
 

@@ -28,7 +28,7 @@ pub enum SocketOption {
     MulticastBroadcast = 133,
     /// Send all multicasts by replicast; no value.
     MulticastReplicast = 134,
-    /// Join a group.
+    /// Join a group: refused, and not readable, until groups are supported.
     GroupJoin = 135,
     /// Leave the group; no value.
     GroupLeave = 136,
@@ -132,7 +132,7 @@ impl Endpoint {
     /// Reads an option.
     ///
     /// # Errors
-    /// [`OptionError::Invalid`] if the option is not readable.
+    /// [`OptionError::Invalid`] if the option is not readable, [`OptionError::NoSuchOption`] for groups.
     pub fn option(&self, option: SocketOption) -> Result<u32, OptionError> {
         let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Ok(match option {
@@ -140,11 +140,13 @@ impl Endpoint {
             SocketOption::SourceDroppable => u32::from(self.settings.source_droppable),
             SocketOption::DestDroppable => u32::from(self.settings.dest_droppable),
             SocketOption::ConnectTimeout => u32::from(self.settings.connect_timeout),
-            SocketOption::NodeReceiveQueueDepth | SocketOption::GroupJoin => 0,
+            SocketOption::NodeReceiveQueueDepth => 0,
             SocketOption::ReceiveQueueDepth => small(self.queue.len()),
             SocketOption::ReceiveQueueUsed => small(self.queue.charged()),
             SocketOption::ReceiveBuffer => small(self.settings.receive_buffer),
             SocketOption::ReceiveLowWater => small(self.settings.low_water),
+            // Linux reports group 0 before a join; programs that probe for groups would conclude that they exist.
+            SocketOption::GroupJoin => return Err(OptionError::NoSuchOption),
             _ => return Err(OptionError::Invalid),
         })
     }

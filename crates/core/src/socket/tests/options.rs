@@ -16,7 +16,7 @@ fn options_by_kind_of_socket() {
         (ReceiveQueueDepth, false, true),
         (MulticastBroadcast, false, false),
         (MulticastReplicast, false, false),
-        (GroupJoin, false, true),
+        (GroupJoin, false, false),
         (GroupLeave, false, false),
         (ReceiveQueueUsed, false, true),
         (NoDelay, true, false),
@@ -65,7 +65,8 @@ fn group_options_are_refused_as_unsupported() {
         assert_eq!(refused.to_string(), "group communication is not yet supported");
         assert_eq!(refused.errno(), Errno::NotSupported);
     }
-    assert_eq!(c.sockets[&at].option(SocketOption::GroupJoin), Ok(0));
+    let unknown = c.sockets[&at].option(SocketOption::GroupJoin);
+    assert_eq!(unknown, Err(OptionError::NoSuchOption), "a probe must not find groups");
 }
 
 #[test]
