@@ -74,9 +74,9 @@ int tipc_sock_rejectable(int sd);
 int tipc_sock_importance(int sd, uint32_t priority);
 /* Sets how long receive and accept, and send, wait, in ms; negative (default): no limit. On timeout: EAGAIN. */
 int utipc_sock_timeout(int sd, int receive_ms, int send_ms);
-/* Sets how long connect waits, 0 to 65535 ms; 8000 by default. On timeout: ETIMEDOUT. */
+/* Sets how long connect waits, 1 to 65535 ms; 8000 by default. On timeout: ETIMEDOUT. */
 int utipc_sock_connect_timeout(int sd, int ms);
-/* SOCK_STREAM: sends small writes at once. */
+/* SOCK_STREAM: sends small writes at once. Other types: ENOPROTOOPT. */
 int utipc_sock_nodelay(int sd, bool nodelay);
 
 int tipc_close(int sd);

@@ -54,11 +54,10 @@ pub(crate) extern "C" fn utipc_sock_timeout(sd: c_int, receive_ms: c_int, send_m
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn utipc_sock_connect_timeout(sd: c_int, ms: c_int) -> c_int {
     status(|| {
-        let limit = limit(ms).filter(|limit| limit.as_millis() <= u128::from(u16::MAX));
-        let limit = limit.ok_or_else(|| {
-            Fault::new(libc::EINVAL, format!("a connect timeout of {ms} ms is out of range (0 to 65535 ms)"))
+        let limit = u16::try_from(ms).ok().filter(|ms| *ms > 0).ok_or_else(|| {
+            Fault::new(libc::EINVAL, format!("a connect timeout of {ms} ms is out of range (1 to 65535 ms)"))
         })?;
-        Ok(table::get(sd)?.socket.set_connect_timeout(limit)?)
+        Ok(table::get(sd)?.socket.set_connect_timeout(Duration::from_millis(limit.into()))?)
     })
 }
 

@@ -183,7 +183,7 @@ impl Socket {
         self.call(py, |socket| socket.bind(service, scope))
     }
 
-    /// Withdraws one binding, or all of them without an argument.
+    /// Withdraws one binding, or all of them without an argument. Raises an error if there is none.
     #[pyo3(signature = (service = None, *, scope = "cluster"))]
     fn unbind(&self, py: Python<'_>, service: Option<Bindable>, scope: &str) -> PyResult<()> {
         let scope = scope_named(scope)?;
@@ -332,7 +332,7 @@ impl Socket {
         self.timeout.store(if blocking { u64::MAX } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Sets how long `connect` waits, in seconds: 8 by default, 65 at most.
+    /// Sets how long `connect` waits, in seconds: 8 by default, 0.001 to 65.535. Other times raise an error.
     fn set_connect_timeout(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let limit = Limit::from_seconds(Some(seconds))?.0.unwrap_or(Duration::MAX);
         self.call(py, |socket| socket.set_connect_timeout(limit))

@@ -89,6 +89,13 @@ def test_bindings_are_listed_and_withdrawn(node: utipc.Node, service: utipc.Serv
         assert node.lookup(service) is None
         socket.unbind()
         assert not [b for b in node.bindings() if b.port == socket.port]
+        with pytest.raises(utipc.Error):
+            socket.unbind()
+        for seconds in (0, 65.536, 1e300):
+            with pytest.raises(utipc.Error):
+                socket.set_connect_timeout(seconds)
+        with pytest.raises(utipc.Error):
+            socket.set_nodelay(True)
         if engine != "kernel":  # Linux accepts this.
             with pytest.raises(utipc.Error):
                 socket.unbind(service)

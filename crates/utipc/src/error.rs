@@ -1,5 +1,7 @@
 //! The error type of the public API: each variant names what failed, why, and the remedy.
 
+use std::fmt;
+use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -15,7 +17,18 @@ use crate::{Destination, Engine, NodeAddr};
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The reason why a call failed. [`Error::errno`] gives the number that an AF_TIPC program would see.
-#[derive(Debug, Error)]
+///
+/// `Debug` prints the same text as `Display`, because `fn main() -> utipc::Result<()>` prints errors with `Debug`.
+///
+/// ```
+/// # use utipc::{Node, ServiceAddress};
+/// # let node = Node::builder().isolated().start()?;
+/// let error = node.rdm()?.send_to(b"hello", ServiceAddress::new(18888, 1)).unwrap_err();
+/// assert!(error.is_unreachable());
+/// assert_eq!(format!("{error:?}"), error.to_string());
+/// # Ok::<(), utipc::Error>(())
+/// ```
+#[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The node did not start.
@@ -126,6 +139,15 @@ pub enum Error {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] utipc_os::OsError),
+    /// Input or output of the program itself failed: a call through `Read`, `Write` or a file.
+    #[error("{0}")]
+    Io(#[source] io::Error),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 fn waiting(reason: &Option<WaitReason>) -> String {
@@ -173,6 +195,7 @@ impl Error {
             Self::System(error) => {
                 return error.cause().raw_os_error().unwrap_or(Errno::NoMemory.number());
             }
+            Self::Io(error) => return error.raw_os_error().unwrap_or(IO_ERROR),
         };
         errno.number()
     }
@@ -182,7 +205,46 @@ impl Error {
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::WouldBlock { .. } | Self::TimedOut { .. })
     }
+
+    /// True if the call would have to wait, but the socket is non-blocking or the limit of [`Socket::within`] is zero.
+    ///
+    /// [`Socket::within`]: crate::Socket::within
+    #[must_use]
+    pub fn is_would_block(&self) -> bool {
+        matches!(self, Self::WouldBlock { .. })
+    }
+
+    /// True if a time limit has passed: the call's, the socket's or the connect timeout.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::TimedOut { .. }) || self.ended_with(Errno::TimedOut)
+    }
+
+    /// True if a connection request was refused: the socket there does not listen.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.ended_with(Errno::ConnectionRefused)
+    }
+
+    /// True if no socket is bound to the destination, or its node cannot be reached.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        self.ended_with(Errno::HostUnreachable)
+    }
+
+    /// Whether a connection or a message, not the daemon or the system, failed with this errno.
+    fn ended_with(&self, errno: Errno) -> bool {
+        match self {
+            Self::Connect(why) => why.errno() == errno,
+            Self::Send { why, .. } => why.errno() == errno,
+            Self::Receive(why) => why.errno() == errno,
+            _ => false,
+        }
+    }
 }
+
+/// The errno EIO, for input and output errors without a number.
+const IO_ERROR: i32 = 5;
 
 /// The errno for failures that only a daemon reports.
 fn daemon_errno(why: &utipc_client::Error) -> i32 {
@@ -199,13 +261,77 @@ fn daemon_errno(why: &utipc_client::Error) -> i32 {
     errno.number()
 }
 
-impl From<Error> for std::io::Error {
+impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
-        use std::io::{Error as IoError, ErrorKind};
-        let kind = match &error {
-            Error::TimedOut { .. } => ErrorKind::TimedOut,
-            other => IoError::from_raw_os_error(other.errno()).kind(),
+        let kind = match error {
+            Error::Io(error) => return error,
+            Error::TimedOut { .. } => io::ErrorKind::TimedOut,
+            ref other => io::Error::from_raw_os_error(other.errno()).kind(),
         };
-        IoError::new(kind, error)
+        io::Error::new(kind, error)
+    }
+}
+
+impl From<io::Error> for Error {
+    /// Gives back the error of a call that went through `Read`, `Write` or [`crate::tokio`]; any other becomes
+    /// [`Error::Io`].
+    fn from(error: io::Error) -> Self {
+        error.downcast().unwrap_or_else(Self::Io)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(why: SendError) -> Error {
+        Error::Send { to: None, why }
+    }
+
+    #[test]
+    fn predicates_name_the_cause() {
+        let names = |error: &Error| {
+            let all = [
+                (error.is_refused(), "refused"),
+                (error.is_unreachable(), "unreachable"),
+                (error.is_timeout(), "timeout"),
+                (error.is_would_block(), "would block"),
+            ];
+            all.into_iter().filter_map(|(is, name)| is.then_some(name)).collect::<Vec<_>>().join(", ")
+        };
+        let late = |call| Error::TimedOut { call, reason: None };
+        let table = [
+            (Error::Connect(ConnectError::Refused), "refused"),
+            (Error::Receive(RecvError::Refused), "refused"),
+            (sent(SendError::Refused), "refused"),
+            (Error::Connect(ConnectError::Send(SendError::HostUnreachable)), "unreachable"),
+            (sent(SendError::HostUnreachable), "unreachable"),
+            (Error::Connect(ConnectError::TimedOut), "timeout"),
+            (sent(SendError::TimedOut), "timeout"),
+            (late("connect"), "timeout"),
+            (late("receive"), "timeout"),
+            (Error::WouldBlock { call: "receive", reason: None }, "would block"),
+            (Error::Daemon(utipc_client::Error::Absent(Vec::new())), ""),
+            (Error::Accept(AcceptError::NotListening), ""),
+        ];
+        for (error, expected) in table {
+            assert_eq!(names(&error), expected, "{error}");
+        }
+    }
+
+    #[test]
+    fn io_errors_carry_the_original_error() {
+        let there: io::Error = Error::Connect(ConnectError::Refused).into();
+        assert_eq!(there.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(Error::from(there).is_refused());
+        let other = Error::from(io::Error::from(io::ErrorKind::UnexpectedEof));
+        assert!(matches!(other, Error::Io(_)) && other.errno() == IO_ERROR);
+        assert_eq!(io::Error::from(other).kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn debug_prints_cause_and_remedy() {
+        let text = format!("{:?}", Error::NoSuchLink("a-b".to_owned()));
+        assert_eq!(text, "no link is named a-b (`Node::links` lists them)");
     }
 }

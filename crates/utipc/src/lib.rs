@@ -69,17 +69,21 @@ pub use socket::{Incoming, Socket};
 pub use time_limit::Within;
 pub use topology::{Change, Event, Events, SubscriptionId, Topology};
 
-pub use utipc_client::Spin;
+pub use utipc_client::{Error as DaemonError, Failure as DaemonFailure, Refusal as DaemonRefusal, Spin};
 pub use utipc_core::addr::{
     Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, ServiceAddr as ServiceAddress,
     ServiceRange,
 };
 pub use utipc_core::socket::{
-    Destination, EndpointStats as SocketStats, Method, OptionValue, Received, RecvOptions, Returned,
-    SocketKind, SocketOption, State, WaitReason,
+    AcceptError, BindError, ConnectError, Destination, EndpointStats as SocketStats, Errno, Method,
+    OptionError, OptionValue, Received, RecvError, RecvOptions, Returned, SendError, SocketKind,
+    SocketOption, State, StateError, WaitReason,
 };
+pub use utipc_core::stack::OpenError;
 pub use utipc_core::topology::Filter;
 pub use utipc_core::wire::ErrorCode;
+pub use utipc_node::StartError;
+pub use utipc_os::OsError;
 
 /// Bearers, which carry frames between nodes: to implement one, or to wrap one in a middleware that loses, delays,
 /// reorders or records frames in a test.

@@ -1,9 +1,10 @@
 //! Subscriptions to the services, nodes and links of the cluster. Spec: tipc.md §10.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use utipc_core::limits::{LINK_STATE, NODE_STATE, TOPOLOGY_SERVER};
 use utipc_core::topology::{ByteOrder, EVENT_LEN, EventKind, FOREVER, Filter, Subscription, TopologyEvent};
+use utipc_os::{Deadline, Left, Wait};
 
 use crate::{
     Destination, Error, Node, NodeAddr, PortId, Result, ServiceAddress, ServiceRange, Socket, SocketKind,
@@ -115,7 +116,7 @@ impl Topology {
     /// Reports every binding in a service range; several sockets bound to one address give one event each.
     ///
     /// # Errors
-    /// [`Error::Send`] for an inverted range or a lost server, as for all subscriptions.
+    /// [`Error::OutOfRange`] for an inverted range, [`Error::Send`] if the server is lost; as for all subscriptions.
     pub fn services(&mut self, range: impl Into<ServiceRange>) -> Result<SubscriptionId> {
         self.subscribe(range, Filter::PORTS, None)
     }
@@ -154,12 +155,16 @@ impl Topology {
         filter: Filter,
         limit: Option<Duration>,
     ) -> Result<SubscriptionId> {
+        let range = range.into();
+        if range.lower > range.upper {
+            let what = "the service range of a subscription";
+            return Err(Error::OutOfRange { what, remedy: "the lower instance is not above the upper" });
+        }
         let id = SubscriptionId(self.next_id);
         self.next_id += 1;
         let timeout_ms =
             limit.map_or(FOREVER, |limit| u32::try_from(limit.as_millis()).unwrap_or(FOREVER - 1));
-        let subscription =
-            Subscription { range: range.into(), timeout_ms, filter, handle: id.0.to_ne_bytes() };
+        let subscription = Subscription { range, timeout_ms, filter, handle: id.0.to_ne_bytes() };
         self.socket.send(&subscription.to_bytes(ByteOrder::NATIVE))?;
         self.subscriptions.push((id, subscription));
         Ok(id)
@@ -202,7 +207,7 @@ impl Topology {
 
     /// The events until `limit` from now has passed.
     pub fn events(&mut self, limit: Duration) -> Events<'_> {
-        Events { topology: self, end: Instant::now() + limit }
+        Events { topology: self, end: Wait::AtMost(limit).start() }
     }
 
     /// The node whose topology server this is.
@@ -222,13 +227,17 @@ impl Topology {
 #[derive(Debug)]
 pub struct Events<'a> {
     topology: &'a mut Topology,
-    end: Instant,
+    end: Deadline,
 }
 
 impl Iterator for Events<'_> {
     type Item = Result<Event>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.topology.next(self.end.saturating_duration_since(Instant::now())).transpose()
+        let limit = match self.end.left() {
+            Left::Time(limit) => limit.unwrap_or(Duration::MAX),
+            Left::Nothing => Duration::ZERO,
+        };
+        self.topology.next(limit).transpose()
     }
 }

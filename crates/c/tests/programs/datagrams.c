@@ -136,6 +136,11 @@ static void refused(void)
 	FAILS(tipc_sock_importance(sd, 4), EINVAL);
 	CHECK(tipc_sock_importance(sd, 3) == 0);
 	FAILS(utipc_sock_connect_timeout(sd, 70000), EINVAL);
+	FAILS(utipc_sock_connect_timeout(sd, 65536), EINVAL);
+	FAILS(utipc_sock_connect_timeout(sd, 0), EINVAL);
+	FAILS(utipc_sock_connect_timeout(sd, -1), EINVAL);
+	CHECK(utipc_sock_connect_timeout(sd, 65535) == 0);
+	FAILS(utipc_sock_nodelay(sd, true), ENOPROTOOPT);
 	FAILS(utipc_peeraddr(sd, &addr), ENOTCONN);
 	FAILS(tipc_join(sd, &addr, true, true), EOPNOTSUPP);
 	FAILS(tipc_leave(sd), EOPNOTSUPP);

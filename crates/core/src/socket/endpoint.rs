@@ -156,14 +156,14 @@ impl Endpoint {
     /// Withdraws one binding, or all.
     ///
     /// # Errors
-    /// [`BindError::NotBound`] if there is no such binding.
+    /// [`BindError::NotBound`] if there is no such binding, or none at all.
     pub fn unbind(
         &mut self,
         which: Option<(ServiceRange, Scope)>,
         uplink: &mut dyn Uplink,
     ) -> Result<(), BindError> {
         if which.is_none() && self.bindings == 0 {
-            return Ok(());
+            return Err(BindError::NotBound);
         }
         uplink.unbind(self.port, which)?;
         self.bindings = if which.is_some() { self.bindings.saturating_sub(1) } else { 0 };

@@ -53,22 +53,25 @@ pub enum SendError {
     #[error("message of more than 66000 bytes (split it, or use a STREAM socket)")]
     MessageSize,
     /// No destination was given, and the socket has none.
-    #[error("no destination given and the socket is not connected")]
+    #[error("no destination given and the socket is not connected (name one, or connect first)")]
     DestinationRequired,
     /// No socket is bound to the destination, or its node is unreachable.
-    #[error("no socket is bound to the destination, or its node is unreachable")]
+    #[error(
+        "no socket is bound to the destination, or its node is unreachable (start its server, or wait for it, as \
+         `wait_for_service` does)"
+    )]
     HostUnreachable,
     /// The destination is not valid here: an invalid range, or a range for a connection.
     #[error("invalid destination (lower instance above upper, or a range for a connection)")]
     InvalidDestination,
     /// The connection has ended, or the socket is a listener.
-    #[error("the socket is shut down or listening")]
+    #[error("the socket is shut down or listening (use another socket)")]
     Broken,
     /// The connection is not set up yet.
-    #[error("not connected")]
+    #[error("not connected (connect first)")]
     NotConnected,
     /// A destination was given on a connected socket.
-    #[error("the socket is connected already")]
+    #[error("the socket is connected already (use another socket)")]
     IsConnected,
     /// A bound socket cannot request a connection.
     #[error("a bound socket cannot request a connection (use another socket)")]
@@ -80,13 +83,13 @@ pub enum SendError {
     #[error("no buffer space on this node")]
     NoBuffers,
     /// The connection request was refused.
-    #[error("connection refused: the socket there does not listen")]
+    #[error("connection refused: the socket there does not listen (let the server listen before it binds)")]
     Refused,
     /// The connection request was not answered in time.
-    #[error("no answer within the connect timeout")]
+    #[error("no answer within the connect timeout (raise it, or see whether the server accepts)")]
     TimedOut,
     /// The peer did not answer probes.
-    #[error("connection aborted: the peer does not answer probes")]
+    #[error("connection aborted: the peer does not answer probes (connect again)")]
     Aborted,
 }
 
@@ -134,19 +137,21 @@ pub enum RecvError {
     #[error("the receive buffer is empty (give at least one byte)")]
     EmptyBuffer,
     /// Not connected, or not any more.
-    #[error("not connected")]
+    #[error("not connected (connect first)")]
     NotConnected,
     /// The peer or the path to it failed.
-    #[error("connection reset: the peer closed it with data unread, died, or its node was lost")]
+    #[error(
+        "connection reset: the peer closed it with data unread, died, or its node was lost (connect again)"
+    )]
     ConnectionReset,
     /// The connection request was refused.
-    #[error("connection refused: the socket there does not listen")]
+    #[error("connection refused: the socket there does not listen (let the server listen before it binds)")]
     Refused,
     /// The connection request was not answered in time.
-    #[error("no answer within the connect timeout")]
+    #[error("no answer within the connect timeout (raise it, or see whether the server accepts)")]
     TimedOut,
     /// The peer did not answer probes.
-    #[error("connection aborted: the peer does not answer probes")]
+    #[error("connection aborted: the peer does not answer probes (connect again)")]
     Aborted,
 }
 
@@ -178,10 +183,10 @@ pub enum ConnectError {
     #[error("no answer within the connect timeout (raise it, or see whether the server accepts)")]
     TimedOut,
     /// Refused: the destination socket does not listen.
-    #[error("connection refused: the socket there does not listen")]
+    #[error("connection refused: the socket there does not listen (let the server listen before it binds)")]
     Refused,
     /// The peer did not answer probes.
-    #[error("connection aborted: the peer does not answer probes")]
+    #[error("connection aborted: the peer does not answer probes (connect again)")]
     Aborted,
     /// The request could not be sent.
     #[error(transparent)]
@@ -211,7 +216,7 @@ pub enum AcceptError {
     #[error("no connection request yet")]
     WouldBlock,
     /// Not a listener.
-    #[error("the socket does not listen")]
+    #[error("the socket does not listen (call listen first)")]
     NotListening,
 }
 
@@ -238,7 +243,7 @@ pub enum StateError {
     #[error("the socket is connected or connecting")]
     InUse,
     /// Not connected.
-    #[error("not connected")]
+    #[error("not connected (connect first)")]
     NotConnected,
 }
 
@@ -262,8 +267,8 @@ pub enum OptionError {
     /// The value is missing, superfluous or out of range.
     #[error("invalid option value")]
     Invalid,
-    /// The option cannot be set, or not on this kind of socket.
-    #[error("this kind of socket has no such option, or it is read-only")]
+    /// This kind of socket does not have the option.
+    #[error("this kind of socket has no such option")]
     NoSuchOption,
     /// Group communication is not supported yet.
     #[error("group communication is not yet supported")]

@@ -62,7 +62,7 @@ pub enum BindError {
     #[error("too many bindings on this node")]
     TooMany,
     /// There is no such binding to withdraw.
-    #[error("no such binding")]
+    #[error("the socket has no such binding")]
     NotBound,
 }
 

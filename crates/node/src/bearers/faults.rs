@@ -94,8 +94,10 @@ impl<A: Copy> FaultyWire<A> {
         let mut hit = |ppm: u32| self.rng.below(MILLION) < u64::from(ppm);
         let (drop, duplicate, reorder) =
             (hit(faults.drop_ppm), hit(faults.duplicate_ppm), hit(faults.reorder_ppm));
-        let spread = u64::try_from(faults.jitter.as_nanos()).unwrap_or(u64::MAX - 1);
-        let wait = faults.delay + Duration::from_nanos(self.rng.below(spread + 1));
+        let spread = u64::try_from(faults.jitter.as_nanos()).unwrap_or(u64::MAX);
+        let wait =
+            faults.delay.saturating_add(Duration::from_nanos(self.rng.below(spread.saturating_add(1))));
+        let then = now.saturating_add(wait);
         if drop {
             self.counters.dropped += 1;
             return;
@@ -103,10 +105,10 @@ impl<A: Copy> FaultyWire<A> {
         self.counters.duplicated += u64::from(duplicate);
         self.counters.reordered += u64::from(reorder);
         if duplicate {
-            self.emit_at(now, now + wait, to, frame, emit);
+            self.emit_at(now, then, to, frame, emit);
         }
         if !reorder {
-            self.emit_at(now, now + wait, to, frame, emit);
+            self.emit_at(now, then, to, frame, emit);
         } else if wait > Duration::ZERO {
             self.emit_at(now, now, to, frame, emit);
         } else {
@@ -231,6 +233,14 @@ mod tests {
         assert_ne!(late, (0..10).collect::<Vec<_>>());
         late.sort_unstable();
         assert_eq!(late, (0..10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn largest_delay_never_ends() {
+        let faults = Faults { delay: Duration::MAX, jitter: Duration::MAX, ..Faults::default() };
+        let (sent, mut wire) = run(faults, 4, 3);
+        wire.due(Duration::from_secs(1 << 40), &mut |(), _| panic!("the delay is over"));
+        assert_eq!((sent, wire.held.len()), (Vec::new(), 3));
     }
 
     #[test]

@@ -21,7 +21,7 @@ const LOOKS: u32 = 64;
 /// Limits of one wait of a driving call.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// Longest wait; `None` for no limit.
+    /// Longest wait after the spinning; `None` for no limit.
     pause: Option<Duration>,
     /// End of spinning.
     spin_until: Option<Time>,
@@ -54,8 +54,12 @@ impl Shared {
         let mut path: Option<Path> = None;
         let done = loop {
             let pause = driver.pause(time, until);
-            let spin_until = (!driver.spin.is_zero()).then(|| time + driver.spin);
-            let limits = Limits { pause, spin_until };
+            // Timers and the call's own limit also end the spinning.
+            let spin = driver.spin.min(pause.unwrap_or(Duration::MAX));
+            let limits = Limits {
+                pause: pause.map(|pause| pause.saturating_sub(spin)),
+                spin_until: (!spin.is_zero()).then(|| time + spin),
+            };
             let open = driver.express_path(pause);
             if path.is_none()
                 && let Some(index) = open

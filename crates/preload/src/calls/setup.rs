@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use libc::{c_int, sockaddr, socklen_t};
-use utipc_client::{Socket, Wait};
+use utipc_client::{Failure, Socket, Wait};
 use utipc_core::addr::{NodeAddr, PortId};
-use utipc_core::socket::{Destination, SocketKind, State};
+use utipc_core::socket::{BindError, Destination, SocketKind, State};
 
 use super::replace;
 use crate::address::{self, AF_TIPC, Binding, Connect};
@@ -93,7 +93,11 @@ fn bind_to(entry: &Entry, what: Binding) -> Result<c_int, Code> {
             Err(error) if code(&error) == libc::EINVAL && !is_bound(socket.port())? => Ok(()),
             done => done,
         },
-        Binding::UnbindAll => socket.unbind(None),
+        Binding::UnbindAll => match socket.unbind(None) {
+            // Linux reports no error here.
+            Err(utipc_client::Error::Failed(Failure::Bind(BindError::NotBound))) => Ok(()),
+            done => done,
+        },
     };
     done.map(|()| 0).map_err(|error| code(&error))
 }

@@ -267,7 +267,7 @@ fn connected_socket_cannot_be_bound_and_close_withdraws_bindings() {
     let unbind = |c: &mut Cluster, which| c.on(rdm, |s, _, up| s.unbind(which, up));
     assert_eq!(unbind(&mut c, Some((range, Scope::Node))), Err(BindError::NotBound));
     assert_eq!(unbind(&mut c, Some((range, Scope::Cluster))), Ok(()));
-    assert_eq!(unbind(&mut c, None), Ok(()));
+    assert_eq!(unbind(&mut c, None), Err(BindError::NotBound));
     bind(&mut c, rdm, range).unwrap();
     c.close(rdm);
     assert!(c.wire.bound(range).is_empty());
