@@ -25,5 +25,7 @@ impl Request {
 #[derive(Debug)]
 pub(super) struct Closing {
     pub(super) code: ErrorCode,
+    /// The socket is closed as well.
+    pub(super) closes_socket: bool,
     pub(super) deadline: Time,
 }

@@ -24,21 +24,23 @@ impl Endpoint {
         }
         if !self.shut {
             self.shut = true;
-            self.begin_closing(now, ErrorCode::ConnShutdown, uplink);
+            self.begin_closing(now, ErrorCode::ConnShutdown, false, uplink);
         }
         Ok(())
     }
 
-    /// Closes the socket: rejects unread messages, ends the connection, withdraws all bindings. The endpoint is
-    /// finished when [`Self::is_closed`] returns true; until then (at most 8 s, while congestion clears) it must get
-    /// messages, wake-ups and timeouts as before.
+    /// Closes the socket: rejects unread messages, ends the connection, withdraws all bindings. A shutdown that still
+    /// waits keeps its deadline, and the peer reads its end, not that of the close. The endpoint is finished when
+    /// [`Self::is_closed`] returns true; until then (at most 8 s, while congestion clears) it must get messages,
+    /// wake-ups and timeouts as before.
     pub fn close(&mut self, now: Time, uplink: &mut dyn Uplink) {
         // first, so that no new lookup finds a socket that is going away
         let _ = self.unbind(None, uplink);
         self.shut = true;
         match &mut self.closing {
-            Some(waiting) => waiting.code = ErrorCode::NoPort,
-            None => self.begin_closing(now, ErrorCode::NoPort, uplink),
+            // the peer learns of the shutdown, which came first
+            Some(waiting) => waiting.closes_socket = true,
+            None => self.begin_closing(now, ErrorCode::NoPort, true, uplink),
         }
     }
 
@@ -48,8 +50,8 @@ impl Endpoint {
         self.closed
     }
 
-    fn begin_closing(&mut self, now: Time, code: ErrorCode, uplink: &mut dyn Uplink) {
-        self.closing = Some(Closing { code, deadline: now.plus_millis(MAX_LINGER_MS) });
+    fn begin_closing(&mut self, now: Time, code: ErrorCode, closes_socket: bool, uplink: &mut dyn Uplink) {
+        self.closing = Some(Closing { code, closes_socket, deadline: now.plus_millis(MAX_LINGER_MS) });
         self.continue_closing(uplink);
     }
 
@@ -62,7 +64,7 @@ impl Endpoint {
     }
 
     pub(super) fn finish_closing(&mut self, uplink: &mut dyn Uplink) {
-        let Some(Closing { code, .. }) = self.closing.take() else { return };
+        let Some(Closing { code, closes_socket, .. }) = self.closing.take() else { return };
         if self.state == State::Established {
             self.push_collected(uplink);
         }
@@ -78,7 +80,7 @@ impl Endpoint {
             State::Open | State::Disconnecting => {}
         }
         self.queue.clear();
-        self.closed |= code == ErrorCode::NoPort;
+        self.closed |= closes_socket;
         if self.closed {
             self.multicast_sync = super::multicast_sync::MulticastSync::default();
             self.congested.clear();

@@ -38,8 +38,10 @@ pub(super) struct Unsent {
     /// By destination, in the order of sending; those of a connection under no node.
     messages: BTreeMap<NodeAddr, VecDeque<Message>>,
     bytes: usize,
-    /// How the socket ends after the last message.
-    end: Option<SocketEnd>,
+    /// After the last message the connection is shut down.
+    shuts_down: bool,
+    /// After that the socket is closed.
+    closes: bool,
 }
 
 impl Unsent {
@@ -47,6 +49,11 @@ impl Unsent {
         self.bytes += message.cost();
         let node = message.route.map_or(NodeAddr::NONE, |route| route.found.node);
         self.messages.entry(node).or_default().push_back(message);
+    }
+
+    /// Whether the socket ends after the last message.
+    fn is_ending(&self) -> bool {
+        self.shuts_down || self.closes
     }
 }
 
@@ -101,7 +108,7 @@ impl Lanes {
 
     /// The process has ended the connection; messages that it has sent before are still unsent.
     pub fn is_ending(&self, port: u32) -> bool {
-        self.unsent.get(&port).is_some_and(|unsent| unsent.end.is_some())
+        self.unsent.get(&port).is_some_and(Unsent::is_ending)
     }
 
     /// Whether messages of a socket that have left their lane are unsent.
@@ -187,10 +194,16 @@ impl Lanes {
     pub fn end_socket(&mut self, context: &mut Context<'_>, port: u32, end: SocketEnd) {
         match (self.unsent.get_mut(&port), end) {
             (Some(unsent), _) => {
-                unsent.end = Some(end);
+                if !unsent.is_ending() {
+                    self.lingering.push_back((context.now.plus_millis(MAX_LINGER_MS), port));
+                }
+                // A close does not replace the shutdown before it: the peer reads the end of the shutdown.
+                match end {
+                    SocketEnd::Shutdown => unsent.shuts_down = true,
+                    SocketEnd::Close => unsent.closes = true,
+                }
                 // New peers would get no answer. A socket without bindings has none to withdraw.
                 let _ = context.stack.unbind(context.now, port, None);
-                self.lingering.push_back((context.now.plus_millis(MAX_LINGER_MS), port));
             }
             (None, SocketEnd::Close) => context.stack.close(context.now, port),
             // A socket that is not connected refuses it, which the caller knows.
@@ -199,8 +212,12 @@ impl Lanes {
     }
 
     fn drop_unsent(&mut self, context: &mut Context<'_>, port: u32) {
-        if let Some(end) = self.unsent.remove(&port).and_then(|unsent| unsent.end) {
-            self.end_socket(context, port, end);
+        let Some(unsent) = self.unsent.remove(&port) else { return };
+        if unsent.shuts_down {
+            self.end_socket(context, port, SocketEnd::Shutdown);
+        }
+        if unsent.closes {
+            self.end_socket(context, port, SocketEnd::Close);
         }
     }
 

@@ -101,6 +101,99 @@ fn end_of_connection_does_not_overtake_waiting_data() {
     assert_eq!(c.recv(server, 100), Err(RecvError::ConnectionReset));
 }
 
+/// What the peer reads after data: 0 bytes after a shutdown, a reset after a close alone.
+#[test]
+fn close_does_not_replace_a_shutdown_that_waits_behind_data() {
+    for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+        for link in [true, false] {
+            let mut c = Cluster::new();
+            let (client, server) = c.pair(kind);
+            c.set(client, SocketOption::NoDelay, 1);
+            if link {
+                c.congest(B, A);
+                c.send(client, &[1; 60_000]).unwrap();
+            } else {
+                while c.send(client, &[1; 60_000]).is_ok() {}
+            }
+            c.shutdown(client);
+            c.close(client);
+            c.run();
+            assert_eq!(
+                c.state(server),
+                State::Established,
+                "the end waits for the {}",
+                if link { "link" } else { "window" }
+            );
+            assert_eq!(c.recv(server, 60_000).unwrap(), [1; 60_000]);
+            c.end_congestion(B, A);
+            c.run();
+            while c.state(server) == State::Established {
+                c.recv(server, 60_000).unwrap();
+                c.run();
+            }
+            assert!(!c.sockets.contains_key(&client));
+            while !c.recv(server, 60_000).unwrap().is_empty() {}
+            for _ in 0..2 {
+                assert_eq!(c.recv(server, 100).unwrap(), b"");
+            }
+        }
+    }
+}
+
+#[test]
+fn close_after_a_waiting_shutdown_keeps_its_deadline() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    while c.send(client, &[1; 60_000]).is_ok() {}
+    c.shutdown(client);
+    c.pass(5000);
+    c.close(client);
+    c.pass(2999);
+    assert!(c.sockets.contains_key(&client));
+    c.pass(1);
+    assert!(!c.sockets.contains_key(&client));
+    while !c.recv(server, 60_000).unwrap().is_empty() {}
+}
+
+#[test]
+fn both_ends_shut_down_and_close_at_once() {
+    for waits in [false, true] {
+        let mut c = Cluster::new();
+        let (client, server) = c.pair(SocketKind::SeqPacket);
+        if waits {
+            for at in [client, server] {
+                while c.send(at, &[1; 60_000]).is_ok() {}
+            }
+        }
+        for at in [client, server] {
+            c.shutdown(at);
+        }
+        for at in [client, server] {
+            c.close(at);
+        }
+        c.pass(8000);
+        assert_eq!(c.sockets.len(), 1, "only the listener is left");
+        assert!(c.take_log().iter().all(|m| m.error_code() != ErrorCode::NoPort));
+    }
+}
+
+#[test]
+fn shutdown_with_unread_data_and_close_end_in_order() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.send(server, b"unread").unwrap();
+    while c.send(client, &[1; 60_000]).is_ok() {}
+    c.run();
+    c.shutdown(client);
+    c.close(client);
+    while c.state(server) == State::Established {
+        c.recv(server, 60_000).unwrap();
+        c.run();
+    }
+    while c.recv(server, 60_000).is_ok_and(|data| !data.is_empty()) {}
+    assert_eq!(c.recv(server, 60_000).unwrap(), b"");
+}
+
 #[test]
 fn end_of_connection_waits_at_most_8_seconds() {
     for link in [true, false] {
