@@ -7,7 +7,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 
 use utipc_attach::{Failure, Reply, Request};
-use utipc_lanes::Receiver;
+use utipc_lanes::{Check, Receiver};
 use utipc_os::lock;
 
 use crate::Error;
@@ -91,7 +91,8 @@ impl Socket {
         let SocketState { receiver_events, ready, .. } = &*self.state;
         // The daemon adds a byte after the change that the byte announces, so the checks after the byte's removal find
         // the change.
-        for _ in 0..SYNC_MAX {
+        let mut checks = 0;
+        while checks < SYNC_MAX {
             loop {
                 if receiver_events.has_some() {
                     self.process_receiver_events(receiver)?;
@@ -100,12 +101,14 @@ impl Socket {
                 let Some(lane) = receiver.lane_at_end() else { break };
                 self.leave_lane(receiver, lane)?;
             }
-            if receiver.has_something_here(ready) {
-                if drained {
-                    self.report_drained(true)?;
-                }
-                return Ok(());
+            match receiver.check(ready) {
+                Check::Something if drained => return self.report_drained(true).map(drop),
+                Check::Something => return Ok(()),
+                // The lane has ended since. It is left before the next check, so this ends.
+                Check::Ended => continue,
+                Check::Nothing => {}
             }
+            checks += 1;
             if receiver.node_counts(self.kind()) {
                 if self.sync_with_node(receiver, descriptor)? {
                     return Ok(());
@@ -115,7 +118,11 @@ impl Socket {
             }
             descriptor.drain();
             drained = true;
-            let more = receiver.arm_all(self.kind(), ready);
+            let more = match receiver.arm_all(self.kind(), ready) {
+                Check::Something => true,
+                Check::Nothing => false,
+                Check::Ended => continue,
+            };
             // Other holders of the socket poll the same byte.
             let unsure = self.state.hosted.load(Relaxed) || !self.attachment.keeps_level;
             if more || unsure || self.attachment.has_notices() {

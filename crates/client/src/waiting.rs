@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use utipc_lanes::{BELLS_MAX, Pair, Parked};
+use utipc_lanes::{BELLS_MAX, Check, Pair, Parked};
 use utipc_os::futex::Woken;
 use utipc_os::spin::Mode;
 use utipc_os::{Left, lock};
@@ -129,8 +129,8 @@ impl Socket {
         let something = match half {
             Half::Receive => {
                 let mut receiver = lock(&self.state.receiver);
-                let something =
-                    self.state.receiver_events.has_some() || receiver.arm_all(self.kind(), &self.state.ready);
+                let something = self.state.receiver_events.has_some()
+                    || receiver.arm_all(self.kind(), &self.state.ready) != Check::Nothing;
                 let to_wake = receiver.take_lanes_to_wake();
                 drop(receiver);
                 self.wake_peers(to_wake)?;

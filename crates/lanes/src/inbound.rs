@@ -8,6 +8,7 @@ use utipc_core::socket::{Received, RecvOptions};
 use utipc_core::wire::blocks;
 
 use crate::message::{Checked, Expected, HEADER_MAX, check};
+use crate::receiver::Check;
 use crate::{Corrupt, Kind, Pair, Peek, Reader, Record, Wakeup};
 
 /// Where received data goes.
@@ -132,14 +133,31 @@ impl InboundLane {
         }
     }
 
-    /// Skips markers; returns whether the lane is over and read to its end.
-    pub(crate) fn skip_to_end(&mut self) -> bool {
+    /// Skips markers, and checks for a message without taking it.
+    pub(crate) fn check(&mut self) -> Check {
         loop {
             match self.reader.peek() {
                 Ok(Peek::Record(record)) if record.kind() != Kind::Data => self.reader.consume(record, 0),
-                Ok(Peek::Ended) => return true,
+                Ok(Peek::Empty) => return Check::Nothing,
+                Ok(Peek::Ended) => return Check::Ended,
                 // The next receive reports a corrupt lane.
-                Ok(Peek::Record(_) | Peek::Empty) | Err(_) => return false,
+                Ok(Peek::Record(_)) | Err(_) => return Check::Something,
+            }
+        }
+    }
+
+    /// Asks the writer to report the next message, unless a check finds something.
+    pub(crate) fn arm(&mut self) -> Check {
+        loop {
+            match self.reader.arm() {
+                Ok(false) => return Check::Nothing,
+                // The next receive reports a corrupt lane.
+                Err(_) => return Check::Something,
+                // A marker alone is nothing.
+                Ok(true) => match self.check() {
+                    Check::Nothing => {}
+                    found => return found,
+                },
             }
         }
     }

@@ -45,7 +45,7 @@ pub use lane::{Corrupt, Kind, LaneError, MARK_WORDS, Peek, RECORD_MAX, Reader, R
 pub use layout::{FIRST_RING, MAX_SLOTS, RING_SHIFTS, Shape, Side};
 pub use message::{Address, HEADER_MAX, SendOptions};
 pub use pair::{Pair, ReadyLanes};
-pub use receiver::{Next, Receiver};
+pub use receiver::{Check, Next, Receiver};
 pub use sender::{Growth, Idle, OutboundLane, Route, Sender};
 
 /// The socket that sends or receives.

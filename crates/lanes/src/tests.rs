@@ -9,8 +9,8 @@ use utipc_core::socket::{Received, RecvOptions, SocketKind};
 
 use crate::receiver::{POLLED, SHARE};
 use crate::{
-    Address, Arena, Idle, InboundLane, Kind, LaneError, Next, OutboundLane, OwnSocket, Pair, ReadyLanes,
-    ReceiveCall, Receiver, Route, SendOptions, Sender, Shape, Side, Sink,
+    Address, Arena, Check, Idle, InboundLane, Kind, LaneError, Next, OutboundLane, OwnSocket, Pair,
+    ReadyLanes, ReceiveCall, Receiver, Route, SendOptions, Sender, Shape, Side, Sink,
 };
 
 const NODE: NodeAddr = NodeAddr(7);
@@ -120,10 +120,52 @@ fn all_senders_get_equal_turns() {
             let received = fan.got(&mut [0; 9], RecvOptions::default());
             assert_eq!(received.source.port as usize, from + 1);
         }
-        assert!(!fan.receiver.arm_all(SocketKind::Rdm, &fan.ready));
+        assert_eq!(fan.receiver.arm_all(SocketKind::Rdm, &fan.ready), Check::Nothing);
         fan.send(0, b"wake").unwrap();
-        assert!(fan.receiver.arm_all(SocketKind::Rdm, &fan.ready));
+        assert_eq!(fan.receiver.arm_all(SocketKind::Rdm, &fan.ready), Check::Something);
     }
+}
+
+#[test]
+fn lane_that_ends_between_two_checks_is_nothing_to_read() {
+    for ends_by_marker in [false, true] {
+        let mut fan = Fan::new(2, SocketKind::SeqPacket);
+        let end = |fan: &mut Fan| {
+            if ends_by_marker {
+                let _ = fan.writers[0].writer.mark(Kind::End, &[]).unwrap();
+            } else {
+                let _ = fan.arena.freeze(Side::Zero, 0).unwrap();
+            }
+        };
+        // The lane ends after the first check, and is armed before the second.
+        assert_eq!(fan.receiver.arm_all(SocketKind::SeqPacket, &fan.ready), Check::Nothing);
+        assert_eq!(fan.receiver.lane_at_end(), None);
+        end(&mut fan);
+        assert_eq!(fan.receiver.check(&fan.ready), Check::Ended);
+        assert_eq!(fan.receiver.arm_all(SocketKind::SeqPacket, &fan.ready), Check::Ended);
+        assert_eq!(fan.receiver.lane_at_end(), Some(id(0)));
+        // A message in another lane counts.
+        fan.send(1, b"message").unwrap();
+        assert_eq!(fan.receiver.check(&fan.ready), Check::Something);
+        drop(fan.receiver.remove(id(0)));
+        assert_eq!(fan.receiver.arm_all(SocketKind::SeqPacket, &fan.ready), Check::Something);
+        // So does one that was written before its lane ended.
+        let mut fan = Fan::new(1, SocketKind::SeqPacket);
+        fan.send(0, b"last").unwrap();
+        end(&mut fan);
+        assert_eq!(fan.receiver.lane_at_end(), None);
+        assert_eq!(fan.receiver.check(&fan.ready), Check::Something);
+        assert_eq!(fan.receiver.arm_all(SocketKind::SeqPacket, &fan.ready), Check::Something);
+    }
+}
+
+#[test]
+fn marker_alone_is_nothing_to_read() {
+    let mut fan = Fan::new(1, SocketKind::SeqPacket);
+    let _ = fan.writers[0].writer.mark(Kind::Switch, &[]).unwrap();
+    assert_eq!(fan.receiver.check(&fan.ready), Check::Nothing);
+    let _ = fan.writers[0].writer.mark(Kind::Switch, &[]).unwrap();
+    assert_eq!(fan.receiver.arm_all(SocketKind::SeqPacket, &fan.ready), Check::Nothing);
 }
 
 #[test]

@@ -5,8 +5,19 @@ use utipc_core::socket::SocketKind;
 use utipc_attach::LaneId;
 
 use super::{Next, Receiver, note_wakeup};
-use crate::inbound::InboundLane;
-use crate::{Peek, ReadyLanes};
+use crate::ReadyLanes;
+
+/// What a check of lanes finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// A message, or a fault that the next receive reports.
+    Something,
+    /// No message.
+    Nothing,
+    /// No message, and a lane that is over and read to its end, which has to be left. A lane can end at any time, also
+    /// between two checks.
+    Ended,
+}
 
 impl Receiver {
     /// Asks from now on for the daemon to be told when an armed lane gets something.
@@ -25,26 +36,32 @@ impl Receiver {
     /// A lane that was read to its end and has to be left.
     pub fn lane_at_end(&mut self) -> Option<LaneId> {
         let Self { lanes, polled, .. } = self;
-        polled
-            .iter()
-            .find_map(|place| lanes[*place].as_mut().and_then(|lane| lane.skip_to_end().then_some(lane.id)))
+        polled.iter().find_map(|place| {
+            lanes[*place].as_mut().and_then(|lane| (lane.check() == Check::Ended).then_some(lane.id))
+        })
     }
 
-    /// Whether a receive finds something without the node; a corrupt lane counts. Arms nothing.
-    pub fn has_something_here(&mut self, ready: &ReadyLanes) -> bool {
+    /// What a receive finds without the node; a corrupt lane counts as something. Arms nothing.
+    pub fn check(&mut self, ready: &ReadyLanes) -> Check {
         if self.places.len() > self.polled.len() {
             self.collect(ready);
         }
         if !self.returned.is_empty() || self.begun.is_some() || !self.listed.is_empty() {
-            return true;
+            return Check::Something;
         }
         let Self { lanes, polled, to_wake, .. } = self;
-        let mut has = |lane: &mut InboundLane| {
-            let found = lane.reader.peek() != Ok(Peek::Empty);
+        let mut all = Check::Nothing;
+        for place in polled.iter() {
+            let Some(lane) = &mut lanes[*place] else { continue };
+            let found = lane.check();
             note_wakeup(lane, to_wake);
-            found
-        };
-        polled.iter().any(|place| lanes[*place].as_mut().is_some_and(&mut has))
+            match found {
+                Check::Something => return found,
+                Check::Ended => all = found,
+                Check::Nothing => {}
+            }
+        }
+        all
     }
 
     /// Asks the writer of a listed lane to report it, unless it has something already.
@@ -74,22 +91,22 @@ impl Receiver {
         });
     }
 
-    /// Before sleeping: asks every writer to wake this process. Returns true if there is something already.
-    pub fn arm_all(&mut self, kind: SocketKind, ready: &ReadyLanes) -> bool {
+    /// Before sleeping: asks every writer to wake this process, until a check of a lane finds something.
+    pub fn arm_all(&mut self, kind: SocketKind, ready: &ReadyLanes) -> Check {
         for at in 0..self.polled.len() {
             let place = self.polled[at];
             if let Some(lane) = &mut self.lanes[place] {
-                // The next receive reports a corrupt lane.
-                let found = lane.reader.arm().unwrap_or(true);
+                let found = lane.arm();
                 note_wakeup(lane, &mut self.to_wake);
-                if found {
-                    return true;
+                if found != Check::Nothing {
+                    return found;
                 }
             }
         }
         if self.places.len() > self.polled.len() {
             self.collect(ready);
         }
-        !self.listed.is_empty() || !self.returned.is_empty() || self.node_counts(kind)
+        let something = !self.listed.is_empty() || !self.returned.is_empty() || self.node_counts(kind);
+        if something { Check::Something } else { Check::Nothing }
     }
 }

@@ -6,6 +6,8 @@
 mod arming;
 mod next;
 
+pub use arming::Check;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
