@@ -107,9 +107,12 @@ int helper_main(const char *what, int fd);
 extern uint32_t peer_type; /* service type of the helper on the other node */
 extern const char *lose_command, *restore_command; /* take the link to the other node down and up */
 int serve(uint32_t type); /* runs that helper */
+const char *ask(const char *command); /* the helper's reply */
+extern int rounds; /* of the topic `pair`, which runs only if this is set */
+void leave(Address to, int kind, int round); /* the helper's part of it */
 
 extern const struct test_case socket_cases[], bind_cases[], connect_cases[], connecting_cases[], teardown_cases[], flow_cases[],
 	message_cases[], receive_cases[], call_cases[], option_cases[], poll_cases[], epoll_cases[], process_cases[], thread_cases[],
-	signal_cases[], topology_cases[], subscription_cases[], group_cases[], remote_cases[];
+	signal_cases[], topology_cases[], subscription_cases[], group_cases[], remote_cases[], pair_cases[];
 
 #endif

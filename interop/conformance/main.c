@@ -12,14 +12,14 @@ const char *lose_command, *restore_command;
 static const struct test_case *const topics[] = {
 	socket_cases, bind_cases, connect_cases, connecting_cases, teardown_cases, flow_cases, message_cases, receive_cases, call_cases,
 	option_cases, poll_cases, epoll_cases, process_cases, thread_cases, signal_cases, topology_cases, subscription_cases, group_cases,
-	remote_cases,
+	remote_cases, pair_cases,
 };
 
 static const char usage[] =
-	"usage: conformance --engine kernel|utipc [-t SECONDS] [-x NAME]... [--peer TYPE [--lose COMMAND --restore COMMAND]] [NAME...]\n"
+	"usage: conformance --engine kernel|utipc [-t SECONDS] [-x NAME]... [--peer TYPE [--lose COMMAND --restore COMMAND] [--rounds N]] [NAME...]\n"
 	"       conformance -l             lists the cases and their rules\n"
 	"       conformance --serve TYPE   runs the helper of the other node at this service type\n"
-	"NAME is a case or a topic; -x excludes one. Cases that need another node run only with --peer.\n";
+	"NAME is a case or a topic; -x excludes one. Cases that need another node run only with --peer, topic pair with --rounds too.\n";
 
 static bool names(const char *name, const char *pattern)
 {
@@ -102,6 +102,7 @@ int main(int argc, char **argv)
 		{"engine", required_argument, NULL, 'e'}, {"peer", required_argument, NULL, 'p'},
 		{"serve", required_argument, NULL, 's'},  {"lose", required_argument, NULL, 'L'},
 		{"restore", required_argument, NULL, 'R'}, {"helper", required_argument, NULL, 'H'},
+		{"rounds", required_argument, NULL, 'N'},
 		{NULL, 0, NULL, 0},
 	};
 	bool list = false, told = false;
@@ -134,6 +135,9 @@ int main(int argc, char **argv)
 			break;
 		case 's':
 			return serve((uint32_t)strtoul(optarg, NULL, 0));
+		case 'N':
+			rounds = atoi(optarg);
+			break;
 		case 'H':
 			return optind < argc ? helper_main(optarg, atoi(argv[optind])) : 2;
 		default:
@@ -158,7 +162,7 @@ int main(int argc, char **argv)
 			}
 			if (list)
 				printf("%-44s %s%s\n", test->name, test->rule, test->remote ? " (two nodes)" : "");
-			else if (test->remote && !peer_type)
+			else if ((test->remote && !peer_type) || (names(test->name, "pair") && rounds <= 0))
 				continue;
 			else if (run(test, seconds))
 				passed++;

@@ -54,12 +54,13 @@ static void *for_each_connection(int fd, void (*run)(int))
 	}
 }
 
-/* `bind TYPE LOWER UPPER SCOPE`, `unbind`, `own`, `connect TYPE INSTANCE`, `quit`. */
+/* `bind TYPE LOWER UPPER SCOPE`, `unbind`, `own`, `connect TYPE INSTANCE`, `leave TYPE KIND ROUNDS`, `quit`. */
 static void command(int fd, int helper, const char *text, Address from)
 {
 	unsigned type, lower, upper;
 	int scope;
 	char answer[64] = "ok";
+	int kind, count;
 	if (sscanf(text, "bind %u %u %u %d", &type, &lower, &upper, &scope) == 4) {
 		Address name = scoped(range(type, lower, upper), scope);
 		if (bind(helper, ADDR(name), sizeof name) != 0)
@@ -69,6 +70,12 @@ static void command(int fd, int helper, const char *text, Address from)
 	} else if (strcmp(text, "own") == 0) {
 		Address own = own_address(helper);
 		snprintf(answer, sizeof answer, "%u %u", own.addr.id.ref, own.addr.id.node);
+	} else if (sscanf(text, "leave %u %d %d", &type, &kind, &count) == 3) {
+		if (fork() == 0) {
+			for (int round = 0; round < count; round++)
+				leave(service(type, 1), kind, round);
+			_exit(0);
+		}
 	} else if (sscanf(text, "connect %u %u", &type, &lower) == 2) {
 		Address name = service(type, lower);
 		if (fork() == 0) {

@@ -17,6 +17,9 @@ pub(crate) struct Options {
     /// Run in the lab's machine, under the shim, with a kernel node as the other node
     #[arg(long)]
     mixed: bool,
+    /// Between two daemons in two network namespaces, under the shim: the topic `pair`, or the given cases (needs root)
+    #[arg(long, conflicts_with_all = ["kernel", "mixed"])]
+    pair: bool,
     /// Cases, topics and options of the program
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
@@ -37,7 +40,13 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         args.extend(options.args.iter().cloned());
         return in_lab(root, "interop/conformance/run.py", &args);
     }
-    let status = Command::new(shim(root)?)
+    let shim = shim(root)?;
+    if options.pair {
+        let mut command = Command::new("python3");
+        command.arg("interop/conformance/pair.py").arg(&shim).arg(&program_text).args(&options.args);
+        return Ok(command.current_dir(root).status().context("run python3")?.success());
+    }
+    let status = Command::new(shim)
         .args(["run", "--private", "--", &program_text, "--engine", "utipc"])
         .args(&options.args)
         .current_dir(root)
@@ -48,6 +57,9 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
 
 /// Runs the programs that were not written for utipc; returns whether all passed.
 pub(crate) fn programs(root: &Path, options: &Options) -> Result<bool> {
+    if options.pair {
+        bail!("--pair is an option of `cargo xtask conformance` (interop/programs/run.py has none)");
+    }
     let script = root.join("interop/programs/run.py");
     if options.kernel || options.mixed {
         // The guest has no network, so everything is downloaded here before.

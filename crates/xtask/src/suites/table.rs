@@ -152,6 +152,16 @@ pub(crate) const SUITES: &[Suite] = &[
             &["xtask", "conformance", "-t", "60"],
         )
     },
+    // The end of connections between two daemons, a thousand times for each kind of socket and bearer.
+    Suite {
+        obstacle: no_make_or_root,
+        ..suite(
+            "conformance-pair",
+            minutes(10),
+            Judge::Total("conformance"),
+            &["xtask", "conformance", "--pair"],
+        )
+    },
     // Programs that were not written for utipc, under the shim.
     Suite {
         obstacle: no_make,
@@ -533,6 +543,12 @@ fn no_make(_: &Path) -> Option<Skip> {
     })?;
     let remedy = "sudo apt-get install gcc make linux-libc-dev python3-venv";
     Some(Skip { reason: format!("no {missing} to build and run C programs with"), remedy: remedy.into() })
+}
+
+fn no_make_or_root(root: &Path) -> Option<Skip> {
+    let reason = "only root makes network namespaces with a name".into();
+    let skip = Skip { reason, remedy: "sudo -E cargo xtask conformance --pair".into() };
+    no_make(root).or_else(|| (!user_is_root()).then_some(skip))
 }
 
 fn no_lab_or_make(root: &Path) -> Option<Skip> {
