@@ -3,7 +3,7 @@
 //! A [`Request`] is what an administrator asks of a node, an [`Entry`] the content of one message of the reply.
 //! [`ReplyWriter`] writes the messages of a reply, [`replies`] reads them. The bytes are the kernel's, so the
 //! same request goes to a daemon or to the kernel (docs/decisions/0012). Nothing here does input or output;
-//! input may be hostile. To add an attribute, see "Worked examples" in ARCHITECTURE.md. Spec: tipc.md §13.1;
+//! input may be hostile. To add an attribute, see "Worked examples" in ARCHITECTURE.md. Spec: tipc.md §13;
 //! linux/tipc_netlink.h.
 //!
 //! ```

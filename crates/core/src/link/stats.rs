@@ -1,4 +1,4 @@
-//! Counters of a link: everything that `link statistics show` prints. Spec: tipc.md §13.2.
+//! Counters of a link: everything that `link statistics show` prints. Spec: tipc.md §13.
 
 /// Upper bounds of the length classes in the send profile, bytes.
 pub const PROFILE_BOUNDS: [usize; 7] = [64, 256, 1024, 4096, 16_384, 32_768, 66_000];

@@ -1,4 +1,4 @@
-//! Management of a running node: queries and changes. Spec: tipc.md §13.1.
+//! Management of a running node: queries and changes. Spec: tipc.md §13.
 
 use super::Stack;
 use crate::addr::{Binding, ClusterId, NodeAddr, NodeId};

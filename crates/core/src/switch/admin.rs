@@ -1,5 +1,5 @@
 //! Management of the node: bearers at run time, removal of peers, the broadcast link, the neighbour monitor,
-//! the identity. Spec: tipc.md §13.1.
+//! the identity. Spec: tipc.md §13.
 
 use thiserror::Error;
 

@@ -1,5 +1,5 @@
 //! Management of links: properties that can be changed while the node runs, and their ranges. Spec: tipc.md
-//! §13.1 (ranges).
+//! §13 (ranges).
 
 use thiserror::Error;
 
@@ -10,7 +10,7 @@ use crate::limits::{MAX_TOLERANCE_MS, MAX_WINDOW, MIN_TOLERANCE_MS, MIN_WINDOW};
 use crate::outbox::BearerId;
 use crate::time::Time;
 
-/// Highest threshold of the neighbour monitor, nodes. Spec: tipc.md §13.1.
+/// Highest threshold of the neighbour monitor, nodes. Spec: tipc.md §13.
 const MAX_MONITOR_THRESHOLD: usize = 4095;
 
 /// A property of a link.

@@ -47,7 +47,7 @@ pub enum Addressing {
     Group(GroupAddressing),
 }
 
-/// Addressing of a group message. Spec: tipc.md §9.5.
+/// Addressing of a group message. Spec: tipc.md §9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupAddressing {
     /// Broadcast, multicast or unicast: one of the three group message types.

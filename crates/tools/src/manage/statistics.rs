@@ -1,4 +1,4 @@
-//! The counters of a link, as `link statistics show` prints them. Spec: tipc.md §13.2.
+//! The counters of a link, as `link statistics show` prints them. Spec: tipc.md §13.
 
 use utipc_manage::Link;
 use utipc_manage::family::stats;

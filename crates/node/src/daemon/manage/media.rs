@@ -1,4 +1,4 @@
-//! The media, and the properties with which their new bearers begin. Spec: tipc.md §13.1, §15.
+//! The media, and the properties with which their new bearers begin. Spec: tipc.md §13, §15.
 
 use utipc_core::BearerConfig;
 use utipc_core::limits::{
