@@ -27,7 +27,7 @@ pub(super) enum Node {
     Vector(Box<VectorTable>),
     Series(Box<SeriesTable>),
     Filters(Box<Filters>),
-    /// The last value of a container of any other type, as received.
+    /// The last value of any other type, as received.
     Whole(DataType, Box<[u8]>),
 }
 

@@ -97,7 +97,7 @@ impl DataType {
         self.0.checked_sub(128)
     }
 
-    /// Whether this is a container. Messages, opaque bytes and "no data" count as containers.
+    /// Whether this is an id of containers (128 and above), which messages, opaque bytes and "no data" have too.
     #[inline]
     #[must_use]
     pub const fn is_container(self) -> bool {
