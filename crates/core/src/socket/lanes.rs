@@ -2,11 +2,9 @@
 //! and takes unread ones back. Decision 8.
 
 use super::endpoint::Endpoint;
-use super::types::Destination;
 use super::uplink::Uplink;
 use crate::addr::NodeAddr;
-use crate::time::Time;
-use crate::wire::{ErrorCode, Message, MessageType, reverse};
+use crate::wire::{ErrorCode, Message, MessageType};
 
 impl Endpoint {
     /// Passes queued data to `take`, oldest message first, until it returns false; returns the number of
@@ -94,22 +92,6 @@ impl Endpoint {
             && message.dest_port() == self.port
             && self.queue.taken() > 0
             && !self.closed
-    }
-
-    /// Returns a message that was accepted for sending but has no destination, unless its sender does not want it back.
-    pub(crate) fn fail_to_send(
-        &mut self,
-        now: Time,
-        data: &[u8],
-        to: Destination,
-        code: ErrorCode,
-        uplink: &mut dyn Uplink,
-    ) {
-        if let Ok((_, message)) = self.addressed(to, data, uplink)
-            && let Some(returned) = reverse(uplink.own_node(), message, code)
-        {
-            self.handle_message(now, returned, uplink);
-        }
     }
 
     /// True if the next item after the messages handed out is the end of the connection.

@@ -5,6 +5,7 @@
 //! and reports in [`Endpoint::deadline`] when it must be called. A call completes at once or returns that it
 //! would block; [`Endpoint::wait_reason`] is then the cause. Spec: tipc.md §8.
 
+mod built;
 mod control;
 mod deliver;
 mod endpoint;
@@ -29,6 +30,7 @@ mod uplink;
 mod tests;
 
 pub use crate::wire::reverse;
+pub use built::{Built, Unsent};
 pub use endpoint::Endpoint;
 pub use error::{AcceptError, ConnectError, Errno, OptionError, RecvError, SendError, StateError};
 pub use options::{OptionValue, SocketOption};

@@ -199,25 +199,43 @@ impl Endpoint {
     }
 
     fn send_chunk(&mut self, chunk: &[u8], uplink: &mut dyn Uplink) -> Result<(), SendError> {
-        let own = uplink.own_node();
         if self.nagle.wants(chunk.len()) {
-            let template = self.template(own);
-            return match self
-                .nagle
-                .collect(chunk, |room| template.connection_message(uplink.memory(room), &[]))
-            {
-                Collected::Hold => Ok(()),
-                Collected::FlushFull => {
-                    let full = self.nagle.take_full();
-                    self.submit_collected(full, uplink)
-                }
-                Collected::Flush => self.send_collected(uplink),
-            };
+            return self.collect(chunk, uplink);
         }
         let memory = uplink.memory(SHORT_HEADER + chunk.len());
-        let msg = self.template(own).connection_message(memory, chunk);
+        let msg = self.template(uplink.own_node()).connection_message(memory, chunk);
+        self.submit_on_connection(msg, uplink)
+    }
+
+    /// Sends a message that was built for the connection, unless Nagle's algorithm collects its data.
+    pub(super) fn send_on_connection(
+        &mut self,
+        msg: Message,
+        uplink: &mut dyn Uplink,
+    ) -> Result<(), SendError> {
+        if !self.nagle.wants(msg.data().len()) {
+            return self.submit_on_connection(msg, uplink);
+        }
+        let collected = self.collect(msg.data(), uplink);
+        uplink.recycle(msg);
+        collected
+    }
+
+    fn collect(&mut self, chunk: &[u8], uplink: &mut dyn Uplink) -> Result<(), SendError> {
+        let template = self.template(uplink.own_node());
+        match self.nagle.collect(chunk, |room| template.connection_message(uplink.memory(room), &[])) {
+            Collected::Hold => Ok(()),
+            Collected::FlushFull => {
+                let full = self.nagle.take_full();
+                self.submit_collected(full, uplink)
+            }
+            Collected::Flush => self.send_collected(uplink),
+        }
+    }
+
+    fn submit_on_connection(&mut self, msg: Message, uplink: &mut dyn Uplink) -> Result<(), SendError> {
         // an empty message is never acknowledged
-        let cost = if chunk.is_empty() { 0 } else { self.flow.cost(msg.size()) };
+        let cost = if msg.data().is_empty() { 0 } else { self.flow.cost(msg.size()) };
         self.send_collected(uplink)?;
         self.submit(self.peer.node, msg, uplink)?;
         self.flow.sent(cost);
@@ -265,12 +283,16 @@ impl Endpoint {
     }
 
     fn would_block(&mut self, reason: WaitReason) -> Result<usize, SendError> {
+        self.note_blocked(reason);
+        Err(SendError::WouldBlock)
+    }
+
+    pub(super) fn note_blocked(&mut self, reason: WaitReason) {
         match reason {
             WaitReason::PeerWindow { .. } => self.stats.window_waits += 1,
             _ => self.stats.link_waits += 1,
         }
         self.blocked = Some(reason);
-        Err(SendError::WouldBlock)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::Stack;
 use crate::addr::PortId;
-use crate::socket::{Destination, Resolved, SendError};
+use crate::socket::{Built, Destination, Resolved, SendError, Unsent};
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType};
 
@@ -38,22 +38,31 @@ impl Stack {
         })
     }
 
-    /// Returns a message to its sender as undeliverable; `found` as in [`Self::send_found`].
-    pub fn fail_to_send(
-        &mut self,
-        now: Time,
-        port: u32,
-        data: &[u8],
-        to: Destination,
-        found: PortId,
-        code: ErrorCode,
-    ) {
-        let found = self.resolved(to, found);
-        self.with_endpoint(now, port, |endpoint, uplink| {
-            uplink.found = Some(found);
-            endpoint.fail_to_send(now, data, to, code, uplink);
-        });
-        self.process_pending(now);
+    /// Memory for a message of `size` bytes, header included; it is empty.
+    #[must_use]
+    pub fn memory(&mut self, size: usize) -> Vec<u8> {
+        self.switch.pool.take(size)
+    }
+
+    /// Recycles the memory of a message.
+    pub fn recycle(&mut self, message: Message) {
+        self.switch.pool.put(message);
+    }
+
+    /// Checks a message that a process has built as a socket of this node; see
+    /// [`Endpoint::check_built`](crate::socket::Endpoint::check_built).
+    #[must_use]
+    pub fn check_built(&self, port: u32, bytes: Vec<u8>) -> Option<Built> {
+        self.endpoints.get(&port)?.check_built(self.switch.own_node(), bytes)
+    }
+
+    /// Sends a message that was checked for this socket, with the header that it has. Without a connection, one that
+    /// cannot be sent comes back to the socket.
+    ///
+    /// # Errors
+    /// See [`Unsent`].
+    pub fn send_built(&mut self, now: Time, port: u32, message: Built) -> Result<(), Unsent> {
+        self.on(now, port, Unsent::Over, |endpoint, uplink| endpoint.send_built(now, message, uplink))
     }
 
     /// The result of a lookup of `to` that returns `found`.

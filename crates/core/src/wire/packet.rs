@@ -125,6 +125,15 @@ impl Message {
         self.fix_size();
     }
 
+    /// A copy of the header and the first `len` bytes of the data.
+    #[must_use]
+    pub fn head(&self, len: usize) -> Self {
+        let bytes = self.0.get(..self.header_size() + len).unwrap_or(&self.0);
+        let mut head = Self(bytes.to_vec());
+        head.fix_size();
+        head
+    }
+
     /// Same as [`Self::build`], reusing `memory`, whose contents are dropped.
     #[must_use]
     pub fn build_in(mut memory: Vec<u8>, user: User, kind: u8, header: usize, data: &[u8]) -> Self {
@@ -396,6 +405,14 @@ impl<B: AsRef<[u8]>> Packet<B> {
     #[must_use]
     pub fn is_data(&self) -> bool {
         self.user().is_data()
+    }
+
+    /// True for payload with nothing in the header that only a node sets: no error, no redirection, no connection
+    /// request, nothing of a link.
+    #[must_use]
+    pub fn is_unsent_data(&self) -> bool {
+        const OF_NODE: [u32; 3] = [1 << 20 | 1 << 17, !(7 << 29 | 3 << 19), !0];
+        self.is_data() && OF_NODE.iter().enumerate().all(|(n, bits)| self.word(n) & bits == 0)
     }
 
     /// Type of a payload message.

@@ -38,7 +38,7 @@ use awake::Awake;
 use node_lanes::{Inbound, Outbound};
 use pairs::Pairs;
 use state::LaneState;
-use unsent::Unsent;
+use unsent::Messages;
 
 /// Number of a process at the daemon; not 0.
 pub type ProcessId = u32;
@@ -147,11 +147,9 @@ pub struct Lanes {
     inbound: HashMap<u32, Inbound>,
     /// Outbound lanes to be read in the next turn.
     listed: VecDeque<u32>,
-    unsent: HashMap<u32, Unsent>,
+    unsent: HashMap<u32, Messages>,
     /// Until when unsent messages may wait for the end of their sockets, oldest first.
     lingering: VecDeque<(Time, u32)>,
-    /// Buffer for one message on its way.
-    message: Vec<u8>,
     awake: Awake,
     /// Times that the memory of a lane was malformed.
     corrupt: u64,
@@ -187,7 +185,6 @@ impl Lanes {
             listed: VecDeque::new(),
             unsent: HashMap::new(),
             lingering: VecDeque::new(),
-            message: Vec::new(),
             awake: Awake::default(),
             corrupt: 0,
             token,

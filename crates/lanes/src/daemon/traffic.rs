@@ -2,15 +2,14 @@
 
 use crate::{Kind, LaneError, Peek, Reader, Record, Wakeup, Writer};
 use utipc_attach::{LaneId, PairId};
-use utipc_core::NodeAddr;
-use utipc_core::limits::MAX_USER_DATA;
-use utipc_core::socket::{Endpoint, SendError, State};
-use utipc_core::wire::{Message, SHORT_HEADER, blocks};
+use utipc_core::limits::MAX_MESSAGE;
+use utipc_core::socket::{Built, Endpoint, State, Unsent};
+use utipc_core::stack::Stack;
+use utipc_core::wire::{Message, blocks};
 
 use super::node_lanes::{Attention, is_datagram};
 use super::open::LARGEST_OF_MANY;
 use super::state::LaneEvent;
-use super::unsent::{Route, send_from_lane};
 use super::{Context, Effect, Lanes};
 use crate::layout::LARGEST_CLASS;
 
@@ -19,9 +18,6 @@ const BUDGET: usize = 128 << 10;
 
 /// Bytes that a message counts beside its length.
 const MESSAGE_COST: usize = 256;
-
-/// The largest header that a lane carries, bytes.
-const HEADER_MAX: usize = 60;
 
 /// Reason why the daemon stopped reading an outbound lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,9 +87,7 @@ impl Lanes {
 
     /// Hands up to `share` bytes of an outbound lane to its endpoint.
     pub(super) fn carry_out(&mut self, context: &mut Context<'_>, port: u32, share: usize) {
-        let mut message = std::mem::take(&mut self.message);
-        let stopped = self.read_outbound(context, port, share, &mut message);
-        self.message = message;
+        let stopped = self.read_outbound(context, port, share);
         let Some(outbound) = self.outbound.get_mut(&port) else { return };
         if stopped == Stopped::Blocked {
             outbound.reader.release();
@@ -119,15 +113,7 @@ impl Lanes {
         }
     }
 
-    fn read_outbound(
-        &mut self,
-        context: &mut Context<'_>,
-        port: u32,
-        share: usize,
-        message: &mut Vec<u8>,
-    ) -> Stopped {
-        let own = context.stack.own_node();
-        let datagram = is_datagram(context.stack, port);
+    fn read_outbound(&mut self, context: &mut Context<'_>, port: u32, share: usize) -> Stopped {
         let mut left = share;
         loop {
             let Some(outbound) = self.outbound.get_mut(&port) else { return Stopped::Empty };
@@ -136,24 +122,15 @@ impl Lanes {
                 Ok(Peek::Empty | Peek::Ended) => return Stopped::Empty,
                 Err(_) => return Stopped::Malformed,
             };
-            let parsed = if datagram {
-                parse_datagram(&outbound.reader, &record, own)
-            } else {
-                Some((None, SHORT_HEADER))
-            };
-            let Some((route, header)) = parsed.filter(|(_, header)| is_message(&record, *header)) else {
-                return Stopped::Malformed;
-            };
-            message.resize(record.len() - header, 0);
-            outbound.reader.copy_payload(&record, header, message);
-            let (len, cost) = (record.len(), blocks(record.len()));
-            if let Err(stopped) = self.send_or_park(context, port, message, route) {
+            let sent = copy_out(context.stack, port, &outbound.reader, &record)
+                .and_then(|message| self.send_or_park(context, port, message));
+            if let Err(stopped) = sent {
                 return stopped;
             }
             let Some(outbound) = self.outbound.get_mut(&port) else { return Stopped::Empty };
-            outbound.reader.consume(record, cost);
-            self.awake.note_moved(len);
-            left = left.saturating_sub(len + MESSAGE_COST);
+            outbound.reader.consume(record, blocks(record.len()));
+            self.awake.note_moved(record.len());
+            left = left.saturating_sub(record.len() + MESSAGE_COST);
             if left == 0 {
                 return Stopped::Share;
             }
@@ -162,25 +139,25 @@ impl Lanes {
 
     /// Sends one message of a lane. Without a connection it may wait for its node, so that it does not hold up the
     /// others.
-    fn send_or_park(
-        &mut self,
-        context: &mut Context<'_>,
-        port: u32,
-        message: &[u8],
-        route: Option<Route>,
-    ) -> Result<(), Stopped> {
-        let sent = match route {
-            Some(route) if self.waits_for(port, route.found.node) => Err(SendError::WouldBlock),
-            route => send_from_lane(context, port, message, route),
-        };
-        match (sent, route) {
-            (Ok(()), _) => Ok(()),
-            (Err(SendError::WouldBlock), Some(route)) => {
-                self.park(port, route, message).map_err(|_| Stopped::Blocked)
+    fn send_or_park(&mut self, context: &mut Context<'_>, port: u32, message: Built) -> Result<(), Stopped> {
+        let node = message.node();
+        let unsent = if node.is_some_and(|node| self.waits_for(port, node)) {
+            message
+        } else {
+            match context.stack.send_built(context.now, port, message) {
+                Ok(()) => return Ok(()),
+                Err(Unsent::Blocked(message)) => message,
+                Err(Unsent::Over) => return Err(Stopped::Refused),
             }
-            (Err(SendError::WouldBlock), None) => Err(Stopped::Blocked),
-            (Err(_), _) => Err(Stopped::Refused),
-        }
+        };
+        let unsent = match node {
+            Some(_) => self.park(port, unsent),
+            None => Err(unsent),
+        };
+        unsent.map_err(|message| {
+            context.stack.recycle(message.into_message());
+            Stopped::Blocked
+        })
     }
 
     /// Goes on with the node lanes of a socket to which something has happened.
@@ -244,17 +221,18 @@ impl Lanes {
     }
 }
 
-/// The route of a message without a connection, and the length of its header; `None` if the header is malformed.
-fn parse_datagram(reader: &Reader, record: &Record, own: NodeAddr) -> Option<(Option<Route>, usize)> {
-    let mut header = [0; HEADER_MAX];
-    let len = reader.read_header(record, &mut header);
-    let (route, len) = Route::parse(header.get(..len).unwrap_or_default(), record.len(), own)?;
-    Some((Some(route), len))
-}
-
-/// Whether a record is a message of a size that TIPC allows, behind a header of this length.
-fn is_message(record: &Record, header: usize) -> bool {
-    record.kind() == Kind::Data && (header + 1..=header + MAX_USER_DATA).contains(&record.len())
+/// Copies a record out and checks the copy.
+fn copy_out(stack: &mut Stack, port: u32, reader: &Reader, record: &Record) -> Result<Built, Stopped> {
+    if stack.endpoint(port).is_none() {
+        return Err(Stopped::Refused);
+    }
+    if record.kind() != Kind::Data || record.len() > MAX_MESSAGE {
+        return Err(Stopped::Malformed);
+    }
+    let mut bytes = stack.memory(record.len());
+    bytes.resize(record.len(), 0);
+    reader.copy_payload(record, 0, &mut bytes);
+    stack.check_built(port, bytes).ok_or(Stopped::Malformed)
 }
 
 /// Writes a message into a lane. False if there is no room; the reader reports when there is.

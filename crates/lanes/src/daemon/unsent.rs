@@ -4,9 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use utipc_core::NodeAddr;
-use utipc_core::addr::{PortId, Scope};
-use utipc_core::socket::{Destination, SendError};
-use utipc_core::wire::{BASIC_HEADER, ErrorCode, MessageType, NAMED_HEADER, SHORT_HEADER, View};
+use utipc_core::socket::{Built, Unsent};
 
 use super::node_lanes::{is_connected, is_datagram};
 use super::{Context, Lanes};
@@ -17,10 +15,6 @@ const MAX_LINGER_MS: u64 = 8000;
 /// Most bytes that wait for full queues on behalf of one socket without a connection, beside one message. Processes
 /// check the queues before they send, so there are seldom more than the lane held when a queue became full.
 const MAX_PARKED: usize = 1 << 20;
-
-/// Too many bytes wait for one socket.
-#[derive(Debug)]
-pub(super) struct Full;
 
 /// How a socket ends once everything is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +28,9 @@ pub enum SocketEnd {
 /// The unsent messages of one socket: of a connection whose lane has ended, or without a connection of nodes to which
 /// the queue is full, so that they do not hold up messages to other nodes.
 #[derive(Debug, Default)]
-pub(super) struct Unsent {
+pub(super) struct Messages {
     /// By destination, in the order of sending; those of a connection under no node.
-    messages: BTreeMap<NodeAddr, VecDeque<Message>>,
+    messages: BTreeMap<NodeAddr, VecDeque<Built>>,
     bytes: usize,
     /// After the last message the connection is shut down.
     shuts_down: bool,
@@ -44,10 +38,10 @@ pub(super) struct Unsent {
     closes: bool,
 }
 
-impl Unsent {
-    fn add(&mut self, message: Message) {
-        self.bytes += message.cost();
-        let node = message.route.map_or(NodeAddr::NONE, |route| route.found.node);
+impl Messages {
+    fn add(&mut self, message: Built) {
+        self.bytes += cost(&message);
+        let node = message.node().unwrap_or(NodeAddr::NONE);
         self.messages.entry(node).or_default().push_back(message);
     }
 
@@ -57,47 +51,9 @@ impl Unsent {
     }
 }
 
-/// Where a message without a connection goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Route {
-    /// How it is addressed.
-    pub(super) to: Destination,
-    /// The socket that its sender has found, on another node.
-    pub(super) found: PortId,
-}
-
-impl Route {
-    /// Reads the header of a message in a node lane: its route and the header's length. `None` if it does not lead to
-    /// another node.
-    pub(super) fn parse(header: &[u8], total: usize, own: NodeAddr) -> Option<(Route, usize)> {
-        let view = View::parse_header(header, total).ok().filter(|view| view.is_data())?;
-        let node = view.dest_node().filter(|node| !node.is_none() && *node != own)?;
-        let found = PortId { port: view.dest_port(), node };
-        let (to, need) = match view.message_type() {
-            MessageType::Direct => (Destination::Port(found), BASIC_HEADER),
-            MessageType::Named => {
-                let domain =
-                    if view.lookup_scope() == Scope::Cluster.number() { NodeAddr::NONE } else { node };
-                (Destination::Service { addr: view.service(), domain }, NAMED_HEADER)
-            }
-            _ => return None,
-        };
-        (view.header_size() == need).then_some((Route { to, found }, need))
-    }
-}
-
-/// A message that waits.
-#[derive(Debug)]
-struct Message {
-    /// `None`: on its connection.
-    route: Option<Route>,
-    data: Vec<u8>,
-}
-
-impl Message {
-    fn cost(&self) -> usize {
-        self.data.len() + size_of::<Self>()
-    }
+/// Bytes that a message counts while it waits.
+fn cost(message: &Built) -> usize {
+    message.size() + size_of::<Built>()
 }
 
 impl Lanes {
@@ -124,33 +80,27 @@ impl Lanes {
     /// Keeps a message without a connection until the queue to its node has room.
     ///
     /// # Errors
-    /// Too many bytes wait already.
-    pub(super) fn park(&mut self, port: u32, route: Route, data: &[u8]) -> Result<(), Full> {
+    /// The message: too many bytes wait already.
+    pub(super) fn park(&mut self, port: u32, message: Built) -> Result<(), Built> {
         let unsent = self.unsent.entry(port).or_default();
         if unsent.bytes >= MAX_PARKED {
-            return Err(Full);
+            return Err(message);
         }
-        unsent.add(Message { route: Some(route), data: data.to_vec() });
+        unsent.add(message);
         Ok(())
     }
 
     /// Sends the messages of a lane that has ended, now or when the endpoint accepts them.
     pub(super) fn keep_unsent(&mut self, context: &mut Context<'_>, port: u32, messages: Vec<Vec<u8>>) {
-        let (own, datagram) = (context.stack.own_node(), is_datagram(context.stack, port));
-        if messages.is_empty() || !datagram && !is_connected(context.stack, port) {
+        let is_over = !is_datagram(context.stack, port) && !is_connected(context.stack, port);
+        if messages.is_empty() || is_over {
             return;
         }
         let unsent = self.unsent.entry(port).or_default();
-        for mut data in messages {
-            let route = Route::parse(&data, data.len(), own).filter(|_| datagram);
-            if datagram && route.is_none() {
-                self.corrupt += 1;
-                continue;
-            }
-            let header = route.map_or(SHORT_HEADER, |(_, header)| header);
-            data.drain(..header.min(data.len()));
-            if !data.is_empty() {
-                unsent.add(Message { route: route.map(|(route, _)| route), data });
+        for bytes in messages {
+            match context.stack.check_built(port, bytes) {
+                Some(message) => unsent.add(message),
+                None => self.corrupt += 1,
             }
         }
         self.send_unsent(context, port);
@@ -176,13 +126,18 @@ impl Lanes {
         let Some(unsent) = self.unsent.get_mut(&port) else { return };
         let Some(mut queue) = unsent.messages.remove(&node) else { return };
         let mut freed = 0;
-        while let Some(message) = queue.front() {
-            match send_from_lane(context, port, &message.data, message.route) {
-                Ok(()) => {}
-                Err(SendError::WouldBlock) => break,
-                Err(_) => queue.truncate(1),
+        while let Some(message) = queue.pop_front() {
+            let bytes = cost(&message);
+            match context.stack.send_built(context.now, port, message) {
+                Ok(()) => freed += bytes,
+                Err(Unsent::Blocked(message)) => {
+                    queue.push_front(message);
+                    break;
+                }
+                Err(Unsent::Over) => {
+                    freed += bytes + queue.drain(..).map(|message| cost(&message)).sum::<usize>()
+                }
             }
-            freed += queue.pop_front().map_or(0, |message| message.cost());
         }
         unsent.bytes = unsent.bytes.saturating_sub(freed);
         if !queue.is_empty() {
@@ -232,30 +187,4 @@ impl Lanes {
             }
         }
     }
-}
-
-/// Hands a message of a lane to its endpoint. Without a connection, an undeliverable message comes back to its sender.
-///
-/// # Errors
-/// Not now, or on a connection: not any more.
-pub(super) fn send_from_lane(
-    context: &mut Context<'_>,
-    port: u32,
-    data: &[u8],
-    route: Option<Route>,
-) -> Result<(), SendError> {
-    let (now, stack) = (context.now, &mut *context.stack);
-    let Some(Route { to, found }) = route else { return stack.send(now, port, data, None).map(drop) };
-    let sent = match to {
-        Destination::Port(_) => stack.send(now, port, data, Some(to)),
-        to => stack.send_found(now, port, data, to, found),
-    };
-    let code = match sent {
-        Err(SendError::WouldBlock) => return Err(SendError::WouldBlock),
-        Ok(_) => return Ok(()),
-        Err(SendError::HostUnreachable) => ErrorCode::NoNode,
-        Err(_) => ErrorCode::Overload,
-    };
-    stack.fail_to_send(now, port, data, to, found, code);
-    Ok(())
 }

@@ -56,12 +56,22 @@ struct Lanes {
     _arena: (Arena, Outgoing, Incoming),
     out: (LaneId, Writer),
     inc: (LaneId, Reader),
+    own: u32,
     peer: u32,
 }
 
+/// A message as the socket `own` of the first node builds it.
+fn built(kind: MessageType, header: usize, own: u32, data: &[u8]) -> Message {
+    let mut message: Message = Packet::build(User::from(0), kind.into(), header, data);
+    message.set_prev_node(NodeAddr(0x1001));
+    message.set_origin_node(NodeAddr(0x1001));
+    message.set_origin_port(own);
+    message
+}
+
 impl Lanes {
-    /// The lanes of the daemon's notices, after two messages.
-    fn new(client: &mut Client) -> Lanes {
+    /// The lanes of the daemon's notices about the socket `own`, after two messages.
+    fn new(client: &mut Client, own: u32) -> Lanes {
         client.call(&Request::Notices).unwrap();
         let mut lanes = [None; 2];
         let mut peer = 0;
@@ -79,12 +89,21 @@ impl Lanes {
         let (outgoing, incoming) = (arena.outgoing(Side::One), arena.incoming(Side::One));
         let writer = outgoing.writer(out.slot.into()).unwrap();
         let reader = incoming.reader(inc.slot.into()).unwrap();
-        Lanes { fd, knock, _arena: (arena, outgoing, incoming), out: (out, writer), inc: (inc, reader), peer }
+        Lanes {
+            fd,
+            knock,
+            _arena: (arena, outgoing, incoming),
+            out: (out, writer),
+            inc: (inc, reader),
+            own,
+            peer,
+        }
     }
 
     /// Writes without a wake-up.
     fn push(&mut self, data: &[u8]) {
-        let message: Message = Packet::build(User::from(0), MessageType::Conn.into(), 24, data);
+        let mut message = built(MessageType::Conn, 24, self.own, data);
+        message.set_dest_port(self.peer);
         self.out.1.push(message.bytes(), &[], 1).unwrap();
     }
 
@@ -135,7 +154,7 @@ fn connect(hosts: &[Host; 2]) -> Connected {
     two.send(to, None, b"welcome").unwrap();
     assert_eq!(one.receive_soon(from).1, b"welcome");
     two.call(&Request::Close { port: listener }).unwrap();
-    let lanes = Lanes::new(&mut one);
+    let lanes = Lanes::new(&mut one, from);
     Connected { one, two, from, to, lanes }
 }
 
@@ -241,18 +260,36 @@ fn process_that_overwrites_its_arena_harms_only_itself() {
 #[test]
 fn malformed_record_ends_the_connection_at_both_ends_and_is_counted() {
     let hosts = hosts();
-    // A record without data, one that is too long, a marker that is not allowed here.
-    for case in 0..3 {
+    let changes: [&dyn Fn(&mut Message); 9] = [
+        &|m| m.truncate_data(0),
+        // To another socket, from another socket or node.
+        &|m| m.set_dest_port(m.dest_port() + 1),
+        &|m| m.set_origin_port(m.origin_port() + 1),
+        &|m| m.set_prev_node(NodeAddr(0x1002)),
+        // What only a node sets: an error, a connection request, fields of a link.
+        &|m| m.set_error_code(ErrorCode::NoPort),
+        &|m| m.set_syn(true),
+        &|m| m.set_non_sequenced(true),
+        &|m| m.set_seqno(1),
+        &|m| m.set_user(User::ConnManager),
+    ];
+    for case in 0..11 {
         let mut c = connect(&hosts);
+        let mut message = built(MessageType::Conn, 24, c.from, b"data");
+        message.set_dest_port(c.lanes.peer);
         let writer = &mut c.lanes.out.1;
         let ring = match case {
-            0 => writer.send(&[0; 24], &[], 1),
-            1 => {
+            // A record that is too long, a marker that is not allowed here.
+            9 => {
                 c.one.call(&Request::Grow { lane: c.lanes.out.0, log2: 18, importance: 0 }).unwrap();
                 writer.grow(2).unwrap();
-                writer.send(&[0; 24], &[&[0; 66_001]], 1)
+                writer.send(&message.bytes()[..24], &[&[0; 66_001]], 1)
             }
-            _ => writer.mark(utipc_lanes::Kind::Switch, &[]),
+            10 => writer.mark(utipc_lanes::Kind::Switch, &[]),
+            _ => {
+                changes[case as usize](&mut message);
+                writer.send(message.bytes(), &[], 1)
+            }
         };
         let _ = ring.unwrap();
         c.lanes.knock.wake();
@@ -266,31 +303,39 @@ fn malformed_record_ends_the_connection_at_both_ends_and_is_counted() {
 #[test]
 fn malformed_record_without_a_connection_ends_only_that_lane() {
     let hosts = hosts();
-    let message = |kind: MessageType, header: usize, node: u32| {
-        let mut message: Message = Packet::build(User::from(0), kind.into(), header, b"data");
-        if header > 24 {
-            message.set_dest_node(NodeAddr(node));
-        }
+    let message = |kind: MessageType, header: usize, node: u32, port: u32| {
+        let mut message = built(kind, header, port, b"data");
+        message.set_dest_node(NodeAddr(node));
         message.bytes().to_vec()
     };
-    let cases = [
-        message(MessageType::Conn, 24, 0),
+    let cases: [&dyn Fn(u32) -> Vec<u8>; 12] = [
+        &|port| message(MessageType::Conn, 24, 0, port),
         // To this node, to no node, to all nodes.
-        message(MessageType::Direct, 32, 0x1001),
-        message(MessageType::Direct, 32, 0),
-        message(MessageType::Mcast, 44, 0x1002),
+        &|port| message(MessageType::Direct, 32, 0x1001, port),
+        &|port| message(MessageType::Direct, 32, 0, port),
+        &|port| message(MessageType::Mcast, 44, 0x1002, port),
         // The header of another type, no data, no header at all.
-        message(MessageType::Named, 32, 0x1002),
-        message(MessageType::Direct, 40, 0x1002),
-        message(MessageType::Direct, 32, 0x1002)[..32].to_vec(),
-        vec![0xff; 100],
+        &|port| message(MessageType::Named, 32, 0x1002, port),
+        &|port| message(MessageType::Direct, 40, 0x1002, port),
+        &|port| message(MessageType::Direct, 32, 0x1002, port)[..32].to_vec(),
+        &|_| vec![0xff; 100],
+        // Bytes behind the message, another sender, a service without a scope, a direct message with one.
+        &|port| [&message(MessageType::Direct, 32, 0x1002, port)[..], b"more"].concat(),
+        &|port| message(MessageType::Direct, 32, 0x1002, port + 1),
+        &|port| message(MessageType::Named, 40, 0x1002, port),
+        &|port| {
+            let mut message = Message::from_vec(message(MessageType::Direct, 32, 0x1002, port)).unwrap();
+            message.set_lookup_scope(2);
+            message.into_bytes()
+        },
     ];
     for (case, bytes) in cases.iter().enumerate() {
         let mut one = hosts[0].direct_client();
         let port = one.open(SocketKind::Rdm);
+        let bytes = bytes(port);
         assert_eq!(one.call(&Request::WantLane { port, to: 0 }), Ok(Reply::Done));
-        let mut lanes = Lanes::new(&mut one);
-        lanes.out.1.push(bytes, &[], 1).unwrap();
+        let mut lanes = Lanes::new(&mut one, port);
+        lanes.out.1.push(&bytes, &[], 1).unwrap();
         let _ = lanes.out.1.flush().unwrap();
         lanes.knock.wake();
         one.wait(|one| {
