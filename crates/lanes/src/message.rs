@@ -1,105 +1,15 @@
-//! Headers of messages in lanes: those of messages between two sockets of one node. Spec: tipc.md §2.
+//! The check of headers that a process reads in its lanes. Spec: tipc.md §2.
 //!
 //! A received header is a claim of another process: it is copied out first and checked before any of it is used.
 
-use utipc_core::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
-use utipc_core::socket::{OptionValue, SocketKind, SocketOption};
+use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceRange};
+use utipc_core::socket::SocketKind;
 use utipc_core::wire::{
-    BASIC_HEADER, DataHeader, ErrorCode, MULTICAST_HEADER, MessageType, NAMED_HEADER, SHORT_HEADER, View,
+    BASIC_HEADER, ErrorCode, MULTICAST_HEADER, MessageType, NAMED_HEADER, SHORT_HEADER, View,
 };
 
 /// The largest header in a lane, bytes.
 pub const HEADER_MAX: usize = 60;
-
-/// The options of a socket that appear in the headers of its messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SendOptions {
-    /// Importance.
-    pub importance: Importance,
-    /// A message may be dropped at the sender.
-    pub source_droppable: bool,
-    /// The receiver may drop a message instead of returning it.
-    pub dest_droppable: bool,
-}
-
-impl SendOptions {
-    /// The defaults of a kind. Spec: tipc.md §8.1.
-    #[must_use]
-    pub fn new(kind: SocketKind) -> Self {
-        Self {
-            importance: Importance::Low,
-            source_droppable: kind == SocketKind::Dgram,
-            dest_droppable: !kind.is_connection_oriented(),
-        }
-    }
-
-    /// Applies an option that the node has accepted.
-    pub fn set(&mut self, option: SocketOption, value: OptionValue) {
-        let OptionValue::Number(n) = value else { return };
-        match option {
-            SocketOption::Importance => {
-                self.importance = Importance::from_number(n).unwrap_or(self.importance);
-            }
-            SocketOption::SourceDroppable => self.source_droppable = n != 0,
-            SocketOption::DestDroppable => self.dest_droppable = n != 0,
-            _ => {}
-        }
-    }
-}
-
-/// How a message is addressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// On a connection.
-    Connection,
-    /// To a socket.
-    Direct,
-    /// Anycast to a service address; the [number](Scope::number) of the lookup's scope.
-    Named(ServiceAddr, u8),
-    /// Multicast to a service range.
-    Multicast(ServiceRange),
-}
-
-/// The header of a message with `data` bytes from the socket `own` to the socket `to`.
-#[inline]
-pub(crate) fn header(
-    options: SendOptions,
-    own: PortId,
-    to: PortId,
-    address: Address,
-    data: usize,
-) -> DataHeader {
-    let kind = match address {
-        Address::Connection => MessageType::Conn,
-        Address::Direct => MessageType::Direct,
-        Address::Named(..) => MessageType::Named,
-        Address::Multicast(_) => MessageType::Mcast,
-    };
-    let mut header = DataHeader::of_data(options.importance, kind, data);
-    header.set_dest_droppable(options.dest_droppable);
-    // In a multicast the bit means "sent by replicast".
-    header.set_src_droppable(options.source_droppable && kind != MessageType::Mcast);
-    header.set_prev_node(own.node);
-    header.set_origin_port(own.port);
-    header.set_dest_port(to.port);
-    header.set_origin_node(own.node);
-    header.set_dest_node(to.node);
-    match address {
-        Address::Named(service, scope) => {
-            header.set_lookup_scope(scope);
-            header.set_name_type(service.service);
-            header.set_name_instance(service.instance);
-        }
-        Address::Multicast(range) => {
-            header.set_lookup_scope(Scope::Cluster.number());
-            header.set_name_type(range.service);
-            header.set_name_lower(range.lower);
-            header.set_name_upper(range.upper);
-        }
-        Address::Connection | Address::Direct => {}
-    }
-    header
-}
 
 /// The rules for the header of a message in a lane.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +80,9 @@ pub(crate) fn check(copy: &[u8], total: usize, expected: &Expected) -> Result<Ch
 #[cfg(test)]
 mod tests {
     use super::*;
-    use utipc_core::wire::{Message, User};
+    use utipc_core::addr::{Scope, ServiceAddr};
+    use utipc_core::socket::{Address, SendOptions, header};
+    use utipc_core::wire::{DataHeader, Message, User};
 
     const NODE: NodeAddr = NodeAddr(0x0100_1001);
     const OWN: PortId = PortId { port: 17, node: NODE };
@@ -268,17 +180,5 @@ mod tests {
             let other = if kind == SocketKind::SeqPacket { SocketKind::Rdm } else { SocketKind::Stream };
             assert!(check(good.header(), total, &expected(other)).is_err());
         }
-    }
-
-    #[test]
-    fn options_change_the_header() {
-        let mut options = SendOptions::new(SocketKind::Rdm);
-        assert!(options.dest_droppable && !options.source_droppable);
-        options.set(SocketOption::DestDroppable, OptionValue::Number(0));
-        options.set(SocketOption::SourceDroppable, OptionValue::Number(1));
-        options.set(SocketOption::Importance, OptionValue::Number(3));
-        let expected =
-            SendOptions { importance: Importance::Critical, source_droppable: true, dest_droppable: false };
-        assert_eq!(options, expected);
     }
 }

@@ -10,20 +10,20 @@ use std::sync::Arc;
 use utipc_attach::LaneId;
 use utipc_core::addr::{Importance, NodeAddr, PortId};
 use utipc_core::limits::MAX_USER_DATA;
-use utipc_core::socket::{SocketKind, WaitReason};
+use utipc_core::socket::{Address, SendOptions, SocketKind, WaitReason, header};
 use utipc_core::wire::blocks;
 
 use crate::layout::{LARGEST_CLASS, RING_SHIFTS};
-use crate::message::{Address, HEADER_MAX, SendOptions, header};
+use crate::message::HEADER_MAX;
 use crate::{Corrupt, LaneError, OwnSocket, Pair, Wakeup, Writer};
 
 /// Unread blocks that a connection may have: a quarter of the receive buffer of 2 MiB. Spec: tipc.md §8.5.
 const WINDOW: u32 = 512;
-/// Most sockets without a lane that are remembered as asked for one.
+/// Most sockets for which a requested lane is remembered.
 const ASKED_MAX: usize = 1024;
-/// Connectionless messages to other nodes that go by requests before a node lane is asked for.
+/// Connectionless messages to other nodes that go by requests before a node lane is requested.
 const REQUESTS_BEFORE_LANE: u32 = 2;
-/// After a larger ring was refused, messages that find the lane full before it is asked for again.
+/// Messages that find the lane full between a refused request for a larger ring and the next one.
 const PATIENCE: u32 = 256;
 
 /// A larger ring for a lane, for which the daemon has to grant memory.
@@ -48,11 +48,11 @@ impl Growth {
 /// Whether the memory of a lane's large ring can go back.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// The lane has the ring that every lane has.
+    /// The lane has no large ring.
     Small,
     /// The lane is in use, or its reader has not left the large ring yet.
     Busy,
-    /// The memory goes back as soon as the reader, which has this wake-up, looks.
+    /// The memory goes back once the reader, which is owed this wake-up, has checked the lane.
     Shrunk(Wakeup),
 }
 
@@ -96,7 +96,7 @@ impl OutboundLane {
         Ok(self.pair.wake_daemon(wakeup))
     }
 
-    /// The larger ring to ask for after `error`; `None` if no ring helps, or one was refused a short time ago.
+    /// The larger ring to request after `error`; `None` if no ring helps, or one was refused a short time ago.
     #[cold]
     pub(crate) fn wants_ring(&mut self, error: LaneError) -> Option<Growth> {
         let growth = |class, is_needed| Some(Growth { lane: self.id, class, is_needed });
@@ -192,7 +192,7 @@ pub struct Sender {
     sole: Option<OutboundLane>,
     /// Messages that went to other nodes by requests.
     requests: u32,
-    /// Sockets that a lane was asked for.
+    /// Sockets to which a lane was requested.
     asked: HashSet<u32>,
     /// Lanes whose reader's process waits for a descriptor, which the daemon has to make readable.
     to_wake: Vec<LaneId>,
@@ -250,7 +250,7 @@ impl Sender {
         ports.iter().all(|port| self.lanes.contains_key(port))
     }
 
-    /// Notes that a message to a local socket went by the node; returns whether to ask for a lane: once.
+    /// Notes that a message to a local socket went by the node; returns whether to request a lane: once.
     pub fn note_request_to(&mut self, to: u32) -> bool {
         if self.lanes.contains_key(&to) {
             return false;
@@ -261,13 +261,13 @@ impl Sender {
         self.asked.insert(to)
     }
 
-    /// Notes that a message to another node went by a request; returns whether to ask for a node lane.
+    /// Notes that a message to another node went by a request; returns whether to request a node lane.
     pub fn note_remote_request(&mut self) -> bool {
         self.requests += 1;
         self.requests >= REQUESTS_BEFORE_LANE && self.sole.is_none() && self.note_request_to(0)
     }
 
-    /// Lets sockets that took no lane be asked again.
+    /// Forgets to which sockets a lane was refused: one may be requested again.
     pub fn forget_refusals(&mut self) {
         self.asked.clear();
     }
@@ -362,8 +362,8 @@ impl Sender {
         Ok(sent)
     }
 
-    /// The larger ring to ask the daemon for after `error` on a lane; `None` if no ring helps, or one was refused a
-    /// short time ago.
+    /// The larger ring to request from the daemon after `error` on a lane; `None` if no ring helps, or one was refused
+    /// a short time ago.
     pub fn wants_ring(&mut self, route: Route, error: LaneError) -> Option<Growth> {
         self.lane(route)?.wants_ring(error)
     }
@@ -430,7 +430,8 @@ impl Sender {
         (!has_window || lane.outstanding() <= WINDOW) && lane.writer.has_room(size).unwrap_or(true)
     }
 
-    /// [`Sender::want_room`] for a call that waits by the socket's descriptor: the daemon is told of room too.
+    /// [`Sender::want_room`] for a call that waits by the socket's descriptor: the reader reports room to the daemon
+    /// too.
     pub fn want_room_told(&mut self, bytes: usize) -> bool {
         if let Some(lane) = self.awaited() {
             lane.writer.tell_daemon(true);
@@ -455,8 +456,8 @@ impl Sender {
         self.sole.iter_mut().chain(self.lanes.values_mut())
     }
 
-    /// Leaves all lanes to their arenas, which keep each until it is closed: its memory is free when the reader has
-    /// read to the end.
+    /// Leaves all lanes to their arenas, which keep each until it is closed: its memory is free after the reader has
+    /// read it to the end.
     pub fn leave_all(&mut self) {
         for lane in self.sole.take().into_iter().chain(self.lanes.drain().map(|(_, lane)| lane)) {
             lane.pair.keep(lane.id.slot, lane.writer);
@@ -470,7 +471,7 @@ impl Sender {
 }
 
 impl OutboundLane {
-    /// Gives the rings of a lane back that is closed.
+    /// Gives back the rings of a closed lane.
     pub fn retire(self) {
         self.writer.retire();
     }

@@ -11,6 +11,7 @@ mod deliver;
 mod endpoint;
 mod error;
 mod flow;
+mod header;
 mod lanes;
 mod multicast_sync;
 mod nagle;
@@ -33,6 +34,7 @@ pub use crate::wire::reverse;
 pub use built::{Built, Unsent};
 pub use endpoint::Endpoint;
 pub use error::{AcceptError, ConnectError, Errno, OptionError, RecvError, SendError, StateError};
+pub use header::{Address, SendOptions, header};
 pub use options::{OptionValue, SocketOption};
 pub use state::State;
 pub use types::{

@@ -4,16 +4,15 @@ use std::collections::VecDeque;
 
 use super::endpoint::Endpoint;
 use super::error::{ConnectError, SendError};
+use super::header::{Address, SendOptions, header};
 use super::nagle::Collected;
 use super::state::State;
 use super::types::{Destination, SocketKind, WaitReason};
 use super::uplink::Uplink;
-use crate::addr::{NodeAddr, PortId, Scope, ServiceRange};
+use crate::addr::{NodeAddr, PortId, ServiceRange};
 use crate::limits::MAX_USER_DATA;
 use crate::time::Time;
-use crate::wire::{
-    BASIC_HEADER, MULTICAST_HEADER, Message, MessageType, NAMED_HEADER, Packet, SHORT_HEADER, User,
-};
+use crate::wire::{DataHeader, Message, SHORT_HEADER};
 
 impl Endpoint {
     /// Sends `data` and returns the number of bytes accepted; on a STREAM this may be fewer than given. If a
@@ -87,12 +86,7 @@ impl Endpoint {
         data: &[u8],
         uplink: &mut dyn Uplink,
     ) -> Result<usize, SendError> {
-        let mut msg = self.message(MessageType::Mcast, MULTICAST_HEADER, data, uplink);
-        msg.set_src_droppable(false); // on a multicast this bit is the method
-        msg.set_lookup_scope(Scope::Cluster.number());
-        msg.set_name_type(range.service);
-        msg.set_name_lower(range.lower);
-        msg.set_name_upper(range.upper);
+        let msg = self.message(PortId::default(), Address::Multicast(range), data, uplink);
         let submitted = uplink.submit_multicast(msg)?;
         self.submitted(submitted);
         self.stats.sent_bytes += data.len() as u64;
@@ -130,31 +124,24 @@ impl Endpoint {
         data: &[u8],
         uplink: &mut dyn Uplink,
     ) -> Result<(PortId, Message), SendError> {
-        let own = uplink.own_node();
-        let (mut dest, mut msg) = match to {
+        let (mut dest, address) = match to {
             Destination::Range(_) => return Err(SendError::InvalidDestination),
-            Destination::Port(dest) => (dest, self.message(MessageType::Direct, BASIC_HEADER, data, uplink)),
+            Destination::Port(dest) => (dest, Address::Direct),
             Destination::Service { addr, domain } => {
                 let found = uplink.resolve(addr, domain).ok_or(SendError::HostUnreachable)?;
-                let mut msg = self.message(MessageType::Named, NAMED_HEADER, data, uplink);
-                msg.set_lookup_scope(found.scope);
-                msg.set_name_type(addr.service);
-                msg.set_name_instance(addr.instance);
-                (PortId { port: found.port, node: found.node }, msg)
+                (PortId { port: found.port, node: found.node }, Address::Named(addr, found.scope))
             }
         };
         if dest.node.is_none() {
-            dest.node = own;
+            dest.node = uplink.own_node();
         }
-        msg.set_dest_node(dest.node);
-        msg.set_dest_port(dest.port);
-        Ok((dest, msg))
+        Ok((dest, self.message(dest, address, data, uplink)))
     }
 
-    /// A message with the fields common to all messages of the socket.
-    fn message(&self, kind: MessageType, header: usize, data: &[u8], uplink: &mut dyn Uplink) -> Message {
-        let memory = uplink.memory(header + data.len());
-        self.template(uplink.own_node()).message(memory, kind, header, data)
+    /// A message of the socket, in recycled memory.
+    fn message(&self, to: PortId, address: Address, data: &[u8], uplink: &mut dyn Uplink) -> Message {
+        let header = self.template(uplink.own_node()).header(to, address, data.len());
+        header.with_data(uplink.memory(header.header_size() + data.len()), data)
     }
 
     /// A message on the connection.
@@ -164,11 +151,9 @@ impl Endpoint {
 
     fn template(&self, own: NodeAddr) -> Template {
         Template {
-            user: User::from(self.settings.importance as u8),
-            source_droppable: self.settings.source_droppable,
-            dest_droppable: self.settings.dest_droppable,
+            options: self.settings.send_options(),
             origin: PortId { port: self.port, node: own },
-            peer_port: self.peer.port,
+            peer: self.peer,
         }
     }
 
@@ -298,27 +283,17 @@ impl Endpoint {
 
 /// The header fields common to all messages of a socket.
 struct Template {
-    user: User,
-    source_droppable: bool,
-    dest_droppable: bool,
+    options: SendOptions,
     origin: PortId,
-    peer_port: u32,
+    peer: PortId,
 }
 
 impl Template {
-    fn message(&self, memory: Vec<u8>, kind: MessageType, header: usize, data: &[u8]) -> Message {
-        let mut msg = Packet::build_in(memory, self.user, kind.into(), header, data);
-        msg.set_src_droppable(self.source_droppable);
-        msg.set_dest_droppable(self.dest_droppable);
-        msg.set_prev_node(self.origin.node);
-        msg.set_origin_node(self.origin.node);
-        msg.set_origin_port(self.origin.port);
-        msg
+    fn header(&self, to: PortId, address: Address, data: usize) -> DataHeader {
+        header(self.options, self.origin, to, address, data)
     }
 
     fn connection_message(&self, memory: Vec<u8>, data: &[u8]) -> Message {
-        let mut msg = self.message(memory, MessageType::Conn, SHORT_HEADER, data);
-        msg.set_dest_port(self.peer_port);
-        msg
+        self.header(self.peer, Address::Connection, data.len()).with_data(memory, data)
     }
 }

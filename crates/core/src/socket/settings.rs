@@ -1,5 +1,6 @@
 //! The values of a socket's options, and their defaults. Spec: tipc.md §8.9.
 
+use super::header::SendOptions;
 use super::types::SocketKind;
 use crate::addr::Importance;
 
@@ -33,5 +34,11 @@ impl Settings {
             low_water: 1,
             no_delay: false,
         }
+    }
+
+    /// Those that appear in the headers of messages.
+    pub(super) const fn send_options(&self) -> SendOptions {
+        let Self { importance, source_droppable, dest_droppable, .. } = *self;
+        SendOptions { importance, source_droppable, dest_droppable }
     }
 }

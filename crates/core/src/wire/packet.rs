@@ -212,6 +212,20 @@ impl DataHeader {
     pub fn header(&self) -> &[u8] {
         self.0.get(..self.header_size()).unwrap_or(&self.0)
     }
+
+    /// The message: this header and `data`, in `memory`, whose contents are dropped. Data beyond 66000 bytes is
+    /// truncated; callers check the size first.
+    #[must_use]
+    pub fn with_data(&self, mut memory: Vec<u8>, data: &[u8]) -> Message {
+        let data = data.get(..MAX_USER_DATA).unwrap_or(data);
+        memory.clear();
+        memory.reserve(self.header_size() + data.len());
+        memory.extend_from_slice(self.header());
+        memory.extend_from_slice(data);
+        let mut message = Packet(memory);
+        message.fix_size();
+        message
+    }
 }
 
 macro_rules! fields {

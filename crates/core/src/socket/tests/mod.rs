@@ -1,5 +1,6 @@
 //! A cluster in memory: nodes without links, a network that keeps order and loses nothing, virtual time.
 
+mod built;
 mod connection;
 mod datagram;
 mod hostile;
