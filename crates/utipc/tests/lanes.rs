@@ -2,11 +2,15 @@
 
 mod common;
 
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Engine, LIMIT, TestNode, alone, connected, exchange, fill};
-use utipc::{Connection, Error, Node, Scope, ServiceAddress, SocketKind, Spin, WaitReason};
+use utipc::{
+    Connection, Error, ErrorCode, Node, OptionValue, Scope, ServiceAddress, Socket, SocketKind, SocketOption,
+    Spin, WaitReason,
+};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(7000, 1);
 
@@ -200,6 +204,37 @@ fn datagrams_switch_to_lanes_and_keep_their_order() {
         red.daemon_counters().requests < u64::from(SENDERS * MESSAGES),
         "messages went through the daemon"
     );
+}
+
+#[test]
+fn message_is_returned_if_its_lane_gets_no_larger_ring() {
+    let (red, blue) = host();
+    let receiver = red.rdm().unwrap();
+    receiver.set_receive_timeout(Some(LIMIT));
+    // The least buffer, 512 KiB: room for two of the rings of 256 KiB that the messages need.
+    receiver.set_option(SocketOption::ReceiveBuffer, OptionValue::Number(1)).unwrap();
+    let to = receiver.port();
+    let senders = [(); 3].map(|()| {
+        let sender = blue.rdm().unwrap();
+        sender.set_receive_timeout(Some(LIMIT));
+        sender.set_returned(true).unwrap();
+        // From here on there is a lane.
+        sender.send_to(b"first", to).unwrap();
+        sender
+    });
+    let (done, sent) = mpsc::channel::<Socket>();
+    thread::spawn(move || {
+        for sender in senders {
+            sender.send_to(&[7; 60_000], to).unwrap();
+            done.send(sender).unwrap();
+        }
+    });
+    let [_one, _two, refused] = [(); 3].map(|()| sent.recv_timeout(LIMIT).expect("the call returns"));
+    let back = refused.receive().unwrap().returned.expect("the message comes back");
+    assert_eq!((back.code, back.data), (ErrorCode::Overload, vec![7; 1024]));
+    let mut sizes = [(); 5].map(|()| receiver.receive().unwrap().data.len());
+    sizes.sort_unstable();
+    assert_eq!(sizes, [5, 5, 5, 60_000, 60_000]);
 }
 
 #[test]
