@@ -1,4 +1,5 @@
-//! The wait between two turns: the daemon checks shared memory for a moment where that has paid lately, then sleeps.
+//! The wait between two turns: the daemon spins on shared memory for a moment if that has succeeded lately, then
+//! sleeps.
 //!
 //! A process that shares an arena with the daemon wakes it by an event descriptor, which costs the process a system
 //! call and the daemon a wake-up. While the daemon is awake it checks the arenas that it has just served itself, and
@@ -106,7 +107,7 @@ impl Lanes {
         for pair in awake.pairs.drain(..) {
             let Some(near) = pairs.near(pair) else { continue };
             near.bell.tell_daemon(true);
-            // A message written before that woke nothing.
+            // A message that was written before has caused no wake-up.
             if has_work(near) {
                 let token = self.token | u64::from(pair.0);
                 ready.push(Ready { token, readable: true, writable: false, hangup: false });

@@ -6,7 +6,7 @@ use super::pairs::side;
 use super::state::LaneEvent;
 use super::{Context, DAEMON, Lanes, ProcessId};
 
-/// Reason why a process uses the lanes of a socket no longer.
+/// Reason why a process no longer uses the lanes of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndCause {
     /// It closed the socket.
@@ -51,7 +51,7 @@ impl Lanes {
         }
     }
 
-    /// The commands of a socket carry its data from now on.
+    /// Requests carry the data of a socket from now on.
     pub fn host(&mut self, context: &mut Context<'_>, port: u32, partly_read: Option<(LaneId, u32)>) {
         self.end(context, port, EndCause::Hosted(partly_read));
         if let Some(socket) = self.sockets.get_mut(&port) {
@@ -73,7 +73,7 @@ impl Lanes {
         self.end(context, port, EndCause::Hosted(None));
     }
 
-    /// `port` writes no more; the reader reads the rest.
+    /// Ends writing by `port`; the reader reads the rest.
     fn end_writing(&mut self, context: &mut Context<'_>, id: LaneId, port: u32, cause: EndCause) {
         let Some(lane) = self.lanes.get_mut(&id).filter(|lane| lane.from == port) else { return };
         let (from, to, before) = (lane.from, lane.to, lane.state);
@@ -102,7 +102,7 @@ impl Lanes {
         }
     }
 
-    /// `port` reads no more; its unread messages go into its queue at the node, or are lost.
+    /// Ends reading by `port`; its unread messages go into its queue at the node, or are lost.
     fn end_reading(&mut self, context: &mut Context<'_>, id: LaneId, port: u32, cause: EndCause) {
         let Some(lane) = self.lanes.get(&id).filter(|l| l.to == port && !l.state.is_reader_done()) else {
             return;
@@ -125,7 +125,7 @@ impl Lanes {
         self.dismiss_writer(context, id, cause.is_gone());
     }
 
-    /// The whole messages in a lane whose reader has stopped; no further ones once they have `most` bytes.
+    /// Reads the whole messages out of a lane whose reader has stopped, until they have `most` bytes.
     pub(super) fn recover(&mut self, id: LaneId, most: usize) -> Vec<Vec<u8>> {
         let Some(pair) = self.pairs.get(id.pair) else { return Vec::new() };
         let (mut bodies, mut bytes) = (Vec::new(), 0);
@@ -152,7 +152,7 @@ impl Lanes {
         self.notify(context, writer, Notice::LaneOver { port, lane: id, end: LaneEnd::Writer, gone });
     }
 
-    /// Messages between the two sockets go by the node again.
+    /// Lets messages between the two sockets go by the node again.
     fn retire(&mut self, context: &mut Context<'_>, id: LaneId, from: u32, to: u32) {
         if self.between.get(&(from, to)) == Some(&id) {
             self.between.remove(&(from, to));
@@ -160,7 +160,7 @@ impl Lanes {
         }
     }
 
-    /// One end confirms that it will not touch the lane any more.
+    /// Handles the confirmation of one end that it will not touch the lane any more.
     pub fn done(
         &mut self,
         context: &mut Context<'_>,
@@ -206,7 +206,7 @@ impl Lanes {
         }
     }
 
-    /// The reader is done with a lane, which may complete a drain.
+    /// Notes that the reader is done with a lane, which may complete a drain.
     fn finish_reader(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         let was_draining = lane.state.is_draining();
@@ -220,7 +220,7 @@ impl Lanes {
         }
     }
 
-    /// A process reports that the memory of a lane is malformed: the lane ends for both, and so does its connection.
+    /// Handles a report that the memory of a lane is malformed: the lane ends for both, and so does its connection.
     pub fn report(
         &mut self,
         context: &mut Context<'_>,
@@ -301,14 +301,15 @@ impl Lanes {
         }
     }
 
-    /// Drops pairs that have had no lanes for long.
+    /// Drops pairs that have had no lanes for some time.
     pub fn expire_pairs(&mut self, context: &mut Context<'_>) {
         while let Some((pair, sides)) = self.pairs.expire(context.now) {
             self.notify_pair_over(context, pair, sides);
         }
     }
 
-    /// A process is gone that may have closed sockets without confirming yet that it writes their lanes no longer.
+    /// Ends the writing side of the lanes of a process that is gone: it may have closed sockets without confirming yet
+    /// that it no longer writes their lanes.
     pub fn forget_writer(&mut self, context: &mut Context<'_>, process: ProcessId) {
         if self.pairs.of(process).next().is_none() {
             return;

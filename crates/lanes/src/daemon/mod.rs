@@ -6,7 +6,7 @@
 //! | Question | File |
 //! |---|---|
 //! | Which sockets get a lane, and when may the reader use it? | `open.rs` |
-//! | Which states has a lane? | `state.rs` |
+//! | Which states does a lane have? | `state.rs` |
 //! | How does a lane end? | `end.rs` |
 //! | Which processes share memory? | `pairs.rs` |
 //! | How do lanes between a process and the node begin and end? | `node_lanes.rs` |
@@ -148,7 +148,7 @@ pub struct Lanes {
     /// Outbound lanes to be read in the next turn.
     listed: VecDeque<u32>,
     unsent: HashMap<u32, Messages>,
-    /// Until when unsent messages may wait for the end of their sockets, oldest first.
+    /// Times at which unsent messages of ended sockets are dropped, and the sockets; oldest first.
     lingering: VecDeque<(Time, u32)>,
     awake: Awake,
     /// Times that the memory of a lane was malformed.
@@ -270,7 +270,7 @@ impl Lanes {
     /// Notifies a process about a lane or a pair.
     fn notify(&self, context: &mut Context<'_>, to: ProcessId, notice: Notice) {
         let descriptor = match notice {
-            // There is nothing to read until the writer tells of it.
+            // The writer reports the first message; there is nothing to read before.
             Notice::Lane { lane, end: LaneEnd::Reader, .. }
             | Notice::NodeLane { lane, end: LaneEnd::Reader, .. }
             | Notice::LaneOver { lane, end: LaneEnd::Reader, .. }

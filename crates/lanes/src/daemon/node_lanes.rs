@@ -1,4 +1,4 @@
-//! Lanes between a process and its node, for traffic with other nodes: how they begin and how they end.
+//! The beginning and the end of lanes between a process and its node, for traffic with other nodes.
 //!
 //! The node is one side of the pair, as process [`DAEMON`]. It reads what the process sends into the endpoint as fast
 //! as that accepts it, and writes what the endpoint receives as far as there is room; the rest waits in the endpoint.
@@ -50,11 +50,11 @@ pub(super) struct Outbound {
 pub(super) struct Inbound {
     pub(super) lane: LaneId,
     pub(super) writer: Writer,
-    /// Its end is written: what follows is fetched by commands.
+    /// Its end is written: the process fetches what follows by requests.
     pub(super) ended: bool,
 }
 
-/// A socket without connections.
+/// Whether a socket is connectionless.
 pub fn is_datagram(stack: &Stack, port: u32) -> bool {
     stack.endpoint(port).is_some_and(|e| !e.kind().is_connection_oriented())
 }
@@ -63,7 +63,7 @@ pub(super) fn is_connected(stack: &Stack, port: u32) -> bool {
     stack.endpoint(port).map(Endpoint::state) == Some(State::Established)
 }
 
-/// The peer of a connection that has lasted for a while and leads to another node.
+/// The peer of a connection to another node that has carried [`MESSAGES_BEFORE`] messages.
 fn remote_peer(stack: &Stack, port: u32) -> Option<PortId> {
     let endpoint = stack.endpoint(port)?;
     let stats = endpoint.stats();
@@ -84,7 +84,7 @@ impl Lanes {
         self.inbound.get(&port).is_some_and(|lane| !lane.ended)
     }
 
-    /// Whether the next message of a socket comes by its node lane, and not by a command.
+    /// Whether the next message of a socket comes by its node lane, and not by a request.
     pub fn comes_by_lane(&self, stack: &Stack, port: u32) -> bool {
         self.delivers(port)
             && stack
@@ -228,7 +228,7 @@ impl Lanes {
         self.stop_outbound(context, port, cause.is_gone());
     }
 
-    /// The process writes no more; what it has written is sent.
+    /// Ends writing by the process; messages that it has written are sent.
     pub(super) fn stop_outbound(&mut self, context: &mut Context<'_>, port: u32, gone: bool) {
         if self.outbound.contains_key(&port) {
             self.carry_out(context, port, usize::MAX);
@@ -238,7 +238,7 @@ impl Lanes {
         self.keep_unsent(context, port, messages);
     }
 
-    /// The process reads no more; what it has not read goes back to the endpoint.
+    /// Ends reading by the process; unread messages go back to the endpoint.
     pub(super) fn stop_inbound(&mut self, context: &mut Context<'_>, port: u32) {
         if let Some(inbound) = self.inbound.remove(&port) {
             self.end_inbound(context, port, inbound, 0);
@@ -251,7 +251,7 @@ impl Lanes {
             // Fails only for a slot that does not exist.
             let _ = pair.arena.mark_gone(Side::Zero, id.slot.into());
         }
-        // That rang the daemon's own doorbell.
+        // The mark rang the daemon's own doorbell.
         self.serve(context, id.pair);
         let unread = self.recover(id, MAX_UNREAD);
         if !context.stack.take_back(context.now, port, unread, read) {
@@ -275,7 +275,7 @@ impl Lanes {
         unsent
     }
 
-    /// The process has written a malformed record into a node lane: its connection ends.
+    /// Ends a node lane with a malformed record, and its connection.
     pub(super) fn refuse_outbound(&mut self, context: &mut Context<'_>, port: u32) {
         self.corrupt += 1;
         if let Some(outbound) = self.outbound.remove(&port) {

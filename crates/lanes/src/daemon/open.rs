@@ -1,6 +1,6 @@
 //! Lanes between sockets of processes: which sockets get one, when the reader may use it, how much memory it may take.
 //!
-//! A lane begins with a command of its writer, so the receiver's queue already has everything that the writer sent
+//! A lane begins with a request of its writer, so the receiver's queue already has everything that the writer sent
 //! before. The reader is notified of the lane when it has received that: order holds without a mark in the stream.
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply};
@@ -125,7 +125,7 @@ impl Lanes {
         socket.lanes.iter().any(is_unread) && stack.endpoint(port).is_some_and(is_connection)
     }
 
-    /// Whether messages of a connection go by the lane between these ports, so that a command would overtake them.
+    /// Whether messages of a connection go by the lane between these ports, so that a request would overtake them.
     pub fn connects(&self, from: u32, to: u32) -> bool {
         self.between.contains_key(&(from, to))
     }

@@ -124,7 +124,7 @@ impl Pairs {
         Ok(Some(LaneId { pair: id, writer, slot }))
     }
 
-    /// The daemon has as many as there are processes.
+    /// Whether a process has as many pairs as it may have; the daemon has one for each process.
     fn is_full(&self, side: ProcessId) -> bool {
         side != DAEMON && self.by_process.get(&side).map_or(0, BTreeSet::len) >= MAX_PAIRS
     }

@@ -1,5 +1,4 @@
-//! Messages that have left a node lane and that their endpoint does not accept yet, and sockets whose end waits for
-//! them.
+//! Messages that have left a node lane and wait until their endpoint accepts them, and sockets that end after them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -57,12 +56,12 @@ fn cost(message: &Built) -> usize {
 }
 
 impl Lanes {
-    /// A message that the process sends by a command would overtake earlier ones.
+    /// Whether a message that the process sends by a request would overtake earlier ones.
     pub fn holds_back(&self, port: u32) -> bool {
         self.outbound.contains_key(&port) || self.unsent.contains_key(&port)
     }
 
-    /// The process has ended the connection; messages that it has sent before are still unsent.
+    /// Whether the process has ended the socket while messages that it has sent before are unsent.
     pub fn is_ending(&self, port: u32) -> bool {
         self.unsent.get(&port).is_some_and(Unsent::is_ending)
     }
@@ -72,7 +71,7 @@ impl Lanes {
         self.unsent.contains_key(&port)
     }
 
-    /// Messages to this node wait already.
+    /// Whether messages to this node wait already.
     pub(super) fn waits_for(&self, port: u32, node: NodeAddr) -> bool {
         self.unsent.get(&port).is_some_and(|unsent| unsent.messages.contains_key(&node))
     }

@@ -1,4 +1,4 @@
-//! How a lane changes its ring, and how old rings are freed.
+//! Changing the ring of a lane, and freeing old rings.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -15,7 +15,7 @@ impl<M: Memory> Writer<M> {
     /// Moves the lane to a ring of `class` (0 smallest to 3), for which the daemon has granted memory.
     ///
     /// # Errors
-    /// [`LaneError::NoRing`]: none free, or the reader is still four rings behind.
+    /// [`LaneError::NoRing`]: no ring is free, or the reader is still four rings behind.
     pub fn grow(&mut self, class: u8) -> Result<(), LaneError> {
         self.check()?;
         self.refresh()?;
@@ -55,7 +55,7 @@ impl<M: Memory> Writer<M> {
         match self.ring {
             Some(ring) if ring.taken.class > 0 && self.released == self.position && !self.ended => {
                 self.grow(0)?;
-                // So that the reader leaves the old ring even if no message follows.
+                // The reader leaves the old ring even if no message follows.
                 self.flush().map(Some)
             }
             _ => Ok(None),
@@ -112,7 +112,8 @@ impl<M: Memory> Writer<M> {
         }
     }
 
-    /// The ring for a message that the present ring, if any, does not take.
+    /// Takes a ring of the smallest class, if the lane has none and a message of `len` bytes fits it. Otherwise the
+    /// error has the class that the message needs.
     #[cold]
     pub(super) fn first_ring(&mut self, len: usize) -> Result<Own, LaneError> {
         let shifts = self.layout.shape.ring_shifts;

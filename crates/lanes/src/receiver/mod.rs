@@ -20,12 +20,12 @@ use crate::{Pair, ReadyLanes, Wakeup};
 
 /// Lanes that are checked directly.
 pub(crate) const POLLED: usize = 8;
-/// Messages of one lane per turn if there are more lanes than that: each turn begins with pages and lines that are no
-/// longer in the caches.
+/// Messages of one lane per turn if there are more lanes than [`POLLED`]: each turn begins with pages and lines that
+/// are no longer in the caches.
 pub(crate) const SHARE: u32 = 8;
 /// Returned messages that wait, at most; beyond that the oldest are lost.
 const RETURNED_MAX: usize = 1024;
-/// Messages of other nodes that come by requests before a node lane is asked for.
+/// Messages of other nodes that come by requests before a node lane is requested.
 const REQUESTS_BEFORE_LANE: u32 = 2;
 
 /// The result of one step of a receive.
@@ -63,7 +63,7 @@ pub struct Receiver {
     node_ready: bool,
     /// Turns of listed lanes that the node has waited for since.
     node_waited: u32,
-    /// The socket has a descriptor: arming a lane asks for the daemon to be told too.
+    /// The socket has a descriptor: writers of armed lanes report to the daemon too.
     telling: bool,
     /// The message that was read in part or looked at: its lane's place, and the bytes read.
     begun: Option<(usize, usize)>,
@@ -165,13 +165,13 @@ impl Receiver {
         }
     }
 
-    /// Notes that a message of another node came by a request; returns whether to ask for a node lane.
+    /// Notes that a message of another node came by a request; returns whether to request a node lane.
     pub fn note_remote_request(&mut self) -> bool {
         self.requests = self.requests.saturating_add(1);
         self.requests == REQUESTS_BEFORE_LANE && !self.lanes.iter().flatten().any(InboundLane::is_from_any)
     }
 
-    /// Lets a node lane be asked for again.
+    /// Forgets a refusal: a node lane may be requested again.
     pub fn forget_refusals(&mut self) {
         self.requests = 0;
     }
@@ -233,7 +233,7 @@ impl Receiver {
         }
     }
 
-    /// Whether the next receive may get something of the node: on a connection that comes after the lane.
+    /// Whether the next receive may get something of the node. On a connection the lane comes first.
     #[must_use]
     pub fn node_counts(&self, kind: SocketKind) -> bool {
         self.node_ready && !(kind.is_connection_oriented() && self.has_lanes())
