@@ -1,9 +1,10 @@
 //! Field and enumeration dictionaries: read from files, and encoded once in parts to be sent. Spec: rssl.md §5.3
 
 use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::Context as _;
-use rssl::dictionary::{Dictionary, ENUM_DICTIONARY, Enums, FIELD_DICTIONARY, Fields};
+use rssl::dictionary::{Dictionary, ENUM_DICTIONARY, Enums, FIELD_DICTIONARY, Fields, VERBOSITY_VERBOSE};
 use rssl::rwf::{
     DataState, DataType, Domain, Key, Refresh, RefreshFlags, Request, RequestFlags, State, StreamState, code,
 };
@@ -39,10 +40,11 @@ struct Named {
     parts: Vec<Vec<Vec<u8>>>,
 }
 
-/// The dictionaries that a program sends, encoded.
+/// The dictionaries that a program sends, encoded. All threads share them, and they can be replaced.
 #[derive(Debug, Default)]
 pub struct Dictionaries {
-    list: Vec<Named>,
+    list: RwLock<Arc<Vec<Named>>>,
+    part: usize,
 }
 
 impl Dictionaries {
@@ -51,31 +53,32 @@ impl Dictionaries {
     /// # Errors
     /// A name or text is too long for the wire.
     pub fn of(dictionary: &Dictionary, part: usize) -> rssl::Result<Self> {
-        let cut = |name, parts: &dyn Fn(u32) -> rssl::Result<Vec<Vec<u8>>>| {
-            Ok(Named { name, parts: VERBOSITIES.map(parts).into_iter().collect::<rssl::Result<_>>()? })
-        };
-        Ok(Self {
-            list: vec![
-                cut(FIELD_DICTIONARY, &|verbosity| dictionary.fields.parts(verbosity, part))?,
-                cut(ENUM_DICTIONARY, &|verbosity| dictionary.enums.parts(verbosity, part))?,
-            ],
-        })
+        Ok(Self { list: RwLock::new(Arc::new(encode(dictionary, part)?)), part })
+    }
+
+    /// Replaces the dictionaries for later requests.
+    ///
+    /// # Errors
+    /// As [`Dictionaries::of`]; nothing is replaced.
+    pub fn replace(&self, dictionary: &Dictionary) -> rssl::Result<()> {
+        let list = Arc::new(encode(dictionary, self.part)?);
+        *self.list.write().unwrap_or_else(PoisonError::into_inner) = list;
+        Ok(())
+    }
+
+    fn list(&self) -> Arc<Vec<Named>> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.list.iter().any(|named| named.name == name)
-    }
-
-    fn find(&self, name: &[u8], verbosity: u32) -> Option<&[Vec<u8>]> {
-        let named = self.list.iter().find(|named| named.name.as_bytes() == name)?;
-        let at = VERBOSITIES.iter().rposition(|known| verbosity >= *known)?;
-        named.parts.get(at).map(Vec::as_slice)
+        self.list().iter().any(|named| named.name == name)
     }
 
     /// The refreshes that answer a request, on its stream; `None` for an unknown dictionary.
     #[must_use]
     pub fn answer(&self, request: &Request<'_>) -> Option<Vec<Vec<u8>>> {
-        let parts = self.find(request.key.name.unwrap_or_default(), request.key.filter.unwrap_or(7))?;
+        let list = self.list();
+        let parts = find(&list, request.key.name.unwrap_or_default(), request.key.filter.unwrap_or(7))?;
         let streaming = request.flags.contains(RequestFlags::STREAMING);
         let stream = if streaming { StreamState::Open } else { StreamState::NonStreaming };
         let message = |(part, number): (&Vec<u8>, u16)| {
@@ -102,5 +105,116 @@ impl Dictionaries {
         };
         // Encoding cannot fail: the key was decoded from a message.
         parts.iter().zip(0_u16..).map(message).collect()
+    }
+}
+
+fn encode(dictionary: &Dictionary, part: usize) -> rssl::Result<Vec<Named>> {
+    let cut = |name, parts: &dyn Fn(u32) -> rssl::Result<Vec<Vec<u8>>>| {
+        Ok(Named { name, parts: VERBOSITIES.map(parts).into_iter().collect::<rssl::Result<_>>()? })
+    };
+    Ok(vec![
+        cut(FIELD_DICTIONARY, &|verbosity| dictionary.fields.parts(verbosity, part))?,
+        cut(ENUM_DICTIONARY, &|verbosity| dictionary.enums.parts(verbosity, part))?,
+    ])
+}
+
+fn find<'a>(list: &'a [Named], name: &[u8], verbosity: u32) -> Option<&'a [Vec<u8>]> {
+    let named = list.iter().find(|named| named.name.as_bytes() == name)?;
+    let at = VERBOSITIES.iter().rposition(|known| verbosity >= *known)?;
+    named.parts.get(at).map(Vec::as_slice)
+}
+
+/// One of the two dictionaries, as a source sends it.
+#[derive(Clone, Debug)]
+pub enum Half {
+    /// The fields.
+    Fields(Fields),
+    /// The enumerated types.
+    Enums(Enums),
+}
+
+impl Half {
+    /// The conventional name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Fields(_) => FIELD_DICTIONARY,
+            Self::Enums(_) => ENUM_DICTIONARY,
+        }
+    }
+
+    /// The same kind of dictionary without contents.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        match self {
+            Self::Fields(_) => Self::Fields(Fields::default()),
+            Self::Enums(_) => Self::Enums(Enums::default()),
+        }
+    }
+
+    /// Adds the payload of one refresh.
+    ///
+    /// # Errors
+    /// The payload is malformed, or of the other kind.
+    pub fn take_part(&mut self, payload: &[u8]) -> rssl::Result<()> {
+        match self {
+            Self::Fields(fields) => fields.take_part(payload),
+            Self::Enums(enums) => enums.take_part(payload),
+        }
+    }
+
+    /// All of it, in payloads of about `part` bytes.
+    ///
+    /// # Errors
+    /// A name or text is too long for the wire.
+    pub fn parts(&self, part: usize) -> rssl::Result<Vec<Vec<u8>>> {
+        match self {
+            Self::Fields(fields) => fields.parts(VERBOSITY_VERBOSE, part),
+            Self::Enums(enums) => enums.parts(VERBOSITY_VERBOSE, part),
+        }
+    }
+}
+
+/// Most bytes of a dictionary that a source sends.
+const MAX_RECEIVED: usize = 64 << 20;
+
+/// A dictionary that a source sends in parts.
+#[derive(Debug)]
+pub struct Incoming {
+    half: Half,
+    bytes: usize,
+}
+
+impl Incoming {
+    /// Starts with nothing; `kind` is a dictionary of the kind that will arrive.
+    #[must_use]
+    pub fn new(kind: &Half) -> Self {
+        Self { half: kind.emptied(), bytes: 0 }
+    }
+
+    /// The conventional name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.half.name()
+    }
+
+    /// Adds a part. Returns the dictionary after its last part.
+    ///
+    /// # Errors
+    /// The part is malformed, or the dictionary longer than 64 MiB. The next part has to be a first one.
+    pub fn take(&mut self, payload: &[u8], first: bool, last: bool) -> Result<Option<Half>, String> {
+        if first {
+            *self = Self::new(&self.half);
+        }
+        self.bytes += payload.len();
+        if self.bytes > MAX_RECEIVED {
+            return Err(format!("it has more than {MAX_RECEIVED} bytes"));
+        }
+        self.half.take_part(payload).map_err(|why| why.to_string())?;
+        if !last {
+            return Ok(None);
+        }
+        let next = Self::new(&self.half);
+        Ok(Some(std::mem::replace(self, next).half))
     }
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+use rssl::dictionary::{Enums, Fields};
 use rssl::rdm::directory::{self, Action};
 use rssl::rwf::{self, Class, Request, RequestFlags};
 
@@ -17,6 +18,7 @@ use super::reconnecting::Reconnecting;
 use super::source_side::WINDOW;
 use super::wire::{Answer, Header, Record, VERSION};
 use super::{Error, FeedId, Result, SinkEnd, SinkEvent, SourceId};
+use crate::dictionaries::{Half, Incoming};
 use crate::hub::{Now, UpstreamId};
 use crate::metrics::components::Upstream;
 use crate::upstream::is_wanted;
@@ -97,6 +99,8 @@ struct Source {
     /// The widest of its feeds' windows, bytes.
     window: u64,
     merge: Merge,
+    /// Its dictionaries of fields and of enumerated types.
+    incoming: [Incoming; 2],
 }
 
 /// The adapter.
@@ -117,6 +121,8 @@ pub struct SinkSide {
     generation: u64,
     /// The widest window among the sources.
     window: Window,
+    /// Dictionaries that have arrived since the last [`SinkSide::take_dictionaries`], each with the name of its source.
+    dictionaries: Vec<(String, Half)>,
     stats: Stats,
 }
 
@@ -142,6 +148,7 @@ impl SinkSide {
             history: HISTORY,
             generation: 0,
             window: Window::default(),
+            dictionaries: Vec::new(),
             stats: Stats::default(),
         }
     }
@@ -205,6 +212,11 @@ impl SinkSide {
     /// The connected sources: id, upstream, name, and whether the hub has them as an upstream.
     pub fn sources(&self) -> impl Iterator<Item = (SourceId, UpstreamId, &str, bool)> + '_ {
         self.sources.iter().map(|(id, source)| (*id, source.up, source.name.as_str(), source.announced))
+    }
+
+    /// The dictionaries that sources have sent since the last call, each with the name of its source.
+    pub fn take_dictionaries(&mut self) -> Vec<(String, Half)> {
+        std::mem::take(&mut self.dictionaries)
     }
 
     /// Name and counters of each source.
@@ -338,6 +350,8 @@ impl SinkSide {
             bytes: 0,
             window: 0,
             merge: Merge::new(0, self.history),
+            incoming: [Half::Fields(Fields::default()), Half::Enums(Enums::default())]
+                .map(|kind| Incoming::new(&kind)),
         };
         self.sources.insert(id, source);
         let hello =
@@ -455,6 +469,14 @@ impl SinkSide {
                 Ok(services) => self.handle_directory(now, id, feeds, services, hub)?,
                 Err(why) => self.disconnect(now, id, &format!("its directory is invalid: {why}"), hub),
             },
+            Ok(Record::Dictionary { enums, first, last, payload }) => {
+                let [fields, types] = &mut source.incoming;
+                match if enums { types } else { fields }.take(&payload, first, last) {
+                    Ok(Some(half)) => self.dictionaries.push((source.name.clone(), half)),
+                    Ok(None) => {}
+                    Err(why) => self.disconnect(now, id, &format!("its dictionary is invalid: {why}"), hub),
+                }
+            }
             Ok(Record::Joined { epoch, feed, number, window, .. }) if epoch == source.epoch => {
                 source.window = source.window.max(window);
                 self.handle_joined(now, id, feed, number, hub);

@@ -21,6 +21,7 @@ use super::connector::{Connector, Target};
 use super::driver::{Driver, READ};
 use super::hub_metrics::HubMetrics;
 use super::identity::{component, login};
+use super::known_dictionary::KnownDictionary;
 use super::listeners::Listeners;
 use super::publishers::Publishers;
 use super::reconnect::Reconnect;
@@ -34,6 +35,8 @@ pub(super) struct Assembly<'a> {
     pub(super) config: &'a Config,
     pub(super) metrics: &'a Metrics,
     pub(super) dictionary: Dictionary,
+    /// The dictionary, encoded for consumers and publishers.
+    pub(super) given_out: Arc<Dictionaries>,
     pub(super) poller: Poller,
 }
 
@@ -59,12 +62,13 @@ impl<'a> Assembly<'a> {
     /// Reads the dictionary and opens the main poller.
     ///
     /// # Errors
-    /// A dictionary that cannot be read, or no descriptor for the poller.
+    /// A dictionary that cannot be read or has a text too long for the wire, or no descriptor for the poller.
     pub(super) fn new(program: &'static str, config: &'a Config, metrics: &'a Metrics) -> Result<Self> {
         let files = &config.dictionary;
         let dictionary = dictionaries::load(files.fields.as_deref(), files.enums.as_deref())?;
+        let given_out = Dictionaries::of(&dictionary, dictionaries::PART).context("encode the dictionary")?;
         let poller = open_poller(config.threads.main.busy_poll)?;
-        Ok(Self { program, config, metrics, dictionary, poller })
+        Ok(Self { program, config, metrics, dictionary, given_out: Arc::new(given_out), poller })
     }
 
     /// The registry of the main poller.
@@ -102,30 +106,29 @@ impl<'a> Assembly<'a> {
             .collect()
     }
 
-    /// The dictionary in parts of at most `part` bytes, as the program sends it.
-    ///
-    /// # Errors
-    /// A name or text in the dictionary that is too long for the wire.
-    pub(super) fn dictionaries(&self, part: usize) -> Result<Arc<Dictionaries>> {
-        Ok(Arc::new(Dictionaries::of(&self.dictionary, part).context("encode the dictionary")?))
-    }
-
     /// Starts the program's threads.
     ///
     /// # Errors
     /// The system refuses a thread, or does not tell an address.
     pub(super) fn run(self, parts: Parts) -> Result<Running> {
         let addresses: Vec<SocketAddr> = parts.listeners.addresses()?;
+        let files = &self.config.dictionary;
+        let from_files = (files.fields.is_some(), files.enums.is_some());
+        let types = FieldTypes::new(Arc::new(self.dictionary.fields.clone()));
+        let mut side = parts.side;
+        let known = KnownDictionary::new(self.dictionary.clone(), from_files, self.given_out.clone());
+        side.dictionaries(&known);
         let driver = Driver {
             registry: self.registry(),
+            dictionary: known,
             reconnect: parts.reconnect,
-            hub: Hub::new(parts.hub, FieldTypes::new(Arc::new(self.dictionary.fields))),
+            hub: Hub::new(parts.hub, types),
             batch: Batch { timed: parts.timed, ..Batch::default() },
             connectors: parts.connectors,
             publishers: parts.publishers,
             sources: parts.sources,
             listeners: parts.listeners,
-            side: parts.side,
+            side,
             workers: parts.workers,
             requests: Vec::new(),
             poll_backbone_at: Now::ZERO,

@@ -6,7 +6,7 @@ use crate::hub::{Batch, Hub, UpstreamError, UpstreamId};
 use crate::metrics::LatencyHistogram;
 use crate::metrics::components::Upstream;
 use crate::net::{Interest, Now, Registry, Socket};
-use crate::upstream::{Event, Session, SessionError, is_wanted};
+use crate::upstream::{Consumer, Event, Session, SessionError, is_wanted};
 
 /// Most bytes that wait for an upstream to read; above this it is disconnected.
 const MAX_OUTPUT: usize = 64 << 20;
@@ -145,5 +145,22 @@ impl<S: Session> Connection<S> {
         self.registry
             .change(&self.socket, self.token, interest)
             .map_err(|why| SessionError::Ended(why.to_string()))
+    }
+}
+
+impl Connection<Consumer> {
+    /// Passes the services to the hub whose dictionaries are overdue. `accepted`: as in [`Connection::ready`].
+    pub(super) fn release_directories(
+        &mut self,
+        now: Now,
+        id: UpstreamId,
+        accepted: &[String],
+        hub: &mut Hub,
+        out: &mut Batch,
+    ) {
+        for (mut changes, replaces) in self.session.release_directories(now) {
+            changes.retain(|(_, service)| is_wanted(accepted, service));
+            hub.upstream_services(now, id, changes, replaces, out);
+        }
     }
 }

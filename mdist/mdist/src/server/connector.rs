@@ -8,6 +8,7 @@ use rssl::transport::{ClientOptions, VERSION_NEWEST, VERSION_OLDEST};
 
 use super::connection::{Connection, Tally};
 use super::tokens::FIRST_CONNECTOR;
+use crate::dictionaries::Half;
 use crate::hub::{Batch, Hub, UpstreamId};
 use crate::metrics::Metrics;
 use crate::metrics::components::Upstream;
@@ -207,6 +208,18 @@ impl Connector {
         self.state = State::Open(connection);
     }
 
+    /// The dictionaries that have arrived since the last call, each with the name of the upstream; logs which do not
+    /// come.
+    pub(super) fn take_dictionaries(&mut self) -> Vec<(String, Half)> {
+        let State::Open(connection) = &mut self.state else { return Vec::new() };
+        let (received, failures) = connection.session.take_dictionaries();
+        let host = self.host().to_owned();
+        for why in failures {
+            tracing::warn!(host, "no dictionary {why}");
+        }
+        received.into_iter().map(|half| (host.clone(), half)).collect()
+    }
+
     /// Queues a message of the hub for the upstream.
     pub(super) fn send(&mut self, message: &[u8]) {
         if let State::Open(connection) = &mut self.state
@@ -230,6 +243,7 @@ impl Connector {
         match &mut self.state {
             State::Down(until) if *until <= now => self.connect(now),
             State::Open(connection) => {
+                connection.release_directories(now, self.id, &self.target.services, hub, out);
                 if let Err(why) = connection.session.tick(now) {
                     self.lost(now, &why, hub, out);
                 }
@@ -243,7 +257,10 @@ impl Connector {
         match &self.state {
             State::Down(until) => Some(*until),
             State::Connecting(_) => None,
-            State::Open(connection) => connection.session.deadline(),
+            State::Open(connection) => {
+                let session = &connection.session;
+                [session.deadline(), session.release_due()].into_iter().flatten().min()
+            }
         }
     }
 }

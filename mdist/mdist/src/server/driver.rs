@@ -8,12 +8,14 @@ use anyhow::Result;
 
 use crate::backbone::POLL_EVERY;
 use crate::backbone::sink_side::SinkSide;
+use crate::dictionaries::Half;
 use crate::hub::{Batch, Hub, HubRequest};
 use crate::net::{Event, Now, Registry, Socket};
 
 use super::connector::Connector;
 use super::hub_input::HubInput;
 use super::hub_metrics::{HubMetrics, Sources};
+use super::known_dictionary::KnownDictionary;
 use super::listeners::Listeners;
 use super::publishers::Publishers;
 use super::reconnect::Reconnect;
@@ -33,6 +35,7 @@ pub(super) struct Driver {
     pub(super) registry: Registry,
     pub(super) reconnect: Reconnect,
     pub(super) hub: Hub,
+    pub(super) dictionary: KnownDictionary,
     /// The hub's log of the current turn.
     pub(super) batch: Batch,
     /// Connections that this program makes, by upstream number.
@@ -71,6 +74,8 @@ impl Driver {
         } else if let Some(place) = token.checked_sub(FIRST_CONNECTOR) {
             if let Some(connector) = self.connectors.get_mut(place as usize) {
                 connector.ready(ready, now, &mut self.buffer, &mut self.hub, &mut self.batch);
+                let received = connector.take_dictionaries();
+                self.learn(received);
             }
         } else if token == BACKBONE {
             self.poll_backbone_at = now;
@@ -111,11 +116,27 @@ impl Driver {
             self.poll_backbone_at = now + POLL_EVERY;
             if let Some(sources) = &mut self.sources {
                 sources.poll(now, &mut HubInput { hub: &mut self.hub, out: &mut self.batch })?;
+                let received = sources.take_dictionaries();
+                self.learn(received);
             }
+        }
+        if !self.hub.services().services.is_empty() {
+            self.dictionary.warn_if_built_in();
         }
         self.side.tick(now, poll_backbone)?;
         let mut hub = HubInput { hub: &mut self.hub, out: &mut self.batch };
         self.reconnect.run(now, &self.registry, self.sources.as_mut(), &mut self.side, &mut hub)
+    }
+
+    /// Takes dictionaries of sources, each with the name of its source.
+    fn learn(&mut self, received: Vec<(String, Half)>) {
+        let mut changed = false;
+        for (from, half) in received {
+            changed |= self.dictionary.learn(&from, half, &mut self.hub);
+        }
+        if changed {
+            self.side.dictionaries(&self.dictionary);
+        }
     }
 
     /// Passes requests of the sides to the hub, its log to the sides, its messages to the upstreams, and bytes

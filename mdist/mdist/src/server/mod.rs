@@ -10,6 +10,7 @@ mod driver;
 mod hub_input;
 mod hub_metrics;
 mod identity;
+mod known_dictionary;
 mod listeners;
 pub mod p2ps;
 pub mod program;

@@ -132,7 +132,7 @@ impl Mounts {
     fn new(settings: &P2ps, assembly: &Assembly<'_>) -> Result<Self> {
         let config = mounts_config(settings);
         Ok(Self {
-            dictionaries: assembly.dictionaries(config.dictionary_part)?,
+            dictionaries: assembly.given_out.clone(),
             config: Arc::new(config),
             shared: Arc::new(Shared::new(settings.pool_size as usize)),
             writes: settings

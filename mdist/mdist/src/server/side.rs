@@ -7,6 +7,7 @@ use crate::hub::{Batch, Directory, HubRequest};
 use crate::net::{Now, now};
 
 use super::clients::Clients;
+use super::known_dictionary::KnownDictionary;
 
 /// A side of the hub.
 pub(super) enum Side {
@@ -22,6 +23,15 @@ impl Side {
         match self {
             Self::Mounts(clients) => into.extend(clients.worker.hub_requests()),
             Self::Backbone(sinks) => into.extend(sinks.take_asks()),
+        }
+    }
+
+    /// Sends the dictionary to the sinks.
+    pub(super) fn dictionaries(&mut self, known: &KnownDictionary) {
+        if let Self::Backbone(sinks) = self
+            && let Err(why) = sinks.dictionaries(&known.halves())
+        {
+            tracing::error!("cannot encode the dictionary for the sinks: {why}; they keep the one before");
         }
     }
 

@@ -8,7 +8,6 @@ use rssl::transport::{ClientOptions, ServerOptions};
 use crate::backbone::SourceEnd;
 use crate::backbone::source_side::{Policy, SourceSide};
 use crate::config::{Config, OnFull, Posts, SourceServiceSettings, SrcDist};
-use crate::dictionaries;
 use crate::hub::{self, SideId};
 use crate::metrics::Metrics;
 use crate::net::SocketOptions;
@@ -99,7 +98,7 @@ fn acceptance(settings: &SrcDist, assembly: &Assembly<'_>) -> Result<Acceptance>
             ping_timeout: (settings.ping_timeout_s.min(20), settings.ping_timeout_s),
             ..ServerOptions::default()
         },
-        dictionaries: assembly.dictionaries(dictionaries::PART)?,
+        dictionaries: assembly.given_out.clone(),
         services: settings.services.clone(),
     })
 }

@@ -2,7 +2,9 @@
 //!
 //! Pure: bytes and time in, events and bytes to send out. Spec: rssl.md §5.1, §5.2, §7.4
 
-use rssl::rdm::directory::{self, filter};
+use std::time::Duration;
+
+use rssl::rdm::directory::{self, Action, Service, filter};
 use rssl::rdm::login;
 use rssl::rwf::{
     DataState, DataType, Domain, Generic, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, State,
@@ -11,13 +13,22 @@ use rssl::rwf::{
 use rssl::transport::{Channel, ClientOptions};
 use rssl::wire::to_vec;
 
+use super::dictionary::Download;
 use super::session::{ChannelEvent, Connection, Event, Session, SessionError};
+use crate::dictionaries::Half;
 use crate::hub::{LOGIN_STREAM, Now};
 
 /// Stream of the directory. Item streams begin at 16, see [`crate::hub`].
 pub const DIRECTORY_STREAM: i32 = 2;
 /// The directory filter that is requested. Spec: rssl.md §5.2
 const EVERYTHING: u32 = filter::ALL | filter::DATA;
+
+/// Longest time that the services wait for the dictionaries of the upstream: consumers of these services ask for a
+/// dictionary once, so it should be there first.
+const DICTIONARY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A directory, or changes of it, and whether it replaces the earlier one.
+pub type Directory = (Vec<(Action, Service)>, bool);
 
 /// The identity for a login.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +48,8 @@ enum Phase {
     Handshake,
     Login,
     Directory,
+    /// The directory is known, and is reported after the dictionaries, or then.
+    Dictionaries(Now),
     Open,
 }
 
@@ -46,13 +59,52 @@ pub struct Consumer {
     connection: Connection,
     phase: Phase,
     login: Login,
+    dictionaries: Dictionaries,
+}
+
+/// The dictionaries of the upstream, and the directories that wait for them.
+#[derive(Debug, Default)]
+struct Dictionaries {
+    download: Download,
+    waiting: Vec<Directory>,
+    received: Vec<Half>,
+    failures: Vec<String>,
 }
 
 impl Consumer {
     /// Creates the session of a connection that was just made.
     #[must_use]
     pub fn new(transport: ClientOptions, login: Login, now: Now) -> Self {
-        Self { connection: Connection::new(Channel::client(transport), now), phase: Phase::Handshake, login }
+        Self {
+            connection: Connection::new(Channel::client(transport), now),
+            phase: Phase::Handshake,
+            login,
+            dictionaries: Dictionaries::default(),
+        }
+    }
+
+    /// Takes the dictionaries that have arrived, and what went wrong with others.
+    pub fn take_dictionaries(&mut self) -> (Vec<Half>, Vec<String>) {
+        (std::mem::take(&mut self.dictionaries.received), std::mem::take(&mut self.dictionaries.failures))
+    }
+
+    /// Opens the session without the dictionaries once they are overdue; returns the directories to be reported.
+    pub fn release_directories(&mut self, now: Now) -> Vec<Directory> {
+        if !matches!(self.phase, Phase::Dictionaries(due) if due <= now) {
+            return Vec::new();
+        }
+        self.phase = Phase::Open;
+        let Dictionaries { download, waiting, failures, .. } = &mut self.dictionaries;
+        for name in download.give_up() {
+            failures.push(format!("{name}: it did not come within {DICTIONARY_TIMEOUT:?}"));
+        }
+        std::mem::take(waiting)
+    }
+
+    /// When [`Consumer::release_directories`] is due.
+    #[must_use]
+    pub fn release_due(&self) -> Option<Now> {
+        if let Phase::Dictionaries(due) = self.phase { Some(due) } else { None }
     }
 }
 
@@ -72,6 +124,7 @@ impl Session for Consumer {
             Phase::Handshake => Some("answer to the handshake"),
             Phase::Login => Some("answer to the login"),
             Phase::Directory => Some("directory"),
+            Phase::Dictionaries(_) => Some("dictionaries"),
             Phase::Open => None,
         }
     }
@@ -82,7 +135,7 @@ impl Session for Consumer {
         now: Now,
         mut on: impl FnMut(Event<'_>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
-        let Self { connection, phase, login } = self;
+        let Self { connection, phase, login, dictionaries } = self;
         connection.input(bytes, now, |on_event, replies| match on_event {
             ChannelEvent::Opened => {
                 *phase = Phase::Login;
@@ -91,10 +144,13 @@ impl Session for Consumer {
             }
             ChannelEvent::Message(message) => {
                 let stream = peek(message)?.stream;
+                if Download::owns(stream) {
+                    return dictionaries.message(phase, &Message::decode(message)?, &mut on);
+                }
                 if stream != LOGIN_STREAM && stream != DIRECTORY_STREAM && *phase == Phase::Open {
                     return on(Event::Message(message));
                 }
-                administrative(phase, message, replies, &mut on)
+                administrative(phase, dictionaries, message, now, replies, &mut on)
             }
         })
     }
@@ -108,10 +164,55 @@ impl Session for Consumer {
     }
 }
 
+impl Dictionaries {
+    /// Reports a directory, after the dictionaries that are awaited before the session is open.
+    fn directory(
+        &mut self,
+        phase: &mut Phase,
+        directory: Directory,
+        on: &mut impl FnMut(Event<'_>) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
+        self.waiting.push(directory);
+        self.report(phase, on)
+    }
+
+    /// Takes a message on a dictionary's stream.
+    fn message(
+        &mut self,
+        phase: &mut Phase,
+        message: &Message<'_>,
+        on: &mut impl FnMut(Event<'_>) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
+        match self.download.message(message) {
+            Some(Ok(half)) => self.received.push(half),
+            Some(Err((name, why))) => self.failures.push(format!("{name}: {why}")),
+            None => return Ok(()),
+        }
+        self.report(phase, on)
+    }
+
+    fn report(
+        &mut self,
+        phase: &mut Phase,
+        on: &mut impl FnMut(Event<'_>) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
+        if matches!(phase, Phase::Dictionaries(_)) {
+            if self.download.is_awaited() {
+                return Ok(());
+            }
+            *phase = Phase::Open;
+        }
+        let mut waiting = self.waiting.drain(..);
+        waiting.try_for_each(|(changes, replaces)| on(Event::Services { changes, replaces }))
+    }
+}
+
 /// Handles messages on the streams of login and directory, and all messages before the session is open.
 fn administrative(
     phase: &mut Phase,
+    dictionaries: &mut Dictionaries,
     bytes: &[u8],
+    now: Now,
     replies: &mut Vec<Vec<u8>>,
     on: &mut impl FnMut(Event<'_>) -> Result<(), SessionError>,
 ) -> Result<(), SessionError> {
@@ -136,14 +237,18 @@ fn administrative(
         (Message::Refresh(refresh), DIRECTORY_STREAM, Domain::DIRECTORY) => {
             ended(&refresh.state).map_or(Ok(()), |(text, _)| Err(SessionError::Directory(text)))?;
             let changes = directory::decode(refresh.payload)?;
-            *phase = Phase::Open;
             let replaces = refresh.flags.contains(RefreshFlags::CLEAR_CACHE)
                 || refresh.flags.contains(RefreshFlags::SOLICITED);
-            on(Event::Services { changes, replaces })?;
+            replies.extend(dictionaries.download.requests(&changes)?);
+            if *phase == Phase::Directory {
+                *phase = Phase::Dictionaries(now + DICTIONARY_TIMEOUT);
+            }
+            dictionaries.directory(phase, (changes, replaces), on)?;
         }
         (Message::Update(update), DIRECTORY_STREAM, Domain::DIRECTORY) => {
             let changes = directory::decode(update.payload)?;
-            on(Event::Services { changes, replaces: false })?;
+            replies.extend(dictionaries.download.requests(&changes)?);
+            dictionaries.directory(phase, (changes, false), on)?;
         }
         (Message::Status(status), DIRECTORY_STREAM, Domain::DIRECTORY) => {
             let end = status.state.as_ref().and_then(ended);

@@ -6,6 +6,7 @@
 mod enums;
 mod fields;
 mod file;
+mod merge;
 mod small;
 mod wire;
 

@@ -25,6 +25,7 @@ use super::feed_out::FeedOut;
 use super::reconnecting::Reconnecting;
 use super::wire::{MAX_FEEDS, Record};
 use super::{Address, Credit, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent};
+use crate::dictionaries::Half;
 use crate::hub::{HubRequest, ItemId, SideId, Token};
 
 /// Default of [`Policy::window`], bytes.
@@ -33,6 +34,8 @@ pub const WINDOW: u64 = 8 << 20;
 pub const HOLD: Duration = Duration::from_millis(200);
 /// Silence after which a sink with unread bytes gets the newest numbers of its feeds.
 const REMIND_AFTER: Duration = Duration::from_secs(1);
+/// Longest part of a dictionary, unless a row is longer, bytes.
+const DICTIONARY_PART: usize = 1 << 20;
 /// Index of no feed.
 const NONE: u16 = u16::MAX;
 
@@ -133,6 +136,8 @@ pub struct SourceSide {
     sinks: HashMap<SinkId, Sink>,
     listening: HashSet<(Address, FeedId)>,
     directory: Option<Vec<u8>>,
+    /// The records of the dictionaries; none while only the built-in ones are known.
+    dictionaries: Vec<Vec<u8>>,
     asks: Vec<HubRequest>,
     /// Cuts of sinks that are still to be put into feeds.
     pending_cuts: Vec<(u16, SinkId)>,
@@ -179,6 +184,7 @@ impl SourceSide {
             sinks: HashMap::new(),
             listening: HashSet::new(),
             directory: None,
+            dictionaries: Vec::new(),
             asks: Vec::new(),
             pending_cuts: Vec::new(),
             in_feed: HashSet::new(),
@@ -252,6 +258,28 @@ impl SourceSide {
     /// The connected sinks: id, name, unread bytes of feeds, and bytes queued on the connection.
     pub fn sinks(&self) -> impl Iterator<Item = (SinkId, &str, u64, usize)> + '_ {
         self.sinks.iter().map(|(id, sink)| (*id, sink.name.as_str(), sink.in_flight, self.end.queued(*id)))
+    }
+
+    /// Sends these dictionaries to the sinks, now and when they connect; they replace those of earlier calls.
+    ///
+    /// # Errors
+    /// A name or text is too long for the wire: nothing is replaced.
+    pub fn dictionaries(&mut self, halves: &[Half]) -> rssl::Result<()> {
+        let mut records = Vec::new();
+        for half in halves {
+            let enums = matches!(half, Half::Enums(_));
+            let parts = half.parts(DICTIONARY_PART)?;
+            let count = parts.len();
+            records.extend(parts.into_iter().enumerate().map(|(at, payload)| {
+                Record::Dictionary { enums, first: at == 0, last: at + 1 == count, payload }.encode()
+            }));
+        }
+        for id in self.sinks.keys() {
+            records.iter().for_each(|record| self.end.send(*id, record));
+        }
+        self.dictionaries = records;
+        self.end.flush();
+        Ok(())
     }
 
     /// Announces the hub's services to the sinks; call it at the start and when [`SourceSide::apply`] returns true.

@@ -98,6 +98,7 @@ impl SourceSide {
                 (sink.reader, sink.name) = (Some(Address(address)), name);
                 let welcome = Record::Welcome { version: VERSION, sink: id.0, name: self.name.clone() };
                 self.end.send(id, &welcome.encode());
+                self.dictionaries.iter().for_each(|record| self.end.send(id, record));
                 if let Some(directory) = &self.directory {
                     self.end.send(id, directory);
                 }

@@ -15,7 +15,7 @@ pub use self::record::{Answer, AnswerKind, Record};
 use super::FeedId;
 
 /// Version of this format; both ends must have the same.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Longest packet, bytes: below the longest message of TIPC (66,000).
 pub const MAX_PACKET: usize = 60_000;
 /// Longest record, bytes. Images are records too.

@@ -88,6 +88,17 @@ pub enum Record {
         /// The payload of an RWF directory refresh.
         payload: Vec<u8>,
     },
+    /// From a source, before the directory: a part of a dictionary.
+    Dictionary {
+        /// The enumerated types, not the fields.
+        enums: bool,
+        /// The first part.
+        first: bool,
+        /// The last part.
+        last: bool,
+        /// The payload of an RWF dictionary refresh.
+        payload: Vec<u8>,
+    },
     /// From a source: the reply to `Join`.
     Joined {
         /// As in `Join`.
@@ -129,6 +140,7 @@ const JOINED: u8 = 18;
 const ANSWER: u8 = 19;
 const CUT: u8 = 20;
 const NEWEST: u8 = 21;
+const DICTIONARY: u8 = 22;
 
 impl Record {
     /// Encodes the record.
@@ -165,6 +177,11 @@ impl Record {
                     out.extend_from_slice(&service.to_be_bytes());
                     out.extend_from_slice(&feed.0.to_be_bytes());
                 }
+                out.extend_from_slice(payload);
+            }
+            Self::Dictionary { enums, first, last, payload } => {
+                let flags = u8::from(*enums) | u8::from(*first) << 1 | u8::from(*last) << 2;
+                out.extend_from_slice(&[DICTIONARY, flags]);
                 out.extend_from_slice(payload);
             }
             Self::Joined { epoch, feed, number, position, window } => {
@@ -208,6 +225,7 @@ impl Record {
             JOINED => decode_joined(r).map_err(short("a joined")),
             ANSWER => decode_answer(r),
             CUT => decode_cut(r).map_err(short("a cut")),
+            DICTIONARY => decode_dictionary(r).map_err(short("a dictionary")),
             NEWEST => decode_newest(r).map_err(short("a newest")),
             kind => Err(WireError::Unknown { what: "a record", field: "kind", value: kind.into() }),
         }
@@ -275,6 +293,12 @@ fn decode_joined(mut r: Reader<'_>) -> rssl::Result<Record> {
 
 fn decode_newest(mut r: Reader<'_>) -> rssl::Result<Record> {
     Ok(Record::Newest { feed: FeedId(r.u32()?), number: r.u64()? })
+}
+
+fn decode_dictionary(mut r: Reader<'_>) -> rssl::Result<Record> {
+    let flags = r.u8()?;
+    let flag = |bit: u8| flags & bit != 0;
+    Ok(Record::Dictionary { enums: flag(1), first: flag(2), last: flag(4), payload: r.rest().to_vec() })
 }
 
 fn decode_cut(mut r: Reader<'_>) -> rssl::Result<Record> {

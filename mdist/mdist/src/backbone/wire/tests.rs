@@ -12,6 +12,7 @@ fn records() -> Vec<Record> {
         Record::Ask { reissue: false, in_feed: true, message: b"message".to_vec() },
         Record::Welcome { version: VERSION, sink: 9, name: String::new() },
         Record::Directory { feeds: vec![(1, feed), (65_535, FeedId(0))], payload: b"payload".to_vec() },
+        Record::Dictionary { enums: true, first: false, last: true, payload: b"part".to_vec() },
         Record::Joined { epoch: 7, feed, number: u64::MAX, position: 3, window: 8 << 20 },
         answer(AnswerKind::Opened, b""),
         answer(AnswerKind::Image, b"part"),

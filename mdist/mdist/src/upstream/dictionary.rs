@@ -1,0 +1,192 @@
+//! The download of the dictionaries that an upstream provides. Spec: rssl.md §5.3
+
+use rssl::dictionary::{Enums, Fields, VERBOSITY_VERBOSE};
+use rssl::rdm::directory::{Action, Service};
+use rssl::rwf::{Domain, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, State, StreamState};
+use rssl::wire::to_vec;
+
+use crate::dictionaries::{Half, Incoming};
+
+/// Stream of the field dictionary; the next one is that of the enumerated types.
+const FIRST_STREAM: i32 = 3;
+
+/// One dictionary.
+#[derive(Debug)]
+struct Stream {
+    requested: bool,
+    /// It was requested, and is neither complete nor refused.
+    awaited: bool,
+    incoming: Incoming,
+}
+
+/// Both dictionaries of an upstream.
+#[derive(Debug)]
+pub(super) struct Download {
+    streams: [Stream; 2],
+}
+
+impl Default for Download {
+    fn default() -> Self {
+        let stream = |kind| Stream { requested: false, awaited: false, incoming: Incoming::new(&kind) };
+        Self { streams: [stream(Half::Fields(Fields::default())), stream(Half::Enums(Enums::default()))] }
+    }
+}
+
+impl Download {
+    /// Whether this is the stream of a dictionary.
+    pub(super) fn owns(stream: i32) -> bool {
+        (FIRST_STREAM..FIRST_STREAM + 2).contains(&stream)
+    }
+
+    /// Whether a requested dictionary is still to come.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.streams.iter().any(|stream| stream.awaited)
+    }
+
+    /// Stops waiting; returns the names of the dictionaries that have not come.
+    pub(super) fn give_up(&mut self) -> Vec<&'static str> {
+        let awaited = self.streams.iter_mut().filter(|stream| stream.awaited);
+        awaited
+            .map(|stream| {
+                stream.awaited = false;
+                stream.incoming.name()
+            })
+            .collect()
+    }
+
+    /// Requests for the dictionaries that these services provide and that were not requested before.
+    pub(super) fn requests(&mut self, changes: &[(Action, Service)]) -> rssl::Result<Vec<Vec<u8>>> {
+        let mut requests = Vec::new();
+        for (stream, id) in self.streams.iter_mut().zip(FIRST_STREAM..) {
+            let name = stream.incoming.name();
+            let provider = changes.iter().find(|(action, service)| {
+                let info = service.info.as_ref();
+                *action != Action::Delete
+                    && info.is_some_and(|info| info.dictionaries_provided.iter().any(|known| known == name))
+            });
+            let Some((_, service)) = provider.filter(|_| !stream.requested) else { continue };
+            (stream.requested, stream.awaited) = (true, true);
+            let request = Request {
+                domain: Domain::DICTIONARY,
+                stream: id,
+                flags: RequestFlags::STREAMING,
+                key: Key {
+                    service: Some(service.id),
+                    name: Some(name.as_bytes()),
+                    filter: Some(VERBOSITY_VERBOSE),
+                    ..Key::default()
+                },
+                ..Request::default()
+            };
+            requests.push(to_vec(|w| request.encode(w))?);
+        }
+        Ok(requests)
+    }
+
+    /// Takes a message on a dictionary's stream. Returns a dictionary that is complete, or the name of one that does
+    /// not come, with the reason.
+    pub(super) fn message(&mut self, message: &Message<'_>) -> Option<Result<Half, (&'static str, String)>> {
+        let place = usize::try_from(message.head().stream - FIRST_STREAM).ok()?;
+        let stream = self.streams.get_mut(place).filter(|stream| stream.requested)?;
+        let outcome = match message {
+            Message::Refresh(refresh) => match ended(&refresh.state) {
+                Some(why) => Err(why),
+                None => take(&mut stream.incoming, refresh),
+            },
+            Message::Status(status) => status.state.as_ref().and_then(ended).map_or(Ok(None), Err),
+            _ => Ok(None),
+        };
+        let result = outcome.map_err(|why| (stream.incoming.name(), why)).transpose()?;
+        stream.awaited = false;
+        Some(result)
+    }
+}
+
+fn take(incoming: &mut Incoming, refresh: &Refresh<'_>) -> Result<Option<Half>, String> {
+    let first = refresh.part.unwrap_or(0) == 0;
+    incoming.take(refresh.payload, first, refresh.flags.contains(RefreshFlags::COMPLETE))
+}
+
+/// The text of a state that ends the stream before the dictionary is complete.
+fn ended(state: &State<'_>) -> Option<String> {
+    let closed =
+        !matches!(state.stream, StreamState::Unspecified | StreamState::Open | StreamState::NonStreaming);
+    closed.then(|| String::from_utf8_lossy(state.text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use rssl::dictionary::{Dictionary, ENUM_DICTIONARY, FIELD_DICTIONARY};
+    use rssl::rdm::directory::Info;
+    use rssl::rwf::{DataState, DataType, Status, code};
+
+    use super::*;
+    use crate::dictionaries::Dictionaries;
+
+    fn service(id: u16, provided: &[&str]) -> (Action, Service) {
+        let dictionaries_provided = provided.iter().map(|name| (*name).to_owned()).collect();
+        let info = Info { name: format!("S{id}"), dictionaries_provided, ..Info::default() };
+        (Action::Add, Service { id, info: Some(info), ..Service::default() })
+    }
+
+    /// Answers a request as a provider does; returns what the download makes of the last message.
+    fn answer(download: &mut Download, request: &[u8]) -> Option<Result<Half, (&'static str, String)>> {
+        let Message::Request(request) = Message::decode(request).unwrap() else { panic!("not a request") };
+        let given_out = Dictionaries::of(&Dictionary::small(), 500).unwrap();
+        let parts = given_out.answer(&request).unwrap();
+        assert!(parts.len() > 2);
+        let mut last = None;
+        for part in &parts {
+            assert!(last.is_none(), "complete before the last part");
+            assert!(Download::owns(request.stream));
+            last = download.message(&Message::decode(part).unwrap());
+        }
+        last
+    }
+
+    #[test]
+    fn provided_dictionaries_are_requested_once_and_read_in_parts() {
+        let mut download = Download::default();
+        assert_eq!(download.requests(&[service(3, &["Other"])]).unwrap(), Vec::<Vec<u8>>::new());
+        let changes = [service(4, &[FIELD_DICTIONARY]), service(5, &[FIELD_DICTIONARY, ENUM_DICTIONARY])];
+        let requests = download.requests(&changes).unwrap();
+        assert_eq!((requests.len(), download.is_awaited()), (2, true));
+        assert!(download.requests(&changes).unwrap().is_empty());
+        let Message::Request(request) = Message::decode(&requests[1]).unwrap() else {
+            panic!("not a request")
+        };
+        assert_eq!((request.key.service, request.key.name), (Some(5), Some(&b"RWFEnum"[..])));
+
+        let Some(Ok(Half::Fields(fields))) = answer(&mut download, &requests[0]) else { panic!("no fields") };
+        assert_eq!(fields.len(), Dictionary::small().fields.len());
+        assert!(download.is_awaited());
+        let Some(Ok(Half::Enums(enums))) = answer(&mut download, &requests[1]) else { panic!("no enums") };
+        assert_eq!(enums.tables(), Dictionary::small().enums.tables());
+        assert!(!download.is_awaited());
+        // A later version on the open stream.
+        assert!(matches!(answer(&mut download, &requests[0]), Some(Ok(Half::Fields(_)))));
+    }
+
+    #[test]
+    fn refused_and_malformed_dictionaries_are_reported() {
+        let mut download = Download::default();
+        download.requests(&[service(4, &[FIELD_DICTIONARY, ENUM_DICTIONARY])]).unwrap();
+        let state = State::new(StreamState::Closed, DataState::Suspect, code::NOT_FOUND, b"not here");
+        let status =
+            Status { domain: Domain::DICTIONARY, stream: 3, state: Some(state), ..Status::default() };
+        let Some(Err(why)) = download.message(&Message::Status(status)) else { panic!("not refused") };
+        assert_eq!((why, download.is_awaited()), (("RWFFld", "not here".to_owned()), true));
+        let refresh = Refresh {
+            domain: Domain::DICTIONARY,
+            stream: 4,
+            flags: RefreshFlags::COMPLETE,
+            container: DataType::SERIES,
+            state: State::OK,
+            payload: &[0xFF, 1],
+            ..Refresh::default()
+        };
+        assert!(matches!(download.message(&Message::Refresh(refresh)), Some(Err(("RWFEnum", _)))));
+        assert!(!download.is_awaited());
+        assert_eq!(download.give_up(), Vec::<&str>::new());
+    }
+}
