@@ -48,8 +48,6 @@ enum Phase {
     Handshake,
     Login,
     Directory,
-    /// The directory is known, and is reported after the dictionaries, or then.
-    Dictionaries(Now),
     Open,
 }
 
@@ -67,6 +65,8 @@ pub struct Consumer {
 struct Dictionaries {
     download: Download,
     waiting: Vec<Directory>,
+    /// When they are reported without the dictionaries.
+    due: Option<Now>,
     received: Vec<Half>,
     failures: Vec<String>,
 }
@@ -90,10 +90,11 @@ impl Consumer {
 
     /// Opens the session without the dictionaries once they are overdue; returns the directories to be reported.
     pub fn release_directories(&mut self, now: Now) -> Vec<Directory> {
-        if !matches!(self.phase, Phase::Dictionaries(due) if due <= now) {
+        if self.dictionaries.due.is_none_or(|due| now < due) {
             return Vec::new();
         }
         self.phase = Phase::Open;
+        self.dictionaries.due = None;
         let Dictionaries { download, waiting, failures, .. } = &mut self.dictionaries;
         for name in download.give_up() {
             failures.push(format!("{name}: it did not come within {DICTIONARY_TIMEOUT:?}"));
@@ -104,7 +105,7 @@ impl Consumer {
     /// When [`Consumer::release_directories`] is due.
     #[must_use]
     pub fn release_due(&self) -> Option<Now> {
-        if let Phase::Dictionaries(due) = self.phase { Some(due) } else { None }
+        self.dictionaries.due
     }
 }
 
@@ -124,7 +125,6 @@ impl Session for Consumer {
             Phase::Handshake => Some("answer to the handshake"),
             Phase::Login => Some("answer to the login"),
             Phase::Directory => Some("directory"),
-            Phase::Dictionaries(_) => Some("dictionaries"),
             Phase::Open => None,
         }
     }
@@ -165,13 +165,20 @@ impl Session for Consumer {
 }
 
 impl Dictionaries {
-    /// Reports a directory, after the dictionaries that are awaited before the session is open.
+    /// Requests the dictionaries that a directory names, and reports the directory after them.
     fn directory(
         &mut self,
         phase: &mut Phase,
         directory: Directory,
+        now: Now,
+        replies: &mut Vec<Vec<u8>>,
         on: &mut impl FnMut(Event<'_>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
+        let requests = self.download.requests(&directory.0)?;
+        if !requests.is_empty() {
+            self.due = Some(now + DICTIONARY_TIMEOUT);
+        }
+        replies.extend(requests);
         self.waiting.push(directory);
         self.report(phase, on)
     }
@@ -196,10 +203,11 @@ impl Dictionaries {
         phase: &mut Phase,
         on: &mut impl FnMut(Event<'_>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
-        if matches!(phase, Phase::Dictionaries(_)) {
-            if self.download.is_awaited() {
-                return Ok(());
-            }
+        if self.download.is_awaited() {
+            return Ok(());
+        }
+        self.due = None;
+        if *phase == Phase::Directory && !self.waiting.is_empty() {
             *phase = Phase::Open;
         }
         let mut waiting = self.waiting.drain(..);
@@ -239,16 +247,11 @@ fn administrative(
             let changes = directory::decode(refresh.payload)?;
             let replaces = refresh.flags.contains(RefreshFlags::CLEAR_CACHE)
                 || refresh.flags.contains(RefreshFlags::SOLICITED);
-            replies.extend(dictionaries.download.requests(&changes)?);
-            if *phase == Phase::Directory {
-                *phase = Phase::Dictionaries(now + DICTIONARY_TIMEOUT);
-            }
-            dictionaries.directory(phase, (changes, replaces), on)?;
+            dictionaries.directory(phase, (changes, replaces), now, replies, on)?;
         }
         (Message::Update(update), DIRECTORY_STREAM, Domain::DIRECTORY) => {
             let changes = directory::decode(update.payload)?;
-            replies.extend(dictionaries.download.requests(&changes)?);
-            dictionaries.directory(phase, (changes, false), on)?;
+            dictionaries.directory(phase, (changes, false), now, replies, on)?;
         }
         (Message::Status(status), DIRECTORY_STREAM, Domain::DIRECTORY) => {
             let end = status.state.as_ref().and_then(ended);
@@ -297,4 +300,85 @@ fn directory_request() -> rssl::Result<Vec<u8>> {
         ..Request::default()
     };
     to_vec(|w| request.encode(w))
+}
+
+#[cfg(test)]
+mod tests {
+    use rssl::rdm::directory::Info;
+    use rssl::rwf::Update;
+
+    use super::*;
+
+    /// A session that waits for the directory.
+    fn session() -> Consumer {
+        let mut session = Consumer::new(ClientOptions::default(), Login::default(), Now::ZERO);
+        session.phase = Phase::Directory;
+        session
+    }
+
+    fn service(id: u16, provided: &[&str]) -> (Action, Service) {
+        let dictionaries_provided = provided.iter().map(|name| (*name).to_owned()).collect();
+        let info = Info { name: format!("S{id}"), dictionaries_provided, ..Info::default() };
+        (Action::Add, Service { id, info: Some(info), ..Service::default() })
+    }
+
+    /// Passes a directory message in; returns the ids of the reported services, and the number of replies.
+    fn pass(session: &mut Consumer, services: &[(Action, Service)], refresh: bool) -> (Vec<u16>, usize) {
+        let payload = to_vec(|w| directory::encode(w, EVERYTHING, services)).unwrap();
+        let (domain, stream, container) = (Domain::DIRECTORY, DIRECTORY_STREAM, DataType::MAP);
+        let message = if refresh {
+            let flags = RefreshFlags::SOLICITED.with(RefreshFlags::COMPLETE);
+            let refresh = Refresh {
+                domain,
+                stream,
+                flags,
+                container,
+                state: State::OK,
+                payload: &payload,
+                ..Refresh::default()
+            };
+            to_vec(|w| refresh.encode(w)).unwrap()
+        } else {
+            let update = Update { domain, stream, container, payload: &payload, ..Update::default() };
+            to_vec(|w| update.encode(w)).unwrap()
+        };
+        let (mut reported, mut replies) = (Vec::new(), Vec::new());
+        let mut on = |event: Event<'_>| {
+            if let Event::Services { changes, .. } = event {
+                reported.extend(changes.iter().map(|(_, service)| service.id));
+            }
+            Ok(())
+        };
+        let Consumer { phase, dictionaries, .. } = session;
+        administrative(phase, dictionaries, &message, Now::ZERO, &mut replies, &mut on).unwrap();
+        (reported, replies.len())
+    }
+
+    #[test]
+    fn services_without_dictionaries_are_reported_at_once() {
+        let mut session = session();
+        assert_eq!(pass(&mut session, &[service(1, &[])], true), (vec![1], 0));
+        assert!(session.is_open() && session.release_due().is_none());
+    }
+
+    #[test]
+    fn services_wait_for_their_dictionaries_but_not_for_ever() {
+        for opened_before in [false, true] {
+            let mut session = session();
+            if opened_before {
+                pass(&mut session, &[], true);
+            }
+            let provided = [service(1, &["RWFFld"])];
+            assert_eq!(pass(&mut session, &provided, !opened_before), (vec![], 1));
+            assert_eq!(pass(&mut session, &[service(2, &[])], false), (vec![], 0), "the order is kept");
+            assert_eq!(session.is_open(), opened_before);
+            assert!(session.release_directories(DICTIONARY_TIMEOUT / 2).is_empty());
+            assert_eq!(session.release_due(), Some(DICTIONARY_TIMEOUT));
+            let released = session.release_directories(DICTIONARY_TIMEOUT);
+            let ids: Vec<u16> = released.iter().flat_map(|(changes, _)| changes).map(|(_, s)| s.id).collect();
+            assert_eq!((ids, session.is_open()), (vec![1, 2], true));
+            assert_eq!(session.take_dictionaries().1, ["RWFFld: it did not come within 10s"]);
+            assert_eq!(pass(&mut session, &[service(3, &["RWFFld"])], false), (vec![3], 0));
+        }
+    }
 }
