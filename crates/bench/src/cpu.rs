@@ -1,19 +1,23 @@
 //! CPU time of processes and of the whole machine.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use procfs::process::{Process, all_processes};
+use procfs::{CurrentSI as _, KernelStats};
 use serde_json::{Value, json};
 
 /// CPU times read from `/proc` at one moment.
 #[derive(Clone, Debug)]
 pub struct Reading {
     at: Instant,
-    processes: Vec<(String, u32, Duration)>,
-    /// All processes, the named ones included.
-    all: Vec<(u32, Duration)>,
-    idle: Duration,
-    cores: u32,
+    components: Vec<(String, u32)>,
+    /// Seconds that each process has used.
+    used: BTreeMap<u32, f64>,
+    /// Seconds in which cores were idle, since boot.
+    idle: f64,
+    cores: usize,
 }
 
 /// CPU time between two readings.
@@ -33,96 +37,79 @@ pub const OTHERS: &str = "other processes";
 /// Name of the row of time that belongs to no process.
 pub const RESIDUE: &str = "no process";
 
-/// The kernel's unit of CPU time in `/proc`.
-fn tick() -> Duration {
-    Duration::from_nanos(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
-}
-
-/// [`of_process`] in seconds; 0 if the process is gone.
+/// [`of_process`]; 0 if the process is gone.
 #[must_use]
 pub fn seconds_of(pid: u32) -> f64 {
-    of_process(pid).map_or(0.0, |used| used.as_secs_f64())
+    of_process(pid).unwrap_or(0.0)
 }
 
-/// Run time of all living threads of a process, as the scheduler counts it: in nanoseconds, not sampled.
+/// Run time of all living threads of a process, seconds, as the scheduler counts it: in nanoseconds, not sampled.
 ///
 /// # Errors
 /// The process is gone.
-pub fn of_process(pid: u32) -> Result<Duration> {
-    let gone = || format!("process {pid} is gone");
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).with_context(gone)?;
-    let mut sum = None;
-    for thread in threads.flatten() {
-        // A thread may have ended since the directory was read.
-        let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
-        let ran = text.split_whitespace().next().and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-        *sum.get_or_insert(0) += ran;
-    }
-    match sum {
-        Some(nanoseconds) => Ok(Duration::from_nanos(nanoseconds)),
-        None => sampled(pid).with_context(gone),
-    }
+pub fn of_process(pid: u32) -> Result<f64> {
+    let process = i32::try_from(pid).map(Process::new);
+    process.ok().and_then(Result::ok).and_then(|process| run_time(&process)).with_context(|| gone(pid))
 }
 
-/// User and system time of a process in ticks, for kernels without `schedstat`.
-fn sampled(pid: u32) -> Result<Duration> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name, in brackets, may contain anything; only numbers follow it.
-    let fields: Vec<u64> = text
-        .rsplit_once(')')
-        .map(|(_, rest)| rest.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0)).collect())
-        .unwrap_or_default();
-    // utime and stime are fields 14 and 15 of the line, counted from 1.
-    let ticks = fields.get(10).copied().unwrap_or(0) + fields.get(11).copied().unwrap_or(0);
-    Ok(tick() * u32::try_from(ticks).unwrap_or(u32::MAX))
+fn gone(pid: u32) -> String {
+    format!("process {pid} is gone")
+}
+
+fn run_time(process: &Process) -> Option<f64> {
+    // A thread may have ended since the directory was read.
+    let threads = process.tasks().ok()?.flatten();
+    let ran: Vec<u64> =
+        threads.filter_map(|thread| Some(thread.schedstat().ok()?.sum_exec_runtime)).collect();
+    if ran.is_empty() {
+        // A kernel without `schedstat`.
+        let stat = process.stat().ok()?;
+        return Some(seconds(stat.utime + stat.stime));
+    }
+    Some(ran.iter().sum::<u64>() as f64 / 1e9)
+}
+
+/// Seconds of a number of ticks, the kernel's unit of CPU time.
+fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / procfs::ticks_per_second() as f64
 }
 
 impl Reading {
-    /// Reads the CPU times of the named processes and of the machine.
+    /// Reads the CPU times of the components, (name, process id), and of the machine.
     ///
     /// # Errors
     /// One of the processes is gone.
-    pub fn take(processes: &[(String, u32)]) -> Result<Self> {
-        let (idle, cores) = idle()?;
-        let named = processes
-            .iter()
-            .map(|(name, pid)| Ok((name.clone(), *pid, of_process(*pid).with_context(|| name.clone())?)))
-            .collect::<Result<_>>()?;
-        let all = std::fs::read_dir("/proc")?
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
-            .filter_map(|pid| Some((pid, of_process(pid).ok()?)))
+    pub fn take(components: &[(String, u32)]) -> Result<Self> {
+        let kernel = KernelStats::current().context("read /proc/stat")?;
+        // Busy time is the rest: the kernel's own count of it is sampled a few hundred times a second, and load in step
+        // with the samples escapes it. Waiting for disks counts as idle.
+        let idle = seconds(kernel.total.idle + kernel.total.iowait.unwrap_or(0));
+        let used: BTreeMap<u32, f64> = all_processes()
+            .context("read /proc")?
+            .flatten()
+            .filter_map(|process| Some((u32::try_from(process.pid()).ok()?, run_time(&process)?)))
             .collect();
-        Ok(Self { at: Instant::now(), processes: named, all, idle, cores })
+        for (name, pid) in components {
+            ensure!(used.contains_key(pid), "{name}: {}", gone(*pid));
+        }
+        let (components, cores) = (components.to_vec(), kernel.cpu_time.len());
+        Ok(Self { at: Instant::now(), components, used, idle, cores })
     }
 
     /// CPU time used since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Usage {
-        let before = |pid: u32| {
-            let found = earlier.all.iter().find(|(other, _)| *other == pid);
-            found.map_or(Duration::ZERO, |(_, used)| *used)
+        let used = |pid: &u32| {
+            let [now, then] = [self, earlier].map(|reading| reading.used.get(pid).copied().unwrap_or(0.0));
+            (now - then).max(0.0)
         };
-        let used: f64 =
-            self.all.iter().map(|(pid, now)| now.saturating_sub(before(*pid)).as_secs_f64()).sum();
-        let mut rows: Vec<(String, f64)> = self
-            .processes
-            .iter()
-            .map(|(name, pid, now)| {
-                let then = earlier
-                    .processes
-                    .iter()
-                    .find(|(_, other, _)| other == pid)
-                    .map_or(Duration::ZERO, |p| p.2);
-                (name.clone(), now.saturating_sub(then).as_secs_f64())
-            })
-            .collect();
-        let named: f64 = rows.iter().map(|row| row.1).sum();
         let elapsed = self.at.duration_since(earlier.at);
-        let idle = self.idle.saturating_sub(earlier.idle);
-        let total = (elapsed * self.cores).saturating_sub(idle).as_secs_f64();
-        rows.push((OTHERS.into(), (used - named).max(0.0)));
-        let counted: f64 = rows.iter().map(|row| row.1).sum();
-        rows.push((RESIDUE.into(), total - counted));
+        let total = (elapsed.as_secs_f64() * self.cores as f64 - (self.idle - earlier.idle)).max(0.0);
+        let mut rows: Vec<_> = self.components.iter().map(|(name, pid)| (name.clone(), used(pid))).collect();
+        let counted: f64 = self.used.keys().map(used).sum();
+        let named: f64 = rows.iter().map(|row| row.1).sum();
+        let others = (counted - named).max(0.0);
+        rows.extend([(OTHERS.into(), others), (RESIDUE.into(), total - named - others)]);
         Usage { elapsed, rows, total }
     }
 }
@@ -157,17 +144,6 @@ impl Usage {
     }
 }
 
-/// Idle time of all cores since boot, and the number of cores. Busy time is the rest: the kernel's own count of it is
-/// sampled a few hundred times a second, and load in step with the samples escapes it.
-fn idle() -> Result<(Duration, u32)> {
-    let text = std::fs::read_to_string("/proc/stat").context("read /proc/stat")?;
-    let cores = text.lines().filter(|line| line.starts_with("cpu")).count().saturating_sub(1);
-    let fields = text.lines().next().unwrap_or_default().split_whitespace().skip(1);
-    // The fields are user, nice, system, idle, iowait; waiting for disks counts as idle.
-    let ticks: u64 = fields.skip(3).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    Ok((Duration::from_secs_f64(ticks as f64 * tick().as_secs_f64()), cores as u32))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,7 +152,7 @@ mod tests {
     fn rows_sum_to_the_time_of_the_machine() {
         let own = [("own".to_owned(), std::process::id())];
         let before = Reading::take(&own).unwrap();
-        let end = of_process(std::process::id()).unwrap() + Duration::from_millis(100);
+        let end = of_process(std::process::id()).unwrap() + 0.1;
         let mut spin = 0u64;
         while of_process(std::process::id()).unwrap() < end {
             spin = std::hint::black_box(spin.wrapping_mul(3) + 1);

@@ -29,81 +29,49 @@ pub struct Daemon {
     socket: PathBuf,
 }
 
-/// Options for starting daemons.
-#[derive(Clone, Copy, Debug)]
-pub struct Config<'a> {
-    /// The program, then arguments that go before `--config` and `--socket`.
-    pub command: &'a [&'a OsStr],
-    /// The cluster of their nodes.
-    pub cluster: u32,
-    /// An existing folder for configurations and sockets.
-    pub folder: &'a Path,
-}
-
-impl Config<'_> {
-    /// Starts one daemon, or one in each of `namespaces`, joined by UDP over the cable.
-    ///
-    /// # Errors
-    /// A daemon cannot be started, ends, or is not ready in time.
-    pub fn start(&self, namespaces: Option<(&[Namespace; 2], Cable)>) -> Result<Vec<Daemon>> {
-        let mut daemons = Vec::new();
-        for side in 0..if namespaces.is_some() { 2 } else { 1 } {
-            let file = self.folder.join(format!("{side}.toml"));
-            std::fs::write(&file, self.text(side, namespaces.map(|(_, cable)| cable)))
-                .with_context(|| format!("write {}", file.display()))?;
-            let socket = self.folder.join(format!("{side}.sock"));
-            let mut command =
-                namespaces.map_or_else(|| Command::new("sh"), |(pair, _)| pair[side].command("sh"));
-            command.args(["-c", KEEPER, "sh"]).args([&file, &socket, self.folder]);
-            command.args(self.command).arg("--config").arg(&file).arg("--socket").arg(&socket);
-            let name = match (namespaces.is_some(), side) {
-                (false, _) => "utipcd",
-                (true, 0) => "utipcd (source side)",
-                (true, _) => "utipcd (sink side)",
-            };
-            daemons.push(Daemon::start(name, command, socket)?);
-        }
-        for daemon in &mut daemons {
-            daemon.wait_ready()?;
-        }
-        Ok(daemons)
-    }
-
-    /// A configuration with an explicit address, so that the node is up at once.
-    fn text(&self, side: usize, cable: Option<Cable>) -> String {
-        let mut text = format!(
-            "[node]\naddress = \"1.1.{}\"\ncluster = {}\n\n[log]\nlevel = \"error\"\n",
-            1 + side,
-            self.cluster
-        );
-        if let Some(Cable { addresses, .. }) = cable {
-            let (local, remote) = (addresses[side], addresses[1 - side]);
-            text +=
-                &format!("\n[[bearer]]\nmedia = \"udp\"\nlocal = \"{local}\"\nremotes = [\"{remote}\"]\n");
-        }
-        text
-    }
+/// A configuration with an explicit address, so that the node is up at once; with a cable, a bearer over it.
+fn configuration(side: usize, cluster: u32, cable: Option<Cable>) -> String {
+    let number = 1 + side;
+    let node =
+        format!("[node]\naddress = \"1.1.{number}\"\ncluster = {cluster}\n\n[log]\nlevel = \"error\"\n");
+    let Some(Cable { addresses, .. }) = cable else { return node };
+    let (local, remote) = (addresses[side], addresses[1 - side]);
+    format!("{node}\n[[bearer]]\nmedia = \"udp\"\nlocal = \"{local}\"\nremotes = [\"{remote}\"]\n")
 }
 
 impl Daemon {
-    fn start(name: &str, command: Command, socket: PathBuf) -> Result<Self> {
+    /// Starts the daemon of a side: the only one of this host, or one in its namespace of a pair. `program`: the
+    /// program, then arguments that go before `--config` and `--socket`.
+    pub(crate) fn start(
+        program: &[&OsStr],
+        cluster: u32,
+        folder: &Path,
+        side: usize,
+        namespaces: Option<&([Namespace; 2], Cable)>,
+    ) -> Result<Self> {
+        let (file, socket) = (folder.join(format!("{side}.toml")), folder.join(format!("{side}.sock")));
+        std::fs::write(&file, configuration(side, cluster, namespaces.map(|(_, cable)| *cable)))
+            .with_context(|| format!("write {}", file.display()))?;
+        let mut command = namespaces.map_or_else(|| Command::new("sh"), |(pair, _)| pair[side].command("sh"));
+        command.args(["-c", KEEPER, "sh"]).args([file.as_path(), &socket, folder]);
+        command.args(program).arg("--config").arg(&file).arg("--socket").arg(&socket);
+        let name = match (namespaces.is_some(), side) {
+            (false, _) => "utipcd",
+            (true, 0) => "utipcd (source side)",
+            (true, _) => "utipcd (sink side)",
+        };
         let mut keeper = Process::start(name, command)?;
         let id = keeper.line()?.trim().parse().context("read the process id of a daemon")?;
         Ok(Self { name: name.to_owned(), keeper, id, socket })
     }
 
-    fn wait_ready(&mut self) -> Result<()> {
+    pub(crate) fn wait_ready(&self) -> Result<()> {
         let end = Instant::now() + START_LIMIT;
         while !self.socket.exists() {
             self.check_alive()?;
-            interrupt::check()?;
-            ensure!(
-                Instant::now() < end,
-                "{} is not ready after {START_LIMIT:?}{}",
-                self.name,
-                self.keeper.last_lines()
-            );
-            std::thread::sleep(Duration::from_millis(5));
+            let (name, is_late) = (&self.name, Instant::now() >= end);
+            ensure!(!is_late, "{name} is not ready after {START_LIMIT:?}{}", self.keeper.last_lines());
+            interrupt::sleep(Duration::from_millis(5), || Ok(()))?;
         }
         Ok(())
     }

@@ -15,6 +15,64 @@ pub mod table;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// A value of an option.
+pub trait Named {
+    /// Its name on the command line, which tables and JSON also use.
+    fn name(&self) -> String;
+}
+
+impl<T: ValueEnum> Named for T {
+    fn name(&self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// What was measured for a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// The figures.
+    pub got: String,
+    /// Whether the target is met; `None`: the measurement does not count, for the reason in `got`.
+    pub met: Option<bool>,
+}
+
+impl Verdict {
+    /// A measurement that counts.
+    pub fn new(got: impl Into<String>, met: bool) -> Self {
+        Self { got: got.into(), met: Some(met) }
+    }
+
+    /// A measurement that does not count.
+    pub fn uncounted(got: impl Into<String>) -> Self {
+        Self { got: got.into(), met: None }
+    }
+
+    /// [`Self::met`] for a table.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        self.met.map_or("-", |met| if met { "yes" } else { "**no**" })
+    }
+}
+
+/// Groups values by a key; keys and the values of each keep their order.
+pub fn group_by<T, K: PartialEq>(
+    values: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for value in values {
+        let own = key(&value);
+        match groups.iter_mut().find(|(key, _)| *key == own) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((own, vec![value])),
+        }
+    }
+    groups
+}
+
 /// Prints a line of progress to standard error, with the time since the first one.
 pub fn progress(text: &str) {
     static BEGAN: OnceLock<Instant> = OnceLock::new();

@@ -1,28 +1,29 @@
 //! Facts about the machine and about the memory of processes.
 
 use anyhow::{Context, Result};
+use procfs::Current as _;
+use procfs::process::Process;
+
+fn processor() -> Option<String> {
+    Some(procfs::CpuInfo::current().ok()?.model_name(0)?.to_owned())
+}
 
 /// Cores, processor, kernel and load in one line.
 #[must_use]
 pub fn description() -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpus = read("/proc/cpuinfo");
-    let model =
-        cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|pair| pair.1));
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    let (release, load) = (read("/proc/sys/kernel/osrelease"), read("/proc/loadavg"));
     format!(
         "{cores} cores, {}, Linux {}, load before {}",
-        model.unwrap_or("model unknown"),
-        release.trim(),
-        load.split_whitespace().next().unwrap_or("unknown")
+        processor().unwrap_or("model unknown".into()),
+        rustix::system::uname().release().to_string_lossy(),
+        procfs::LoadAverage::current().map_or("unknown".into(), |load| format!("{:.2}", load.one))
     )
 }
 
 /// Whether software emulates this processor, as in the interop lab: then only ratios are meaningful.
 #[must_use]
 pub fn is_emulated() -> bool {
-    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("QEMU TCG CPU"))
+    processor().is_some_and(|model| model.contains("QEMU TCG CPU"))
 }
 
 /// A core for each of two roles; none where this process may use fewer than two.
@@ -36,12 +37,14 @@ pub fn two_cores() -> [Option<usize>; 2] {
     }
 }
 
-/// Resident memory of a process, by id or "self", KiB.
+/// Resident memory of a process, KiB.
 ///
 /// # Errors
 /// There is no such process.
-pub fn resident_kib(process: &str) -> Result<u64> {
-    kib(&format!("/proc/{process}/status"), "VmRSS:")
+pub fn resident_kib(process: u32) -> Result<u64> {
+    let status = Process::new(i32::try_from(process)?).and_then(|process| process.status());
+    let status = status.with_context(|| format!("read the memory of process {process}"))?;
+    status.vmrss.with_context(|| format!("process {process} has no memory"))
 }
 
 /// Memory of a process that no other shares plus its part of shared memory, KiB.
@@ -49,12 +52,9 @@ pub fn resident_kib(process: &str) -> Result<u64> {
 /// # Errors
 /// There is no such process.
 pub fn proportional_kib(process: u32) -> Result<u64> {
-    kib(&format!("/proc/{process}/smaps_rollup"), "Pss:")
-}
-
-fn kib(path: &str, name: &str) -> Result<u64> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let line = line.with_context(|| format!("find {name} in {path}"))?;
-    line.trim().trim_end_matches("kB").trim().parse().with_context(|| format!("read {name} in {path}"))
+    let rollup = Process::new(i32::try_from(process)?).and_then(|process| process.smaps_rollup());
+    let rollup = rollup.with_context(|| format!("read the memory of process {process}"))?;
+    let bytes: Option<u64> =
+        rollup.memory_map_rollup.iter().map(|map| map.extension.map.get("Pss").copied()).sum();
+    Ok(bytes.with_context(|| format!("process {process} has no Pss"))? / 1024)
 }

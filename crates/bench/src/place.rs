@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use utipc_netns::{Cable, Namespace};
 
-use crate::daemon::{Config, Daemon};
+use crate::daemon::Daemon;
 
 /// Namespaces, daemons and a folder of a run. Dropped: the daemons end, the namespaces and the folder are removed.
 pub struct Place {
@@ -41,8 +41,12 @@ impl Place {
     /// # Errors
     /// A daemon does not start.
     pub fn start_daemons(&mut self, command: &[&std::ffi::OsStr], cluster: u32) -> Result<()> {
-        let config = Config { command, cluster, folder: self.folder()? };
-        self.daemons = config.start(self.namespaces.as_ref().map(|(pair, cable)| (pair, *cable)))?;
+        let namespaces = self.namespaces.as_ref();
+        let folder = self.folder()?;
+        let start = |side| Daemon::start(command, cluster, folder, side, namespaces);
+        let daemons = (0..if namespaces.is_some() { 2 } else { 1 }).map(start).collect::<Result<Vec<_>>>()?;
+        daemons.iter().try_for_each(Daemon::wait_ready)?;
+        self.daemons = daemons;
         Ok(())
     }
 

@@ -178,33 +178,32 @@ impl Process {
         quoted.iter().fold("; its last output:".into(), |text, line| text + "\n    " + line)
     }
 
+    /// The next line of standard output; `None` at its end.
+    fn next_line(&mut self, limit: Duration) -> Result<Option<String>> {
+        let since = Instant::now();
+        loop {
+            match self.output.recv_timeout(POLL) {
+                Ok(line) => return Ok(Some(line)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => interrupt::check()?,
+            }
+            let (name, is_late) = (&self.name, since.elapsed() >= limit);
+            ensure!(!is_late, "{name} has not answered for {limit:?}{}", self.last_lines());
+        }
+    }
+
     /// The next line of standard output.
     ///
     /// # Errors
     /// The process has ended or closed its output, takes too long, or a signal came.
     pub fn line(&mut self) -> Result<String> {
-        let since = Instant::now();
-        loop {
-            match self.output.recv_timeout(POLL) {
-                Ok(line) => return Ok(line),
-                Err(RecvTimeoutError::Disconnected) => {
-                    // The output closes shortly before the process can be waited for.
-                    std::thread::sleep(Duration::from_millis(100));
-                    self.check_alive()?;
-                    bail!("{} has closed its output{}", self.name, self.last_lines());
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    interrupt::check()?;
-                    let limit = self.limit;
-                    ensure!(
-                        since.elapsed() < limit,
-                        "{} has not answered for {limit:?}{}",
-                        self.name,
-                        self.last_lines()
-                    );
-                }
-            }
+        if let Some(line) = self.next_line(self.limit)? {
+            return Ok(line);
         }
+        // The output closes shortly before the process can be waited for.
+        std::thread::sleep(Duration::from_millis(100));
+        self.check_alive()?;
+        bail!("{} has closed its output{}", self.name, self.last_lines())
     }
 
     /// The word after `mark` in the next line that has it, such as the address in the first line of a server.
@@ -226,17 +225,10 @@ impl Process {
     pub fn remaining_output(&mut self, time: Duration) -> Result<String> {
         let end = Instant::now() + time;
         let mut text = String::new();
-        loop {
-            match self.output.recv_timeout(POLL) {
-                Ok(line) => text += &(line + "\n"),
-                Err(RecvTimeoutError::Disconnected) => return Ok(text),
-                Err(RecvTimeoutError::Timeout) => {
-                    interrupt::check()?;
-                    let running = Instant::now() < end;
-                    ensure!(running, "{} does not end in {time:?}{}", self.name, self.last_lines());
-                }
-            }
+        while let Some(line) = self.next_line(end.saturating_duration_since(Instant::now()))? {
+            text += &(line + "\n");
         }
+        Ok(text)
     }
 
     /// Writes a line to standard input.
@@ -283,14 +275,11 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.input.take());
-        if !matches!(self.child.try_wait(), Ok(None)) {
-            return;
-        }
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let end = Instant::now() + Duration::from_secs(5);
-        while Instant::now() < end {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
+        let mut is_asked = false;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
+            if !std::mem::replace(&mut is_asked, true) {
+                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
             }
             std::thread::sleep(Duration::from_millis(2));
         }

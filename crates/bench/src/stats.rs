@@ -145,6 +145,24 @@ impl Summary {
         }
     }
 
+    /// The median of each figure over several summaries, and the number of all latencies.
+    #[must_use]
+    pub fn medians(all: &[Self]) -> Self {
+        let of = |figure: fn(&Self) -> f64| median(all.iter().map(figure));
+        Self {
+            points: all.iter().map(|each| each.points).sum(),
+            mean: of(|each| each.mean),
+            stddev: of(|each| each.stddev),
+            min: of(|each| each.min),
+            max: of(|each| each.max),
+            p50: of(|each| each.p50),
+            p90: of(|each| each.p90),
+            p99: of(|each| each.p99),
+            p999: of(|each| each.p999),
+            impossible: all.iter().map(|each| each.impossible).sum(),
+        }
+    }
+
     /// The summary of (nanoseconds, count); `None` if there are none.
     #[must_use]
     pub fn of_times(times: &[(u64, u64)]) -> Option<Self> {
@@ -152,19 +170,27 @@ impl Summary {
     }
 }
 
-/// The median, the lower of two; NaN of none. It is always one of the values.
-pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    let values = sorted(values);
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+/// The median of some values, and (largest − smallest) ÷ median; NaN of none.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The median, the lower of two: always one of the values.
+    pub median: f64,
+    /// The spread.
+    pub spread: f64,
 }
 
-/// (largest − smallest) ÷ median; NaN of none.
-pub fn spread(values: impl IntoIterator<Item = f64>) -> f64 {
-    let values = sorted(values);
-    match (values.first(), values.last()) {
-        (Some(first), Some(last)) => (last - first) / median(values.iter().copied()),
-        _ => f64::NAN,
+impl FromIterator<f64> for Spread {
+    fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Self {
+        let values = sorted(values);
+        let median = values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN);
+        let range = values.last().zip(values.first()).map_or(f64::NAN, |(last, first)| last - first);
+        Self { median, spread: range / median }
     }
+}
+
+/// [`Spread::median`].
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().collect::<Spread>().median
 }
 
 /// The smallest value that at least `share` (0 to 1) of the values do not exceed; NaN of none.
@@ -216,8 +242,8 @@ mod tests {
     fn median_and_quantile_are_measured_values() {
         assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 2.0);
-        assert!(median([]).is_nan() && spread([]).is_nan());
-        assert_eq!(spread([9.0, 10.0, 12.0]), 0.3);
+        assert!(median([]).is_nan() && Spread::from_iter([]).spread.is_nan());
+        assert_eq!(Spread::from_iter([9.0, 10.0, 12.0]).spread, 0.3);
         let values: Vec<f64> = (1..=200).map(f64::from).collect();
         assert_eq!(quantile(values.clone(), 0.99), 198.0);
         assert_eq!((quantile(values.clone(), 1.0), quantile(values, 0.0)), (200.0, 1.0));

@@ -43,16 +43,19 @@ impl Framed {
     }
 }
 
-/// The head of a Markdown table.
+/// The head of a Markdown table; its columns are separated by " | ".
 #[must_use]
-pub fn markdown_head(columns: &[&str]) -> String {
-    format!("| {} |\n|{}\n", columns.join(" | "), "---|".repeat(columns.len()))
+pub fn markdown_head(columns: &str) -> String {
+    let count = columns.split('|').count();
+    format!("| {columns} |\n|{}\n", "---|".repeat(count))
 }
 
-/// Text as one Markdown cell: its lines joined by semicolons, without bars.
+/// A row of a Markdown table. The lines of a cell are joined by semicolons, its bars replaced.
 #[must_use]
-pub fn markdown_cell(text: &str) -> String {
-    text.lines().map(str::trim).collect::<Vec<_>>().join("; ").replace('|', "/")
+pub fn markdown_row(cells: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let cell = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("; ").replace('|', "/");
+    let cells: String = cells.into_iter().map(|text| format!(" {} |", cell(text.as_ref()))).collect();
+    format!("|{cells}\n")
 }
 
 /// A number without decimals, thousands separated by commas; "–" if it is not finite.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use mdist_load::items::Shares;
-use serde_json::Value;
+use serde_json::{Value, json};
 use utipc_bench_kit::cpu::{Reading, Usage};
 use utipc_bench_kit::interrupt;
 use utipc_bench_kit::process::Process;
@@ -38,8 +38,8 @@ pub(super) struct Plan {
     pub(super) stamps: u64,
     /// Name of the service.
     pub(super) service: String,
-    /// Address at which the publisher listens.
-    pub(super) source: String,
+    /// Address at which the publisher listens; `None`: no publisher, the foreign server has data of its own.
+    pub(super) source: Option<String>,
     /// A file with settings for our programs; they override those of the test.
     pub(super) settings: Option<PathBuf>,
 }
@@ -63,9 +63,10 @@ impl Plan {
 pub(super) struct Chain {
     client: Process,
     servers: Vec<Process>,
-    publisher: Process,
+    publisher: Option<Process>,
     fan_out: f64,
-    startup_s: f64,
+    /// The counts of the client once it was loaded.
+    loaded: Value,
 }
 
 /// The counts of a period at one rate.
@@ -101,6 +102,13 @@ impl Window {
             && self.output >= 0.98 * self.input * self.fan_out
     }
 
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "rate": self.rate, "in_per_s": self.input, "out_per_s": self.output, "lost": self.lost,
+            "latency_us": self.latency, "cpu": self.cpu.json(),
+        })
+    }
+
     /// Reason why the window is not clean, as text.
     pub(super) fn problems(&self) -> String {
         let mut all = self.faults.clone();
@@ -114,6 +122,24 @@ impl Window {
             ));
         }
         all.join(", ")
+    }
+}
+
+#[cfg(test)]
+impl Window {
+    /// A second at a rate that was kept.
+    pub(super) fn lossless(rate: u64) -> Self {
+        Self {
+            rate,
+            input: rate as f64,
+            output: rate as f64,
+            fan_out: 1.0,
+            lost: 0,
+            missed: 0,
+            faults: Vec::new(),
+            cpu: Usage { elapsed: Duration::from_secs(1), ..Usage::default() },
+            latency: Summary::default(),
+        }
     }
 }
 
@@ -131,26 +157,19 @@ fn number(value: &Value, name: &str) -> u64 {
 /// Counts of the client that make a window unclean.
 const FAULTS: [&str; 8] =
     ["gaps", "backwards", "early", "unknown", "suspect", "closed", "closed_recover", "cuts"];
-/// Time limit for loading the item streams.
-pub(super) const LOAD_TIME: Duration = Duration::from_secs(120);
+/// Time limit for loading the item streams, and longest time without progress at a foreign server.
+const LOAD_TIME: Duration = Duration::from_secs(120);
+const STANDSTILL: Duration = Duration::from_secs(15);
 /// Time limit for updates that arrive after the publisher has stopped.
 const REST_TIME: Duration = Duration::from_secs(60);
 
 impl Chain {
     pub(super) fn start(place: &Place, plan: &Plan) -> Result<Self> {
-        let mut command = place.command(Side::Source, "sink_driven_src")?;
-        let (host, port) = plan
-            .source
-            .rsplit_once(':')
-            .context("the address of the publisher has no port (--source ADDRESS:PORT)")?;
-        command.args(["--control", "--update-rate", "0", "--nano-time", "--address", host, "--port", port]);
-        command.args(["--latency-update-rate", &plan.stamps.to_string()]);
-        let mut publisher = Process::start("sink_driven_src", command)?;
-        let greeting = publisher.line()?;
-        let listening: Value = serde_json::from_str(&greeting).with_context(|| greeting.clone())?;
-        let mut at =
-            listening["listening"].as_str().context("the publisher has not printed its address")?.to_owned();
-
+        let (mut publisher, mut at) = (None, String::new());
+        if let Some(source) = &plan.source {
+            let (process, address) = start_publisher(place, plan, source)?;
+            (publisher, at) = (Some(process), address);
+        }
         let mut servers = Vec::new();
         let (flush, writes) = plan.flushing();
         let more = plan.settings.as_deref();
@@ -183,57 +202,87 @@ impl Chain {
             servers.push(server);
             at = address;
         }
-        if let Some(foreign) = &plan.foreign {
-            at = foreign.clone();
-        }
-        let client = clients(place, &at, plan, &["--check", "--nano-time"])?;
+        let client = start_clients(place, plan.foreign.as_ref().unwrap_or(&at), plan)?;
         let fan_out = plan.shares().fan_out();
-        let mut chain = Self { client, servers, publisher, fan_out, startup_s: 0.0 };
-        let seen = chain.wait_until_loaded()?;
-        chain.startup_s = seen["startup_s"].as_f64().unwrap_or(0.0);
+        let mut chain = Self { client, servers, publisher, fan_out, loaded: Value::Null };
+        chain.loaded = chain.wait_until_loaded().with_context(|| match plan.source {
+            Some(_) => "load the item streams".to_owned(),
+            None => format!(
+                "load the item streams (check its address, that its service is {} (--service) and that it \
+                 accepts {} clients (--mounts))",
+                plan.service, plan.mounts
+            ),
+        })?;
         Ok(chain)
+    }
+
+    /// Our programs.
+    fn programs(&mut self) -> impl Iterator<Item = &mut Process> {
+        self.publisher.iter_mut().chain([&mut self.client]).chain(&mut self.servers)
     }
 
     /// Fails if one of the programs has ended.
     fn check_alive(&mut self) -> Result<()> {
-        let own = [&mut self.publisher, &mut self.client].into_iter().chain(&mut self.servers);
-        own.into_iter().try_for_each(Process::check_alive)
+        self.programs().try_for_each(Process::check_alive)
     }
 
     /// (name, process id) of all programs and daemons.
-    pub(super) fn processes(&self, place: &Place) -> Vec<(String, u32)> {
-        let own = [&self.publisher, &self.client].into_iter().chain(&self.servers);
-        own.map(|process| (process.name.clone(), process.id())).chain(place.daemons()).collect()
+    pub(super) fn processes(&mut self, place: &Place) -> Vec<(String, u32)> {
+        self.programs().map(|process| (process.name.clone(), process.id())).chain(place.daemons()).collect()
+    }
+
+    /// Item streams that the clients have loaded.
+    pub(super) fn streams(&self) -> u64 {
+        self.loaded["loaded"].as_u64().unwrap_or(0)
     }
 
     /// Seconds from the start until all item streams were loaded.
     pub(super) fn startup_s(&self) -> f64 {
-        self.startup_s
+        self.loaded["startup_s"].as_f64().unwrap_or(0.0)
     }
 
     /// Waits until every item stream is loaded; returns the counts of the client.
     fn wait_until_loaded(&mut self) -> Result<Value> {
-        let end = Instant::now() + LOAD_TIME;
+        let began = Instant::now();
+        let standstill = if self.publisher.is_some() { LOAD_TIME } else { STANDSTILL };
+        let (mut loaded, mut progress) = (Value::Null, began);
         loop {
             self.check_alive()?;
             let seen = self.client.request("counts")?;
             if is_loaded(&seen) {
                 return Ok(seen);
             }
-            ensure!(Instant::now() < end, "{}", not_loaded(&seen, LOAD_TIME));
+            if seen["loaded"] != loaded {
+                (loaded, progress) = (seen["loaded"].clone(), Instant::now());
+            }
+            ensure!(
+                progress.elapsed() < standstill && began.elapsed() < LOAD_TIME,
+                "{}",
+                not_loaded(&seen, began.elapsed())
+            );
             interrupt::sleep(Duration::from_millis(50), || Ok(()))?;
         }
     }
 
+    /// Sets the rate of the publisher.
+    fn publish(&mut self, rate: u64) -> Result<()> {
+        let publisher = self.publisher.as_mut();
+        publisher.map_or(Ok(()), |publisher| publisher.request(&format!("rate {rate}")).map(drop))
+    }
+
     fn counts(&mut self) -> Result<Counts> {
-        let publisher = self.publisher.request("counts")?;
+        let publisher = self.publisher.as_mut().map(|publisher| publisher.request("counts"));
+        let publisher = publisher.transpose()?.unwrap_or_default();
         let client = self.client.request("counts")?;
         Ok(Counts { at: Instant::now(), publisher, client })
     }
 
     /// Stops the publisher, which finishes a round over its items, and waits until no more updates arrive.
     fn stop(&mut self) -> Result<Counts> {
-        self.publisher.request("rate 0")?;
+        if self.publisher.is_none() {
+            return self.counts();
+        }
+        self.publish(0)?;
         let end = Instant::now() + REST_TIME;
         let mut last = (0, 0);
         loop {
@@ -251,7 +300,8 @@ impl Chain {
         }
     }
 
-    /// Measures at `rate` for `time`, after `warm_up`. The publisher is stopped before and after.
+    /// Measures at `rate` for `time`, after `warm_up`. The publisher is stopped before and after; without one, losses
+    /// cannot be detected.
     pub(super) fn measure(
         &mut self,
         place: &Place,
@@ -262,7 +312,7 @@ impl Chain {
         self.wait_until_loaded()?;
         let idle = self.counts()?;
         let processes = self.processes(place);
-        self.publisher.request(&format!("rate {rate}"))?;
+        self.publish(rate)?;
         interrupt::sleep(warm_up, || Ok(()))?;
         self.client.request("mark")?;
         let (before, cpu) = (self.counts()?, Reading::take(&processes)?);
@@ -271,14 +321,15 @@ impl Chain {
         let done = self.stop()?;
 
         let seconds = after.at.duration_since(before.at).as_secs_f64();
-        let made = grown(&idle.publisher, &done.publisher, "updates");
+        let made = grown(&idle.publisher, &done.publisher, "updates") as f64 * self.fan_out;
         let arrived = grown(&idle.client, &done.client, "updates");
+        let lost = made.round() as i64 - i64::try_from(arrived).unwrap_or(i64::MAX);
         Ok(Window {
             rate,
             input: grown(&before.publisher, &after.publisher, "updates") as f64 / seconds,
             output: grown(&before.client, &after.client, "updates") as f64 / seconds,
             fan_out: self.fan_out,
-            lost: (made as f64 * self.fan_out).round() as i64 - i64::try_from(arrived).unwrap_or(i64::MAX),
+            lost: if self.publisher.is_some() { lost } else { 0 },
             missed: grown(&idle.publisher, &done.publisher, "missed"),
             faults: faults(&idle.client, &done.client),
             cpu,
@@ -288,12 +339,12 @@ impl Chain {
 }
 
 /// Whether all requested item streams are loaded.
-pub(super) fn is_loaded(seen: &Value) -> bool {
+fn is_loaded(seen: &Value) -> bool {
     seen["loaded"] == seen["wanted"] && seen["wanted"].as_u64() > Some(0)
 }
 
 /// An error message for a client that is not loaded.
-pub(super) fn not_loaded(seen: &Value, after: Duration) -> String {
+fn not_loaded(seen: &Value, after: Duration) -> String {
     let counts = seen["counts"].as_object().into_iter().flatten();
     let counts: Vec<String> = counts
         .filter(|(_, count)| count.as_u64() > Some(0))
@@ -310,7 +361,7 @@ pub(super) fn not_loaded(seen: &Value, after: Duration) -> String {
 }
 
 /// The faults of the client between two counts, as text.
-pub(super) fn faults(before: &Value, after: &Value) -> Vec<String> {
+fn faults(before: &Value, after: &Value) -> Vec<String> {
     FAULTS
         .iter()
         .map(|name| (*name, grown(before, after, name)))
@@ -321,15 +372,34 @@ pub(super) fn faults(before: &Value, after: &Value) -> Vec<String> {
 }
 
 /// The growth of a count.
-pub(super) fn grown(before: &Value, after: &Value, name: &str) -> u64 {
+fn grown(before: &Value, after: &Value, name: &str) -> u64 {
     number(after, name).saturating_sub(number(before, name))
 }
 
+/// Starts the publisher of a plan; returns it and its address.
+fn start_publisher(place: &Place, plan: &Plan, source: &str) -> Result<(Process, String)> {
+    let (host, port) = source
+        .rsplit_once(':')
+        .context("the address of the publisher has no port (--source ADDRESS:PORT)")?;
+    let mut command = place.command(Side::Source, "sink_driven_src")?;
+    command.args(["--control", "--update-rate", "0", "--nano-time", "--address", host, "--port", port]);
+    command.args(["--latency-update-rate", &plan.stamps.to_string()]);
+    let mut publisher = Process::start("sink_driven_src", command)?;
+    let greeting = publisher.line()?;
+    let listening: Value = serde_json::from_str(&greeting).with_context(|| greeting.clone())?;
+    let at = listening["listening"].as_str().context("the publisher has not printed its address")?;
+    Ok((publisher, at.to_owned()))
+}
+
 /// Starts the clients of a plan, connected `to` a server.
-pub(super) fn clients(place: &Place, to: &str, plan: &Plan, more: &[&str]) -> Result<Process> {
+fn start_clients(place: &Place, to: &str, plan: &Plan) -> Result<Process> {
     let (host, port) = to.rsplit_once(':').unwrap_or((to, "14002"));
     let mut command = place.command(Side::Sink, "rmdstestclient")?;
-    command.args(["--control", "--host", host, "--port", port, "--service", &plan.service]).args(more);
+    command.args(["--control", "--host", host, "--port", port, "--service", &plan.service]);
+    if plan.source.is_some() {
+        // An unknown publisher has no counts to check, and its times are in microseconds, as in the vendor's tools.
+        command.args(["--check", "--nano-time"]);
+    }
     command.args(["--mounts", &plan.mounts.to_string(), "--item-count", &plan.items.to_string()]);
     if plan.mounts > 1 {
         command.args(["--half", &plan.own.to_string()]);

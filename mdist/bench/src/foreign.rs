@@ -1,15 +1,12 @@
 //! A foreign server with data of its own: our client counts its updates and their latency.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use utipc_bench_kit::cpu::{Reading, Usage};
-use utipc_bench_kit::interrupt;
-use utipc_bench_kit::progress;
-use utipc_bench_kit::stats::Summary;
+use utipc_bench_kit::{interrupt, progress};
 
-use super::chain::{self, LOAD_TIME, faults, grown, is_loaded, not_loaded};
+use super::chain::{Chain, Plan, Window};
 use super::options::Options;
 use super::place::{Backbone, Place};
 use super::throughput::setup;
@@ -21,82 +18,40 @@ pub(super) struct ForeignServer {
     pub(super) counted: Result<Counted, String>,
 }
 
-/// The counts of a period.
+/// The counts of a period; latencies by the send time in those updates that carry one.
 #[derive(Clone, Debug)]
 pub(super) struct Counted {
     pub(super) streams: u64,
     pub(super) startup_s: f64,
-    pub(super) output: f64,
-    /// Latency of the updates that carry their send time.
-    pub(super) latency: Summary,
-    pub(super) cpu: Usage,
+    pub(super) window: Window,
 }
 
 impl ForeignServer {
     /// Measures with one mount, then with many.
-    pub(super) fn run(options: &Options, target: &str) -> Vec<Self> {
-        [("T3", 1), ("T5", options.mounts)]
-            .into_iter()
-            .take_while(|_| !interrupt::came())
-            .map(|(test, mounts)| Self {
-                mounts,
-                counted: measure(options, target, test).map_err(|why| format!("{why:#}")),
-            })
-            .collect()
+    pub(super) fn run(options: &Options) -> Vec<Self> {
+        let plans = ["T3", "T5"].map(|test| setup(options, Backbone::None, test).plan);
+        let counted = |plan: &Plan| measure(options, plan).map_err(|why| format!("{why:#}"));
+        let plans = plans.iter().take_while(|_| !interrupt::came());
+        plans.map(|plan| Self { mounts: plan.mounts, counted: counted(plan) }).collect()
     }
 
     pub(super) fn json(&self) -> Value {
         match &self.counted {
-            Ok(counted) => json!({
-                "test": "target", "mounts": self.mounts, "item_streams": counted.streams, "startup_s": counted.startup_s,
-                "out_per_s": counted.output, "latency_us": counted.latency, "cpu": counted.cpu.json(),
+            Ok(Counted { streams, startup_s, window }) => json!({
+                "test": "target", "mounts": self.mounts, "item_streams": streams, "startup_s": startup_s,
+                "out_per_s": window.output, "latency_us": window.latency, "cpu": window.cpu.json(),
             }),
             Err(why) => json!({ "test": "target", "mounts": self.mounts, "failed": why }),
         }
     }
 }
 
-/// Longest time without progress in loading.
-const STANDSTILL: Duration = Duration::from_secs(15);
-
-fn measure(options: &Options, target: &str, test: &str) -> Result<Counted> {
+fn measure(options: &Options, plan: &Plan) -> Result<Counted> {
     let place = Place::new(Backbone::None)?;
-    let plan = setup(options, Backbone::None, test).plan;
-    // The publisher is unknown: there are no counts to check, and times are in microseconds, as in the vendor's tools.
-    let mut client = chain::clients(&place, target, &plan, &[])?;
-    let (began, mut last_progress) = (Instant::now(), (Instant::now(), Value::Null));
-    let first = loop {
-        let seen = client.request("counts")?;
-        if is_loaded(&seen) {
-            break seen;
-        }
-        if seen["loaded"] != last_progress.1 {
-            last_progress = (Instant::now(), seen["loaded"].clone());
-        }
-        ensure!(
-            last_progress.0.elapsed() < STANDSTILL && began.elapsed() < LOAD_TIME,
-            "{} (check its address, that its service is {} (--service) and that it accepts {} clients (--mounts))",
-            not_loaded(&seen, began.elapsed()),
-            plan.service,
-            plan.mounts
-        );
-        interrupt::sleep(Duration::from_millis(50), || Ok(()))?;
-    };
-    progress(&format!("{target}: {} mounts loaded {} item streams", plan.mounts, first["loaded"]));
-    interrupt::sleep(Duration::from_secs(1), || Ok(()))?;
-    let processes = [(client.name.clone(), client.id())];
-    client.request("mark")?;
-    let (before, at, cpu) = (client.request("counts")?, Instant::now(), Reading::take(&processes)?);
-    interrupt::sleep(options.window(), || client.check_alive())?;
-    let (after, time) = (client.request("counts")?, at.elapsed().as_secs_f64());
-    let cpu = Reading::take(&processes)?.since(&cpu);
-    let faults = faults(&before, &after);
-    ensure!(faults.is_empty(), "{}", faults.join(", "));
-    Ok(Counted {
-        streams: after["loaded"].as_u64().unwrap_or(0),
-        startup_s: after["startup_s"].as_f64().unwrap_or(0.0),
-        output: grown(&before, &after, "updates") as f64 / time,
-        latency: serde_json::from_value(after["latency_us"].clone()).unwrap_or_default(),
-        cpu,
-    })
+    let mut chain = Chain::start(&place, plan)?;
+    let (streams, startup_s) = (chain.streams(), chain.startup_s());
+    progress(&format!("{} mounts loaded {streams} item streams", plan.mounts));
+    let window = chain.measure(&place, 0, Duration::from_secs(1), options.window())?;
+    ensure!(window.is_whole(), "{}", window.faults.join(", "));
+    Ok(Counted { streams, startup_s, window })
 }

@@ -5,20 +5,21 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
+use utipc_bench_kit::Named as _;
 use utipc_bench_kit::plot::Curve;
-use utipc_bench_kit::progress;
-use utipc_bench_kit::stats::{Summary, median};
+use utipc_bench_kit::stats::{Spread, Summary};
 
-use super::chain::{Chain, Plan, Window};
+use super::chain::{Plan, Window};
 use super::options::Options;
-use super::place::{Backbone, Place};
-use super::throughput::{Spread, setup};
+use super::place::Backbone;
+use super::runner::Runner;
+use super::throughput::setup;
 use super::{report, search};
 
 /// Results of T8 over one backbone.
 #[derive(Clone, Debug)]
 pub(super) struct LatencyTest {
-    pub(super) backbone: &'static str,
+    pub(super) backbone: Backbone,
     /// Whether p2ps polled its feed without a pause. Only rates with targets are measured then.
     pub(super) busy: bool,
     /// By rising rate.
@@ -39,7 +40,6 @@ const SOME_RATES: [u64; 5] = [1_000, 10_000, 100_000, 500_000, 850_000];
 pub(super) const TARGET_RATES: [u64; 2] = [1_000, 100_000];
 /// Updates per second that carry their send time: enough for the 99.9th percentile of a short measurement.
 const STAMPS: u64 = 1_000;
-const WARM_UP: Duration = Duration::from_millis(1_000);
 /// Duration of each measurement in the search for the highest rate.
 const TRY: Duration = Duration::from_secs(2);
 const NEAR: f64 = 1.08;
@@ -48,46 +48,33 @@ const TRIES: usize = 7;
 const LIMIT_US: f64 = 1_000.0;
 
 impl Point {
+    fn latencies(&self) -> Option<Vec<Summary>> {
+        let windows = self.windows.as_ref().ok().filter(|windows| !windows.is_empty())?;
+        Some(windows.iter().map(|window| window.latency).collect())
+    }
+
     /// The median of each figure over the measurements.
     pub(super) fn summary(&self) -> Option<Summary> {
-        let windows = self.windows.as_ref().ok().filter(|windows| !windows.is_empty())?;
-        let of = |value: fn(&Summary) -> f64| median(windows.iter().map(|window| value(&window.latency)));
-        Some(Summary {
-            points: windows.iter().map(|window| window.latency.points).sum(),
-            mean: of(|s| s.mean),
-            stddev: of(|s| s.stddev),
-            min: of(|s| s.min),
-            max: of(|s| s.max),
-            p50: of(|s| s.p50),
-            p90: of(|s| s.p90),
-            p99: of(|s| s.p99),
-            p999: of(|s| s.p999),
-            impossible: 0,
-        })
+        Some(Summary::medians(&self.latencies()?))
     }
 
     /// The spread of the means.
     pub(super) fn spread(&self) -> Option<f64> {
-        let windows = self.windows.as_ref().ok().filter(|windows| !windows.is_empty())?;
-        Some(Spread::of(windows.iter().map(|window| window.latency.mean)).spread)
+        let means = self.latencies()?.into_iter().map(|latency| latency.mean);
+        Some(means.collect::<Spread>().spread)
     }
 }
 
 impl LatencyTest {
     /// Measures all rates. Fails only if the programs do not start.
     pub(super) fn run(options: &Options, backbone: Backbone, busy: bool) -> Result<Self> {
-        let base = setup(options, backbone, "T8").plan;
-        let plan = Plan { prompt: true, busy, stamps: STAMPS, ..base };
-        let mut runner = Runner { options, backbone, plan, running: None };
-        runner.running()?;
-        let points = runner.rates().into_iter().map(|rate| runner.point(rate)).collect();
-        let fastest = if options.rates.is_empty() && !busy { runner.fastest().map(Some) } else { Ok(None) };
-        Ok(Self {
-            backbone: backbone.name(),
-            busy,
-            points,
-            fastest: fastest.map_err(|why| format!("{why:#}")),
-        })
+        let plan = Plan { prompt: true, busy, stamps: STAMPS, ..setup(options, backbone, "T8").plan };
+        let label = format!("T8 {}", label(backbone, busy));
+        let mut runner = Runner::start(options, backbone, label, plan)?;
+        let points = rates(options, busy).into_iter().map(|rate| point(&mut runner, rate)).collect();
+        let fastest =
+            if options.rates.is_empty() && !busy { fastest(&mut runner).map(Some) } else { Ok(None) };
+        Ok(Self { backbone, busy, points, fastest: fastest.map_err(|why| format!("{why:#}")) })
     }
 
     /// Name of the test: the backbone, and whether p2ps polled.
@@ -121,143 +108,64 @@ impl LatencyTest {
             .points
             .iter()
             .map(|point| match &point.windows {
-                Ok(windows) => json!({ "rate": point.rate, "latency_us": point.summary(), "each": windows.iter().map(window_json).collect::<Value>() }),
+                Ok(windows) => json!({ "rate": point.rate, "latency_us": point.summary(), "each": windows.iter().map(Window::json).collect::<Value>() }),
                 Err(why) => json!({ "rate": point.rate, "failed": why }),
             })
             .collect();
         let fastest = match &self.fastest {
-            Ok(window) => window.as_ref().map(window_json).into(),
+            Ok(window) => window.as_ref().map(Window::json).into(),
             Err(why) => json!({ "failed": why }),
         };
         json!({ "test": "T8", "backbone": self.backbone, "busy": self.busy, "points": points, "fastest_within_1_ms": fastest })
     }
 }
 
-fn label(backbone: &str, busy: bool) -> String {
-    if busy { format!("{backbone}, busy") } else { backbone.to_owned() }
+fn label(backbone: Backbone, busy: bool) -> String {
+    format!("{}{}", backbone.name(), if busy { ", busy" } else { "" })
 }
 
-fn window_json(window: &Window) -> Value {
-    json!({
-        "rate": window.rate, "in_per_s": window.input, "out_per_s": window.output, "lost": window.lost,
-        "latency_us": window.latency, "cpu": window.cpu.json(),
-    })
+fn rates(options: &Options, busy: bool) -> Vec<u64> {
+    match options.rates.as_slice() {
+        [] if options.quick || busy => TARGET_RATES.to_vec(),
+        [] if options.full => report::latency_rates(),
+        [] => SOME_RATES.to_vec(),
+        some => some.to_vec(),
+    }
 }
 
-/// A test with its running chain, which is started again after a failure.
-struct Runner<'a> {
-    options: &'a Options,
-    backbone: Backbone,
-    plan: Plan,
-    running: Option<(Chain, Place)>,
+fn point(runner: &mut Runner<'_>, rate: u64) -> Point {
+    let options = runner.options;
+    let has_target = TARGET_RATES.contains(&rate) || !options.rates.is_empty();
+    let whole = options.window();
+    let (count, time) = if has_target || options.full { (options.repeat(), whole) } else { (1, whole / 2) };
+    Point { rate, windows: runner.clean(rate, time, count, 1).map_err(|why| format!("{why:#}")) }
 }
 
-impl Runner<'_> {
-    fn rates(&self) -> Vec<u64> {
-        match self.options.rates.as_slice() {
-            [] if self.options.quick || self.plan.busy => TARGET_RATES.to_vec(),
-            [] if self.options.full => report::latency_rates(),
-            [] => SOME_RATES.to_vec(),
-            some => some.to_vec(),
+/// Searches the highest rate with a mean of at most a millisecond and measures it for as long as others.
+fn fastest(runner: &mut Runner<'_>) -> Result<Window> {
+    let good = |window: &Window| window.is_clean() && window.latency.mean <= LIMIT_US;
+    let found = search::highest(report::FASTEST_WITHIN_A_MILLISECOND, NEAR, TRIES, |rate| {
+        Ok(good(&runner.measure(rate, TRY)?))
+    })?;
+    ensure!(found > 0, "no rate has a mean of at most a millisecond");
+    let mut rate = found;
+    for _ in 0..5 {
+        let window = runner.measure(rate, runner.options.window())?;
+        if good(&window) {
+            return Ok(window);
         }
+        rate = rate * 9 / 10;
     }
-
-    fn running(&mut self) -> Result<&mut (Chain, Place)> {
-        if self.running.is_none() {
-            let place = Place::new(self.backbone)?;
-            let chain = Chain::start(&place, &self.plan)?;
-            self.running = Some((chain, place));
-        }
-        match &mut self.running {
-            Some(running) => Ok(running),
-            None => bail!("the chain is not running"),
-        }
-    }
-
-    fn measure(&mut self, rate: u64, time: Duration) -> Result<Window> {
-        let label = label(self.backbone.name(), self.plan.busy);
-        let (chain, place) = self.running()?;
-        let seen = chain.measure(place, rate, WARM_UP, time);
-        if seen.is_err() {
-            self.running = None;
-        }
-        let window = seen?;
-        ensure!(
-            window.latency.impossible == 0,
-            "updates arrived before they were sent: sender and receiver do not share a clock"
-        );
-        ensure!(window.latency.points > 0, "no update carried its send time");
-        let seen = &window.latency;
-        progress(&format!(
-            "T8 {label}: {rate}/s for {:.1} s: mean {:.0} µs, p99 {:.0}, p99.9 {:.0}{}{}",
-            time.as_secs_f64(),
-            seen.mean,
-            seen.p99,
-            seen.p999,
-            if window.is_clean() { "" } else { "; " },
-            window.problems()
-        ));
-        Ok(window)
-    }
-
-    fn point(&mut self, rate: u64) -> Point {
-        let has_target = TARGET_RATES.contains(&rate) || !self.options.rates.is_empty();
-        let whole = self.options.window();
-        let (count, time) =
-            if has_target || self.options.full { (self.options.repeat(), whole) } else { (1, whole / 2) };
-        let mut retries = 1;
-        let mut run = || -> Result<Vec<Window>> {
-            let mut seen = Vec::new();
-            while seen.len() < count {
-                let window = self.measure(rate, time)?;
-                if window.is_clean() {
-                    seen.push(window);
-                } else {
-                    ensure!(window.is_whole() && retries > 0, "{}", window.problems());
-                    retries -= 1;
-                }
-            }
-            Ok(seen)
-        };
-        Point { rate, windows: run().map_err(|why| format!("{why:#}")) }
-    }
-
-    /// Searches the highest rate with a mean of at most a millisecond and measures it for as long as others.
-    fn fastest(&mut self) -> Result<Window> {
-        let good = |window: &Window| window.is_clean() && window.latency.mean <= LIMIT_US;
-        let found = search::highest(report::FASTEST_WITHIN_A_MILLISECOND, NEAR, TRIES, |rate| {
-            Ok(good(&self.measure(rate, TRY)?))
-        })?;
-        ensure!(found > 0, "no rate has a mean of at most a millisecond");
-        let mut rate = found;
-        for _ in 0..5 {
-            let window = self.measure(rate, self.options.window())?;
-            if good(&window) {
-                return Ok(window);
-            }
-            rate = rate * 9 / 10;
-        }
-        bail!("the mean is at most a millisecond only for a moment at {found}/s and down to {rate}/s")
-    }
+    bail!("the mean is at most a millisecond only for a moment at {found}/s and down to {rate}/s")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use utipc_bench_kit::cpu::Usage;
 
     fn window(rate: u64, mean: f64) -> Window {
-        Window {
-            rate,
-            input: rate as f64,
-            output: rate as f64,
-            fan_out: 1.0,
-            lost: 0,
-            missed: 0,
-            faults: Vec::new(),
-            cpu: Usage { elapsed: Duration::from_secs(1), rows: Vec::new(), total: 0.0 },
-            latency: Summary { mean, p99: 2.0 * mean, points: 10, ..Summary::default() },
-        }
+        let latency = Summary { mean, p99: 2.0 * mean, points: 10, ..Summary::default() };
+        Window { latency, ..Window::lossless(rate) }
     }
 
     #[test]
@@ -268,8 +176,12 @@ mod tests {
         };
         let failed = Point { rate: 900_000, windows: Err("7 of the updates are lost".into()) };
         let points = vec![at(1_000, &[90.0, 80.0, 200.0]), at(100_000, &[1_500.0]), failed];
-        let mut latency =
-            LatencyTest { backbone: "lanes", busy: false, points, fastest: Ok(Some(window(80_000, 950.0))) };
+        let mut latency = LatencyTest {
+            backbone: Backbone::Lanes,
+            busy: false,
+            points,
+            fastest: Ok(Some(window(80_000, 950.0))),
+        };
         let summary = latency.points[0].summary().unwrap();
         assert!((summary.mean - 90.0).abs() < 1e-9 && (summary.p99 - 180.0).abs() < 1e-9);
         assert_eq!(summary.points, 30);

@@ -1,9 +1,22 @@
 //! `mdist-bench`: the tables of the RMDS performance report, run again on this machine.
 
+mod chain;
+mod foreign;
+mod latency;
+mod options;
+mod place;
+mod report;
+mod run;
+mod runner;
+mod search;
+mod table;
+mod targets;
+mod throughput;
+mod vendor;
+
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use mdist_bench::{Options, run};
 use tracing_subscriber::EnvFilter;
 use utipc_bench_kit::process::as_child;
 
@@ -14,7 +27,7 @@ fn main() -> ExitCode {
     }
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    match run(&Options::parse()) {
+    match run::run(&options::Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("mdist-bench: {why:#}");

@@ -17,58 +17,58 @@ use super::place::Backbone;
 /// error. All tests take about 25 minutes; the machine should be idle otherwise.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "mdist-bench", version)]
-pub struct Options {
+pub(crate) struct Options {
     /// Tests to run: direct, sdk, T1 … T8, chain [default: all except direct]
     #[arg(value_name = "TEST")]
-    pub tests: Vec<String>,
+    pub(crate) tests: Vec<String>,
     /// The path between distributor and server; several are measured one after the other [default: lanes,udp]
     #[arg(long, value_enum, value_delimiter = ',')]
-    pub backbone: Vec<Backbone>,
+    pub(crate) backbone: Vec<Backbone>,
     /// Repetitions of each measurement; the median counts [default: 3; 1 with --quick, --full]
     #[arg(long)]
-    pub repeat: Option<usize>,
+    pub(crate) repeat: Option<usize>,
     /// Duration of each measurement in seconds [default: 10; 2 with --quick, 300 with --full]
     #[arg(long)]
-    pub seconds: Option<u64>,
+    pub(crate) seconds: Option<u64>,
     /// Short measurements, to check that everything runs
     #[arg(long, conflicts_with = "full")]
-    pub quick: bool,
+    pub(crate) quick: bool,
     /// Every rate of the report for five minutes, with 100 items of its own for each of many mounts
     #[arg(long)]
-    pub full: bool,
+    pub(crate) full: bool,
     /// Measure a foreign RSSL server with our client; it has its own data, or connects to our publisher (see --source)
     #[arg(long, value_name = "HOST[:PORT]")]
-    pub target: Option<String>,
+    pub(crate) target: Option<String>,
     /// Address of our publisher, to which the foreign server connects
     #[arg(long, value_name = "ADDRESS:PORT")]
-    pub source: Option<String>,
+    pub(crate) source: Option<String>,
     /// Name of the service
     #[arg(long, default_value = "DIRECT_FEED")]
-    pub service: String,
+    pub(crate) service: String,
     /// Items in tests with a single mount
     #[arg(long, default_value_t = 100_000)]
-    pub items: usize,
+    pub(crate) items: usize,
     /// Mounts in tests with many
     #[arg(long, default_value_t = 100)]
-    pub mounts: usize,
+    pub(crate) mounts: usize,
     /// Items that each of many mounts alone opens [default: 10; 100 with --full]
     #[arg(long)]
-    pub own_items: Option<usize>,
+    pub(crate) own_items: Option<usize>,
     /// Rates of T8 [default: some rates of the report; with --full all of them]
     #[arg(long, value_delimiter = ',')]
-    pub rates: Vec<u64>,
+    pub(crate) rates: Vec<u64>,
     /// Measure T1 to T7, chain and direct at this rate only, without a search for the highest
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    pub rate: Option<u64>,
+    pub(crate) rate: Option<u64>,
     /// Settings for p2ps and src_dist; they override those of the test
     #[arg(long, value_name = "FILE")]
-    pub settings: Option<PathBuf>,
+    pub(crate) settings: Option<PathBuf>,
     /// Write all results as JSON; the file is rewritten after each test
     #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    pub(crate) json: Option<PathBuf>,
     /// Folder for plots
     #[arg(long, value_name = "FOLDER", default_value = "target/mdist-bench")]
-    pub plots: PathBuf,
+    pub(crate) plots: PathBuf,
 }
 
 /// Names of the tests, in the order in which they run.

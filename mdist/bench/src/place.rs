@@ -1,17 +1,19 @@
 //! The environment of a test: the namespaces of its programs, and the path between them.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use serde::Serialize;
 use utipc_bench_kit::daemon::Daemon;
 use utipc_bench_kit::{place, process};
 use utipc_netns::{Cable, Namespace};
 
 /// The path between the distributor and the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Backbone {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Backbone {
     /// Nothing: the server connects to the publisher
     None,
     /// Shared memory: one utipcd for all
@@ -23,16 +25,6 @@ pub enum Backbone {
 }
 
 impl Backbone {
-    /// Its name in tables and JSON.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Lanes => "lanes",
-            Self::Udp => "udp",
-            Self::Own => "own",
-        }
-    }
-
     /// Whether its two ends are in different network namespaces.
     pub(super) fn is_apart(self) -> bool {
         matches!(self, Self::Udp | Self::Own)
@@ -76,34 +68,25 @@ impl Place {
     /// A command for one of our programs at one end.
     pub(super) fn command(&self, side: Side, name: &str) -> Result<Command> {
         let namespace = self.inner.namespaces().map(|pair| pair[side as usize].path());
-        let mut command = process::dying_with_us(program(name)?, namespace.as_deref())?;
-        command.env(OWNER, std::process::id().to_string());
+        let mut command = marked(program(name)?, namespace.as_deref())?;
         if let Some(daemon) = self.inner.daemon_of(side as usize) {
             daemon.serve(&mut command);
         }
         Ok(command)
     }
 
-    /// A command for a program that is not ours, on this host.
-    pub(super) fn foreign_command(program: PathBuf) -> Result<Command> {
-        let mut command = process::dying_with_us(program, None)?;
-        command.env(OWNER, std::process::id().to_string());
-        Ok(command)
-    }
-
     /// The settings of a program's own node; empty where it uses a daemon or no backbone.
     pub(super) fn node_settings(&self, side: Side) -> String {
-        let (number, [local, remote]) = match side {
-            Side::Source => (1, [0, 1]),
-            Side::Sink => (2, [1, 0]),
-        };
-        let [local, remote] = [local, remote].map(|end: usize| CABLE.addresses[end]);
-        match self.backbone {
-            Backbone::Own => format!(
-                "[backbone.node]\naddress = \"1.1.{number}\"\ncluster = {CLUSTER}\nlocal = \"{local}\"\nremotes = [\"{remote}\"]\n",
-            ),
-            _ => String::new(),
+        if self.backbone != Backbone::Own {
+            return String::new();
         }
+        let end = side as usize;
+        let (local, remote) = (CABLE.addresses[end], CABLE.addresses[1 - end]);
+        format!(
+            "[backbone.node]\naddress = \"1.1.{}\"\ncluster = {CLUSTER}\nlocal = \"{local}\"\n\
+             remotes = [\"{remote}\"]\n",
+            1 + end
+        )
     }
 
     /// Writes the settings of a program; returns the file's path.
@@ -134,6 +117,13 @@ impl Place {
     }
 }
 
+/// A command for a program that ends with this process and is marked as part of this run.
+pub(super) fn marked(program: PathBuf, namespace: Option<&Path>) -> Result<Command> {
+    let mut command = process::dying_with_us(program, namespace)?;
+    command.env(OWNER, std::process::id().to_string());
+    Ok(command)
+}
+
 /// Reason why two network namespaces cannot be made here; `None` if they can.
 pub(super) fn no_namespaces() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
@@ -142,32 +132,32 @@ pub(super) fn no_namespaces() -> Option<String> {
     CABLE.join().map(|_: [Namespace; 2]| ()).err().map(|why| format!("{why:#}"))
 }
 
+/// Arguments of `cargo build` for the other programs. One command for each: a common one would unify their features,
+/// and so build other programs.
+const PACKAGES: [&str; 2] = ["-p mdist -p mdist-load --bins", "-p utipc-tools --bin utipcd"];
+
+fn is_release(own: &Path) -> bool {
+    own.components().any(|part| part.as_os_str() == "release")
+}
+
 /// The path of a program of this build.
 fn program(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("find this program's own path")?;
     let path = own.with_file_name(name);
-    let release = if own.components().any(|part| part.as_os_str() == "release") { " --release" } else { "" };
-    ensure!(
-        path.exists(),
-        "{} is not built: cargo build{release} -p mdist -p mdist-load --bins && cargo build{release} -p utipc-tools --bin utipcd",
-        path.display()
-    );
+    let build = if is_release(&own) { "cargo build --release" } else { "cargo build" };
+    let [first, second] = PACKAGES;
+    ensure!(path.exists(), "{} is not built: {build} {first} && {build} {second}", path.display());
     Ok(path)
 }
 
 /// Builds the other programs if cargo runs this one: it has built only this one.
 pub(super) fn build_programs() -> Result<()> {
     let (Some(cargo), Ok(own)) = (std::env::var_os("CARGO"), std::env::current_exe()) else { return Ok(()) };
-    // One command for each: a common one would unify their features, and so build other programs.
-    for packages in
-        [&["-p", "mdist", "-p", "mdist-load", "--bins"][..], &["-p", "utipc-tools", "--bin", "utipcd"]]
-    {
-        eprintln!("building: cargo build {}", packages.join(" "));
+    for packages in PACKAGES {
+        eprintln!("building: cargo build {packages}");
         let mut command = Command::new(&cargo);
-        command.args(["build", "--quiet"]).args(packages).stdout(std::process::Stdio::null());
-        if own.components().any(|part| part.as_os_str() == "release") {
-            command.arg("--release");
-        }
+        command.args(["build", "--quiet"]).args(packages.split(' ')).stdout(std::process::Stdio::null());
+        command.args(is_release(&own).then_some("--release"));
         let status = command.status().context("build the other programs")?;
         ensure!(status.success(), "the other programs cannot be built");
     }

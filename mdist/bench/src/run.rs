@@ -6,8 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use utipc_bench_kit::place::remove_old_folders;
 use utipc_bench_kit::plot::{self, Curve, Panel};
-use utipc_bench_kit::progress;
-use utipc_bench_kit::{interrupt, machine};
+use utipc_bench_kit::{Named as _, interrupt, machine, progress};
 
 use super::foreign::ForeignServer;
 use super::latency::LatencyTest;
@@ -36,7 +35,7 @@ struct Results {
 ///
 /// # Errors
 /// A test failed or is unknown, or a signal came; results until then are printed all the same.
-pub fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let names = options.names()?;
     place::build_programs()?;
     interrupt::listen()?;
@@ -44,7 +43,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut results = Results { machine: machine::description(), ..Results::default() };
     eprintln!("{}", results.machine);
     match &options.target {
-        Some(target) => measure_foreign(options, target, &mut results)?,
+        Some(_) => measure_foreign(options, &mut results)?,
         None => tests(options, &names, &mut results)?,
     }
     println!("{}", results.text(options));
@@ -87,9 +86,9 @@ fn tests(options: &Options, names: &[&'static str], results: &mut Results) -> Re
 }
 
 /// Measures a foreign server: with our publisher if it connects to that, otherwise with its own data.
-fn measure_foreign(options: &Options, target: &str, results: &mut Results) -> Result<()> {
+fn measure_foreign(options: &Options, results: &mut Results) -> Result<()> {
     if options.source.is_none() {
-        results.foreign = ForeignServer::run(options, target);
+        results.foreign = ForeignServer::run(options);
         return Ok(());
     }
     for test in ["T3", "T5"] {
@@ -180,7 +179,7 @@ impl Results {
     /// Names of the tests that have no figures.
     fn failures(&self) -> Vec<String> {
         let rows = self.rows.iter().filter(|row| row.measured.is_err());
-        let mut all: Vec<String> = rows.map(|row| format!("{} {}", row.test, row.backbone)).collect();
+        let mut all: Vec<String> = rows.map(|row| format!("{} {}", row.test, row.backbone.name())).collect();
         for latency in &self.latencies {
             let points = latency.points.iter().filter(|point| point.windows.is_err());
             all.extend(points.map(|point| format!("T8 {} at {}/s", latency.label(), point.rate)));
@@ -202,7 +201,7 @@ impl Results {
             "latency": self.latencies.iter().map(LatencyTest::json).collect::<Value>(),
             "sdk": self.pair.as_ref().map(VendorPair::json),
             "target": self.foreign.iter().map(ForeignServer::json).collect::<Value>(),
-            "targets": self.targets().iter().map(targets::Target::json).collect::<Value>(),
+            "targets": self.targets(),
             "skipped": self.skipped, "failed": self.failed, "took_s": self.took,
         })
     }

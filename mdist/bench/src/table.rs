@@ -1,8 +1,8 @@
 //! The results as Markdown tables, beside the figures of the report.
 
-use std::fmt::Write as _;
-
-use utipc_bench_kit::table::{grouped, markdown_cell as cell, markdown_head as head};
+use utipc_bench_kit::Named as _;
+use utipc_bench_kit::stats::Summary;
+use utipc_bench_kit::table::{grouped, markdown_head as head, markdown_row};
 
 use super::foreign::ForeignServer;
 use super::latency::LatencyTest;
@@ -15,43 +15,40 @@ fn known(value: Option<f64>) -> String {
     value.map_or("–".into(), grouped)
 }
 
+fn failed(why: &str) -> String {
+    format!("failed: {why}")
+}
+
+/// A row of a table with `columns` columns, the last ones empty if there are fewer cells.
+fn row(columns: usize, mut cells: Vec<String>) -> String {
+    cells.resize(columns, String::new());
+    markdown_row(cells)
+}
+
 /// The throughput table.
 pub(super) fn throughput(rows: &[Row]) -> String {
-    let mut text = head(&[
-        "test",
-        "backbone",
-        "component",
-        "cache",
-        "mounts",
-        "at in/s",
-        "out/s",
-        "ns an output update",
-        "spread",
-        "target",
-        "",
-        "report ns",
-        "highest in/s",
-        "out/s",
-        "report out/s",
-        "limited by",
-    ]);
-    for row in rows {
-        let cache = if row.cache { "on" } else { "off" };
-        let first =
-            format!("| {} | {} | {} | {cache} | {}", row.test, row.backbone, row.component, row.mounts);
-        let _ = match &row.measured {
-            Ok(measured) => writeln!(text, "{first} | {} |", measured_cells(row, measured)),
-            Err(why) => writeln!(text, "{first} | failed: {} ||||||||||| ", cell(why)),
-        };
+    let mut text = head(
+        "test | backbone | component | cache | mounts | at in/s | out/s | ns an output update | spread | target | met | \
+         report ns | highest in/s | out/s | report out/s | limited by",
+    );
+    for line in rows {
+        let cache = if line.cache { "on" } else { "off" };
+        let mut cells = [line.test, &line.backbone.name(), line.component, cache].map(str::to_owned).to_vec();
+        cells.push(line.mounts.to_string());
+        match &line.measured {
+            Ok(measured) => cells.extend(measured_cells(line, measured)),
+            Err(why) => cells.push(failed(why)),
+        }
+        text += &row(16, cells);
     }
     text
 }
 
-fn measured_cells(row: &Row, measured: &Measurements) -> String {
+fn measured_cells(row: &Row, measured: &Measurements) -> [String; 11] {
     let (cost, typical, top) = (measured.cost(), measured.typical(), measured.top());
     let has_cost = !measured.charged.is_empty();
-    let verdict =
-        targets::of_row(row).first().filter(|_| row.published.is_some() && has_cost).map(Target::verdict);
+    let targets = targets::of_row(row);
+    let verdict = targets.first().filter(|_| row.published.is_some() && has_cost);
     let limit = top.map_or(String::new(), |top| {
         let ((name, share), seconds) = (top.cpu.busiest(), top.cpu.elapsed.as_secs_f64());
         format!("{name}, {:.0} % of a core; all: {:.2} cores", share * 100.0, top.cpu.total / seconds)
@@ -62,186 +59,123 @@ fn measured_cells(row: &Row, measured: &Measurements) -> String {
         if has_cost { format!("{:.0}", cost.median) } else { "–".into() },
         format!("{:.0} %", cost.spread * 100.0),
         row.published.map_or("–".into(), |row| format!("≤ {:.0}", row.goal_ns)),
-        verdict.unwrap_or("").into(),
+        verdict.map_or("", |target| target.verdict.word()).into(),
         known(row.published.map(|row| row.ns())),
         known(top.map(|window| window.input)),
         known(top.map(|window| window.output)),
         known(row.published.map(|row| row.output)),
         limit,
     ]
-    .join(" | ")
 }
 
 /// CPU time by process; each line sums to the time of the whole machine.
 pub(super) fn cpu(rows: &[Row]) -> String {
-    let mut text = head(&["test", "backbone", "in/s", "cores busy", "of that"]);
-    for row in rows {
-        let Some(window) = row.measured.as_ref().ok().and_then(Measurements::typical) else { continue };
+    let mut text = head("test | backbone | in/s | cores busy | of that");
+    for line in rows {
+        let Some(window) = line.measured.as_ref().ok().and_then(Measurements::typical) else { continue };
         let seconds = window.cpu.elapsed.as_secs_f64().max(1e-9);
         let part = |(name, used): &(String, f64)| format!("{name} {:.3}", used / seconds);
-        let parts: Vec<String> = window.cpu.rows.iter().map(part).collect();
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {:.3} | {} |",
-            row.test,
-            row.backbone,
-            grouped(window.input),
-            window.cpu.total / seconds,
-            parts.join(" + ")
-        );
+        let parts = window.cpu.rows.iter().map(part).collect::<Vec<_>>().join(" + ");
+        let (input, busy) = (grouped(window.input), format!("{:.3}", window.cpu.total / seconds));
+        text += &markdown_row([line.test, &line.backbone.name(), &input, &busy, &parts]);
     }
     text
 }
 
 /// T8 over one backbone.
 pub(super) fn latency(latency: &LatencyTest, pair: Option<&VendorPair>) -> String {
-    let mut text = head(&[
-        "rate",
-        "mean",
-        "spread",
-        "deviation",
-        "min",
-        "p50",
-        "p90",
-        "p99",
-        "p99.9",
-        "max",
-        "points",
-        "report RRCP",
-        "report RV",
-        "vendor's pair directly",
-    ]);
-    let mut line =
-        |rate: u64, cells: Option<[f64; 8]>, spread: Option<f64>, points: u64, failed: Option<&str>| {
-            let published = report::LATENCY.iter().find(|point| point.0 == rate);
-            let last = [
-                known(published.map(|point| point.1)),
-                known(published.map(|point| point.2)),
-                known(pair.and_then(|pair| pair.mean_us(rate))),
-            ]
-            .join(" | ");
-            let rate = grouped(rate as f64);
-            let _ = match cells {
-                Some([mean, rest @ ..]) => {
-                    let rest = rest.map(|value| format!("{value:.0}")).join(" | ");
-                    let spread = spread.map_or("–".into(), |spread| format!("{:.0} %", spread * 100.0));
-                    writeln!(text, "| {rate} | {mean:.1} | {spread} | {rest} | {points} | {last} |")
-                }
-                None => writeln!(
-                    text,
-                    "| {rate} | failed: {} |||||||||| {last} |",
-                    cell(failed.unwrap_or_default())
-                ),
-            };
-        };
-    let cells =
-        |s: &utipc_bench_kit::stats::Summary| [s.mean, s.stddev, s.min, s.p50, s.p90, s.p99, s.p999, s.max];
+    let mut text = head(
+        "rate | mean | spread | deviation | min | p50 | p90 | p99 | p99.9 | max | points | report RRCP | report RV | \
+         vendor's pair directly",
+    );
+    let mut line = |rate: u64, seen: Result<Summary, &String>, spread: Option<f64>| {
+        let mut cells = vec![grouped(rate as f64)];
+        match seen {
+            Ok(s) => {
+                let spread = spread.map_or("–".into(), |spread| format!("{:.0} %", spread * 100.0));
+                cells.extend([format!("{:.1}", s.mean), spread]);
+                cells.extend(
+                    [s.stddev, s.min, s.p50, s.p90, s.p99, s.p999, s.max].map(|us| format!("{us:.0}")),
+                );
+                cells.push(s.points.to_string());
+            }
+            Err(why) => cells.push(failed(why)),
+        }
+        cells.resize(11, String::new());
+        let published = report::LATENCY.iter().find(|point| point.0 == rate);
+        cells.extend([published.map(|point| point.1), published.map(|point| point.2)].map(known));
+        cells.push(known(pair.and_then(|pair| pair.mean_us(rate))));
+        text += &markdown_row(cells);
+    };
     for point in &latency.points {
-        let seen = point.summary();
-        let failed = point.windows.as_ref().err().map(String::as_str);
-        line(
-            point.rate,
-            seen.as_ref().map(cells),
-            point.spread(),
-            seen.map_or(0, |seen| seen.points),
-            failed,
-        );
+        let seen = point.windows.as_ref().map(|_| point.summary().unwrap_or_default());
+        line(point.rate, seen, point.spread());
     }
     match &latency.fastest {
-        Ok(Some(window)) => {
-            let seen = &window.latency;
-            line(window.rate, Some(cells(seen)), None, seen.points, None);
-        }
+        Ok(Some(window)) => line(window.rate, Ok(window.latency), None),
         Ok(None) => {}
-        Err(why) => {
-            let _ = writeln!(text, "\nThe highest rate with a mean of at most 1 ms: failed: {}", cell(why));
-        }
+        Err(why) => text += &format!("\nThe highest rate with a mean of at most 1 ms: {}\n", failed(why)),
     }
     text
 }
 
 /// The vendor's pair.
 pub(super) fn pair(pair: &VendorPair) -> String {
-    let mut text =
-        head(&["path", "rate", "came/s", "mean", "deviation", "min", "max", "ns of CPU an update"]);
-    let rows = [
+    let mut text = head("path | rate | came/s | mean | deviation | min | max | ns of CPU an update");
+    let paths = [
         ("direct", &pair.latencies),
         ("direct, highest", &pair.direct),
         ("through p2ps, highest", &pair.through),
     ];
-    for (path, runs) in rows {
-        for run in runs {
-            let [mean, stddev, min, max] = run.latency;
-            let clean = if run.clean { "" } else { " (not kept)" };
-            let _ = writeln!(
-                text,
-                "| {path} | {}{clean} | {} | {mean:.0} | {stddev:.0} | {min:.0} | {max:.0} | {} |",
-                grouped(run.rate as f64),
-                grouped(run.output),
-                run.costs()
-            );
-        }
+    for (path, run) in paths.iter().flat_map(|(path, runs)| runs.iter().map(move |run| (*path, run))) {
+        let clean = if run.clean { "" } else { " (not kept)" };
+        let mut cells = vec![path.to_owned(), grouped(run.rate as f64) + clean, grouped(run.output)];
+        cells.extend(run.latency.map(|us| format!("{us:.0}")));
+        cells.push(run.costs());
+        text += &markdown_row(cells);
     }
     if let Some(why) = &pair.failed {
-        let _ = writeln!(text, "\nFailed: {}", cell(why));
+        text += &format!("\nFailed: {why}\n");
     }
     text
 }
 
 /// A foreign server with data of its own.
 pub(super) fn foreign(rows: &[ForeignServer]) -> String {
-    let mut text = head(&[
-        "mounts",
-        "item streams",
-        "loaded in",
-        "updates/s",
-        "mean",
-        "deviation",
-        "p50",
-        "p99",
-        "p99.9",
-        "max",
-        "points",
-        "client's ns an update",
-    ]);
-    for row in rows {
-        let _ = match &row.counted {
+    let mut text = head(
+        "mounts | item streams | loaded in | updates/s | mean | deviation | p50 | p99 | p99.9 | max | points | \
+         client's ns an update",
+    );
+    for line in rows {
+        let mut cells = vec![line.mounts.to_string()];
+        match &line.counted {
             Ok(seen) => {
-                let l = &seen.latency;
-                let times = [l.mean, l.stddev, l.p50, l.p99, l.p999, l.max]
-                    .map(|value| format!("{value:.0}"))
-                    .join(" | ");
-                let cost =
-                    seen.cpu.of("rmdstestclient") * 1e9 / (seen.output * seen.cpu.elapsed.as_secs_f64());
-                writeln!(
-                    text,
-                    "| {} | {} | {:.2} s | {} | {times} | {} | {} |",
-                    row.mounts,
-                    grouped(seen.streams as f64),
-                    seen.startup_s,
-                    grouped(seen.output),
-                    l.points,
-                    grouped(cost)
-                )
+                let (window, l) = (&seen.window, &seen.window.latency);
+                let updates = window.output * window.cpu.elapsed.as_secs_f64();
+                cells.extend([grouped(seen.streams as f64), format!("{:.2} s", seen.startup_s)]);
+                cells.push(grouped(window.output));
+                cells.extend([l.mean, l.stddev, l.p50, l.p99, l.p999, l.max].map(|us| format!("{us:.0}")));
+                cells.push(l.points.to_string());
+                cells.push(grouped(window.cpu.of("rmdstestclient") * 1e9 / updates));
             }
-            Err(why) => writeln!(text, "| {} | failed: {} ||||||||||", row.mounts, cell(why)),
-        };
+            Err(why) => cells.push(failed(why)),
+        }
+        text += &row(12, cells);
     }
     text
 }
 
 /// All targets.
 pub(super) fn targets(targets: &[Target]) -> String {
-    let mut text = head(&["what", "target", "got", ""]);
-    for target in targets {
-        let _ =
-            writeln!(text, "| {} | {} | {} | {} |", target.what, target.wanted, target.got, target.verdict());
-    }
-    text
+    let line = |Target { what, wanted, verdict }: &Target| {
+        markdown_row([what.as_str(), wanted, &verdict.got, verdict.word()])
+    };
+    head("what | target | got | met") + &targets.iter().map(line).collect::<String>()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::Backbone;
     use super::*;
 
     #[test]
@@ -249,7 +183,7 @@ mod tests {
         let row = Row {
             test: "T1",
             component: "src_dist",
-            backbone: "udp",
+            backbone: Backbone::Udp,
             cache: false,
             mounts: 1,
             published: None,

@@ -1,20 +1,29 @@
 //! The targets, and whether they are met.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use utipc_bench_kit::table::grouped;
+use utipc_bench_kit::{Named as _, Verdict};
 
 use super::latency::{LatencyTest, TARGET_RATES};
 use super::throughput::Row;
 use super::vendor::VendorPair;
 
 /// One target.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Target {
     pub(super) what: String,
+    #[serde(rename = "target")]
     pub(super) wanted: String,
-    pub(super) got: String,
-    /// `None`: there is no valid measurement.
-    pub(super) met: Option<bool>,
+    #[serde(flatten)]
+    pub(super) verdict: Verdict,
+}
+
+impl Target {
+    /// A target with the figures and whether they meet it; `None`: there is no valid measurement.
+    fn new(what: String, wanted: String, got: Option<(String, bool)>) -> Self {
+        let verdict = got.map_or_else(|| Verdict::uncounted("failed"), |(got, met)| Verdict::new(got, met));
+        Self { what, wanted, verdict }
+    }
 }
 
 /// Output updates per second to 100 mounts.
@@ -32,12 +41,9 @@ const LATENCIES: [[Option<f64>; 3]; 2] =
 
 /// The targets of a row: of its cost and of its rate.
 pub(super) fn of_row(row: &Row) -> Vec<Target> {
-    let name = format!("{} {}", row.test, row.backbone);
+    let name = format!("{} {}", row.test, row.backbone.name());
     let mut targets = Vec::new();
-    let mut add = |what: String, wanted: String, got: Option<(String, bool)>| {
-        let (got, met) = got.map_or(("failed".into(), None), |(got, met)| (got, Some(met)));
-        targets.push(Target { what, wanted, got, met });
-    };
+    let mut add = |what, wanted, got| targets.push(Target::new(what, wanted, got));
     let measured = row.measured.as_ref().ok();
     if let Some(published) = row.published {
         let cost = measured.map(|measured| measured.cost().median);
@@ -74,66 +80,42 @@ pub(super) fn of_latency(latency: &LatencyTest, pair: Option<&VendorPair>) -> Ve
             [("mean", seen.map(|s| s.mean)), ("p99", seen.map(|s| s.p99)), ("p99.9", seen.map(|s| s.p999))];
         for ((which, value), limit) in values.into_iter().zip(limits) {
             let Some(limit) = limit else { continue };
-            targets.push(Target {
-                what: format!("{name}: {which}"),
-                wanted: format!("≤ {limit:.0} µs"),
-                got: value.map_or("failed".into(), |value| format!("{value:.0} µs")),
-                met: value.map(|value| value <= limit),
-            });
+            let got = value.map(|value| (format!("{value:.0} µs"), value <= limit));
+            targets.push(Target::new(format!("{name}: {which}"), format!("≤ {limit:.0} µs"), got));
         }
         if let Some(direct) = pair.and_then(|pair| pair.mean_us(rate)) {
+            let what = format!("{name}: mean ÷ the vendor's direct pair's ({direct:.0} µs)");
             let ratio = seen.map(|seen| seen.mean / direct);
-            targets.push(Target {
-                what: format!("{name}: mean ÷ the vendor's direct pair's ({direct:.0} µs)"),
-                wanted: format!("≤ {TIMES_DIRECT:.0}"),
-                got: ratio.map_or("failed".into(), |ratio| format!("{ratio:.2}")),
-                met: ratio.map(|ratio| ratio <= TIMES_DIRECT),
-            });
+            let got = ratio.map(|ratio| (format!("{ratio:.2}"), ratio <= TIMES_DIRECT));
+            targets.push(Target::new(what, format!("≤ {TIMES_DIRECT:.0}"), got));
         }
     }
     let searched = !matches!(latency.fastest, Ok(None));
     if searched {
         let highest = latency.highest();
-        targets.push(Target {
-            what: format!("T8 {}: highest updates/s with mean ≤ 1 ms", latency.backbone),
-            wanted: format!("≥ {}", grouped(WITHIN_A_MILLISECOND as f64)),
-            got: highest.map_or("none".into(), |rate| grouped(rate as f64)),
-            met: Some(highest >= Some(WITHIN_A_MILLISECOND)),
-        });
+        let got = highest.map_or("none".into(), |rate| grouped(rate as f64));
+        targets.push(Target::new(
+            format!("T8 {}: highest updates/s with mean ≤ 1 ms", latency.backbone.name()),
+            format!("≥ {}", grouped(WITHIN_A_MILLISECOND as f64)),
+            Some((got, highest >= Some(WITHIN_A_MILLISECOND))),
+        ));
     }
     targets
 }
 
 /// The target of the vendor's pair with p2ps in between.
 pub(super) fn of_pair(pair: &VendorPair) -> Target {
-    let ratio =
-        pair.rates().map(|(direct, through)| (through.median / direct.median, direct.median, through.median));
-    Target {
-        what: "sdk: updates/s through p2ps ÷ directly".into(),
-        wanted: format!("≥ {RATE_THROUGH}"),
-        got: ratio.map_or("failed".into(), |(ratio, direct, through)| {
-            format!("{ratio:.2} ({} of {})", grouped(through), grouped(direct))
-        }),
-        met: ratio.map(|(ratio, ..)| ratio >= RATE_THROUGH),
-    }
-}
-
-impl Target {
-    pub(super) fn json(&self) -> Value {
-        json!({ "what": self.what, "target": self.wanted, "got": self.got, "met": self.met })
-    }
-
-    pub(super) fn verdict(&self) -> &'static str {
-        match self.met {
-            Some(true) => "met",
-            Some(false) => "**missed**",
-            None => "–",
-        }
-    }
+    let got = pair.rates().map(|(direct, through)| {
+        let ratio = through.median / direct.median;
+        let text = format!("{ratio:.2} ({} of {})", grouped(through.median), grouped(direct.median));
+        (text, ratio >= RATE_THROUGH)
+    });
+    Target::new("sdk: updates/s through p2ps ÷ directly".into(), format!("≥ {RATE_THROUGH}"), got)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::place::Backbone;
     use super::*;
 
     #[test]
@@ -141,7 +123,7 @@ mod tests {
         let row = Row {
             test: "T5",
             component: "p2ps",
-            backbone: "lanes",
+            backbone: Backbone::Lanes,
             cache: false,
             mounts: 100,
             published: super::super::report::THROUGHPUT.iter().find(|row| row.test == "T5").copied(),
@@ -149,7 +131,7 @@ mod tests {
         };
         let targets = of_row(&row);
         assert_eq!(targets.len(), 2);
-        assert!(targets.iter().all(|target| target.met.is_none() && target.got == "failed"));
-        assert_eq!(of_pair(&VendorPair::default()).met, None);
+        assert!(targets.iter().all(|target| target.verdict == Verdict::uncounted("failed")));
+        assert_eq!(of_pair(&VendorPair::default()).verdict.met, None);
     }
 }

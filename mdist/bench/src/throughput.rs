@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use utipc_bench_kit::progress;
-use utipc_bench_kit::stats::{median, spread};
+use utipc_bench_kit::Named as _;
+use utipc_bench_kit::stats::Spread;
 
 use super::chain::{Chain, Plan, Window};
 use super::options::Options;
 use super::place::{Backbone, Place, Side};
 use super::report::{self, Published};
+use super::runner::Runner;
 use super::search;
 
 /// A line of the throughput table.
@@ -18,7 +19,7 @@ use super::search;
 pub(super) struct Row {
     pub(super) test: &'static str,
     pub(super) component: &'static str,
-    pub(super) backbone: &'static str,
+    pub(super) backbone: Backbone,
     pub(super) cache: bool,
     pub(super) mounts: usize,
     pub(super) published: Option<Published>,
@@ -38,19 +39,6 @@ pub(super) struct Measurements {
     pub(super) startup_s: f64,
 }
 
-/// The median of some values, and (largest − smallest) ÷ median.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Spread {
-    pub(super) median: f64,
-    pub(super) spread: f64,
-}
-
-impl Spread {
-    pub(super) fn of(values: impl IntoIterator<Item = f64> + Clone) -> Self {
-        Self { median: median(values.clone()), spread: spread(values) }
-    }
-}
-
 impl Measurements {
     /// Nanoseconds of CPU time for an output update.
     pub(super) fn ns(&self, window: &Window) -> f64 {
@@ -60,7 +48,7 @@ impl Measurements {
 
     /// [`Self::ns`] at the stated rate.
     pub(super) fn cost(&self) -> Spread {
-        Spread::of(self.stated.iter().map(|window| self.ns(window)))
+        self.stated.iter().map(|window| self.ns(window)).collect()
     }
 
     /// The measurement whose cost is nearest to the median.
@@ -76,7 +64,6 @@ impl Measurements {
     }
 }
 
-const WARM_UP: Duration = Duration::from_millis(1_000);
 /// Duration of each measurement in the search for the highest rate, and of the warm-up before it.
 const TRY: (Duration, Duration) = (Duration::from_millis(1_200), Duration::from_millis(500));
 /// The search ends when the highest clean and the lowest unclean rate are within this factor.
@@ -108,14 +95,15 @@ pub(super) fn setup(options: &Options, backbone: Backbone, test: &str) -> Setup 
         busy: false,
         stamps: 100,
         service: options.service.clone(),
-        source: options.source.clone().unwrap_or_else(|| "127.0.0.1:0".into()),
+        source: Some("127.0.0.1:0".into()),
         settings: options.settings.clone(),
         foreign: options.target.clone(),
     };
     let many = options.mounts.max(2);
     if base.foreign.is_some() {
         let mounts = if test == "T5" { many } else { 1 };
-        let plan = Plan { distributor: None, server: None, prompt: test == "T8", mounts, ..base };
+        let source = options.source.clone();
+        let plan = Plan { distributor: None, server: None, prompt: test == "T8", mounts, source, ..base };
         return Setup { plan, component: "foreign server", side: None };
     }
     let (plan, component, side) = match test {
@@ -139,13 +127,12 @@ pub(super) fn run(options: &Options, backbone: Backbone, test: &'static str) -> 
     let published = report::THROUGHPUT.iter().find(|row| row.test == test).copied();
     let is_direct = test == "direct" || setup.plan.foreign.is_some();
     let backbone = if is_direct { Backbone::None } else { backbone };
-    let measured = Runner::start(options, backbone, test, &setup)
-        .and_then(|runner| runner.measure(&setup, published.as_ref()));
+    let measured = measure(options, backbone, test, &setup, published.as_ref());
     let Setup { plan, component, .. } = setup;
     Row {
         test,
         component,
-        backbone: backbone.name(),
+        backbone,
         cache: match component {
             "src_dist" => plan.distributor == Some(true),
             "pop" => plan.pop == Some(true),
@@ -157,111 +144,72 @@ pub(super) fn run(options: &Options, backbone: Backbone, test: &'static str) -> 
     }
 }
 
-/// A running test.
-struct Runner<'a> {
-    options: &'a Options,
-    test: &'static str,
-    label: String,
-    chain: Chain,
-    place: Place,
+/// Measures the highest rate unless the options name one, then costs at the stated rate.
+fn measure(
+    options: &Options,
+    backbone: Backbone,
+    test: &str,
+    setup: &Setup,
+    published: Option<&Published>,
+) -> Result<Measurements> {
+    if backbone == Backbone::None && matches!(test, "T1" | "T2") {
+        bail!("it measures the distributor, which runs only with a backbone (add --backbone lanes)");
+    }
+    let label = format!("{test} {}", backbone.name());
+    let mut runner = Runner::start(options, backbone, label, setup.plan.clone())?;
+    let (chain, place) = runner.running()?;
+    let (charged, startup_s) = (charged(setup, chain, place), chain.startup_s());
+    let highest = match options.rate {
+        None => Some(find_highest(&mut runner, test, published)?),
+        Some(_) => None,
+    };
+    let stated = match (&highest, published) {
+        // Without a published cost to compare with, one measurement is enough.
+        (Some(top), None) => vec![top.clone()],
+        (top, row) => {
+            let most = top.as_ref().map(|top| top.rate).zip(row.map(|row| row.input as u64));
+            let fits = |(top, row)| if top >= row { row } else { (top as f64 * BELOW) as u64 };
+            let rate = options.rate.or(most.map(fits)).unwrap_or_default();
+            runner.clean(rate, options.window(), options.repeat(), 2)?
+        }
+    };
+    Ok(Measurements { stated, highest, charged, startup_s })
 }
 
-impl<'a> Runner<'a> {
-    fn start(options: &'a Options, backbone: Backbone, test: &'static str, setup: &Setup) -> Result<Self> {
-        if backbone == Backbone::None && matches!(test, "T1" | "T2") {
-            bail!("it measures the distributor, which runs only with a backbone (add --backbone lanes)");
-        }
-        let place = Place::new(backbone)?;
-        let chain = Chain::start(&place, &setup.plan)?;
-        let label = format!("{test} {}", backbone.name());
-        let (streams, seconds) = (setup.plan.shares().streams(), chain.startup_s());
-        progress(&format!("{label}: {streams} item streams loaded in {seconds:.1} s"));
-        Ok(Self { options, test, label, chain, place })
-    }
-
-    /// Measures the highest rate unless the options name one, then costs at the stated rate.
-    fn measure(mut self, setup: &Setup, published: Option<&Published>) -> Result<Measurements> {
-        let charged = self.charged(setup);
-        let (mut stated, mut highest) = (Vec::new(), None);
-        let rate = match self.options.rate {
-            Some(rate) => rate,
-            None => {
-                let top = highest.insert(self.highest(published)?);
-                match published {
-                    Some(row) if top.rate as f64 >= row.input => row.input as u64,
-                    Some(_) => (top.rate as f64 * BELOW) as u64,
-                    // Without a published cost to compare with, one measurement is enough.
-                    None => {
-                        stated.push(top.clone());
-                        top.rate
-                    }
-                }
-            }
-        };
-        let is_compared = published.is_some() || self.options.rate.is_some();
-        self.add_clean(&mut stated, rate, if is_compared { self.options.repeat() } else { 1 })?;
-        Ok(Measurements { stated, highest, charged, startup_s: self.chain.startup_s() })
-    }
-
-    /// The processes whose CPU time counts, and their shares.
-    fn charged(&self, setup: &Setup) -> Vec<(String, f64)> {
-        match setup.component {
-            "foreign server" => Vec::new(),
-            "chain" => self.chain.processes(&self.place).into_iter().map(|(name, _)| (name, 1.0)).collect(),
-            own => {
-                let daemon = setup.side.and_then(|side| self.place.daemon_share(side));
-                [(own.to_owned(), 1.0)].into_iter().chain(daemon).collect()
-            }
+/// The processes whose CPU time counts, and their shares.
+fn charged(setup: &Setup, chain: &mut Chain, place: &Place) -> Vec<(String, f64)> {
+    match setup.component {
+        "foreign server" => Vec::new(),
+        "chain" => chain.processes(place).into_iter().map(|(name, _)| (name, 1.0)).collect(),
+        own => {
+            let daemon = setup.side.and_then(|side| place.daemon_share(side));
+            [(own.to_owned(), 1.0)].into_iter().chain(daemon).collect()
         }
     }
+}
 
-    /// Measures at a rate.
-    fn window(&mut self, rate: u64, warm_up: Duration, time: Duration) -> Result<Window> {
-        let window = self.chain.measure(&self.place, rate, warm_up, time)?;
-        let result =
-            if window.is_clean() { format!("{:.0} out/s", window.output) } else { window.problems() };
-        progress(&format!("{}: {rate}/s for {:.1} s: {result}", self.label, time.as_secs_f64()));
-        Ok(window)
-    }
-
-    /// Searches the highest clean rate and measures it for as long as the test demands.
-    fn highest(&mut self, published: Option<&Published>) -> Result<Window> {
-        let guess = match published {
-            Some(row) => row.input as u64,
-            None if self.test == "direct" => 2_000_000,
-            None => 1_200_000,
-        };
-        let (time, warm_up) = TRY;
-        let found =
-            search::highest(guess, NEAR, TRIES, |rate| Ok(self.window(rate, warm_up, time)?.is_clean()))?;
-        ensure!(found > 0, "no rate is without loss");
-        let time = match self.test {
-            "chain" => self.options.long(),
-            // Its rate has a target.
-            "T5" => self.options.window(),
-            _ => self.options.window() / 2,
-        };
-        // A rate that is clean for a second rarely stays so for a minute, and many tries of a minute would take too
-        // long.
-        let (first, step) = if self.test == "chain" { (found * 9 / 10, 0.85) } else { (found, 0.95) };
-        sustained(first, step, |rate| self.window(rate, WARM_UP, time))
-    }
-
-    /// Measures at `rate` until `windows` has `count` clean ones. Two may be unclean, but must not lose an update.
-    fn add_clean(&mut self, windows: &mut Vec<Window>, rate: u64, count: usize) -> Result<()> {
-        let mut retries = 2;
-        while windows.len() < count {
-            let window = self.window(rate, WARM_UP, self.options.window())?;
-            if window.is_clean() {
-                windows.push(window);
-            } else {
-                // The machine may have been busy elsewhere.
-                ensure!(window.is_whole() && retries > 0, "at {rate}/s: {}", window.problems());
-                retries -= 1;
-            }
-        }
-        Ok(())
-    }
+/// Searches the highest clean rate and measures it for as long as the test demands.
+fn find_highest(runner: &mut Runner<'_>, test: &str, published: Option<&Published>) -> Result<Window> {
+    let guess = match published {
+        Some(row) => row.input as u64,
+        None if test == "direct" => 2_000_000,
+        None => 1_200_000,
+    };
+    let (time, warm_up) = TRY;
+    let found = search::highest(guess, NEAR, TRIES, |rate| {
+        Ok(runner.measure_after(warm_up, rate, time)?.is_clean())
+    })?;
+    ensure!(found > 0, "no rate is without loss");
+    let options = runner.options;
+    let time = match test {
+        "chain" => options.long(),
+        // Its rate has a target.
+        "T5" => options.window(),
+        _ => options.window() / 2,
+    };
+    // A rate that is clean for a second rarely stays so for a minute, and many tries of a minute would take too long.
+    let (first, step) = if test == "chain" { (found * 9 / 10, 0.85) } else { (found, 0.95) };
+    sustained(first, step, |rate| runner.measure(rate, time))
 }
 
 /// Measures at `found`, then at lower rates until one is clean: the first by the factor `step`, each further one by the
@@ -281,11 +229,10 @@ fn sustained(found: u64, mut step: f64, mut measure: impl FnMut(u64) -> Result<W
 
 fn window_json(measured: &Measurements, window: &Window) -> Value {
     let (process, share) = window.cpu.busiest();
-    json!({
-        "rate": window.rate, "in_per_s": window.input, "out_per_s": window.output, "lost": window.lost,
-        "cpu_ns_per_output": measured.ns(window), "latency_us": window.latency,
-        "busiest": { "process": process, "share_of_a_core": share }, "cpu": window.cpu.json(),
-    })
+    let mut value = window.json();
+    value["cpu_ns_per_output"] = json!(measured.ns(window));
+    value["busiest"] = json!({ "process": process, "share_of_a_core": share });
+    value
 }
 
 impl Row {
@@ -299,14 +246,12 @@ impl Row {
         });
         match &self.measured {
             Ok(measured) => {
-                let cost = measured.cost();
-                value["cpu_ns_per_output"] = json!({ "median": cost.median, "spread": cost.spread });
+                let window = |window| window_json(measured, window);
+                value["cpu_ns_per_output"] = json!(measured.cost());
                 value["charged"] = json!(measured.charged);
                 value["startup_s"] = json!(measured.startup_s);
-                let each = measured.stated.iter().map(|window| window_json(measured, window));
-                value["stated"] = each.collect();
-                value["highest"] =
-                    measured.highest.iter().map(|window| window_json(measured, window)).next().into();
+                value["stated"] = measured.stated.iter().map(window).collect();
+                value["highest"] = measured.highest.as_ref().map(window).into();
             }
             Err(why) => value["failed"] = json!(why),
         }
@@ -329,24 +274,12 @@ impl Row {
 mod tests {
     use super::*;
     use utipc_bench_kit::cpu::Usage;
-    use utipc_bench_kit::stats::Summary;
 
     fn window(rate: u64, rows: &[(&str, f64)]) -> Window {
         let rows: Vec<(String, f64)> = rows.iter().map(|row| (row.0.into(), row.1)).collect();
         let total = rows.iter().map(|row| row.1).sum();
         let cpu = Usage { elapsed: Duration::from_secs(10), rows, total };
-        let (input, output) = (rate as f64, rate as f64);
-        Window {
-            rate,
-            input,
-            output,
-            fan_out: 1.0,
-            lost: 0,
-            missed: 0,
-            faults: Vec::new(),
-            cpu,
-            latency: Summary::default(),
-        }
+        Window { cpu, ..Window::lossless(rate) }
     }
 
     #[test]

@@ -2,20 +2,20 @@
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use procfs::net::{TcpNetEntry, TcpState};
 use serde_json::{Value, json};
 use utipc_bench_kit::cpu::{Reading, Usage};
 use utipc_bench_kit::interrupt;
 use utipc_bench_kit::plot::Curve;
 use utipc_bench_kit::process::Process;
 use utipc_bench_kit::progress;
-use utipc_bench_kit::stats::median;
+use utipc_bench_kit::stats::{Spread, median};
 
 use super::options::Options;
-use super::place::{Backbone, Place};
-use super::throughput::Spread;
+use super::place::{Backbone, Place, marked};
 use super::{chain, latency, search};
 
 /// The environment variable that names their folder.
@@ -77,7 +77,7 @@ fn run(
         // Until it has connected: ConsPerf does not wait for a service that appears later.
         interrupt::sleep(Duration::from_secs(1), || Ok(()))?;
     }
-    let mut command = Place::foreign_command(folder.join("ConsPerf"))?;
+    let mut command = marked(folder.join("ConsPerf"), None)?;
     command.current_dir(&work).args(["-h", "127.0.0.1", "-p", &port, "-serviceName", "DIRECT_FEED"]);
     command.args(["-itemCount", &items.to_string()]);
     command.args(["-steadyStateTime", &(LOADING + time).as_secs().to_string()]);
@@ -122,7 +122,7 @@ fn working_folder(folder: &Path, place: &Place) -> Result<PathBuf> {
 /// Starts ProvPerf and waits until it listens; returns its port.
 fn start_publisher(folder: &Path, work: &Path, rate: u64) -> Result<(Process, String)> {
     let port = TcpListener::bind("127.0.0.1:0").context("find a free port")?.local_addr()?.port();
-    let mut command = Place::foreign_command(folder.join("ProvPerf"))?;
+    let mut command = marked(folder.join("ProvPerf"), None)?;
     command.current_dir(work).args(["-p", &port.to_string(), "-serviceName", "DIRECT_FEED"]);
     command.args(["-updateRate", &rate.to_string(), "-latencyUpdateRate", "100", "-runTime", "3600"]);
     // It checks the clock after each burst of images; with the default of 10, a full load of updates leaves no time to
@@ -169,22 +169,17 @@ fn figure(text: &str, name: &str) -> Option<f64> {
     rest.trim_start_matches([':', ' ']).split_whitespace().next()?.parse().ok()
 }
 
-/// Waits until a program listens at a port.
+/// Waits until a program listens at a port, by the kernel's tables of sockets: it is not disturbed by a connection.
 fn wait_for(port: u16, publisher: &mut Process) -> Result<()> {
-    let end = std::time::Instant::now() + Duration::from_secs(20);
-    // A listening socket in the table of the kernel: reading it does not connect.
-    let wanted = format!(":{port:04X} ");
-    loop {
-        let tables =
-            ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
-        let listens = |line: &str| line.contains(&wanted) && line.contains(" 0A ");
-        if tables.iter().any(|table| table.lines().any(listens)) {
-            return Ok(());
-        }
+    let end = Instant::now() + Duration::from_secs(20);
+    let listens =
+        |socket: &TcpNetEntry| socket.local_address.port() == port && socket.state == TcpState::Listen;
+    while !procfs::net::tcp()?.iter().chain(&procfs::net::tcp6()?).any(listens) {
         publisher.check_alive()?;
-        ensure!(std::time::Instant::now() < end, "ProvPerf does not listen{}", publisher.last_lines());
+        ensure!(Instant::now() < end, "ProvPerf does not listen{}", publisher.last_lines());
         interrupt::sleep(Duration::from_millis(20), || Ok(()))?;
     }
+    Ok(())
 }
 
 /// More rates at which the latency of the direct pair is plotted.
@@ -245,9 +240,9 @@ impl VendorPair {
 
     /// The highest rates: directly, through p2ps.
     pub(super) fn rates(&self) -> Option<(Spread, Spread)> {
-        let of = |runs: &[VendorRun]| {
+        let of = |runs: &[VendorRun]| -> Option<Spread> {
             let rates = runs.iter().map(|run| run.output);
-            (!runs.is_empty()).then(|| Spread::of(rates))
+            (!runs.is_empty()).then(|| rates.collect())
         };
         Some((of(&self.direct)?, of(&self.through)?))
     }
@@ -306,7 +301,7 @@ mod tests {
             rate,
             output: rate as f64,
             latency: [mean, 0.0, 0.0, 0.0],
-            cpu: Usage { elapsed: Duration::from_secs(1), rows: Vec::new(), total: 0.0 },
+            cpu: Usage::default(),
             clean,
         };
         let pair = VendorPair {

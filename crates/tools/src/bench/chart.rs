@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::Value;
 use utipc_bench_kit::chart::{self, Bar, Group};
+use utipc_bench_kit::group_by;
 use utipc_bench_kit::stats::median;
 use utipc_bench_kit::table::grouped;
 
@@ -67,20 +68,14 @@ pub(super) fn run(options: &Options) -> Result<()> {
 /// The bars of each measure that has any, best first.
 fn groups(lines: &[Value], size: u32) -> Vec<Group> {
     let group = |measure: &Measure| {
-        let mut values: Vec<(String, Vec<f64>)> = Vec::new();
-        for line in lines.iter().filter(|line| line["test"] == measure.test && line["size"] == size) {
-            let Some(value) = (measure.value)(line) else { continue };
-            let label = label(line);
-            match values.iter_mut().find(|(name, _)| *name == label) {
-                Some((_, values)) => values.push(value),
-                None => values.push((label, vec![value])),
-            }
-        }
-        let bar = |(label, values): (String, Vec<f64>)| {
-            let value = median(values);
+        let lines = lines.iter().filter(|line| line["test"] == measure.test && line["size"] == size);
+        let values = lines.filter_map(|line| Some((label(line), (measure.value)(line)?)));
+        let bar = |(label, values): (String, Vec<(String, f64)>)| {
+            let value = median(values.into_iter().map(|(_, value)| value));
             Bar { is_own: label.starts_with("utipc"), label, value, text: (measure.text)(value) }
         };
-        let mut bars: Vec<Bar> = values.into_iter().map(bar).collect();
+        let groups = group_by(values, |(label, _)| label.clone());
+        let mut bars: Vec<Bar> = groups.into_iter().map(bar).collect();
         bars.sort_by(|a, b| a.value.total_cmp(&b.value));
         if measure.larger_is_better {
             bars.reverse();

@@ -58,12 +58,10 @@ pub(crate) enum Test {
     Echo,
     /// Messages in one direction, to every server.
     Flow,
-    /// Time from the start of a node to its first link.
-    LinkUp,
+    /// The MTU of the link to the other end, and the time from the start of a node to it.
+    Link,
     /// Memory of an idle node.
     IdleMemory,
-    /// The packet size of the link to the other end.
-    LinkMtu,
     /// Iterations of an empty loop.
     Spin,
     /// Nothing: switches the offloads of the cable off.
@@ -130,16 +128,26 @@ pub(crate) enum PeerMessage {
 }
 
 impl Job {
-    pub(crate) fn to_argument(&self) -> Result<String> {
-        serde_json::to_string(self).context("encode the job of a peer process")
-    }
-}
-
-impl std::str::FromStr for Job {
-    type Err = serde_json::Error;
-
-    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
-        serde_json::from_str(text)
+    /// A job for one process, with one message on one connection; callers change what differs.
+    pub(super) fn new(test: Test, variant: Variant, size: u32) -> Self {
+        let nowhere = [0, 0, 0, 0].into();
+        Self {
+            test,
+            variant,
+            role: Role::Drive,
+            index: 0,
+            servers: 1,
+            connections: 1,
+            crowded: false,
+            size,
+            messages: 1,
+            warmup: 1,
+            rate: None,
+            engine: Engine::Embedded,
+            site: Site { local: nowhere, remote: nowhere, private: false },
+            core: None,
+            addresses: Vec::new(),
+        }
     }
 }
 

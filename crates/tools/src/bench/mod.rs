@@ -10,14 +10,12 @@ mod library;
 mod node;
 mod offload;
 mod options;
-mod packets;
 mod parent;
 mod peer;
 mod place;
 mod plot;
 mod report;
 mod run;
-mod single;
 mod sockets;
 mod table;
 mod targets;
@@ -28,10 +26,10 @@ mod variant;
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 
-use job::Test;
 use options::Traffic;
 use place::Place;
 use run::{Case, Name, Run};
+use utipc_bench_kit::Named as _;
 use variant::{Engine, Kind, Mode, Scope, Transport, Variant};
 
 /// Options of `bench`.
@@ -93,16 +91,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// The place that the command line names.
-fn place_for(scope: Option<Scope>, engine: Engine) -> Result<Place> {
-    Place::new(scope.unwrap_or(Scope::Intra), engine)
-}
-
 /// Measures and prints what `options` select, one table for each of `names`.
 fn compare(options: &Traffic, names: &[Name]) -> Result<()> {
-    let place = place_for(options.scope, Engine::chosen(options.engine)?)?;
+    let place = Place::new(options.scope, Engine::chosen(options.engine)?)?;
     if options.no_offloads {
-        place.offloads_off(&run::job(Test::OffloadsOff, Variant::TCP, 1))?;
+        place.offloads_off()?;
     }
     let mut all = Vec::new();
     for &name in names {
@@ -154,9 +147,13 @@ fn variants(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Variant>
     let transports = options::transports(&options.transport, name, place.engine());
     let mut present = Vec::new();
     for transport in transports {
-        let obstacle =
-            transports::obstacle(transport, place.scope()).or_else(|| options::unfit(transport, name));
         let kernel = transport == Transport::KernelTipc;
+        let obstacle = match (transport, name) {
+            (Transport::Iceoryx2, Name::Latency) => None,
+            (Transport::Iceoryx2, _) => Some("only its round-trip time is measured".to_owned()),
+            _ => None,
+        };
+        let obstacle = transports::obstacle(transport, place.scope()).or(obstacle);
         match obstacle.or_else(|| if kernel { place.kernel_obstacle() } else { None }) {
             None => present.push(transport),
             // On the kernel's engine nothing else was asked for.

@@ -8,19 +8,19 @@ use serde_json::json;
 use utipc::{Node, NodeAddr, Scope, ServiceAddress};
 use utipc_bench_kit::stats::median;
 
-use super::job::{Job, LIMIT, Role, Test};
+use super::job::{Job, LIMIT, Test};
+use super::library::look_up;
 use super::place::Place;
-use super::run as running;
 use super::variant::{self, Engine};
 
 /// Options of `bench node`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Options {
     /// Where the two nodes of the link-up time are, as for `latency`
-    #[arg(long, value_enum)]
-    scope: Option<variant::Scope>,
+    #[arg(long, value_enum, default_value_t = variant::Scope::Intra)]
+    scope: variant::Scope,
     /// Repetitions of each measurement; the median is shown
-    #[arg(long, alias = "runs", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Bindings in the table for the lookup time, half of them on another node
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(2..=131_068))]
@@ -34,22 +34,26 @@ pub(super) struct Options {
 }
 
 /// Lookups of a measurement.
-const LOOKUPS: u32 = 1_000_000;
+const LOOKUPS: u64 = 1_000_000;
 /// Service type of the bindings that are looked up.
 const MANY: u32 = 19_618;
 
 /// Bindings and lookups on the kernel, whose table takes 65,535 bindings per node and is read as a whole for each
 /// lookup.
-const KERNEL: (u32, u32) = (10_000, 20);
+const KERNEL: (u32, u64) = (10_000, 20);
 
 impl Options {
-    fn show(&self, test: &str, unit: &str, value: f64, text: &str) {
+    /// Measures in every round and shows the median.
+    fn measure(&self, test: &str, unit: &str, text: &str, each: impl Fn() -> Result<f64>) -> Result<()> {
+        let values = (0..self.rounds).map(|_| each()).collect::<Result<Vec<f64>>>();
+        let value = median(values.with_context(|| format!("measure {test}"))?);
         if self.json {
             let value = (value * 1000.0).round() / 1000.0;
             println!("{}", json!({ "test": test, unit: value, "runs": self.rounds }));
         } else {
             println!("{text:<60} {value:>10.3} {unit}");
         }
+        Ok(())
     }
 
     fn show_missing(&self, test: &str, why: &str) {
@@ -69,16 +73,15 @@ pub(super) fn run(options: &Options) -> Result<()> {
             bail!("`utipc bench targets` measures the node of a daemon (use --engine embedded or kernel)")
         }
     }
-    let place = super::place_for(options.scope, Engine::Embedded)?;
-    let show = |test: &str, unit: &str, value: f64, text: &str| options.show(test, unit, value, text);
-    let links = repeat(options.rounds, || measure_link_up(&place)).context("measure the time to a link")?;
-    show("link-up", "ms", links, "from the start of a node to its link (explicit addresses)");
-    let memory = repeat(options.rounds, || measure_memory(&place)).context("measure the memory of a node")?;
-    show("idle-memory", "kib", memory, "resident memory that an idle node adds to its process");
-    let lookup = repeat(options.rounds, || lookup(options.bindings)).context("measure the lookup time")?;
+    let place = Place::new(options.scope, Engine::Embedded)?;
+    let job = |test| Job::new(test, variant::Variant::TCP, 1);
+    let link = || Ok(1e3 * place.pair(&job(Test::Link))?.elapsed_s());
+    options.measure("link-up", "ms", "from the start of a node to its link (explicit addresses)", link)?;
+    let memory = || place.start(&job(Test::IdleMemory))?.finish()?.single_value();
+    let text = "resident memory that an idle node adds to its process";
+    options.measure("idle-memory", "kib", text, memory)?;
     let text = format!("one lookup among {} bindings of one service type", options.bindings);
-    show("lookup", "ns", lookup, &text);
-    Ok(())
+    options.measure("lookup", "ns", &text, || lookup(options.bindings))
 }
 
 /// Measures the kernel's node, as far as that applies.
@@ -94,28 +97,8 @@ fn run_on_kernel(options: &Options) -> Result<()> {
     for instance in 0..bindings {
         socket.bind(ServiceAddress::new(MANY, instance), Scope::Node)?;
     }
-    let lookup = repeat(options.rounds, || look_up(&node, bindings, KERNEL.1));
     let text = format!("one lookup among {bindings} bindings, by reading the kernel's table");
-    options.show("lookup", "ns", lookup.context("measure the lookup time")?, &text);
-    Ok(())
-}
-
-fn repeat(runs: u32, mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
-    Ok(median((0..runs).map(|_| measure()).collect::<Result<Vec<f64>>>()?))
-}
-
-fn measure_link_up(place: &Place) -> Result<f64> {
-    let job = running::job(Test::LinkUp, variant::Variant::TCP, 1);
-    let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;
-    server.wait_ready()?;
-    let mut client = place.start(&job)?;
-    client.wait_ready()?;
-    client.go()?;
-    client.finish()?.single_value()
-}
-
-fn measure_memory(place: &Place) -> Result<f64> {
-    place.start(&running::job(Test::IdleMemory, variant::Variant::TCP, 1))?.finish()?.single_value()
+    options.measure("lookup", "ns", &text, || look_up(&node, MANY, bindings, KERNEL.1))
 }
 
 /// Nanoseconds of a lookup in a table with bindings of two nodes.
@@ -140,18 +123,5 @@ fn lookup(bindings: u32) -> Result<f64> {
         ensure!(Instant::now() < deadline, "the other node's bindings have not arrived within {LIMIT:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
-    look_up(&here, bindings, LOOKUPS)
-}
-
-/// Nanoseconds of one of `lookups` lookups among `bindings`.
-fn look_up(node: &Node, bindings: u32, lookups: u32) -> Result<f64> {
-    let mut instance = 1_u32;
-    let start = Instant::now();
-    for _ in 0..lookups {
-        // A full-period sequence: consecutive lookups are not neighbours in the table.
-        instance = instance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let found = node.lookup(ServiceAddress::new(MANY, instance % bindings));
-        ensure!(found.is_some(), "a binding is missing");
-    }
-    Ok(start.elapsed().as_nanos() as f64 / f64::from(lookups))
+    look_up(&here, MANY, bindings, LOOKUPS)
 }

@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use utipc_bench_kit::Named as _;
 
 use super::run::{Case, Name, Run};
-use super::table::groups;
+use super::table::{Group, groups};
 use super::variant::{Engine, Kind, Mode, Scope, Transport, Variant};
 
 /// Options of the measurements that compare transports.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Traffic {
-    /// intra: on this host; inter: between two network namespaces (needs root or user namespaces) [default: intra]
-    #[arg(long, value_enum)]
-    pub(super) scope: Option<Scope>,
+    /// intra: on this host; inter: between two network namespaces (needs root or user namespaces)
+    #[arg(long, value_enum, default_value_t = Scope::Intra)]
+    pub(super) scope: Scope,
     /// Transports to compare [default: all that are available]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(super) transport: Vec<Transport>,
@@ -39,7 +40,7 @@ pub(super) struct Traffic {
     #[arg(long)]
     pub(super) rate: Option<u32>,
     /// Rounds; tables show medians
-    #[arg(long, alias = "runs", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) rounds: u32,
     /// Messages of a round, on each connection [default: as many as take --seconds]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
@@ -116,18 +117,15 @@ pub(super) fn write_sizes(fragment: u32) -> Vec<u32> {
 pub(super) fn print_packet_borders(runs: &[Run]) {
     let groups = groups(runs);
     for group in &groups {
-        let Some(run) = group.runs.first() else { continue };
-        let after = groups.iter().find(|other| {
-            other.runs.first().is_some_and(|other| {
-                other.case.size == run.case.size + 1
-                    && (other.case.variant, other.case.connections)
-                        == (run.case.variant, run.case.connections)
-            })
-        });
-        if let Some(after) = after {
+        let case = group.case;
+        let is_next = |other: &&Group<'_>| {
+            let next = (other.case.size, other.case.variant, other.case.connections);
+            next == (case.size + 1, case.variant, case.connections)
+        };
+        if let Some(after) = groups.iter().find(is_next) {
             let ratio = after.median(Run::mbit_per_s) / group.median(Run::mbit_per_s);
-            let (label, mode) = (run.case.variant.label(), run.case.variant.mode.name());
-            println!("{label} {mode}: {} bytes and one more: {ratio:.3} x the rate", run.case.size);
+            let (label, mode) = (case.variant.label(), case.variant.mode.name());
+            println!("{label} {mode}: {} bytes and one more: {ratio:.3} x the rate", case.size);
         }
     }
 }
@@ -154,15 +152,6 @@ fn usual(name: Name) -> Vec<Transport> {
         Name::Throughput => vec![Utipc, Tcp, TcpNagle, Uds, UdsStream, Udp, Sctp, KernelTipc],
         Name::Cpu | Name::Multicast | Name::Pairs => vec![Utipc, Tcp, Uds, Udp],
         Name::Sizes => vec![Utipc, Tcp, TcpNagle],
-    }
-}
-
-/// Reason why a transport does not support a measurement, if so.
-pub(super) fn unfit(transport: Transport, name: Name) -> Option<String> {
-    match (transport, name) {
-        (Transport::Iceoryx2, Name::Latency) => None,
-        (Transport::Iceoryx2, _) => Some("only its round-trip time is measured".to_owned()),
-        _ => None,
     }
 }
 

@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::job::{EndResult, Job, PeerMessage, Role, Test};
 use super::parent::{Parent, Retained};
 use super::traffic::{self, Gauge};
-use super::{library, offload, single, transports};
+use super::{library, offload, transports};
 
 /// The argument of the hidden command.
 #[derive(Clone, Debug, Args)]
@@ -19,7 +19,7 @@ pub(crate) struct Options {
 
 /// Does the job and reports the result.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let job: Job = options.job.parse().context("read the job of a peer process")?;
+    let job: Job = serde_json::from_str(&options.job).context("read the job of a peer process")?;
     let parent = Parent::listen();
     traffic::sharpen_timers();
     if let Some(core) = job.core {
@@ -43,10 +43,9 @@ fn work(job: &Job, parent: &Parent, retained: &mut Retained) -> Result<EndResult
     match job.test {
         Test::Echo | Test::Flow if job.role == Role::Serve => serve(job, parent, retained),
         Test::Echo | Test::Flow => drive(job, parent, retained),
-        Test::LinkUp => library::link_up(job, parent),
+        Test::Link => library::link(job, parent),
         Test::IdleMemory => library::idle_memory(),
-        Test::LinkMtu => library::link_mtu(job, parent),
-        Test::Spin => single::spin(job, parent),
+        Test::Spin => library::spin(job, parent),
         Test::Death if job.role == Role::Serve => library::victim(job, parent),
         Test::Death => library::survivor(job, parent),
         Test::Visible if job.role == Role::Serve => library::binder(job, parent, retained),
@@ -54,7 +53,7 @@ fn work(job: &Job, parent: &Parent, retained: &mut Retained) -> Result<EndResult
         Test::Crowd if job.role == Role::Serve => library::crowd_server(job, parent),
         Test::Crowd => library::crowd_clients(job, parent),
         Test::Many if job.role == Role::Serve => library::bind_many(job, parent),
-        Test::Many => library::look_up(job, parent),
+        Test::Many => library::look_up_all(job, parent),
         Test::OffloadsOff => {
             offload::switch_off(crate::namespaces::CABLE.interface).map(|()| EndResult::default())
         }

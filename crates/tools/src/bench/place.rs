@@ -3,15 +3,15 @@
 use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::net::IpAddr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use utipc_bench_kit::process::Process;
-use utipc_bench_kit::{cpu, daemon, place};
+use utipc_bench_kit::{Named as _, cpu, daemon, place};
 
 use super::job::{EndResult, Job, PeerMessage, Role, ServerAddress, Site, Test};
 use super::parent::GO;
-use super::variant::{Engine, Scope};
+use super::variant::{Engine, Scope, Variant};
 use super::{library, traffic};
 use crate::namespaces::{CABLE, enable_kernel_node};
 
@@ -25,16 +25,10 @@ pub(super) struct Place {
 }
 
 /// A process that does a job. Dropped: it ends.
-pub(super) struct Peer(Process);
-
-/// Whether this build has a daemon.
-pub(super) fn has_daemon() -> bool {
-    let check = || {
-        let mut command = Command::new(std::env::current_exe().ok()?);
-        command.args(["daemon", "--check"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().ok()
-    };
-    check().is_some_and(|status| status.success())
+pub(super) struct Peer {
+    process: Process,
+    /// Where the other end finds it, once it is ready.
+    pub(super) address: ServerAddress,
 }
 
 /// Whether the environment names a running daemon: it is measured on this host. Its CPU time is not counted, because it
@@ -50,7 +44,6 @@ impl Place {
         let mut inner = place::Place::new("utipc-bench-", cable)
             .context("make two namespaces (--scope intra needs none)")?;
         if engine == Engine::Daemon && (scope == Scope::Inter || !is_daemon_given()) {
-            ensure!(has_daemon(), "this build has no daemon (use --engine embedded)");
             let program = std::env::current_exe().context("find this program's own path")?;
             inner.start_daemons(&[program.as_os_str(), OsStr::new("daemon")], library::CLUSTER)?;
         }
@@ -84,13 +77,13 @@ impl Place {
     }
 
     /// Switches segmentation and coalescing off at both ends of the cable.
-    pub(super) fn offloads_off(&self, job: &Job) -> Result<()> {
+    pub(super) fn offloads_off(&self) -> Result<()> {
         ensure!(
             self.scope() == Scope::Inter,
             "only a cable between two namespaces has offloads (add --scope inter)"
         );
         for role in [Role::Serve, Role::Drive] {
-            let job = Job { test: Test::OffloadsOff, role, ..job.clone() };
+            let job = Job { role, ..Job::new(Test::OffloadsOff, Variant::TCP, 1) };
             self.start(&job)?.finish().context("switch the offloads off")?;
         }
         Ok(())
@@ -129,7 +122,7 @@ impl Place {
             Some(pair) => pair[side].command(&program),
             None => Command::new(&program),
         };
-        command.args(["bench", "peer", &job.to_argument()?]);
+        command.args(["bench", "peer", &serde_json::to_string(&job)?]);
         command.envs(library::environment(&job));
         match self.inner.daemon_of(side) {
             Some(daemon) => daemon.serve(&mut command),
@@ -137,14 +130,30 @@ impl Place {
             None => _ = command.env("UTIPC_ENGINE", self.engine.name()),
         }
         let name = if job.role == Role::Serve { "server" } else { "client" };
-        Process::start_patiently(name, command).map(Peer)
+        let process = Process::start_patiently(name, command)?;
+        Ok(Peer { process, address: ServerAddress::default() })
+    }
+
+    /// Starts a process for `job` and waits until it is ready for the other end.
+    pub(super) fn ready(&self, job: &Job) -> Result<Peer> {
+        let mut peer = self.start(job)?;
+        peer.wait_ready()?;
+        Ok(peer)
+    }
+
+    /// The client's result of a job for two processes.
+    pub(super) fn pair(&self, job: &Job) -> Result<EndResult> {
+        let _server = self.ready(&Job { role: Role::Serve, ..job.clone() })?;
+        let mut client = self.ready(job)?;
+        client.go()?;
+        client.finish()
     }
 }
 
 impl Peer {
     fn receive(&mut self) -> Result<PeerMessage> {
-        let name = self.0.name.clone();
-        let line = self.0.line()?;
+        let line = self.process.line()?;
+        let name = &self.process.name;
         match serde_json::from_str(&line)
             .with_context(|| format!("read a message of the {name}: {line:?}"))?
         {
@@ -154,41 +163,42 @@ impl Peer {
     }
 
     /// Waits until the process is ready for the other end.
-    pub(super) fn wait_ready(&mut self) -> Result<ServerAddress> {
+    pub(super) fn wait_ready(&mut self) -> Result<()> {
         match self.receive()? {
-            PeerMessage::Ready(address) => Ok(address),
-            _ => bail!("{}: a result before it was ready", self.0.name),
+            PeerMessage::Ready(address) => self.address = address,
+            _ => bail!("{}: a result before it was ready", self.process.name),
         }
+        Ok(())
     }
 
     /// Lets a process begin that is ready.
     pub(super) fn go(&mut self) -> Result<()> {
-        self.0.send(GO)
+        self.process.send(GO)
     }
 
     /// Waits for the result. The process lives until this value is dropped, so that the other end can finish.
     pub(super) fn result(&mut self) -> Result<EndResult> {
         match self.receive()? {
             PeerMessage::Done(result) => Ok(*result),
-            _ => bail!("{}: ready again, without a result", self.0.name),
+            _ => bail!("{}: ready again, without a result", self.process.name),
         }
     }
 
     /// Waits for the result and the end of the process.
     pub(super) fn finish(mut self) -> Result<EndResult> {
         let result = self.result()?;
-        self.0.close_and_wait()?;
+        self.process.close_and_wait()?;
         Ok(result)
     }
 
     /// The process id.
     pub(super) fn id(&self) -> u32 {
-        self.0.id()
+        self.process.id()
     }
 
     /// Kills the process; returns when that was done, nanoseconds of the monotonic clock.
     pub(super) fn kill(&mut self) -> Result<u64> {
-        self.0.kill()?;
+        self.process.kill()?;
         Ok(traffic::now_ns())
     }
 }

@@ -1,6 +1,7 @@
 //! Runs as JSON objects, one per line. Scripts rely on their shape.
 
 use serde_json::{Value, json};
+use utipc_bench_kit::Named as _;
 
 use super::run::{Name, Run};
 use super::variant::{Engine, Transport};
@@ -14,7 +15,7 @@ impl Run {
     pub(super) fn to_json(&self) -> Value {
         let (case, measured) = (&self.case, &self.measured);
         let mut line = json!({
-            "test": case.name.text(),
+            "test": case.name.name(),
             "scope": self.scope.name(),
             "transport": case.variant.transport.name(),
             "mode": case.variant.mode.name(),
@@ -53,11 +54,11 @@ impl Run {
                 line["mbit_per_s"] = json!(round(self.mbit_per_s()));
             }
         }
-        let lost = measured.client.lost + measured.server.lost;
-        if lost > 0 {
-            line["lost"] = json!(lost);
+        if measured.lost() > 0 {
+            line["lost"] = json!(measured.lost());
         }
-        if let Some((out, back)) = measured.packets_per_message() {
+        let (out, back) = measured.packets_per_message();
+        if out.is_finite() {
             line["packets_per_message"] = json!({ "tx": round(out), "rx": round(back) });
         }
         line

@@ -3,15 +3,16 @@
 use std::io::{IsTerminal, Write};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use utipc_bench_kit::stats::Summary;
-use utipc_bench_kit::{in_turn, machine};
+use utipc_bench_kit::{Named as _, in_turn, machine};
 
-use super::job::{EndResult, Job, Role, Site, Test};
+use super::job::{EndResult, Job, Role, Test};
 use super::place::{Peer, Place};
 use super::variant::{Engine, Scope, Variant};
 
 /// Name of a measurement in reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Name {
     Latency,
     Throughput,
@@ -65,19 +66,6 @@ const TRIAL: u64 = 1000;
 /// Fewest and most messages of a round, on each connection.
 const MESSAGES: (u64, u64) = (100, 50_000_000);
 
-impl Name {
-    pub(super) fn text(self) -> &'static str {
-        match self {
-            Self::Latency => "latency",
-            Self::Throughput => "throughput",
-            Self::Cpu => "cpu",
-            Self::Multicast => "multicast",
-            Self::Pairs => "pairs",
-            Self::Sizes => "sizes",
-        }
-    }
-}
-
 impl Case {
     pub(super) fn new(name: Name, variant: Variant, size: u32) -> Self {
         Self {
@@ -98,32 +86,10 @@ impl Case {
         if self.name == Name::Latency { Test::Echo } else { Test::Flow }
     }
 
-    /// For error messages.
+    /// For progress and error messages.
     fn description(&self) -> String {
-        let (name, label, mode) = (self.name.text(), self.variant.label(), self.variant.mode.name());
+        let (name, label, mode) = (self.name.name(), self.variant.label(), self.variant.mode.name());
         format!("measure {name} of {label} ({mode}) with messages of {} bytes", self.size)
-    }
-}
-
-/// A job for one process, with one message on one connection; callers change what differs.
-pub(super) fn job(test: Test, variant: Variant, size: u32) -> Job {
-    let nowhere = [0, 0, 0, 0].into();
-    Job {
-        test,
-        variant,
-        role: Role::Drive,
-        index: 0,
-        servers: 1,
-        connections: 1,
-        crowded: false,
-        size,
-        messages: 1,
-        warmup: 1,
-        rate: None,
-        engine: Engine::Embedded,
-        site: Site { local: nowhere, remote: nowhere, private: false },
-        core: None,
-        addresses: Vec::new(),
     }
 }
 
@@ -139,7 +105,7 @@ pub(super) fn measure_with(
     messages: u64,
     started: impl FnOnce() -> Result<()>,
 ) -> Result<Measured> {
-    let mut base = job(case.test(), case.variant, case.size);
+    let mut base = Job::new(case.test(), case.variant, case.size);
     (base.connections, base.servers, base.rate) = (case.connections, case.servers, case.rate);
     (base.messages, base.warmup) = (messages, (messages / 10).clamp(1, TRIAL));
     let ends = case.connections * case.servers.max(case.pairs);
@@ -148,7 +114,8 @@ pub(super) fn measure_with(
 
     let serve = |index| place.start(&Job { role: Role::Serve, index, core: server_core, ..base.clone() });
     let mut servers = (0..case.servers.max(case.pairs)).map(serve).collect::<Result<Vec<Peer>>>()?;
-    let addresses = servers.iter_mut().map(Peer::wait_ready).collect::<Result<Vec<_>>>()?;
+    servers.iter_mut().try_for_each(Peer::wait_ready)?;
+    let addresses: Vec<_> = servers.iter().map(|server| server.address.clone()).collect();
     let drive = |index: u32| {
         let addresses = match addresses.get(index as usize) {
             Some(own) if case.servers == 1 => vec![own.clone()],
@@ -157,13 +124,9 @@ pub(super) fn measure_with(
         place.start(&Job { role: Role::Drive, index, core: client_core, addresses, ..base.clone() })
     };
     let mut clients = (0..case.pairs).map(drive).collect::<Result<Vec<Peer>>>()?;
-    for client in &mut clients {
-        client.wait_ready()?;
-    }
+    clients.iter_mut().try_for_each(Peer::wait_ready)?;
     let before = place.daemons_cpu_s();
-    for client in &mut clients {
-        client.go()?;
-    }
+    clients.iter_mut().try_for_each(Peer::go)?;
     started()?;
     let client = EndResult::merge(clients.iter_mut().map(Peer::result).collect::<Result<Vec<_>>>()?);
     let server = EndResult::merge(servers.iter_mut().map(Peer::result).collect::<Result<Vec<_>>>()?);
@@ -234,11 +197,16 @@ impl Measured {
         self.client.cpu_s + self.server.cpu_s + self.daemons_cpu_s
     }
 
-    /// Packets per message that left the sender, and the receiver.
-    pub(super) fn packets_per_message(&self) -> Option<(f64, f64)> {
-        let (out, back) = (self.client.packets?, self.server.packets?);
-        let messages = self.client.messages.max(1) as f64;
-        Some((out as f64 / messages, back as f64 / messages))
+    /// Packets per message that left the sender, and the receiver; NaN if they cannot be counted.
+    pub(super) fn packets_per_message(&self) -> (f64, f64) {
+        let packets = self.client.packets.zip(self.server.packets);
+        let each = |packets: u64| packets as f64 / self.client.messages.max(1) as f64;
+        packets.map_or((f64::NAN, f64::NAN), |(out, back)| (each(out), each(back)))
+    }
+
+    /// Messages that did not arrive.
+    pub(super) fn lost(&self) -> u64 {
+        self.client.lost + self.server.lost
     }
 }
 
@@ -281,13 +249,8 @@ impl Progress {
     fn step(&mut self, case: &Case, what: &str) {
         self.done += 1;
         if self.shown {
-            let (name, label, mode) = (case.name.text(), case.variant.label(), case.variant.mode.name());
             let mut err = std::io::stderr();
-            let _ = write!(
-                err,
-                "\r\x1b[K[{}/{}] {name}: {label}, {mode}, {} bytes, {what}",
-                self.done, self.total, case.size
-            );
+            let _ = write!(err, "\r\x1b[K[{}/{}] {}, {what}", self.done, self.total, case.description());
             let _ = err.flush();
         }
     }

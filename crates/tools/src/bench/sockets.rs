@@ -11,10 +11,10 @@ use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
     bind, connect, getsockname, ipproto, listen, recv, recvfrom, send, socket_with,
 };
+use utipc_bench_kit::Named as _;
 
 use super::channel::{Channel, Opened, Packets, Spinner, Waiting};
 use super::job::{Job, LIMIT, Role, ServerAddress};
-use super::packets;
 use super::variant::{Mode, Transport};
 
 /// Bytes of UDP payload that may be unconfirmed: they fill half of a default receive buffer, also as small messages,
@@ -150,7 +150,21 @@ pub(super) fn drive(job: &Job) -> Result<Opened> {
 /// The system's packet counter; only in a private namespace does it count just our packets.
 fn packets(job: &Job) -> Packets {
     let (private, transport) = (job.site.private, job.variant.transport);
-    Box::new(move || if private { packets::packets_out(transport) } else { None })
+    Box::new(move || if private { packets_out(transport) } else { None })
+}
+
+/// Packets of this network namespace that a transport has sent; each segment of a super-frame counts.
+fn packets_out(transport: Transport) -> Option<u64> {
+    match transport {
+        Transport::Tcp | Transport::TcpNagle => Some(procfs::net::snmp().ok()?.tcp_out_segs),
+        Transport::Udp => Some(procfs::net::snmp().ok()?.udp_out_datagrams),
+        Transport::Sctp => {
+            let text = std::fs::read_to_string("/proc/net/sctp/snmp").ok()?;
+            let line = text.lines().find_map(|line| line.strip_prefix("SctpOutSCTPPacks"))?;
+            line.trim().parse().ok()
+        }
+        _ => None,
+    }
 }
 
 impl Connected {

@@ -1,46 +1,52 @@
 //! Tables of medians, in the form of TIPC's own benchmark program, with the ratio to TCP.
 
-use super::run::{Name, Run};
-use super::variant::{Mode, Transport, Variant};
+use super::run::{Case, Name, Run};
+use super::variant::{Mode, Transport};
 use utipc_bench_kit::machine::is_emulated;
-use utipc_bench_kit::stats::{Summary, histogram, median, spread};
+use utipc_bench_kit::stats::{Spread, Summary, histogram};
 use utipc_bench_kit::table::Framed;
+use utipc_bench_kit::{Named as _, group_by};
 
 /// The runs of a case.
 pub(super) struct Group<'a> {
+    pub(super) case: &'a Case,
     pub(super) runs: Vec<&'a Run>,
 }
 
-/// Identity of a case in a table: size, connections, receivers or pairs, variant.
-type Key = (u32, u32, u32, Variant);
-
-fn key(run: &Run) -> Key {
-    let case = &run.case;
-    (case.size, case.connections, case.servers.max(case.pairs), case.variant)
+/// Size, connections, receivers or pairs: only cases that have the same are compared.
+fn load(case: &Case) -> (u32, u32, u32) {
+    (case.size, case.connections, case.servers.max(case.pairs))
 }
 
 /// The runs grouped by case: by size, connections and receivers, then in order of appearance.
-pub(super) fn groups(runs: &[Run]) -> Vec<Group<'_>> {
-    let mut groups: Vec<(Key, Group<'_>)> = Vec::new();
-    for run in runs {
-        let own = key(run);
-        match groups.iter_mut().find(|(key, _)| *key == own) {
-            Some((_, group)) => group.runs.push(run),
-            None => groups.push((own, Group { runs: vec![run] })),
-        }
-    }
-    groups.sort_by_key(|((size, connections, fan, _), _)| (*size, *connections, *fan));
-    groups.into_iter().map(|(_, group)| group).collect()
+pub(super) fn groups<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<Group<'a>> {
+    let mut groups = group_by(runs, |run| (load(&run.case), run.case.variant));
+    groups.sort_by_key(|((load, _), _)| *load);
+    let group = |runs: Vec<&'a Run>| Some(Group { case: &runs.first()?.case, runs });
+    groups.into_iter().filter_map(|(_, runs)| group(runs)).collect()
 }
 
 impl Group<'_> {
-    pub(super) fn median(&self, value: impl Fn(&Run) -> f64) -> f64 {
-        median(self.runs.iter().map(|run| value(run)))
+    fn of(&self, value: impl Fn(&Run) -> f64) -> Spread {
+        self.runs.iter().map(|run| value(run)).collect()
     }
 
-    pub(super) fn spread(&self, value: impl Fn(&Run) -> f64) -> f64 {
-        spread(self.runs.iter().map(|run| value(run)))
+    pub(super) fn median(&self, value: impl Fn(&Run) -> f64) -> f64 {
+        self.of(value).median
     }
+
+    /// The median as text; "-" of none.
+    fn text(&self, decimals: usize, value: impl Fn(&Run) -> f64) -> String {
+        number(self.median(value), decimals)
+    }
+
+    fn rtt(&self, part: fn(&Summary) -> f64) -> String {
+        self.text(1, |run| run.measured.rtt().as_ref().map_or(f64::NAN, part))
+    }
+}
+
+pub(super) fn number(value: f64, decimals: usize) -> String {
+    if value.is_finite() { format!("{value:.decimals$}") } else { "-".to_owned() }
 }
 
 /// The value that the column "x TCP" compares; larger is better.
@@ -52,17 +58,11 @@ pub(super) fn speed(run: &Run) -> f64 {
     }
 }
 
-/// The group of TCP to compare `run` with: in blocking mode if possible.
-fn tcp<'a>(run: &Run, all: &'a [Group<'a>]) -> Option<&'a Group<'a>> {
-    let beside = |group: &&Group<'_>| {
-        group.runs.first().is_some_and(|other| {
-            other.case.variant.transport == Transport::Tcp && {
-                let ((a, b, c, _), (x, y, z, _)) = (key(run), key(other));
-                (a, b, c) == (x, y, z)
-            }
-        })
-    };
-    let blocking = |group: &&Group<'_>| group.runs.iter().all(|run| run.case.variant.mode == Mode::Blocking);
+/// The group of TCP to compare `case` with: in blocking mode if possible.
+fn tcp<'a>(case: &Case, all: &'a [Group<'a>]) -> Option<&'a Group<'a>> {
+    let beside =
+        |group: &&Group<'_>| group.case.variant.transport == Transport::Tcp && load(group.case) == load(case);
+    let blocking = |group: &&Group<'_>| group.case.variant.mode == Mode::Blocking;
     all.iter().filter(beside).find(blocking).or_else(|| all.iter().find(beside))
 }
 
@@ -74,24 +74,12 @@ pub(super) fn print(runs: &[Run]) {
     let (name, scope, engine) = (first.case.name, first.scope.name(), first.engine.name());
     let emulated = if is_emulated() { ", emulated CPU: ratios alone count" } else { "" };
     println!("{}, {scope}-node, {engine} nodes, medians of {rounds} rounds{emulated}", caption(name));
-    let mut table = Framed::new(heads(name));
+    let columns = columns(name);
+    let heads = columns.iter().map(|column| column.0);
+    let mut table = Framed::new(heads.chain([["x TCP", ""]]).collect());
     for group in &groups {
-        let Some(run) = group.runs.first() else { continue };
-        let ratio = tcp(run, &groups).map_or(f64::NAN, |tcp| group.median(speed) / tcp.median(speed));
-        let mut row = vec![run.case.size.to_string()];
-        match name {
-            Name::Throughput | Name::Sizes => row.push(run.case.connections.to_string()),
-            Name::Multicast => row.push(run.case.servers.to_string()),
-            Name::Pairs => row.push(run.case.pairs.to_string()),
-            Name::Latency | Name::Cpu => {}
-        }
-        row.extend([run.case.variant.label(), run.case.variant.mode.name()]);
-        row.extend([format!("{:.0}", group.median(|l| l.messages() as f64))]);
-        row.push(format!("{:.0}", group.median(|l| l.elapsed_s() * 1e3)));
-        row.extend(values(name, group));
-        row.push(format!("{:.0}%", 100.0 * group.spread(speed)));
-        row.push(times(ratio));
-        table.row(row);
+        let ratio = tcp(group.case, &groups).map_or(f64::NAN, |tcp| group.median(speed) / tcp.median(speed));
+        table.row(columns.iter().map(|column| column.1(group)).chain([number(ratio, 2)]).collect());
     }
     print!("{}", table.text());
     println!(
@@ -110,102 +98,92 @@ fn caption(name: Name) -> &'static str {
     }
 }
 
-fn heads(name: Name) -> Vec<[&'static str; 2]> {
-    let mut heads = vec![["Msg Size", "[octets]"]];
+/// A column of a table: its head, in two lines, and its cells.
+type Column = ([&'static str; 2], fn(&Group<'_>) -> String);
+
+const SIZE: Column = (["Msg Size", "[octets]"], |group| group.case.size.to_string());
+const TRANSPORT: Column = (["Transport", ""], |group| group.case.variant.label());
+const MODE: Column = (["Mode", ""], |group| group.case.variant.mode.name());
+
+fn columns(name: Name) -> Vec<Column> {
+    let mut columns = vec![SIZE];
     match name {
-        Name::Throughput | Name::Sizes => heads.push(["#", "Conns"]),
-        Name::Multicast => heads.push(["#", "Receivers"]),
-        Name::Pairs => heads.push(["#", "Pairs"]),
+        Name::Throughput | Name::Sizes => {
+            columns.push((["#", "Conns"], |group| group.case.connections.to_string()));
+        }
+        Name::Multicast => columns.push((["#", "Receivers"], |group| group.case.servers.to_string())),
+        Name::Pairs => columns.push((["#", "Pairs"], |group| group.case.pairs.to_string())),
         Name::Latency | Name::Cpu => {}
     }
-    heads.extend([["Transport", ""], ["Mode", ""], ["# Msgs", ""], ["Elapsed", "[ms]"]]);
-    heads.extend(match name {
-        Name::Latency => vec![
-            ["Avg round-", "trip [us]"],
-            ["p50", "[us]"],
-            ["p99", "[us]"],
-            ["p99.9", "[us]"],
-            ["Max", "[us]"],
-            ["CPU all", "[ms]"],
-        ],
-        Name::Cpu => {
-            vec![["CPU tx", "[ms]"], ["CPU rx", "[ms]"], ["CPU daemon", "[ms]"], ["Load", "[% of a core]"]]
-        }
-        _ => vec![
-            ["Throughput", "[Msg/s]"],
-            ["Throughput", "[Mb/s]"],
-            ["Per Conn", "[Mb/s]"],
-            ["CPU tx", "[ns/Msg]"],
-            ["CPU rx", "[ns/Msg]"],
-            ["Packets", "/Msg"],
-            ["Acks", "/Msg"],
-            ["Lost", ""],
-        ],
+    columns.extend([TRANSPORT, MODE]);
+    columns.push((["# Msgs", ""], |group| group.text(0, |run| run.messages() as f64)));
+    columns.push((["Elapsed", "[ms]"], |group| group.text(0, |run| run.elapsed_s() * 1e3)));
+    columns.extend(match name {
+        Name::Latency => ROUND_TRIP.as_slice(),
+        Name::Cpu => &LOAD,
+        _ => &RATE,
     });
-    heads.extend([["Spread", ""], ["x TCP", ""]]);
-    heads
+    columns.push((["Spread", ""], |group| format!("{:.0}%", 100.0 * group.of(speed).spread)));
+    columns
 }
 
-fn values(name: Name, group: &Group<'_>) -> Vec<String> {
-    let rtt = |part: fn(&Summary) -> f64| {
-        format!("{:.1}", group.median(|l| l.measured.rtt().as_ref().map_or(f64::NAN, part)))
-    };
-    let milliseconds = |value: &dyn Fn(&Run) -> f64| format!("{:.1}", 1e3 * group.median(value));
-    match name {
-        Name::Latency => vec![
-            rtt(|r| r.mean),
-            rtt(|r| r.p50),
-            rtt(|r| r.p99),
-            rtt(|r| r.p999),
-            rtt(|r| r.max),
-            milliseconds(&|l| l.measured.cpu_s()),
-        ],
-        Name::Cpu => vec![
-            milliseconds(&|l| l.measured.client.cpu_s),
-            milliseconds(&|l| l.measured.server.cpu_s),
-            milliseconds(&|l| l.measured.daemons_cpu_s),
-            format!("{:.1}", 100.0 * group.median(|l| l.measured.cpu_s() / l.elapsed_s())),
-        ],
-        _ => {
-            let channels = |l: &Run| f64::from(l.case.connections * l.case.servers.max(l.case.pairs));
-            let per_message =
-                |cpu: fn(&Run) -> f64| format!("{:.0}", 1e9 * group.median(|l| cpu(l) / l.messages() as f64));
-            let packets = |which: fn((f64, f64)) -> f64| {
-                let value = group.median(|l| l.measured.packets_per_message().map_or(f64::NAN, which));
-                if value.is_finite() { format!("{value:.3}") } else { "-".to_owned() }
-            };
-            vec![
-                format!("{:.0}", group.median(|l| l.measured.messages_per_s())),
-                format!("{:.1}", group.median(Run::mbit_per_s)),
-                format!("{:.1}", group.median(|l| l.mbit_per_s() / channels(l))),
-                per_message(|l| l.measured.client.cpu_s),
-                per_message(|l| l.measured.server.cpu_s),
-                packets(|(out, _)| out),
-                packets(|(_, back)| back),
-                format!("{:.0}", group.median(|l| (l.measured.client.lost + l.measured.server.lost) as f64)),
-            ]
-        }
-    }
-}
+const ROUND_TRIP: [Column; 6] = [
+    (["Avg round-", "trip [us]"], |group| group.rtt(|rtt| rtt.mean)),
+    (["p50", "[us]"], |group| group.rtt(|rtt| rtt.p50)),
+    (["p99", "[us]"], |group| group.rtt(|rtt| rtt.p99)),
+    (["p99.9", "[us]"], |group| group.rtt(|rtt| rtt.p999)),
+    (["Max", "[us]"], |group| group.rtt(|rtt| rtt.max)),
+    (["CPU all", "[ms]"], |group| group.text(1, |run| 1e3 * run.measured.cpu_s())),
+];
+
+const LOAD: [Column; 4] = [
+    (["CPU tx", "[ms]"], |group| group.text(1, |run| 1e3 * run.measured.client.cpu_s)),
+    (["CPU rx", "[ms]"], |group| group.text(1, |run| 1e3 * run.measured.server.cpu_s)),
+    (["CPU daemon", "[ms]"], |group| group.text(1, |run| 1e3 * run.measured.daemons_cpu_s)),
+    (["Load", "[% of a core]"], |group| group.text(1, |run| 100.0 * run.measured.cpu_s() / run.elapsed_s())),
+];
+
+const RATE: [Column; 8] = [
+    (["Throughput", "[Msg/s]"], |group| group.text(0, |run| run.measured.messages_per_s())),
+    (["Throughput", "[Mb/s]"], |group| group.text(1, Run::mbit_per_s)),
+    (["Per Conn", "[Mb/s]"], |group| {
+        let case = group.case;
+        group.text(1, |run| run.mbit_per_s() / f64::from(case.connections * case.servers.max(case.pairs)))
+    }),
+    (["CPU tx", "[ns/Msg]"], |group| {
+        group.text(0, |run| 1e9 * run.measured.client.cpu_s / run.messages() as f64)
+    }),
+    (["CPU rx", "[ns/Msg]"], |group| {
+        group.text(0, |run| 1e9 * run.measured.server.cpu_s / run.messages() as f64)
+    }),
+    (["Packets", "/Msg"], |group| group.text(3, |run| run.measured.packets_per_message().0)),
+    (["Acks", "/Msg"], |group| group.text(3, |run| run.measured.packets_per_message().1)),
+    (["Lost", ""], |group| group.text(0, |run| run.measured.lost() as f64)),
+];
 
 /// Prints percentiles of all round trips of each case.
 pub(super) fn print_histograms(runs: &[Run]) {
-    const SHARES: [f64; 9] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 0.9999];
-    let mut table = Framed::new(
-        [["Msg Size", "[octets]"], ["Transport", ""], ["Mode", ""], ["Min", "[us]"]]
-            .into_iter()
-            .chain([["1%", ""], ["10%", ""], ["25%", ""], ["50%", ""], ["75%", ""], ["90%", ""], ["99%", ""]])
-            .chain([["99.9%", ""], ["99.99%", ""], ["Max", ""], ["Count", ""]])
-            .collect(),
-    );
+    const SHARES: [(&str, f64); 9] = [
+        ("1%", 0.01),
+        ("10%", 0.1),
+        ("25%", 0.25),
+        ("50%", 0.5),
+        ("75%", 0.75),
+        ("90%", 0.9),
+        ("99%", 0.99),
+        ("99.9%", 0.999),
+        ("99.99%", 0.9999),
+    ];
+    let mut heads = vec![SIZE.0, TRANSPORT.0, MODE.0, ["Min", "[us]"]];
+    heads.extend(SHARES.map(|(name, _)| [name, ""]));
+    heads.extend([["Max", ""], ["Count", ""]]);
+    let mut table = Framed::new(heads);
     for group in groups(runs) {
-        let times: Vec<_> =
-            group.runs.iter().flat_map(|run| run.measured.client.times.iter().copied()).collect();
-        let (Some(run), Some(all)) = (group.runs.first(), histogram(&times)) else { continue };
+        let times: Vec<_> = group.runs.iter().flat_map(|run| run.measured.client.times.clone()).collect();
+        let Some(all) = histogram(&times) else { continue };
         let us = |nanoseconds: u64| format!("{:.1}", nanoseconds as f64 / 1e3);
-        let mut row = vec![run.case.size.to_string(), run.case.variant.label(), run.case.variant.mode.name()];
-        row.push(us(all.min()));
-        row.extend(SHARES.iter().map(|share| us(all.value_at_quantile(*share))));
+        let mut row = vec![SIZE.1(&group), TRANSPORT.1(&group), MODE.1(&group), us(all.min())];
+        row.extend(SHARES.map(|(_, share)| us(all.value_at_quantile(share))));
         row.extend([us(all.max()), all.len().to_string()]);
         table.row(row);
     }
@@ -213,15 +191,11 @@ pub(super) fn print_histograms(runs: &[Run]) {
     print!("{}", table.text());
 }
 
-pub(super) fn times(ratio: f64) -> String {
-    if ratio.is_finite() { format!("{ratio:.2}") } else { "-".to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::job::EndResult;
     use super::super::run::{Case, Measured};
-    use super::super::variant::{Engine, Kind, Scope};
+    use super::super::variant::{Engine, Kind, Scope, Variant};
     use super::*;
 
     fn run(variant: Variant, size: u32, messages: u64) -> Run {
@@ -245,8 +219,8 @@ mod tests {
         ];
         let groups = groups(&runs);
         assert_eq!(groups.len(), 4);
-        let tcp = tcp(&runs[0], &groups).unwrap();
+        let tcp = tcp(&runs[0].case, &groups).unwrap();
         assert_eq!(groups[0].median(speed) / tcp.median(speed), 4.0);
-        assert_eq!(groups[0].spread(speed), 0.5);
+        assert_eq!(groups[0].of(speed).spread, 0.5);
     }
 }

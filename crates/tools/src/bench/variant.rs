@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use utipc_bench_kit::Named as _;
 
 /// The locations of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -84,17 +85,6 @@ pub(crate) struct Variant {
     pub(crate) kind: Kind,
 }
 
-/// The name of a value on the command line and in reports.
-fn word<T: ValueEnum>(value: &T) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
-impl Scope {
-    pub(crate) fn name(self) -> String {
-        word(&self)
-    }
-}
-
 impl Engine {
     /// The engine of the command line, else of `UTIPC_ENGINE`.
     pub(crate) fn chosen(given: Option<Self>) -> Result<Self> {
@@ -110,29 +100,9 @@ impl Engine {
             _ => Self::Embedded,
         })
     }
-
-    pub(crate) fn name(self) -> String {
-        word(&self)
-    }
-}
-
-impl Kind {
-    pub(crate) fn name(self) -> String {
-        word(&self)
-    }
-}
-
-impl Mode {
-    pub(crate) fn name(self) -> String {
-        word(&self)
-    }
 }
 
 impl Transport {
-    pub(crate) fn name(self) -> String {
-        word(&self)
-    }
-
     /// Whether it has the API, kinds and modes of utipc.
     pub(crate) fn is_tipc(self) -> bool {
         matches!(self, Self::Utipc | Self::KernelTipc)

@@ -8,14 +8,17 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use utipc::{Node, NodeAddr, ServiceAddress, Socket};
+use utipc_bench_kit::Named as _;
 
 use super::channel::{Packets, Spinner};
 use super::job::{Job, LIMIT, Role};
 use super::variant::{Engine, Mode, Transport};
 
 pub(super) use channels::{drive, serve};
-pub(super) use links::{idle_memory, link_mtu, link_up};
-pub(super) use probes::{bind_many, binder, crowd_clients, crowd_server, look_up, survivor, victim, watcher};
+pub(super) use links::{idle_memory, link, spin};
+pub(super) use probes::{
+    bind_many, binder, crowd_clients, crowd_server, look_up, look_up_all, survivor, victim, watcher,
+};
 
 /// Reason why the kernel's TIPC cannot be used here, if so.
 pub(super) fn kernel_obstacle() -> Option<String> {
@@ -40,23 +43,20 @@ pub(super) fn node(job: &Job) -> utipc::Result<Node> {
         // The environment names its socket.
         return Node::builder().engine(utipc::Engine::Daemon).start();
     }
-    let several = job.servers > 1;
     // The explicit address makes the node usable at once; explicit peers need no multicast on this system.
     let number = match job.role {
         Role::Serve => 1 + job.index,
         Role::Drive => 1001 + job.index,
     };
-    let port = |role: Role, index: u32| {
-        let base = PORTS[usize::from(role == Role::Drive)];
-        base + u16::try_from(index).unwrap_or(0)
+    let port =
+        |role: Role, index: u32| PORTS[usize::from(role == Role::Drive)] + u16::try_from(index).unwrap_or(0);
+    let (other, others) = match job.role {
+        Role::Serve if job.servers > 1 => (Role::Drive, 0..1),
+        Role::Serve => (Role::Drive, job.index..job.index + 1),
+        Role::Drive if job.servers > 1 => (Role::Serve, 0..job.servers),
+        Role::Drive => (Role::Serve, job.index..job.index + 1),
     };
-    let remotes = match job.role {
-        Role::Serve if several => vec![port(Role::Drive, 0)],
-        Role::Serve => vec![port(Role::Drive, job.index)],
-        Role::Drive if several => (0..job.servers).map(|index| port(Role::Serve, index)).collect(),
-        Role::Drive => vec![port(Role::Serve, job.index)],
-    };
-    let remotes = remotes.into_iter().map(|port| SocketAddr::new(job.site.remote, port)).collect();
+    let remotes = others.map(|index| SocketAddr::new(job.site.remote, port(other, index))).collect();
     let mut config = utipc::bearers::UdpConfig::replicast("UDP", job.site.local, remotes);
     config.local.set_port(port(job.role, job.index));
     let mut builder = Node::builder().cluster(CLUSTER).address(NodeAddr::legacy(1, 1, number));

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use utipc::{Node, Scope, ServiceAddress, SocketKind};
 
 use super::super::job::{EndResult, Job, LIMIT, ServerAddress};
@@ -52,24 +52,21 @@ pub(in super::super) fn survivor(job: &Job, parent: &Parent) -> Result<EndResult
     let mut plain = TcpStream::connect((job.site.remote, *port)).context("connect by TCP")?;
     plain.set_read_timeout(Some(LIMIT)).context("limit the wait for TCP")?;
     parent.ready_to_go()?;
-    if job.variant.transport == Transport::Tcp {
-        let answer = plain.read(&mut [0; 16]);
-        let ended = now_ns();
-        return match answer {
-            Ok(bytes) if bytes > 0 => bail!("data from a victim that sends none"),
-            Err(why) if why.kind() == ErrorKind::WouldBlock => {
-                bail!("the TCP connection has not broken: {why}")
-            }
-            _ => Ok(EndResult { ended, ..EndResult::default() }),
-        };
-    }
-    let answer = connection.receive_into(&mut [0; 16]);
+    // The bytes that the receive call of the survivor returns; an error: the connection has not broken.
+    let answer = if job.variant.transport == Transport::Tcp {
+        match plain.read(&mut [0; 16]) {
+            Err(why) if why.kind() != ErrorKind::WouldBlock => Ok(0),
+            answer => answer.context("the TCP connection has not broken"),
+        }
+    } else {
+        match connection.receive_into(&mut [0; 16]) {
+            Err(why) if !why.is_temporary() => Ok(0),
+            answer => answer.map(|received| received.len).context("the connection has not broken"),
+        }
+    };
     let ended = now_ns();
-    match answer {
-        Ok(received) if received.len > 0 => bail!("data from a victim that sends none"),
-        Err(why) if why.is_temporary() => bail!("the connection has not broken: {why}"),
-        _ => Ok(EndResult { ended, ..EndResult::default() }),
-    }
+    ensure!(answer? == 0, "data from a victim that sends none");
+    Ok(EndResult { ended, ..EndResult::default() })
 }
 
 /// Binds one address after another; `times` holds the time before and after each call.
@@ -203,18 +200,22 @@ pub(in super::super) fn bind_many(job: &Job, parent: &Parent) -> Result<EndResul
 }
 
 /// Measures the nanoseconds of a lookup among `connections` bindings of one type.
-pub(in super::super) fn look_up(job: &Job, parent: &Parent) -> Result<EndResult> {
+pub(in super::super) fn look_up_all(job: &Job, parent: &Parent) -> Result<EndResult> {
     let node: Node = node(job).context("start a node")?;
     parent.ready_to_go()?;
+    let value = Some(look_up(&node, MANY, job.connections, job.messages)?);
+    Ok(EndResult { value, ..EndResult::default() })
+}
+
+/// Nanoseconds of one of `lookups` lookups among the `bindings` of a service type.
+pub(in super::super) fn look_up(node: &Node, service: u32, bindings: u32, lookups: u64) -> Result<f64> {
     let mut instance = 1_u32;
     let began = now_ns();
-    for _ in 0..job.messages {
+    for _ in 0..lookups {
         // A full-period sequence: consecutive lookups are not neighbours in the table.
         instance = instance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let found = node.lookup(ServiceAddress::new(MANY, instance % job.connections));
+        let found = node.lookup(ServiceAddress::new(service, instance % bindings));
         ensure!(found.is_some(), "a binding is missing");
     }
-    let ended = now_ns();
-    let value = Some((ended - began) as f64 / job.messages as f64);
-    Ok(EndResult { began, ended, value, ..EndResult::default() })
+    Ok((now_ns() - began) as f64 / lookups as f64)
 }

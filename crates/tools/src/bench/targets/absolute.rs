@@ -3,16 +3,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use utipc_bench_kit::cpu;
-use utipc_bench_kit::in_turn;
 use utipc_bench_kit::machine::{proportional_kib, resident_kib};
 use utipc_bench_kit::stats::{median, quantile};
+use utipc_bench_kit::{Verdict, cpu, in_turn};
 
 use super::super::job::{EndResult, Job, Role, Test};
-use super::super::place::{Peer, Place, has_daemon};
+use super::super::place::{Peer, Place};
 use super::super::run::{self, Case, Name};
 use super::super::variant::{Engine, Kind, Mode, Scope, Transport, Variant};
-use super::{Bench, Verdict, no_daemon};
+use super::Bench;
 
 /// Receivers beside a busy process, and messages per second to each.
 const NEIGHBOURS: (u32, f64) = (8, 100.0);
@@ -42,13 +41,15 @@ pub(super) fn neighbours(bench: &Bench) -> Result<Verdict> {
     let (receivers, rate) = NEIGHBOURS;
     let iterations = |mode: Mode| -> Result<f64> {
         let milliseconds = bench.repetitions((SPIN_SECONDS * 1e3) as u64);
-        let mut spinner = place.start(&Job { messages: milliseconds, ..run::job(Test::Spin, OWN, 1) })?;
-        spinner.wait_ready()?;
-        let variant = Variant { mode, ..OWN };
-        let case = Case { servers: receivers, rate: Some(rate), ..Case::new(Name::Multicast, variant, 64) };
+        let mut spinner = place.ready(&Job { messages: milliseconds, ..Job::new(Test::Spin, OWN, 1) })?;
+        let case = Case {
+            servers: receivers,
+            rate: Some(rate),
+            pinned: false,
+            ..Case::new(Name::Multicast, Variant { mode, ..OWN }, 64)
+        };
         // The receivers are busy for longer than the count takes.
         let messages = (rate * (milliseconds as f64 / 1e3 + 0.5)) as u64;
-        let case = Case { pinned: false, ..case };
         run::measure_with(&place, &case, messages, || spinner.go())?;
         spinner.result()?.single_value()
     };
@@ -57,31 +58,36 @@ pub(super) fn neighbours(bench: &Bench) -> Result<Verdict> {
         counts.push(iterations(*mode)?);
         Ok(())
     })?;
-    let [adaptive, parked] = counts.map(|(_, counts)| counts);
-    let loss = 1.0 - median(adaptive) / median(parked);
+    let [adaptive, parked] = counts.map(|(_, counts)| median(counts));
+    let loss = 1.0 - adaptive / parked;
     Ok(Verdict::new(format!("{:.1} % lost", 100.0 * loss), loss <= 0.05))
+}
+
+/// "p50 0.04 ms, p99 0.12 ms, max 0.15 ms of 200"
+fn quantiles(times: &[f64], unit: &str, decimals: usize) -> String {
+    let at = |share| quantile(times.iter().copied(), share);
+    let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| format!("{:.decimals$} {unit}", at(share)));
+    format!("p50 {p50}, p99 {p99}, max {max} of {}", times.len())
 }
 
 /// Kills a process; returns the milliseconds from the return of `kill(2)` until the receive call of its peer returns,
 /// and the resident memory of the killed process in KiB. It always has a connection of each variant.
-fn death(place: &Place, variant: Variant) -> Result<(f64, f64)> {
-    let job = run::job(Test::Death, variant, 1);
-    let mut victim = place.start(&Job { role: Role::Serve, ..job.clone() })?;
-    let addresses = vec![victim.wait_ready()?];
-    let mut survivor = place.start(&Job { addresses, ..job })?;
-    survivor.wait_ready()?;
+fn death(place: &Place, variant: Variant) -> Result<(f64, u64)> {
+    let job = Job::new(Test::Death, variant, 1);
+    let mut victim = place.ready(&Job { role: Role::Serve, ..job.clone() })?;
+    let mut survivor = place.ready(&Job { addresses: vec![victim.address.clone()], ..job })?;
     survivor.go()?;
     // Until the survivor waits. If it is late, its call returns at once and still counts from the kill.
     std::thread::sleep(Duration::from_millis(10));
-    let resident = resident_kib(&victim.id().to_string())?;
+    let resident = resident_kib(victim.id())?;
     let killed = victim.kill()?;
     let ended = survivor.finish()?.ended;
-    Ok((ended.saturating_sub(killed) as f64 / 1e6, resident as f64))
+    Ok((ended.saturating_sub(killed) as f64 / 1e6, resident))
 }
 
 pub(super) fn kill(bench: &Bench) -> Result<Verdict> {
     let place = bench.intra()?;
-    let (mut own, mut tcp, mut largest) = (Vec::new(), Vec::new(), 0.0_f64);
+    let (mut own, mut tcp, mut largest) = (Vec::new(), Vec::new(), 0);
     for _ in 0..bench.repetitions(VICTIMS) {
         for (variant, delays) in [(OWN, &mut own), (Variant::TCP, &mut tcp)] {
             let (delay, resident) = death(&place, variant)?;
@@ -89,101 +95,59 @@ pub(super) fn kill(bench: &Bench) -> Result<Verdict> {
             largest = largest.max(resident);
         }
     }
-    let at = |delays: &Vec<f64>, share| quantile(delays.clone(), share);
-    let text = |delays: &Vec<f64>| {
-        format!(
-            "p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
-            at(delays, 0.5),
-            at(delays, 0.99),
-            at(delays, 1.0)
-        )
-    };
-    let got = format!(
-        "{} of {}; TCP connections of the same victims: {}; victims of {:.0} MB",
-        text(&own),
-        own.len(),
-        text(&tcp),
-        largest / 1024.0
-    );
-    Ok(Verdict::new(got, at(&own, 0.99) <= 2.0))
+    let (ours, tcp) = (quantiles(&own, "ms", 2), quantiles(&tcp, "ms", 2));
+    let got = format!("{ours}; TCP connections of the same victims: {tcp}; victims of {} MB", largest / 1024);
+    Ok(Verdict::new(got, quantile(own, 0.99) <= 2.0))
 }
 
-/// Times until another process, which polls, sees bindings.
-struct Visibility {
-    /// Microseconds from the return of `bind`; 0 if it was visible before.
-    delays: Vec<f64>,
-    /// Microseconds from the call of `bind`.
-    from_call: Vec<f64>,
-    /// Bindings that the other process began to look up only after the call of `bind`.
-    late: usize,
-}
-
-fn visible(bench: &Bench, place: &Place) -> Result<Visibility> {
-    let job = Job { messages: bench.repetitions(SEEN), ..run::job(Test::Visible, OWN, 1) };
-    let mut binder = place.start(&Job { role: Role::Serve, ..job.clone() })?;
-    let mut watcher = place.start(&job)?;
-    binder.wait_ready()?;
-    watcher.wait_ready()?;
+/// Time until another process, which polls, sees bindings: as text, and the p99 from the return of `bind`, in
+/// microseconds. A binding that was visible before counts as 0.
+fn visible(bench: &Bench, place: &Place) -> Result<(String, f64)> {
+    let job = Job { messages: bench.repetitions(SEEN), ..Job::new(Test::Visible, OWN, 1) };
+    let mut binder = place.ready(&Job { role: Role::Serve, ..job.clone() })?;
+    let mut watcher = place.ready(&job)?;
     watcher.go()?;
     binder.go()?;
     let (bound, seen) = (binder.result()?.times, watcher.result()?.times);
     ensure!(bound.len() == seen.len() && !seen.is_empty(), "not all bindings were seen");
     let micros = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
     let pairs = || bound.iter().zip(&seen);
-    Ok(Visibility {
-        delays: pairs().map(|((_, returned), (_, seen))| micros(*returned, *seen)).collect(),
-        from_call: pairs().map(|((asked, _), (_, seen))| micros(*asked, *seen)).collect(),
-        late: pairs().filter(|((asked, _), (began, _))| began > asked).count(),
-    })
-}
-
-impl Visibility {
-    fn p99(&self) -> f64 {
-        quantile(self.delays.clone(), 0.99)
+    let delays: Vec<f64> = pairs().map(|((_, returned), (_, seen))| micros(*returned, *seen)).collect();
+    let from_call = median(pairs().map(|((asked, _), (_, seen))| micros(*asked, *seen)));
+    let mut text = format!("{}; from the call p50 {from_call:.1} µs", quantiles(&delays, "µs", 1));
+    // Bindings that the other process began to look up only after the call of `bind`.
+    let late = pairs().filter(|((asked, _), (began, _))| began > asked).count();
+    if late > 0 {
+        text += &format!(", looked for late {late} times");
     }
-
-    /// "p50 0.0 µs, p99 41.0 µs, max 60.0 µs of 200; from the call p50 70.0 µs"
-    fn text(&self) -> String {
-        let at = |share| quantile(self.delays.clone(), share);
-        let late =
-            if self.late > 0 { format!(", looked for late {} times", self.late) } else { String::new() };
-        format!(
-            "p50 {:.1} µs, p99 {:.1} µs, max {:.1} µs of {}; from the call p50 {:.1} µs{late}",
-            at(0.5),
-            at(0.99),
-            at(1.0),
-            self.delays.len(),
-            quantile(self.from_call.clone(), 0.5)
-        )
-    }
+    Ok((text, quantile(delays, 0.99)))
 }
 
 pub(super) fn bind_local(bench: &Bench) -> Result<Verdict> {
     if bench.engine == Engine::Embedded {
         return Ok(Verdict::uncounted("two processes share a node only in a daemon"));
     }
-    let seen = visible(bench, &bench.intra()?)?;
-    Ok(Verdict::new(seen.text(), seen.p99() <= 50.0))
+    let (text, p99) = visible(bench, &bench.intra()?)?;
+    Ok(Verdict::new(text, p99 <= 50.0))
 }
 
 pub(super) fn bind_remote(bench: &Bench) -> Result<Verdict> {
-    let seen = visible(bench, &Bench::inter(bench.engine)?)?;
+    let (text, p99) = visible(bench, &Bench::inter(bench.engine)?)?;
     let tcp = Case { messages: Some(bench.repetitions(2000)), ..Case::new(Name::Latency, Variant::TCP, 64) };
-    let runs = bench.compare(&Bench::inter(Engine::Embedded)?, vec![tcp])?;
+    let runs = bench.compare(&Bench::inter(Engine::Embedded)?, [tcp])?.0;
     let network = median(runs.iter().map(run::Run::p50)) / 2.0;
-    let got = format!("{}; network {network:.0} µs (half a TCP round trip)", seen.text());
-    Ok(Verdict::new(got, seen.p99() <= 1000.0 + network))
+    let got = format!("{text}; network {network:.0} µs (half a TCP round trip)");
+    Ok(Verdict::new(got, p99 <= 1000.0 + network))
 }
 
-/// A place with a daemon, if this build has one.
-fn place_with_daemon() -> Result<Option<Place>> {
-    if has_daemon() { Place::new(Scope::Intra, Engine::Daemon).map(Some) } else { Ok(None) }
+/// This host, with a daemon.
+fn hosted() -> Result<Place> {
+    Place::new(Scope::Intra, Engine::Daemon)
 }
 
 pub(super) fn idle_daemon(bench: &Bench) -> Result<Verdict> {
-    let Some(place) = place_with_daemon()? else { return Ok(no_daemon()) };
+    let place = hosted()?;
     let id = *place.daemons().first().context("there is no daemon")?;
-    let resident = || resident_kib(&id.to_string());
     let (sockets, time) = IDLE;
     let time = if bench.messages.is_some() { time / 20 } else { time };
     // Until the daemon has finished its start.
@@ -191,36 +155,30 @@ pub(super) fn idle_daemon(bench: &Bench) -> Result<Verdict> {
     let before = cpu::seconds_of(id);
     std::thread::sleep(time);
     let share = 100.0 * (cpu::seconds_of(id) - before) / time.as_secs_f64();
-    let empty = resident()?;
-    let mut holder = place.start(&holder(0, sockets, 0))?;
-    holder.wait_ready()?;
-    let each = resident()?.saturating_sub(empty) as f64 / f64::from(sockets);
-    let got =
-        format!("{share:.2} % of a core, {:.1} MB, {each:.2} KB per idle socket", empty as f64 / 1024.0);
+    let empty = resident_kib(id)?;
+    let _holder = place.ready(&holder(0, sockets, 0))?;
+    let each = resident_kib(id)?.saturating_sub(empty) as f64 / f64::from(sockets);
+    let megabytes = empty as f64 / 1024.0;
+    let got = format!("{share:.2} % of a core, {megabytes:.1} MB, {each:.2} KB per idle socket");
     Ok(Verdict::new(got, share <= 0.5 && empty <= 10 * 1024 && each <= 4.0))
 }
 
 /// The job of a process with `sockets` sockets and `bindings` bindings on each.
 fn holder(index: u32, sockets: u32, bindings: u32) -> Job {
-    let job = run::job(Test::Many, OWN, 1);
+    let job = Job::new(Test::Many, OWN, 1);
     Job { role: Role::Serve, index, connections: sockets, messages: bindings.into(), ..job }
 }
 
 /// The result of a server that received `messages` from `clients` clients in `processes` processes, and the memory of
 /// all processes and the daemon, KiB.
 fn serve_clients(place: &Place, clients: u32, processes: u32, messages: u64) -> Result<(EndResult, u64)> {
-    let job = Job { messages, warmup: u64::from(clients), ..run::job(Test::Crowd, OWN, 64) };
-    let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;
-    server.wait_ready()?;
+    let job = Job { messages, warmup: u64::from(clients), ..Job::new(Test::Crowd, OWN, 64) };
+    let mut server = place.ready(&Job { role: Role::Serve, ..job.clone() })?;
     let connections = clients / processes;
     let start = |index| place.start(&Job { index, connections, ..job.clone() });
     let mut crowds = (0..processes).map(start).collect::<Result<Vec<Peer>>>()?;
-    for crowd in &mut crowds {
-        crowd.wait_ready()?;
-    }
-    for crowd in &mut crowds {
-        crowd.go()?;
-    }
+    crowds.iter_mut().try_for_each(Peer::wait_ready)?;
+    crowds.iter_mut().try_for_each(Peer::go)?;
     let result = server.result()?;
     let ids = place.daemons().into_iter().chain([server.id()]).chain(crowds.iter().map(Peer::id));
     let memory = ids.map(proportional_kib).sum::<Result<u64>>()?;
@@ -228,53 +186,47 @@ fn serve_clients(place: &Place, clients: u32, processes: u32, messages: u64) -> 
 }
 
 pub(super) fn many_clients(bench: &Bench) -> Result<Verdict> {
-    let Some(place) = place_with_daemon()? else { return Ok(no_daemon()) };
-    let clients = if bench.messages.is_some() { CLIENTS.0 / 100 } else { CLIENTS.0 };
+    let place = hosted()?;
+    let (all, processes) = CLIENTS;
+    let clients = if bench.messages.is_some() { all / 100 } else { all };
     // Both have the same number of processes: only the number of sockets differs.
     let messages = u64::from(clients) * SERVED;
-    let (few, _) = serve_clients(&place, 2 * CLIENTS.1, CLIENTS.1, messages)?;
-    let (many, memory) = serve_clients(&place, clients, CLIENTS.1, messages)?;
-    let cost = |result: &EndResult| 1e9 * result.cpu_s / result.messages as f64;
+    let few_clients = 2 * processes;
+    let (few, _) = serve_clients(&place, few_clients, processes, messages)?;
+    let (many, memory) = serve_clients(&place, clients, processes, messages)?;
+    let [few_ns, ns] = [&few, &many].map(|result| 1e9 * result.cpu_s / result.messages as f64);
     let served = many.times.iter().map(|(_, count)| *count);
-    let least = served.clone().min().unwrap_or(0);
-    let most = served.max().unwrap_or(0);
-    let (ratio, uneven) = (cost(&many) / cost(&few), most as f64 / least as f64);
-    let megabytes = memory as f64 / 1024.0;
+    let (least, most) = (served.clone().min().unwrap_or(0), served.max().unwrap_or(0));
+    let (ratio, uneven, megabytes) = (ns / few_ns, most as f64 / least as f64, memory as f64 / 1024.0);
     let got = format!(
-        "{clients} sockets: {megabytes:.0} MB, {:.0} ns a message ({ratio:.2} × of {}), most {most} ÷ least {least} served = {uneven:.1}",
-        cost(&many),
-        2 * CLIENTS.1
+        "{clients} sockets: {megabytes:.0} MB, {ns:.0} ns a message ({ratio:.2} × of {few_clients}), \
+         most {most} ÷ least {least} served = {uneven:.1}"
     );
     Ok(Verdict::new(got, megabytes <= 256.0 && ratio <= 1.5 && uneven <= 2.0))
 }
 
 pub(super) fn many_bindings(bench: &Bench) -> Result<Verdict> {
-    let Some(place) = place_with_daemon()? else { return Ok(no_daemon()) };
+    let place = hosted()?;
     let (all, processes) = CLIENTS;
     let sockets = if bench.messages.is_some() { all / 100 } else { all };
     let start = |index| place.start(&holder(index, sockets / processes, BINDINGS));
     let mut holders = (0..processes).map(start).collect::<Result<Vec<Peer>>>()?;
-    for holder in &mut holders {
-        holder.wait_ready()?;
-    }
+    holders.iter_mut().try_for_each(Peer::wait_ready)?;
     let bindings = sockets * BINDINGS;
-    let lookups = bench.repetitions(LOOKUPS);
-    let job = Job { connections: bindings, messages: lookups, ..run::job(Test::Many, OWN, 1) };
+    let messages = bench.repetitions(LOOKUPS);
+    let job = Job { connections: bindings, messages, ..Job::new(Test::Many, OWN, 1) };
     let time = |_| -> Result<f64> {
-        let mut client = place.start(&job)?;
-        client.wait_ready()?;
+        let mut client = place.ready(&job)?;
         client.go()?;
         client.finish()?.single_value()
     };
-    let times = (0..bench.rounds).map(time).collect::<Result<Vec<f64>>>()?;
-    let lookup = median(times);
+    let lookup = median((0..bench.rounds).map(time).collect::<Result<Vec<f64>>>()?);
     let load = random_load(u64::from(bindings) * LEAF_BYTES);
-    Ok(Verdict::new(
-        format!(
-            "{sockets} sockets, {bindings} bindings; {lookup:.0} ns a lookup (one load at random from as much memory: {load:.0} ns)"
-        ),
-        lookup <= 150.0,
-    ))
+    let got = format!(
+        "{sockets} sockets, {bindings} bindings; {lookup:.0} ns a lookup (one load at random from as much \
+         memory: {load:.0} ns)"
+    );
+    Ok(Verdict::new(got, lookup <= 150.0))
 }
 
 /// Nanoseconds of a load whose address depends on the load before, among `bytes` bytes: a lower bound for a lookup in a

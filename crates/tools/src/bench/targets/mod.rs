@@ -5,12 +5,16 @@ mod relative;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use utipc_bench_kit::Verdict;
+use utipc_bench_kit::table::{markdown_head, markdown_row};
 
 pub(super) use relative::fragment;
 
-use super::place::{Place, has_daemon};
-use super::run::{self, Case, Run};
-use super::variant::{Engine, Scope};
+use relative::Comparison;
+
+use super::place::Place;
+use super::run::{self, Case};
+use super::variant::{Engine, Mode, Scope};
 
 /// Options of `bench targets`.
 #[derive(Clone, Debug, Args)]
@@ -27,9 +31,9 @@ pub(super) struct Options {
     /// Duration of a round, seconds
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
-    /// Engine of the nodes on this host [default: daemon, if this build has one]
-    #[arg(long, value_enum)]
-    engine: Option<Engine>,
+    /// Engine of the nodes on this host
+    #[arg(long, value_enum, default_value_t = Engine::Daemon)]
+    engine: Engine,
     /// Messages of a round instead of its duration: a quick test of the tool, without valid figures
     #[arg(long)]
     messages: Option<u64>,
@@ -41,28 +45,6 @@ struct Row {
     measure: &'static str,
     target: &'static str,
     run: fn(&Bench) -> Result<Verdict>,
-}
-
-/// The result of a row.
-#[derive(Clone, Debug, PartialEq)]
-struct Verdict {
-    got: String,
-    /// Whether the target is met; `None`: it does not count, for the reason in `got`.
-    met: Option<bool>,
-}
-
-impl Verdict {
-    fn new(got: impl Into<String>, met: bool) -> Self {
-        Self { got: got.into(), met: Some(met) }
-    }
-
-    fn uncounted(got: impl Into<String>) -> Self {
-        Self { got: got.into(), met: None }
-    }
-}
-
-fn no_daemon() -> Verdict {
-    Verdict::uncounted("not measured: this build has no daemon")
 }
 
 /// Settings of the measurement of rows.
@@ -83,14 +65,14 @@ impl Bench {
     }
 
     /// Measures cases in turn.
-    fn compare(&self, place: &Place, mut cases: Vec<Case>) -> Result<Vec<Run>> {
-        for case in &mut cases {
-            case.messages = case.messages.or(self.messages);
-            if case.rate.is_none() {
-                case.seconds = self.seconds;
-            }
-        }
-        run::compare(place, &[cases], self.rounds, |_| ())
+    fn compare(&self, place: &Place, cases: impl IntoIterator<Item = Case>) -> Result<Comparison> {
+        let settle = |case: Case| Case {
+            messages: case.messages.or(self.messages),
+            seconds: if case.rate.is_none() { self.seconds } else { case.seconds },
+            ..case
+        };
+        let cases = cases.into_iter().map(settle).collect();
+        run::compare(place, &[cases], self.rounds, |_| ()).map(Comparison)
     }
 
     /// Repetitions of a measurement without rounds.
@@ -109,16 +91,24 @@ const fn row(
 }
 
 const ROWS: &[Row] = &[
-    row("rtt-busy", "intra RTT 64 B, busy", "≥ 20 × faster than TCP loopback", relative::rtt_busy),
-    row("rtt-adaptive", "intra RTT 64 B, default (adaptive) ping-pong", "≥ 12 ×", relative::rtt_adaptive),
-    row("rtt-parked", "intra RTT 64 B, parked", "≥ 1.5 ×", relative::rtt_parked),
+    row("rtt-busy", "intra RTT 64 B, busy", "≥ 20 × faster than TCP loopback", |bench| {
+        relative::rtt(bench, Mode::Busy, 64, 20.0)
+    }),
+    row("rtt-adaptive", "intra RTT 64 B, default (adaptive) ping-pong", "≥ 12 ×", |bench| {
+        relative::rtt(bench, Mode::Adaptive, 64, 12.0)
+    }),
+    row("rtt-parked", "intra RTT 64 B, parked", "≥ 1.5 ×", |bench| {
+        relative::rtt(bench, Mode::Parked, 64, 1.5)
+    }),
     row(
         "open-loop",
         "intra RTT 64 B, one request per ms, open loop from the scheduled send time, default mode",
         "p50 ≤ 0.7 × TCP, p99.9 ≤ TCP's, CPU of both ≤ TCP's",
         relative::open_loop,
     ),
-    row("rtt-64k", "intra RTT 65,536 B", "≥ 2.5 ×", relative::rtt_large),
+    row("rtt-64k", "intra RTT 65,536 B", "≥ 2.5 ×", |bench| {
+        relative::rtt(bench, Mode::Adaptive, 65_536, 2.5)
+    }),
     row("iceoryx2", "busy RTT beside iceoryx2 in the same run", "≤ 2.5 × its", relative::iceoryx),
     row(
         "rate-64",
@@ -137,27 +127,26 @@ const ROWS: &[Row] = &[
         "inter-rtt-busy",
         "inter RTT 64 B, embedded, UDP bearer, veth, both sides busy-polling (TCP too)",
         "≤ 0.85 × TCP",
-        relative::inter_rtt_busy,
+        |bench| relative::inter_rtt(bench, Engine::Embedded, Mode::Busy, 0.85, None),
     ),
     row(
         "inter-rtt-blocking",
         "the same, both blocking",
         "≤ 1.0 × TCP and ≤ 1.15 × bare UDP in the same run",
-        relative::inter_rtt_blocking,
+        |bench| relative::inter_rtt(bench, Engine::Embedded, Mode::Parked, 1.0, Some(1.15)),
     ),
-    row("inter-rtt-daemon", "the same through two daemons", "≤ 1.3 × TCP", relative::inter_rtt_daemon),
+    row("inter-rtt-daemon", "the same through two daemons", "≤ 1.3 × TCP", |bench| {
+        relative::inter_rtt(bench, Engine::Daemon, Mode::Adaptive, 1.3, None)
+    }),
     row(
         "inter-throughput",
         "inter throughput 65,536 B STREAM, UDP bearer, embedded",
         "≥ 1.2 × TCP",
-        relative::inter_throughput,
+        |bench| relative::inter_stream(bench, &Bench::inter(Engine::Embedded)?, 1.2),
     ),
-    row(
-        "inter-throughput-daemon",
-        "the same through daemons",
-        "≥ 0.8 × TCP",
-        relative::inter_throughput_daemon,
-    ),
+    row("inter-throughput-daemon", "the same through daemons", "≥ 0.8 × TCP", |bench| {
+        relative::inter_stream(bench, &Bench::inter(Engine::Daemon)?, 0.8)
+    }),
     row(
         "inter-no-offloads",
         "the same with offloads off (both), MTU 1500, embedded",
@@ -180,9 +169,14 @@ const ROWS: &[Row] = &[
         "cpu",
         "CPU, 25 Mbit/s of 1 KB messages, intra, default mode, user + sys of both processes and the daemon",
         "≤ 0.6 × TCP",
-        relative::cpu,
+        |bench| {
+            let (got, ratio) = relative::load(bench, &bench.intra()?)?;
+            Ok(Verdict::new(got, ratio <= 0.6))
+        },
     ),
-    row("cpu-inter", "the same between nodes, embedded", "reported", relative::cpu_inter),
+    row("cpu-inter", "the same between nodes, embedded", "reported", |bench| {
+        relative::load(bench, &Bench::inter(Engine::Embedded)?).map(|(got, _)| Verdict::uncounted(got))
+    }),
     row(
         "neighbours",
         "8 default-mode receivers beside one busy process on 2 cores",
@@ -222,32 +216,26 @@ pub(super) fn run(options: &Options) -> Result<()> {
     for name in &options.row {
         ensure!(ROWS.iter().any(|row| row.name == *name), "unknown row {name} (see --list)");
     }
+    let &Options { rounds, seconds, messages, engine, .. } = options;
     ensure!(
-        options.engine != Some(Engine::Kernel),
+        engine != Engine::Kernel,
         "the targets do not apply to the kernel (use --engine embedded or daemon)"
     );
-    let engine = options.engine.unwrap_or(if has_daemon() { Engine::Daemon } else { Engine::Embedded });
-    let bench =
-        Bench { rounds: options.rounds, seconds: options.seconds, messages: options.messages, engine };
-    println!("| row | measure | target | got | met |\n|---|---|---|---|---|");
+    let bench = Bench { rounds, seconds, messages, engine };
+    print!("{}", markdown_head("row | measure | target | got | met"));
     for row in
         ROWS.iter().filter(|row| options.row.is_empty() || options.row.iter().any(|name| name == row.name))
     {
         // A failed row does not end the others.
         let verdict = (row.run)(&bench).with_context(|| format!("row {}", row.name));
-        let (got, met) = match &verdict {
-            Ok(Verdict { got, met }) => {
-                (got.clone(), met.map_or("-", |met| if met { "yes" } else { "**no**" }))
-            }
-            Err(error) => (format!("failed: {error:#}").replace('|', "/"), "**no**"),
-        };
-        println!("| {} | {} | {} | {got} | {met} |", row.name, row.measure, row.target);
+        let verdict = verdict.unwrap_or_else(|why| Verdict::new(format!("failed: {why:#}"), false));
+        print!("{}", markdown_row([row.name, row.measure, row.target, &verdict.got, verdict.word()]));
     }
-    let host = if bench.engine == Engine::Daemon { "one daemon" } else { "two embedded nodes" };
-    if let Some(messages) = bench.messages {
+    if let Some(messages) = messages {
         println!("\nWith {messages} messages per round the figures are not valid: a test of the tool only.");
     }
-    println!("\nMedians of {} rounds of {} s; on this host: {host}.", options.rounds, options.seconds);
+    let host = if engine == Engine::Daemon { "one daemon" } else { "two embedded nodes" };
+    println!("\nMedians of {rounds} rounds of {seconds} s; on this host: {host}.");
     Ok(())
 }
 

@@ -1,16 +1,17 @@
 //! Rows that compare utipc with other transports in the same run.
 
 use anyhow::{Result, ensure};
+use utipc_bench_kit::Verdict;
+use utipc_bench_kit::stats::{Spread, Summary};
 
-use super::super::job::{Job, Role, Test};
+use super::super::job::{Job, Test};
 use super::super::options::{BESIDE_FRAGMENT, FRAGMENTS, whole};
-use super::super::place::{Place, has_daemon};
-use super::super::run::{self, Case, Name, Run};
-use super::super::table::{Group, speed};
+use super::super::place::Place;
+use super::super::run::{Case, Name, Run};
+use super::super::table::speed;
 use super::super::transports;
 use super::super::variant::{Engine, Kind, Mode, Scope, Transport, Variant};
-use super::{Bench, Verdict, no_daemon};
-use utipc_bench_kit::stats::Summary;
+use super::Bench;
 
 /// Above this spread of the rounds of TCP, a comparison between nodes is not valid.
 const STEADY: f64 = 0.10;
@@ -25,317 +26,228 @@ const fn utipc(mode: Mode, kind: Kind) -> Variant {
     Variant::new(Transport::Utipc, mode, kind)
 }
 
-const fn peer_of(transport: Transport, mode: Mode) -> Variant {
-    Variant::new(transport, mode, Kind::Stream)
-}
-
-const TCP_BUSY: Variant = peer_of(Transport::Tcp, Mode::Busy);
-const NAGLE: Variant = peer_of(Transport::TcpNagle, Mode::Blocking);
+const OWN: Variant = utipc(Mode::Adaptive, Kind::Seqpacket);
+const DATAGRAMS: Variant = utipc(Mode::Adaptive, Kind::Rdm);
+const STREAM: Variant = utipc(Mode::Adaptive, Kind::Stream);
+const TCP: Variant = Variant::TCP;
+const TCP_BUSY: Variant = Variant { mode: Mode::Busy, ..TCP };
+const NAGLE: Variant = Variant { transport: Transport::TcpNagle, ..TCP };
 const UNIX: Variant = Variant::new(Transport::Uds, Mode::Blocking, Kind::Seqpacket);
-const UDP: Variant = Variant::new(Transport::Udp, Mode::Blocking, Kind::Rdm);
 
 /// The runs of a row.
-struct Comparison {
-    runs: Vec<Run>,
-}
+pub(super) struct Comparison(pub(super) Vec<Run>);
 
 impl Comparison {
     fn run(bench: &Bench, place: &Place, name: Name, size: u32, variants: &[Variant]) -> Result<Self> {
-        let cases = variants.iter().map(|variant| Case::new(name, *variant, size)).collect();
-        Ok(Self { runs: bench.compare(place, cases)? })
+        bench.compare(place, variants.iter().map(|variant| Case::new(name, *variant, size)))
     }
 
-    fn of(&self, variant: Variant) -> Group<'_> {
-        Group { runs: self.runs.iter().filter(|run| run.case.variant == variant).collect() }
+    /// Median and spread of a figure of the rounds of a variant.
+    fn of(&self, variant: Variant, value: impl Fn(&Run) -> f64) -> Spread {
+        self.0.iter().filter(|run| run.case.variant == variant).map(value).collect()
     }
 
     fn p50(&self, variant: Variant) -> f64 {
-        self.of(variant).median(Run::p50)
+        self.of(variant, Run::p50).median
     }
 
     fn rate(&self, variant: Variant) -> f64 {
-        self.of(variant).median(|run| run.measured.messages_per_s())
+        self.of(variant, |run| run.measured.messages_per_s()).median
     }
 
     /// Spread of the rounds of a variant, percent.
     fn spread(&self, variant: Variant) -> f64 {
-        100.0 * self.of(variant).spread(speed)
+        100.0 * self.of(variant, speed).spread
     }
 
     /// The verdict, which counts only if the rounds of TCP were steady.
-    fn if_steady(&self, tcp: Variant, verdict: Verdict) -> Verdict {
-        if self.of(tcp).spread(speed) <= STEADY {
-            return verdict;
+    fn if_steady(&self, tcp: Variant, got: String, met: bool) -> Verdict {
+        let spread = self.spread(tcp);
+        if spread <= 100.0 * STEADY {
+            return Verdict::new(got, met);
         }
-        Verdict::uncounted(format!(
-            "{} (does not count: TCP's own spread is {:.0} %)",
-            verdict.got,
-            self.spread(tcp)
-        ))
+        Verdict::uncounted(format!("{got} (does not count: TCP's own spread is {spread:.0} %)"))
+    }
+
+    /// "3.2 ×: 81.0 Gbit/s, TCP 25.2 Gbit/s"
+    fn gigabits(&self, own: Variant) -> String {
+        let [ours, tcp] = [own, TCP].map(|variant| self.of(variant, Run::mbit_per_s).median / 1e3);
+        format!("{:.2} ×: {ours:.2} Gbit/s, TCP {tcp:.2} Gbit/s", ours / tcp)
     }
 }
 
-/// Round trips on this host, compared with blocking TCP.
-fn rtt(bench: &Bench, own: Variant, size: u32, times: f64) -> Result<Verdict> {
-    let found = Comparison::run(bench, &bench.intra()?, Name::Latency, size, &[own, Variant::TCP, TCP_BUSY])?;
-    let (ours, tcp, busy) = (found.p50(own), found.p50(Variant::TCP), found.p50(TCP_BUSY));
+/// Round trips on this host, `times` as fast as blocking TCP.
+pub(super) fn rtt(bench: &Bench, mode: Mode, size: u32, times: f64) -> Result<Verdict> {
+    let own = utipc(mode, Kind::Seqpacket);
+    let found = Comparison::run(bench, &bench.intra()?, Name::Latency, size, &[own, TCP, TCP_BUSY])?;
+    let [ours, tcp, busy] = [own, TCP, TCP_BUSY].map(|variant| found.p50(variant));
     let got = format!(
         "{:.1} ×: {ours:.2} µs, TCP {tcp:.1} µs (busy {busy:.1} µs); spread {:.0} %, TCP {:.0} %",
         tcp / ours,
         found.spread(own),
-        found.spread(Variant::TCP)
+        found.spread(TCP)
     );
     Ok(Verdict::new(got, tcp / ours >= times))
 }
 
-pub(super) fn rtt_busy(bench: &Bench) -> Result<Verdict> {
-    rtt(bench, utipc(Mode::Busy, Kind::Seqpacket), 64, 20.0)
-}
-
-pub(super) fn rtt_adaptive(bench: &Bench) -> Result<Verdict> {
-    rtt(bench, utipc(Mode::Adaptive, Kind::Seqpacket), 64, 12.0)
-}
-
-pub(super) fn rtt_parked(bench: &Bench) -> Result<Verdict> {
-    rtt(bench, utipc(Mode::Parked, Kind::Seqpacket), 64, 1.5)
-}
-
-pub(super) fn rtt_large(bench: &Bench) -> Result<Verdict> {
-    rtt(bench, utipc(Mode::Adaptive, Kind::Seqpacket), 65_536, 2.5)
-}
-
 pub(super) fn open_loop(bench: &Bench) -> Result<Verdict> {
-    let own = utipc(Mode::Adaptive, Kind::Seqpacket);
-    let case = |variant| {
-        let mut case = Case::new(Name::Latency, variant, 64);
-        (case.rate, case.seconds) = (Some(REQUESTS), REQUEST_SECONDS);
-        case
+    let case = |variant| Case {
+        rate: Some(REQUESTS),
+        seconds: REQUEST_SECONDS,
+        ..Case::new(Name::Latency, variant, 64)
     };
-    let runs = bench.compare(&bench.intra()?, vec![case(own), case(Variant::TCP)])?;
-    let found = Comparison { runs };
-    let rtt = |variant, part: fn(&Summary) -> f64| {
-        found.of(variant).median(|run| run.measured.rtt().as_ref().map_or(f64::NAN, part))
+    let found = bench.compare(&bench.intra()?, [OWN, TCP].map(case))?;
+    let rtt = |part: fn(&Summary) -> f64| {
+        let part = move |run: &Run| run.measured.rtt().as_ref().map_or(f64::NAN, part);
+        [OWN, TCP].map(|variant| found.of(variant, part).median)
     };
-    let cpu = |variant| found.of(variant).median(|run| 1e3 * run.measured.cpu_s());
-    let p50 = [rtt(own, |r| r.p50), rtt(Variant::TCP, |r| r.p50)];
-    let p999 = [rtt(own, |r| r.p999), rtt(Variant::TCP, |r| r.p999)];
-    let load = [cpu(own), cpu(Variant::TCP)];
-    let met = p50[0] <= 0.7 * p50[1] && p999[0] <= p999[1] && load[0] <= load[1];
+    let [[p50, tcp_p50], [p999, tcp_p999]] = [rtt(|rtt| rtt.p50), rtt(|rtt| rtt.p999)];
+    let [cpu, tcp_cpu] = [OWN, TCP].map(|variant| found.of(variant, |run| 1e3 * run.measured.cpu_s()).median);
     let got = format!(
-        "p50 {:.2} × ({:.1} µs, TCP {:.1}), p99.9 {:.2} × ({:.0} µs, TCP {:.0}), CPU {:.2} × ({:.0} ms, TCP {:.0})",
-        p50[0] / p50[1],
-        p50[0],
-        p50[1],
-        p999[0] / p999[1],
-        p999[0],
-        p999[1],
-        load[0] / load[1],
-        load[0],
-        load[1]
+        "p50 {:.2} × ({p50:.1} µs, TCP {tcp_p50:.1}), p99.9 {:.2} × ({p999:.0} µs, TCP {tcp_p999:.0}), \
+         CPU {:.2} × ({cpu:.0} ms, TCP {tcp_cpu:.0})",
+        p50 / tcp_p50,
+        p999 / tcp_p999,
+        cpu / tcp_cpu
     );
-    Ok(Verdict::new(got, met))
+    Ok(Verdict::new(got, p50 <= 0.7 * tcp_p50 && p999 <= tcp_p999 && cpu <= tcp_cpu))
 }
 
 pub(super) fn iceoryx(bench: &Bench) -> Result<Verdict> {
     if let Some(why) = transports::obstacle(Transport::Iceoryx2, Scope::Intra) {
         return Ok(Verdict::uncounted(format!("not measured: {why}")));
     }
-    let own = utipc(Mode::Busy, Kind::Seqpacket);
-    let other = Variant::new(Transport::Iceoryx2, Mode::Busy, Kind::Rdm);
-    let found = Comparison::run(bench, &bench.intra()?, Name::Latency, 64, &[own, other])?;
-    let (ours, its) = (found.p50(own), found.p50(other));
+    let variants =
+        [utipc(Mode::Busy, Kind::Seqpacket), Variant::new(Transport::Iceoryx2, Mode::Busy, Kind::Rdm)];
+    let found = Comparison::run(bench, &bench.intra()?, Name::Latency, 64, &variants)?;
+    let [ours, its] = variants.map(|variant| found.p50(variant));
     Ok(Verdict::new(format!("{:.2} ×: {ours:.2} µs, iceoryx2 {its:.2} µs", ours / its), ours <= 2.5 * its))
 }
 
 pub(super) fn rate_small(bench: &Bench) -> Result<Verdict> {
-    let [packets, datagrams] = [utipc(Mode::Adaptive, Kind::Seqpacket), utipc(Mode::Adaptive, Kind::Rdm)];
-    let variants = [packets, datagrams, Variant::TCP, UNIX];
+    let variants = [OWN, DATAGRAMS, TCP, UNIX];
     let found = Comparison::run(bench, &bench.intra()?, Name::Throughput, 64, &variants)?;
-    let (tcp, unix) = (found.rate(Variant::TCP), found.rate(UNIX));
-    let least = found.rate(packets).min(found.rate(datagrams));
+    let [packets, datagrams, tcp, unix] = variants.map(|variant| found.rate(variant) / 1e6);
     let got = format!(
-        "SEQPACKET {:.1} × TCP, {:.1} × Unix; RDM {:.1} ×, {:.1} ×: {:.2} and {:.2} M/s, TCP {:.2}, Unix {:.2}",
-        found.rate(packets) / tcp,
-        found.rate(packets) / unix,
-        found.rate(datagrams) / tcp,
-        found.rate(datagrams) / unix,
-        found.rate(packets) / 1e6,
-        found.rate(datagrams) / 1e6,
-        tcp / 1e6,
-        unix / 1e6
+        "SEQPACKET {:.1} × TCP, {:.1} × Unix; RDM {:.1} ×, {:.1} ×: {packets:.2} and {datagrams:.2} M/s, \
+         TCP {tcp:.2}, Unix {unix:.2}",
+        packets / tcp,
+        packets / unix,
+        datagrams / tcp,
+        datagrams / unix
     );
+    let least = packets.min(datagrams);
     Ok(Verdict::new(got, least >= 20.0 * tcp && least >= 8.0 * unix))
 }
 
-/// "3.2 ×: 81.0 Gbit/s, TCP 25.2 Gbit/s"
-fn gigabits(found: &Comparison, own: Variant, tcp: Variant) -> String {
-    let bits = |variant| found.of(variant).median(Run::mbit_per_s) / 1e3;
-    format!("{:.2} ×: {:.2} Gbit/s, TCP {:.2} Gbit/s", bits(own) / bits(tcp), bits(own), bits(tcp))
-}
-
 pub(super) fn throughput_large(bench: &Bench) -> Result<Verdict> {
-    let own = utipc(Mode::Adaptive, Kind::Seqpacket);
-    let found = Comparison::run(bench, &bench.intra()?, Name::Throughput, 65_536, &[own, Variant::TCP])?;
-    Ok(Verdict::new(gigabits(&found, own, Variant::TCP), found.rate(own) >= 4.0 * found.rate(Variant::TCP)))
+    let found = Comparison::run(bench, &bench.intra()?, Name::Throughput, 65_536, &[OWN, TCP])?;
+    Ok(Verdict::new(found.gigabits(OWN), found.rate(OWN) >= 4.0 * found.rate(TCP)))
 }
 
 pub(super) fn multicast(bench: &Bench) -> Result<Verdict> {
-    let own = utipc(Mode::Adaptive, Kind::Rdm);
+    let variants = [DATAGRAMS, TCP];
     let case = |variant| Case { servers: 8, ..Case::new(Name::Multicast, variant, 256) };
-    let runs = bench.compare(&bench.intra()?, vec![case(own), case(Variant::TCP)])?;
-    let found = Comparison { runs };
-    let (ours, tcp) = (found.rate(own), found.rate(Variant::TCP));
-    let got = format!("{:.1} ×: {:.2} M/s, TCP {:.2} M/s", ours / tcp, ours / 1e6, tcp / 1e6);
-    Ok(Verdict::new(got, ours >= 8.0 * tcp))
+    let found = bench.compare(&bench.intra()?, variants.map(case))?;
+    let [ours, tcp] = variants.map(|variant| found.rate(variant) / 1e6);
+    Ok(Verdict::new(format!("{:.1} ×: {ours:.2} M/s, TCP {tcp:.2} M/s", ours / tcp), ours >= 8.0 * tcp))
 }
 
-/// Round trips between nodes; all variants wait in the same mode.
-fn inter_rtt(bench: &Bench, engine: Engine, mode: Mode, most: f64, most_udp: Option<f64>) -> Result<Verdict> {
+/// Round trips between nodes, at most `most` × TCP's; all variants wait in the same mode.
+pub(super) fn inter_rtt(
+    bench: &Bench,
+    engine: Engine,
+    mode: Mode,
+    most: f64,
+    most_udp: Option<f64>,
+) -> Result<Verdict> {
     let own = utipc(mode, Kind::Seqpacket);
     let others = if mode == Mode::Busy { Mode::Busy } else { Mode::Blocking };
-    let (tcp, udp) = (peer_of(Transport::Tcp, others), Variant { mode: others, ..UDP });
-    let found = Comparison::run(bench, &Bench::inter(engine)?, Name::Latency, 64, &[own, tcp, udp])?;
-    let (ours, tcp_us, udp_us) = (found.p50(own), found.p50(tcp), found.p50(udp));
+    let tcp = Variant { mode: others, ..TCP };
+    let variants = [own, tcp, Variant::new(Transport::Udp, others, Kind::Rdm)];
+    let found = Comparison::run(bench, &Bench::inter(engine)?, Name::Latency, 64, &variants)?;
+    let [ours, tcp_us, udp_us] = variants.map(|variant| found.p50(variant));
     let got = format!(
         "{:.2} × TCP, {:.2} × UDP: {ours:.1} µs, TCP {tcp_us:.1}, UDP {udp_us:.1}",
         ours / tcp_us,
         ours / udp_us
     );
     let met = ours <= most * tcp_us && most_udp.is_none_or(|most| ours <= most * udp_us);
-    Ok(found.if_steady(tcp, Verdict::new(got, met)))
+    Ok(found.if_steady(tcp, got, met))
 }
 
-pub(super) fn inter_rtt_busy(bench: &Bench) -> Result<Verdict> {
-    inter_rtt(bench, Engine::Embedded, Mode::Busy, 0.85, None)
-}
-
-pub(super) fn inter_rtt_blocking(bench: &Bench) -> Result<Verdict> {
-    inter_rtt(bench, Engine::Embedded, Mode::Parked, 1.0, Some(1.15))
-}
-
-pub(super) fn inter_rtt_daemon(bench: &Bench) -> Result<Verdict> {
-    if !has_daemon() {
-        return Ok(no_daemon());
-    }
-    inter_rtt(bench, Engine::Daemon, Mode::Adaptive, 1.3, None)
-}
-
-fn inter_stream(bench: &Bench, place: &Place, least: f64) -> Result<Verdict> {
-    let own = utipc(Mode::Adaptive, Kind::Stream);
-    let found = Comparison::run(bench, place, Name::Throughput, 65_536, &[own, Variant::TCP])?;
-    let met = found.rate(own) >= least * found.rate(Variant::TCP);
-    Ok(found.if_steady(Variant::TCP, Verdict::new(gigabits(&found, own, Variant::TCP), met)))
-}
-
-pub(super) fn inter_throughput(bench: &Bench) -> Result<Verdict> {
-    inter_stream(bench, &Bench::inter(Engine::Embedded)?, 1.2)
-}
-
-pub(super) fn inter_throughput_daemon(bench: &Bench) -> Result<Verdict> {
-    if !has_daemon() {
-        return Ok(no_daemon());
-    }
-    inter_stream(bench, &Bench::inter(Engine::Daemon)?, 0.8)
+/// Bytes per second between nodes, at least `least` × TCP's.
+pub(super) fn inter_stream(bench: &Bench, place: &Place, least: f64) -> Result<Verdict> {
+    let found = Comparison::run(bench, place, Name::Throughput, 65_536, &[STREAM, TCP])?;
+    Ok(found.if_steady(TCP, found.gigabits(STREAM), found.rate(STREAM) >= least * found.rate(TCP)))
 }
 
 pub(super) fn inter_no_offloads(bench: &Bench) -> Result<Verdict> {
     let place = Bench::inter(Engine::Embedded)?;
-    place.offloads_off(&run::job(Test::OffloadsOff, Variant::TCP, 1))?;
+    place.offloads_off()?;
     inter_stream(bench, &place, 0.9)
 }
 
 pub(super) fn inter_rate_small(bench: &Bench) -> Result<Verdict> {
-    let own = utipc(Mode::Adaptive, Kind::Seqpacket);
+    let variants = [OWN, TCP, NAGLE];
     let place = Bench::inter(Engine::Embedded)?;
-    let found = Comparison::run(bench, &place, Name::Throughput, 64, &[own, Variant::TCP, NAGLE])?;
-    let (ours, tcp, nagle) = (found.rate(own), found.rate(Variant::TCP), found.rate(NAGLE));
+    let found = Comparison::run(bench, &place, Name::Throughput, 64, &variants)?;
+    let [ours, tcp, nagle] = variants.map(|variant| found.rate(variant) / 1e6);
     let got = format!(
-        "{:.2} × TCP, {:.2} × with Nagle: {:.2} M/s, TCP {:.2}, Nagle {:.2}",
+        "{:.2} × TCP, {:.2} × with Nagle: {ours:.2} M/s, TCP {tcp:.2}, Nagle {nagle:.2}",
         ours / tcp,
-        ours / nagle,
-        ours / 1e6,
-        tcp / 1e6,
-        nagle / 1e6
+        ours / nagle
     );
-    Ok(found.if_steady(Variant::TCP, Verdict::new(got, ours >= 3.0 * tcp && ours >= nagle)))
+    Ok(found.if_steady(TCP, got, ours >= 3.0 * tcp && ours >= nagle))
 }
 
 pub(super) fn stream_sizes(bench: &Bench) -> Result<Verdict> {
     let place = Bench::inter(Engine::Embedded)?;
-    let own = utipc(Mode::Adaptive, Kind::Stream);
     let fragment = fragment(&place)?;
     let (mut least, mut worst) = (f64::INFINITY, 0);
-    let largest = own.transport.largest();
-    for k in (1..=FRAGMENTS).filter(|k| whole(*k, fragment) < largest) {
-        let case = |size| Case::new(Name::Sizes, own, size);
-        let full = whole(k, fragment);
-        let runs = bench.compare(&place, vec![case(full), case(full + 1)])?;
+    for k in (1..=FRAGMENTS).filter(|k| whole(*k, fragment) < STREAM.transport.largest()) {
+        let sizes = [whole(k, fragment), whole(k, fragment) + 1];
+        let found = bench.compare(&place, sizes.map(|size| Case::new(Name::Sizes, STREAM, size)))?;
         let rate = |size| {
-            let runs = runs.iter().filter(|run| run.case.size == size).collect();
-            Group { runs }.median(Run::mbit_per_s)
+            let runs = found.0.iter().filter(|run| run.case.size == size);
+            runs.map(Run::mbit_per_s).collect::<Spread>().median
         };
-        let ratio = rate(full + 1) / rate(full);
+        let ratio = rate(sizes[1]) / rate(sizes[0]);
         if ratio < least {
             (least, worst) = (ratio, k);
         }
     }
     ensure!(least.is_finite(), "no write of whole fragments of {fragment} bytes fits a message");
-    Ok(Verdict::new(
-        format!("at least {least:.3} × (k = {worst}, {fragment} bytes a fragment)"),
-        least >= 0.95,
-    ))
+    let got = format!("at least {least:.3} × (k = {worst}, {fragment} bytes a fragment)");
+    Ok(Verdict::new(got, least >= 0.95))
 }
 
 /// Bytes of a message in a fragment on the link between the two ends of `place`.
 pub(in super::super) fn fragment(place: &Place) -> Result<u32> {
     let own = if place.engine() == Engine::Kernel { Transport::KernelTipc } else { Transport::Utipc };
-    let job = run::job(Test::LinkMtu, Variant::new(own, Mode::Parked, Kind::Stream), 1);
-    let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;
-    server.wait_ready()?;
-    let mut client = place.start(&job)?;
-    client.wait_ready()?;
-    client.go()?;
-    let mtu = client.finish()?.single_value()? as u32;
+    let job = Job::new(Test::Link, Variant::new(own, Mode::Parked, Kind::Stream), 1);
+    let mtu = place.pair(&job)?.single_value()? as u32;
     ensure!(mtu > BESIDE_FRAGMENT, "a link with packets of {mtu} bytes is too small (use --fragment)");
     Ok(mtu - BESIDE_FRAGMENT)
 }
 
-fn load(bench: &Bench, place: &Place) -> Result<(Comparison, f64)> {
-    let own = utipc(Mode::Adaptive, Kind::Seqpacket);
+/// CPU time of a constant load: "0.55 ×: 3.1 % of a core (1.0 tx, 1.1 rx, 1.0 daemon), TCP 5.6 %", and the ratio.
+pub(super) fn load(bench: &Bench, place: &Place) -> Result<(String, f64)> {
     let (bits, size, seconds) = LOAD;
-    let case = |variant| Case {
-        rate: Some(bits / 8.0 / f64::from(size)),
-        seconds,
-        ..Case::new(Name::Cpu, variant, size)
-    };
-    let runs = bench.compare(place, vec![case(own), case(Variant::TCP)])?;
-    let found = Comparison { runs };
-    let cpu = |variant| found.of(variant).median(|run| run.measured.cpu_s());
-    let ratio = cpu(own) / cpu(Variant::TCP);
-    Ok((found, ratio))
-}
-
-/// "0.55 ×: 3.1 % of a core (1.0 tx, 1.1 rx, 1.0 daemon), TCP 5.6 %"
-fn load_text(found: &Comparison, ratio: f64) -> String {
-    let own = utipc(Mode::Adaptive, Kind::Seqpacket);
+    let rate = Some(bits / 8.0 / f64::from(size));
+    let case = |variant| Case { rate, seconds, ..Case::new(Name::Cpu, variant, size) };
+    let found = bench.compare(place, [OWN, TCP].map(case))?;
     let share =
-        |variant, part: fn(&Run) -> f64| found.of(variant).median(|run| 100.0 * part(run) / run.elapsed_s());
-    format!(
+        |variant, part: fn(&Run) -> f64| found.of(variant, |run| 100.0 * part(run) / run.elapsed_s()).median;
+    let cpu = |variant| found.of(variant, |run| run.measured.cpu_s()).median;
+    let ratio = cpu(OWN) / cpu(TCP);
+    let text = format!(
         "{ratio:.2} ×: {:.1} % of a core ({:.1} tx, {:.1} rx, {:.1} daemon), TCP {:.1} %",
-        share(own, |run| run.measured.cpu_s()),
-        share(own, |run| run.measured.client.cpu_s),
-        share(own, |run| run.measured.server.cpu_s),
-        share(own, |run| run.measured.daemons_cpu_s),
-        share(Variant::TCP, |run| run.measured.cpu_s())
-    )
-}
-
-pub(super) fn cpu(bench: &Bench) -> Result<Verdict> {
-    let (found, ratio) = load(bench, &bench.intra()?)?;
-    Ok(Verdict::new(load_text(&found, ratio), ratio <= 0.6))
-}
-
-pub(super) fn cpu_inter(bench: &Bench) -> Result<Verdict> {
-    let (found, ratio) = load(bench, &Bench::inter(Engine::Embedded)?)?;
-    Ok(Verdict::uncounted(load_text(&found, ratio)))
+        share(OWN, |run| run.measured.cpu_s()),
+        share(OWN, |run| run.measured.client.cpu_s),
+        share(OWN, |run| run.measured.server.cpu_s),
+        share(OWN, |run| run.measured.daemons_cpu_s),
+        share(TCP, |run| run.measured.cpu_s())
+    );
+    Ok((text, ratio))
 }
