@@ -60,7 +60,7 @@ impl Default for StackConfig {
 /// Configuration of a bearer. Spec: tipc.md §4.1.
 #[derive(Clone, Debug)]
 pub struct BearerConfig {
-    /// `udp:<name>` or `eth:<interface>`: at most 31 characters, at most 15 on each side of the colon.
+    /// `udp:<name>`, `eth:<interface>` or `host:<name>`: at most 31 characters, at most 15 on each side of the colon.
     pub name: String,
     /// Own address on the medium.
     pub address: MediaAddr,

@@ -13,7 +13,7 @@ const PAIR: usize = 128;
 /// log2 of the ring sizes in bytes, by class: 4 KiB, 32 KiB, 256 KiB and 1 MiB. A lane begins in a ring of class 0; a
 /// larger one needs a grant of the daemon.
 pub const RING_SHIFTS: [u8; 4] = [12, 15, 18, 20];
-/// log2 of the size of the ring in which every lane begins.
+/// log2 of the size of the rings of class 0, in which every lane begins.
 pub const FIRST_RING: u8 = RING_SHIFTS[0];
 /// The class of the largest ring.
 pub(crate) const LARGEST_CLASS: u8 = RING_SHIFTS.len() as u8 - 1;
@@ -33,7 +33,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Rings of [`RING_SHIFTS`]; 16,384 slots; 256 MiB in all (virtual: pages exist once touched).
+    /// Rings of [`RING_SHIFTS`]; 16,384 slots, each of which can have a ring of class 0; 256 MiB in all (virtual: pages
+    /// exist once touched).
     pub const STANDARD: Shape = Shape { slots: MAX_SLOTS, region: 123 << 20, ring_shifts: RING_SHIFTS };
 
     fn is_valid(&self) -> bool {

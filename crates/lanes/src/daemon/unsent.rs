@@ -63,7 +63,7 @@ impl Lanes {
 
     /// Whether the process has ended the socket while messages that it has sent before are unsent.
     pub fn is_ending(&self, port: u32) -> bool {
-        self.unsent.get(&port).is_some_and(Unsent::is_ending)
+        self.unsent.get(&port).is_some_and(Messages::is_ending)
     }
 
     /// Whether messages of a socket that have left their lane are unsent.

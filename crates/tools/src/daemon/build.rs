@@ -75,7 +75,8 @@ fn plan(bearer: &file::Bearer, node: &StackConfig) -> Result<Plan> {
         Media::Ethernet => Box::new(EthernetBearer::open(bearer.name.as_deref().unwrap_or_default())?),
         Media::Host => {
             let (directory, address) = (bearer.directory.clone(), node.first_address());
-            Box::new(HostBearer::open(&HostConfig { directory, address, ..HostConfig::default() })?)
+            let name = bearer.name.clone().unwrap_or_else(|| HostConfig::default().name);
+            Box::new(HostBearer::open(&HostConfig { name, directory, address })?)
         }
     };
     let (tolerance, priority, window) = (bearer.tolerance_ms, bearer.priority, bearer.window);

@@ -40,7 +40,7 @@ pub(crate) struct Node {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bearer {
     pub(crate) media: Media,
-    /// Name after `udp:`, up to 15 characters; for Ethernet the interface.
+    /// Name after `udp:` or `host:`, up to 15 characters; for Ethernet the interface.
     pub(crate) name: Option<String>,
     /// UDP: local address; port 6118 if it has none.
     pub(crate) local: Option<Local>,
@@ -51,7 +51,7 @@ pub(crate) struct Bearer {
     pub(crate) remotes: Vec<Local>,
     /// Host: the directory of the nodes; by default one for each user and network namespace.
     pub(crate) directory: Option<PathBuf>,
-    /// Largest frame, bytes; by default what fits the path.
+    /// UDP: largest frame, bytes; by default what fits the path.
     pub(crate) mtu: Option<usize>,
     /// Tolerance: milliseconds after which a silent peer counts as down, 50 to 30000; default 1500.
     pub(crate) tolerance_ms: Option<u32>,
@@ -198,6 +198,9 @@ impl Bearer {
                     "only UDP bearers have `local`, `group` and `remotes` (remove them, or set media = \"udp\")"
                 )
             }
+            Media::Ethernet | Media::Host if self.mtu.is_some() => {
+                bail!("only UDP bearers have an `mtu` (remove it; the interface or the host determines it)")
+            }
             Media::Udp | Media::Ethernet if self.directory.is_some() => {
                 bail!("only host bearers have a `directory` (remove it, or set media = \"host\")")
             }
@@ -251,6 +254,8 @@ mod tests {
             ("[[bearer]]\nmedia = \"ethernet\"\n", "name"),
             ("[[bearer]]\nmedia = \"eth\"\nname = \"eth0\"\nlocal = \"10.0.0.1\"\n", "udp"),
             ("[[bearer]]\nmedia = \"pigeon\"\n", "pigeon"),
+            ("[[bearer]]\nmedia = \"host\"\nmtu = 1500\n", "mtu"),
+            ("[[bearer]]\nmedia = \"eth\"\nname = \"eth0\"\ndirectory = \"/x\"\n", "directory"),
             ("[limits]\nbindings = 300000\n", "262143"),
             (
                 "[[bearer]]\nmedia = \"udp\"\nlocal = \"10.0.0.1\"\ngroup = \"228.0.18.103:6118\"\nremotes = [\"10.0.0.2\"]\n",

@@ -111,7 +111,7 @@ fn address_of(device: &str) -> Result<std::net::IpAddr, Failure> {
 const UDP_KEYS: [Key; 4] = [("remoteip", true), ("remoteport", true), ("name", true), ("media", true)];
 
 pub(super) fn add(call: &mut Call) -> Ended {
-    // `media` is also a key.
+    // The command's own word `media` is read again, as a key.
     call.words.back();
     let keys = call.keys(&UDP_KEYS)?;
     let name = udp_name(&keys)?;
