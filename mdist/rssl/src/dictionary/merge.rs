@@ -66,7 +66,8 @@ mod tests {
     }
 
     fn fields(version: &str, defs: &[(i16, &str, DataType)]) -> Fields {
-        let mut fields = Fields { edition: edition(version), ..Fields::default() };
+        let mut fields = Fields::default();
+        fields.edition = edition(version);
         for (id, name, data_type) in defs {
             fields.insert(FieldDef {
                 id: *id,
@@ -79,7 +80,8 @@ mod tests {
     }
 
     fn enums(version: &str, tables: &[(&[i16], &str)]) -> Enums {
-        let mut enums = Enums { edition: edition(version), ..Enums::default() };
+        let mut enums = Enums::default();
+        enums.edition = edition(version);
         for (fields, display) in tables {
             let value = EnumValue { value: 1, display: display.as_bytes().to_vec(), ..EnumValue::default() };
             enums.insert(EnumTable { fields: fields.to_vec(), values: vec![value] });
