@@ -1,8 +1,8 @@
 //! Paths of the daemon's AF_UNIX socket.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use utipc_os::runtime_dir::user_dir;
+use utipc_os::runtime_dir::{user_dir, user_dirs};
 
 /// The paths at which a daemon may listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +27,14 @@ impl Place {
     pub fn instance(name: &str) -> Self {
         let file = format!("{name}.sock");
         // A user without a private directory has no daemon of its own.
-        let own = user_dir("utipc").ok().map(|dir| dir.join(&file));
-        Self { paths: own.into_iter().chain([Path::new("/run/utipc").join(&file)]).collect() }
+        let mut folders: Vec<PathBuf> = user_dir("utipc").into_iter().collect();
+        // The daemon may have been started by a login with another runtime directory.
+        for folder in user_dirs("utipc").into_iter().chain([PathBuf::from("/run/utipc")]) {
+            if !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
+        Self { paths: folders.into_iter().map(|folder| folder.join(&file)).collect() }
     }
 
     /// The daemon whose socket has this path.
@@ -46,6 +52,8 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]

@@ -16,15 +16,28 @@ use crate::{OsError, Result};
 /// can write there could impersonate one of this user's nodes.
 pub fn user_dir(name: &str) -> Result<PathBuf> {
     let uid = geteuid().as_raw();
-    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
-    let usual = PathBuf::from(format!("/run/user/{uid}"));
-    let base = given.into_iter().chain([usual]).find(|dir| is_private(dir, uid));
-    let path = match base {
-        Some(base) => base.join(name),
-        None => std::env::temp_dir().join(format!("{name}-{uid}")),
-    };
+    let path = bases(uid).into_iter().find(|base| is_private(base, uid)).map(|base| base.join(name));
+    let path = path.unwrap_or_else(|| temporary_dir(name, uid));
     private_dir(&path)?;
     Ok(path)
+}
+
+/// The directories that [`user_dir`] may give in other sessions of this user, as far as they exist: a login may have
+/// `XDG_RUNTIME_DIR` or not.
+#[must_use]
+pub fn user_dirs(name: &str) -> Vec<PathBuf> {
+    let uid = geteuid().as_raw();
+    let all = bases(uid).into_iter().map(|base| base.join(name)).chain([temporary_dir(name, uid)]);
+    all.filter(|dir| is_private(dir, uid)).collect()
+}
+
+fn bases(uid: u32) -> Vec<PathBuf> {
+    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    given.into_iter().chain([PathBuf::from(format!("/run/user/{uid}"))]).collect()
+}
+
+fn temporary_dir(name: &str, uid: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("{name}-{uid}"))
 }
 
 /// Path of the socket of the daemon `instance`: in `/run/utipc` (created with mode 0755 if missing) for root, else in

@@ -210,9 +210,19 @@ impl Node {
                     Ok(event) => event.is_up().then_some(Ok(PortId(event.port))),
                     Err(error) => Some(Err(error)),
                 })
-                .unwrap_or(Err(utipc::Error::TimedOut { call: "the wait for a service", reason: None }))
+                .unwrap_or(Err(utipc::Error::TimedOut {
+                    call: "the wait for a service",
+                    reason: None,
+                    node: None,
+                }))
         };
         wait(py, limit, next_binding, || Ok(()))
+    }
+
+    /// What this node is, in one line: engine, address, number of neighbours; without a daemon also why, and what would
+    /// help.
+    fn describe(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.query(py, utipc::Node::describe)?.to_string())
     }
 
     /// The other nodes that this node knows.

@@ -54,6 +54,7 @@ def test_own_node_is_reported(node: utipc.Node) -> None:
         topology.links()
         topology.nodes()
         assert node.peers() == [] and node.links() == []
+        assert "0 neighbours" in node.describe()
         event = topology.next(LIMIT if node.address else 0)
         if event is not None:  # A kernel node without a bearer has no address.
             assert (event.change, event.node) == ("node_up", node.address)

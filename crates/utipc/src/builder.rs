@@ -246,15 +246,21 @@ impl Builder {
     /// other hosts, unless [`Builder::address`] gives one. If other nodes are on this host, it also waits, at most 20
     /// ms, until it knows their services.
     ///
+    /// If no daemon answers and the embedded node finds no other node, this is reported once, with the cause and a
+    /// remedy: as a warning of `tracing` if the program has installed a subscriber, else on standard error unless
+    /// `UTIPC_LOG` is `off`. [`Node::describe`] has the same text.
+    ///
     /// # Errors
     /// [`Error::Start`] if a bearer cannot be opened, [`Error::OutOfRange`] for an invalid cluster number,
-    /// [`Error::Daemon`] and [`Error::Engine`] if the chosen engine is not available.
+    /// [`Error::Daemon`] and [`Error::Engine`] if the chosen engine is not available, or no daemon answers that
+    /// `UTIPC_SOCKET` or `UTIPC_INSTANCE` names.
     pub fn start(mut self) -> Result<Node> {
         let embedded_only = self.embedded_only();
         let wait = self.choice.spin()?;
-        if let Some(node) = std::mem::take(&mut self.choice).attach(embedded_only)? {
+        let (attached, origin) = std::mem::take(&mut self.choice).attach(embedded_only)?;
+        if let Some(node) = attached {
             node.wait_for_address(ADDRESS_LIMIT)?;
-            return Ok(Node::from_engine(node));
+            return Ok(Node::from_engine(node, origin));
         }
         if !(1..=9999).contains(&self.cluster.0) {
             return Err(Error::OutOfRange { what: "the cluster number", remedy: "1 to 9999" });
@@ -270,7 +276,9 @@ impl Builder {
         let node = engine::Node::embedded(utipc_node::Node::start(config)?);
         node.wait_for_address(ADDRESS_LIMIT)?;
         node.wait_for_peers(neighbours, NEIGHBOUR_LIMIT);
-        Ok(Node::from_engine(node))
+        let node = Node::from_engine(node, origin);
+        node.warn_if_alone();
+        Ok(node)
     }
 
     /// The first setting that only an embedded node can have, if any is set.

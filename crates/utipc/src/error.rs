@@ -11,7 +11,7 @@ use utipc_core::socket::{
 use utipc_core::{ServiceRange, stack};
 use utipc_node::StartError;
 
-use crate::{Destination, Engine, NodeAddr};
+use crate::{Description, Destination, Engine, NodeAddr};
 
 /// Result of a call on utipc.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -83,12 +83,14 @@ pub enum Error {
         reason: Option<WaitReason>,
     },
     /// The call ran out of time.
-    #[error("{call} timed out{} (raise the timeout, or check the peer)", waiting(.reason))]
+    #[error("{call} timed out{}{}", waiting(.reason), explanation(.node.as_deref()))]
     TimedOut {
         /// The name of the call.
         call: &'static str,
         /// The reason why the call waited.
         reason: Option<WaitReason>,
+        /// The node, unless the time was too short to conclude anything: its neighbours, or why it has none.
+        node: Option<Box<Description>>,
     },
     /// The topology server ended the subscription.
     #[error(
@@ -152,6 +154,17 @@ impl fmt::Debug for Error {
 
 fn waiting(reason: &Option<WaitReason>) -> String {
     reason.as_ref().map_or_else(String::new, |reason| format!(" {reason}"))
+}
+
+/// The node of a call that ran out of time, and the remedy.
+fn explanation(node: Option<&Description>) -> String {
+    let usual = "(raise the timeout, or check the peer)";
+    match node {
+        // It names its own remedy.
+        Some(node) if node.neighbours == 0 && node.help.is_some() => format!("; this program is {node}"),
+        Some(node) => format!("; engine {}, {} {usual}", node.engine, node.contact()),
+        None => format!(" {usual}"),
+    }
 }
 
 fn destination(to: &Option<Destination>) -> String {
@@ -299,7 +312,7 @@ mod tests {
             ];
             all.into_iter().filter_map(|(is, name)| is.then_some(name)).collect::<Vec<_>>().join(", ")
         };
-        let late = |call| Error::TimedOut { call, reason: None };
+        let late = |call| Error::TimedOut { call, reason: None, node: None };
         let table = [
             (Error::Connect(ConnectError::Refused), "refused"),
             (Error::Receive(RecvError::Refused), "refused"),

@@ -53,6 +53,7 @@ mod error;
 mod info;
 pub mod manage;
 mod node;
+mod origin;
 mod socket;
 mod time_limit;
 #[cfg(feature = "tokio")]
@@ -65,6 +66,7 @@ pub use engine::Engine;
 pub use error::{Error, Result};
 pub use info::{Counters, LinkInfo, LinkProperty, PeerInfo};
 pub use node::Node;
+pub use origin::Description;
 pub use socket::{Incoming, Socket};
 pub use time_limit::Within;
 pub use topology::{Change, Event, Events, SubscriptionId, Topology};

@@ -1,13 +1,19 @@
 //! The node: opens sockets and reports what it knows about its cluster.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine;
+use crate::origin::{self, Origin};
 use crate::{
-    Binding, Builder, Connection, Counters, Destination, Error, LinkInfo, LinkProperty, Listener, NodeAddr,
-    PeerInfo, PortId, Result, Scope, ServiceAddress, ServiceRange, Socket, SocketKind, Topology,
+    Binding, Builder, Connection, Counters, Description, Destination, Error, LinkInfo, LinkProperty,
+    Listener, NodeAddr, PeerInfo, PortId, Result, Scope, ServiceAddress, ServiceRange, Socket, SocketKind,
+    Topology,
 };
+
+/// Shortest time-out that is explained by a description of the node. Programs poll with shorter ones.
+const EXPLAINED: Duration = Duration::from_millis(100);
 
 /// A member of a TIPC cluster, in this process.
 ///
@@ -25,6 +31,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Node {
     engine: engine::Node,
+    origin: Arc<Origin>,
 }
 
 impl Node {
@@ -42,8 +49,38 @@ impl Node {
         Builder::default()
     }
 
-    pub(crate) fn from_engine(engine: engine::Node) -> Self {
-        Self { engine }
+    pub(crate) fn from_engine(engine: engine::Node, origin: Origin) -> Self {
+        Self { engine, origin: Arc::new(origin) }
+    }
+
+    /// What this node is: engine, address, number of neighbours, and if no daemon is used, why not and what would help.
+    ///
+    /// ```
+    /// # fn main() -> utipc::Result<()> {
+    /// let node = utipc::Node::builder().isolated().start()?;
+    /// assert_eq!(node.describe().neighbours, 0);
+    /// println!("this program is {}", node.describe());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn describe(&self) -> Description {
+        let neighbours = self.peers().iter().filter(|peer| peer.up).count();
+        self.origin.describe(self.address(), neighbours)
+    }
+
+    pub(crate) fn warn_if_alone(&self) {
+        if self.origin.is_alone() {
+            let description = self.describe();
+            if description.neighbours == 0 {
+                origin::warn_once(&description);
+            }
+        }
+    }
+
+    /// What explains a time-out after `limit`; `None` if that is too short to conclude anything.
+    pub(crate) fn explain_timeout(&self, limit: Duration) -> Option<Box<Description>> {
+        (limit >= EXPLAINED).then(|| Box::new(self.describe()))
     }
 
     pub(crate) fn engine(&self) -> &engine::Node {
@@ -222,6 +259,9 @@ impl Node {
             Ok(event) => event.is_up().then_some(Ok(event.port)),
             Err(error) => Some(Err(error)),
         });
-        up.unwrap_or(Err(Error::TimedOut { call: "the wait for a service", reason: None }))
+        up.unwrap_or_else(|| {
+            let node = self.explain_timeout(limit);
+            Err(Error::TimedOut { call: "the wait for a service", reason: None, node })
+        })
     }
 }

@@ -492,7 +492,7 @@ impl Socket {
     fn overdue(&self, call: &'static str, wait: Wait) -> Error {
         let reason = self.wait_reason();
         match wait {
-            Wait::AtMost(_) => Error::TimedOut { call, reason },
+            Wait::AtMost(limit) => Error::TimedOut { call, reason, node: self.node.explain_timeout(limit) },
             Wait::Never | Wait::Forever => Error::WouldBlock { call, reason },
         }
     }

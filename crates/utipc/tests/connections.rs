@@ -100,7 +100,7 @@ fn slow_reader_blocks_sender_with_a_reason(engine: Engine) {
     let message = vec![5; 10_000];
     let (sent, error) = fill(&client, &message);
     assert!(
-        matches!(&error, Error::TimedOut { call: "send", reason: Some(WaitReason::PeerWindow { .. }) }),
+        matches!(&error, Error::TimedOut { call: "send", reason: Some(WaitReason::PeerWindow { .. }), .. }),
         "{error}"
     );
     assert!(error.to_string().contains(&server.socket().port().to_string()), "{error}");

@@ -1,11 +1,13 @@
 //! Selection of the engine of a program.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use utipc_client::{Place, Spin};
 
 use super::Node;
+use crate::origin::{self, Origin};
 use crate::{Error, Result};
 
 /// The implementation behind a [`Node`](crate::Node); the API is the same for each.
@@ -16,7 +18,7 @@ use crate::{Error, Result};
 #[non_exhaustive]
 pub enum Engine {
     /// The daemon if its socket answers and the program sets nothing that only an embedded node can have (bearers, an
-    /// address); else embedded.
+    /// address); else embedded. If `UTIPC_SOCKET` or `UTIPC_INSTANCE` names a daemon, that daemon or an error.
     #[default]
     Auto,
     /// A node in this process.
@@ -71,6 +73,21 @@ fn spin_from_environment() -> Result<Spin> {
     }
 }
 
+/// Whether the user names a daemon, so that its absence is an error.
+fn is_named_by_environment() -> bool {
+    ["UTIPC_SOCKET", "UTIPC_INSTANCE"]
+        .into_iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
+/// The error for a daemon that is required and cannot be used.
+fn unusable(absent: utipc_client::Error, paths: &[PathBuf]) -> Error {
+    match origin::forbidden(paths) {
+        Some(why) => Error::Engine { engine: Engine::Daemon, why },
+        None => Error::Daemon(absent),
+    }
+}
+
 impl Choice {
     /// How a waiting call spins.
     pub(crate) fn spin(&self) -> Result<Spin> {
@@ -79,7 +96,9 @@ impl Choice {
 
     /// Attaches to the daemon or opens the kernel's node; `None` selects an embedded one. `embedded_only` names a
     /// setting that only an embedded node can have.
-    pub(crate) fn attach(self, embedded_only: Option<&'static str>) -> Result<Option<Node>> {
+    ///
+    /// A daemon that the environment names is never replaced by an embedded node.
+    pub(crate) fn attach(self, embedded_only: Option<&'static str>) -> Result<(Option<Node>, Origin)> {
         let engine = match (self.engine, std::env::var("UTIPC_ENGINE")) {
             (Some(engine), _) => engine,
             (None, Ok(name)) if !name.is_empty() => name.parse()?,
@@ -88,19 +107,20 @@ impl Choice {
             (None, _) => Engine::Auto,
         };
         let spin = self.spin()?;
+        let named = self.place.is_none() && is_named_by_environment();
         let place = self.place.unwrap_or_else(Place::usual);
+        let paths = place.paths().to_vec();
         match (engine, embedded_only) {
-            (Engine::Embedded, _) | (Engine::Auto, Some(_)) => Ok(None),
-            (Engine::Auto, None) => match utipc_client::Node::attach(place, spin) {
-                Ok(node) => Ok(Some(Node::daemon(node))),
-                Err(error) if error.is_absent() => Ok(None),
+            (Engine::Embedded, _) | (Engine::Auto, Some(_)) => Ok((None, Origin::Embedded)),
+            (Engine::Auto | Engine::Daemon, None) => match utipc_client::Node::attach(place, spin) {
+                Ok(node) => Ok((Some(Node::daemon(node)), Origin::Daemon)),
+                Err(error) if error.is_absent() && engine == Engine::Auto && !named => {
+                    Ok((None, Origin::Alone(paths)))
+                }
+                Err(error) if error.is_absent() => Err(unusable(error, &paths)),
                 Err(error) => Err(Error::Daemon(error)),
             },
-            (Engine::Daemon, None) => {
-                let node = utipc_client::Node::attach(place, spin).map_err(Error::Daemon)?;
-                Ok(Some(Node::daemon(node)))
-            }
-            (Engine::Kernel, None) => Node::kernel().map(Some),
+            (Engine::Kernel, None) => Ok((Some(Node::kernel()?), Origin::Kernel)),
             (Engine::Daemon | Engine::Kernel, Some(what)) => {
                 let why = format!(
                     "the program sets {what}, but the {engine} has its own configuration (configure the \
@@ -131,8 +151,8 @@ mod tests {
             place: Some(Place::at("/nonexistent/utipc.sock")),
             spin: None,
         };
-        assert!(choice(Engine::Auto).attach(None).unwrap().is_none());
-        assert!(choice(Engine::Embedded).attach(None).unwrap().is_none());
+        assert!(choice(Engine::Auto).attach(None).unwrap().0.is_none());
+        assert!(choice(Engine::Embedded).attach(None).unwrap().0.is_none());
         let absent = choice(Engine::Daemon).attach(None).unwrap_err().to_string();
         assert!(absent.contains("/nonexistent/utipc.sock") && absent.contains("utipcd"), "{absent}");
         let own = choice(Engine::Daemon).attach(Some("a bearer")).unwrap_err().to_string();

@@ -41,7 +41,11 @@ fn daemon_error(error: ClientError) -> Error {
 impl Node {
     pub(super) fn wait_for_address(&self, limit: Duration) -> Result<()> {
         let address = self.0.wait_for_address(Wait::AtMost(limit)).map_err(daemon_error)?;
-        address.map(drop).ok_or(Error::TimedOut { call: "the choice of a node address", reason: None })
+        address.map(drop).ok_or(Error::TimedOut {
+            call: "the choice of a node address",
+            reason: None,
+            node: None,
+        })
     }
 
     pub(super) fn open(&self, kind: SocketKind) -> Result<Socket> {

@@ -44,7 +44,7 @@ impl Node {
         let observers = in_own_process(&self.0)?.observers();
         let final_address = |stack: &mut Stack, _| stack.address_is_final().then_some(());
         let is_final = self.0.block(&observers, Want::Change, Wait::AtMost(limit), final_address);
-        is_final.ok_or(Error::TimedOut { call: "the choice of a node address", reason: None })
+        is_final.ok_or(Error::TimedOut { call: "the choice of a node address", reason: None, node: None })
     }
 
     /// Waits until the bindings of this number of peers have arrived, at most `limit`.
