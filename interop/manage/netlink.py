@@ -91,4 +91,55 @@ copy = sock.dup()
 copy.send(message(family, REQUEST | DUMP, 12, MEDIA_GET))
 assert heads(sock.recv(8192))[-1] == (DONE, 12)
 assert not poll.poll(0)
+
+# The older family TIPC, as tipc-config speaks it: a header of its own, records in network byte order.
+sock.send(message(CONTROL, REQUEST, 13, 3, attribute(2, b"TIPC\0")))
+(kind, sequence, _, body), = messages(sock.recv(8192))
+resolved = attributes(body[4:])
+legacy, head = struct.unpack("=H", resolved[1])[0], struct.unpack("=I", resolved[4])[0]
+assert (kind, sequence, head) == (CONTROL, 13, 8) and legacy not in (family, CONTROL)
+
+
+def record(kind, data):
+    return struct.pack(">HH", 4 + len(data), kind) + data + b"\0" * (-len(data) % 4)
+
+
+UNSIGNED, TEXT, FAILED, ADDRESS, MEDIA, LINK_NAME, LINK, QUERY = 2, 5, 16, 17, 18, 20, 22, 25
+
+
+def call(command, request=b""):
+    """The records of the reply: type and data of each."""
+    sock.send(message(legacy, REQUEST, 0, 1, struct.pack("=IHH", 0, command, 0) + request))
+    (kind, sequence, _, body), = messages(sock.recv(65536))
+    assert (kind, sequence) == (legacy, 0) and struct.unpack("=IHH", body[4:12]) == (0, command, 0)
+    found, rest = [], body[12:]
+    while rest:
+        length, kind = struct.unpack(">HH", rest[:4])
+        data = rest[4:length]
+        found.append((kind, data.rstrip(b"\0") if kind == TEXT else data))
+        rest = rest[(length + 3) // 4 * 4:]
+    return found
+
+
+assert call(0) == []
+assert {data for kind, data in call(2) if kind == MEDIA} == {b"eth\0", b"udp\0"}
+(kind, data), = call(0x400B)
+assert (kind, struct.unpack(">I", data)) == (UNSIGNED, (4711,))
+(kind, data), = call(5, record(QUERY, struct.pack(">IIII", 0x80000004, 0, 0, 0)))
+lines = data.decode().splitlines()
+assert kind == TEXT and lines[0].startswith("Type       Lower      Upper      Port Identity")
+assert any(line.split()[:3] == ["1", "1", "1"] for line in lines), lines
+(kind, data), = call(5, record(QUERY, struct.pack(">IIII", 1, 1, 0, 0)))
+assert data.decode().splitlines()[1:] == ["1          "], data
+assert b"".join(data for _, data in call(6)).count(b":") >= 1
+links = [data for kind, data in call(4, record(ADDRESS, struct.pack(">I", 0))) if kind == LINK]
+assert links and all(b"link" in data or b":" in data for data in links), links
+(kind, data), = call(11, record(LINK_NAME, b"broadcast-link\0"))
+assert kind == TEXT and b"Link <broadcast-link>" in data and b"TX naks:0" in data, data
+# A wrong record, an obsolete command, a link that does not exist.
+assert call(4) == [(FAILED, b"\x80\0")]
+assert call(0x4005) == [(FAILED, b"\x84\0")]
+(kind, data), = call(0x4107, record(24, struct.pack(">I", 500) + b"no-such-link\0"))
+assert kind == FAILED and b"no-such-link" in data, data
+assert not poll.poll(0)
 print("netlink: ok")

@@ -2,6 +2,7 @@
 
 use crate::attribute::{Nest, Writer};
 use crate::family::{MAX_ATTRIBUTE, NAME, VERSION};
+use crate::legacy;
 use crate::netlink::{self, Header, Messages, flag, kind};
 
 const NEW_FAMILY: u8 = 1;
@@ -67,15 +68,25 @@ impl Family {
     /// Encodes the reply to the request with this header.
     #[must_use]
     pub fn to_bytes(self, request: &Header) -> Vec<u8> {
+        self.describe(request, NAME, 0, MAX_ATTRIBUTE)
+    }
+
+    /// As [`Family::to_bytes`], if the number is that of the family [`legacy`].
+    #[must_use]
+    pub fn legacy_to_bytes(self, request: &Header) -> Vec<u8> {
+        self.describe(request, legacy::NAME, legacy::HEADER as u32, 0)
+    }
+
+    fn describe(self, request: &Header, name: &str, header_size: u32, max_attribute: u32) -> Vec<u8> {
         let mut out = Vec::new();
         let header = Header { flags: 0, command: NEW_FAMILY, version: 2, ..*request };
         netlink::put(&mut out, &header, |out| {
             let mut out = Writer::new(out);
-            out.text(FAMILY_NAME, NAME);
+            out.text(FAMILY_NAME, name);
             out.bytes(FAMILY_ID, &self.0.to_ne_bytes());
             out.u32(FAMILY_VERSION, u32::from(VERSION));
-            out.u32(HEADER_SIZE, 0);
-            out.u32(MAXATTR, MAX_ATTRIBUTE);
+            out.u32(HEADER_SIZE, header_size);
+            out.u32(MAXATTR, max_attribute);
         });
         let mut reply = crate::ReplyWriter::new(*request);
         reply.done();

@@ -24,6 +24,7 @@ mod entry;
 mod errno;
 pub mod family;
 mod identity;
+pub mod legacy;
 mod netlink;
 mod reply;
 mod request;

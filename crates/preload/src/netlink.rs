@@ -1,5 +1,5 @@
-//! The generic netlink family TIPCv2, answered by the daemon (docs/decisions/0012); all other families stay with the
-//! kernel.
+//! The generic netlink families TIPCv2, which the daemon answers (docs/decisions/0012), and TIPC, its predecessor,
+//! which is translated to TIPCv2; all other families stay with the kernel.
 //!
 //! The program's netlink socket is the kernel's own. Messages for TIPCv2, and requests to resolve it, go to the daemon.
 //! For each packet of the reply the library sends the kernel a harmless request with a sequence number of its own, a
@@ -15,7 +15,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use libc::{c_int, iovec, msghdr, sockaddr_nl, socklen_t};
-use utipc_manage::{Family, FamilyRequest, Header, Messages, family, kind, without_error_texts};
+use utipc_manage::{
+    Entry, Errno, Family, FamilyRequest, Header, Messages, Refusal, Reply, Request, family, kind, legacy,
+    replies, without_error_texts,
+};
 
 use crate::errno::Code;
 use crate::node::node;
@@ -23,6 +26,8 @@ use crate::real;
 
 /// The number of TIPCv2 here, above all numbers that the kernel assigns.
 const FAMILY: u16 = 0x7c00;
+/// The number of the older family TIPC here.
+const LEGACY: u16 = 0x7c01;
 /// A family that every kernel has: the controller of generic netlink.
 const CONTROLLER: &str = "nlctrl";
 /// Largest packet with several messages, in bytes: programs receive into buffers of at least a page.
@@ -88,23 +93,27 @@ pub(crate) fn is_used() -> bool {
 /// kernel.
 pub(crate) fn sent(fd: c_int, data: &[u8]) -> Option<Result<usize, Code>> {
     let header = Messages::new(data).next()?.header;
-    let resolves_family = || {
-        let request = FamilyRequest::from_bytes(data);
-        request.is_some_and(|request| request.name.as_deref() == Some(family::NAME))
-    };
-    if header.family != FAMILY && !(header.family == kind::CONTROL && resolves_family()) {
-        return None;
-    }
-    let port = port_of(fd)?;
-    let mut reply = if header.family == FAMILY {
-        match forward(data, port) {
+    let mut reply = match header.family {
+        FAMILY => match forward(data, port_of(fd)?) {
             Ok(reply) => reply,
             Err(code) => return Some(Err(code)),
+        },
+        LEGACY => port_of(fd).and_then(|port| legacy::reply(data, &mut |request| ask(request, port)))?,
+        kind::CONTROL => {
+            let name = FamilyRequest::from_bytes(data)?.name?;
+            if name != family::NAME && name != legacy::NAME {
+                return None;
+            }
+            let request = Header { port: port_of(fd)?, ..header };
+            // Without a daemon, the kernel replies.
+            node().ok()?;
+            if name == family::NAME {
+                Family(FAMILY).to_bytes(&request)
+            } else {
+                Family(LEGACY).legacy_to_bytes(&request)
+            }
         }
-    } else {
-        // Without a daemon, the kernel replies.
-        node().ok()?;
-        Family(FAMILY).to_bytes(&Header { port, ..header })
+        _ => return None,
     };
     if !wants_error_texts(fd) {
         reply = without_error_texts(&reply);
@@ -119,6 +128,21 @@ fn forward(request: &[u8], port: u32) -> Result<Vec<u8>, Code> {
         place.copy_from_slice(&port.to_ne_bytes());
     }
     node()?.manage(&request).map_err(|error| crate::errno::code(&error))
+}
+
+/// The entries of the daemon's reply to one request.
+fn ask(request: &Request, port: u32) -> Result<Vec<Entry>, Refusal> {
+    let header = Header { family: FAMILY, port, ..Header::default() };
+    let reply = forward(&request.to_bytes(&header), port).map_err(|code| Refusal::from(Errno(code)))?;
+    let mut entries = Vec::new();
+    for message in replies(&reply) {
+        match message? {
+            Reply::Entry(entry) => entries.push(entry),
+            Reply::Done => break,
+            Reply::Refused(refusal) => return Err(refusal),
+        }
+    }
+    Ok(entries)
 }
 
 /// Splits a reply into packets, between messages.
@@ -296,7 +320,7 @@ pub(crate) unsafe fn received_from(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use utipc_manage::{Entry, Node, ReplyWriter, flag};
+    use utipc_manage::{Node, ReplyWriter, flag};
 
     #[test]
     fn replies_are_split_between_messages() {

@@ -4,6 +4,7 @@ mod bench;
 mod demo;
 mod manage;
 mod namespaces;
+mod program;
 mod run;
 
 use std::path::PathBuf;

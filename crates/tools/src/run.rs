@@ -16,6 +16,8 @@ use utipc::{Engine, Node};
 
 use utipc_tools::daemon;
 
+use crate::program;
+
 /// The library that provides AF_TIPC sockets.
 const LIBRARY: &str = "libutipc_preload.so";
 
@@ -46,6 +48,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         None
     };
     let (name, arguments) = options.program.split_first().context("no program is given")?;
+    if let Some(why) = program::why_not_preloaded(name) {
+        eprintln!("utipc: {why}");
+    }
     let mut command = Command::new(name);
     command.args(arguments).env("LD_PRELOAD", preloaded(&library)?);
     if let Some(private) = &private {

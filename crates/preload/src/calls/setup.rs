@@ -20,6 +20,9 @@ const TYPE_LIMIT: c_int = 11;
 /// Longer than any connection setup takes.
 const LONG: Duration = Duration::from_secs(1 << 20);
 
+/// Pause before an accept fails because the daemon has died.
+const DEAD_LISTENER_PAUSE: Duration = Duration::from_millis(1);
+
 /// Flags that can be combined with a socket's type.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 
@@ -143,10 +146,22 @@ fn accept_at(entry: &Entry, flags: c_int) -> Result<(c_int, PortId), Code> {
     if !socket.socket_kind().is_connection_oriented() {
         return Err(libc::EOPNOTSUPP);
     }
-    let accepted = socket.accept(entry.receive_wait(socket, 0)).map_err(|error| code(&error))?;
+    let accepted = socket.accept(entry.receive_wait(socket, 0)).map_err(|error| accept_code(&error))?;
     let (new, peer) = accepted.ok_or(libc::EAGAIN)?;
     let near = new.keep().map_err(|error| code(&error))?;
     Ok((entry::enter(new, near, flags), peer))
+}
+
+/// The errno of a failed accept. After the daemon's death it is one that accept loops tolerate: libzmq aborts on
+/// ENETDOWN. The listener stays readable, so a short pause keeps such a loop from occupying a processor.
+fn accept_code(error: &utipc_client::Error) -> Code {
+    match code(error) {
+        libc::ENETDOWN => {
+            std::thread::sleep(DEAD_LISTENER_PAUSE);
+            libc::ECONNABORTED
+        }
+        other => other,
+    }
 }
 
 fn own_name(entry: &Entry) -> Result<PortId, Code> {

@@ -392,7 +392,18 @@ pub(crate) const SUITES: &[Suite] = &[
             "stock-tipc",
             minutes(12),
             Judge::CargoTest,
-            &["cargo", "test", "-p", "utipc-tools", "--features", "stock-tipc", "--test", "golden"],
+            &[
+                "cargo",
+                "test",
+                "-p",
+                "utipc-tools",
+                "--features",
+                "stock-tipc",
+                "--test",
+                "golden",
+                "--test",
+                "shim",
+            ],
         )
     },
     // Programs made with the vendor's SDK, unmodified, against p2ps, src_dist and the load tools.
