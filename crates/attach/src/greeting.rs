@@ -8,8 +8,9 @@ use utipc_core::addr::NodeAddr;
 /// Version 2 adds the shared binding table ([`crate::Request::FetchTable`], [`crate::Request::SendFound`]), node lanes
 /// ([`crate::Notice::NodeLane`]), sockets that forked children inherit ([`crate::Request::Fork`]) and lanes of polled
 /// sockets ([`crate::Request::Drained`]). Version 3 adds descriptors that programs own and may pass on
-/// ([`crate::Request::Keep`], [`crate::Request::Claim`]).
-pub const NEWEST: u16 = 3;
+/// ([`crate::Request::Keep`], [`crate::Request::Claim`]). Version 4 lets the writers of lanes wake readers that poll
+/// ([`crate::Request::FarEnd`]).
+pub const NEWEST: u16 = 4;
 /// The oldest supported version.
 pub const OLDEST: u16 = 1;
 

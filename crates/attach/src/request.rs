@@ -119,4 +119,9 @@ pub enum Request {
     /// From version 3 on. As `Descriptor`, but the program owns the descriptor and may pass it on or keep it over an
     /// exec: the socket lives until no attachment holds it and the last copy of the descriptor is closed.
     Keep { port: u32 },
+    /// From version 4 on. Fetches a copy of the far end of a socket's descriptor, by which this process makes the
+    /// descriptor readable itself: of the own socket `port`, or, with `lane`, of the socket that reads this lane, which
+    /// this attachment writes: [`crate::Reply::Done`] with one descriptor, or [`crate::Failure::State`] if the reader
+    /// has no descriptor or belongs to another user.
+    FarEnd { port: u32, lane: Option<LaneId> },
 }

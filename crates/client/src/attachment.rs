@@ -17,19 +17,25 @@ use utipc_attach::{Envelope, LaneId, PairId, Reply, Request, decode, encode};
 use utipc_core::addr::NodeAddr;
 use utipc_lanes::Pair;
 use utipc_os::fdpass::{Channel, Got, MAX_FDS, Put};
+use utipc_os::hangup::{self, Table};
 use utipc_os::hidden::Hiding;
-use utipc_os::{OsError, fork, hangup, lock};
+use utipc_os::packets::Near;
+use utipc_os::{OsError, fork, lock};
 
 use crate::bell::Bell;
 use crate::error::Error;
 use crate::handshake::{Connection, Wire, connect};
 use crate::inheritance::Inheritance;
 use crate::names::Names;
+use crate::near_ends::{NearEnds, Reach};
 use crate::notices::{Notices, Task};
 use crate::state::SocketState;
 
 /// First version in which processes can share sockets and a polled socket keeps its lanes.
 const SHARING_VERSION: u16 = 2;
+
+/// First version in which a writer of lanes gets the far ends of its readers' descriptors.
+const FAR_END_VERSION: u16 = 4;
 
 /// Pauses between tries while the daemon closes the connection during the handshake, because this process was too slow
 /// or too many processes attach at once.
@@ -76,6 +82,7 @@ pub(crate) struct Attachment {
 struct Life {
     over: AtomicBool,
     bell: Bell,
+    near_ends: NearEnds,
 }
 
 impl Life {
@@ -125,7 +132,7 @@ impl Attachment {
             shrinks_rings: AtomicBool::new(false),
             fetched: AtomicU32::new(bell.seq()),
             keeps_level: welcome.version >= SHARING_VERSION,
-            life: Arc::new(Life { over: AtomicBool::new(false), bell }),
+            life: Arc::new(Life { over: AtomicBool::new(false), bell, near_ends: NearEnds::default() }),
         });
         attachment.watch()?;
         Ok(Some(attachment))
@@ -134,11 +141,25 @@ impl Attachment {
     /// Starts the thread that detects the daemon's death.
     fn watch(&self) -> Result<(), Error> {
         let life = Arc::clone(&self.life);
-        let started = hangup::watch("utipc daemon", self.channel.as_fd(), move || life.end());
+        let started = hangup::watch("utipc daemon", self.channel.as_fd(), Table::Own, move || {
+            life.end();
+            life.near_ends.hang_up();
+        });
         started.map_err(|cause| {
             let error = OsError::new("start", "the thread that watches the daemon", cause);
             Error::System(error.with_remedy("raise the limit of threads, `ulimit -u`"))
         })
+    }
+
+    /// Hangs this near end, which the program polls, up when the daemon dies, even if another process keeps a copy of
+    /// the far end.
+    pub(crate) fn watch_near_end(&self, near: &Arc<Near>) {
+        if self.shares_far_ends() && self.life.near_ends.add(near) == Reach::NeedsThread {
+            let life = Arc::clone(&self.life);
+            let ended = move || life.near_ends.hang_up();
+            // Without the thread the next call finds out.
+            let _ = hangup::watch("utipc sockets", self.channel.as_fd(), Table::Shared, ended);
+        }
     }
 
     /// Whether this process opened the attachment; false in a forked child for those of its parent.
@@ -155,6 +176,11 @@ impl Attachment {
     /// Whether processes can share sockets of this daemon.
     pub(crate) fn can_share_sockets(&self) -> bool {
         self.version >= SHARING_VERSION
+    }
+
+    /// Whether the daemon lets this process make descriptors readable itself.
+    pub(crate) fn shares_far_ends(&self) -> bool {
+        self.version >= FAR_END_VERSION
     }
 
     pub(crate) fn path(&self) -> &Path {

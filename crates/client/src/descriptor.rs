@@ -6,34 +6,112 @@
 //! the packet; it then checks once more, so that a concurrent change is not lost. See docs/spec/attach.md §5.
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::{Arc, OnceLock};
 
-use utipc_os::packets::{self, Near};
+use utipc_os::packets::{self, Far, Near};
+
+/// Receives on a polled socket before its level is deferred, which takes a descriptor.
+const RECEIVES_BEFORE_DEFERRING: u8 = 8;
 
 /// The near end of a socket's descriptor.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
-    near: Near,
+    near: Arc<Near>,
     /// Whether its level follows the readiness of the socket.
     polled: AtomicBool,
+    /// See `looking.rs`.
+    pub(crate) deferral: Deferral,
+}
+
+/// How far the level of a descriptor may lag behind.
+#[derive(Debug, Default)]
+pub(crate) struct Deferral {
+    /// The program's waits go through the caller of this library, which brings levels up to date before.
+    allowed: AtomicBool,
+    /// Counts receives up to [`RECEIVES_BEFORE_DEFERRING`].
+    receives: AtomicU8,
+    /// No lane is armed and the daemon has nothing: the level says nothing until it is settled.
+    deferred: AtomicBool,
+    /// The descriptor may be readable.
+    flagged: AtomicBool,
+    /// The own copy of the far end, which makes the descriptor readable; `None` if there is none to be had.
+    far: OnceLock<Option<Far>>,
+}
+
+impl Deferral {
+    /// Allows it from now on.
+    pub(crate) fn allow(&self) {
+        if !self.allowed.load(Relaxed) {
+            self.flagged.store(true, Relaxed);
+            self.allowed.store(true, Release);
+        }
+    }
+
+    /// Whether the level of a socket that is received from often enough may be deferred.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        if !self.allowed.load(Relaxed) {
+            return false;
+        }
+        let receives = self.receives.load(Relaxed);
+        if receives < RECEIVES_BEFORE_DEFERRING {
+            self.receives.store(receives + 1, Relaxed);
+            return false;
+        }
+        true
+    }
+
+    #[inline]
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.deferred.load(Relaxed)
+    }
+
+    pub(crate) fn set_deferred(&self, deferred: bool) {
+        self.deferred.store(deferred, Relaxed);
+    }
+
+    pub(crate) fn may_be_flagged(&self) -> bool {
+        self.flagged.load(Relaxed)
+    }
+
+    pub(crate) fn set_flagged(&self, flagged: bool) {
+        self.flagged.store(flagged, Relaxed);
+    }
+
+    /// The own copy of the far end; `fetch` gets it at the first call.
+    pub(crate) fn far(&self, fetch: impl FnOnce() -> Option<Far>) -> Option<&Far> {
+        self.far.get_or_init(fetch).as_ref()
+    }
 }
 
 impl Descriptor {
     /// A descriptor that this library owns; it is polled from the start.
     pub(crate) fn new(near: OwnedFd) -> Self {
-        Self { near: Near::owned(near), polled: AtomicBool::new(true) }
+        Self::with(Arc::new(Near::owned(near)), true)
     }
 
     /// A descriptor that the program owns and does not poll yet.
     pub(crate) fn lent(number: RawFd) -> Self {
-        Self { near: Near::lent(number), polled: AtomicBool::new(false) }
+        Self::with(Arc::new(Near::lent(number)), false)
+    }
+
+    fn with(near: Arc<Near>, polled: bool) -> Self {
+        Self { near, polled: AtomicBool::new(polled), deferral: Deferral::default() }
+    }
+
+    pub(crate) fn near(&self) -> &Arc<Near> {
+        &self.near
     }
 
     /// The descriptor in a forked child; `None` if it has none left.
     pub(crate) fn inherited(&self) -> Option<Self> {
-        let polled = AtomicBool::new(self.is_polled());
-        self.near.inherited().map(|near| Self { near, polled })
+        let inherited = Self::with(Arc::new(self.near.inherited()?), self.is_polled());
+        if self.deferral.allowed.load(Relaxed) {
+            inherited.deferral.allow();
+        }
+        Some(inherited)
     }
 
     #[inline]

@@ -37,7 +37,7 @@ impl Socket {
         self.descriptor.get().and_then(Descriptor::as_owned).ok_or(Error::Failed(Failure::State))
     }
 
-    /// Fetches the near end of a descriptor.
+    /// Fetches an end of a descriptor.
     pub(crate) fn fetch_near(&self, request: &Request) -> Result<OwnedFd, Error> {
         self.attachment.call(request, &[], |reply, extra| extra.fds.pop().filter(|_| reply == Reply::Done))
     }
@@ -58,6 +58,7 @@ impl Socket {
     ) -> Result<(), Error> {
         receiver.tell_daemon();
         descriptor.set_polled();
+        self.attachment.watch_near_end(descriptor.near());
         // The daemon cannot see messages that are in lanes already.
         self.sync_level(&mut receiver, true)?;
         let to_wake = receiver.take_lanes_to_wake();
@@ -72,6 +73,13 @@ impl Socket {
         match self.polled() {
             Some(descriptor) => {
                 let mut receiver = lock(&self.state.receiver);
+                if descriptor.deferral.is_due() && self.defer_level_of(&mut receiver, descriptor) {
+                    let to_wake = receiver.take_lanes_to_wake();
+                    drop(receiver);
+                    return self.wake_peers(to_wake);
+                }
+                descriptor.deferral.set_deferred(false);
+                descriptor.deferral.set_flagged(true);
                 if !got && descriptor.drain_to_end() {
                     self.check_daemon()?;
                 }
@@ -86,7 +94,7 @@ impl Socket {
 
     /// Makes the descriptor's level match the receiver. `drained`: the byte that makes it readable may have been read.
     #[cold]
-    fn sync_level(&self, receiver: &mut Receiver, mut drained: bool) -> Result<(), Error> {
+    pub(crate) fn sync_level(&self, receiver: &mut Receiver, mut drained: bool) -> Result<(), Error> {
         let Some(descriptor) = self.polled() else { return Ok(()) };
         let SocketState { receiver_events, ready, .. } = &*self.state;
         // The daemon adds a byte after the change that the byte announces, so the checks after the byte's removal find
@@ -181,7 +189,7 @@ impl Socket {
 
     /// The descriptor, if it is polled.
     #[inline]
-    fn polled(&self) -> Option<&Descriptor> {
+    pub(crate) fn polled(&self) -> Option<&Descriptor> {
         self.descriptor.get().filter(|descriptor| descriptor.is_polled())
     }
 

@@ -14,6 +14,7 @@ use utipc_core::stack::Stack;
 use utipc_core::wire::ErrorCode;
 use utipc_lanes::{Address, Growth, LaneError, OutboundLane, Route};
 use utipc_os::lock;
+use utipc_os::packets::Far;
 
 use crate::socket::{Socket, unless_blocked};
 use crate::state::{Event, Half, SendHalf};
@@ -44,12 +45,31 @@ impl Socket {
         let sent = self.send_on(&mut half, data, to);
         let to_wake = half.lanes.take_lanes_to_wake();
         drop(half);
-        self.wake_peers(to_wake)?;
+        if !to_wake.is_empty() {
+            self.wake_readers(to_wake)?;
+        }
         if self.state.receiver_events.has_some() {
             // The reply announced a lane to read. Its messages make the descriptor readable only once it is armed.
             self.sync_readability(true)?;
         }
         sent
+    }
+
+    /// Asks the daemon to wake the readers of these lanes, which wait by descriptors, and for the means to wake them
+    /// without it from now on.
+    #[cold]
+    fn wake_readers(&self, lanes: Vec<LaneId>) -> Result<(), Error> {
+        for lane in &lanes {
+            if self.attachment.shares_far_ends() && lock(&self.state.sender).lanes.wants_far_end(*lane) {
+                let far = self.fetch_near(&Request::FarEnd { port: self.port(), lane: Some(*lane) });
+                match far.map(Far::new) {
+                    Ok(Some(far)) => lock(&self.state.sender).lanes.set_far_end(*lane, far),
+                    Ok(None) | Err(Error::Failed(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        self.wake_peers(lanes)
     }
 
     fn send_on(

@@ -95,6 +95,7 @@ impl Socket {
             let descriptor = OnceLock::new();
             if let Some(copy) = self.descriptor.get().and_then(Descriptor::inherited) {
                 if copy.is_polled() {
+                    attachment.watch_near_end(copy.near());
                     state.has_other_holders.store(false, Relaxed);
                 }
                 drop(descriptor.set(copy));

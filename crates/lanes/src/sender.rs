@@ -12,6 +12,7 @@ use utipc_core::addr::{Importance, NodeAddr, PortId};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Address, SendOptions, SocketKind, WaitReason, header};
 use utipc_core::wire::blocks;
+use utipc_os::packets::Far;
 
 use crate::layout::{LARGEST_CLASS, RING_SHIFTS};
 use crate::message::HEADER_MAX;
@@ -23,6 +24,8 @@ const WINDOW: u32 = 512;
 const ASKED_MAX: usize = 1024;
 /// Connectionless messages to other nodes that go by requests before a node lane is requested.
 const REQUESTS_BEFORE_LANE: u32 = 2;
+/// Times that the daemon wakes the reader of a lane before its writer does.
+const WAKES_BEFORE_FAR_END: u32 = 2;
 /// Messages that find the lane full between a refused request for a larger ring and the next one.
 const PATIENCE: u32 = 256;
 
@@ -66,6 +69,10 @@ pub struct OutboundLane {
     peer: u32,
     pub(crate) writer: Writer,
     patience: u32,
+    /// Wakes the reader's process if that waits by a descriptor; without it the daemon does.
+    far: Option<Far>,
+    /// Times that the daemon was asked to.
+    told: u32,
     /// The writer's position at the last [`OutboundLane::shrink_if_idle`].
     seen: u64,
 }
@@ -77,7 +84,7 @@ impl OutboundLane {
     /// The lane does not exist.
     pub fn new(id: LaneId, pair: Arc<Pair>, peer: u32) -> Result<Self, Corrupt> {
         let writer = pair.out.writer(u32::from(id.slot))?;
-        Ok(Self { id, pair, peer, writer, patience: 0, seen: 0 })
+        Ok(Self { id, pair, peer, writer, patience: 0, far: None, told: 0, seen: 0 })
     }
 
     /// Sends one message.
@@ -93,7 +100,25 @@ impl OutboundLane {
         let header = header(options, own, to, address, data.len());
         let header = header.header();
         let wakeup = self.writer.send(header, &[data], blocks(header.len() + data.len()))?;
-        Ok(self.pair.wake_daemon(wakeup))
+        Ok(if wakeup == Wakeup::TellDaemon { self.wake_reader(address) } else { wakeup })
+    }
+
+    /// Wakes a reader that waits by a descriptor. Returns what is left for the daemon to do.
+    #[cold]
+    fn wake_reader(&mut self, address: Address) -> Wakeup {
+        let done = self.far.as_ref().map(|far| match address {
+            // Its one lane is armed after the last packet was read.
+            Address::Connection => far.set_readable(),
+            // Many senders may wake it at once.
+            _ => far.keep_readable(),
+        });
+        match done {
+            Some(true) => return Wakeup::Quiet,
+            Some(false) => (self.far, self.told) = (None, 0),
+            None => {}
+        }
+        self.told = self.told.saturating_add(1);
+        self.pair.wake_daemon(Wakeup::TellDaemon)
     }
 
     /// The larger ring to request after `error`; `None` if no ring helps, or one was refused a short time ago.
@@ -372,6 +397,19 @@ impl Sender {
     /// lane has it now.
     pub fn grow(&mut self, growth: Growth, granted: bool) -> bool {
         self.lanes_mut().find(|lane| lane.id == growth.lane).is_some_and(|lane| lane.grow(growth, granted))
+    }
+
+    /// Whether to request the far end of the descriptor by which a lane's reader waits: once, when the daemon has woken
+    /// it twice.
+    pub fn wants_far_end(&mut self, id: LaneId) -> bool {
+        self.lanes_mut().any(|lane| lane.id == id && lane.told == WAKES_BEFORE_FAR_END)
+    }
+
+    /// Sets the far end of the descriptor by which a lane's reader waits.
+    pub fn set_far_end(&mut self, id: LaneId, far: Far) {
+        if let Some(lane) = self.lanes_mut().find(|lane| lane.id == id) {
+            lane.far = Some(far);
+        }
     }
 
     /// Takes out the lane of a route.

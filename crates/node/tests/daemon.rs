@@ -10,6 +10,8 @@ mod death;
 mod descriptors;
 #[path = "daemon/entrance.rs"]
 mod entrance;
+#[path = "daemon/far_ends.rs"]
+mod far_ends;
 #[path = "daemon/hosted.rs"]
 mod hosted;
 #[path = "daemon/hostile.rs"]

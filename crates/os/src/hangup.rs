@@ -28,17 +28,27 @@ pub fn wait(connection: impl AsFd) {
     }
 }
 
+/// Which descriptors a watching thread has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// Its own table, if the kernel supports that: sharing the table would cost a single-threaded program some 30 ns
+    /// per system call.
+    Own,
+    /// Those of the process.
+    Shared,
+}
+
 /// Starts a thread with this name that sleeps until the other end of a connected socket is gone, and then calls
 /// `ended`.
 ///
-/// The thread takes no signals, and has a descriptor table of its own if the kernel supports that: sharing the table
-/// would cost a single-threaded program some 30 ns per system call.
+/// The thread takes no signals.
 ///
 /// # Errors
 /// The system cannot create a thread or a descriptor.
 pub fn watch(
     name: &str,
     connection: BorrowedFd<'_>,
+    table: Table,
     ended: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
     let number = connection.as_raw_fd();
@@ -47,7 +57,7 @@ pub fn watch(
         // SAFETY: the starting thread has it borrowed until the report. After that it is either in this thread's own
         // table, where no other thread can close it, or not used any more.
         let shared = unsafe { BorrowedFd::borrow_raw(number) };
-        if keep_only(shared) {
+        if table == Table::Own && keep_only(shared) {
             let _ = report.send(Ok(()));
             wait(shared);
         } else {

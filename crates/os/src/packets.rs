@@ -2,18 +2,21 @@
 //! maintain its level together. See `descriptor.rs` of `utipc-client`.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{SendFlags, send};
 
 use crate::fdpass::Channel;
+use crate::hidden::{Hiding, raise};
 use crate::{OsError, Result};
 
-/// Maximum number of packets that one call reads or writes. The far end never sends more than a few.
+/// Maximum number of packets that one call reads or writes. Neither end leaves more than a few.
 const MAX_PACKETS: usize = 64;
+/// Packets read by one system call.
+const BATCH: usize = 4;
 
 /// Size of a packet that makes the smallest send buffer unwritable, bytes. A socket is unwritable once a quarter of its
 /// send buffer is used.
@@ -81,6 +84,85 @@ impl Near {
     }
 }
 
+impl Near {
+    /// Hangs it up, from any thread of the process. A thread with a descriptor table of its own reaches the number only
+    /// where the kernel has `pidfd_getfd` and permits it: see [`reaches_main_table`].
+    pub fn hang_up(&self) -> bool {
+        let shut = |fd: BorrowedFd<'_>| rustix::net::shutdown(fd, rustix::net::Shutdown::Both).is_ok();
+        self.with(|near| match of_main_table(near.as_raw_fd()) {
+            Ok(copy) => shut(copy.as_fd()),
+            Err(_) => shut(near),
+        })
+        .unwrap_or(false)
+    }
+}
+
+/// A copy of the descriptor that has this number in the process's main thread.
+fn of_main_table(number: RawFd) -> rustix::io::Result<OwnedFd> {
+    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+    let process = pidfd_open(getpid(), PidfdFlags::empty())?;
+    pidfd_getfd(process, number, PidfdGetfdFlags::empty())
+}
+
+/// Whether a thread with a descriptor table of its own can reach the descriptors of the others. Linux 5.6 can; some
+/// containers forbid it.
+pub fn reaches_main_table(fd: impl AsFd) -> bool {
+    of_main_table(fd.as_fd().as_raw_fd()).is_ok()
+}
+
+/// A copy of a far end that another process made and keeps: it makes the near end readable, without that process.
+#[derive(Debug)]
+pub struct Far {
+    /// Dropped before the descriptor, which it hides.
+    _hiding: Hiding,
+    fd: OwnedFd,
+}
+
+/// Number of copies in this process.
+static COPIES: AtomicUsize = AtomicUsize::new(0);
+/// Most copies in a process.
+const COPIES_MAX: usize = 128;
+/// Part of the limit of open files that copies may take.
+const COPIES_PART: u64 = 16;
+
+impl Far {
+    /// Takes over a copy; `None` if the process has as many as it may: a 16th of its limit of open files, at most 128.
+    pub fn new(fd: OwnedFd) -> Option<Self> {
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let most = usize::try_from(files / COPIES_PART).unwrap_or(COPIES_MAX).min(COPIES_MAX);
+        if COPIES.fetch_add(1, Relaxed) >= most {
+            COPIES.fetch_sub(1, Relaxed);
+            return None;
+        }
+        let fd = raise(fd);
+        Some(Self { _hiding: Hiding::of(&fd), fd })
+    }
+
+    /// Makes the near end readable. False if it has hung up, or the descriptor is not a far end.
+    pub fn set_readable(&self) -> bool {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        loop {
+            match send(&self.fd, &[1], flags) {
+                // A full queue is readable.
+                Ok(_) | Err(Errno::AGAIN) => return true,
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// [`Far::set_readable`] unless unread packets make it readable already.
+    pub fn keep_readable(&self) -> bool {
+        has_unread(&self.fd) || self.set_readable()
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        COPIES.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Drop for Near {
     fn drop(&mut self) {
         let number = *self.number.get_mut();
@@ -145,18 +227,48 @@ pub fn drain(end: impl AsFd) -> bool {
 
 /// [`drain`]; also returns whether the other end is closed, which stays readable.
 pub fn drain_to_end(end: impl AsFd) -> (bool, bool) {
-    let (mut byte, mut some) = ([0; 1], false);
+    let mut some = false;
     for _ in 0..MAX_PACKETS {
-        match recv(&end, &mut byte, RecvFlags::DONTWAIT) {
-            // Empty packets are never sent: this is the end.
-            Ok((_, 0)) => return (some, true),
-            Ok(_) => some = true,
-            // The other end was closed with unread packets, which is reported once; then reads return the end.
-            Err(Errno::CONNRESET | Errno::INTR) => {}
+        match receive_several(&end) {
+            Ok((packets, end)) => {
+                some |= packets > 0;
+                if end || packets < BATCH {
+                    return (some, end);
+                }
+            }
+            // The other end was closed with unread packets: reported once, then as above.
+            Err(libc::ECONNRESET | libc::EINTR) => {}
             Err(_) => break,
         }
     }
     (some, false)
+}
+
+/// Reads up to [`BATCH`] packets in one system call, without waiting; returns their number, and whether the end
+/// follows. Fewer than that were all.
+fn receive_several(end: impl AsFd) -> std::result::Result<(usize, bool), libc::c_int> {
+    let mut byte = 0_u8;
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: zeros are an empty message.
+    let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+    for message in &mut messages {
+        message.msg_hdr.msg_iov = &raw mut part;
+        message.msg_hdr.msg_iovlen = 1;
+    }
+    let (flags, no_limit) = (libc::MSG_DONTWAIT, std::ptr::null_mut::<libc::timespec>());
+    // By `syscall`: a shim replaces the C library's function.
+    // SAFETY: the descriptor is open for as long as the call takes, and the messages, whose one part is `byte`, outlive
+    // it.
+    let got = unsafe {
+        let (fd, list) = (end.as_fd().as_raw_fd(), messages.as_mut_ptr());
+        libc::syscall(libc::SYS_recvmmsg, fd, list, BATCH, flags, no_limit)
+    };
+    let Ok(got) = usize::try_from(got) else {
+        return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
+    };
+    // Empty packets are never sent: the first one is the end.
+    let packets = messages.iter().take(got).take_while(|message| message.msg_len > 0).count();
+    Ok((packets, packets < got))
 }
 
 /// Whether the other end has unread packets from this one; false if the system cannot tell.
@@ -216,6 +328,24 @@ mod tests {
         drop(lent);
         assert!(is_marked(&near) || !drain(&near), "the program's descriptor is still open");
         assert!(Near::owned(near.into_fd()).as_owned().is_some());
+    }
+
+    #[test]
+    fn copy_of_a_far_end_makes_the_near_end_readable_until_it_hangs_up() {
+        let (near, far) = pair().unwrap();
+        let copy = Far::new(far.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        assert!(copy.keep_readable() && copy.keep_readable());
+        assert_eq!(polled(&near), PollFlags::IN | PollFlags::OUT);
+        assert_eq!(receive_several(&near), Ok((1, false)), "one packet is enough");
+        assert_eq!(polled(&near), PollFlags::OUT);
+        for _ in 0..4096 {
+            assert!(copy.set_readable());
+        }
+        while drain(&near) {}
+        assert_eq!(polled(&near), PollFlags::OUT);
+        far.shut();
+        assert!(!copy.set_readable());
+        assert_eq!(drain_to_end(&near), (false, true));
     }
 
     #[test]

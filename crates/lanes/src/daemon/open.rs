@@ -299,6 +299,12 @@ impl Lanes {
         if writes || reads { Ok(Reply::Done) } else { Err(Failure::State) }
     }
 
+    /// The process and the port that read a lane of which process `id` is the writer.
+    pub fn reader(&self, id: ProcessId, lane: LaneId) -> Option<(ProcessId, u32)> {
+        let lane = self.lanes.get(&lane).filter(|lane| lane.writer == id && lane.reader != DAEMON)?;
+        Some((lane.reader, lane.to))
+    }
+
     /// The descriptors of a pair's memory, for one of its processes.
     pub fn fetch_pair(
         &mut self,

@@ -98,9 +98,9 @@ impl<M: Memory> Reader<M> {
         Ok(true)
     }
 
-    /// Cancels [`Reader::arm`].
-    pub fn disarm(&mut self) {
-        self.memory.and32(self.at + slot::FLAGS, !(flag::WANT | flag::TELL));
+    /// Cancels [`Reader::arm`]; returns false if the writer had answered it already.
+    pub fn disarm(&mut self) -> bool {
+        self.memory.and32(self.at + slot::FLAGS, !(flag::WANT | flag::TELL)) & flag::WANT != 0
     }
 
     /// Sets whether [`Reader::arm`] asks for the daemon to be told too: for a reader that waits by its descriptor.

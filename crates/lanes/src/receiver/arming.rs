@@ -91,8 +91,29 @@ impl Receiver {
         });
     }
 
+    /// Whether a check of the lanes finds every message of them: there are some, and none needs a report.
+    #[must_use]
+    pub fn checks_all_lanes(&self) -> bool {
+        !self.places.is_empty() && self.places.len() == self.polled.len()
+    }
+
+    /// Cancels [`Receiver::arm_all`]; returns whether a writer has answered it already, by a wake-up that may be on its
+    /// way.
+    pub fn disarm_all(&mut self) -> bool {
+        if !std::mem::take(&mut self.armed) {
+            return false;
+        }
+        let Self { lanes, polled, .. } = self;
+        // `fold`, not `any`: every lane has to be disarmed.
+        polled.iter().fold(false, |told, place| match &mut lanes[*place] {
+            Some(lane) => !lane.reader.disarm() || told,
+            None => told,
+        })
+    }
+
     /// Before sleeping: asks every writer to wake this process, until a check of a lane finds something.
     pub fn arm_all(&mut self, kind: SocketKind, ready: &ReadyLanes) -> Check {
+        self.armed = true;
         for at in 0..self.polled.len() {
             let place = self.polled[at];
             if let Some(lane) = &mut self.lanes[place] {

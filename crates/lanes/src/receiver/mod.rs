@@ -65,6 +65,8 @@ pub struct Receiver {
     node_waited: u32,
     /// The socket has a descriptor: writers of armed lanes report to the daemon too.
     telling: bool,
+    /// Lanes that are checked directly may be armed.
+    armed: bool,
     /// The message that was read in part or looked at: its lane's place, and the bytes read.
     begun: Option<(usize, usize)>,
     /// Messages of the own socket that came back without leaving this process.
@@ -96,6 +98,7 @@ impl Default for Receiver {
             node_ready: true,
             node_waited: 0,
             telling: false,
+            armed: true,
             begun: None,
             returned: VecDeque::new(),
             pairs: Vec::new(),
@@ -111,6 +114,8 @@ impl Default for Receiver {
 impl Receiver {
     /// Adds a lane; reports about it go to `ready`.
     pub fn add(&mut self, mut lane: InboundLane, ready: &Arc<ReadyLanes>) {
+        // The daemon may have armed it.
+        self.armed = true;
         lane.reader.tell_daemon(self.telling);
         lane.pair.set_reader(lane.id.slot, Some(Arc::clone(ready)));
         match self.pairs.iter_mut().find(|(pair, _)| pair.id == lane.pair.id) {

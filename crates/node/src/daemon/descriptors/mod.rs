@@ -134,6 +134,13 @@ impl Descriptors {
         self.by_inode.get(&inode).copied()
     }
 
+    /// A copy of a far end. Its holder can do what this end can (read, write, shut down, change the flags of the open
+    /// file), so no call here relies on the far end's flags, or on bytes to be there.
+    pub(super) fn share(&self, port: u32) -> Option<OwnedFd> {
+        let far = self.far_ends.get(&port).filter(|far| !far.hung_up)?;
+        far.channel.as_fd().try_clone_to_owned().ok()
+    }
+
     /// Brings a descriptor up to date.
     pub(super) fn update(&mut self, reactor: &Reactor, port: u32, readiness: Readiness) {
         let Some(far) = self.far_ends.get_mut(&port) else { return };

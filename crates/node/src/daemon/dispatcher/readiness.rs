@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use utipc_attach::{Failure, LaneEnd, Reply};
+use utipc_attach::{Failure, LaneEnd, LaneId, Reply};
 use utipc_core::Time;
 use utipc_core::socket::{Endpoint, Readiness};
 use utipc_lanes::daemon::is_datagram;
@@ -14,6 +14,14 @@ use crate::daemon::descriptors::HangUp;
 
 /// Readiness of a socket that has ended in the node.
 const GONE: Readiness = Readiness { readable: true, writable: false, read_closed: true, hung_up: true };
+
+/// The number that the kernel reports for every user that this user namespace does not know.
+const UNMAPPED: u32 = 65_534;
+
+/// Whether two processes belong to one user, so that neither gains power over the other by a copy of its far end.
+fn is_same_user(one: Option<u32>, other: Option<u32>) -> bool {
+    one == other && one.is_some_and(|uid| uid != UNMAPPED)
+}
 
 impl Dispatcher {
     /// Readiness of a socket for the requests of its process.
@@ -91,6 +99,25 @@ impl Dispatcher {
         Ok(near)
     }
 
+    /// A copy of the far end of a descriptor, for the process that holds the socket, or for one that writes a lane to
+    /// it and belongs to the same user. Decision 19.
+    pub(super) fn far_end(
+        &self,
+        id: AttachmentId,
+        port: u32,
+        lane: Option<LaneId>,
+    ) -> Result<OwnedFd, Failure> {
+        let port = match lane {
+            None => self.check_holds(id, port).map(|()| port)?,
+            Some(lane) => {
+                let (reader, port) = self.lanes.reader(id, lane).ok_or(Failure::State)?;
+                let user = |id| self.attachments.peer(id).map(|peer| peer.uid);
+                if is_same_user(user(id), user(reader)) { port } else { return Err(Failure::State) }
+            }
+        };
+        self.descriptors.share(port).ok_or(Failure::State)
+    }
+
     /// Hangs up the descriptor of a socket, if it has one.
     pub(super) fn close_descriptor(&mut self, port: u32) {
         if self.descriptors.close(&self.reactor, port) {
@@ -124,5 +151,19 @@ impl Dispatcher {
             HangUp::Drop | HangUp::EndSocket => self.close_descriptor(port),
             HangUp::Ignore => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_users_are_not_one_user() {
+        assert!(is_same_user(Some(0), Some(0)) && is_same_user(Some(1000), Some(1000)));
+        for (one, other) in [(Some(0), Some(1000)), (Some(1000), Some(1001)), (Some(1000), None)] {
+            assert!(!is_same_user(one, other) && !is_same_user(other, one));
+        }
+        assert!(!is_same_user(None, None) && !is_same_user(Some(UNMAPPED), Some(UNMAPPED)));
     }
 }

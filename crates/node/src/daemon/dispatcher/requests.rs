@@ -95,6 +95,10 @@ impl Dispatcher {
             }
             Request::Rearm { port } => self.rearm(id, port).map(|_| Reply::Done),
             Request::Drained { port, more } => self.acknowledge_poll(id, port, more),
+            Request::FarEnd { port, lane } => {
+                answer.fds.push(self.far_end(id, port, lane)?);
+                Ok(Reply::Done)
+            }
             Request::Notices => Ok(Reply::Done),
             request => self.lane_request(now, id, request, answer),
         }
