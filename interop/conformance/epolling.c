@@ -3,6 +3,15 @@
 
 #include <pthread.h>
 #include <sys/epoll.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static long long now_us(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000ll + now.tv_nsec / 1000;
+}
 
 static int instance(void)
 {
@@ -276,6 +285,89 @@ static void mixed_with_others(void)
 	EQ(epoll_pwait(epoll, events, 1, 1000, NULL), 1);
 }
 
+/* Waits that end at once, while they look, while they fall asleep, and asleep. Every `next` with an event is followed
+ * by a receive that may block, so neither a lost wake-up nor a false alarm goes unnoticed. */
+enum { ROUNDS = 3000 };
+
+static void pause_for(int round)
+{
+	long long until = now_us() + round * 7 % 150;
+	while (now_us() < until)
+		;
+}
+
+static void echo(int fd, int epoll)
+{
+	char text[8];
+	for (int round = 0; round < ROUNDS; round++) {
+		EQ(next(epoll, fd, 5000), EPOLLIN);
+		EQ(recv(fd, text, sizeof text, 0), 4);
+		pause_for(round);
+		EQ(send(fd, text, 4, 0), 4);
+	}
+}
+
+static void ask_for_echo(int fd, int epoll)
+{
+	for (int round = 0; round < ROUNDS; round++) {
+		char text[8];
+		EQ(send(fd, &round, 4, 0), 4);
+		pause_for(round * 3);
+		EQ(next(epoll, fd, 5000), EPOLLIN);
+		EQ(recv(fd, text, sizeof text, 0), 4);
+		SAME(text, &round, 4);
+		if (round % 100 == 0)
+			EQ(next(epoll, fd, 0), 0);
+	}
+}
+
+static void *echoing(void *of)
+{
+	int fd = *(int *)of, epoll = instance();
+	add(epoll, fd, EPOLLIN);
+	echo(fd, epoll);
+	return NULL;
+}
+
+static void pauses_between_threads(void)
+{
+	struct pair ends = connected(SOCK_SEQPACKET);
+	int epoll = instance();
+	pthread_t thread;
+	add(epoll, ends.client, EPOLLIN);
+	EQ(pthread_create(&thread, NULL, echoing, &ends.server), 0);
+	ask_for_echo(ends.client, epoll);
+	EQ(pthread_join(thread, NULL), 0);
+}
+
+static void pauses_between_processes(void)
+{
+	Address name = service(a_type(), 1);
+	int ready[2], status;
+	char byte;
+	OK(pipe(ready));
+	pid_t server = (pid_t)OK(fork());
+	if (server == 0) {
+		int listening = a_socket(SOCK_SEQPACKET);
+		OK(bind(listening, ADDR(name), sizeof name));
+		OK(listen(listening, 1));
+		EQ(write(ready[1], "x", 1), 1);
+		int fd = (int)OK(accept(listening, NULL, NULL));
+		echoing(&fd);
+		/* Its end would be an event of the last message. */
+		IS(recv(fd, &byte, 1, 0) <= 0);
+		_exit(0);
+	}
+	EQ(read(ready[0], &byte, 1), 1);
+	int fd = a_socket(SOCK_SEQPACKET), epoll = instance();
+	OK(connect(fd, ADDR(name), sizeof name));
+	add(epoll, fd, EPOLLIN);
+	ask_for_echo(fd, epoll);
+	OK(close(fd));
+	OK(waitpid(server, &status, 0));
+	EQ(status, 0);
+}
+
 const struct test_case epoll_cases[] = {
 	{"epoll/level", "epoll(7)", level, false},
 	{"epoll/edge", "epoll(7)", edge, false},
@@ -290,5 +382,7 @@ const struct test_case epoll_cases[] = {
 	{"epoll/woken-in-another-thread", "epoll_wait(2)", woken_in_another_thread, false},
 	{"epoll/nested", "epoll(7)", nested, false},
 	{"epoll/mixed-with-others", "epoll(7)", mixed_with_others, false},
+	{"epoll/pauses-between-threads", "epoll(7)", pauses_between_threads, false},
+	{"epoll/pauses-between-processes", "epoll(7)", pauses_between_processes, false},
 	{NULL, NULL, NULL, false},
 };

@@ -28,6 +28,8 @@ pub(crate) struct Entry {
     pub(crate) names: AtomicUsize,
     /// O_NONBLOCK as set by this process. If several processes hold the socket, the descriptor's flag counts.
     nonblocking: AtomicBool,
+    /// O_ASYNC: a signal tells of every change of the level, which therefore is never deferred.
+    signalling: AtomicBool,
     /// SO_RCVTIMEO and SO_SNDTIMEO in microseconds; 0 is no limit.
     receive_limit: AtomicU64,
     send_limit: AtomicU64,
@@ -57,6 +59,7 @@ impl Entry {
             number: AtomicI32::new(number),
             names: AtomicUsize::new(0),
             nonblocking: AtomicBool::new(false),
+            signalling: AtomicBool::new(false),
             receive_limit: AtomicU64::new(0),
             send_limit: AtomicU64::new(0),
             send_buffer: AtomicU32::new(BUFFER),
@@ -95,6 +98,17 @@ impl Entry {
 
     pub(crate) fn set_nonblocking(&self, on: bool) {
         self.nonblocking.store(on, Relaxed);
+    }
+
+    /// Sets whether the program gets a signal for every change of the level.
+    pub(crate) fn set_signalling(&self, on: bool) {
+        self.signalling.store(on, Relaxed);
+        self.settle_level();
+    }
+
+    /// Whether the descriptor's level may lag behind until the program waits.
+    pub(crate) fn may_defer(&self) -> bool {
+        !self.signalling.load(Relaxed)
     }
 
     /// Whether calls must not wait.
@@ -159,6 +173,33 @@ impl Entry {
         self.socket()?.begin_polling().map_err(|error| code(&error))
     }
 
+    /// The number through which the library uses the descriptor.
+    pub(crate) fn number(&self) -> RawFd {
+        self.number.load(Relaxed)
+    }
+
+    /// The socket, if this process uses it already.
+    fn known(&self) -> Option<&Socket> {
+        self.socket.get().and_then(|socket| socket.live().ok())
+    }
+
+    /// Makes a deferred level right. If the daemon has died, the descriptor hangs up.
+    pub(crate) fn settle_level(&self) {
+        if let Some(socket) = self.known().filter(|socket| socket.is_level_deferred()) {
+            let _ = socket.settle_level();
+        }
+    }
+
+    /// Whether a deferred socket has something, and is readable now.
+    pub(crate) fn check_deferred(&self) -> bool {
+        self.known().is_some_and(|socket| socket.check_deferred().unwrap_or(true))
+    }
+
+    /// Whether a process that sends to it was awake when last seen.
+    pub(crate) fn some_sender_is_awake(&self) -> bool {
+        self.known().is_some_and(Socket::some_sender_is_awake)
+    }
+
     /// Called before the program passes the descriptor to another process.
     pub(crate) fn before_passing(&self) {
         // An unclaimed socket has no lanes to give up.
@@ -173,6 +214,8 @@ impl Entry {
         if self.number.load(Relaxed) != fd {
             return;
         }
+        // The list of recent sockets has the old number.
+        self.settle_level();
         let other = if last { None } else { table::other_number(self) };
         self.number.store(other.unwrap_or(-1), Relaxed);
         if let Some(socket) = self.socket.get() {

@@ -11,6 +11,7 @@
 //! | The replaced functions of the C library | `real.rs` |
 //! | C structures: addresses, errno, ancillary data, buffers | `address.rs`, `errno.rs`, `ancillary.rs`, `parts.rs` |
 //! | The calls that replace them | `calls/` |
+//! | Checking lanes before a wait sleeps | `looking.rs` |
 //! | Files under /proc that show TIPC | `files.rs` |
 //! | `printf` and `fgets` on a socket | `stdio.rs` |
 //! | The netlink family TIPCv2 | `netlink.rs` |
@@ -22,6 +23,7 @@ mod calls;
 mod entry;
 mod errno;
 mod files;
+mod looking;
 mod netlink;
 mod node;
 mod parts;

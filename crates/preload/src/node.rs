@@ -9,7 +9,7 @@ use crate::errno::{Code, code};
 static NODE: OnceLock<Node> = OnceLock::new();
 
 /// Whether waiting calls spin or sleep: `UTIPC_SPIN` is `adaptive`, `busy` or `parked`.
-fn spin() -> Spin {
+pub(crate) fn spin() -> Spin {
     match std::env::var("UTIPC_SPIN").as_deref() {
         Ok("busy") => Spin::Busy,
         Ok("parked") => Spin::Parked,

@@ -157,6 +157,10 @@ unsafe fn control(fd: RawFd, entry: &Entry, request: c_ulong, argument: usize) -
                 // SAFETY: the kernel has just read an integer there.
                 let on = unsafe { *std::ptr::with_exposed_provenance::<c_int>(argument) };
                 entry.set_nonblocking(on != 0);
+            } else if done == 0 && request == libc::FIOASYNC {
+                // SAFETY: as above.
+                let on = unsafe { *std::ptr::with_exposed_provenance::<c_int>(argument) };
+                entry.set_signalling(on != 0);
             }
             Ok(done)
         }
@@ -171,6 +175,7 @@ fn file_control(fd: c_int, command: c_int, argument: usize, real: impl FnOnce() 
             let done = real();
             if done == 0 {
                 entry.set_nonblocking(argument & libc::O_NONBLOCK as usize != 0);
+                entry.set_signalling(argument & libc::O_ASYNC as usize != 0);
             }
             done
         }

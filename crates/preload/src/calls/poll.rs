@@ -4,7 +4,7 @@
 use libc::{c_int, c_short, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
 use super::replace;
-use crate::{real, table};
+use crate::{looking, real, table};
 
 /// Bits in one word of a descriptor set.
 const WORD: usize = usize::BITS as usize;
@@ -20,19 +20,31 @@ fn begin_polling(fd: c_int) -> bool {
 /// Events that packet sockets report and TIPC sockets never do: a poll for all events would return at once.
 const PACKET_SOCKET_EVENTS: c_short = libc::POLLWRNORM | libc::POLLWRBAND;
 
-/// Polls descriptors, some of which may be TIPC sockets, by calling `wait`, the C library's function.
+/// Polls descriptors, some of which may be TIPC sockets, by calling `wait`, the C library's function. `asks`: it does
+/// not wait.
 ///
 /// # Safety
 /// `count` entries at `fds` are readable and writable; `wait` accepts any array of that length.
-unsafe fn wait_for(fds: *mut pollfd, count: nfds_t, wait: impl FnOnce(*mut pollfd) -> c_int) -> c_int {
+unsafe fn wait_for(
+    fds: *mut pollfd,
+    count: nfds_t,
+    asks: bool,
+    wait: impl FnOnce(*mut pollfd) -> c_int,
+) -> c_int {
     let entries = usize::try_from(count).unwrap_or(0);
-    let (mut any_tipc, mut copy_needed) = (false, false);
+    let (mut any_tipc, mut copy_needed, mut looks) = (false, false, false);
+    // SAFETY: no pointers but the array, which is one for `poll`.
+    let probe = |fds: *mut pollfd| unsafe { real::poll.get()(fds, count, 0) };
+    let wait = |fds: *mut pollfd, looks: bool| {
+        if looks { looking::wait(asks, || probe(fds), || wait(fds)) } else { wait(fds) }
+    };
     if !table::is_empty() {
         for at in 0..entries {
             // SAFETY: by the caller's promise.
             let entry = unsafe { &*fds.add(at) };
             let is_tipc = begin_polling(entry.fd);
             any_tipc |= is_tipc;
+            looks |= is_tipc || looking::is_marked(entry.fd);
             copy_needed |= is_tipc && entry.events & PACKET_SOCKET_EVENTS != 0;
         }
     }
@@ -44,13 +56,13 @@ unsafe fn wait_for(fds: *mut pollfd, count: nfds_t, wait: impl FnOnce(*mut pollf
         for entry in copy.iter_mut().filter(|entry| table::get(entry.fd).is_some()) {
             entry.events &= !PACKET_SOCKET_EVENTS;
         }
-        let found = wait(copy.as_mut_ptr());
+        let found = wait(copy.as_mut_ptr(), looks);
         if found >= 0 {
             original.iter_mut().zip(&copy).for_each(|(entry, copy)| entry.revents = copy.revents);
         }
         found
     } else {
-        wait(fds)
+        wait(fds, looks)
     };
     // SAFETY: as above.
     if any_tipc && found > 0 { unsafe { correct(fds, count, found) } } else { found }
@@ -73,13 +85,23 @@ unsafe fn correct(fds: *mut pollfd, count: nfds_t, found: c_int) -> c_int {
     found
 }
 
-/// Begins polling for all TIPC sockets in the sets of `select`.
+/// Whether a time limit is over at once.
+///
+/// # Safety
+/// The limit is null or readable.
+unsafe fn is_now(limit: *const timespec) -> bool {
+    // SAFETY: by the caller's promise.
+    unsafe { limit.as_ref() }.is_some_and(|limit| limit.tv_sec == 0 && limit.tv_nsec == 0)
+}
+
+/// Begins polling for all TIPC sockets in the sets of `select`; returns whether there are any.
 ///
 /// # Safety
 /// The sets are null or readable for `count` bits.
-unsafe fn prepare_sets(count: c_int, sets: [*mut fd_set; 3]) {
+unsafe fn prepare_sets(count: c_int, sets: [*mut fd_set; 3]) -> bool {
+    let mut looks = false;
     if table::is_empty() {
-        return;
+        return looks;
     }
     let count = usize::try_from(count).unwrap_or(0);
     for set in sets.into_iter().filter(|set| !set.is_null()) {
@@ -91,11 +113,74 @@ unsafe fn prepare_sets(count: c_int, sets: [*mut fd_set; 3]) {
                 word &= word - 1;
                 let fd = at * WORD + bit;
                 if fd < count {
-                    begin_polling(c_int::try_from(fd).unwrap_or(-1));
+                    let fd = c_int::try_from(fd).unwrap_or(-1);
+                    looks |= begin_polling(fd) || looking::is_marked(fd);
                 }
             }
         }
     }
+    looks
+}
+
+/// Calls `select` or `pselect`, as `wait`, for sets that may include TIPC sockets.
+///
+/// # Safety
+/// The sets are null or readable and writable for `count` bits.
+unsafe fn wait_for_sets(
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    asks: bool,
+    wait: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    let looks = unsafe { prepare_sets(count, sets) };
+    if !looks {
+        return wait();
+    }
+    let words = usize::try_from(count).unwrap_or(0).div_ceil(WORD);
+    // SAFETY: as above; a set is an array of words.
+    let copy = |set: *mut fd_set| unsafe {
+        (0..if set.is_null() { 0 } else { words }).map(|at| set.cast::<usize>().add(at).read()).collect()
+    };
+    let requested: [Vec<usize>; 3] = sets.map(copy);
+    let probe = || {
+        let mut found = requested.clone();
+        let mut at = found.each_mut().map(|set| set.as_mut_ptr().cast::<fd_set>());
+        for (at, set) in at.iter_mut().zip(sets) {
+            *at = if set.is_null() { std::ptr::null_mut() } else { *at };
+        }
+        let mut now = timeval { tv_sec: 0, tv_usec: 0 };
+        // SAFETY: each set is null or a copy of the program's, with the same number of words.
+        let number = unsafe { real::select.get()(count, at[0], at[1], at[2], &raw mut now) };
+        if number > 0 {
+            for (set, found) in sets.into_iter().zip(&found) {
+                for (at, word) in found.iter().enumerate() {
+                    // SAFETY: by the caller's promise; the set is not null, as its copy has words.
+                    unsafe { set.cast::<usize>().add(at).write(*word) };
+                }
+            }
+        }
+        number
+    };
+    looking::wait(asks, probe, wait)
+}
+
+/// Calls a function that waits for an epoll set, as `wait`.
+///
+/// # Safety
+/// `events` is writable for `most` events.
+unsafe fn wait_for_events(
+    set: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    asks: bool,
+    wait: impl FnOnce() -> c_int,
+) -> c_int {
+    if table::is_empty() || !looking::is_marked(set) {
+        return wait();
+    }
+    // SAFETY: by the caller's promise.
+    looking::wait(asks, || unsafe { real::epoll_wait.get()(set, events, most, 0) }, wait)
 }
 
 replace! {
@@ -103,7 +188,7 @@ replace! {
     fn poll(fds: *mut pollfd, count: nfds_t, limit: c_int) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
-            wait_for(fds, count, |fds| real::poll.get()(fds, count, limit))
+            wait_for(fds, count, limit == 0, |fds| real::poll.get()(fds, count, limit))
         }
     }
 
@@ -111,7 +196,7 @@ replace! {
     fn ppoll(fds: *mut pollfd, count: nfds_t, limit: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
-            wait_for(fds, count, |fds| real::ppoll.get()(fds, count, limit, mask))
+            wait_for(fds, count, is_now(limit), |fds| real::ppoll.get()(fds, count, limit, mask))
         }
     }
 
@@ -120,7 +205,7 @@ replace! {
         // SAFETY: as the caller's.
         unsafe {
             let held = count.min((size / size_of::<pollfd>()) as nfds_t);
-            wait_for(fds, held, |fds| real::__poll_chk.get()(fds, count, limit, size))
+            wait_for(fds, held, limit == 0, |fds| real::__poll_chk.get()(fds, count, limit, size))
         }
     }
 
@@ -135,7 +220,7 @@ replace! {
         // SAFETY: as the caller's.
         unsafe {
             let held = count.min((size / size_of::<pollfd>()) as nfds_t);
-            wait_for(fds, held, |fds| real::__ppoll_chk.get()(fds, count, limit, mask, size))
+            wait_for(fds, held, is_now(limit), |fds| real::__ppoll_chk.get()(fds, count, limit, mask, size))
         }
     }
 
@@ -149,8 +234,10 @@ replace! {
     ) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
-            prepare_sets(count, [read, write, except]);
-            real::select.get()(count, read, write, except, limit)
+            let asks = limit.as_ref().is_some_and(|limit| limit.tv_sec == 0 && limit.tv_usec == 0);
+            wait_for_sets(count, [read, write, except], asks, || {
+                real::select.get()(count, read, write, except, limit)
+            })
         }
     }
 
@@ -165,8 +252,9 @@ replace! {
     ) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
-            prepare_sets(count, [read, write, except]);
-            real::pselect.get()(count, read, write, except, limit, mask)
+            wait_for_sets(count, [read, write, except], is_now(limit), || {
+                real::pselect.get()(count, read, write, except, limit, mask)
+            })
         }
     }
 
@@ -174,13 +262,57 @@ replace! {
     fn epoll_ctl(set: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
         // SAFETY: as the caller's; the copy lives as long as the call.
         unsafe {
-            if what == libc::EPOLL_CTL_DEL || !begin_polling(fd) || event.is_null() {
+            let is_tipc = what != libc::EPOLL_CTL_DEL && begin_polling(fd);
+            if is_tipc || looking::is_marked(fd) {
+                looking::mark_set(set);
+            }
+            if !is_tipc || event.is_null() {
                 return real::epoll_ctl.get()(set, what, fd, event);
             }
             // A TIPC connection ends in both directions at once, so half-closes are not reported.
             let mut requested = *event;
             requested.events &= !(libc::EPOLLRDHUP | c_int::from(PACKET_SOCKET_EVENTS)).cast_unsigned();
             real::epoll_ctl.get()(set, what, fd, &raw mut requested)
+        }
+    }
+
+    /// Waits for an epoll set.
+    fn epoll_wait(set: c_int, events: *mut epoll_event, most: c_int, limit: c_int) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe {
+            wait_for_events(set, events, most, limit == 0, || real::epoll_wait.get()(set, events, most, limit))
+        }
+    }
+
+    /// Waits for an epoll set with a signal mask.
+    fn epoll_pwait(
+        set: c_int,
+        events: *mut epoll_event,
+        most: c_int,
+        limit: c_int,
+        mask: *const sigset_t,
+    ) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe {
+            wait_for_events(set, events, most, limit == 0, || {
+                real::epoll_pwait.get()(set, events, most, limit, mask)
+            })
+        }
+    }
+
+    /// `epoll_pwait` with a finer time limit.
+    fn epoll_pwait2(
+        set: c_int,
+        events: *mut epoll_event,
+        most: c_int,
+        limit: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe {
+            wait_for_events(set, events, most, is_now(limit), || {
+                real::epoll_pwait2.get()(set, events, most, limit, mask)
+            })
         }
     }
 }

@@ -13,7 +13,7 @@ use utipc_core::socket::{Received, RecvOptions, SocketKind, State};
 use super::{replace, without_position};
 use crate::entry::Entry;
 use crate::errno::{Code, c_result, code};
-use crate::{address, ancillary, netlink, parts, real, table};
+use crate::{address, ancillary, looking, netlink, parts, real, table};
 
 /// Maximum number of bytes that one call with several buffers takes from a stream.
 const STREAM_MOST: usize = 1 << 20;
@@ -64,6 +64,7 @@ fn receive_bytes(
     loop {
         let wait = entry.receive_wait(socket, flags);
         let received = socket.receive(buffer, options(flags, control), wait);
+        looking::received(entry, socket);
         let received = received.map_err(|error| never_errno(socket, wait, code(&error)))?;
         let received = received.ok_or(libc::EAGAIN)?;
         // Skip empty messages without an error, as Linux does; a peek would find the same message again.
