@@ -70,6 +70,18 @@ static void established(void)
 	}
 }
 
+/* The kernel reports HUP at once; utipc after the last message, unless UTIPC_EXACT_HUP is set (row 8.11). */
+static bool exact(void)
+{
+	return engine == KERNEL || getenv("UTIPC_EXACT_HUP") != NULL;
+}
+
+static void await_hang_up(int fd)
+{
+	for (long long end = now_ms() + 5000; !(events_of(fd, 0, 0) & POLLHUP) && now_ms() < end;)
+		nap(5);
+}
+
 static void ended(void)
 {
 	for (size_t i = 0; i < 2; i++) {
@@ -78,14 +90,52 @@ static void ended(void)
 		EQ(send(ends.client, "x", 1, 0), 1);
 		arrives(ends.server);
 		close(ends.client);
-		for (long long end = now_ms() + 5000; !(events_of(ends.server, 0, 0) & POLLHUP) && now_ms() < end;)
-			nap(5);
-		EQ(events_of(ends.server, ALL, 0), READABLE | POLLHUP);
+		if (exact())
+			await_hang_up(ends.server);
+		else
+			nap(100);
+		/* Before the hang-up a send does not wait: it fails. */
+		EQ(events_of(ends.server, ALL, 0), READABLE | (exact() ? POLLHUP : POLLOUT));
+		ERR(send(ends.server, &byte, 1, MSG_NOSIGNAL), EPIPE);
 		EQ(recv(ends.server, &byte, 1, 0), 1);
+		await_hang_up(ends.server);
 		EQ(events_of(ends.server, ALL, 0), READABLE | POLLHUP);
 		EQ(events_of(ends.server, 0, 0), POLLHUP);
 		EQ(recv(ends.server, &byte, 1, 0), -1);
 		EQ(events_of(ends.server, ALL, 0), READABLE | POLLHUP);
+	}
+}
+
+static void hang_up_and_unread_messages(void)
+{
+	/* An event loop that closes what has hung up loses what it has not read. */
+	static const int counts[] = {1, 2, 100};
+	for (size_t i = 0; i < 2; i++) {
+		for (size_t variant = 0; variant < 4 * COUNT(counts); variant++) {
+			struct pair ends = connected(types[i]);
+			int sent = counts[variant / 4], got = 0, events;
+			bool orderly = variant % 2, polled_before = variant / 2 % 2;
+			if (polled_before)
+				EQ(events_of(ends.server, POLLIN, 0), 0);
+			for (int k = 0; k < sent; k++)
+				EQ(send(ends.client, "x", 1, 0), 1);
+			if (orderly)
+				OK(shutdown(ends.client, SHUT_RDWR));
+			close(ends.client);
+			if (exact())
+				await_hang_up(ends.server);
+			while (!((events = events_of(ends.server, POLLIN, 5000)) & POLLHUP)) {
+				char byte;
+				EQ(events, POLLIN);
+				long n = recv(ends.server, &byte, 1, MSG_DONTWAIT);
+				if (n == 1)
+					got++;
+				else if (n == 0 || errno != EAGAIN)
+					break;
+			}
+			EQ(got, exact() ? 0 : sent);
+			close(ends.server);
+		}
 	}
 }
 
@@ -317,6 +367,7 @@ const struct test_case poll_cases[] = {
 	{"poll/listening-and-connecting", "8.11", listening, false},
 	{"poll/established", "8.11", established, false},
 	{"poll/ended", "8.11", ended, false},
+	{"poll/hang-up-and-unread-messages", "8.11", hang_up_and_unread_messages, false},
 	{"poll/woken-by-a-message", "poll(2)", woken_by_a_message, false},
 	{"poll/woken-by-the-end", "8.11", woken_by_the_end, false},
 	{"poll/woken-by-the-connection", "8.11", woken_by_the_connection, false},

@@ -9,10 +9,10 @@ use std::time::Duration;
 use libc::c_int;
 use utipc_client::{Socket, Wait};
 use utipc_core::addr::PortId;
-use utipc_core::socket::SocketKind;
+use utipc_core::socket::{OptionValue, SocketKind, SocketOption};
 
 use crate::errno::{Code, code};
-use crate::node::node;
+use crate::node::{exact_hang_up, node};
 use crate::{real, stdio, table};
 
 /// One socket of this process, which may have several descriptor numbers.
@@ -227,6 +227,10 @@ impl Entry {
 /// Opens a socket of the daemon's node; returns its descriptor.
 pub(crate) fn open(kind: SocketKind, flags: c_int) -> Result<RawFd, Code> {
     let (socket, near) = node()?.open_kept(kind).map_err(|error| code(&error))?;
+    if kind.is_connection_oriented() && exact_hang_up() {
+        let set = socket.set_option(SocketOption::ExactHangUp, OptionValue::Number(1));
+        set.map_err(|error| code(&error))?;
+    }
     Ok(enter(socket, near, flags))
 }
 

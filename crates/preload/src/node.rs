@@ -17,6 +17,12 @@ pub(crate) fn spin() -> Spin {
     }
 }
 
+/// Whether the end of a connection hangs a polled descriptor up at once, as in the kernel: `UTIPC_EXACT_HUP` is `1`.
+pub(crate) fn exact_hang_up() -> bool {
+    static EXACT: OnceLock<bool> = OnceLock::new();
+    *EXACT.get_or_init(|| std::env::var("UTIPC_EXACT_HUP").as_deref() == Ok("1"))
+}
+
 /// The node. Without a daemon, the errno is that of a kernel without TIPC.
 pub(crate) fn node() -> Result<&'static Node, Code> {
     if let Some(node) = NODE.get() {

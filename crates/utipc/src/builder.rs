@@ -46,6 +46,7 @@ pub struct Builder {
     window: Option<u16>,
     wrap: Option<Wrap>,
     spin: Duration,
+    exact_hang_up: Option<bool>,
     choice: Choice,
 }
 
@@ -95,6 +96,15 @@ impl Builder {
     #[must_use]
     pub fn spin(mut self, spin: Spin) -> Self {
         self.choice.spin = Some(spin);
+        self
+    }
+
+    /// Whether a polled connection hangs up at once when the peer ends it, as on Linux, although messages are unread.
+    /// Otherwise POLLHUP shows after the last message was received, so that an event loop which closes on POLLHUP loses
+    /// nothing. Default: `UTIPC_EXACT_HUP` is `1`. No effect on the kernel engine.
+    #[must_use]
+    pub fn exact_hang_up(mut self, exact: bool) -> Self {
+        self.exact_hang_up = Some(exact);
         self
     }
 
@@ -257,10 +267,12 @@ impl Builder {
     pub fn start(mut self) -> Result<Node> {
         let embedded_only = self.embedded_only();
         let wait = self.choice.spin()?;
+        let exact_hang_up =
+            self.exact_hang_up.unwrap_or_else(|| std::env::var("UTIPC_EXACT_HUP").as_deref() == Ok("1"));
         let (attached, origin) = std::mem::take(&mut self.choice).attach(embedded_only)?;
         if let Some(node) = attached {
             node.wait_for_address(ADDRESS_LIMIT)?;
-            return Ok(Node::from_engine(node, origin));
+            return Ok(Node::from_engine(node, origin, exact_hang_up));
         }
         if !(1..=9999).contains(&self.cluster.0) {
             return Err(Error::OutOfRange { what: "the cluster number", remedy: "1 to 9999" });
@@ -276,7 +288,7 @@ impl Builder {
         let node = engine::Node::embedded(utipc_node::Node::start(config)?);
         node.wait_for_address(ADDRESS_LIMIT)?;
         node.wait_for_peers(neighbours, NEIGHBOUR_LIMIT);
-        let node = Node::from_engine(node, origin);
+        let node = Node::from_engine(node, origin, exact_hang_up);
         node.warn_if_alone();
         Ok(node)
     }

@@ -32,6 +32,8 @@ const EXPLAINED: Duration = Duration::from_millis(100);
 pub struct Node {
     engine: engine::Node,
     origin: Arc<Origin>,
+    /// See [`Builder::exact_hang_up`].
+    exact_hang_up: bool,
 }
 
 impl Node {
@@ -49,8 +51,13 @@ impl Node {
         Builder::default()
     }
 
-    pub(crate) fn from_engine(engine: engine::Node, origin: Origin) -> Self {
-        Self { engine, origin: Arc::new(origin) }
+    pub(crate) fn from_engine(engine: engine::Node, origin: Origin, exact_hang_up: bool) -> Self {
+        Self { engine, origin: Arc::new(origin), exact_hang_up }
+    }
+
+    /// Whether new sockets hang up at once; false with the kernel engine, which does nothing else.
+    pub(crate) fn sets_exact_hang_up(&self) -> bool {
+        self.exact_hang_up && !matches!(self.engine, engine::Node::Kernel(_))
     }
 
     /// What this node is: engine, address, number of neighbours, and if no daemon is used, why not and what would help.

@@ -67,7 +67,11 @@ pub struct Incoming {
 
 impl Socket {
     pub(crate) fn open(node: &Node, kind: SocketKind) -> Result<Self> {
-        Ok(Self::new(node, kind, node.engine().open(kind)?))
+        let engine = node.engine().open(kind)?;
+        if node.sets_exact_hang_up() && kind.is_connection_oriented() {
+            engine.set_option(SocketOption::ExactHangUp, OptionValue::Number(1))?;
+        }
+        Ok(Self::new(node, kind, engine))
     }
 
     fn new(node: &Node, kind: SocketKind, engine: engine::Socket) -> Self {

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use common::{Engine, LIMIT, TestNode, alone, connected, on_each_engine};
+use common::{Engine, LIMIT, TestNode, alone, connected, on_each_engine, pair};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use utipc::{Connection, Error, Node, Scope, ServiceAddress, Socket, SocketKind};
 
@@ -20,6 +20,8 @@ on_each_engine!(
     writers_see_free_space_by_level_and_edge,
     descriptors_of_one_process_do_not_steal_wake_ups,
     closed_peer_shows_as_hang_up,
+    hang_up_comes_after_the_last_message,
+    exact_hang_up_comes_at_once,
     messages_through_the_node_show_as_readable,
 );
 
@@ -211,8 +213,9 @@ fn closed_peer_shows_as_hang_up(engine: Engine) {
     assert_eq!(polled(server.socket(), Duration::ZERO), PollFlags::OUT);
     client.send(&7_u32.to_be_bytes()).unwrap();
     drop(client);
-    wait_for(server.socket(), PollFlags::IN | PollFlags::HUP);
+    wait_for(server.socket(), PollFlags::IN);
     assert_eq!(next(server.socket()), Some(7));
+    wait_for(server.socket(), PollFlags::IN | PollFlags::HUP);
     assert_eq!(server.receive().unwrap_err().errno(), 104);
 }
 
@@ -242,4 +245,84 @@ fn messages_through_the_node_show_as_readable(engine: Engine) {
         assert_eq!(next(&server), None);
         assert_eq!(polled(&server, Duration::ZERO), PollFlags::OUT, "round {round}");
     }
+}
+
+/// Waits until the socket is readable or has hung up; returns what a poll for these reports.
+fn wait_for_input(socket: &Socket) -> PollFlags {
+    let descriptor = socket.as_fd();
+    let mut set = [PollFd::new(&descriptor, PollFlags::IN)];
+    poll(&mut set, Some(&Timespec { tv_sec: LIMIT.as_secs() as i64, tv_nsec: 0 })).unwrap();
+    set[0].revents()
+}
+
+/// Receives a byte for each poll that shows input, and stops at the hang-up, like an event loop that drops what has
+/// hung up; returns the number of bytes.
+fn bytes_before_the_hang_up(end: &Connection) -> usize {
+    let mut bytes = 0;
+    loop {
+        let found = wait_for_input(end.socket());
+        assert!(found.contains(PollFlags::IN), "{found:?} after {bytes} bytes");
+        if found.contains(PollFlags::HUP) {
+            return bytes;
+        }
+        match end.receive_into(&mut [0]) {
+            Ok(received) if received.len == 0 => return bytes,
+            Ok(received) => bytes += received.len,
+            Err(Error::WouldBlock { .. }) => {}
+            Err(_) => return bytes,
+        }
+    }
+}
+
+/// Calls `check` with a connection whose peer has sent this many bytes, one in each message, and has left.
+fn for_each_end(client: &Node, server: &Node, check: impl Fn(&Connection, usize)) {
+    for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+        for (sent, shutdown) in [(0, true), (1, false), (3, true), (3, false), (100, true), (100, false)] {
+            let [writer, reader] = direct(kind, client, server);
+            reader.socket().descriptor().unwrap();
+            for _ in 0..sent {
+                writer.send(b"x").unwrap();
+            }
+            if shutdown {
+                writer.shutdown().unwrap();
+            }
+            drop(writer);
+            check(&reader, sent);
+        }
+    }
+}
+
+fn hang_up_comes_after_the_last_message(engine: Engine) {
+    let (here, local) = host(engine);
+    let [red, blue] = pair(engine);
+    for [client, server] in [[&*here, &local], [&*red, &*blue]] {
+        for_each_end(client, server, |reader, sent| {
+            assert_eq!(bytes_before_the_hang_up(reader), sent);
+            wait_for(reader.socket(), PollFlags::HUP);
+        });
+        // The end is there before the first receive.
+        for_each_end(client, server, |reader, sent| {
+            thread::sleep(Duration::from_millis(5));
+            assert_eq!(bytes_before_the_hang_up(reader), sent);
+        });
+    }
+}
+
+fn exact_hang_up_comes_at_once(engine: Engine) {
+    let (here, _) = host(engine);
+    let builder = match here.daemon_socket() {
+        Some(socket) => Node::builder().daemon_at(socket),
+        None => Node::builder().engine(utipc::Engine::Embedded).isolated(),
+    };
+    let node = builder.exact_hang_up(true).start().unwrap();
+    for_each_end(&node, &node, |reader, sent| {
+        wait_for(reader.socket(), PollFlags::HUP);
+        let mut bytes = 0;
+        while let Ok(received) = reader.receive_into(&mut [0])
+            && received.len > 0
+        {
+            bytes += 1;
+        }
+        assert_eq!(bytes, sent);
+    });
 }

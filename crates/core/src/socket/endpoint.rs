@@ -247,11 +247,25 @@ impl Endpoint {
             }
             State::Disconnecting => {
                 r.readable = true;
-                r.hung_up = true;
+                r.hung_up = !self.defers_hang_up(false);
+                // A sender that waits learns of the end: its next send fails.
+                r.writable = !r.hung_up;
             }
         }
         r.readable |= self.shut;
         r
+    }
+
+    /// Whether the connection has ended and its hang-up waits until the last message is read. `in_lanes`: messages of
+    /// it wait outside the endpoint.
+    #[must_use]
+    pub fn defers_hang_up(&self, in_lanes: bool) -> bool {
+        let ended = self.state == State::Disconnecting && !self.shut && !self.settings.exact_hang_up;
+        ended && (in_lanes || self.has_unread_data())
+    }
+
+    fn has_unread_data(&self) -> bool {
+        self.queue.front().is_some_and(|msg| msg.error_code() == ErrorCode::Ok)
     }
 
     /// Number of messages received since the socket was opened.

@@ -40,6 +40,9 @@ pub enum SocketOption {
     ReceiveBuffer = 1008,
     /// STREAM: fewest bytes for which a blocking receive returns (SO_RCVLOWAT of level SOL_SOCKET), at least 1.
     ReceiveLowWater = 1018,
+    /// The end of a connection hangs the descriptor up at once, as on Linux, and not after the last message. Accepted
+    /// sockets have the setting of their listener. Of this implementation only.
+    ExactHangUp = 2000,
 }
 
 impl SocketOption {
@@ -124,6 +127,7 @@ impl Endpoint {
                 self.settings.receive_buffer = (n as usize).clamp(least, most);
             }
             SocketOption::ReceiveLowWater => self.settings.low_water = (n as usize).max(1),
+            SocketOption::ExactHangUp => self.settings.exact_hang_up = n != 0,
             _ => return Err(OptionError::Invalid),
         }
         Ok(())
@@ -147,6 +151,7 @@ impl Endpoint {
             SocketOption::ReceiveLowWater => small(self.settings.low_water),
             // Linux reports group 0 before a join; programs that probe for groups would conclude that they exist.
             SocketOption::GroupJoin => return Err(OptionError::NoSuchOption),
+            SocketOption::ExactHangUp => u32::from(self.settings.exact_hang_up),
             _ => return Err(OptionError::Invalid),
         })
     }

@@ -19,6 +19,7 @@ pub(super) struct Settings {
     pub(super) receive_buffer: usize,
     pub(super) low_water: usize,
     pub(super) no_delay: bool,
+    pub(super) exact_hang_up: bool,
 }
 
 impl Settings {
@@ -33,6 +34,7 @@ impl Settings {
             receive_buffer,
             low_water: 1,
             no_delay: false,
+            exact_hang_up: false,
         }
     }
 

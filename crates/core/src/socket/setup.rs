@@ -32,6 +32,7 @@ impl Endpoint {
     ) -> Self {
         let mut new = Self::new(now, listener.kind, port, seed);
         new.settings.receive_buffer = listener.settings.receive_buffer;
+        new.settings.exact_hang_up = listener.settings.exact_hang_up;
         new.enter(Event::Accept);
         new.establish(now, syn.origin(), uplink);
         new.settings.importance = syn.importance();

@@ -125,6 +125,17 @@ impl Lanes {
         socket.lanes.iter().any(is_unread) && stack.endpoint(port).is_some_and(is_connection)
     }
 
+    /// Whether a lane to a socket has messages that its reader has not taken.
+    pub fn has_unread(&self, port: u32) -> bool {
+        let Some(socket) = self.sockets.get(&port) else { return false };
+        let has_unread = |id: &LaneId| {
+            self.lanes.get(id).filter(|lane| lane.to == port && !lane.state.is_reader_done())?;
+            let reader = self.pairs.get(id.pair)?.arena.resume(side(id.writer), id.slot.into()).ok()?;
+            (reader.waiting().0 > 0).then_some(())
+        };
+        socket.lanes.iter().any(|id| has_unread(id).is_some())
+    }
+
     /// Whether messages of a connection go by the lane between these ports, so that a request would overtake them.
     pub fn connects(&self, from: u32, to: u32) -> bool {
         self.between.contains_key(&(from, to))

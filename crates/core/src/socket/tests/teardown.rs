@@ -27,6 +27,49 @@ fn peer_reads_zero_bytes_after_an_orderly_shutdown() {
 }
 
 #[test]
+fn hang_up_waits_for_the_last_message_unless_it_is_exact() {
+    for (orderly, exact) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut c = Cluster::new();
+        let (client, server) = c.pair(SocketKind::SeqPacket);
+        c.set(server, SocketOption::ExactHangUp, exact.into());
+        for data in [b"one", b"two"] {
+            c.send(client, data).unwrap();
+        }
+        if orderly {
+            c.shutdown(client);
+        } else {
+            c.close(client);
+        }
+        c.run();
+        for _ in 0..2 {
+            let unread =
+                Readiness { readable: true, writable: !exact, hung_up: exact, ..Readiness::default() };
+            assert_eq!(c.readiness(server), unread);
+            assert_eq!(c.send(server, b"x"), Err(SendError::Broken));
+            assert_eq!(c.recv(server, 10).unwrap().len(), 3);
+        }
+        let ended = Readiness { readable: true, hung_up: true, ..Readiness::default() };
+        assert_eq!(c.readiness(server), ended);
+        assert_eq!(c.recv(server, 10).is_ok(), orderly);
+        assert_eq!(c.readiness(server), ended);
+    }
+}
+
+#[test]
+fn accepted_socket_hangs_up_as_its_listener_does() {
+    let mut c = Cluster::new();
+    let listener = c.listener(A, SocketKind::Stream, 600);
+    c.set(listener, SocketOption::ExactHangUp, 1);
+    let client = c.open(B, SocketKind::Stream);
+    c.connect(client, Destination::service(600, 1)).unwrap();
+    c.run();
+    let server = c.accept(listener).unwrap();
+    for (at, exact) in [(server, 1), (client, 0)] {
+        assert_eq!(c.on(at, |s, _, _| s.option(SocketOption::ExactHangUp)), Ok(exact));
+    }
+}
+
+#[test]
 fn shutdown_needs_a_connection() {
     let mut c = Cluster::new();
     for at in

@@ -27,7 +27,16 @@ impl Dispatcher {
     /// Readiness of a socket for the requests of its process.
     pub(super) fn readiness(&self, port: u32) -> Readiness {
         let stack = &self.driver.stack;
-        let mut readiness = stack.endpoint(port).map_or(GONE, Endpoint::readiness);
+        let endpoint = stack.endpoint(port);
+        let mut readiness = endpoint.map_or(GONE, Endpoint::readiness);
+        if readiness.hung_up
+            && endpoint.is_some_and(|endpoint| endpoint.defers_hang_up(true))
+            && self.lanes.has_unread(port)
+        {
+            readiness.hung_up = false;
+            // A sender that waits learns of the end: its next send fails.
+            readiness.writable = true;
+        }
         // Such messages arrive by the lane as soon as it has room, without a request.
         let by_lane = is_datagram(stack, port) && self.lanes.comes_by_lane(stack, port);
         readiness.readable &= !by_lane && !self.lanes.follows_a_lane(stack, port);
