@@ -1,13 +1,15 @@
 //! The node of the process: started at first use, and again after a fork from an embedded node or the end of its
 //! daemon.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 
 use utipc::{Error, Node, Socket, SocketKind};
 
 use crate::call::{Fault, guard};
-use crate::{forking, table};
+use crate::forking::{self, Locks};
+use crate::table;
 
 #[derive(Debug)]
 pub(crate) enum State {
@@ -28,12 +30,26 @@ static STATE: Mutex<State> = Mutex::new(State::None);
 /// Signals that the state is no longer `Starting`.
 static STARTED: Condvar = Condvar::new();
 
-/// The lock, as held during a fork.
-pub(crate) type Held = MutexGuard<'static, State>;
+thread_local! {
+    /// The locks of a thread that forks.
+    static HELD: RefCell<Option<(table::Held, MutexGuard<'static, State>)>> = const { RefCell::new(None) };
+}
 
-pub(crate) fn hold() -> Held {
+fn hold() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// All locks of this crate. No call into other crates is made with them held during a fork, so lock order cannot
+/// conflict with theirs.
+const LOCKS: Locks = Locks {
+    hold: || {
+        let held = (table::hold(), hold());
+        let _ = HELD.try_with(|slot| slot.replace(Some(held)));
+    },
+    release: || {
+        let _ = HELD.try_with(|slot| slot.take());
+    },
+};
 
 /// The node; started if there is none.
 pub(crate) fn own() -> Result<Node, Fault> {
@@ -42,7 +58,7 @@ pub(crate) fn own() -> Result<Node, Fault> {
 
 fn current() -> Result<Current, Fault> {
     static NUMBERS: AtomicU32 = AtomicU32::new(0);
-    forking::install_handlers();
+    forking::install_handlers(LOCKS);
     let generation = forking::generation();
     let mut state = hold();
     loop {

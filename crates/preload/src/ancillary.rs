@@ -4,7 +4,7 @@
 use libc::{c_int, c_void, cmsghdr, msghdr};
 use utipc_core::socket::Received;
 
-use crate::{entry, table};
+use crate::{descriptors, table};
 
 /// Level of TIPC's ancillary data and options.
 pub(crate) const SOL_TIPC: c_int = 271;
@@ -98,7 +98,7 @@ pub(crate) unsafe fn store(message: &mut msghdr, received: &Received) {
 ///
 /// # Safety
 /// The control buffer of `message` is readable and was written by the kernel, or is what a program gives the kernel.
-unsafe fn descriptors(message: &msghdr) -> Vec<c_int> {
+unsafe fn passed(message: &msghdr) -> Vec<c_int> {
     let mut found = Vec::new();
     if message.msg_control.is_null() || message.msg_controllen == 0 {
         return found;
@@ -135,7 +135,7 @@ pub(crate) unsafe fn before_passing(message: *const msghdr) {
     // SAFETY: a message that is not null is readable, and its control buffer too, as the kernel would read them.
     let Some(message) = (unsafe { message.as_ref() }) else { return };
     // SAFETY: as above.
-    for fd in unsafe { descriptors(message) } {
+    for fd in unsafe { passed(message) } {
         if let Some(entry) = table::get(fd) {
             entry.before_passing();
         }
@@ -150,7 +150,7 @@ pub(crate) unsafe fn after_receiving(message: *const msghdr) {
     // SAFETY: the kernel has just written it.
     let Some(message) = (unsafe { message.as_ref() }) else { return };
     // SAFETY: as above.
-    unsafe { descriptors(message) }.into_iter().for_each(entry::receive);
+    unsafe { passed(message) }.into_iter().for_each(descriptors::receive);
 }
 
 /// Whether ancillary data was requested; only then does it report the end of a connection.

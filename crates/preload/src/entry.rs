@@ -1,19 +1,18 @@
 //! A TIPC socket of the program: the client library's socket, and the state that the kernel keeps in an open file.
 
-use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use libc::c_int;
 use utipc_client::{Socket, Wait};
 use utipc_core::addr::PortId;
-use utipc_core::socket::{OptionValue, SocketKind, SocketOption};
 
 use crate::errno::{Code, code};
-use crate::node::{exact_hang_up, node};
-use crate::{real, stdio, table};
+use crate::node::node;
+use crate::real;
 
 /// One socket of this process, which may have several descriptor numbers.
 #[derive(Debug)]
@@ -66,6 +65,11 @@ impl Entry {
             receive_buffer: AtomicU32::new(0),
             pair: OnceLock::new(),
         }
+    }
+
+    /// The entry of a socket that this process has opened.
+    pub(crate) fn opened(number: RawFd, socket: Socket) -> Self {
+        Self::with(number, OnceLock::from(socket))
     }
 
     /// The entry of a descriptor inherited by exec or received from another process.
@@ -209,95 +213,24 @@ impl Entry {
         }
     }
 
-    /// Called before one of its descriptor numbers is closed; `last` if it has no other.
-    fn renumber(self: &Arc<Self>, fd: RawFd, last: bool) {
+    /// Called before one of its descriptor numbers is closed; `other` finds another one.
+    pub(crate) fn renumber(&self, fd: RawFd, other: impl FnOnce() -> Option<RawFd>) {
         if self.number.load(Relaxed) != fd {
             return;
         }
         // The list of recent sockets has the old number.
         self.settle_level();
-        let other = if last { None } else { table::other_number(self) };
+        let other = other();
         self.number.store(other.unwrap_or(-1), Relaxed);
         if let Some(socket) = self.socket.get() {
             socket.renumber(other);
         }
     }
-}
 
-/// Opens a socket of the daemon's node; returns its descriptor.
-pub(crate) fn open(kind: SocketKind, flags: c_int) -> Result<RawFd, Code> {
-    let (socket, near) = node()?.open_kept(kind).map_err(|error| code(&error))?;
-    if kind.is_connection_oriented() && exact_hang_up() {
-        let set = socket.set_option(SocketOption::ExactHangUp, OptionValue::Number(1));
-        set.map_err(|error| code(&error))?;
+    /// Whether the descriptor is a copy of this socket's.
+    pub(crate) fn is_same_file(&self, fd: RawFd) -> bool {
+        self.inode == inode(fd)
     }
-    Ok(enter(socket, near, flags))
-}
-
-/// Enters a new socket into the table; returns its descriptor, with SOCK_NONBLOCK and SOCK_CLOEXEC as requested.
-pub(crate) fn enter(socket: Socket, near: OwnedFd, flags: c_int) -> RawFd {
-    let fd = near.into_raw_fd();
-    if flags & libc::SOCK_CLOEXEC == 0 {
-        // SAFETY: no pointers; the descriptor is open.
-        unsafe { real::fcntl.get()(fd, libc::F_SETFD, 0) };
-    }
-    socket.set_interruptible(true);
-    socket.renumber(Some(fd));
-    let entry = Arc::new(Entry::with(fd, OnceLock::from(socket)));
-    if flags & libc::SOCK_NONBLOCK != 0 {
-        set_nonblocking(fd);
-        entry.set_nonblocking(true);
-    }
-    is_own_memory();
-    drop(table::set(fd, entry));
-    stdio::became_tipc(fd);
-    fd
-}
-
-fn set_nonblocking(fd: RawFd) {
-    let flags = flags(fd) | libc::O_NONBLOCK;
-    // SAFETY: no pointers; the descriptor is open.
-    unsafe { real::fcntl.get()(fd, libc::F_SETFL, flags as usize) };
-}
-
-/// Enters a descriptor that exec or another process has passed on into the table, if it is a TIPC socket.
-pub(crate) fn receive(fd: RawFd) {
-    // SAFETY: the program owns the descriptor and is in the call that has just returned it.
-    let found = unsafe { BorrowedFd::borrow_raw(fd) };
-    if table::get(fd).is_none() && utipc_client::may_be_claimed(found) {
-        is_own_memory();
-        // It may be a copy of a known descriptor; all numbers of a socket share one entry.
-        let inode = inode(fd);
-        let same = table::all().find(|(_, other)| other.inode == inode).map(|(_, other)| other);
-        let entry = same.unwrap_or_else(|| Arc::new(Entry::unclaimed(fd)));
-        drop(table::set(fd, entry));
-        stdio::became_tipc(fd);
-    }
-}
-
-/// Removes `fd`, which is about to be closed or replaced. Drop the result after that.
-#[must_use = "dropping it closes the socket, which must happen after the descriptor is closed"]
-pub(crate) fn leave(fd: RawFd) -> Option<Arc<Entry>> {
-    if table::get(fd).is_none() || !is_own_memory() {
-        return None;
-    }
-    let (entry, last) = table::take(fd)?;
-    stdio::ceased_to_be_tipc(fd);
-    entry.renumber(fd, last);
-    Some(entry)
-}
-
-/// Whether this process owns the table: a child of `vfork` runs in its parent's memory but closes its own descriptors.
-pub(crate) fn is_own_memory() -> bool {
-    static OWNER: AtomicI32 = AtomicI32::new(0);
-    static GENERATION: AtomicI32 = AtomicI32::new(-1);
-    let generation = utipc_os::fork::generation().cast_signed();
-    // SAFETY: no requirements.
-    let pid = unsafe { libc::getpid() };
-    if GENERATION.swap(generation, Relaxed) != generation {
-        OWNER.store(pid, Relaxed);
-    }
-    OWNER.load(Relaxed) == pid
 }
 
 /// The inode of a descriptor; 0 if it is not open.
@@ -308,7 +241,7 @@ fn inode(fd: RawFd) -> u64 {
 }
 
 /// The status flags of an open file.
-fn flags(fd: RawFd) -> c_int {
+pub(crate) fn flags(fd: RawFd) -> c_int {
     // SAFETY: no pointers.
     let flags = unsafe { real::fcntl.get()(fd, libc::F_GETFL, 0) };
     flags.max(0)

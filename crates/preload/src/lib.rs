@@ -7,7 +7,7 @@
 //!
 //! | Topic | File |
 //! |---|---|
-//! | The descriptors that are TIPC sockets | `table.rs`, `entry.rs` |
+//! | The descriptors that are TIPC sockets | `table.rs`, `entry.rs`, `descriptors.rs` |
 //! | The replaced functions of the C library | `real.rs` |
 //! | C structures: addresses, errno, ancillary data, buffers | `address.rs`, `errno.rs`, `ancillary.rs`, `parts.rs` |
 //! | The calls that replace them | `calls/` |
@@ -20,6 +20,7 @@
 mod address;
 mod ancillary;
 mod calls;
+mod descriptors;
 mod entry;
 mod errno;
 mod files;

@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::{entry, netlink};
+use crate::{descriptors, netlink};
 
 /// Called when the library is loaded.
 #[cfg(not(test))]
@@ -18,6 +18,6 @@ extern "C" fn loaded() {
         list.flatten().filter_map(|item| item.file_name().to_str()?.parse().ok()).collect();
     for number in numbers {
         netlink::inherited(number);
-        entry::receive(number);
+        descriptors::receive(number);
     }
 }

@@ -9,10 +9,10 @@ use utipc_core::addr::{NodeAddr, NodeId as Identity};
 use utipc_os::hidden;
 
 use super::replace;
-use crate::entry::{self, Entry};
+use crate::entry::Entry;
 use crate::errno::{Code, c_result, code, fail};
 use crate::node::node;
-use crate::{real, stdio, table};
+use crate::{descriptors, real, stdio, table};
 
 /// `ioctl`s of TIPC sockets. Spec: tipc.md §8.9.
 const SIOCGETLINKNAME: c_ulong = 0x89E0;
@@ -40,7 +40,7 @@ struct NodeId {
 
 /// Enters a copied descriptor into the table.
 fn copied(entry: Option<Arc<Entry>>, new: c_int) -> c_int {
-    if let Some(entry) = entry.filter(|_| new >= 0 && entry::is_own_memory()) {
+    if let Some(entry) = entry.filter(|_| new >= 0 && descriptors::is_own_memory()) {
         drop(table::set(new, entry));
         stdio::became_tipc(new);
     }
@@ -80,7 +80,7 @@ fn copy_onto(old: RawFd, new: RawFd, copy: impl FnOnce() -> c_int) -> c_int {
     let entry = table::get(old);
     // SAFETY: no pointers.
     let is_open = old != new && unsafe { real::fcntl.get()(old, libc::F_GETFD, 0) } >= 0;
-    let left = if is_open { entry::leave(new) } else { None };
+    let left = if is_open { descriptors::leave(new) } else { None };
     let done = copied(entry.filter(|_| is_open), copy());
     drop(left);
     done
@@ -90,7 +90,7 @@ fn copy_onto(old: RawFd, new: RawFd, copy: impl FnOnce() -> c_int) -> c_int {
 fn leave_range(first: u32, last: u32) -> Vec<Arc<Entry>> {
     let in_range = |fd: &RawFd| u32::try_from(*fd).is_ok_and(|fd| (first..=last).contains(&fd));
     let numbers: Vec<RawFd> = table::all().map(|(fd, _)| fd).filter(in_range).collect();
-    numbers.into_iter().filter_map(entry::leave).collect()
+    numbers.into_iter().filter_map(descriptors::leave).collect()
 }
 
 fn link_name(request: &mut LinkName) -> Result<c_int, Code> {
@@ -189,7 +189,7 @@ replace! {
         if hidden::is_hidden(fd) {
             return not_open();
         }
-        let left = entry::leave(fd);
+        let left = descriptors::leave(fd);
         // SAFETY: as the caller's.
         let done = unsafe { real::close.get()(fd) };
         drop(left);
@@ -244,7 +244,7 @@ replace! {
         // SAFETY: as the caller's.
         let copy = unsafe { real::pidfd_getfd.get()(process, fd, flags) };
         if copy >= 0 {
-            entry::receive(copy);
+            descriptors::receive(copy);
         }
         copy
     }

@@ -7,7 +7,7 @@ use libc::{FILE, c_char, c_int, mode_t};
 
 use super::replace;
 use crate::files::with_tipc;
-use crate::{entry, real, stdio, table};
+use crate::{descriptors, real, stdio, table};
 
 /// The descriptor's number, with close-on-exec as requested.
 fn with_flags(fd: OwnedFd, flags: c_int) -> c_int {
@@ -117,7 +117,7 @@ replace! {
                 // It flushes, then closes the descriptor with the replaced `close`.
                 return real::fclose.get()(file);
             }
-            let left = if file.is_null() { None } else { entry::leave(real::fileno.get()(file)) };
+            let left = if file.is_null() { None } else { descriptors::leave(real::fileno.get()(file)) };
             let done = real::fclose.get()(file);
             drop(left);
             done

@@ -9,10 +9,10 @@ use utipc_core::socket::{BindError, Destination, SocketKind, State};
 
 use super::replace;
 use crate::address::{self, AF_TIPC, Binding, Connect};
-use crate::entry::{self, Entry};
+use crate::entry::Entry;
 use crate::errno::{Code, c_result, code};
 use crate::node::node;
-use crate::{netlink, real, table};
+use crate::{descriptors, netlink, real, table};
 
 /// Socket types known to the kernel are below this; TIPC has four of them.
 const TYPE_LIMIT: c_int = 11;
@@ -67,7 +67,7 @@ fn socket_pair(kind: c_int, protocol: c_int) -> Result<[c_int; 2], Code> {
     let near = one.keep().map_err(|error| code(&error))?;
     let far = other.keep().map_err(|error| code(&error))?;
     let peers = [other.port(), one.port()];
-    let pair = [entry::enter(one, near, kind & FLAGS), entry::enter(other, far, kind & FLAGS)];
+    let pair = [descriptors::enter(one, near, kind & FLAGS), descriptors::enter(other, far, kind & FLAGS)];
     let node = node()?.address();
     for (fd, port) in pair.into_iter().zip(peers) {
         if let Some(entry) = table::get(fd) {
@@ -149,7 +149,7 @@ fn accept_at(entry: &Entry, flags: c_int) -> Result<(c_int, PortId), Code> {
     let accepted = socket.accept(entry.receive_wait(socket, 0)).map_err(|error| accept_code(&error))?;
     let (new, peer) = accepted.ok_or(libc::EAGAIN)?;
     let near = new.keep().map_err(|error| code(&error))?;
-    Ok((entry::enter(new, near, flags), peer))
+    Ok((descriptors::enter(new, near, flags), peer))
 }
 
 /// The errno of a failed accept. After the daemon's death it is one that accept loops tolerate: libzmq aborts on
@@ -193,7 +193,7 @@ replace! {
     /// Opens a socket.
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         if domain == AF_TIPC {
-            let opened = socket_kind(kind, protocol).and_then(|parsed| entry::open(parsed, kind & FLAGS));
+            let opened = socket_kind(kind, protocol).and_then(|parsed| descriptors::open(parsed, kind & FLAGS));
             // Without a daemon, try the kernel's own TIPC.
             if opened != Err(libc::EAFNOSUPPORT) {
                 return c_result(opened);

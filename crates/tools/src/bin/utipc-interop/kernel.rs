@@ -5,7 +5,7 @@ use std::process::Command;
 use utipc::{Engine, Node};
 
 use crate::args::{Args, Refusal};
-use crate::node::Settings;
+use crate::settings::Settings;
 
 /// Whether the node under test is the kernel's.
 pub(crate) fn is_wanted() -> bool {

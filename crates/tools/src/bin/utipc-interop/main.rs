@@ -8,12 +8,14 @@ mod args;
 mod kernel;
 mod node;
 mod pattern;
+mod settings;
 mod sockets;
 mod streams;
+mod subscriptions;
 mod watch;
 
 use std::io::{BufRead, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use tracing_subscriber::EnvFilter;
@@ -46,6 +48,11 @@ fn main() -> anyhow::Result<()> {
 /// The answer to a request.
 type Answer = Result<Value, Refusal>;
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A poisoned lock is used: the test notices a request that panicked by its missing answer, and others continue.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn perform(peer: &Peer, args: &Args) -> Answer {
     match args.text("op")? {
         "start" => peer.start(args),
@@ -53,8 +60,8 @@ fn perform(peer: &Peer, args: &Args) -> Answer {
         "address" => peer.address(),
         "names" => peer.names(),
         "watch" => peer.watch(),
-        "counts" => peer.counts(),
-        "wait_up" => peer.wait_up(args),
+        "counts" => peer.watched.counts(),
+        "wait_up" => peer.watched.wait_up(args),
         "socket" => peer.socket(args),
         "option" => peer.option(args),
         "bind" => peer.bind(args),

@@ -1,16 +1,15 @@
 //! The node under test and its view of the network.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use utipc::{Builder, Node, NodeAddr, Scope, Socket, Topology};
+use utipc::{Node, Scope, Socket, Topology};
 
-use crate::Answer;
 use crate::args::{Args, Refusal};
-use crate::kernel;
+use crate::settings::Settings;
 use crate::watch::Watch;
+use crate::{Answer, kernel, lock};
 
 /// Service types below this are the node's own: nodes, topology server, links.
 const FIRST_USER_TYPE: u32 = 3;
@@ -30,14 +29,6 @@ struct State {
     last: u64,
 }
 
-/// Settings of the node until its bearer is known: utipc starts a node with its bearers.
-#[derive(Clone, Default)]
-pub(crate) struct Settings {
-    pub(crate) address: Option<String>,
-    pub(crate) identity: Option<String>,
-    pub(crate) cluster: Option<u32>,
-}
-
 /// The value that a number in a request stands for.
 #[derive(Clone)]
 pub(crate) enum Thing {
@@ -45,28 +36,16 @@ pub(crate) enum Thing {
     Subscriber(Arc<Mutex<Topology>>),
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A poisoned lock is used: the test notices a request that panicked by its missing answer, and others continue.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Peer {
     pub(crate) fn start(&self, args: &Args) -> Answer {
-        lock(&self.state).settings = Settings {
-            address: args.maybe_text("address").map(str::to_owned),
-            identity: args.maybe_text("identity").map(str::to_owned),
-            cluster: args.get("cluster").is_some().then(|| args.u32("cluster")).transpose()?,
-        };
+        lock(&self.state).settings = Settings::read(args)?;
         Ok(json!({}))
     }
 
     pub(crate) fn enable(&self, args: &Args) -> Answer {
         let settings = lock(&self.state).settings.clone();
-        let node = if kernel::is_wanted() {
-            kernel::start(&settings, args)?
-        } else {
-            with_bearer(with_settings(Node::builder(), &settings)?, args)?.start()?
-        };
+        let node =
+            if kernel::is_wanted() { kernel::start(&settings, args)? } else { settings.start(args)? };
         self.watched.follow(&node)?;
         lock(&self.state).node = Some(node);
         Ok(json!({}))
@@ -126,41 +105,6 @@ impl Peer {
         drop(closed); // outside the lock: closing drives the node
         Ok(json!({}))
     }
-}
-
-fn with_settings(mut builder: Builder, settings: &Settings) -> Result<Builder, Refusal> {
-    if let Some(id) = settings.cluster {
-        builder = builder.cluster(id);
-    }
-    if let Some(address) = &settings.address {
-        let parts: Vec<u32> = address.split('.').filter_map(|p| p.parse().ok()).collect();
-        let &[zone, cluster, node] = parts.as_slice() else {
-            return Err(Refusal::Request(format!("not an address <Z.C.N>: {address}")));
-        };
-        builder = builder.address(NodeAddr::legacy(zone, cluster, node));
-    }
-    let Some(identity) = &settings.identity else { return Ok(builder) };
-    match u128::from_str_radix(identity, 16) {
-        // 32 hexadecimal digits are the 16 bytes themselves, as for iproute2's `tipc`.
-        Ok(bytes) if identity.len() == 32 => Ok(builder.identity_bytes(bytes.to_be_bytes())),
-        _ => Ok(builder.identity(identity)),
-    }
-}
-
-fn with_bearer(builder: Builder, args: &Args) -> Result<Builder, Refusal> {
-    if args.text("media")? == "eth" {
-        return Ok(builder.ethernet(args.text("device")?));
-    }
-    let ip = |name| {
-        args.text(name)?
-            .parse::<IpAddr>()
-            .map_err(|e| Refusal::Request(format!("{name} is not an IP address: {e}")))
-    };
-    let local = ip("local")?;
-    if args.get("remote").is_none() {
-        return Ok(builder.udp(local));
-    }
-    Ok(builder.udp_peers(local, [SocketAddr::new(ip("remote")?, 0)]))
 }
 
 /// A socket address in the form that tests write.

@@ -1,15 +1,14 @@
-//! Counts changes of other nodes, and answers requests about subscriptions.
+//! Counts changes of other nodes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use utipc::{Change, Event, Filter, Node, NodeAddr, ServiceRange};
+use utipc::{Change, Event, Node, NodeAddr};
 
-use crate::Answer;
 use crate::args::{Args, Refusal};
-use crate::node::{Peer, Thing, lock, port};
+use crate::{Answer, lock};
 
 /// Changes that are kept to explain a failed test.
 const KEPT: usize = 20;
@@ -54,6 +53,29 @@ impl Watch {
         });
         Ok(())
     }
+
+    pub(crate) fn counts(&self) -> Answer {
+        let seen = lock(&self.seen);
+        let log: Vec<_> = seen.log.iter().map(|(at, change, node)| json!([at, change, node.0])).collect();
+        Ok(json!({"ups": seen.ups, "downs": seen.downs, "log": log}))
+    }
+
+    pub(crate) fn wait_up(&self, args: &Args) -> Answer {
+        let end = Instant::now() + args.milliseconds("timeout_ms", 10_000)?;
+        loop {
+            let (ups, downs) = {
+                let seen = lock(&self.seen);
+                (seen.ups, seen.downs)
+            };
+            if ups > downs {
+                return Ok(json!({}));
+            }
+            if Instant::now() > end {
+                return Err(Refusal::TIMED_OUT);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
 }
 
 impl Seen {
@@ -66,59 +88,5 @@ impl Seen {
         if self.log.len() > KEPT {
             self.log.pop_front();
         }
-    }
-}
-
-impl Peer {
-    pub(crate) fn counts(&self) -> Answer {
-        let seen = lock(&self.watched.seen);
-        let log: Vec<_> = seen.log.iter().map(|(at, change, node)| json!([at, change, node.0])).collect();
-        Ok(json!({"ups": seen.ups, "downs": seen.downs, "log": log}))
-    }
-
-    pub(crate) fn wait_up(&self, args: &Args) -> Answer {
-        let end = Instant::now() + args.milliseconds("timeout_ms", 10_000)?;
-        loop {
-            let (ups, downs) = {
-                let seen = lock(&self.watched.seen);
-                (seen.ups, seen.downs)
-            };
-            if ups > downs {
-                return Ok(json!({}));
-            }
-            if Instant::now() > end {
-                return Err(Refusal::TIMED_OUT);
-            }
-            std::thread::sleep(LOOK);
-        }
-    }
-
-    pub(crate) fn subscribe(&self, args: &Args) -> Answer {
-        let node = self.node()?;
-        let mut topology = match args.u32_or("node", Some(0))? {
-            0 => node.topology()?,
-            other => node.topology_of(NodeAddr(other))?,
-        };
-        let filter =
-            if args.maybe_text("filter") == Some("service") { Filter::SERVICE } else { Filter::PORTS };
-        let limit = match args.get("timeout_ms") {
-            Some(_) => Some(args.milliseconds("timeout_ms", 0)?),
-            None => None,
-        };
-        topology.subscribe(args.range()?, filter, limit)?;
-        Ok(json!({"s": self.keep(Thing::Subscriber(Arc::new(Mutex::new(topology))))}))
-    }
-
-    pub(crate) fn event(&self, args: &Args) -> Answer {
-        let topology = self.subscriber(args)?;
-        let limit = args.milliseconds("timeout_ms", 10_000)?;
-        let event = lock(&topology).next(limit)?.ok_or(Refusal::Errno(11))?;
-        let what = match event.change {
-            Change::Expired => "timeout",
-            _ if event.is_up() => "published",
-            _ => "withdrawn",
-        };
-        let ServiceRange { service, lower, upper } = event.found;
-        Ok(json!({"event": what, "type": service, "lower": lower, "upper": upper, "port": port(event.port)}))
     }
 }
