@@ -53,8 +53,8 @@ fn payloads() -> (Vec<u8>, Vec<Vec<u8>>) {
     (write(&fields, 1), (0..64).map(|seed| write(&UPDATED, seed)).collect())
 }
 
-fn main() -> rssl::Result<()> {
-    let count: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(100_000);
+/// A refresh, and updates of its fields.
+fn messages() -> rssl::Result<(Vec<u8>, Vec<Vec<u8>>)> {
     let (refresh, updates) = payloads();
     println!(
         "refresh payload {} bytes, update payload {} bytes",
@@ -73,97 +73,115 @@ fn main() -> rssl::Result<()> {
         payload: &refresh,
         ..Refresh::default()
     };
-    let message = to_vec(|w| message.encode(w))?;
-    let updates = updates
-        .iter()
-        .map(|payload| {
-            let update = Update {
-                domain: Domain::MARKET_PRICE,
-                stream: 5,
-                container: DataType::FIELD_LIST,
-                payload,
-                ..Update::default()
-            };
-            to_vec(|w| update.encode(w))
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let update = |payload: &Vec<u8>| {
+        let update = Update {
+            domain: Domain::MARKET_PRICE,
+            stream: 5,
+            container: DataType::FIELD_LIST,
+            payload,
+            ..Update::default()
+        };
+        to_vec(|w| update.encode(w))
+    };
+    Ok((to_vec(|w| message.encode(w))?, updates.iter().map(update).collect::<Result<_, _>>()?))
+}
+
+/// Nanoseconds for each of `n` since `start`.
+fn per(start: Instant, n: usize) -> f64 {
+    start.elapsed().as_nanos() as f64 / n as f64
+}
+
+/// Updates of each measurement.
+const UPDATES: usize = 4_000_000;
+
+fn main() -> rssl::Result<()> {
+    let count: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(100_000);
+    let (refresh, updates) = messages()?;
     let mut cache = Cache::default();
     let mut records = vec![Record::default(); count];
-    let per = |start: Instant, n: usize| start.elapsed().as_nanos() as f64 / n as f64;
-
-    let start = Instant::now();
-    for record in &mut records {
-        if let Err(why) = cache.message(record, &message) {
-            println!("refresh refused: {why}");
-        }
-    }
-    println!("{:8.1} ns per refresh", per(start, count));
-    let bytes = records.iter().map(Record::bytes).sum::<usize>();
-    println!(
-        "{:8.1} bytes per record, {} layout(s) of {} bytes",
-        bytes as f64 / count as f64,
-        cache.layouts().0,
-        cache.layouts().1
-    );
-
+    fill(&mut cache, &mut records, &refresh);
     for round in 0..3 {
-        let rounds = (4_000_000 / count).max(1);
-        let start = Instant::now();
-        for n in 0..rounds {
-            for (record, update) in records.iter_mut().zip(updates.iter().cycle().skip(n % updates.len())) {
-                if let Err(why) = cache.message(record, update) {
-                    println!("update refused: {why}");
-                }
-            }
-        }
-        println!("{:8.1} ns per update of {count} records in turn (run {round})", per(start, rounds * count));
+        update_in_turn(&mut cache, &mut records, &updates, round);
     }
-    let n = 4_000_000;
     for ahead in [1, 32] {
-        let mut random = 1_usize;
-        let start = Instant::now();
-        for turn in 0..n / ahead {
-            let places: Vec<usize> = (0..ahead)
-                .map(|_| {
-                    random = random
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1_442_695_040_888_963_407);
-                    (random >> 33) % count
-                })
-                .collect();
-            if ahead > 1 {
-                let touched = || places.iter().filter_map(|at| records.get(*at));
-                black_box(touched().map(Record::touch).sum::<usize>());
-                black_box(touched().map(Record::touch_values).sum::<usize>());
-            }
-            for (at, update) in places.iter().zip(updates.iter().cycle().skip(turn % updates.len())) {
-                if let Some(record) = records.get_mut(*at) {
-                    let _ = cache.message(record, update);
-                }
-            }
-        }
-        println!("{:8.1} ns per update of random records, {ahead} at a time", per(start, n));
+        update_at_random(&mut cache, &mut records, &updates, ahead);
     }
     if let Some(record) = records.first_mut() {
         let start = Instant::now();
-        for update in updates.iter().cycle().take(n) {
+        for update in updates.iter().cycle().take(UPDATES) {
             let _ = cache.message(record, update);
         }
-        println!("{:8.1} ns per update of one record", per(start, n));
+        println!("{:8.1} ns per update of one record", per(start, UPDATES));
     }
+    read_images(&mut cache, &records);
+    Ok(())
+}
+
+fn fill(cache: &mut Cache, records: &mut [Record], refresh: &[u8]) {
     let start = Instant::now();
-    let mut bytes = 0;
-    for record in &records {
+    for record in &mut *records {
+        if let Err(why) = cache.message(record, refresh) {
+            println!("refresh refused: {why}");
+        }
+    }
+    println!("{:8.1} ns per refresh", per(start, records.len()));
+    let bytes = records.iter().map(Record::bytes).sum::<usize>();
+    let (layouts, layout_bytes) = cache.layouts();
+    let each = bytes as f64 / records.len() as f64;
+    println!("{each:8.1} bytes per record, {layouts} layout(s) of {layout_bytes} bytes");
+}
+
+fn update_in_turn(cache: &mut Cache, records: &mut [Record], updates: &[Vec<u8>], round: usize) {
+    let count = records.len();
+    let rounds = (UPDATES / count).max(1);
+    let start = Instant::now();
+    for n in 0..rounds {
+        for (record, update) in records.iter_mut().zip(updates.iter().cycle().skip(n % updates.len())) {
+            if let Err(why) = cache.message(record, update) {
+                println!("update refused: {why}");
+            }
+        }
+    }
+    println!("{:8.1} ns per update of {count} records in turn (run {round})", per(start, rounds * count));
+}
+
+/// Updates random records, of which `ahead` are known and prefetched at a time.
+fn update_at_random(cache: &mut Cache, records: &mut [Record], updates: &[Vec<u8>], ahead: usize) {
+    let mut random = 1_usize;
+    let count = records.len();
+    let mut place = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % count
+    };
+    let start = Instant::now();
+    for turn in 0..UPDATES / ahead {
+        let places: Vec<usize> = (0..ahead).map(|_| place()).collect();
+        if ahead > 1 {
+            let touched = || places.iter().filter_map(|at| records.get(*at));
+            black_box(touched().map(Record::touch).sum::<usize>());
+            black_box(touched().map(Record::touch_values).sum::<usize>());
+        }
+        for (at, update) in places.iter().zip(updates.iter().cycle().skip(turn % updates.len())) {
+            if let Some(record) = records.get_mut(*at) {
+                let _ = cache.message(record, update);
+            }
+        }
+    }
+    println!("{:8.1} ns per update of random records, {ahead} at a time", per(start, UPDATES));
+}
+
+fn read_images(cache: &mut Cache, records: &[Record]) {
+    let (start, mut bytes) = (Instant::now(), 0);
+    for record in records {
         let _ = cache.parts(record, 6_000, |part| bytes += black_box(part.payload).len());
     }
+    let count = records.len();
     println!("{:8.1} ns per image payload of {} bytes", per(start, count), bytes / count);
-    let start = Instant::now();
-    let mut bytes = 0;
+    let (start, mut bytes) = (Instant::now(), 0);
     let ask = Image { domain: Domain::MARKET_PRICE, stream: 7, solicited: true, ..Image::default() };
-    for record in &records {
+    for record in records {
         let ask = Image { key: record.key(), ..ask };
         let _ = cache.image(record, &ask, 6_000, |message| bytes += black_box(message).len());
     }
     println!("{:8.1} ns per refresh message of {} bytes", per(start, count), bytes / count);
-    Ok(())
 }

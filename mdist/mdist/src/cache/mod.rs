@@ -12,6 +12,9 @@
 //!
 //! Where the wire format leaves a choice: an update of an entry that was never added to a map or vector adds it;
 //! updates append to a series as further parts do; fields are not rippled, which consumers do.
+//!
+//! `node` and the files of the containers import each other, because containers nest: a node is one of the containers,
+//! and the entries of each container are nodes.
 
 mod elements;
 mod fields;

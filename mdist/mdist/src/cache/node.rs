@@ -210,33 +210,13 @@ pub(super) fn check(
         return Err(rssl::Error::Depth(MAX_DEPTH).into());
     }
     let below = |container, payload, sets: &Sets<'_>| check(container, payload, sets, types, depth + 1);
-    let plain = |container, payload| below(container, payload, &Sets::default());
-    let mut entries = 0;
     match container {
-        DataType::FIELD_LIST => {
-            for field in FieldList::decode(payload, Some(&sets.fields))?.entries() {
-                let field = field?;
-                if field.id == 0 {
-                    return Err(Error::DictionarySwitch);
-                }
-                if let Some(container) = types.container(field.id) {
-                    entries += plain(container, field.data)?;
-                }
-            }
-        }
-        DataType::ELEMENT_LIST => {
-            for element in ElementList::decode(payload, Some(&sets.elements))?.entries() {
-                let element = element?;
-                entries += 1;
-                if element.data_type.is_container() {
-                    entries += plain(element.data_type, element.data)?;
-                }
-            }
-        }
+        DataType::FIELD_LIST => check_fields(payload, sets, types, depth),
+        DataType::ELEMENT_LIST => check_elements(payload, sets, types, depth),
         DataType::MAP => {
             let map = Map::decode(payload)?;
             let sets = Sets::decode(map.container, map.sets)?;
-            entries += map.summary.map_or(Ok(0), |summary| below(map.container, summary, &sets))?;
+            let mut entries = map.summary.map_or(Ok(0), |summary| below(map.container, summary, &sets))?;
             for entry in map.entries() {
                 let entry = entry?;
                 entries += 1;
@@ -244,11 +224,13 @@ pub(super) fn check(
                     entries += below(map.container, entry.data, &sets)?;
                 }
             }
+            Ok(entries)
         }
         DataType::VECTOR => {
             let vector = Vector::decode(payload)?;
             let sets = Sets::decode(vector.container, vector.sets)?;
-            entries += vector.summary.map_or(Ok(0), |summary| below(vector.container, summary, &sets))?;
+            let mut entries =
+                vector.summary.map_or(Ok(0), |summary| below(vector.container, summary, &sets))?;
             for entry in vector.entries() {
                 let entry = entry?;
                 entries += 1;
@@ -256,25 +238,57 @@ pub(super) fn check(
                     entries += below(vector.container, entry.data, &sets)?;
                 }
             }
+            Ok(entries)
         }
         DataType::SERIES => {
             let series = Series::decode(payload)?;
             let sets = Sets::decode(series.container, series.sets)?;
-            entries += series.summary.map_or(Ok(0), |summary| below(series.container, summary, &sets))?;
+            let mut entries =
+                series.summary.map_or(Ok(0), |summary| below(series.container, summary, &sets))?;
             for entry in series.entries() {
                 entries += 1 + below(series.container, entry?, &sets)?;
             }
+            Ok(entries)
         }
-        DataType::FILTER_LIST => {
-            for entry in FilterList::decode(payload)?.entries() {
-                let entry = entry?;
-                entries += 1;
-                if entry.action != FilterAction::Clear {
-                    entries += plain(entry.container, entry.data)?;
-                }
-            }
+        DataType::FILTER_LIST => check_filters(payload, types, depth),
+        _ => Ok(0),
+    }
+}
+
+fn check_fields(payload: &[u8], sets: &Sets<'_>, types: &FieldTypes, depth: usize) -> Result<usize> {
+    let mut entries = 0;
+    for field in FieldList::decode(payload, Some(&sets.fields))?.entries() {
+        let field = field?;
+        if field.id == 0 {
+            return Err(Error::DictionarySwitch);
         }
-        _ => {}
+        if let Some(container) = types.container(field.id) {
+            entries += check(container, field.data, &Sets::default(), types, depth + 1)?;
+        }
+    }
+    Ok(entries)
+}
+
+fn check_elements(payload: &[u8], sets: &Sets<'_>, types: &FieldTypes, depth: usize) -> Result<usize> {
+    let mut entries = 0;
+    for element in ElementList::decode(payload, Some(&sets.elements))?.entries() {
+        let element = element?;
+        entries += 1;
+        if element.data_type.is_container() {
+            entries += check(element.data_type, element.data, &Sets::default(), types, depth + 1)?;
+        }
+    }
+    Ok(entries)
+}
+
+fn check_filters(payload: &[u8], types: &FieldTypes, depth: usize) -> Result<usize> {
+    let mut entries = 0;
+    for entry in FilterList::decode(payload)?.entries() {
+        let entry = entry?;
+        entries += 1;
+        if entry.action != FilterAction::Clear {
+            entries += check(entry.container, entry.data, &Sets::default(), types, depth + 1)?;
+        }
     }
     Ok(entries)
 }

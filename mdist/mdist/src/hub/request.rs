@@ -109,3 +109,20 @@ pub enum HubRequest {
         message: Vec<u8>,
     },
 }
+
+/// A request for an item, as a side makes it.
+pub(super) struct OpenRequest {
+    pub(super) side: SideId,
+    pub(super) token: Token,
+    pub(super) spec: ItemSpec,
+    pub(super) worst_qos: Option<Qos>,
+    pub(super) streaming: bool,
+}
+
+impl OpenRequest {
+    /// Whether the request cannot wait until the item is published, because it is for one image or a stream of
+    /// its own.
+    pub(super) fn cannot_wait(&self) -> bool {
+        !self.streaming || self.spec.private
+    }
+}

@@ -1,23 +1,14 @@
 //! Requests of sides: open an item, get its image, close it.
 
-use rssl::rwf::{Domain, Qos, State, StreamState, code};
+use rssl::rwf::{Domain, State, StreamState, code};
 
 use super::batch::{Batch, Kind};
 use super::encode::{self, suspect_state};
 use super::ids::{ItemId, Now, SideId, Token};
 use super::item::{Event, Waiter};
-use super::request::ItemSpec;
+use super::request::OpenRequest;
 use super::services::NoSuchQos;
 use super::state::Hub;
-
-/// A request for an item, as a side makes it.
-pub(super) struct OpenRequest {
-    pub(super) side: SideId,
-    pub(super) token: Token,
-    pub(super) spec: ItemSpec,
-    pub(super) worst_qos: Option<Qos>,
-    pub(super) streaming: bool,
-}
 
 /// The state of a request's service that its admission depends on.
 struct ServiceStatus {
@@ -26,14 +17,6 @@ struct ServiceStatus {
     up: bool,
     /// Number of its items that wait to be published.
     awaited: usize,
-}
-
-impl OpenRequest {
-    /// Whether the request cannot wait until the item is published, because it is for one image or a stream of
-    /// its own.
-    fn cannot_wait(&self) -> bool {
-        !self.streaming || self.spec.private
-    }
 }
 
 impl Hub {

@@ -9,9 +9,8 @@ use super::item::Items;
 use super::pacing::Bucket;
 use super::pending_posts::PendingPosts;
 use super::records::{PendingUpdates, Records};
-use super::request::HubRequest;
+use super::request::{HubRequest, OpenRequest};
 use super::services::{Directory, Services};
-use super::side_requests::OpenRequest;
 use super::streams::Streams;
 use crate::cache::{Cache, FieldTypes, Limits};
 

@@ -2,6 +2,9 @@
 //!
 //! A [`Worker`] has some of a server's mounts. It is pure: bytes, batches of the hub and time go in; bytes, requests
 //! for the hub and mounts to disconnect come out.
+//!
+//! `worker` and the modules of single subjects (`directory`, `latency`, `slow_consumer`) import each other: each of
+//! these defines the state of its subject, which the worker owns, and the worker's methods on it.
 
 mod arena;
 mod client_messages;
