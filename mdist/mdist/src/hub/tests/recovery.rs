@@ -525,3 +525,34 @@ fn random_events_end_with_the_publishers_state() {
         assert!(rig.models.iter().all(|m| m.streams.is_empty()), "seed {seed}");
     }
 }
+
+/// A hub whose provider has just come back, with two items of which the rate lets it request one; returns the name and
+/// token of the other one, whose turn has come since.
+fn waiting_for_its_turn() -> (Rig, &'static str, Token) {
+    let mut rig = Rig::new(Options { recovery_rate: 1, hold: Now::ZERO, ..Options::default() }, 1);
+    rig.provider();
+    let items = ["A", "B"].map(|name| (name, rig.open(0, name)));
+    rig.service_state(0, false, true);
+    rig.service_state(0, true, true);
+    assert_eq!(rig.models[0].requests, 3);
+    let waiting = items.into_iter().find(|(_, token)| rig.view(0, *token).state != OK).expect("one waits");
+    rig.now += Now::from_secs(2);
+    (rig, waiting.0, waiting.1)
+}
+
+#[test]
+fn released_item_in_a_queue_gets_no_new_stream() {
+    let (mut rig, name, token) = waiting_for_its_turn();
+    rig.end(0, token);
+    assert_eq!((rig.models[0].requests, rig.models[0].closes), (3, 1));
+    assert_eq!((rig.models[0].stream_of(name), rig.hub.items()), (None, 1));
+}
+
+#[test]
+fn ended_item_in_a_queue_gets_no_new_stream() {
+    let (mut rig, name, _) = waiting_for_its_turn();
+    rig.models[0].status(name, StreamState::Closed, DataState::Suspect, 3);
+    rig.run();
+    assert_eq!(rig.models[0].requests, 3);
+    assert_eq!((rig.models[0].stream_of(name), rig.hub.items()), (None, 1));
+}
