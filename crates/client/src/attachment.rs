@@ -153,7 +153,7 @@ impl Attachment {
 
     /// Hangs this near end, which the program polls, up when the daemon dies, even if another process keeps a copy of
     /// the far end.
-    pub(crate) fn watch_near_end(&self, near: &Arc<Near>) {
+    pub(crate) fn watch_near_end(&self, near: &Near) {
         if self.shares_far_ends() && self.life.near_ends.add(near) == Reach::NeedsThread {
             let life = Arc::clone(&self.life);
             let ended = move || life.near_ends.hang_up();

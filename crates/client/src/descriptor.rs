@@ -6,9 +6,9 @@
 //! the packet; it then checks once more, so that a concurrent change is not lost. See docs/spec/attach.md §5.
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8};
-use std::sync::{Arc, OnceLock};
 
 use utipc_os::packets::{self, Far, Near};
 
@@ -18,7 +18,7 @@ const RECEIVES_BEFORE_DEFERRING: u8 = 8;
 /// The near end of a socket's descriptor.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
-    near: Arc<Near>,
+    near: Near,
     /// Whether its level follows the readiness of the socket.
     polled: AtomicBool,
     /// See `looking.rs`.
@@ -89,25 +89,25 @@ impl Deferral {
 impl Descriptor {
     /// A descriptor that this library owns; it is polled from the start.
     pub(crate) fn new(near: OwnedFd) -> Self {
-        Self::with(Arc::new(Near::owned(near)), true)
+        Self::with(Near::owned(near), true)
     }
 
     /// A descriptor that the program owns and does not poll yet.
     pub(crate) fn lent(number: RawFd) -> Self {
-        Self::with(Arc::new(Near::lent(number)), false)
+        Self::with(Near::lent(number), false)
     }
 
-    fn with(near: Arc<Near>, polled: bool) -> Self {
+    fn with(near: Near, polled: bool) -> Self {
         Self { near, polled: AtomicBool::new(polled), deferral: Deferral::default() }
     }
 
-    pub(crate) fn near(&self) -> &Arc<Near> {
+    pub(crate) fn near(&self) -> &Near {
         &self.near
     }
 
     /// The descriptor in a forked child; `None` if it has none left.
     pub(crate) fn inherited(&self) -> Option<Self> {
-        let inherited = Self::with(Arc::new(self.near.inherited()?), self.is_polled());
+        let inherited = Self::with(self.near.inherited()?, self.is_polled());
         if self.deferral.allowed.load(Relaxed) {
             inherited.deferral.allow();
         }

@@ -3,10 +3,10 @@
 //! The kernel does that for a descriptor whose far end only the daemon has. A process that writes lanes to the socket
 //! may have a copy of that end (decision 19), and whether it closes the copy is not this process's to decide.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Mutex;
 
 use utipc_os::lock;
-use utipc_os::packets::{self, Near};
+use utipc_os::packets::{self, Near, NearHandle};
 
 /// The near ends of one attachment.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) struct NearEnds {
 
 #[derive(Debug, Default)]
 struct List {
-    ends: Vec<Weak<Near>>,
+    ends: Vec<NearHandle>,
     /// The number of ends at which those of closed sockets are removed.
     full: usize,
     /// It is known whether a thread with its own descriptor table reaches them.
@@ -34,13 +34,13 @@ pub(crate) enum Reach {
 
 impl NearEnds {
     /// Adds one. `NeedsThread` is returned at most once.
-    pub(crate) fn add(&self, near: &Arc<Near>) -> Reach {
+    pub(crate) fn add(&self, near: &Near) -> Reach {
         let list = &mut *lock(&self.list);
         if list.ends.len() >= list.full {
-            list.ends.retain(|end| end.strong_count() > 0);
+            list.ends.retain(|end| !end.is_closed());
             list.full = (list.ends.len() * 2).max(64);
         }
-        list.ends.push(Arc::downgrade(near));
+        list.ends.push(near.handle());
         if list.probed {
             return Reach::Reached;
         }
@@ -54,7 +54,7 @@ impl NearEnds {
     /// Hangs all of them up.
     pub(crate) fn hang_up(&self) {
         // Without the lock: a near end waits for the thread that uses it.
-        let ends: Vec<_> = lock(&self.list).ends.iter().filter_map(Weak::upgrade).collect();
+        let ends = std::mem::take(&mut lock(&self.list).ends);
         for end in ends {
             end.hang_up();
         }
@@ -68,11 +68,23 @@ mod tests {
     #[test]
     fn ends_hang_up_although_a_copy_of_the_far_end_is_left() {
         let (near, far) = packets::pair().unwrap();
-        let near = Arc::new(Near::owned(near.into_fd()));
+        let near = Near::owned(near.into_fd());
         let ends = NearEnds::default();
         assert_eq!(ends.add(&near), Reach::Reached);
         ends.hang_up();
         assert_eq!(near.with(|near| packets::drain_to_end(near)), Some((false, true)));
+        assert!(packets::is_peer_closed(&far));
+    }
+
+    /// A handle that closed the last descriptor did so in the table of the watching thread, which has another file
+    /// there or none.
+    #[test]
+    fn end_is_closed_by_its_socket_although_a_handle_is_left() {
+        let (near, far) = packets::pair().unwrap();
+        let near = Near::owned(near.into_fd());
+        let handle = near.handle();
+        drop(near);
+        assert!(handle.is_closed() && !handle.hang_up());
         assert!(packets::is_peer_closed(&far));
     }
 
@@ -81,7 +93,7 @@ mod tests {
         let ends = NearEnds::default();
         for _ in 0..1000 {
             let (near, _far) = packets::pair().unwrap();
-            ends.add(&Arc::new(Near::owned(near.into_fd())));
+            ends.add(&Near::owned(near.into_fd()));
         }
         assert!(lock(&ends.list).ends.len() <= 64);
     }

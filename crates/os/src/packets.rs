@@ -4,14 +4,14 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicUsize};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Weak};
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
 use crate::fdpass::Channel;
 use crate::hidden::{Hiding, raise};
-use crate::{OsError, Result};
+use crate::{OsError, Result, fork, lock};
 
 /// Maximum number of packets that one call reads or writes. Neither end leaves more than a few.
 const MAX_PACKETS: usize = 64;
@@ -28,28 +28,80 @@ const NONE: RawFd = -1;
 /// The near end in this process: a descriptor of the library, or one that the program owns and may close or renumber.
 #[derive(Debug)]
 pub struct Near {
-    number: AtomicI32,
+    place: Arc<Place>,
     owned: bool,
+    /// The process that it belongs to, see [`fork::generation`].
+    generation: u32,
+}
+
+/// Where a near end is, for [`NearHandle`] too.
+#[derive(Debug)]
+struct Place {
+    number: AtomicI32,
     /// Locked while the number is used or changed.
     guard: Mutex<()>,
+}
+
+impl Place {
+    /// Calls `use_it` with the descriptor, which stays open during the call; `None` if there is none.
+    fn with<T>(&self, use_it: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
+        let _guard = lock(&self.guard);
+        let number = self.number.load(Relaxed);
+        // SAFETY: before the number is closed it is changed, which waits for the guard.
+        (number != NONE).then(|| use_it(unsafe { BorrowedFd::borrow_raw(number) }))
+    }
+}
+
+/// A near end for the thread that hangs it up. It never closes the descriptor: that thread may have a descriptor table
+/// of its own, in which the number is that of nothing or of another file.
+#[derive(Debug)]
+pub struct NearHandle(Weak<Place>);
+
+impl NearHandle {
+    /// Whether the near end is gone.
+    pub fn is_closed(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+
+    /// Hangs it up, from any thread of the process. A thread with a descriptor table of its own reaches the number only
+    /// where the kernel has `pidfd_getfd` and permits it: see [`reaches_main_table`].
+    pub fn hang_up(&self) -> bool {
+        let shut = |fd: BorrowedFd<'_>| rustix::net::shutdown(fd, rustix::net::Shutdown::Both).is_ok();
+        let Some(place) = self.0.upgrade() else { return false };
+        let hung_up = place.with(|near| match of_main_table(near.as_raw_fd()) {
+            Ok(copy) => shut(copy.as_fd()),
+            Err(_) => shut(near),
+        });
+        hung_up.unwrap_or(false)
+    }
 }
 
 impl Near {
     /// A descriptor that is closed with the value.
     pub fn owned(fd: OwnedFd) -> Self {
-        Self { number: AtomicI32::new(fd.into_raw_fd()), owned: true, guard: Mutex::default() }
+        Self::new(fd.into_raw_fd(), true)
     }
 
     /// A descriptor that the program owns. Call [`Near::renumber`] before the program closes it.
     pub fn lent(number: RawFd) -> Self {
-        Self { number: AtomicI32::new(number), owned: false, guard: Mutex::default() }
+        Self::new(number, false)
+    }
+
+    fn new(number: RawFd, owned: bool) -> Self {
+        let place = Place { number: AtomicI32::new(number), guard: Mutex::default() };
+        Self { place: Arc::new(place), owned, generation: fork::generation() }
+    }
+
+    /// A handle for the thread that hangs it up.
+    pub fn handle(&self) -> NearHandle {
+        NearHandle(Arc::downgrade(&self.place))
     }
 
     /// The near end in a forked child: the program's descriptor has the same number there, one of the library is
     /// copied. `None` if no descriptor is free. Takes no lock, because a thread that exists only in the parent may hold
     /// it.
     pub fn inherited(&self) -> Option<Self> {
-        let number = self.number.load(Relaxed);
+        let number = self.place.number.load(Relaxed);
         if !self.owned || number == NONE {
             return Some(Self::lent(number));
         }
@@ -60,40 +112,24 @@ impl Near {
 
     /// Sets its number (or none). After the return, the old number is not used any more.
     pub fn renumber(&self, number: Option<RawFd>) {
-        let _guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = lock(&self.place.guard);
         self.renumber_at_once(number);
     }
 
     /// [`Near::renumber`] when no other thread can be using the old number.
     pub fn renumber_at_once(&self, number: Option<RawFd>) {
-        self.number.store(number.unwrap_or(NONE), Relaxed);
+        self.place.number.store(number.unwrap_or(NONE), Relaxed);
     }
 
     /// The descriptor, if this process owns it.
     pub fn as_owned(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: an owned number never changes, and is closed only with the value, which is borrowed.
-        self.owned.then(|| unsafe { BorrowedFd::borrow_raw(self.number.load(Relaxed)) })
+        self.owned.then(|| unsafe { BorrowedFd::borrow_raw(self.place.number.load(Relaxed)) })
     }
 
     /// Calls `use_it` with the descriptor, which stays open during the call; `None` if there is none.
     pub fn with<T>(&self, use_it: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
-        let _guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = self.number.load(Relaxed);
-        // SAFETY: before the number is closed it is changed, which waits for the guard.
-        (number != NONE).then(|| use_it(unsafe { BorrowedFd::borrow_raw(number) }))
-    }
-}
-
-impl Near {
-    /// Hangs it up, from any thread of the process. A thread with a descriptor table of its own reaches the number only
-    /// where the kernel has `pidfd_getfd` and permits it: see [`reaches_main_table`].
-    pub fn hang_up(&self) -> bool {
-        let shut = |fd: BorrowedFd<'_>| rustix::net::shutdown(fd, rustix::net::Shutdown::Both).is_ok();
-        self.with(|near| match of_main_table(near.as_raw_fd()) {
-            Ok(copy) => shut(copy.as_fd()),
-            Err(_) => shut(near),
-        })
-        .unwrap_or(false)
+        self.place.with(use_it)
     }
 }
 
@@ -165,7 +201,9 @@ impl Drop for Far {
 
 impl Drop for Near {
     fn drop(&mut self) {
-        let number = *self.number.get_mut();
+        // In a forked child no other thread uses the number, and the guard may be locked for ever.
+        let _guard = (self.generation == fork::generation()).then(|| lock(&self.place.guard));
+        let number = self.place.number.swap(NONE, Relaxed);
         if self.owned && number != NONE {
             // SAFETY: it came from an `OwnedFd`, and only this value closes it.
             drop(unsafe { OwnedFd::from_raw_fd(number) });
