@@ -8,8 +8,19 @@ use utipc_core::socket::{Received, RecvOptions};
 use utipc_core::wire::blocks;
 
 use crate::message::{Checked, Expected, HEADER_MAX, check};
-use crate::receiver::Check;
 use crate::{Corrupt, Kind, Pair, Peek, Reader, Record, Wakeup};
+
+/// What a check of lanes finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// A message, or a fault that the next receive reports.
+    Something,
+    /// No message.
+    Nothing,
+    /// No message, and a lane that is over and read to its end, which has to be left. A lane can end at any time, also
+    /// between two checks.
+    Ended,
+}
 
 /// Where received data goes.
 #[derive(Debug)]

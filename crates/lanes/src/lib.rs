@@ -40,12 +40,12 @@ use utipc_core::socket::SocketKind;
 
 pub use arena::{Arena, Incoming, Outgoing};
 pub use doorbell::{BELLS_MAX, Doorbell, Parked, Wakeup, wait, wait_with};
-pub use inbound::{InboundLane, ReceiveCall, Sink};
+pub use inbound::{Check, InboundLane, ReceiveCall, Sink};
 pub use lane::{Corrupt, Kind, LaneError, MARK_WORDS, Peek, RECORD_MAX, Reader, Record, Recovered, Writer};
 pub use layout::{FIRST_RING, MAX_SLOTS, RING_SHIFTS, Shape, Side};
 pub use message::HEADER_MAX;
 pub use pair::{Pair, ReadyLanes};
-pub use receiver::{Check, Next, Receiver};
+pub use receiver::{Next, Receiver};
 pub use sender::{Growth, Idle, OutboundLane, Route, Sender};
 pub use utipc_core::socket::{Address, SendOptions};
 

@@ -104,7 +104,11 @@ pub(crate) fn settle() {
 /// Whether a recent socket has something, and is readable now.
 fn check() -> bool {
     // Not `any`: a program that waits for several finds all of them.
-    recent().fold(false, |found, entry| entry.check_deferred() || found)
+    let mut found = false;
+    for entry in recent() {
+        found |= entry.check_deferred();
+    }
+    found
 }
 
 /// A thread that may sleep.

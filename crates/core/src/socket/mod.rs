@@ -6,6 +6,7 @@
 //! would block; [`Endpoint::wait_reason`] is then the cause. Spec: tipc.md §8.
 
 mod built;
+mod configure;
 mod control;
 mod deliver;
 mod endpoint;

@@ -6,18 +6,7 @@ use utipc_attach::LaneId;
 
 use super::{Next, Receiver, note_wakeup};
 use crate::ReadyLanes;
-
-/// What a check of lanes finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Check {
-    /// A message, or a fault that the next receive reports.
-    Something,
-    /// No message.
-    Nothing,
-    /// No message, and a lane that is over and read to its end, which has to be left. A lane can end at any time, also
-    /// between two checks.
-    Ended,
-}
+use crate::inbound::Check;
 
 impl Receiver {
     /// Asks from now on for the daemon to be told when an armed lane gets something.

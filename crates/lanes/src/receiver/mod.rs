@@ -6,8 +6,6 @@
 mod arming;
 mod next;
 
-pub use arming::Check;
-
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 

@@ -217,7 +217,7 @@ impl NodeDriver {
     /// Asks bearers that report in memory to wake this node by their descriptors too; true if one has something
     /// already.
     pub(crate) fn prepare_sleep(&self) -> bool {
-        self.idles.iter().fold(false, |found, idle| idle.prepare_sleep() || found)
+        self.idles.iter().any(|idle| idle.prepare_sleep())
     }
 
     /// Adds every bearer to `reactor`, with or without its express path.

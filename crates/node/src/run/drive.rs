@@ -204,7 +204,7 @@ fn wait_in_event_loop(waiting: &mut Waiting, limits: Limits, idles: &Idles) -> R
     if spin.mode() == Mode::Busy {
         return Ok(());
     }
-    if idles.iter().fold(false, |found, idle| idle.prepare_sleep() || found) {
+    if idles.iter().any(|idle| idle.prepare_sleep()) {
         return Ok(());
     }
     reactor.wait(limits.pause, ready)?;
