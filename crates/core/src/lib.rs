@@ -23,6 +23,7 @@ pub mod planted;
 #[cfg(not(feature = "planted-faults"))]
 mod planted;
 pub mod pool;
+pub mod quota;
 pub mod rng;
 pub mod socket;
 pub mod stack;

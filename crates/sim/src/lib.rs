@@ -4,7 +4,7 @@
 //!
 //! Everything follows from a seed. [`run`] goes through rounds: a busy period with faults, then a quiet period without.
 //! In both the model checks every delivery; at the end of the quiet period it checks that nothing is missing and that
-//! all tables agree. [`check::Broken`] lists the invariants.
+//! all tables agree. [`check::Broken`] lists the invariants. [`peers`] attacks a node by hostile peers instead.
 
 pub mod check;
 mod cluster;
@@ -17,6 +17,7 @@ mod host;
 mod livelock;
 mod network;
 mod payload;
+pub mod peers;
 mod quiet;
 mod reading;
 mod subscribers;

@@ -3,10 +3,19 @@
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use clap::Parser;
+use peak_alloc::PeakAlloc;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::json;
 use utipc_sim::check::Violation;
+use utipc_sim::peers::{self, Attack, Campaign, Probe, Report};
 use utipc_sim::{FaultKind, Outcome, SimConfig, run};
+
+/// Counts the memory of hostile peers' victims.
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
 
 /// Runs a cluster of TIPC nodes on virtual time over a faulty network. The same seed gives the same run, byte for byte.
 #[derive(Parser)]
@@ -36,6 +45,19 @@ struct Args {
     /// Start all protocol counters just before they wrap (by default every fourth seed does).
     #[arg(long)]
     near_wrap: bool,
+    /// Attack one node by this many hostile peers instead, up to 4000; see --attacks.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4000), conflicts_with_all = ["nodes", "seeds", "faults"])]
+    peers: Option<u16>,
+    /// With --peers: virtual seconds of the attack after all peers have begun.
+    #[arg(long, default_value_t = 20, requires = "peers")]
+    seconds: u64,
+    /// With --peers: frames of a peer in each half virtual second.
+    #[arg(long, default_value_t = 8, requires = "peers")]
+    burst: usize,
+    /// With --peers: attacks, in turns: deferred, broadcast-gaps, discovery, nacks, silence, bindings, subscriptions,
+    /// fragments, tunnel; all if absent.
+    #[arg(long, value_delimiter = ',', requires = "peers")]
+    attacks: Vec<Attack>,
     /// Log every event to standard error.
     #[arg(long)]
     log: bool,
@@ -134,8 +156,89 @@ fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> u64 {
     broken.into_inner()
 }
 
+fn processor_time() -> Duration {
+    let at = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(at.tv_sec.unsigned_abs(), u32::try_from(at.tv_nsec).unwrap_or(0))
+}
+
+fn print_report(report: &Report, failure: Option<&str>, as_json: bool) {
+    let micros = |time: Duration| time.as_nanos() as f64 / 1000.0;
+    if as_json {
+        let cost = |(attack, cost): &(Attack, peers::Cost)| {
+            json!({
+                "attack": attack.name(), "frames": cost.frames, "bytes": cost.bytes,
+                "us_per_frame": micros(cost.cpu_per_frame()), "longest_us": micros(cost.longest),
+                "amplification": cost.amplification(),
+            })
+        };
+        let line = json!({
+            "ok": failure.is_none(), "violation": failure, "peers": report.peers,
+            "most_linked": report.most_linked, "virtual_ms": report.virtual_ms, "memory": report.memory,
+            "memory_left": report.memory_left, "deferred": report.deferred, "messages": report.messages,
+            "resets": report.resets, "newcomer_ms": report.newcomer_ms, "names_late_ms": report.names_late_ms,
+            "timers_us": micros(report.timers), "longest_timer_us": micros(report.longest_timer),
+            "attacks": report.costs.iter().map(cost).collect::<Vec<_>>(),
+        });
+        return println!("{line}");
+    }
+    for (attack, cost) in &report.costs {
+        println!(
+            "{:<15} {:>9} frames {:>7.2} us each, longest turn {:>8.0} us, {:>6.2} bytes answered for each",
+            attack.name(),
+            cost.frames,
+            micros(cost.cpu_per_frame()),
+            micros(cost.longest),
+            cost.amplification(),
+        );
+    }
+    println!(
+        "{} peers, {} linked at once, {:.0} virtual seconds, {} MiB at most, {} KiB left, {} KiB deferred at most, {} \
+         honest messages, {} hostile links reset, newcomer after {} ms, names late by {} ms, timers {:.0} us at most",
+        report.peers,
+        report.most_linked,
+        report.virtual_ms as f64 / 1000.0,
+        report.memory >> 20,
+        report.memory_left >> 10,
+        report.deferred >> 10,
+        report.messages,
+        report.resets,
+        report.newcomer_ms,
+        report.names_late_ms,
+        micros(report.longest_timer),
+    );
+    match failure {
+        Some(reason) => println!("peers: BROKEN {reason}"),
+        None => println!("peers: ok"),
+    }
+}
+
+/// Attacks a node by hostile peers.
+fn attack(args: &Args, count: u16) -> ExitCode {
+    let campaign = Campaign {
+        peers: count.into(),
+        attack_ms: args.seconds * 1000,
+        burst: args.burst,
+        attacks: args.attacks.clone(),
+        seed: args.seed,
+    };
+    let probe = Probe { memory: || MEMORY.current_usage(), cpu: processor_time };
+    match peers::run(campaign, probe) {
+        Ok(report) => {
+            print_report(&report, None, args.json);
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            print_report(&failure.1, Some(&failure.0), args.json);
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(count) = args.peers {
+        return attack(&args, count);
+    }
     let kinds = match args.faults.as_deref().map(faults).transpose() {
         Ok(kinds) => kinds,
         Err(reason) => {

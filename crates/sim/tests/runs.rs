@@ -1,6 +1,9 @@
 //! Whole runs: they repeat byte for byte, and a network that only loses, reorders and duplicates does not end a
-//! contact.
+//! contact. Hostile peers do not end one either.
 
+use std::time::Duration;
+
+use utipc_sim::peers::{self, Campaign, Probe};
 use utipc_sim::{FaultKind, SimConfig, run};
 
 #[test]
@@ -33,4 +36,13 @@ fn links_stay_up_for_sixty_minutes() {
     let outcome = run(&config).unwrap_or_else(|e| panic!("{}", e.0));
     assert_eq!(outcome.contacts_lost, 0);
     assert!(outcome.virtual_ms >= 3_600_000 && outcome.datagrams > 10_000, "{outcome:?}");
+}
+
+/// Without measures of the process; `utipc-sim --peers` has them.
+#[test]
+fn hostile_peers_cost_honest_nodes_no_message_and_no_link() {
+    let campaign = Campaign { peers: 90, attack_ms: 4000, burst: 8, attacks: Vec::new(), seed: 5 };
+    let probe = Probe { memory: || 0, cpu: || Duration::ZERO };
+    let report = peers::run(campaign, probe).unwrap_or_else(|e| panic!("{}: {:?}", e.0, e.1));
+    assert!(report.most_linked > 60 && report.messages > 1000 && report.deferred > 1 << 20, "{report:?}");
 }

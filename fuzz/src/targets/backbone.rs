@@ -195,7 +195,7 @@ impl Server {
         if source.flag() {
             // Begin with these steps, because few inputs would contain them.
             self.push_event(SinkEvent::SourceUp(SOURCE));
-            self.record(&Record::Welcome { version: VERSION, sink: SINK, name: "source".into() });
+            self.record(&Record::Welcome { version: VERSION, sink: SINK, sender: 1, name: "source".into() });
             self.directory(FEED);
             self.turn(seen);
             self.joined(0);
@@ -252,6 +252,7 @@ impl Server {
             2 => self.record(&Record::Welcome {
                 version: VERSION,
                 sink: source.u8().into(),
+                sender: 1,
                 name: String::new(),
             }),
             3 => self.directory(FeedId(u32::from(source.u8() & 1) + FEED.0)),
@@ -327,11 +328,11 @@ impl Server {
             total: source.u16().into(),
             last: source.flag(),
         });
-        let header =
-            Header { count: count.into(), source: SOURCE, feed: FEED, first, position: self.position, part };
+        let (count, position, unordered) = (count.into(), self.position, flaws & 96 == 96);
+        let header = Header { count, source: SOURCE, feed: FEED, first, position, part, unordered };
         packet[..HEADER].copy_from_slice(&header.encode());
         self.position += packet.len() as u64;
-        self.next = first + u64::from(count);
+        self.next = first + u64::from(header.count);
         let before = packet.clone();
         self.sink.feed(self.now, &mut packet, &mut self.hub_events);
         assert_eq!(packet, before, "the packet must not change");

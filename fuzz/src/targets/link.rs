@@ -34,6 +34,7 @@ impl Bench {
             delivered: &mut self.delivered,
             wakeups: &mut wakeups,
             signals: &mut self.signals,
+            deferral_room: usize::MAX,
         };
         let result = call(&mut self.link, self.now, &mut io);
         for signal in core::mem::take(&mut self.signals) {

@@ -72,6 +72,8 @@ pub struct BroadcastReceiver {
     open: bool,
     /// Number of the peer's next packet, as far as announced.
     announced: u16,
+    /// The number that is acknowledged while the receiver is held.
+    held_ack: Option<u16>,
     /// Packets received since the last acknowledgement.
     unacked: u16,
     /// Earliest time of the next answer to an announcement.
@@ -91,6 +93,7 @@ impl BroadcastReceiver {
             unpacked: VecDeque::new(),
             open: false,
             announced: 1,
+            held_ack: None,
             unacked: 0,
             answer_at: Time::ZERO,
             stats: ReceiverStats::default(),
@@ -155,12 +158,15 @@ impl BroadcastReceiver {
     /// Processes a broadcast packet of the peer and appends the messages that are now in order to `delivered`: payload
     /// of multicast and group types, and bindings. Returns true if a STATE to the peer is due at once.
     ///
+    /// A packet that is early is kept if it needs at most `room` bytes.
+    ///
     /// # Errors
     /// [`Refused`]: why the packet was dropped.
     pub fn receive(
         &mut self,
         view: View<'_>,
         cluster: ClusterId,
+        room: usize,
         delivered: &mut VecDeque<Message>,
     ) -> Result<bool, Refused> {
         if view.cluster_id() != cluster {
@@ -173,7 +179,7 @@ impl BroadcastReceiver {
             let (user, kind, header) = (view.user().into(), view.kind(), view.header_size());
             return Err(Refused::NotBroadcast { user, kind, header });
         }
-        match self.queue.accept(view) {
+        match self.queue.accept(view, room) {
             Arrival::InOrder => {
                 let mut state_due = self.deliver(Carrier::Borrowed(view), delivered);
                 while let Some(packet) = self.queue.pop() {
@@ -207,9 +213,21 @@ impl BroadcastReceiver {
         self.gap() != 0
     }
 
-    /// The last packet received in order: the broadcast ack of every packet to the peer.
+    /// Acknowledges no packet that arrives from now on, so that the peer's window fills, or all of them again.
+    pub fn hold_ack(&mut self, on: bool) {
+        self.held_ack = on.then(|| self.ack());
+    }
+
+    /// The last packet received in order, or the last one before the receiver was held: the broadcast ack of every
+    /// packet to the peer.
     #[must_use]
     pub fn ack(&self) -> u16 {
+        // A gap counts from the acknowledgement on.
+        if let Some(held) = self.held_ack
+            && self.gap() == 0
+        {
+            return held;
+        }
         let ahead = u16::from(planted::active(Fault::BroadcastAckBeyond));
         self.queue.rcv_nxt().wrapping_sub(1).wrapping_add(ahead)
     }
@@ -240,6 +258,16 @@ impl BroadcastReceiver {
         self.unacked = 0;
     }
 
+    /// True for the next packet in order.
+    pub(crate) fn is_next(&self, view: View<'_>) -> bool {
+        view.seqno() == self.queue.rcv_nxt()
+    }
+
+    /// Memory of packets that wait for earlier ones, and of a message that waits for its last fragment, bytes.
+    pub(crate) fn deferred_bytes(&self) -> usize {
+        self.queue.deferred_bytes() + self.unpacker.reassembly.bytes()
+    }
+
     /// Sets the counters to zero.
     pub fn clear_stats(&mut self) {
         self.stats = ReceiverStats::default();
@@ -256,6 +284,7 @@ impl BroadcastReceiver {
         let first = last_bcast.wrapping_add(1).wrapping_add(late);
         self.queue = ReceiveQueue::new(first);
         self.announced = first;
+        self.held_ack = None;
     }
 
     /// Unpacks the next packet in order; true if it must be acknowledged now.

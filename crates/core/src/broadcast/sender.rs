@@ -273,6 +273,11 @@ impl BroadcastSender {
         Ok(accepted)
     }
 
+    /// True if a message of this importance would be taken beyond the limit of its level only.
+    pub(crate) fn is_congested(&self, importance: Importance) -> bool {
+        self.backlog.congestion(0) >> importance as u8 & 1 != 0
+    }
+
     /// Wakes ports for which there is room. Call it periodically: a socket that was woken need not send, and then no
     /// acknowledgement wakes the next one.
     pub fn wake(&mut self, io: &mut BroadcastIo<'_>) {

@@ -85,6 +85,8 @@ pub struct LinkIo<'a> {
     pub pool: &'a mut Pool,
     /// Broadcast state to stamp.
     pub bcast: &'a BcastStamp,
+    /// Memory that the link may still use for packets that arrive early, bytes.
+    pub deferral_room: usize,
     /// Messages in order, of any user except those of the link itself.
     pub delivered: &'a mut VecDeque<Message>,
     /// Ports that may send again.
@@ -145,8 +147,36 @@ pub enum DownReason {
     Failover,
     /// The last link to the peer went down, or another part of the node requested it.
     Node,
+    /// Its early packets took memory that an established peer needs.
+    Memory,
     /// The bearer was disabled, or an administrator requested it.
     Administrator,
+}
+
+impl DownReason {
+    /// A short name, used as the name of a counter.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Silence => "silence",
+            Self::PeerReset => "peer-reset",
+            Self::PeerStopping => "peer-stopping",
+            Self::Retransmission => "retransmission",
+            Self::Reassembly => "reassembly",
+            Self::Backlog => "backlog",
+            Self::PriorityChange => "priority-change",
+            Self::Monitor => "monitor",
+            Self::Implausible => "implausible",
+            Self::Broadcast => "broadcast",
+            Self::Names => "names",
+            Self::AddressChange => "address-change",
+            Self::PeerLeft => "peer-left",
+            Self::Failover => "failover",
+            Self::Node => "node",
+            Self::Memory => "memory",
+            Self::Administrator => "administrator",
+        }
+    }
 }
 
 impl core::fmt::Display for DownReason {
@@ -167,6 +197,7 @@ impl core::fmt::Display for DownReason {
             Self::PeerLeft => "peer left the medium",
             Self::Failover => "the other link could not take over its packets",
             Self::Node => "contact with the node lost",
+            Self::Memory => "memory for its early packets is needed for another peer",
             Self::Administrator => "closed by this node",
         })
     }

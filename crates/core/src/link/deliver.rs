@@ -31,7 +31,7 @@ impl Link {
             return;
         }
         let released = self.transmit.release_to(packet.ack(), io.pool);
-        match self.receive.accept(packet) {
+        match self.receive.accept(packet, io.deferral_room) {
             Arrival::InOrder => self.deliver(packet, io),
             Arrival::Deferred => self.report_early(io),
             Arrival::Duplicate => self.stats.rx_duplicates += 1,

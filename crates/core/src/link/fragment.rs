@@ -152,6 +152,11 @@ impl Reassembly {
         }
     }
 
+    /// Memory of the unfinished message, bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.pending.as_ref().map_or(0, Vec::capacity)
+    }
+
     /// True if a message is unfinished.
     #[cfg(test)]
     pub(crate) fn is_pending(&self) -> bool {

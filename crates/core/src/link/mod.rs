@@ -75,6 +75,8 @@ pub struct Link {
     round_trip: RoundTrip,
     receive: ReceiveQueue,
     unpacker: Unpacker,
+    /// The number that is acknowledged while the receiving side is held.
+    held_ack: Option<u16>,
     /// Packets received in order since the last own packet.
     unacked: u16,
     /// Packets that the peer sent after the last acknowledgement, and the highest such number: the peer's window is at
@@ -121,6 +123,7 @@ impl Link {
             window: Window::new(config.min_window, config.max_window),
             round_trip: RoundTrip::default(),
             receive: ReceiveQueue::new(first),
+            held_ack: None,
             unpacker: Unpacker::default(),
             unacked: 0,
             peer_in_flight: 0,
@@ -166,6 +169,7 @@ impl Link {
         self.window = Window::new(self.config.min_window, self.config.max_window);
         self.round_trip = RoundTrip::default();
         self.receive = ReceiveQueue::new(first);
+        self.held_ack = None;
         self.unpacker = Unpacker::default();
         self.unacked = 0;
         self.peer_in_flight = 0;
@@ -244,6 +248,22 @@ impl Link {
     #[must_use]
     pub fn rcv_nxt(&self) -> u16 {
         self.receive.rcv_nxt()
+    }
+
+    /// Memory of packets that wait for earlier ones, and of messages that wait for their last fragments, bytes.
+    pub(crate) fn deferred_bytes(&self) -> usize {
+        let inherited = self.inherited.as_ref().map_or(0, tunnel::Inherited::deferred_bytes);
+        self.receive.deferred_bytes() + self.unpacker.reassembly.bytes() + inherited
+    }
+
+    /// Acknowledges no packet that arrives from now on, so that the peer's window fills, or all of them again.
+    pub fn hold_ack(&mut self, on: bool) {
+        self.held_ack = on.then(|| self.ack());
+    }
+
+    /// Number of the last packet that is acknowledged to the peer.
+    fn ack(&self) -> u16 {
+        self.held_ack.unwrap_or(self.rcv_nxt().wrapping_sub(1))
     }
 
     /// Number of the next packet to send.

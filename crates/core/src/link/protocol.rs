@@ -186,7 +186,7 @@ impl Link {
             return;
         }
         self.implausible = 0;
-        let (link_ack, bcast_ack) = (self.rcv_nxt().wrapping_sub(1), io.bcast.ack);
+        let (link_ack, bcast_ack) = (self.ack(), io.bcast.ack);
         let mut from = self.transmit.head();
         let mut released = 0;
         let mut repeated = 0;
@@ -242,6 +242,10 @@ impl Link {
         }
         if (note.probe || note.reply) && self.receive.deferred_len() > 0 {
             note.gap = self.receive.gap();
+        }
+        if note.gap > 0 && self.held_ack.is_some() {
+            // A gap counts from the acknowledgement on.
+            self.held_ack = Some(self.rcv_nxt().wrapping_sub(1));
         }
         let mut data = if self.peer_can(capability::GAP_ACK_BLOCK) {
             let unicast = if note.gap > 0 { self.receive.gap_blocks() } else { Vec::new() };
@@ -305,7 +309,7 @@ impl Link {
         msg.set_prev_node(self.config.own);
         msg.set_origin_node(self.config.own);
         msg.set_dest_node(self.config.peer);
-        msg.set_ack(self.rcv_nxt().wrapping_sub(1));
+        msg.set_ack(self.ack());
         msg.set_seqno(self.snd_nxt().wrapping_add(32_767));
         msg.set_last_bcast(io.bcast.last_sent);
         msg.set_next_sent(self.snd_nxt());

@@ -1,8 +1,8 @@
 //! The receiving half of a sequence: next packet, early packets, gaps. Spec: tipc.md §5.8.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
-use crate::limits::MAX_WINDOW;
+use crate::limits::{MAX_WINDOW, MESSAGE_OVERHEAD};
 use crate::planted::{self, Fault};
 use crate::wire::{GapBlock, MAX_GAP_BLOCKS, Message, View};
 
@@ -23,20 +23,29 @@ pub(crate) enum Arrival {
     Full,
 }
 
-/// Tracks received sequence numbers and keeps early packets.
+/// Tracks received sequence numbers and keeps early packets. Its memory grows with the packets kept, not with their
+/// distance from the next one.
 #[derive(Debug)]
 pub(crate) struct ReceiveQueue {
     rcv_nxt: u16,
-    /// Slot `i` holds packet `rcv_nxt + i`; the first slot is empty, the last is not.
-    deferred: VecDeque<Option<Message>>,
-    count: usize,
+    /// `rcv_nxt` as a position that does not wrap.
+    next: u64,
+    /// Early packets, by position.
+    deferred: BTreeMap<u64, Message>,
+    /// The same packets as runs without a gap: first position, and the position after the last.
+    runs: BTreeMap<u64, u64>,
     bytes: usize,
+}
+
+/// Memory that a kept packet is charged for, bytes.
+fn charge(size: usize) -> usize {
+    size + MESSAGE_OVERHEAD
 }
 
 impl ReceiveQueue {
     /// A queue that expects packet `rcv_nxt` next.
     pub(crate) fn new(rcv_nxt: u16) -> Self {
-        Self { rcv_nxt, deferred: VecDeque::new(), count: 0, bytes: 0 }
+        Self { rcv_nxt, next: 0, deferred: BTreeMap::new(), runs: BTreeMap::new(), bytes: 0 }
     }
 
     /// Number of the next packet in order.
@@ -46,11 +55,10 @@ impl ReceiveQueue {
 
     /// Number of early packets kept.
     pub(crate) fn deferred_len(&self) -> usize {
-        self.count
+        self.deferred.len()
     }
 
-    /// Bytes of early packets kept.
-    #[cfg(test)]
+    /// Memory of early packets, bytes.
     pub(crate) fn deferred_bytes(&self) -> usize {
         self.bytes
     }
@@ -60,8 +68,8 @@ impl ReceiveQueue {
         seqno.wrapping_sub(self.rcv_nxt) <= MAX_WINDOW
     }
 
-    /// Classifies a packet, and keeps it if it is early.
-    pub(crate) fn accept(&mut self, packet: View<'_>) -> Arrival {
+    /// Classifies a packet, and keeps it if it is early and needs at most `room` bytes.
+    pub(crate) fn accept(&mut self, packet: View<'_>, room: usize) -> Arrival {
         let offset = packet.seqno().wrapping_sub(self.rcv_nxt);
         if offset == 0 {
             self.advance();
@@ -73,11 +81,11 @@ impl ReceiveQueue {
             }
             return Arrival::Duplicate;
         }
-        self.defer(usize::from(offset), packet.size(), || packet.to_message())
+        self.defer(offset, packet.size(), room, || packet.to_message())
     }
 
     /// Like [`accept`](Self::accept) for an owned message, which is returned if it is the next one.
-    pub(crate) fn accept_owned(&mut self, packet: Message) -> Result<Message, Arrival> {
+    pub(crate) fn accept_owned(&mut self, packet: Message, room: usize) -> Result<Message, Arrival> {
         let offset = packet.seqno().wrapping_sub(self.rcv_nxt);
         if offset == 0 {
             self.advance();
@@ -86,75 +94,78 @@ impl ReceiveQueue {
         if offset > MAX_WINDOW {
             return Err(Arrival::Duplicate);
         }
-        Err(self.defer(usize::from(offset), packet.size(), || packet))
+        Err(self.defer(offset, packet.size(), room, || packet))
     }
 
     /// Removes and returns the next deferred packet that is in order.
     pub(crate) fn pop(&mut self) -> Option<Message> {
-        let packet = self.deferred.front_mut()?.take()?;
-        self.count -= 1;
-        self.bytes -= packet.size();
+        let packet = self.deferred.remove(&self.next)?;
+        self.bytes -= charge(packet.size());
+        if let Some(end) = self.runs.remove(&self.next).filter(|end| *end > self.next + 1) {
+            self.runs.insert(self.next + 1, end);
+        }
         self.advance();
         Some(packet)
     }
 
-    /// Number of packets missing before the first deferred one; 0 if none is deferred.
+    /// Number of packets missing before the first deferred one; 0 if none is deferred. Called for each packet of the
+    /// peer, so it must not depend on the number of deferred packets.
     pub(crate) fn gap(&self) -> u16 {
-        if self.count == 0 {
-            return 0;
-        }
-        let missing = self.deferred.iter().take_while(|slot| slot.is_none()).count() as u16;
-        if planted::active(Fault::GapOffByOne) { missing - 1 } else { missing }
+        let Some((first, _)) = self.runs.first_key_value() else { return 0 };
+        let missing = (first - self.next) as u16;
+        if planted::active(Fault::GapOffByOne) { missing.wrapping_sub(1) } else { missing }
     }
 
-    /// The gap blocks beyond the first gap, at most [`MAX_GAP_BLOCKS`]; empty if nothing is deferred.
+    /// The gap blocks beyond the first gap, at most [`MAX_GAP_BLOCKS`]; empty if nothing is deferred. Called for each
+    /// packet of the peer: visits at most that many runs.
     pub(crate) fn gap_blocks(&self) -> Vec<GapBlock> {
+        let mut runs = self.runs.iter().map(|(first, end)| (*first, *end));
+        let Some((_, mut end)) = runs.next() else { return Vec::new() };
         let mut blocks: Vec<GapBlock> = Vec::new();
-        if self.count == 0 {
-            return blocks;
-        }
-        let mut expected: Option<u16> = None;
-        for (i, _) in self.deferred.iter().enumerate().filter(|(_, slot)| slot.is_some()) {
-            let seqno = self.rcv_nxt.wrapping_add(i as u16);
-            if let Some(expected) = expected.filter(|e| *e != seqno) {
-                blocks.push((expected.wrapping_sub(1), seqno.wrapping_sub(expected)));
-                if blocks.len() == MAX_GAP_BLOCKS {
-                    return blocks;
-                }
+        for (first, next_end) in runs {
+            blocks.push((self.number(end).wrapping_sub(1), (first - end) as u16));
+            if blocks.len() == MAX_GAP_BLOCKS {
+                return blocks;
             }
-            expected = Some(seqno.wrapping_add(1));
+            end = next_end;
         }
-        if let Some(expected) = expected {
-            let last =
-                if planted::active(Fault::GapBlockOffByOne) { expected } else { expected.wrapping_sub(1) };
-            blocks.push((last, 0));
-        }
+        let beyond = u16::from(planted::active(Fault::GapBlockOffByOne));
+        blocks.push((self.number(end).wrapping_sub(1).wrapping_add(beyond), 0));
         blocks
+    }
+
+    /// The sequence number at a position.
+    fn number(&self, position: u64) -> u16 {
+        self.rcv_nxt.wrapping_add((position - self.next) as u16)
     }
 
     fn advance(&mut self) {
         self.rcv_nxt = self.rcv_nxt.wrapping_add(1);
-        self.deferred.pop_front();
-        if self.count == 0 {
-            self.deferred.clear();
-        }
+        self.next += 1;
     }
 
-    fn defer(&mut self, offset: usize, size: usize, message: impl FnOnce() -> Message) -> Arrival {
-        if self.bytes + size > MAX_DEFERRED_BYTES {
+    fn defer(&mut self, offset: u16, size: usize, room: usize, message: impl FnOnce() -> Message) -> Arrival {
+        let position = self.next + u64::from(offset);
+        if self.deferred.contains_key(&position) {
+            return Arrival::Duplicate;
+        }
+        if charge(size) > room || self.bytes + charge(size) > MAX_DEFERRED_BYTES {
             return Arrival::Full;
         }
-        if self.deferred.len() <= offset {
-            self.deferred.resize_with(offset + 1, || None);
-        }
-        match self.deferred.get_mut(offset) {
-            Some(slot @ None) => {
-                *slot = Some(message());
-                self.count += 1;
-                self.bytes += size;
-                Arrival::Deferred
+        self.deferred.insert(position, message());
+        self.bytes += charge(size);
+        self.add_to_runs(position);
+        Arrival::Deferred
+    }
+
+    /// Extends the run that ends at a position, and joins it with the one that begins behind it.
+    fn add_to_runs(&mut self, position: u64) {
+        let end = self.runs.remove(&(position + 1)).unwrap_or(position + 1);
+        match self.runs.range_mut(..position).next_back().filter(|(_, before)| **before == position) {
+            Some((_, before)) => *before = end,
+            None => {
+                self.runs.insert(position, end);
             }
-            _ => Arrival::Duplicate,
         }
     }
 }

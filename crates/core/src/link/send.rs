@@ -105,7 +105,7 @@ impl Link {
     fn transmit_packet(&mut self, mut packet: Outgoing, io: &mut LinkIo<'_>) {
         let ahead = u16::from(planted::active(Fault::AckBeyond));
         let mut header = packet.edit();
-        header.set_ack(self.rcv_nxt().wrapping_sub(1).wrapping_add(ahead));
+        header.set_ack(self.ack().wrapping_add(ahead));
         header.set_bcast_ack(io.bcast.ack);
         self.unacked = 0;
         self.stats.tx_packets += 1;

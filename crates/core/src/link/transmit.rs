@@ -9,6 +9,13 @@ use crate::pool::Pool;
 use crate::time::Time;
 use crate::wire::{GapBlock, seq};
 
+/// Retransmissions of a packet after which their least interval doubles. Ours: of packets that are lost with a
+/// probability of one half, one in sixteen is lost more often.
+const REPEATS_AT_ONCE: u8 = 4;
+/// Most doublings of that interval. Ours: a peer that reports everything as missing all the time gets a window again
+/// about 30 times a second instead of 1000 times.
+const MAX_DOUBLINGS: u32 = 5;
+
 /// A packet in flight. `T` is additional state of the queue's owner.
 #[derive(Debug)]
 pub(crate) struct Sent<T> {
@@ -20,15 +27,20 @@ pub(crate) struct Sent<T> {
     next_retransmit: Time,
     /// Time of the first retransmission.
     first_retransmit: Option<Time>,
+    /// Number of retransmissions.
+    repeats: u8,
 }
 
 impl<T> Sent<T> {
-    /// True if the packet may be retransmitted now, at most once in `spacing_ms`; records the time.
+    /// True if the packet may be retransmitted now, at most once in `spacing_ms`, and less often after several times;
+    /// records the time.
     pub(crate) fn try_retransmit(&mut self, now: Time, spacing_ms: u64) -> bool {
         if now < self.next_retransmit || planted::active(Fault::NoRetransmission) {
             return false;
         }
-        self.next_retransmit = now.plus_millis(spacing_ms);
+        let doublings = u32::from(self.repeats / REPEATS_AT_ONCE).min(MAX_DOUBLINGS);
+        self.next_retransmit = now.plus_millis(spacing_ms << doublings);
+        self.repeats = self.repeats.saturating_add(1);
         self.first_retransmit.get_or_insert(now);
         true
     }
@@ -100,7 +112,8 @@ impl<T> TransmitQueue<T> {
         packet.edit().set_seqno(self.snd_nxt);
         self.snd_nxt = self.snd_nxt.wrapping_add(1);
         self.count += 1;
-        let sent = Sent { packet, extra, next_retransmit: retransmit_from, first_retransmit: None };
+        let sent =
+            Sent { packet, extra, next_retransmit: retransmit_from, first_retransmit: None, repeats: 0 };
         self.slots.push_back(Some(sent));
         self.slots.back().and_then(Option::as_ref).map(|sent| &sent.packet)
     }

@@ -2,7 +2,7 @@
 //! waits for the packets of the old one. Spec: tipc.md §5.12, §5.13.
 
 use super::fragment::{self, FragmentFault, Reassembly};
-use super::receive::ReceiveQueue;
+use super::receive::{Arrival, ReceiveQueue};
 use super::unpack::{Carrier, Unpacker};
 use super::{Link, LinkIo, Outgoing, SendFault};
 use crate::limits::capability;
@@ -27,6 +27,10 @@ impl Inherited {
     fn new(queue: ReceiveQueue, reassembly: Reassembly) -> Self {
         let unpacker = Unpacker { reassembly, ..Unpacker::default() };
         Self { queue, unpacker, parts: Reassembly::default() }
+    }
+
+    pub(super) fn deferred_bytes(&self) -> usize {
+        self.queue.deferred_bytes() + self.unpacker.reassembly.bytes() + self.parts.bytes()
     }
 }
 
@@ -161,9 +165,12 @@ impl Link {
             self.stats.refused += 1;
             return Ok(());
         };
-        let mut next = match inherited.queue.accept_owned(inner) {
+        let mut next = match inherited.queue.accept_owned(inner, io.deferral_room) {
             Ok(packet) => Some(packet),
-            Err(_) => return Ok(()),
+            Err(arrival) => {
+                self.stats.refused += u64::from(arrival == Arrival::Full);
+                return Ok(());
+            }
         };
         while let Some(packet) = next {
             inherited.unpacker.unpack(Carrier::Owned(packet), io.pool, io.delivered)?;

@@ -134,8 +134,17 @@ impl Monitor {
     /// The ring, this node first.
     #[must_use]
     pub fn nodes(&self) -> Vec<MonitorNode> {
+        self.nodes_from(0).collect()
+    }
+
+    /// The nodes of the ring whose address is at least `distance` above this node's, in the order of the ring.
+    pub fn nodes_from(&self, distance: u32) -> impl Iterator<Item = MonitorNode> {
         let own = self.find(self.own).unwrap_or(0);
-        let all = (0..self.ring.len()).filter_map(|n| self.ring.get((own + n) % self.ring.len()));
+        let first = NodeAddr(self.own.0.wrapping_add(distance));
+        let at = self.ring.partition_point(|n| n.addr < first);
+        // Addresses below the own one come last.
+        let skipped = if first < self.own { self.ring.len() - own + at } else { at - own.min(at) };
+        let all = (skipped..self.ring.len()).filter_map(move |n| self.ring.get((own + n) % self.ring.len()));
         all.map(|n| MonitorNode {
             addr: n.addr,
             up: n.up,
@@ -144,7 +153,6 @@ impl Monitor {
             applied: n.applied,
             record: if n.addr == self.own { Some(self.domain.clone()) } else { n.record.clone() },
         })
-        .collect()
     }
 
     /// The record that this node sends.

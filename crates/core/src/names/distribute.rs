@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::table::{Change, NameTable, PublishError};
 use super::{MAX_WAITING_BYTES, MAX_WAITING_UPDATES};
 use crate::addr::{Binding, NodeAddr, PortId, Scope};
+use crate::limits::MESSAGE_OVERHEAD;
 use crate::planted::{self, Fault};
 use crate::wire::{INTERNAL_HEADER, Message, NAME_ITEM_LEN, NameItem, User, View, seq};
 
@@ -165,6 +166,11 @@ impl NameReceiver {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Memory of these messages, bytes.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.bytes + self.waiting.len() * MESSAGE_OVERHEAD
     }
 
     /// Processes a name message of `peer` from a link or the broadcast link, and applies what is in order to the table.

@@ -20,7 +20,9 @@ mod vector_tests;
 
 pub use crate::wire::NameItem;
 pub use distribute::{Distributor, NameReceiver, NameReport, NamesOutOfStep};
-pub use table::{Change, Destinations, Lookup, NameTable, PublishError, ScopeRule, UnbindError};
+pub use table::{
+    Change, Destinations, ListPosition, Lookup, NameTable, PublishError, ScopeRule, UnbindError,
+};
 
 /// Default limit of user bindings on one node; types 0, 1 and 2 are not counted. Ours: twice the limit of a kernel
 /// node, which restricts only its own sockets, not the bindings of peers (decision 11).
@@ -31,6 +33,9 @@ pub const MAX_USER_BINDINGS: usize = 262_143;
 pub const MAX_PEER_BINDINGS: usize = MAX_USER_BINDINGS + 1;
 /// Most bindings in the whole table. Ours; at about 400 bytes each, 400 MB.
 pub const MAX_BINDINGS: usize = 1 << 20;
+/// Bindings that a peer may have although [`MAX_BINDINGS`] is reached. Ours: what an ordinary node has, so that a few
+/// peers with many bindings do not hide the services of others; 4096 such peers take 200 MB more.
+pub const ASSURED_BINDINGS: usize = 128;
 /// Most name messages of one peer that wait for one with a lower number. Ours: far more than both link windows
 /// can hold back; after a larger gap the tables cannot be resynchronised without a new contact.
 pub const MAX_WAITING_UPDATES: usize = 16_384;

@@ -2,11 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use thiserror::Error;
 
 use super::replica::{Heap, Index, Memory, NoMemory, Place, Seen, Size, View};
-use super::{MAX_BINDINGS, MAX_PEER_BINDINGS, MAX_USER_BINDINGS, USER_BINDINGS};
+use super::{ASSURED_BINDINGS, MAX_BINDINGS, MAX_PEER_BINDINGS, MAX_USER_BINDINGS, USER_BINDINGS};
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::collections::{FixedMap, SeededState, Slab, Slot};
 use crate::limits::{LINK_STATE, NODE_STATE, TOPOLOGY_SERVER};
@@ -81,6 +82,23 @@ pub struct Destinations {
     pub remote: Vec<NodeAddr>,
 }
 
+/// Chains of the kernel's binding table: it lists service types by the number of their chain.
+const CHAINS: u32 = 1024;
+
+/// The place of a binding in a list of all: by the kernel's chain, by type and range, the newest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListPosition {
+    chain: u32,
+    range: ServiceRange,
+    id: Reverse<u64>,
+}
+
+impl ListPosition {
+    const fn new(range: ServiceRange, id: u64) -> Self {
+        Self { chain: range.service % CHAINS, range, id: Reverse(id) }
+    }
+}
+
 /// Identity of a binding, needed to withdraw it. Spec: tipc.md §1.2.
 type Identity = (ServiceRange, PortId, u32);
 
@@ -101,7 +119,8 @@ pub struct NameTable {
     /// The memory that lookups read; see [`super::replica`].
     memory: Box<dyn Memory>,
     index: Index,
-    exact: FixedMap<ServiceRange, Slot>,
+    /// All bindings in the order of lists.
+    listed: BTreeMap<ListPosition, u32>,
     ranges: Slab<Place>,
     publications: Vec<Option<Publication>>,
     identities: FixedMap<Identity, u32>,
@@ -128,7 +147,7 @@ impl NameTable {
             legacy,
             memory: Box::<Heap>::default(),
             index: Index::default(),
-            exact: FixedMap::with_hasher(state),
+            listed: BTreeMap::new(),
             ranges: Slab::default(),
             publications: Vec::new(),
             identities: FixedMap::with_hasher(state),
@@ -267,8 +286,27 @@ impl NameTable {
 
     /// Bindings of a local socket, newest first.
     pub fn port_bindings(&self, port: u32) -> impl Iterator<Item = Binding> + '_ {
-        let records = self.ports.range((port, Reverse(u64::MAX))..=(port, Reverse(0)));
-        records.filter_map(|(_, record)| self.publication(*record).map(|p| p.binding))
+        self.port_bindings_up_to(port, u64::MAX).map(|(_, binding)| binding)
+    }
+
+    /// Bindings of a local socket with their ages, newest first, from age `newest` on.
+    pub fn port_bindings_up_to(&self, port: u32, newest: u64) -> impl Iterator<Item = (u64, Binding)> + '_ {
+        let records = self.ports.range((port, Reverse(newest))..=(port, Reverse(0)));
+        records.filter_map(|((_, Reverse(id)), record)| Some((*id, self.publication(*record)?.binding)))
+    }
+
+    /// The bindings behind a position of an earlier list, or all, in the order in which the kernel lists them; finding
+    /// the first one costs no walk through those before it.
+    pub fn list(&self, after: Option<ListPosition>) -> impl Iterator<Item = (ListPosition, Binding)> + '_ {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let records = self.listed.range((from, Bound::Unbounded));
+        records.filter_map(|(at, record)| Some((*at, self.publication(*record)?.binding)))
+    }
+
+    /// The slot of a range that has bindings.
+    fn slot_of(&self, range: ServiceRange) -> Option<Slot> {
+        let (at, record) = self.listed.range(ListPosition::new(range, u64::MAX)..).next()?;
+        (at.range == range).then(|| self.publication(*record).map(|p| p.range))?
     }
 
     fn publication(&self, record: u32) -> Option<&Publication> {
@@ -286,7 +324,7 @@ impl NameTable {
         let local = binding.port.node == self.own;
         let holder = if local { NodeAddr::NONE } else { binding.port.node };
         self.check(&binding, holder)?;
-        let range = self.exact.get(&binding.range).copied();
+        let range = self.slot_of(binding.range);
         self.make_room(range.unwrap_or(self.ranges.next())).map_err(|_| PublishError::NoMemory)?;
         let id = self.next_id;
         let range = range.unwrap_or_else(|| {
@@ -298,9 +336,7 @@ impl NameTable {
         let edge = place.is_empty();
         let record = self.index.add(areas, place, &binding, self.own).ok_or(PublishError::NoMemory)?;
         self.next_id += 1;
-        if edge {
-            self.exact.insert(binding.range, range);
-        }
+        self.listed.insert(ListPosition::new(binding.range, id), record);
         let at = record as usize;
         if self.publications.len() <= at {
             self.publications.resize_with(at + 1, || None);
@@ -333,7 +369,8 @@ impl NameTable {
             return Err(PublishError::TooMany(MAX_PEER_BINDINGS));
         }
         // The node's own state must always fit, whatever users and peers have bound (§14.3, 2026-98098).
-        if self.len() >= MAX_BINDINGS && (user || !holder.is_none()) {
+        let is_assured = !holder.is_none() && held < ASSURED_BINDINGS;
+        if self.len() >= MAX_BINDINGS && (user || !holder.is_none()) && !is_assured {
             return Err(PublishError::TooMany(MAX_BINDINGS));
         }
         Ok(())
@@ -348,8 +385,8 @@ impl NameTable {
         let edge = place.is_empty();
         if edge {
             self.ranges.remove(slot);
-            self.exact.remove(&range);
         }
+        self.listed.remove(&ListPosition::new(range, id));
         let local = port.node == self.own;
         let holder = if local { NodeAddr::NONE } else { port.node };
         if let Some(held) = self.nodes.get_mut(&holder) {
@@ -368,25 +405,34 @@ impl NameTable {
     /// Contact with `node` is lost: withdraws all bindings learned from it, in the order of arrival. Spec: tipc.md
     /// §6.5.
     pub fn withdraw_node(&mut self, node: NodeAddr) -> Vec<Change> {
+        self.withdraw_oldest(node, usize::MAX)
+    }
+
+    /// As [`Self::withdraw_node`], but only the oldest `most` bindings.
+    pub fn withdraw_oldest(&mut self, node: NodeAddr, most: usize) -> Vec<Change> {
         if node == self.own || node.is_none() {
             return Vec::new();
         }
-        let held = self.node_bindings(node);
+        let held: Vec<Binding> = self.node_bindings(node).take(most).collect();
         held.iter().filter_map(|b| self.withdraw(b.range, b.port, b.key)).collect()
     }
 
+    /// True if there are bindings learned from `node`.
+    #[must_use]
+    pub fn has_bindings_of(&self, node: NodeAddr) -> bool {
+        self.nodes.contains_key(&node)
+    }
+
     /// Bindings learned from `node`, oldest first.
-    fn node_bindings(&self, node: NodeAddr) -> Vec<Binding> {
+    fn node_bindings(&self, node: NodeAddr) -> impl Iterator<Item = Binding> + '_ {
         let held = self.nodes.get(&node).into_iter().flat_map(|m| m.values());
-        held.filter_map(|record| self.publication(*record).map(|p| p.binding)).collect()
+        held.filter_map(|record| self.publication(*record).map(|p| p.binding))
     }
 
     /// This node's bindings of cluster scope, oldest first: the contents of a bulk.
     #[must_use]
     pub fn own_cluster_bindings(&self) -> Vec<Binding> {
-        let mut own = self.node_bindings(NodeAddr::NONE);
-        own.retain(|b| b.scope == Scope::Cluster);
-        own
+        self.node_bindings(NodeAddr::NONE).filter(|b| b.scope == Scope::Cluster).collect()
     }
 
     /// Finds a socket for an anycast to `to`, within the lookup domain `domain`. Spec: tipc.md §1.4.

@@ -23,6 +23,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) frames: &'a mut FrameBatch,
     pub(crate) pool: &'a mut Pool,
     pub(crate) stamp: &'a BcastStamp,
+    /// Memory that the peer's links may still use for packets that arrive early, bytes.
+    pub(crate) deferral_room: usize,
 }
 
 /// Events of a peer that the switch must handle, in order.
@@ -132,6 +134,25 @@ impl Peer {
         Some(self.slot(self.active_bearer(selector)?)?.link.mss())
     }
 
+    /// Memory of packets that wait for earlier ones, bytes.
+    pub(crate) fn deferred_bytes(&self) -> usize {
+        self.slots.iter().flatten().map(|slot| slot.link.deferred_bytes()).sum()
+    }
+
+    /// True while both ends see the contact, and a link has delivered a packet in order.
+    pub(crate) fn is_established(&self) -> bool {
+        let has_delivered =
+            |slot: &Slot| slot.link.is_up() && slot.link.rcv_nxt() != slot.link.config().first_seqno;
+        self.state == State::SelfUpPeerUp && self.slots.iter().flatten().any(has_delivered)
+    }
+
+    /// Holds the acknowledgements of all links, or no longer; see [`Link::hold_ack`].
+    pub(crate) fn hold_acks(&mut self, on: bool) {
+        for slot in self.slots.iter_mut().flatten() {
+            slot.link.hold_ack(on);
+        }
+    }
+
     /// True if packets are waiting on the link with this selector.
     pub(crate) fn has_backlog(&self, selector: u32) -> bool {
         let slot = self.active_bearer(selector).and_then(|bearer| self.slot(bearer));
@@ -228,6 +249,7 @@ impl Peer {
             frames: FrameSink::new(ctx.frames, bearer, Target::Unicast(slot.media)),
             pool: ctx.pool,
             bcast: ctx.stamp,
+            deferral_room: ctx.deferral_room,
             delivered: &mut self.delivered,
             wakeups: &mut self.wakeups,
             signals: &mut self.signals,

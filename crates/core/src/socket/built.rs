@@ -9,15 +9,20 @@ use crate::limits::MAX_RETURNED_DATA;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, reverse};
 
-/// A message for another node with a checked header; see [`Endpoint::check_built`].
+/// A message for other nodes with a checked header; see [`Endpoint::check_built`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Built(Message);
 
 impl Built {
-    /// The node that it goes to; `None` for a message on a connection.
+    /// The node that it goes to, [`NodeAddr::NONE`] for a multicast; `None` for a message on a connection.
     #[must_use]
     pub fn node(&self) -> Option<NodeAddr> {
         self.0.dest_node()
+    }
+
+    /// Whether it goes to all other nodes with a socket in its range.
+    fn is_multicast(&self) -> bool {
+        self.0.message_type() == MessageType::Mcast
     }
 
     /// Size of header and data, bytes.
@@ -44,8 +49,8 @@ pub enum Unsent {
 
 impl Endpoint {
     /// Checks a message that a process has built as this socket on node `own`, for its connection or, without a
-    /// connection, for a socket of another node. `bytes` are a claim of the process. Returns `None` if this endpoint
-    /// would not have built the header, or there is no data.
+    /// connection, for a socket of another node or for all sockets of other nodes in a range. `bytes` are a claim of
+    /// the process. Returns `None` if this endpoint would not have built the header, or there is no data.
     #[must_use]
     pub fn check_built(&self, own: NodeAddr, bytes: Vec<u8>) -> Option<Built> {
         let len = bytes.len();
@@ -61,9 +66,18 @@ impl Endpoint {
             MessageType::Named if !connected => {
                 [Scope::Cluster, Scope::Node].iter().any(|known| known.number() == scope)
             }
+            // The node sets the bit that tells the receiver the method.
+            MessageType::Mcast if !connected => {
+                scope == Scope::Cluster.number()
+                    && message.dest_port() == 0
+                    && message.service_range().is_valid()
+                    && !message.src_droppable()
+            }
             _ => false,
         };
-        let is_elsewhere = message.dest_node().is_none_or(|node| !node.is_none() && node != own);
+        let is_multicast = message.message_type() == MessageType::Mcast;
+        let is_elsewhere =
+            message.dest_node().is_none_or(|node| node.is_none() == is_multicast && node != own);
         let genuine = fits
             && is_elsewhere
             && message.is_unsent_data()
@@ -94,6 +108,8 @@ impl Endpoint {
         }
         let congested = |node: &NodeAddr| self.congested.contains(node).then(|| self.link_reason(*node));
         let reason = match message.node() {
+            // One full link delays the whole multicast.
+            Some(_) if message.is_multicast() => self.congested.first().map(|node| self.link_reason(*node)),
             Some(node) => congested(&node),
             None => self.connection_blocked(),
         };
@@ -102,6 +118,7 @@ impl Endpoint {
             return Err(Unsent::Blocked(message));
         }
         match message.node() {
+            Some(_) if message.is_multicast() => self.send_built_to_all(message.0, uplink),
             Some(node) => self.send_built_to(now, node, message.0, uplink),
             None => {
                 let len = message.0.data().len() as u64;
@@ -110,6 +127,17 @@ impl Endpoint {
             }
         }
         Ok(())
+    }
+
+    /// Sends a multicast to the other nodes; its process has sent it to the sockets of this one. If none is left that
+    /// has a receiver, it is lost like one that was under way to them.
+    fn send_built_to_all(&mut self, message: Message, uplink: &mut dyn Uplink) {
+        let len = message.data().len() as u64;
+        let size = message.size();
+        if let Ok(submitted) = uplink.submit_multicast_elsewhere(message) {
+            self.submitted(submitted, size);
+            self.stats.sent_bytes += len;
+        }
     }
 
     fn send_built_to(&mut self, now: Time, node: NodeAddr, message: Message, uplink: &mut dyn Uplink) {

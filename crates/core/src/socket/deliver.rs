@@ -3,6 +3,7 @@
 use super::endpoint::Endpoint;
 use super::error::ConnectError;
 use super::multicast_sync::Filtered;
+use super::queue::charge;
 use super::state::{Event, State};
 use super::uplink::Uplink;
 use crate::addr::NodeAddr;
@@ -75,7 +76,9 @@ impl Endpoint {
         if !msg.syn() && self.multicast_sync.is_empty() {
             return self.admit(now, msg, uplink);
         }
-        match self.multicast_sync.filter(now, uplink.own_node(), msg, self.settings.receive_buffer) {
+        let room = usize::try_from(self.room()).unwrap_or(usize::MAX);
+        let limit = self.settings.receive_buffer.min(self.multicast_sync.bytes().saturating_add(room));
+        match self.multicast_sync.filter(now, uplink.own_node(), msg, limit) {
             Filtered::Deliver(msg) => self.admit(now, msg, uplink),
             Filtered::Release(all) => all.into_iter().for_each(|msg| self.admit(now, msg, uplink)),
             Filtered::Held => {}
@@ -95,22 +98,33 @@ impl Endpoint {
             () => Verdict::Queue,
         };
         match verdict {
-            Verdict::Queue => self.enqueue(msg, uplink),
+            Verdict::Queue => self.enqueue(now, msg, uplink),
             Verdict::Done => {}
             Verdict::Reject => self.respond(msg, ErrorCode::NoPort, uplink),
         }
     }
 
-    fn enqueue(&mut self, msg: Message, uplink: &mut dyn Uplink) {
+    fn enqueue(&mut self, now: Time, msg: Message, uplink: &mut dyn Uplink) {
         let error = msg.error_code() != ErrorCode::Ok;
         if !error && msg.data().is_empty() && self.state != State::Listen {
             return; // not delivered to the application
         }
         // the end of a connection must not be lost; there is only one
         let must_fit = error && self.kind.is_connection_oriented();
-        if !must_fit && !self.queue.has_room(&msg, self.settings.receive_buffer, self.flow.is_legacy()) {
+        let may_wait = !error && !self.kind.is_connection_oriented();
+        if !must_fit && charge(&msg) as u64 > self.room() {
+            self.count_over_memory();
             self.stats.overloads += 1;
             return self.respond(msg, ErrorCode::Overload, uplink);
+        }
+        let has_room = self.queue.has_room(&msg, self.settings.receive_buffer, self.flow.is_legacy());
+        if !must_fit && !has_room || may_wait && self.full.len() > 0 {
+            let refused = if may_wait { self.keep_waiting(now, msg) } else { Err(msg) };
+            if let Err(msg) = refused {
+                self.stats.overloads += 1;
+                self.respond(msg, ErrorCode::Overload, uplink);
+            }
+            return;
         }
         self.stats.returned_to_us += u64::from(error);
         self.queue.push(msg);
@@ -209,6 +223,7 @@ impl Endpoint {
     /// The link to `node` ([`NodeAddr::NONE`]: the broadcast link) accepts messages again.
     pub fn wakeup(&mut self, _now: Time, node: NodeAddr, uplink: &mut dyn Uplink) {
         self.congested.remove(&node);
+        self.settle_beyond(node);
         if self.state == State::Established {
             self.push_collected(uplink);
         }

@@ -1,9 +1,10 @@
 //! The state of one socket, and access to it. The other files of this folder implement its behaviour.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::{AcceptError, ConnectError, StateError};
 use super::flow::Flow;
+use super::full::Full;
 use super::multicast_sync::MulticastSync;
 use super::nagle::Nagle;
 use super::pending::{Closing, Request};
@@ -13,6 +14,8 @@ use super::state::{Event, State};
 use super::types::{Destination, EndpointStats, Readiness, SocketKind, WaitReason};
 use super::uplink::{BindError, SubmitError, Submitted, Uplink};
 use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use crate::limits::MESSAGE_OVERHEAD;
+use crate::quota::UserId;
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message};
@@ -35,11 +38,15 @@ pub struct Endpoint {
     pub(super) default_to: Option<Destination>,
     pub(super) request: Option<Request>,
     pub(super) queue: ReceiveQueue,
+    pub(super) full: Full,
     pub(super) multicast_sync: MulticastSync,
     pub(super) flow: Flow,
     pub(super) nagle: Nagle,
-    /// Nodes whose links are congested; bounded by the number of peers.
+    /// Nodes whose links are congested; the own node while a local receiver is full. Bounded by the number of peers.
     pub(super) congested: BTreeSet<NodeAddr>,
+    /// Bytes of messages that congested links have taken beyond their limits, by node, and their sum.
+    pub(super) beyond: BTreeMap<NodeAddr, u64>,
+    pub(super) beyond_bytes: u64,
     pub(super) probe_at: Option<Time>,
     pub(super) probe_unanswered: bool,
     pub(super) closing: Option<Closing>,
@@ -49,8 +56,16 @@ pub struct Endpoint {
     /// Error code with which the peer ended the connection.
     pub(super) end: Option<ErrorCode>,
     pub(super) error: Option<ConnectError>,
+    /// The connection was set up; it may have ended since.
+    pub(super) was_established: bool,
     pub(super) blocked: Option<WaitReason>,
     bindings: u32,
+    /// The user that it is charged to, if any.
+    user: Option<UserId>,
+    /// Bytes that its messages may use together; see [`Endpoint::set_room`].
+    memory_limit: u64,
+    /// Messages refused because of that.
+    over_memory: u64,
     pub(super) rng: Rng,
     pub(super) stats: EndpointStats,
 }
@@ -71,10 +86,13 @@ impl Endpoint {
             default_to: None,
             request: None,
             queue: ReceiveQueue::default(),
+            full: Full::default(),
             multicast_sync: MulticastSync::default(),
             flow: Flow::new(),
             nagle: Nagle::new(),
             congested: BTreeSet::new(),
+            beyond: BTreeMap::new(),
+            beyond_bytes: 0,
             probe_at: None,
             probe_unanswered: false,
             closing: None,
@@ -82,8 +100,12 @@ impl Endpoint {
             shut: false,
             end: None,
             error: None,
+            was_established: false,
             blocked: None,
             bindings: 0,
+            user: None,
+            memory_limit: u64::MAX,
+            over_memory: 0,
             rng: Rng::new(seed),
             stats: EndpointStats::default(),
         }
@@ -107,11 +129,23 @@ impl Endpoint {
         self.state
     }
 
-    /// The peer of the connection, also after its end.
+    /// The peer of the connection, also after its end. A request that failed had no peer.
     #[must_use]
     pub fn peer(&self) -> Option<PortId> {
-        let known = self.request.is_none() && matches!(self.state, State::Established | State::Disconnecting);
-        (known && self.peer.port != 0).then_some(self.peer)
+        (self.was_established && self.peer.port != 0).then_some(self.peer)
+    }
+
+    /// The result of the connection request; `None` while it is pending. A connection that was set up stays so after
+    /// its end: its data can still be read. Takes the error.
+    pub fn take_setup(&mut self) -> Option<Result<(), ConnectError>> {
+        match self.state {
+            State::Connecting => None,
+            State::Established => Some(Ok(())),
+            _ => match self.error.take() {
+                None if self.was_established => Some(Ok(())),
+                why => Some(Err(why.unwrap_or(ConnectError::Refused))),
+            },
+        }
     }
 
     /// The service address by which the connection was set up, if any.
@@ -170,6 +204,48 @@ impl Endpoint {
         Ok(())
     }
 
+    /// The user that the socket is charged to.
+    #[must_use]
+    pub fn user(&self) -> Option<UserId> {
+        self.user
+    }
+
+    pub(crate) fn set_user(&mut self, user: UserId) {
+        self.user = Some(user);
+    }
+
+    /// Number of its bindings.
+    pub(crate) fn binding_count(&self) -> u32 {
+        self.bindings
+    }
+
+    /// Bytes of the messages that it keeps, of those that congested links have taken from it beyond their limits, and
+    /// of their bookkeeping.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let kept = self.queue.charged() + self.full.bytes() + self.multicast_sync.bytes();
+        kept as u64 + self.nagle.bytes() + self.beyond_bytes
+    }
+
+    /// Limits by how many bytes [`Self::memory`] may grow from now on; messages beyond it are rejected with OVERLOAD.
+    pub(crate) fn set_room(&mut self, bytes: u64) {
+        self.memory_limit = self.memory().saturating_add(bytes);
+    }
+
+    /// How many more bytes its messages may use.
+    pub(super) fn room(&self) -> u64 {
+        self.memory_limit.saturating_sub(self.memory())
+    }
+
+    pub(super) fn count_over_memory(&mut self) {
+        self.over_memory += 1;
+    }
+
+    /// Messages rejected because of [`Self::set_room`] since the last call.
+    pub(crate) fn take_over_memory(&mut self) -> u64 {
+        core::mem::take(&mut self.over_memory)
+    }
+
     /// True if the socket has a binding.
     #[must_use]
     pub fn is_bound(&self) -> bool {
@@ -205,6 +281,7 @@ impl Endpoint {
     pub(super) fn enter(&mut self, event: Event) -> bool {
         if let Some(state) = self.state.next(event) {
             self.state = state;
+            self.was_established |= state == State::Established;
             return true;
         }
         false
@@ -217,17 +294,42 @@ impl Endpoint {
         msg: Message,
         uplink: &mut dyn Uplink,
     ) -> Result<(), SubmitError> {
+        let size = msg.size();
         let submitted = uplink.submit(to, msg)?;
-        self.submitted(submitted);
+        self.submitted(submitted, size);
         Ok(())
     }
 
-    /// Records that a message of the application was submitted.
-    pub(super) fn submitted(&mut self, submitted: Submitted) {
+    /// Checks that the user of the socket has memory left for a message that a congested link would take beyond its
+    /// limit.
+    pub(super) fn may_send(
+        &mut self,
+        to: NodeAddr,
+        size: usize,
+        uplink: &dyn Uplink,
+    ) -> Result<(), SubmitError> {
+        let size = (size + MESSAGE_OVERHEAD) as u64;
+        if self.room() >= size || !uplink.is_congested(to, self.settings.importance) {
+            return Ok(());
+        }
+        self.count_over_memory();
+        Err(SubmitError::NoBuffers)
+    }
+
+    /// Records that a message of the application of so many bytes was submitted.
+    pub(super) fn submitted(&mut self, submitted: Submitted, size: usize) {
         self.stats.sent_messages += 1;
         if let Submitted::Congested(node) = submitted {
             self.congested.insert(node);
+            let size = (size + MESSAGE_OVERHEAD) as u64;
+            *self.beyond.entry(node).or_default() += size;
+            self.beyond_bytes += size;
         }
+    }
+
+    /// The link to a node has taken everything within its limit again.
+    pub(super) fn settle_beyond(&mut self, node: NodeAddr) {
+        self.beyond_bytes -= self.beyond.remove(&node).unwrap_or(0);
     }
 
     /// The operations that do not block now. Spec: tipc.md §8.11.
@@ -277,7 +379,7 @@ impl Endpoint {
     /// Value of [`Self::taken`] when everything now queued has been received.
     #[must_use]
     pub fn taken_with_queue(&self) -> u64 {
-        self.queue.taken() + self.queue.len() as u64
+        self.queue.taken() + (self.queue.len() + self.full.len()) as u64
     }
 
     /// True if collected data has not been sent yet (Nagle).
@@ -336,12 +438,14 @@ impl Endpoint {
     /// Time when [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        if self.request.is_none() && self.closing.is_none() && self.multicast_sync.is_empty() {
+        let is_quiet = self.request.is_none() && self.closing.is_none() && self.multicast_sync.is_empty();
+        if is_quiet && !self.is_full() {
             return self.probe_at; // the most frequent case: called around every operation, mostly on idle sockets
         }
         let request = self.request.as_ref().map(Request::due);
         let closing = self.closing.as_ref().map(|c| c.deadline);
-        [request, closing, self.probe_at, self.multicast_sync.deadline()].into_iter().flatten().min()
+        let sync = self.multicast_sync.deadline();
+        [request, closing, self.probe_at, sync, self.full.deadline()].into_iter().flatten().min()
     }
 
     /// Handles the timers that are due; call it at [`Self::deadline`].
@@ -358,5 +462,6 @@ impl Endpoint {
         for msg in self.multicast_sync.expire(now) {
             self.admit(now, msg, uplink);
         }
+        self.wait_timeout(now, uplink);
     }
 }

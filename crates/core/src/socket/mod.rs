@@ -12,11 +12,13 @@ mod deliver;
 mod endpoint;
 mod error;
 mod flow;
+mod full;
 mod header;
 mod lanes;
 mod multicast_sync;
 mod nagle;
 mod options;
+mod patience;
 mod pending;
 mod queue;
 mod recv;
@@ -37,6 +39,7 @@ pub use endpoint::Endpoint;
 pub use error::{AcceptError, ConnectError, Errno, OptionError, RecvError, SendError, StateError};
 pub use header::{Address, SendOptions, header};
 pub use options::{OptionValue, SocketOption};
+pub use patience::{MAX_WAIT, Patience};
 pub use state::State;
 pub use types::{
     Destination, EndpointStats, Method, Readiness, Received, RecvOptions, Returned, SocketKind, WaitReason,

@@ -69,6 +69,11 @@ impl MulticastSync {
         self.waiting.is_empty()
     }
 
+    /// Bytes charged for the waiting messages.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Filters a multicast for a socket on node `own`; at most `limit` bytes are queued.
     pub(super) fn filter(&mut self, now: Time, own: NodeAddr, msg: Message, limit: usize) -> Filtered {
         let synching = msg.syn() || !self.waiting.is_empty();

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use crate::limits::MAX_USER_DATA;
 use crate::wire::{INTERNAL_HEADER, Message, SHORT_HEADER, blocks};
 
 /// Writes without a message from the peer after which collecting starts: initial value.
@@ -37,6 +38,7 @@ pub(super) struct Nagle {
     one_way: u32,
     start: u32,
     expect_ack: bool,
+    /// Messages without collecting, and with it, since the last acknowledgement was requested.
     writes: u32,
     packets: u32,
     queue: VecDeque<Message>,
@@ -76,7 +78,8 @@ impl Nagle {
         self.filling = self.max > 0 && packets * room > self.max;
         if self.filling {
             self.fill = packets * room;
-            self.max = self.fill;
+            // Also longer writes: the rest of each would be a send of its own.
+            self.max = MAX_USER_DATA;
         }
     }
 
@@ -89,6 +92,11 @@ impl Nagle {
         self.queue.is_empty()
     }
 
+    /// Bytes of the collected messages.
+    pub(super) fn bytes(&self) -> u64 {
+        if self.queue.is_empty() { 0 } else { u64::from(self.blocks) << 10 }
+    }
+
     /// Counts a write of `len` bytes; true if it should be collected.
     pub(super) fn wants(&mut self, len: usize) -> bool {
         let due = self.one_way >= self.start;
@@ -98,6 +106,7 @@ impl Nagle {
 
     /// Adds a write to the queue; `new` creates an empty message with room for the given number of bytes.
     pub(super) fn collect(&mut self, mut data: &[u8], mut new: impl FnMut(usize) -> Message) -> Collected {
+        self.writes += self.cost(data.len());
         while !data.is_empty() {
             if self.queue.back().is_none_or(|m| m.size() >= self.fill) {
                 // A message that leaves at once does not grow, so it needs no more room.
@@ -112,7 +121,6 @@ impl Nagle {
             self.blocks += blocks(last.size()) - before;
             data = later;
         }
-        self.writes += 1;
         if !self.filling && self.blocks > MAX_BLOCKS {
             self.packets += self.queue_len();
             return Collected::Flush;
@@ -134,7 +142,7 @@ impl Nagle {
     /// The requested acknowledgement has arrived: adapts to whether collecting paid.
     pub(super) fn acknowledged(&mut self) {
         self.packets += self.queue_len();
-        if self.packets == 0 || self.writes / self.packets < 2 {
+        if !self.pays() {
             self.one_way = 0;
             self.start = (self.start * 2).min(MAX_START);
             self.expect_ack = false;
@@ -144,6 +152,18 @@ impl Nagle {
         }
         self.writes = 0;
         self.packets = 0;
+    }
+
+    /// Messages that a write of `len` bytes takes if it is not collected.
+    fn cost(&self, len: usize) -> u32 {
+        if self.filling { u32::try_from((SHORT_HEADER + len).div_ceil(self.fill)).unwrap_or(1) } else { 1 }
+    }
+
+    /// Whether collecting has saved messages since the last acknowledgement was requested: half of them, as in the
+    /// kernel, or a fifth of those with many packets.
+    fn pays(&self) -> bool {
+        let (needed, of) = if self.filling { (5, 4) } else { (2, 1) };
+        self.packets > 0 && u64::from(self.writes) * of >= u64::from(self.packets) * needed
     }
 
     /// The queue is sent without a write: counts its packets.

@@ -23,6 +23,8 @@ pub(super) struct ReceiveQueue {
     charged: usize,
     /// Messages that have left the queue since the socket was opened.
     taken: u64,
+    /// Bytes charged for them.
+    taken_bytes: u64,
     /// Bytes of the first message's data already read.
     pub(super) read: usize,
 }
@@ -58,6 +60,7 @@ impl ReceiveQueue {
         let msg = self.messages.pop_front()?;
         self.charged -= charge(&msg);
         self.taken += 1;
+        self.taken_bytes += charge(&msg) as u64;
         self.read = 0;
         Some(msg)
     }
@@ -65,6 +68,7 @@ impl ReceiveQueue {
     /// Puts back the message that left the queue last.
     pub(super) fn put_back(&mut self, msg: Message) {
         self.charged += charge(&msg);
+        self.taken_bytes = self.taken_bytes.saturating_sub(charge(&msg) as u64);
         self.messages.push_front(msg);
         self.taken -= 1;
         self.read = 0;
@@ -75,8 +79,19 @@ impl ReceiveQueue {
         self.taken
     }
 
+    /// Bytes charged for the messages that have left the queue.
+    pub(super) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
+    }
+
+    /// Counts messages as taken that were to enter the queue and do not.
+    pub(super) fn skip(&mut self, messages: usize) {
+        self.taken += messages as u64;
+    }
+
     pub(super) fn clear(&mut self) {
-        *self = Self { taken: self.taken + self.len() as u64, ..Self::default() };
+        let taken = self.taken + self.len() as u64;
+        *self = Self { taken, taken_bytes: self.taken_bytes, ..Self::default() };
     }
 
     /// True if `msg` fits a receive buffer of `buffer` bytes.
@@ -85,7 +100,7 @@ impl ReceiveQueue {
     }
 }
 
-fn limit(msg: &Message, buffer: usize, legacy_peer: bool) -> usize {
+pub(super) fn limit(msg: &Message, buffer: usize, legacy_peer: bool) -> usize {
     match msg.message_type() {
         MessageType::Conn if legacy_peer => LEGACY_LIMIT,
         MessageType::Conn => buffer,

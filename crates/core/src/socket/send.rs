@@ -60,6 +60,7 @@ impl Endpoint {
         if self.congested.contains(&dest.node) {
             return self.would_block(self.link_reason(dest.node));
         }
+        self.may_send(dest.node, msg.size(), uplink)?;
         self.submit(dest.node, msg, uplink)?;
         self.stats.sent_bytes += data.len() as u64;
         Ok(data.len())
@@ -87,8 +88,10 @@ impl Endpoint {
         uplink: &mut dyn Uplink,
     ) -> Result<usize, SendError> {
         let msg = self.message(PortId::default(), Address::Multicast(range), data, uplink);
+        let size = msg.size();
+        self.may_send(NodeAddr::NONE, size, uplink)?;
         let submitted = uplink.submit_multicast(msg)?;
-        self.submitted(submitted);
+        self.submitted(submitted, size);
         self.stats.sent_bytes += data.len() as u64;
         Ok(data.len())
     }
@@ -221,6 +224,7 @@ impl Endpoint {
     fn submit_on_connection(&mut self, msg: Message, uplink: &mut dyn Uplink) -> Result<(), SendError> {
         // an empty message is never acknowledged
         let cost = if msg.data().is_empty() { 0 } else { self.flow.cost(msg.size()) };
+        self.may_send(self.peer.node, msg.size(), uplink)?;
         self.send_collected(uplink)?;
         self.submit(self.peer.node, msg, uplink)?;
         self.flow.sent(cost);

@@ -2,6 +2,7 @@
 
 use super::endpoint::Endpoint;
 use super::error::StateError;
+use super::full::Full;
 use super::pending::Closing;
 use super::state::{Event, State};
 use super::uplink::Uplink;
@@ -80,10 +81,13 @@ impl Endpoint {
             State::Open | State::Disconnecting => {}
         }
         self.queue.clear();
+        self.full = Full::default();
         self.closed |= closes_socket;
         if self.closed {
             self.multicast_sync = super::multicast_sync::MulticastSync::default();
             self.congested.clear();
+            self.beyond.clear();
+            self.beyond_bytes = 0;
             self.error = None;
         }
     }
@@ -110,7 +114,7 @@ impl Endpoint {
     }
 
     fn return_all(&mut self, code: ErrorCode, uplink: &mut dyn Uplink) {
-        while let Some(msg) = self.queue.pop() {
+        while let Some(msg) = self.queue.pop().or_else(|| self.full.pop()) {
             self.respond(msg, code, uplink);
         }
     }

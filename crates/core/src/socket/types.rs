@@ -159,7 +159,7 @@ pub enum WaitReason {
         /// Blocks allowed.
         window: u32,
     },
-    /// The send queue of the link to a node is full for this importance.
+    /// The send queue of the link to a node is full for this importance, or a receiver on the own node is full.
     LinkCongested {
         /// The node; [`NodeAddr::NONE`] for the broadcast link.
         node: NodeAddr,

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::types::Method;
-use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use crate::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::wire::Message;
 
 /// Result of an anycast lookup. Spec: tipc.md §1.4.
@@ -80,6 +80,12 @@ pub trait Uplink {
     fn mss(&self, node: NodeAddr) -> usize;
     /// True for the own node and for nodes with a working link.
     fn is_reachable(&self, node: NodeAddr) -> bool;
+    /// True if the link to a node ([`NodeAddr::NONE`]: the broadcast link) would take a message of this importance
+    /// beyond its limit only. Asked only of users without memory.
+    fn is_congested(&self, node: NodeAddr, importance: Importance) -> bool {
+        let _ = (node, importance);
+        false
+    }
     /// A buffer for a message of `size` bytes, header included; its contents are undefined.
     fn memory(&mut self, size: usize) -> Vec<u8> {
         Vec::with_capacity(size)
@@ -99,6 +105,11 @@ pub trait Uplink {
     /// # Errors
     /// See [`SubmitError`]; [`SubmitError::Unreachable`] if no socket is bound.
     fn submit_multicast(&mut self, msg: Message) -> Result<Submitted, SubmitError>;
+    /// [`Uplink::submit_multicast`] without the sockets of this node.
+    ///
+    /// # Errors
+    /// As there.
+    fn submit_multicast_elsewhere(&mut self, msg: Message) -> Result<Submitted, SubmitError>;
     /// Sets the method for all further multicasts of `port`; `None` leaves the choice to the node.
     fn multicast_method(&mut self, port: u32, forced: Option<Method>);
     /// Binds `port` to a range.

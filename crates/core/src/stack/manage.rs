@@ -2,10 +2,16 @@
 
 use super::Stack;
 use crate::addr::{Binding, ClusterId, NodeAddr, NodeId};
+use crate::broadcast::ReceiverStats;
+use crate::monitor::MonitorNode;
+use crate::names::ListPosition;
 use crate::outbox::BearerId;
 use crate::socket::Endpoint;
-use crate::switch::{BearerProperty, BroadcastInfo, Joined, MonitorInfo, PeerError, PropertyError};
+use crate::switch::{
+    BearerProperty, BroadcastInfo, Joined, LinkInfo, MonitorInfo, PeerError, PeerInfo, PropertyError,
+};
 use crate::time::Time;
+use crate::wire::MediaAddr;
 
 impl Stack {
     /// All sockets by port number, including those of the node's own services, from port `first` on.
@@ -16,6 +22,61 @@ impl Stack {
     /// The bindings of a socket of this node.
     pub fn bindings_of(&self, port: u32) -> impl Iterator<Item = Binding> {
         self.switch.table().port_bindings(port)
+    }
+
+    /// The bindings of a socket of this node with their ages, newest first, from age `newest` on.
+    pub fn bindings_up_to(&self, port: u32, newest: u64) -> impl Iterator<Item = (u64, Binding)> {
+        self.switch.table().port_bindings_up_to(port, newest)
+    }
+
+    /// The bindings behind a position of an earlier list, or all, in the order in which the kernel lists them. As with
+    /// the other lists that begin anywhere, what is not taken from the iterator costs nothing.
+    pub fn list_bindings(
+        &self,
+        after: Option<ListPosition>,
+    ) -> impl Iterator<Item = (ListPosition, Binding)> {
+        self.switch.table().list(after)
+    }
+
+    /// The known nodes, by address, from one on.
+    pub fn nodes_from(&self, first: NodeAddr) -> impl Iterator<Item = PeerInfo> {
+        self.switch.peers_from(first)
+    }
+
+    /// The links, by peer and bearer, from one on.
+    pub fn links_from(&self, first: (NodeAddr, BearerId)) -> impl Iterator<Item = LinkInfo> {
+        self.switch.links_from(first)
+    }
+
+    /// The link with this name.
+    #[must_use]
+    pub fn link_named(&self, name: &str) -> Option<LinkInfo> {
+        let at = self.switch.find_link(name)?;
+        self.switch.links_from(at).next()
+    }
+
+    /// The media address that the link to a peer on a bearer sends to.
+    #[must_use]
+    pub fn link_media(&self, peer: NodeAddr, bearer: BearerId) -> Option<MediaAddr> {
+        self.switch.link_media(peer, bearer)
+    }
+
+    /// Receiving counters of the broadcast link, by peer, from an address on.
+    pub fn broadcasts_from(
+        &self,
+        first: NodeAddr,
+    ) -> impl Iterator<Item = (NodeAddr, NodeId, ReceiverStats)> {
+        self.switch.broadcasts_from(first)
+    }
+
+    /// The nodes of a bearer's monitor whose address is at least `distance` above this node's, this one first; `None`
+    /// if there is no such bearer.
+    pub fn monitor_nodes(
+        &self,
+        bearer: BearerId,
+        distance: u32,
+    ) -> Option<impl Iterator<Item = MonitorNode>> {
+        self.switch.monitor_nodes(bearer, distance)
     }
 
     /// Number of the cluster.

@@ -17,8 +17,10 @@
 //! assert_eq!((&buffer[..got.len], got.source.port), (&b"hello"[..], client));
 //! ```
 
+mod full;
 mod lanes;
 mod manage;
+mod quotas;
 mod services;
 mod sockets;
 #[cfg(test)]
@@ -35,14 +37,19 @@ use crate::config::{BearerConfig, BearerError, StackConfig};
 use crate::event::Event;
 use crate::names::replica::{Memory, NoMemory};
 use crate::outbox::{BearerId, FrameBatch};
+use crate::quota::Ledger;
 use crate::socket::Endpoint;
 use crate::switch::{BearerInfo, LinkInfo, LinkProperty, PeerInfo, PropertyError, Switch, SwitchStats};
 use crate::time::Time;
 use crate::wire::MediaAddr;
+pub use services::RefusedSubscriber;
 use services::Services;
 
 /// Most sockets on one node. Ours: bounds memory; above any known use.
 pub const MAX_SOCKETS: usize = 1 << 20;
+
+/// Sockets whose timers one call of [`Stack::handle_timeout`] handles. Ours: about a millisecond.
+const TIMERS_PER_CALL: usize = 1024;
 
 /// A socket could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -62,7 +69,11 @@ pub struct Stack {
     due: BTreeMap<u32, Time>,
     ready: VecDeque<u32>,
     ready_ports: BTreeSet<u32>,
+    /// Full receivers, and the senders that wait for them.
+    full: full::FullReceivers,
     services: Services,
+    /// What the sockets of each user use.
+    ledger: Ledger,
 }
 
 impl Stack {
@@ -76,7 +87,9 @@ impl Stack {
             due: BTreeMap::new(),
             ready: VecDeque::new(),
             ready_ports: BTreeSet::new(),
+            full: full::FullReceivers::default(),
             services: Services::default(),
+            ledger: Ledger::default(),
         };
         stack.start_services(now);
         stack.process_pending(now);
@@ -118,11 +131,13 @@ impl Stack {
         self.process_pending(now);
     }
 
-    /// Handles the timers that are due by `now`.
+    /// Handles timers that are due by `now`, a bounded number of them: while more are due, [`Self::deadline`] stays in
+    /// the past, and the caller calls again after it has handled frames and commands.
     pub fn handle_timeout(&mut self, now: Time) {
         self.switch.handle_timeout(now);
         self.services_timeout(now);
-        while let Some((_, port)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+        for _ in 0..TIMERS_PER_CALL {
+            let Some((_, port)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) else { break };
             self.with_endpoint(now, port, |endpoint, uplink| endpoint.handle_timeout(now, uplink));
         }
         self.process_pending(now);
@@ -204,13 +219,13 @@ impl Stack {
     /// The known nodes, by address.
     #[must_use]
     pub fn nodes(&self) -> Vec<PeerInfo> {
-        self.switch.peer_infos()
+        self.switch.peers_from(NodeAddr::NONE).collect()
     }
 
     /// The links, by peer and bearer.
     #[must_use]
     pub fn links(&self) -> Vec<LinkInfo> {
-        self.switch.link_infos()
+        self.switch.links_from((NodeAddr::NONE, 0)).collect()
     }
 
     /// The whole binding table.

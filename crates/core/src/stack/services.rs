@@ -3,26 +3,48 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Stack;
-use crate::addr::{NodeAddr, Scope, ServiceAddr};
+use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr};
 use crate::limits::TOPOLOGY_SERVER;
+use crate::quota::{Exceeded, Resource, UserId};
 use crate::socket::{OptionValue, RecvError, RecvOptions, SendError, SocketKind, SocketOption};
 use crate::time::Time;
-use crate::topology::{MAX_NODE_CONNECTIONS, SUBSCRIPTION_LEN, TopologyServer, TopologyStats};
+use crate::topology::{Close, MAX_NODE_CONNECTIONS, SUBSCRIPTION_LEN, TopologyServer, TopologyStats};
 
 /// Most bytes of a request that are read: one more than a subscription, to detect a longer one.
 const REQUEST_BUFFER: usize = SUBSCRIPTION_LEN + 1;
+
+/// The other end of a connection to the topology server.
+#[derive(Clone, Copy, Debug)]
+struct Subscriber {
+    peer: PortId,
+    /// The user that is charged for the connection and its subscriptions.
+    user: Option<UserId>,
+}
+
+/// A refusal of the topology server, which the protocol does not report to the subscriber: its connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedSubscriber {
+    /// The socket on this node that asked for too much.
+    pub port: u32,
+    /// The quota.
+    pub quota: Exceeded,
+}
+
+/// Most refusals that are kept for [`Stack::take_refused_subscribers`].
+const MAX_REFUSED: usize = 64;
 
 /// The node's own sockets.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     listener: Option<u32>,
-    /// Connections, each with its subscriber's node.
-    connections: BTreeMap<u32, NodeAddr>,
+    /// Connections, each with its subscriber.
+    connections: BTreeMap<u32, Subscriber>,
     /// Number of connections of each node.
     of_node: BTreeMap<NodeAddr, usize>,
     /// Own sockets whose state may have changed.
     touched: BTreeSet<u32>,
     topology: TopologyServer,
+    refused: Vec<RefusedSubscriber>,
 }
 
 impl Services {
@@ -60,12 +82,37 @@ impl Stack {
 
     pub(super) fn services_timeout(&mut self, now: Time) {
         self.services.topology.handle_timeout(now);
+        self.settle_subscriptions();
+    }
+
+    /// The sockets whose connection to the topology server ended because of a quota, since the last call.
+    pub fn take_refused_subscribers(&mut self) -> Vec<RefusedSubscriber> {
+        core::mem::take(&mut self.services.refused)
+    }
+
+    fn note_refused(&mut self, port: u32, quota: Exceeded) {
+        if self.services.refused.len() < MAX_REFUSED {
+            self.services.refused.push(RefusedSubscriber { port, quota });
+        }
+    }
+
+    /// Charges users for the subscriptions that began and ended.
+    fn settle_subscriptions(&mut self) {
+        for (user, change) in self.services.topology.take_charges() {
+            let amount = change.unsigned_abs();
+            if change > 0 {
+                self.ledger.charge(user, Resource::Subscriptions, amount);
+            } else {
+                self.ledger.release(user, Resource::Subscriptions, amount);
+            }
+        }
     }
 
     /// Does one step of the node's own services; false if there was nothing to do.
     pub(super) fn serve(&mut self, now: Time) -> bool {
         if let Some(change) = self.switch.changes.pop_front() {
             self.services.topology.announce(&change.binding, change.up, change.edge);
+            self.settle_subscriptions();
         } else if let Some(port) = self.services.touched.pop_first() {
             if self.services.listener == Some(port) {
                 self.accept_subscribers(now, port);
@@ -85,11 +132,20 @@ impl Stack {
 
     fn accept_subscribers(&mut self, now: Time, listener: u32) {
         while let Ok((port, peer)) = self.accept_quietly(now, listener) {
-            self.services.connections.insert(port, peer.node);
+            let here = peer.node.is_none() || peer.node == self.switch.own_node();
+            let user = if here { self.user_of(peer.port) } else { Some(UserId::NETWORK) };
+            let charged = user.map(|user| self.ledger.try_charge(user, Resource::Subscribers, 1));
+            let user = user.filter(|_| charged == Some(Ok(())));
+            self.services.connections.insert(port, Subscriber { peer, user });
             let of_node = self.services.of_node.entry(peer.node).or_default();
             *of_node += 1;
-            let here = peer.node.is_none() || peer.node == self.switch.own_node();
-            if !here && *of_node > MAX_NODE_CONNECTIONS {
+            if let Some(Err(quota)) = charged {
+                if here {
+                    self.note_refused(peer.port, quota);
+                }
+                self.services.topology.refused();
+                self.drop_subscriber(now, port);
+            } else if !here && *of_node > MAX_NODE_CONNECTIONS {
                 self.services.topology.refused();
                 self.drop_subscriber(now, port);
             } else if self.services.topology.connect(port).is_err() {
@@ -108,13 +164,18 @@ impl Stack {
             });
             match received {
                 Some(Ok(got)) if got.len > 0 => {
+                    let full = self.limit_subscriptions(port);
                     let request = buffer.get(..got.len).unwrap_or_default();
                     let table = self.switch.table();
                     let result = self
                         .services
                         .topology
                         .request(now, port, request, |range, each| table.snapshot(range, each));
-                    if result.is_err() {
+                    self.settle_subscriptions();
+                    if let Err(reason) = result {
+                        if let Some(quota) = full.filter(|_| reason == Close::UserFull) {
+                            self.explain(port, quota);
+                        }
                         return self.drop_subscriber(now, port);
                     }
                 }
@@ -123,6 +184,24 @@ impl Stack {
             }
         }
         self.services.touched.remove(&port);
+    }
+
+    /// Tells the server how many subscriptions the user of a connection may still have; if none, returns the quota.
+    fn limit_subscriptions(&mut self, port: u32) -> Option<Exceeded> {
+        let user = self.services.connections.get(&port).and_then(|subscriber| subscriber.user)?;
+        let room = self.ledger.room(user, Resource::Subscriptions);
+        self.services.topology.set_user(port, user, room);
+        self.ledger.exceeded(user, Resource::Subscriptions, 1)
+    }
+
+    /// Notes the quota for which the server has closed a connection.
+    fn explain(&mut self, port: u32, quota: Exceeded) {
+        self.ledger.refuse(quota.user, quota.resource, 1);
+        if let Some(subscriber) = self.services.connections.get(&port)
+            && quota.user != UserId::NETWORK
+        {
+            self.note_refused(subscriber.peer.port, quota);
+        }
     }
 
     fn write_subscriber(&mut self, now: Time, port: u32) {
@@ -140,17 +219,21 @@ impl Stack {
 
     fn drop_subscriber(&mut self, now: Time, port: u32) {
         self.services.topology.disconnect(port);
+        self.settle_subscriptions();
         self.with_endpoint(now, port, |endpoint, uplink| {
             endpoint.shutdown(now, uplink).ok();
             endpoint.close(now, uplink);
         });
         // It may linger until its last message has left, like any closed socket.
-        if let Some(node) = self.services.connections.remove(&port)
-            && let Some(of_node) = self.services.of_node.get_mut(&node)
-        {
-            *of_node -= 1;
-            if *of_node == 0 {
-                self.services.of_node.remove(&node);
+        if let Some(Subscriber { peer, user }) = self.services.connections.remove(&port) {
+            if let Some(user) = user {
+                self.ledger.release(user, Resource::Subscribers, 1);
+            }
+            if let Some(of_node) = self.services.of_node.get_mut(&peer.node) {
+                *of_node -= 1;
+                if *of_node == 0 {
+                    self.services.of_node.remove(&peer.node);
+                }
             }
         }
         self.services.touched.remove(&port);

@@ -1,5 +1,6 @@
 //! The sockets of a node, by port number.
 
+use super::quotas::Charges;
 use super::uplink::Direct;
 use super::{MAX_SOCKETS, OpenError, Stack};
 use crate::addr::{PortId, Scope, ServiceRange};
@@ -96,7 +97,9 @@ impl Stack {
             return Err(AcceptError::WouldBlock);
         }
         let listener = self.endpoints.get_mut(&port).ok_or(AcceptError::NotListening)?;
+        let before = Charges::of(listener);
         let request = listener.next_request()?;
+        before.update(listener, &mut self.ledger);
         let peer = request.origin();
         let new = self.switch.open_port();
         let seed = self.switch.next_random();
@@ -178,9 +181,20 @@ impl Stack {
         self.endpoints.get_mut(&port)?.take_error()
     }
 
+    /// The result of a connection request; see [`Endpoint::take_setup`].
+    pub fn take_setup(&mut self, port: u32) -> Option<Result<(), ConnectError>> {
+        self.endpoints.get_mut(&port).map_or(Some(Err(ConnectError::Refused)), Endpoint::take_setup)
+    }
+
     /// The sockets by port number, without the node's own.
     pub fn sockets(&self) -> impl Iterator<Item = (u32, &Endpoint)> {
-        self.endpoints.iter().map(|(port, e)| (*port, e)).filter(|(port, _)| !self.services.owns(*port))
+        self.sockets_from(0)
+    }
+
+    /// As [`Self::sockets`], from port `first` on.
+    pub fn sockets_from(&self, first: u32) -> impl Iterator<Item = (u32, &Endpoint)> {
+        let all = self.endpoints.range(first..).map(|(port, e)| (*port, e));
+        all.filter(|(port, _)| !self.services.owns(*port))
     }
 
     /// Runs an operation on a socket and processes everything that follows from it.
@@ -222,7 +236,14 @@ impl Stack {
         };
         let privileged = self.services.owns(port);
         let (before, due) = (endpoint.readiness(), endpoint.deadline());
+        let charges = Charges::of(endpoint);
+        charges.limit(endpoint, &self.ledger);
         let result = f(endpoint, &mut Direct { switch: &mut self.switch, now, privileged, found: None });
+        if endpoint.is_full() {
+            endpoint.refill(now);
+        }
+        self.full.note(port, endpoint.is_full());
+        charges.update(endpoint, &mut self.ledger);
         let (closed, deadline) = (endpoint.is_closed(), endpoint.deadline());
         let touched = closed || news(&result) || endpoint.readiness() != before;
         if closed {
@@ -266,9 +287,11 @@ impl Stack {
     pub(super) fn process_pending(&mut self, now: Time) {
         loop {
             if let Some((port, message)) = self.switch.local.pop_front() {
-                self.with_endpoint(now, port, |e, uplink| e.handle_message(now, message, uplink));
+                self.handle_local(now, port, message);
             } else if let Some((port, node)) = self.switch.woken.pop_front() {
                 self.with_endpoint(now, port, |e, uplink| e.wakeup(now, node, uplink));
+            } else if !self.full.is_empty() && self.release_next() || self.switch.dispatch_held(now) {
+                // Messages may follow.
             } else if !self.serve(now) {
                 return;
             }

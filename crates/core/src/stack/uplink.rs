@@ -1,6 +1,6 @@
 //! The uplink of the node's own sockets.
 
-use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use crate::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::socket::{BindError, Method, Resolved, SubmitError, Submitted, Uplink};
 use crate::switch::Switch;
 use crate::time::Time;
@@ -37,6 +37,10 @@ impl Uplink for Direct<'_> {
         self.switch.is_reachable(node)
     }
 
+    fn is_congested(&self, node: NodeAddr, importance: Importance) -> bool {
+        self.switch.is_congested(node, importance)
+    }
+
     fn memory(&mut self, size: usize) -> Vec<u8> {
         self.switch.pool.take(size)
     }
@@ -54,6 +58,10 @@ impl Uplink for Direct<'_> {
             Some(found) => self.switch.submit_copy(message, found.port),
             None => self.switch.submit_multicast(self.now, message),
         }
+    }
+
+    fn submit_multicast_elsewhere(&mut self, message: Message) -> Result<Submitted, SubmitError> {
+        self.switch.submit_multicast_elsewhere(self.now, message)
     }
 
     fn multicast_method(&mut self, port: u32, forced: Option<Method>) {

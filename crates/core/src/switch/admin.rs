@@ -53,8 +53,6 @@ pub struct BroadcastInfo {
     pub policy: MulticastPolicy,
     /// Sending counters.
     pub sent: SenderStats,
-    /// Receiving counters, by peer.
-    pub received: Vec<(NodeAddr, NodeId, ReceiverStats)>,
 }
 
 /// Information about the neighbour monitor of a bearer.
@@ -66,8 +64,8 @@ pub struct MonitorInfo {
     pub name: String,
     /// True if nodes do not supervise all their peers.
     pub active: bool,
-    /// The nodes, this one first.
-    pub nodes: Vec<MonitorNode>,
+    /// Number of nodes, with this one.
+    pub nodes: usize,
     /// Changes of the list of nodes.
     pub generation: u32,
 }
@@ -153,13 +151,25 @@ impl Switch {
     }
 
     pub(crate) fn broadcast_info(&self) -> BroadcastInfo {
+        BroadcastInfo { window: self.bcast.window(), policy: self.policy, sent: self.bcast.stats() }
+    }
+
+    /// Receiving counters of the broadcast link, by peer, from an address on.
+    pub(crate) fn broadcasts_from(
+        &self,
+        first: NodeAddr,
+    ) -> impl Iterator<Item = (NodeAddr, NodeId, ReceiverStats)> {
         let received = |(addr, m): (&NodeAddr, &super::Member)| (*addr, m.peer.id, m.receiver.stats());
-        BroadcastInfo {
-            window: self.bcast.window(),
-            policy: self.policy,
-            sent: self.bcast.stats(),
-            received: self.members.0.iter().map(received).collect(),
-        }
+        self.members.0.range(first..).map(received)
+    }
+
+    /// The nodes of a bearer's monitor, this one first; see [`crate::monitor::Monitor::nodes_from`].
+    pub(crate) fn monitor_nodes(
+        &self,
+        bearer: BearerId,
+        distance: u32,
+    ) -> Option<impl Iterator<Item = MonitorNode>> {
+        Some(self.bearer(bearer)?.monitor.nodes_from(distance))
     }
 
     pub(crate) fn monitor_threshold(&self) -> usize {
@@ -172,7 +182,7 @@ impl Switch {
             bearer,
             name: b.config.name.clone(),
             active: b.monitor.is_active(),
-            nodes: b.monitor.nodes(),
+            nodes: b.monitor.node_count(),
             generation: b.monitor.changes(),
         })
         .collect()

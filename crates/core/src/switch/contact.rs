@@ -23,13 +23,16 @@ impl Switch {
         let member = self.members.0.get_mut(&addr)?;
         let before = member.peer.next_tick;
         let stamp = stamp(member, &self.bcast);
-        let mut ctx = Ctx { now, frames: &mut self.frames, pool: &mut self.pool, stamp: &stamp };
+        let deferral_room = self.deferral.room(&member.deferred);
+        let mut ctx =
+            Ctx { now, frames: &mut self.frames, pool: &mut self.pool, stamp: &stamp, deferral_room };
         let result = f(&mut member.peer, &mut ctx);
         let after = member.peer.next_tick;
         if before != after {
             self.ticks.remove(&(before, addr));
             self.ticks.insert((after, addr));
         }
+        self.account_deferred(addr);
         let member = self.members.0.get_mut(&addr)?;
         for wakeup in member.peer.wakeups.drain(..) {
             self.woken.push_back((wakeup.port, addr));
@@ -118,9 +121,10 @@ impl Switch {
             member.names.reset();
             member.peer.delivered.clear();
         }
+        self.account_deferred(addr);
+        self.forget_hold(addr);
         if !planted::active(Fault::NodeBindingsStay) {
-            let gone = self.table.withdraw_node(addr);
-            self.changes.extend(gone);
+            self.withdraw_some_names_of(addr);
         }
         let broken = self.connected_to.range((addr, 0)..=(addr, u32::MAX)).map(|(_, port)| *port);
         for port in broken.collect::<Vec<u32>>() {

@@ -11,6 +11,9 @@ impl Switch {
     /// Dispatches the messages that a peer's links delivered, in order. Dispatching a message may call this function
     /// again; the outer call then continues with the rest, so the recursion is bounded.
     pub(super) fn dispatch_delivered(&mut self, now: Time, addr: NodeAddr) {
+        if self.is_held(addr) {
+            return;
+        }
         let Some(member) = self.members.0.get_mut(&addr).filter(|m| !m.dispatching) else { return };
         member.dispatching = true;
         self.dispatch_all_delivered(now, addr);
@@ -21,24 +24,29 @@ impl Switch {
 
     fn dispatch_all_delivered(&mut self, now: Time, addr: NodeAddr) {
         while let Some(message) = self.members.0.get_mut(&addr).and_then(|m| m.peer.delivered.pop_front()) {
-            match message.user() {
-                User::NameDistributor => self.receive_names(now, addr, message),
-                User::BcastProtocol => {
-                    if let Some(member) = self.members.0.get_mut(&addr) {
-                        member.receiver.synchronize(message.last_bcast());
-                    }
+            self.dispatch(now, addr, message);
+        }
+    }
+
+    /// Dispatches one message that a peer's links delivered.
+    pub(super) fn dispatch(&mut self, now: Time, addr: NodeAddr, message: Message) {
+        match message.user() {
+            User::NameDistributor => self.receive_names(now, addr, message),
+            User::BcastProtocol => {
+                if let Some(member) = self.members.0.get_mut(&addr) {
+                    member.receiver.synchronize(message.last_bcast());
                 }
-                User::ConnManager | User::GroupProtocol => self.deliver(now, message),
-                user if user.is_data() && message.message_type() == MessageType::GroupEvent => {
-                    self.stats.messages_dropped += 1; // valid only inside a node, never from a peer
-                }
-                // A returning message of this node would reach sockets of node scope.
-                user if user.is_data() && is_to_many(&message) && self.is_self(message.origin_node()) => {
-                    self.stats.messages_dropped += 1;
-                }
-                user if user.is_data() => self.deliver(now, message),
-                _ => self.stats.messages_dropped += 1,
             }
+            User::ConnManager | User::GroupProtocol => self.deliver(now, message),
+            user if user.is_data() && message.message_type() == MessageType::GroupEvent => {
+                self.stats.messages_dropped += 1; // valid only inside a node, never from a peer
+            }
+            // A returning message of this node would reach sockets of node scope.
+            user if user.is_data() && is_to_many(&message) && self.is_self(message.origin_node()) => {
+                self.stats.messages_dropped += 1;
+            }
+            user if user.is_data() => self.deliver(now, message),
+            _ => self.stats.messages_dropped += 1,
         }
     }
 

@@ -57,7 +57,15 @@ impl Switch {
             let receiver = BroadcastReceiver::new(self.own_node(), neighbour.capabilities);
             self.members.0.insert(
                 addr,
-                Member { peer, receiver, names: NameReceiver::new(), dispatching: false, congestion: 0 },
+                Member {
+                    peer,
+                    receiver,
+                    names: NameReceiver::new(),
+                    dispatching: false,
+                    congestion: 0,
+                    hold: super::hold::Hold::default(),
+                    deferred: super::deferral::Deferred::default(),
+                },
             );
         }
         let Some(member) = self.members.0.get_mut(&addr) else { return };

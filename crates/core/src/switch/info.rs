@@ -7,6 +7,7 @@ use crate::link::LinkStats;
 use crate::names::NameReport;
 use crate::node::state::State;
 use crate::outbox::BearerId;
+use crate::wire::MediaAddr;
 
 /// A bearer.
 #[derive(Clone, Debug)]
@@ -76,6 +77,10 @@ pub struct SwitchStats {
     pub monitor_records_refused: u64,
     /// Events dropped because they were not read in time.
     pub events_lost: u64,
+    /// Memory of packets that arrived early and wait for earlier ones, bytes, now.
+    pub deferred_bytes: usize,
+    /// Peers whose early packets were dropped with their links, because established peers needed the memory.
+    pub deferrals_evicted: u64,
     /// Results of the peers' name messages.
     pub names: NameReport,
 }
@@ -91,7 +96,8 @@ impl Switch {
         .collect()
     }
 
-    pub(crate) fn peer_infos(&self) -> Vec<PeerInfo> {
+    /// The known nodes, by address, from one on.
+    pub(crate) fn peers_from(&self, first: NodeAddr) -> impl Iterator<Item = PeerInfo> {
         let info = |m: &super::Member| PeerInfo {
             addr: m.peer.addr,
             id: m.peer.id,
@@ -99,14 +105,15 @@ impl Switch {
             state: m.peer.state,
             capabilities: m.peer.capabilities,
         };
-        self.members.0.values().map(info).collect()
+        self.members.0.range(first..).map(move |(_, m)| info(m))
     }
 
-    pub(crate) fn link_infos(&self) -> Vec<LinkInfo> {
-        let peers = self.members.0.values().map(|m| &m.peer);
+    /// The links, by peer and bearer, from one on.
+    pub(crate) fn links_from(&self, first: (NodeAddr, BearerId)) -> impl Iterator<Item = LinkInfo> {
+        let peers = self.members.0.range(first.0..).map(|(_, m)| &m.peer);
         let links = peers.flat_map(|p| p.links().map(move |(bearer, slot)| (p, bearer, &slot.link)));
-        links
-            .map(|(peer, bearer, link)| LinkInfo {
+        links.filter(move |(peer, bearer, _)| (peer.addr, *bearer) >= first).map(|(peer, bearer, link)| {
+            LinkInfo {
                 name: link.name(),
                 peer: peer.addr,
                 bearer,
@@ -117,11 +124,16 @@ impl Switch {
                 tolerance_ms: link.config().tolerance_ms,
                 window: link.window(),
                 stats: link.stats(),
-            })
-            .collect()
+            }
+        })
+    }
+
+    /// The media address that a link sends to.
+    pub(crate) fn link_media(&self, peer: NodeAddr, bearer: BearerId) -> Option<MediaAddr> {
+        self.members.0.get(&peer)?.peer.slot(bearer).map(|slot| slot.media)
     }
 
     pub(crate) fn stats(&self) -> SwitchStats {
-        self.stats
+        SwitchStats { deferred_bytes: self.deferral.total(), ..self.stats }
     }
 }

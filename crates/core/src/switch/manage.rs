@@ -7,6 +7,7 @@ use super::Switch;
 use crate::addr::NodeAddr;
 use crate::broadcast::{MulticastPolicy, SMALLEST_WINDOW};
 use crate::limits::{MAX_TOLERANCE_MS, MAX_WINDOW, MIN_TOLERANCE_MS, MIN_WINDOW};
+use crate::link::Link;
 use crate::outbox::BearerId;
 use crate::time::Time;
 
@@ -83,10 +84,12 @@ impl Switch {
         Ok(())
     }
 
-    pub(super) fn find_link(&self, name: &str) -> Option<(NodeAddr, BearerId)> {
+    pub(crate) fn find_link(&self, name: &str) -> Option<(NodeAddr, BearerId)> {
         let peers = self.members.0.values().map(|m| &m.peer);
         let mut links = peers.flat_map(|p| p.links().map(|(bearer, slot)| (p.addr, bearer, slot)));
-        links.find(|(_, _, slot)| slot.link.name() == name).map(|(addr, bearer, _)| (addr, bearer))
+        // Formatting the names of all links would cost more than the comparison.
+        let is_named = |link: &Link| name.starts_with(&*link.config().name) && link.name() == name;
+        links.find(|(_, _, slot)| is_named(&slot.link)).map(|(addr, bearer, _)| (addr, bearer))
     }
 
     pub(crate) fn set_multicast_policy(&mut self, policy: MulticastPolicy) -> Result<(), PropertyError> {

@@ -3,8 +3,10 @@
 
 mod admin;
 mod contact;
+mod deferral;
 mod deliver;
 mod discovery;
+mod hold;
 mod info;
 mod manage;
 mod monitoring;
@@ -59,6 +61,10 @@ struct Member {
     dispatching: bool,
     /// Congested levels last reported for it; see [`Peer::congestion`].
     congestion: u8,
+    /// Whether its messages wait for a full receiver.
+    hold: hold::Hold,
+    /// Memory of its early packets.
+    deferred: deferral::Deferred,
 }
 
 /// Congestion of the links.
@@ -128,6 +134,12 @@ pub(crate) struct Switch {
     pub(crate) diverted: Vec<u32>,
     /// Local sockets that may send to a node again.
     pub(crate) woken: VecDeque<(u32, NodeAddr)>,
+    /// Peers whose messages have waited for a full receiver and are dispatched now.
+    draining: BTreeSet<NodeAddr>,
+    deferral: deferral::Deferral,
+    /// Lost nodes whose bindings are not all withdrawn yet, and how many more this call withdraws.
+    leaving: BTreeSet<NodeAddr>,
+    names_left: usize,
     /// Changes of the binding table, for the topology server.
     pub(crate) changes: VecDeque<Change>,
     pub(crate) frames: FrameBatch,
@@ -176,6 +188,10 @@ impl Switch {
             lanes: BTreeSet::new(),
             diverted: Vec::new(),
             woken: VecDeque::new(),
+            draining: BTreeSet::new(),
+            deferral: deferral::Deferral::default(),
+            leaving: BTreeSet::new(),
+            names_left: names::NAMES_PER_CALL,
             changes: VecDeque::new(),
             frames: FrameBatch::default(),
             pool: Pool::default(),

@@ -11,6 +11,9 @@ use crate::socket::BindError;
 use crate::time::Time;
 use crate::wire::{Message, Method};
 
+/// Bindings of a lost node that one call withdraws. Ours: a few milliseconds; a node may have 262,144 of them.
+pub(super) const NAMES_PER_CALL: usize = 2048;
+
 impl Switch {
     pub(crate) fn bind(
         &mut self,
@@ -110,6 +113,28 @@ impl Switch {
         }
     }
 
+    /// Withdraws bindings of a lost node, as many as this call still may, although it may lose many nodes; the timer
+    /// goes on with the others.
+    pub(super) fn withdraw_some_names_of(&mut self, addr: NodeAddr) {
+        let gone = self.table.withdraw_oldest(addr, self.names_left);
+        self.names_left = self.names_left.saturating_sub(gone.len());
+        self.changes.extend(gone);
+        if self.table.has_bindings_of(addr) {
+            self.leaving.insert(addr);
+        } else {
+            self.leaving.remove(&addr);
+        }
+    }
+
+    /// Whether the old bindings of a lost node that is back are all withdrawn, so that its new ones do not mix with
+    /// them. Withdraws some of them if not: the node repeats its setup.
+    pub(super) fn has_left(&mut self, addr: NodeAddr) -> bool {
+        if self.leaving.contains(&addr) {
+            self.withdraw_some_names_of(addr);
+        }
+        !self.leaving.contains(&addr)
+    }
+
     pub(super) fn receive_names(&mut self, now: Time, addr: NodeAddr, message: Message) {
         let Some(member) = self.members.0.get_mut(&addr) else { return };
         member.receiver.open_legacy();
@@ -118,6 +143,7 @@ impl Switch {
         let result = member.names.receive(addr, message, &mut self.table, &mut changes, &mut report);
         self.changes.extend(changes);
         self.stats.names += report;
+        self.account_deferred(addr);
         if result.is_err() {
             self.reset_peer(now, addr, DownReason::Names);
         }

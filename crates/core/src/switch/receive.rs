@@ -1,6 +1,7 @@
 //! Incoming frames: checks and dispatch. Spec: tipc.md §6.1.
 
 use super::Switch;
+use super::names::NAMES_PER_CALL;
 use crate::addr::NodeAddr;
 use crate::broadcast::{self, BroadcastIo};
 use crate::error::WireError;
@@ -17,6 +18,7 @@ const ENCRYPTED: u8 = 7;
 impl Switch {
     pub(crate) fn receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) {
         self.stats.frames_received += 1;
+        self.names_left = NAMES_PER_CALL;
         if let Err(reason) = self.try_receive(now, bearer, frame) {
             self.stats.frames_dropped += 1;
             let peer = View::parse(frame).map_or(NodeAddr::NONE, |v| v.prev_node());
@@ -43,7 +45,10 @@ impl Switch {
             return Err(Drop::NotForUs);
         }
         let addr = view.prev_node();
-        self.members.0.get(&addr).ok_or(Drop::UnknownPeer)?;
+        let member = self.members.0.get(&addr).ok_or(Drop::UnknownPeer)?;
+        if !member.peer.is_up() && !self.has_left(addr) {
+            return Err(Drop::State);
+        }
         let protocol = view.user() == User::LinkProtocol;
         if protocol {
             self.receive_broadcast_state(now, addr, bearer, view)?;
@@ -51,6 +56,9 @@ impl Switch {
             self.with_broadcast(|bcast, io| broadcast::receive_ack(bcast, now, addr, view, io));
         }
         self.monitor_state(addr, bearer, view);
+        if !protocol {
+            self.make_room(now, addr, bearer, view);
+        }
         let passed = self.with_peer(now, addr, |peer, ctx| {
             if peer.slot(bearer).is_none() {
                 return Err(Drop::NoLink);
@@ -62,6 +70,7 @@ impl Switch {
             peer.receive(view, bearer, ctx);
             Ok(())
         });
+        self.shed(now, addr);
         passed.unwrap_or(Err(Drop::UnknownPeer))
     }
 
@@ -72,7 +81,7 @@ impl Switch {
         if addr == own {
             return Ok(()); // many media return a broadcast to its sender
         }
-        let member = self.members.0.get_mut(&addr).ok_or(Drop::UnknownPeer)?;
+        let member = self.members.0.get(&addr).ok_or(Drop::UnknownPeer)?;
         if !member.peer.is_up() {
             return Err(Drop::State);
         }
@@ -80,8 +89,15 @@ impl Switch {
             self.with_broadcast(|bcast, io| broadcast::receive_legacy_nack(bcast, own, now, view, io));
             return Ok(());
         }
-        let state_due = member.receiver.receive(view, self.config.cluster, &mut member.peer.delivered);
+        if !member.receiver.is_next(view) {
+            self.evict_for(now, addr, view.size());
+        }
+        let Some(member) = self.members.0.get_mut(&addr) else { return Err(Drop::UnknownPeer) };
+        let room = self.deferral.room(&member.deferred);
+        let state_due = member.receiver.receive(view, self.config.cluster, room, &mut member.peer.delivered);
+        self.account_deferred(addr);
         self.dispatch_delivered(now, addr);
+        self.shed(now, addr);
         if state_due.map_err(Drop::Broadcast)? {
             self.send_state(now, addr, bearer);
         }
@@ -89,7 +105,7 @@ impl Switch {
     }
 
     /// Sends a STATE at once, to report which of the peer's broadcasts have arrived.
-    fn send_state(&mut self, now: Time, addr: NodeAddr, bearer: BearerId) {
+    pub(super) fn send_state(&mut self, now: Time, addr: NodeAddr, bearer: BearerId) {
         self.with_peer(now, addr, |peer, ctx| peer.send_state(bearer, ctx));
         if self.link(addr, bearer).is_some_and(Link::is_up)
             && let Some(member) = self.members.0.get_mut(&addr)

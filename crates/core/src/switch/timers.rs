@@ -1,6 +1,7 @@
 //! Timers of the switch. Spec: tipc.md §4.5, §5.6.
 
 use super::Switch;
+use super::names::NAMES_PER_CALL;
 use crate::addr::NodeAddr;
 use crate::link::DownReason;
 use crate::outbox::BearerId;
@@ -11,8 +12,14 @@ const RETENTION_MS: u64 = 300_000;
 /// Interval at which unused large-message buffers are freed, milliseconds; done in a timeout that is due anyway.
 const TRIM_MS: u64 = 1000;
 
+/// Peers whose timers one call handles; the deadline stays in the past while more are due. Ours: about a millisecond.
+const TICKS_PER_CALL: usize = 512;
+
 impl Switch {
     pub(crate) fn deadline(&self) -> Option<Time> {
+        if !self.leaving.is_empty() {
+            return Some(Time::ZERO);
+        }
         let discovery = self.bearers.iter().flatten().filter_map(|b| b.discoverer.deadline()).min();
         let tick = self.ticks.first().map(|(at, _)| *at);
         discovery.into_iter().chain(tick).min()
@@ -26,7 +33,12 @@ impl Switch {
         for id in 0..self.bearers.len() as BearerId {
             self.discovery_timeout(now, id);
         }
-        while let Some((at, addr)) = self.ticks.first().copied().filter(|(at, _)| *at <= now) {
+        self.names_left = NAMES_PER_CALL;
+        if let Some(lost) = self.leaving.first().copied() {
+            self.withdraw_some_names_of(lost);
+        }
+        for _ in 0..TICKS_PER_CALL {
+            let Some((at, addr)) = self.ticks.first().copied().filter(|(at, _)| *at <= now) else { break };
             self.ticks.remove(&(at, addr));
             if self.retention_is_over(now, addr) {
                 self.remove_peer(addr);
@@ -65,6 +77,7 @@ impl Switch {
     pub(super) fn remove_peer(&mut self, addr: NodeAddr) {
         if let Some(member) = self.members.0.remove(&addr) {
             self.ticks.remove(&(member.peer.next_tick, addr));
+            self.deferral.remove(addr, &member.deferred);
             self.congestion.note(addr, 0);
             self.monitor_forget(addr);
             self.recount_capabilities();

@@ -1,7 +1,7 @@
 //! Outgoing messages: to a local socket, over a link, or over the broadcast link.
 
 use super::Switch;
-use crate::addr::{NodeAddr, PortId, ServiceAddr};
+use crate::addr::{Importance, NodeAddr, PortId, ServiceAddr};
 use crate::broadcast::{self, ClusterView, start_switch};
 use crate::limits::{CAPABILITIES, MAX_MESSAGE, capability};
 use crate::link::{Accepted, SendFault};
@@ -29,6 +29,18 @@ impl Switch {
 
     pub(crate) fn is_reachable(&self, node: NodeAddr) -> bool {
         self.is_self(node) || self.members.0.get(&node).is_some_and(|m| m.peer.is_up())
+    }
+
+    /// True if a queue to a node would take a message of this importance beyond its limit only. Of a multicast: one of
+    /// the queues to any node.
+    pub(crate) fn is_congested(&self, node: NodeAddr, importance: Importance) -> bool {
+        match self.members.0.get(&node) {
+            Some(member) => member.congestion >> importance as u8 & 0x11 != 0,
+            None if node.is_none() => {
+                self.bcast.is_congested(importance) || !self.congestion.nodes.is_empty()
+            }
+            None => false,
+        }
     }
 
     pub(crate) fn register_connection(&mut self, port: u32, peer: PortId) {
@@ -91,20 +103,37 @@ impl Switch {
 
     /// Sends a multicast to every node with a socket in its range, including this one.
     pub(crate) fn submit_multicast(&mut self, now: Time, message: Message) -> Result<Submitted, SubmitError> {
-        let destinations = self.table.destination_nodes(message.service_range());
-        let remote: Vec<NodeAddr> =
-            destinations.remote.into_iter().filter(|n| self.is_reachable(*n)).collect();
-        if !destinations.local && remote.is_empty() {
+        let (local, remote) = self.destinations(&message);
+        if !local && remote.is_empty() {
             return Err(SubmitError::Unreachable);
         }
         let mut result = Ok(Submitted::Done);
         if !remote.is_empty() {
             result = self.multicast_remote(now, &message, &remote);
         }
-        if destinations.local && result.is_ok() {
+        if local && result.is_ok() {
             self.deliver(now, message);
         }
         result
+    }
+
+    /// Sends a multicast to every other node with a socket in its range.
+    pub(crate) fn submit_multicast_elsewhere(
+        &mut self,
+        now: Time,
+        message: Message,
+    ) -> Result<Submitted, SubmitError> {
+        match self.destinations(&message) {
+            (_, remote) if remote.is_empty() => Err(SubmitError::Unreachable),
+            (_, remote) => self.multicast_remote(now, &message, &remote),
+        }
+    }
+
+    /// Whether this node has a socket in the range of a multicast, and the other nodes that have one.
+    fn destinations(&self, message: &Message) -> (bool, Vec<NodeAddr>) {
+        let destinations = self.table.destination_nodes(message.service_range());
+        let reachable = destinations.remote.into_iter().filter(|node| self.is_reachable(*node));
+        (destinations.local, reachable.collect())
     }
 
     /// Passes one copy of a multicast to a socket of this node.

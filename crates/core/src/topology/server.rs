@@ -11,6 +11,7 @@ use super::{
 };
 use crate::addr::{Binding, PortId, Scope, ServiceRange};
 use crate::planted::{self, Fault};
+use crate::quota::UserId;
 use crate::time::Time;
 use crate::wire::{
     ByteOrder, EVENT_LEN, EventKind, FOREVER, Filter, SUBSCRIPTION_LEN, Subscription, encode_event,
@@ -32,6 +33,9 @@ pub enum Close {
     /// The connection has reached its limit of subscriptions.
     #[error("the connection has {MAX_CONNECTION_SUBSCRIPTIONS} subscriptions, the limit (cancel some)")]
     ConnectionFull,
+    /// The user of the connection has reached its quota of subscriptions.
+    #[error("its user has no subscriptions left (cancel some, or raise the quota)")]
+    UserFull,
     /// The limit of connections is reached.
     #[error("the server has {MAX_CONNECTIONS} connections, the limit (close some)")]
     TooManyConnections,
@@ -82,6 +86,8 @@ impl Entry {
 
 #[derive(Debug, Default)]
 struct Connection {
+    /// The user that its subscriptions are charged to, and how many more it may have.
+    user: Option<(UserId, u64)>,
     subscriptions: BTreeSet<SubscriptionId>,
     events: VecDeque<[u8; EVENT_LEN]>,
 }
@@ -97,6 +103,8 @@ pub struct TopologyServer {
     ready: VecDeque<u32>,
     closed: VecDeque<(u32, Close)>,
     next_id: SubscriptionId,
+    /// Subscriptions that began, less those that ended, of each user since [`TopologyServer::take_charges`].
+    charges: BTreeMap<UserId, i64>,
     stats: TopologyStats,
 }
 
@@ -120,6 +128,26 @@ impl TopologyServer {
         Ok(())
     }
 
+    /// Charges a user for the subscriptions of a connection, of which it may have `room` more from now on. A connection
+    /// keeps its first user.
+    pub fn set_user(&mut self, connection: u32, user: UserId, room: u64) {
+        if let Some(connection) = self.connections.get_mut(&connection) {
+            let user = connection.user.map_or(user, |(first, _)| first);
+            connection.user = Some((user, room));
+        }
+    }
+
+    /// The change in the number of subscriptions of each user since the last call.
+    pub fn take_charges(&mut self) -> BTreeMap<UserId, i64> {
+        core::mem::take(&mut self.charges)
+    }
+
+    fn charge(&mut self, connection: u32, change: i64) {
+        if let Some((user, _)) = self.connections.get(&connection).and_then(|owner| owner.user) {
+            *self.charges.entry(user).or_default() += change;
+        }
+    }
+
     /// Counts a connection that was refused because its node has [`super::MAX_NODE_CONNECTIONS`].
     pub fn refused(&mut self) {
         self.stats.closed_at_limit += 1;
@@ -129,6 +157,9 @@ impl TopologyServer {
     pub fn disconnect(&mut self, connection: u32) {
         let Some(gone) = self.connections.remove(&connection) else { return };
         self.stats.waiting_events -= gone.events.len();
+        if let Some((user, _)) = gone.user {
+            *self.charges.entry(user).or_default() -= gone.subscriptions.len() as i64;
+        }
         for id in gone.subscriptions {
             self.forget(id);
         }
@@ -187,9 +218,13 @@ impl TopologyServer {
         if owner.subscriptions.len() >= MAX_CONNECTION_SUBSCRIPTIONS {
             return Err(Close::ConnectionFull);
         }
+        if let Some((_, room)) = &mut owner.user {
+            *room = room.checked_sub(1).ok_or(Close::UserFull)?;
+        }
         let id = self.next_id;
         self.next_id += 1;
         owner.subscriptions.insert(id);
+        self.charge(connection, 1);
         let forever = wish.timeout_ms == FOREVER;
         let expires = if forever { Time::NEVER } else { now.plus_millis(u64::from(wish.timeout_ms)) };
         if !forever {
@@ -217,6 +252,7 @@ impl TopologyServer {
         let is_it = |id: &&SubscriptionId| self.subscriptions.get(*id).is_some_and(|e| e.raw == *raw);
         if let Some(id) = owner.subscriptions.iter().rev().find(is_it).copied() {
             owner.subscriptions.remove(&id);
+            self.charge(connection, -1);
             self.forget(id);
         }
     }
@@ -303,6 +339,7 @@ impl TopologyServer {
             if let Some(owner) = self.connections.get_mut(&connection) {
                 owner.subscriptions.remove(&id);
             }
+            self.charge(connection, -1);
             self.forget(id);
             self.queue_or_close(connection, event);
         }

@@ -2,7 +2,7 @@ use utipc_core::socket::{OptionValue, SendError, SocketOption};
 use utipc_core::wire::ErrorCode;
 use utipc_core::{Destination, Importance, RecvOptions, ServiceAddr, ServiceRange, SocketKind};
 
-use crate::lan::{Faults, LOSSY, Lan, Sock, pattern};
+use crate::lan::{Faults, LOSSY, Lan, PERFECT, Sock, pattern};
 
 fn visible(lan: &mut Lan, service: u32, count: usize) {
     lan.until(20_000, |lan| {
@@ -110,6 +110,64 @@ fn receiver_that_does_not_read_rejects_with_overload() {
     }
     assert_eq!(queued + back, 100);
     assert_eq!(queued, 512 * 1024 / (20_000 + 32 + 128));
+}
+
+/// Sends `total` multicasts of 60,000 bytes as fast as the node takes them to `readers`, which read 480,000 bytes every
+/// 5 ms, and to sockets that do not read. Returns what each reader has got, and the time until the last message was
+/// accepted, milliseconds.
+fn burst(lan: &mut Lan, sender: Sock, readers: &[Sock], total: usize) -> (Vec<usize>, u64) {
+    let mut got = vec![0; readers.len()];
+    let began = lan.now;
+    let mut sent = 0;
+    let mut all_sent = None;
+    for _ in 0..20_000 {
+        let to = Destination::Range(ServiceRange::new(5000, 0, 100));
+        while sent < total && lan.send_to(sender, &[1; 60_000], to).is_ok() {
+            sent += 1;
+        }
+        if sent == total && all_sent.is_none() {
+            all_sent = Some(lan.now.since(began).as_millis() as u64);
+        }
+        lan.run(5);
+        for (reader, got) in readers.iter().zip(&mut got) {
+            *got += (0..8).take_while(|_| lan.recv(*reader, 66_000).is_some()).count();
+        }
+        if got.iter().all(|got| *got == total) {
+            break;
+        }
+    }
+    (got, all_sent.unwrap_or(u64::MAX))
+}
+
+#[test]
+fn fast_sender_waits_for_readers_on_its_node_and_on_others() {
+    for (node, faults) in [(0, LOSSY), (1, LOSSY), (1, PERFECT)] {
+        let mut lan = Lan::new(2, faults, 59);
+        let readers = [1, 2, 3].map(|at| lan.bound(node, SocketKind::Rdm, ServiceRange::new(5000, at, at)));
+        visible(&mut lan, 5000, 3);
+        let sender = lan.open(0, SocketKind::Rdm);
+        assert_eq!(burst(&mut lan, sender, &readers, 300).0, [300; 3]);
+        lan.assert_stable();
+    }
+}
+
+#[test]
+fn receiver_that_does_not_read_delays_the_others_once() {
+    for node in [0, 1] {
+        let spent = [0, 1].map(|silent| {
+            let mut lan = Lan::new(2, PERFECT, 61);
+            let readers = [1, 2].map(|at| lan.bound(node, SocketKind::Rdm, ServiceRange::new(5000, at, at)));
+            for at in 0..silent {
+                lan.bound(node, SocketKind::Rdm, ServiceRange::new(5000, 10 + at, 10 + at));
+            }
+            visible(&mut lan, 5000, 2 + silent as usize);
+            let sender = lan.open(0, SocketKind::Rdm);
+            let (got, spent) = burst(&mut lan, sender, &readers, 300);
+            assert_eq!(got, [300; 2]);
+            spent
+        });
+        assert!(spent[1] <= spent[0] + 50, "{spent:?}");
+    }
 }
 
 /// Numbers in the messages that a socket received.

@@ -91,7 +91,7 @@ impl Net {
         match packet {
             Packet::Broadcast(m) => {
                 let mut out = VecDeque::new();
-                let due = p.rx.receive(m.view(), CLUSTER, &mut out).unwrap_or(false);
+                let due = p.rx.receive(m.view(), CLUSTER, usize::MAX, &mut out).unwrap_or(false);
                 p.got.extend(out.iter().map(number));
                 if due {
                     self.state_from(peer);

@@ -121,6 +121,6 @@ fn receiver(own: NodeAddr, last_bcast: u16) -> BroadcastReceiver {
 
 fn deliver(rx: &mut BroadcastReceiver, packets: &[Message]) -> (Vec<u32>, Vec<Result<bool, Refused>>) {
     let mut out = VecDeque::new();
-    let results = packets.iter().map(|p| rx.receive(p.view(), CLUSTER, &mut out)).collect();
+    let results = packets.iter().map(|p| rx.receive(p.view(), CLUSTER, usize::MAX, &mut out)).collect();
     (out.iter().map(number).collect(), results)
 }

@@ -54,7 +54,7 @@ fn kernel_frames_are_received() {
         "41780035 20100000 2 1001001 406017fb 1267 1001001 0 1518 1 1 6d756c74 69636173",
         "59500594 0 3 1001001 10000 1267 1001001 0 0 0 416807fc 20100000 0 1001001 406017fb 0",
     ] {
-        assert_eq!(rx.receive(frame(words).view(), CLUSTER, &mut out), Ok(false));
+        assert_eq!(rx.receive(frame(words).view(), CLUSTER, usize::MAX, &mut out), Ok(false));
     }
     assert_eq!(rx.ack(), 3);
     let users: Vec<User> = out.iter().map(Message::user).collect();
@@ -331,7 +331,8 @@ fn packets_that_may_not_be_broadcast_are_refused() {
     let good = s.sent().remove(0);
     let mut rx = BroadcastReceiver::new(node(2), CAPABILITIES);
     let mut out = VecDeque::new();
-    let mut hear = |rx: &mut BroadcastReceiver, m: &Message| rx.receive(m.view(), CLUSTER, &mut out);
+    let mut hear =
+        |rx: &mut BroadcastReceiver, m: &Message| rx.receive(m.view(), CLUSTER, usize::MAX, &mut out);
     assert_eq!(hear(&mut rx, &good), Err(Refused::NotOpen));
     rx.synchronize(0);
     rx.synchronize(77); // ignored: already open

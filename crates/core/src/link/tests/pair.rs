@@ -84,6 +84,7 @@ impl Side {
             frames: FrameSink::new(&mut self.batch, 0, Target::Broadcast),
             pool: &mut Pool::default(),
             bcast: &self.bcast,
+            deferral_room: usize::MAX,
             delivered: &mut self.delivered,
             wakeups: &mut self.wakeups,
             signals: &mut self.signals,

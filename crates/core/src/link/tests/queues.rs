@@ -11,7 +11,7 @@ use super::super::transmit::TransmitQueue;
 use super::super::unpack::{Carrier, Unpacker};
 use super::super::window::Window;
 use crate::addr::{Importance, NodeAddr};
-use crate::limits::{MAX_MESSAGE, MAX_USER_DATA, MAX_WINDOW};
+use crate::limits::{MAX_MESSAGE, MAX_USER_DATA, MAX_WINDOW, MESSAGE_OVERHEAD};
 use crate::pool::Pool;
 use crate::time::Time;
 use crate::wire::{
@@ -36,7 +36,7 @@ fn packet(seqno: u16) -> Message {
 }
 
 fn receive(queue: &mut ReceiveQueue, seqno: u16) -> Arrival {
-    queue.accept(packet(seqno).view())
+    queue.accept(packet(seqno).view(), usize::MAX)
 }
 
 fn seqnos(queue: &TransmitQueue) -> Vec<u16> {
@@ -81,10 +81,10 @@ fn accept_window_is_8191_packets_and_bounded_in_bytes() {
     let mut large = data(User::Low, MAX_USER_DATA);
     let kept = (2..).map(|seqno| {
         large.set_seqno(seqno);
-        queue.accept(large.view())
+        queue.accept(large.view(), usize::MAX)
     });
     let kept = kept.take_while(|a| *a == Arrival::Deferred).count();
-    assert_eq!(kept, MAX_DEFERRED_BYTES / large.size());
+    assert_eq!(kept, MAX_DEFERRED_BYTES / (large.size() + MESSAGE_OVERHEAD));
     assert_eq!(receive(&mut queue, 1), Arrival::InOrder, "the missing packet is always accepted");
 }
 

@@ -130,3 +130,56 @@ fn connection_that_has_ended_sends_nothing() {
     c.shutdown(client);
     assert_eq!(c.on(client, |s, now, up| s.send_built(now, message, up)), Err(Unsent::Over));
 }
+
+const RANGE: ServiceRange = ServiceRange::new(500, 1, 9);
+
+/// A multicast that a socket of node B has built.
+fn multicast(c: &mut Cluster) -> (PortId, Vec<u8>) {
+    c.bound(A, SocketKind::Rdm, 500);
+    let at = c.open(B, SocketKind::Rdm);
+    let bytes = sent(c, at, b"data", Some(RANGE.into()));
+    c.wire.in_flight.clear();
+    (at, bytes)
+}
+
+#[test]
+fn multicast_goes_to_other_nodes_only() {
+    let mut c = Cluster::new();
+    let (at, bytes) = multicast(&mut c);
+    c.bound(B, SocketKind::Rdm, 500);
+    let built = check(&c, at, &bytes).unwrap();
+    assert_eq!(c.on(at, |s, now, up| s.send_built(now, built, up)), Ok(()));
+    let nodes: Vec<NodeAddr> = c.wire.in_flight.iter().map(|(node, _)| *node).collect();
+    assert_eq!(nodes, [A]);
+    assert_eq!(c.wire.in_flight[0].1.bytes(), bytes);
+}
+
+#[test]
+fn multicast_waits_for_every_full_link() {
+    let mut c = Cluster::new();
+    let (at, bytes) = multicast(&mut c);
+    c.wire.congested.insert((B, A));
+    c.on(at, |s, now, up| s.send(now, b"fills", Some(PEER.into()), up)).unwrap();
+    let built = check(&c, at, &bytes).unwrap();
+    let unsent = c.on(at, |s, now, up| s.send_built(now, built.clone(), up));
+    assert_eq!(unsent, Err(Unsent::Blocked(built)));
+}
+
+#[test]
+fn sender_of_a_multicast_chooses_only_importance_loss_and_range() {
+    let mut c = Cluster::new();
+    let (at, bytes) = multicast(&mut c);
+    let header = View::parse(&bytes).unwrap().header_size();
+    for bit in 0..header as u32 * 8 {
+        let (word, low) = (bit / 32, bit % 32);
+        let mut other = bytes.clone();
+        other[(word * 4 + 3 - low / 8) as usize] ^= 1 << (low % 8);
+        let changed = View::parse(&other).map(|view| view.service_range());
+        let is_free = match word {
+            0 => matches!(low, 19 | 25 | 26),
+            8.. => changed.is_ok_and(|range| range.is_valid()),
+            _ => false,
+        };
+        assert_eq!(check(&c, at, &other).is_some(), is_free, "word {word}, bit {low}");
+    }
+}

@@ -111,6 +111,9 @@ fn queue_limit_grows_with_importance_and_excess_is_rejected() {
             c.send_to(sender, &[1; 10_000], Destination::Port(receiver)).unwrap();
             c.run();
         }
+        assert_eq!(c.sockets[&receiver].stats().overloads, 0, "the receiver has had no time to read");
+        c.pass(41);
+        c.run();
         assert_eq!(c.sockets[&receiver].option(SocketOption::ReceiveQueueDepth), Ok(fits));
         assert_eq!(c.sockets[&receiver].stats().overloads, 3);
         for _ in 0..3 {

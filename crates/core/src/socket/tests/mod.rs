@@ -92,6 +92,16 @@ impl Uplink for Access<'_> {
         Ok(if full { Submitted::Congested(NodeAddr::NONE) } else { Submitted::Done })
     }
 
+    fn submit_multicast_elsewhere(&mut self, msg: Message) -> Result<Submitted, SubmitError> {
+        let own = self.own;
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            self.wire.bindings.drain(..).partition(|(.., port)| port.node == own);
+        self.wire.bindings = elsewhere;
+        let submitted = self.submit_multicast(msg);
+        self.wire.bindings.extend(here);
+        submitted
+    }
+
     fn multicast_method(&mut self, port: u32, forced: Option<Method>) {
         self.wire.methods.insert(port, forced);
     }

@@ -102,6 +102,32 @@ fn writes_slightly_larger_than_packets_leave_in_full_packets() {
 }
 
 #[test]
+fn writes_longer_than_a_full_message_leave_in_full_messages() {
+    const WRITE: usize = 65_536;
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    c.set(server, SocketOption::ReceiveBuffer, 16 << 20);
+    let full = (c.wire.mss - 40) * 45;
+    // The first acknowledgement advertises the window; the second one is due from then on.
+    burst(&mut c, client, 5);
+    c.run();
+    burst(&mut c, client, 9);
+    c.take_log();
+    let mut sent = 0;
+    for _ in 0..20 {
+        let data: Vec<u8> = (sent..sent + WRITE).map(|at| (at % 251) as u8).collect();
+        assert_eq!(c.send(client, &data), Ok(WRITE));
+        sent += WRITE;
+    }
+    let sizes: Vec<_> = c.take_log().iter().filter(|m| m.is_data()).map(|m| m.size()).collect();
+    assert!(sizes.len() > 20 && sizes.iter().all(|size| *size == full), "{sizes:?}");
+    c.run();
+    let got = c.recv(server, 2 * sent).unwrap().split_off(1400);
+    assert_eq!(got.len(), sent, "the rest leaves with the acknowledgement");
+    assert!(got.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+}
+
+#[test]
 fn no_delay_old_peers_and_peer_messages_stop_collecting() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);

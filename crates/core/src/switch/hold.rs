@@ -1,0 +1,132 @@
+//! Links that are held while a receiver of this node is full: their messages wait, and are not acknowledged, so that
+//! the peer's window fills and its senders wait. Decision 22.
+
+use std::collections::VecDeque;
+
+use super::Switch;
+use super::deferral::Deferral;
+use crate::addr::NodeAddr;
+use crate::limits::MESSAGE_OVERHEAD;
+use crate::outbox::BearerId;
+use crate::time::Time;
+use crate::wire::Message;
+
+/// Most bytes that wait from one peer; beyond them it does not respect its window, and is not waited for.
+const MAX_HELD: usize = 16 << 20;
+
+/// Memory that a message is charged for while it waits, bytes.
+fn charge(message: &Message) -> usize {
+    message.size() + MESSAGE_OVERHEAD
+}
+
+/// The state of a peer's messages.
+#[derive(Debug, Default)]
+pub(super) struct Hold {
+    state: State,
+    /// Messages at the head of those that wait, and their bytes, as far as they were added up.
+    messages: usize,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Messages are dispatched as they arrive.
+    #[default]
+    Open,
+    /// They wait.
+    Held,
+    /// Those that have waited are dispatched one by one.
+    Draining,
+}
+
+impl Hold {
+    /// Adds up what has been delivered since the last call.
+    fn count(&mut self, delivered: &VecDeque<Message>, all: &mut Deferral) {
+        let before = self.bytes;
+        self.bytes += delivered.iter().skip(self.messages).map(charge).sum::<usize>();
+        self.messages = delivered.len();
+        all.hold(before, self.bytes);
+    }
+
+    fn forget(&mut self, message: &Message, all: &mut Deferral) {
+        if self.messages > 0 {
+            self.messages -= 1;
+            self.bytes -= charge(message);
+            all.hold(charge(message), 0);
+        }
+    }
+}
+
+impl Switch {
+    /// Holds the messages of a peer until [`Self::resume`].
+    pub(crate) fn hold(&mut self, addr: NodeAddr) {
+        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        if member.hold.bytes > MAX_HELD || self.deferral.holds_too_much(member.hold.bytes) {
+            return;
+        }
+        member.hold.state = State::Held;
+        member.peer.hold_acks(true);
+        member.receiver.hold_ack(true);
+        self.draining.remove(&addr);
+    }
+
+    /// Goes on with the messages of a peer.
+    pub(crate) fn resume(&mut self, addr: NodeAddr) {
+        if let Some(member) = self.members.0.get_mut(&addr)
+            && member.hold.state != State::Open
+        {
+            member.hold.state = State::Draining;
+            self.draining.insert(addr);
+        }
+    }
+
+    /// Dispatches one message that has waited; false if there is none. Acknowledges after the last one.
+    pub(crate) fn dispatch_held(&mut self, now: Time) -> bool {
+        let Some(addr) = self.draining.first().copied() else { return false };
+        let member = self.members.0.get_mut(&addr);
+        let Some((member, message)) =
+            member.and_then(|m| m.peer.delivered.pop_front().map(|first| (m, first)))
+        else {
+            self.let_go(now, addr);
+            return true;
+        };
+        member.hold.forget(&message, &mut self.deferral);
+        self.dispatch(now, addr, message);
+        true
+    }
+
+    /// Whether delivered messages of a peer have to wait.
+    pub(super) fn is_held(&mut self, addr: NodeAddr) -> bool {
+        let Some(member) = self.members.0.get_mut(&addr) else { return false };
+        if member.hold.state == State::Open {
+            return false;
+        }
+        member.hold.count(&member.peer.delivered, &mut self.deferral);
+        if member.hold.bytes > MAX_HELD || self.deferral.holds_too_much(member.hold.bytes) {
+            member.hold.state = State::Draining;
+            self.draining.insert(addr);
+        }
+        true
+    }
+
+    /// Forgets that a peer is held: contact with it is lost.
+    pub(super) fn forget_hold(&mut self, addr: NodeAddr) {
+        self.draining.remove(&addr);
+        if let Some(member) = self.members.0.get_mut(&addr) {
+            self.deferral.hold(member.hold.bytes, 0);
+            member.hold = Hold::default();
+            member.peer.hold_acks(false);
+            member.receiver.hold_ack(false);
+        }
+    }
+
+    fn let_go(&mut self, now: Time, addr: NodeAddr) {
+        self.forget_hold(addr);
+        let Some(member) = self.members.0.get(&addr) else { return };
+        let up: Vec<BearerId> =
+            member.peer.links().filter(|(_, slot)| slot.link.is_up()).map(|(bearer, _)| bearer).collect();
+        for bearer in up {
+            self.send_state(now, addr, bearer);
+        }
+    }
+}

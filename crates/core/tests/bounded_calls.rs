@@ -1,0 +1,200 @@
+//! The work of one call of a node is bounded; what is left is done by the next calls of `handle_timeout`.
+
+mod common;
+
+use common::lan::{Lan, PEER, forged, media};
+use utipc_core::discovery::{DiscoveryKind, DiscoveryMessage};
+use utipc_core::wire::{NameItem, User};
+use utipc_core::{
+    ClusterId, Destination, Message, NodeAddr, NodeId, Scope, ServiceRange, SocketKind, Stack, StackConfig,
+    Time, limits,
+};
+
+/// Most bindings of a lost node that one call withdraws; as in `switch::names`.
+const NAMES_PER_CALL: usize = 2048;
+/// Most sockets whose timers one call handles; as in `stack`.
+const TIMERS_PER_CALL: usize = 1024;
+
+fn of_peer(stack: &Stack) -> usize {
+    stack.bindings().iter().filter(|b| b.port.node == PEER).count()
+}
+
+/// A peer with `count` bindings, all known to the victim.
+fn with_bindings(count: u32) -> Lan {
+    let mut lan = Lan::linked();
+    for n in 0..count {
+        if n % 1000 == 0 {
+            lan.run(10);
+        }
+        let (now, peer) = (lan.now, &mut lan.nodes[1]);
+        let port = peer.open(now, SocketKind::Rdm).unwrap();
+        peer.bind(now, port, ServiceRange::new(1000, n, n), Scope::Cluster).unwrap();
+        lan.exchange();
+        lan.sent.clear();
+    }
+    lan.run(500);
+    assert_eq!(of_peer(&lan.nodes[0]), count as usize + 1);
+    lan
+}
+
+#[test]
+fn bindings_of_a_lost_node_are_withdrawn_in_parts() {
+    let mut lan = with_bindings(5000);
+    let mut left = of_peer(&lan.nodes[0]);
+    let victim = &mut lan.nodes[0];
+    victim.lose_neighbour(lan.now, 0, media(1));
+    let mut calls = 1;
+    loop {
+        let now_left = of_peer(victim);
+        assert!(left - now_left <= NAMES_PER_CALL, "{} in one call", left - now_left);
+        left = now_left;
+        if left == 0 {
+            break;
+        }
+        assert!(victim.deadline().is_some_and(|at| at <= lan.now), "no call is due, {left} bindings left");
+        victim.handle_timeout(lan.now);
+        calls += 1;
+        assert!(calls < 10, "{left} bindings left");
+    }
+    assert_eq!(calls, 3);
+    // Contact again brings them back.
+    lan.run(5000);
+    assert_eq!(of_peer(&lan.nodes[0]), 5001);
+}
+
+/// Several nodes are lost at the same time.
+#[test]
+fn bindings_of_many_lost_nodes_are_withdrawn_in_parts() {
+    const NODES: u32 = 5;
+    const EACH: u32 = 1500;
+    let mut lan = Lan::linked();
+    for n in 0..NODES {
+        let from = NodeAddr::legacy(1, 2, 1 + n);
+        forge_bindings(&mut lan, from, EACH);
+    }
+    let forged = |stack: &Stack| stack.bindings().iter().filter(|b| b.range.service == FORGED).count();
+    let mut left = forged(&lan.nodes[0]);
+    assert_eq!(left, (NODES * EACH) as usize);
+    // All links are silent, so one call finds all of them down.
+    let victim = &mut lan.nodes[0];
+    for _ in 0..60 {
+        lan.now = lan.now.plus_millis(375);
+        let mut calls = 0;
+        while victim.deadline().is_some_and(|at| at <= lan.now) {
+            victim.handle_timeout(lan.now);
+            victim.frames().clear();
+            let now_left = forged(victim);
+            assert!(left - now_left <= NAMES_PER_CALL, "{} in one call", left - now_left);
+            left = now_left;
+            calls += 1;
+            assert!(calls < 1000, "{left} bindings left");
+        }
+    }
+    assert_eq!(left, 0);
+}
+
+/// Service type of forged bindings.
+const FORGED: u32 = 77_777;
+
+/// Brings a link of a forged node up and publishes bindings over it.
+fn forge_bindings(lan: &mut Lan, from: NodeAddr, count: u32) {
+    let request = DiscoveryMessage {
+        kind: DiscoveryKind::Request,
+        dest_domain: NodeAddr::NONE,
+        source: from,
+        cluster: ClusterId::default(),
+        capabilities: limits::CAPABILITIES,
+        signature: 0x1235,
+        media: media(100),
+        net_hash: 99,
+        suggestion: NodeAddr::NONE,
+        identity: NodeId::from_legacy(from),
+    };
+    let now = lan.now;
+    let mut give = |frame: &Message| {
+        lan.nodes[0].receive(now, 0, frame.bytes());
+        lan.nodes[0].frames().clear();
+    };
+    give(&request.build());
+    let of = |mut message: Message| {
+        message.set_prev_node(from);
+        message.set_origin_node(from);
+        message
+    };
+    for kind in [1, 2] {
+        let name = b"U\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        let mut setup = of(forged(Message::build(User::LinkProtocol, kind, 40, name)));
+        setup.set_session(7);
+        setup.set_max_packet(375);
+        give(&setup);
+    }
+    for (part, first) in (0..count).step_by(50).enumerate() {
+        let item =
+            |n: u32| NameItem { range: ServiceRange::new(FORGED, n, n), port: 1 + n, key: n }.to_bytes();
+        let items: Vec<u8> = (first..first + 50).flat_map(item).collect();
+        let mut names = of(forged(Message::build(User::NameDistributor, 0, 40, &items)));
+        names.set_name_bulk(true);
+        names.set_bcast_ack_invalid(true);
+        names.set_seqno(1 + part as u16);
+        give(&names);
+    }
+}
+
+/// The node comes back before its old bindings are gone.
+#[test]
+fn node_that_returns_early_has_its_present_bindings_only() {
+    let mut lan = with_bindings(5000);
+    lan.nodes[0].lose_neighbour(lan.now, 0, media(1));
+    assert!(of_peer(&lan.nodes[0]) > 0);
+    // Frames only: no timer runs on the victim until contact is back.
+    for _ in 0..2000 {
+        lan.now = lan.now.plus_millis(5);
+        let (now, peer) = (lan.now, &mut lan.nodes[1]);
+        if peer.deadline().is_some_and(|at| at <= now) {
+            peer.handle_timeout(now);
+        }
+        lan.exchange();
+        if lan.is_linked() {
+            break;
+        }
+    }
+    lan.run(5000);
+    assert!(lan.is_linked());
+    assert_eq!(of_peer(&lan.nodes[0]), 5001);
+}
+
+/// Timers of many sockets are due at the same time.
+#[test]
+fn timers_of_sockets_are_handled_in_parts() {
+    const SOCKETS: usize = 3000;
+    let now = Time::from_millis(1000);
+    let mut node = Stack::new(now, StackConfig::default());
+    let server = node.open(now, SocketKind::SeqPacket).unwrap();
+    node.bind(now, server, ServiceRange::new(1000, 1, 1), Scope::Node).unwrap();
+    node.listen(now, server).unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..SOCKETS {
+        let client = node.open(now, SocketKind::SeqPacket).unwrap();
+        // The server accepts nothing: each connect times out.
+        if node.connect(now, client, Some(Destination::service(1000, 1))).is_ok() {
+            clients.push(client);
+        }
+    }
+    let pending = |node: &Stack| {
+        let waits = |port: &&u32| node.endpoint(**port).is_some_and(|e| e.error().is_none());
+        clients.iter().filter(waits).count()
+    };
+    let mut waiting = pending(&node);
+    assert!(waiting > 2 * TIMERS_PER_CALL, "only {waiting} wait");
+    let late = Time::from_millis(3_600_000);
+    let mut calls = 0;
+    while node.deadline().is_some_and(|at| at <= late) {
+        node.handle_timeout(late);
+        let left = pending(&node);
+        assert!(waiting - left <= TIMERS_PER_CALL, "{} in one call", waiting - left);
+        waiting = left;
+        calls += 1;
+        assert!(calls < 100, "{waiting} wait for ever");
+    }
+    assert!(calls >= 3);
+}
