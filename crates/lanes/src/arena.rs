@@ -9,13 +9,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::io::Errno;
 use utipc_os::OsError;
-use utipc_os::shm::{Access, Memory, Segment};
+use utipc_os::shm::{Access, LINE, Memory, Segment};
 
 use super::alloc::Rings;
 use super::bits::Bits;
 use super::doorbell::{Doorbell, Wakeup};
-use super::lane::{Corrupt, Reader, Recovered, Writer};
-use super::layout::{Layout, MAGIC, Shape, Side, VERSION, flag, header, slot};
+use super::lane::{Corrupt, Reader, Recovered, Tap, Writer};
+use super::layout::{Layout, MAGIC, Place, Shape, Side, VERSION, flag, header, slot};
+use crate::schedule::point;
 
 /// Largest segment that is accepted as an arena, bytes.
 const MAX_SIZE: usize = 1 << 33;
@@ -138,6 +139,21 @@ impl<M: Memory> Arena<M> {
         Ok(())
     }
 
+    /// Daemon: bytes of records that the reader has read since the lane was opened, or the remainder modulo 2^42.
+    #[must_use]
+    pub fn carried(&self, writer: Side, number: u32) -> u64 {
+        let Some(at) = self.layout.slot(writer, number) else { return 0 };
+        let exact = Place::unpack(self.memory.load64(at + slot::EXACT, Relaxed));
+        exact.map_or(0, |place| place.lines * LINE as u64)
+    }
+
+    /// Daemon: a tap on a lane, which reports the messages after its first look if `from_now`, else all; `None` if
+    /// there is no such slot.
+    #[must_use]
+    pub fn tap(&self, writer: Side, number: u32, from_now: bool) -> Option<Tap<M>> {
+        Tap::new(self, writer, number, from_now)
+    }
+
     /// Daemon: arms a lane before its writer is notified, because its reader may already wait for its descriptor.
     pub fn arm_slot(&self, writer: Side, number: u32) -> Result<(), Corrupt> {
         self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::WANT | flag::TELL);
@@ -161,6 +177,7 @@ impl<M: Memory> Arena<M> {
     /// Daemon: freezes a lane whose writer is gone. The reader reads to the last whole record and then sees the end.
     pub fn freeze(&self, writer: Side, number: u32) -> Result<Wakeup, Corrupt> {
         self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::FROZEN);
+        point("freeze: before reporting the lane");
         Bits::new(self.memory.clone(), self.layout.ready(writer), self.slots()).add(number);
         Ok(self.doorbell(writer.other()).ring())
     }
@@ -170,6 +187,7 @@ impl<M: Memory> Arena<M> {
     /// and flags.
     pub fn mark_gone(&self, writer: Side, number: u32) -> Result<Wakeup, Corrupt> {
         self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::GONE);
+        point("mark gone: before reporting the lane");
         Bits::new(self.memory.clone(), self.layout.room(writer), self.slots()).add(number);
         Ok(self.doorbell(writer).ring())
     }

@@ -13,6 +13,7 @@ use utipc_os::futex::{WAIT_ANY_MAX, Woken};
 use utipc_os::shm::{Fence, Memory, Segment, Watched, wait_any};
 
 use super::layout::{Layout, Side, bell};
+use super::schedule::point;
 
 /// Bit of `parked`: the owner waits by a descriptor, which the daemon makes readable when it is told of a ring.
 const TELL: u32 = 1 << 31;
@@ -58,6 +59,7 @@ impl<M: Memory> Doorbell<M> {
     pub fn park(&self) -> Parked<'_, M> {
         self.memory.add32(self.at + bell::PARKED, 1);
         self.memory.fence(Fence::Park);
+        point("park: before the last check");
         Parked { bell: self }
     }
 
@@ -80,11 +82,14 @@ impl<M: Memory> Doorbell<M> {
     /// Wakes the owner if it sleeps. Publish what it has to find before.
     pub fn ring(&self) -> Wakeup {
         self.memory.fence(Fence::Ring);
+        point("ring: before looking for a sleeper");
         let parked = self.memory.load32(self.at + bell::PARKED, Relaxed);
         if parked == 0 {
             return Wakeup::Quiet;
         }
+        point("ring: before changing the number");
         self.memory.add32(self.at + bell::SEQ, 1);
+        point("ring: before waking");
         if parked & !TELL != 0 {
             self.memory.wake32(self.at + bell::SEQ);
         }
@@ -105,6 +110,7 @@ pub struct Parked<'a, M: Memory = Segment> {
 impl<M: Memory> Parked<'_, M> {
     /// Sleeps until the doorbell is rung, at most `timeout`; not at all if its number is not `seen` any more.
     pub fn wait(&self, seen: u32, timeout: Option<Duration>) {
+        point("wait: before sleeping");
         self.bell.memory.wait32(self.bell.at + bell::SEQ, seen, timeout);
     }
 }

@@ -10,6 +10,12 @@ use utipc_core::wire::blocks;
 use crate::message::{Checked, Expected, HEADER_MAX, check};
 use crate::{Corrupt, Kind, Pair, Peek, Reader, Record, Wakeup};
 
+/// Most records without data that one call skips. A correct writer sends no empty message, and few markers.
+const WITHOUT_DATA_MAX: u32 = 4096;
+
+/// Most attempts to arm a lane while markers arrive.
+const ARM_MAX: u32 = 64;
+
 /// What a check of lanes finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
@@ -123,7 +129,7 @@ impl InboundLane {
     /// The fault of the lane.
     #[inline]
     pub(crate) fn find(&mut self, expected: &Expected) -> Result<Found, &'static str> {
-        loop {
+        for _ in 0..WITHOUT_DATA_MAX {
             let record = match self.reader.peek().map_err(|corrupt| corrupt.what)? {
                 Peek::Record(record) => record,
                 Peek::Empty => return Ok(Found::Nothing),
@@ -142,11 +148,12 @@ impl InboundLane {
             // A message without data is never delivered. Spec: tipc.md §8.3.
             self.reader.consume(record, 0);
         }
+        Err("too many records without data")
     }
 
     /// Skips markers, and checks for a message without taking it.
     pub(crate) fn check(&mut self) -> Check {
-        loop {
+        for _ in 0..WITHOUT_DATA_MAX {
             match self.reader.peek() {
                 Ok(Peek::Record(record)) if record.kind() != Kind::Data => self.reader.consume(record, 0),
                 Ok(Peek::Empty) => return Check::Nothing,
@@ -155,11 +162,12 @@ impl InboundLane {
                 Ok(Peek::Record(_)) | Err(_) => return Check::Something,
             }
         }
+        Check::Something
     }
 
     /// Asks the writer to report the next message, unless a check finds something.
     pub(crate) fn arm(&mut self) -> Check {
-        loop {
+        for _ in 0..ARM_MAX {
             match self.reader.arm() {
                 Ok(false) => return Check::Nothing,
                 // The next receive reports a corrupt lane.
@@ -171,6 +179,7 @@ impl InboundLane {
                 },
             }
         }
+        Check::Something
     }
 
     /// Copies data from `offset` on; returns the number of bytes.

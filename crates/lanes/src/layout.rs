@@ -127,6 +127,8 @@ pub(super) mod waiting {
     pub(crate) const ROOM: u64 = 1;
     /// It waits by its descriptor, so tell the daemon too.
     pub(crate) const TELL: u64 = 2;
+    /// The bits from here on: the cost that the reader gives back before it wakes the writer.
+    pub(crate) const COST_SHIFT: u32 = 8;
 }
 
 /// Words of a doorbell, as offsets from its start.

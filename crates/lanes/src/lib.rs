@@ -31,6 +31,7 @@ mod layout;
 mod message;
 mod pair;
 mod receiver;
+pub mod schedule;
 mod sender;
 #[cfg(test)]
 mod tests;
@@ -41,7 +42,9 @@ use utipc_core::socket::SocketKind;
 pub use arena::{Arena, Incoming, Outgoing};
 pub use doorbell::{BELLS_MAX, Doorbell, Parked, Wakeup, wait, wait_with};
 pub use inbound::{Check, InboundLane, ReceiveCall, Sink};
-pub use lane::{Corrupt, Kind, LaneError, MARK_WORDS, Peek, RECORD_MAX, Reader, Record, Recovered, Writer};
+pub use lane::{
+    Corrupt, Kind, LaneError, MARK_WORDS, Peek, RECORD_MAX, Reader, Record, Recovered, Tap, Tapped, Writer,
+};
 pub use layout::{FIRST_RING, MAX_SLOTS, RING_SHIFTS, Shape, Side};
 pub use message::HEADER_MAX;
 pub use pair::{Pair, ReadyLanes};

@@ -6,11 +6,12 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use utipc_attach::LaneId;
 use utipc_core::addr::{Importance, NodeAddr, PortId};
 use utipc_core::limits::MAX_USER_DATA;
-use utipc_core::socket::{Address, SendOptions, SocketKind, WaitReason, header};
+use utipc_core::socket::{Address, Patience, SendOptions, SocketKind, WaitReason, header};
 use utipc_core::wire::blocks;
 use utipc_os::packets::Far;
 
@@ -69,6 +70,10 @@ pub struct OutboundLane {
     peer: u32,
     pub(crate) writer: Writer,
     patience: u32,
+    /// When messages without a connection began to wait for the reader of the full lane.
+    waits_since: Option<Instant>,
+    /// How long they still wait for it.
+    for_reader: Patience,
     /// Wakes the reader's process if that waits by a descriptor; without it the daemon does.
     far: Option<Far>,
     /// Times that the daemon was asked to.
@@ -84,7 +89,19 @@ impl OutboundLane {
     /// The lane does not exist.
     pub fn new(id: LaneId, pair: Arc<Pair>, peer: u32) -> Result<Self, Corrupt> {
         let writer = pair.out.writer(u32::from(id.slot))?;
-        Ok(Self { id, pair, peer, writer, patience: 0, far: None, told: 0, seen: 0 })
+        let for_reader = Patience::default();
+        Ok(Self {
+            id,
+            pair,
+            peer,
+            writer,
+            patience: 0,
+            waits_since: None,
+            for_reader,
+            far: None,
+            told: 0,
+            seen: 0,
+        })
     }
 
     /// Sends one message.
@@ -146,6 +163,31 @@ impl OutboundLane {
             self.patience = PATIENCE;
         }
         grown
+    }
+
+    /// Whether to wait for the reader of the full lane. One that does not read is not waited for.
+    #[cold]
+    fn waits_for_reader(&mut self, now: Instant) -> bool {
+        let since = *self.waits_since.get_or_insert(now);
+        let waits = now.duration_since(since) < self.for_reader.left(self.writer.given_back());
+        if !waits {
+            self.end_wait(now);
+        }
+        waits
+    }
+
+    /// The wait for the reader is over.
+    #[cold]
+    fn end_wait(&mut self, now: Instant) {
+        if let Some(since) = self.waits_since.take() {
+            self.for_reader.spend(now.duration_since(since), self.writer.given_back());
+        }
+    }
+
+    /// The rest of the wait for the reader.
+    fn wait_left(&self, now: Instant) -> Option<Duration> {
+        let waited = now.duration_since(self.waits_since?);
+        Some(self.for_reader.left(self.writer.given_back()).saturating_sub(waited))
     }
 
     /// Gives a large ring back if nothing was sent since the last call and everything was read.
@@ -225,6 +267,8 @@ pub struct Sender {
     blocked: Option<u32>,
     /// Node and level of the full link queue that a call waits for.
     congested: Option<(NodeAddr, u8)>,
+    /// A wait for the reader of a full lane has begun.
+    new_wait: bool,
     /// Messages sent by lanes to local sockets.
     pub messages: u64,
     /// Their bytes.
@@ -319,9 +363,55 @@ impl Sender {
         if wakeup == Wakeup::TellDaemon {
             self.to_wake.push(lane.id);
         }
+        if lane.waits_since.is_some() {
+            lane.end_wait(Instant::now());
+        }
         self.messages += 1;
         self.bytes += data.len() as u64;
         Ok(data.len())
+    }
+
+    /// Checks whether the lane to the local socket `to` takes a connectionless message of `bytes` now. If it does, the
+    /// wait for its reader is over, also if the message waits for others.
+    ///
+    /// # Errors
+    /// As [`Sender::send_to`].
+    pub fn check_room(&mut self, to: u32, bytes: usize) -> Result<(), LaneError> {
+        let lane = self.lanes.get_mut(&to).ok_or(LaneError::NoLane)?;
+        lane.writer.check_room(bytes + HEADER_MAX)?;
+        if lane.waits_since.is_some() {
+            lane.end_wait(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Whether the call shall wait for the reader of the full lane to `to`. False if that has not read for so long that
+    /// the message goes its way without a wait.
+    pub fn waits_for_reader(&mut self, to: u32, now: Instant) -> bool {
+        let Some(lane) = self.lanes.get_mut(&to) else { return false };
+        let is_new = lane.waits_since.is_none();
+        if !lane.waits_for_reader(now) {
+            return false;
+        }
+        (self.blocked, self.congested) = (Some(to), None);
+        self.new_wait |= is_new;
+        self.window_waits += u64::from(is_new);
+        true
+    }
+
+    /// Whether a wait for the reader of a full lane has begun since the last call.
+    pub fn take_new_wait(&mut self) -> bool {
+        std::mem::take(&mut self.new_wait)
+    }
+
+    /// The shortest and the longest rest of the waits for readers of full lanes; `None` if none is left.
+    pub fn waits_left(&self) -> Option<(Duration, Duration)> {
+        let now = Instant::now();
+        let left = self.lanes.values().filter_map(|lane| lane.wait_left(now)).filter(|left| !left.is_zero());
+        left.fold(None, |range, left| match range {
+            None => Some((left, left)),
+            Some((shortest, longest)) => Some((left.min(shortest), left.max(longest))),
+        })
     }
 
     /// Sends a connectionless message to a socket of another node. The node counts it.
@@ -449,7 +539,7 @@ impl Sender {
     /// The lane that a call waits for.
     fn awaited(&mut self) -> Option<&mut OutboundLane> {
         let peer = self.blocked?;
-        self.sole.as_mut().filter(|lane| lane.peer == peer)
+        self.sole.as_mut().filter(|lane| lane.peer == peer).or_else(|| self.lanes.get_mut(&peer))
     }
 
     /// The arena of the lane that a call waits for.
@@ -459,22 +549,28 @@ impl Sender {
 
     /// Before sleeping: asks the reader to wake this process. Returns true if a send may succeed already.
     pub fn want_room(&mut self, bytes: usize) -> bool {
+        self.want_outstanding(bytes, u64::MAX)
+    }
+
+    /// [`Sender::want_room`]; of a full window at most `most` is outstanding when the reader wakes this process.
+    fn want_outstanding(&mut self, bytes: usize, most: u64) -> bool {
+        let is_connected = self.sole.as_ref().is_some_and(|lane| lane.peer != 0);
         let Some(lane) = self.awaited() else { return true };
-        if lane.writer.want_room().is_err() {
+        let is_full = is_connected && lane.outstanding() > WINDOW;
+        if lane.writer.want_outstanding(if is_full { most } else { u64::MAX }).is_err() {
             return true;
         }
         let size = bytes.min(MAX_USER_DATA) + HEADER_MAX;
-        let has_window = lane.peer != 0;
-        (!has_window || lane.outstanding() <= WINDOW) && lane.writer.has_room(size).unwrap_or(true)
+        (!is_connected || lane.outstanding() <= WINDOW) && lane.writer.has_room(size).unwrap_or(true)
     }
 
     /// [`Sender::want_room`] for a call that waits by the socket's descriptor: the reader reports room to the daemon
-    /// too.
+    /// too, once half of a full window is free. Such a wake-up costs more than to write an eighth of it.
     pub fn want_room_told(&mut self, bytes: usize) -> bool {
         if let Some(lane) = self.awaited() {
             lane.writer.tell_daemon(true);
         }
-        self.want_room(bytes)
+        self.want_outstanding(bytes, u64::from(WINDOW / 2))
     }
 
     /// Why the last send would block, if it still would. `None` also for what only the node knows.

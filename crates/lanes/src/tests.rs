@@ -1,6 +1,7 @@
 //! Both ends of lanes in one process, without a daemon.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use utipc_attach::{LaneId, PairId};
 use utipc_core::addr::{NodeAddr, PortId};
@@ -385,4 +386,109 @@ fn idle_lane_gives_its_large_ring_back() {
     assert_eq!(fan.writers[0].shrink_if_idle(), Idle::Busy);
     assert_eq!(fan.writers[0].shrink_if_idle(), Idle::Small);
     assert!(matches!(fan.send(0, &message), Err(LaneError::NeedsRing(_))), "it asks for a large ring again");
+}
+
+/// A correct writer sends nothing without data and few markers; one that sends them all the time would hold a reader
+/// in a call that must not wait.
+#[test]
+fn lane_of_endless_records_without_data_is_corrupt() {
+    for kind in [SocketKind::Rdm, SocketKind::Stream] {
+        let mut fan = Fan::new(1, kind);
+        let mut writer = fan.arena.outgoing(Side::Zero).writer(0).unwrap();
+        writer.grow(3).unwrap();
+        let written = (0..).take_while(|_| writer.mark(Kind::Switch, &[]).is_ok()).count();
+        assert!(written > 10_000, "only {written} fit");
+        let next = fan.next(&mut [0; 9], RecvOptions::default());
+        assert!(matches!(next, Next::Corrupt(_)), "{kind:?}: {next:?}");
+    }
+}
+
+#[test]
+fn sender_waits_for_a_reader_until_that_has_not_read_for_too_long() {
+    let mut fan = Fan::new(1, SocketKind::Rdm);
+    let mut sender = Sender::default();
+    sender.add(fan.writers.remove(0), SocketKind::Rdm);
+    let own = OwnSocket { port: 1, ..fan.own };
+    let send = |sender: &mut Sender| {
+        sender.send_to(own, SendOptions::new(own.kind), 99, Address::Direct, &[7; 1000]).map(drop)
+    };
+    let begin = Instant::now();
+    let after = |millis| begin + Duration::from_millis(millis);
+    let fill = |sender: &mut Sender| while send(sender).is_ok() {};
+    fill(&mut sender);
+    assert_eq!(sender.check_room(99, 1000), Err(LaneError::Full));
+    assert!(sender.waits_for_reader(99, begin) && sender.take_new_wait());
+    assert!(sender.waits_for_reader(99, after(39)) && !sender.take_new_wait());
+    assert!(!sender.want_room(1000), "there is no room");
+    for time in [40, 41, 5000] {
+        assert!(!sender.waits_for_reader(99, after(time)), "the reader is waited for again after {time} ms");
+    }
+    // A few messages are not enough.
+    let mut buffer = [0; 1000];
+    fan.got(&mut buffer, RecvOptions::default());
+    while matches!(fan.next(&mut buffer, RecvOptions::default()), Next::Got) {}
+    assert!(sender.want_room(1000), "there is room");
+    fill(&mut sender);
+    assert!(!sender.waits_for_reader(99, after(6000)));
+    while matches!(fan.next(&mut buffer, RecvOptions::default()), Next::Got) {}
+    for _ in 0..600 {
+        send(&mut sender).unwrap();
+        fan.got(&mut buffer, RecvOptions::default());
+    }
+    fill(&mut sender);
+    assert!(sender.waits_for_reader(99, after(7000)) && sender.waits_for_reader(99, after(7079)));
+    assert!(!sender.waits_for_reader(99, after(7080)));
+}
+
+/// Messages that a tap finds, by their first byte and length, and the bytes that it missed.
+fn look(tap: &mut crate::Tap) -> (Vec<(u8, usize)>, u64) {
+    let (mut found, mut missed) = (Vec::new(), 0);
+    tap.look(&mut |tapped| match tapped {
+        crate::Tapped::Message(message) => {
+            // Header, then the data, which is of equal bytes.
+            let last = message[message.len() - 1];
+            let data = message.iter().rev().take_while(|byte| **byte == last).count();
+            found.push((last, data));
+        }
+        crate::Tapped::Missed(bytes) => missed += bytes,
+    });
+    (found, missed)
+}
+
+#[test]
+fn tap_sees_messages_that_the_reader_has_read() {
+    let mut fan = Fan::new(1, SocketKind::Rdm);
+    fan.send(0, &[1; 50]).unwrap();
+    let mut all = fan.arena.tap(Side::Zero, 0, false).unwrap();
+    let mut later = fan.arena.tap(Side::Zero, 0, true).unwrap();
+    assert_eq!(look(&mut later), (vec![], 0), "what was there before");
+    assert!(fan.arena.tap(Side::Zero, 9999, true).is_none());
+    let mut buffer = [0; 4096];
+    // The header ends with 7.
+    for round in 8..200u8 {
+        fan.send(0, &[round; 50]).unwrap();
+        fan.got(&mut buffer, RecvOptions::default());
+        let expected = if round == 8 { vec![(1, 50), (8, 50)] } else { vec![(round, 50)] };
+        assert_eq!(look(&mut all), (expected, 0), "round {round}");
+        assert_eq!(look(&mut later), (vec![(round, 50)], 0), "round {round}");
+        assert_eq!(look(&mut all), (vec![], 0));
+    }
+}
+
+#[test]
+fn tap_reports_what_was_overwritten_and_goes_on() {
+    let mut fan = Fan::new(1, SocketKind::Rdm);
+    let mut tap = fan.arena.tap(Side::Zero, 0, false).unwrap();
+    let mut buffer = [0; 4096];
+    // Far more than the ring of 4 KiB, without a look.
+    for _ in 0..500 {
+        fan.send(0, &[3; 100]).unwrap();
+        fan.got(&mut buffer, RecvOptions::default());
+    }
+    let (found, missed) = look(&mut tap);
+    assert!(missed > 0 && found.len() < 500, "{missed} {}", found.len());
+    assert!(found.iter().all(|message| *message == (3, 100)), "{found:?}");
+    fan.send(0, &[4; 100]).unwrap();
+    let (found, missed) = look(&mut tap);
+    assert_eq!((found.last(), missed), (Some(&(4, 100)), 0));
 }

@@ -26,6 +26,10 @@ fn arena(slots: &[u32]) -> Arena {
 
 #[test]
 fn both_directions_arrive_whole_and_in_order() {
+    both_directions(MESSAGES);
+}
+
+fn both_directions(messages: u64) {
     let arena = arena(&[7]);
     let side = |me: Side| {
         let arena = arena.clone();
@@ -35,7 +39,7 @@ fn both_directions_arrive_whole_and_in_order() {
             let mut receivers = [Receiver::new(&incoming, 7)];
             thread::scope(|scope| {
                 scope.spawn(|| {
-                    for n in 0..MESSAGES {
+                    for n in 0..messages {
                         sender.send().unwrap();
                         if n % 97 == 0 {
                             sender.flush().unwrap();
@@ -46,7 +50,7 @@ fn both_directions_arrive_whole_and_in_order() {
                 });
                 receive_all(&arena, me, &mut receivers).unwrap();
             });
-            assert_eq!(receivers[0].received(), MESSAGES);
+            assert_eq!(receivers[0].received(), messages);
             (outgoing, sender.into_writer())
         }
     };
@@ -60,6 +64,10 @@ fn both_directions_arrive_whole_and_in_order() {
 
 #[test]
 fn many_lanes_share_a_doorbell() {
+    many_lanes(MESSAGES / 5);
+}
+
+fn many_lanes(messages: u64) {
     let slots = [0, 1, 63, 64, 129];
     let arena = arena(&slots);
     let outgoing = arena.outgoing(Side::One);
@@ -69,7 +77,7 @@ fn many_lanes_share_a_doorbell() {
             let (arena, outgoing) = (&arena, &outgoing);
             scope.spawn(move || {
                 let mut sender = Sender::new(arena, outgoing, Side::One, slot, 200);
-                for _ in 0..MESSAGES / 5 {
+                for _ in 0..messages {
                     sender.send().unwrap();
                 }
                 sender.end().unwrap();
@@ -77,51 +85,117 @@ fn many_lanes_share_a_doorbell() {
         }
         receive_all(&arena, Side::Zero, &mut receivers).unwrap();
     });
-    assert!(receivers.iter().all(|receiver| receiver.received() == MESSAGES / 5));
+    assert!(receivers.iter().all(|receiver| receiver.received() == messages));
 }
 
 #[test]
 fn messages_sent_while_the_reader_dies_are_counted_once() {
     for round in 0..if cfg!(miri) { 3 } else { 300 } {
-        let arena = arena(&[5]);
-        let outgoing = arena.outgoing(Side::Zero);
-        let mut receiver = Receiver::new(&arena.incoming(Side::One), 5);
-        let sender = thread::spawn({
-            let arena = arena.clone();
-            move || {
-                let mut sender = Sender::new(&arena, &outgoing, Side::Zero, 5, 100);
-                // The number that the daemon must have claimed.
-                loop {
-                    match sender.send() {
-                        Ok(()) => {}
-                        Err(LaneError::Gone { unsent: 0 }) => return sender.sent(),
-                        // This one was pushed but is not counted as sent.
-                        Err(LaneError::Gone { unsent }) => return sender.sent() + 1 - u64::from(unsent),
-                        Err(other) => panic!("{other}"),
-                    }
-                    match sender.flush() {
-                        Ok(()) => {}
-                        Err(LaneError::Gone { unsent }) => return sender.sent() - u64::from(unsent),
-                        Err(other) => panic!("{other}"),
-                    }
+        reader_dies(round);
+    }
+}
+
+/// The reader dies after `round` messages.
+fn reader_dies(round: u64) {
+    let arena = arena(&[5]);
+    let outgoing = arena.outgoing(Side::Zero);
+    let mut receiver = Receiver::new(&arena.incoming(Side::One), 5);
+    let sender = thread::spawn({
+        let arena = arena.clone();
+        move || {
+            let mut sender = Sender::new(&arena, &outgoing, Side::Zero, 5, 100);
+            // The number that the daemon must have claimed.
+            loop {
+                match sender.send() {
+                    Ok(()) => {}
+                    Err(LaneError::Gone { unsent: 0 }) => return sender.sent(),
+                    // This one was pushed but is not counted as sent.
+                    Err(LaneError::Gone { unsent }) => return sender.sent() + 1 - u64::from(unsent),
+                    Err(other) => panic!("{other}"),
+                }
+                match sender.flush() {
+                    Ok(()) => {}
+                    Err(LaneError::Gone { unsent }) => return sender.sent() - u64::from(unsent),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+    });
+    while receiver.received() < round {
+        if receiver.look().unwrap() != lane_support::Looked::Message {
+            thread::yield_now();
+        }
+    }
+    let mut number = receiver.received();
+    drop(receiver);
+    let _ = arena.mark_gone(Side::Zero, 5).unwrap();
+    let mut left = arena.recover(Side::Zero, 5).unwrap();
+    let mut body = Vec::new();
+    while let Some(kind) = left.next_into(&mut body).unwrap() {
+        assert_eq!(kind, Kind::Data);
+        lane_support::check_message(&body, number);
+        number += 1;
+    }
+    assert_eq!(sender.join().unwrap(), number);
+}
+
+#[cfg(feature = "schedule")]
+mod perturbed {
+    use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    use std::time::{Duration, SystemTime};
+
+    use utipc_lanes::schedule::{perturb, visits};
+
+    /// Messages of each thread of a run.
+    const MESSAGES: u64 = 300;
+    /// A run that takes longer has lost a wake-up, seconds.
+    const LONGEST_S: u64 = 60;
+
+    fn number(variable: &str) -> Option<u64> {
+        std::env::var(variable).ok()?.parse().ok()
+    }
+
+    /// Ends the process if no run ends for a long time.
+    fn watch(done: &'static AtomicU64, seed: u64) {
+        std::thread::spawn(move || {
+            loop {
+                let before = done.load(SeqCst);
+                std::thread::sleep(Duration::from_secs(LONGEST_S));
+                if done.load(SeqCst) == before {
+                    let seed = seed + before;
+                    eprintln!(
+                        "run with seed {seed} hangs (repeat it: cargo xtask soak schedules --seed {seed})"
+                    );
+                    std::process::abort();
                 }
             }
         });
-        while receiver.received() < round {
-            if receiver.look().unwrap() != lane_support::Looked::Message {
-                thread::yield_now();
-            }
+    }
+
+    /// `cargo xtask soak schedules` sets the number of runs and the first seed.
+    #[test]
+    fn nothing_is_lost_in_perturbed_schedules() {
+        static DONE: AtomicU64 = AtomicU64::new(0);
+        let runs = number("UTIPC_SCHEDULE_RUNS").unwrap_or(40);
+        let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let seed = number("UTIPC_SCHEDULE_SEED").unwrap_or(time.as_secs()).max(1);
+        println!("schedules: {runs} runs from seed {seed}");
+        watch(&DONE, seed);
+        for run in 0..runs {
+            // Shown if the run fails.
+            println!("seed {}", seed + run);
+            perturb(seed + run);
+            super::both_directions(MESSAGES);
+            super::many_lanes(MESSAGES / 5);
+            super::reader_dies(run % 50);
+            DONE.fetch_add(1, SeqCst);
         }
-        let mut number = receiver.received();
-        drop(receiver);
-        let _ = arena.mark_gone(Side::Zero, 5).unwrap();
-        let mut left = arena.recover(Side::Zero, 5).unwrap();
-        let mut body = Vec::new();
-        while let Some(kind) = left.next_into(&mut body).unwrap() {
-            assert_eq!(kind, Kind::Data);
-            lane_support::check_message(&body, number);
-            number += 1;
+        perturb(0);
+        let visits = visits();
+        println!("schedules: {runs} runs, pauses: {visits:?}");
+        let labels = ["arm", "park", "ring", "flush", "release", "wait", "mark gone", "recover", "want room"];
+        for label in labels {
+            assert!(runs < 100 || visits.keys().any(|at| at.starts_with(label)), "no pause at {label}");
         }
-        assert_eq!(sender.join().unwrap(), number);
     }
 }

@@ -3,15 +3,17 @@
 //! A [`Doorway`] listens at a path, a [`Channel`] is one connection. Packets keep their boundaries; each may carry
 //! descriptors. A call blocks only if its `wait` is true.
 
+use std::ffi::OsStr;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
@@ -23,11 +25,17 @@ use crate::{OsError, Result};
 /// Maximum number of descriptors in one packet.
 pub const MAX_FDS: usize = 8;
 
+/// Maximum number of descriptors that the kernel lets a packet have (`SCM_MAX_FD`).
+const KERNEL_FDS: usize = 253;
+
 /// Number of connections that may wait to be accepted; further ones wait in `connect`.
 const BACKLOG: i32 = 128;
 
 /// Send buffer of each side of a channel, bytes: room for a few of the largest packets.
 const SEND_BUFFER: usize = 256 << 10;
+
+/// Time for which [`Channel::connect`] waits while too many connections wait to be accepted.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Time for which [`Doorway::open`] waits for a concurrent one at the same path.
 const LOCK_LIMIT: Duration = Duration::from_millis(200);
@@ -66,6 +74,8 @@ pub enum Put {
     Sent,
     /// The peer has too many unread packets.
     Full,
+    /// As many descriptors are on their way from this user as the system allows, wherever they go: try again later.
+    Crowded,
     /// The peer is gone.
     Gone,
 }
@@ -77,13 +87,15 @@ pub struct Doorway {
     path: PathBuf,
     /// Held while the path is in use: a process that gets the lock may replace a stale file.
     lock: Option<FileLock>,
+    /// Whether the file belongs to the service manager, which passed the socket.
+    is_passed: bool,
 }
 
 impl Doorway {
     /// Opens the path with the permissions `mode`; replaces the file of a process that has died.
     ///
     /// # Errors
-    /// Another process uses the path; the directory is missing or not writable; the path is longer than 107 bytes.
+    /// Another process uses the path; the directory is missing or not writable; the path is longer than 106 bytes.
     pub fn open(path: &Path, mode: u32) -> Result<Doorway> {
         let mut lock_path = path.as_os_str().to_owned();
         lock_path.push(".lock");
@@ -96,27 +108,71 @@ impl Doorway {
 
     /// As [`Doorway::open`], for a caller that has found out itself that no process uses the path.
     ///
+    /// The socket listens under a hidden name before it is renamed, so a process that finds the path can connect.
+    ///
     /// # Errors
-    /// The directory is missing or not writable; the path is longer than 107 bytes.
+    /// The directory is missing or not writable; the path is longer than 106 bytes.
     pub fn replace(path: &Path, mode: u32) -> Result<Doorway> {
         let failed = |cause: io::Error| OsError::new("open the socket", path.display(), cause);
-        match std::fs::symlink_metadata(path) {
-            Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path).map_err(failed)?,
-            Ok(_) => {
-                let cause = io::Error::from(io::ErrorKind::AlreadyExists);
-                return Err(failed(cause).with_remedy("remove the file there, which is not a socket"));
-            }
-            Err(_) => {}
+        if std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
+            let cause = io::Error::from(io::ErrorKind::AlreadyExists);
+            return Err(failed(cause).with_remedy("remove the file there, which is not a socket"));
         }
-        let address = address(path)?;
+        let hidden = hidden(path).ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
+        match std::fs::remove_file(&hidden) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let address = address(&hidden)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(|e| failed(e.into()))?;
         rustix::net::bind(&fd, &address).map_err(|e| failed(e.into()))?;
         // No process can connect before `listen`, so the permissions apply to all.
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
-        rustix::net::listen(&fd, BACKLOG).map_err(|e| failed(e.into()))?;
-        Ok(Doorway { fd, path: path.to_owned(), lock: None })
+        let opened = std::fs::set_permissions(&hidden, std::fs::Permissions::from_mode(mode))
+            .and_then(|()| Ok(rustix::net::listen(&fd, BACKLOG)?))
+            .and_then(|()| std::fs::rename(&hidden, path));
+        if let Err(cause) = opened {
+            let _ = std::fs::remove_file(&hidden);
+            return Err(failed(cause));
+        }
+        Ok(Doorway { fd, path: path.to_owned(), lock: None, is_passed: false })
+    }
+
+    /// Takes the listening socket with which the service manager started this process: descriptor `number`, 3 or more.
+    /// The file at its path stays when the doorway is dropped, and connections then wait for the next process.
+    ///
+    /// # Errors
+    /// The descriptor is not a listening AF_UNIX socket of type SEQPACKET with a path, or another process serves it.
+    pub fn passed(number: RawFd) -> Result<Doorway> {
+        let failed = |cause: io::Error| {
+            OsError::new("use the passed socket", number, cause)
+                .with_remedy("pass one listening socket at a path: ListenSequentialPacket= of a socket unit")
+        };
+        // SAFETY: the number is used in this call only; if nothing is open under it, `fcntl` reports EBADF.
+        let given = unsafe { BorrowedFd::borrow_raw(number.max(0)) };
+        let fd = rustix::io::fcntl_dupfd_cloexec(given, 3).map_err(|e| failed(e.into()))?;
+        let fits = rustix::net::sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::SEQPACKET)
+            && rustix::net::sockopt::socket_acceptconn(&fd) == Ok(true);
+        let path = rustix::net::getsockname(&fd)
+            .ok()
+            .and_then(|address| SocketAddrUnix::try_from(address).ok())
+            .and_then(|address| Some(PathBuf::from(OsStr::from_bytes(address.path_bytes()?))));
+        let (true, Some(path)) = (fits, path) else {
+            return Err(failed(io::ErrorKind::InvalidInput.into()));
+        };
+        rustix::io::ioctl_fionbio(&fd, true).map_err(|e| failed(e.into()))?;
+        let mut lock_path = path.as_os_str().to_owned();
+        lock_path.push(".lock");
+        let lock = match FileLock::lock(Path::new(&lock_path), LOCK_LIMIT) {
+            Ok(lock) => Some(lock),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(error.with_remedy("another daemon uses this path"));
+            }
+            // A folder of the service manager, in which this user may not write.
+            Err(_) => None,
+        };
+        Ok(Doorway { fd, path, lock, is_passed: true })
     }
 
     /// Accepts the next connection, without waiting.
@@ -148,7 +204,9 @@ impl AsFd for Doorway {
 
 impl Drop for Doorway {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if !self.is_passed {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -156,19 +214,22 @@ impl Drop for Doorway {
 #[derive(Debug)]
 pub struct Channel {
     fd: OwnedFd,
+    /// Longest wait of one call.
+    patience: Option<Duration>,
 }
 
 impl Channel {
     fn new(fd: OwnedFd) -> Result<Channel> {
         set_socket_send_buffer_size(&fd, SEND_BUFFER)
             .map_err(|errno| OsError::new("size the buffer of", "a packet socket", errno))?;
-        Ok(Channel { fd })
+        Ok(Channel { fd, patience: None })
     }
 
     /// Connects to the process at `path`.
     ///
     /// # Errors
-    /// `NotFound` and `ConnectionRefused` mean that no process listens there.
+    /// `NotFound` and `ConnectionRefused` mean that no process listens there, `WouldBlock` that the one that listens
+    /// does not accept in time.
     pub fn connect(path: &Path) -> Result<Channel> {
         Self::connect_with(path, SocketFlags::empty())
     }
@@ -187,6 +248,8 @@ impl Channel {
         let flags = flags | SocketFlags::CLOEXEC;
         let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(failed)?;
+        // While as many connections wait to be accepted as may.
+        set_socket_timeout(&fd, Timeout::Send, Some(CONNECT_LIMIT)).map_err(failed)?;
         loop {
             match rustix::net::connect(&fd, &address) {
                 Ok(()) => return Channel::new(fd),
@@ -204,12 +267,45 @@ impl Channel {
         let (one, other) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(|errno| OsError::new("create", "a pair of packet sockets", errno))?;
-        Ok((Channel { fd: one }, Channel { fd: other }))
+        Ok((Self::from_fd(one), Self::from_fd(other)))
+    }
+
+    /// As [`Channel::pair`], with buffers for several of the largest packets.
+    ///
+    /// # Errors
+    /// No descriptor is free.
+    pub fn sized_pair() -> Result<(Channel, Channel)> {
+        let (one, other) = Self::pair()?;
+        Ok((Self::new(one.fd)?, Self::new(other.fd)?))
     }
 
     /// Makes a channel of an end that another process has passed.
     pub fn from_fd(fd: OwnedFd) -> Channel {
-        Channel { fd }
+        Channel { fd, patience: None }
+    }
+
+    /// Limits the time for which a call waits, here and in all copies of the descriptor. A call that has waited for so
+    /// long finds [`Put::Full`] or [`Got::Nothing`].
+    ///
+    /// # Errors
+    /// The descriptor is not open.
+    pub fn set_patience(&mut self, limit: Duration) -> Result<()> {
+        for option in [Timeout::Recv, Timeout::Send] {
+            set_socket_timeout(&self.fd, option, Some(limit))
+                .map_err(|errno| OsError::new("limit the waits of", "a packet socket", errno))?;
+        }
+        self.patience = Some(limit);
+        Ok(())
+    }
+
+    /// The same end with another descriptor number.
+    pub fn renumbered(self, raise: impl FnOnce(OwnedFd) -> OwnedFd) -> Channel {
+        Channel { fd: raise(self.fd), patience: self.patience }
+    }
+
+    /// Whether a call that signals interrupt has waited for its time. The system counts it from the last signal on.
+    fn is_impatient(&self, begun: &mut Option<Instant>) -> bool {
+        self.patience.is_some_and(|limit| begun.get_or_insert_with(Instant::now).elapsed() >= limit)
     }
 
     /// Its descriptor.
@@ -228,11 +324,14 @@ impl Channel {
             return Err(OsError::new("send", format_args!("{} descriptors", fds.len()), Errno::TOOBIG));
         }
         let flags = SendFlags::NOSIGNAL | if wait { SendFlags::empty() } else { SendFlags::DONTWAIT };
+        let mut begun = None;
         loop {
             match rustix::net::sendmsg(&self.fd, parts, &mut control, flags) {
                 Ok(_) => return Ok(Put::Sent),
+                Err(Errno::INTR) if self.is_impatient(&mut begun) => return Ok(Put::Full),
                 Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(Put::Full),
+                Err(Errno::TOOMANYREFS) => return Ok(Put::Crowded),
                 Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => return Ok(Put::Gone),
                 Err(errno) => return Err(OsError::new("send a packet to", "a local process", errno)),
             }
@@ -245,15 +344,38 @@ impl Channel {
     /// # Errors
     /// The packet is larger than `buffer`, or the system has no descriptor free.
     pub fn receive(&self, buffer: &mut [u8], fds: &mut Vec<OwnedFd>, most: usize, wait: bool) -> Result<Got> {
-        let failed = |errno| OsError::new("receive a packet from", "a local process", errno);
         let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let room = if most == 0 { 0 } else { space.len() };
-        let mut control = RecvAncillaryBuffer::new(space.get_mut(..room).unwrap_or_default());
+        self.receive_in(space.get_mut(..room).unwrap_or_default(), buffer, fds, most, wait)
+    }
+
+    /// As [`Channel::receive`] without waiting, with all descriptors of the packet: the caller decides where to close
+    /// those that a hostile process has passed. See [`crate::disposal`].
+    ///
+    /// # Errors
+    /// As for [`Channel::receive`].
+    pub fn receive_all(&self, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<Got> {
+        let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(KERNEL_FDS))];
+        self.receive_in(&mut space, buffer, fds, KERNEL_FDS, false)
+    }
+
+    fn receive_in(
+        &self,
+        space: &mut [MaybeUninit<u8>],
+        buffer: &mut [u8],
+        fds: &mut Vec<OwnedFd>,
+        most: usize,
+        wait: bool,
+    ) -> Result<Got> {
+        let failed = |errno| OsError::new("receive a packet from", "a local process", errno);
+        let mut control = RecvAncillaryBuffer::new(space);
         let flags = RecvFlags::CMSG_CLOEXEC | if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+        let mut begun = None;
         let message = loop {
             let parts = &mut [IoSliceMut::new(buffer)];
             match rustix::net::recvmsg(&self.fd, parts, &mut control, flags) {
                 Ok(message) => break message,
+                Err(Errno::INTR) if self.is_impatient(&mut begun) => return Ok(Got::Nothing),
                 Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(Got::Nothing),
                 Err(Errno::CONNRESET | Errno::NOTCONN) => return Ok(Got::End),
@@ -314,9 +436,42 @@ impl Channel {
         if code == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
     }
 
+    /// Refuses packets with descriptors from now on, where the kernel can (Linux 6.16): a packet socket in the queue of
+    /// its own other end is never closed.
+    pub fn refuse_descriptors(&self) {
+        const SO_PASSRIGHTS: libc::c_int = 83;
+        let no: libc::c_int = 0;
+        let size = size_of_val(&no) as libc::socklen_t;
+        // SAFETY: the kernel reads one int, which `no` is. Older kernels refuse the option.
+        let _ = unsafe {
+            libc::setsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PASSRIGHTS,
+                (&raw const no).cast(),
+                size,
+            )
+        };
+    }
+
     /// Ends the connection in both directions, even if other processes have this end too.
     pub fn shut(&self) {
         let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
+    }
+
+    /// After [`Channel::shut`]: whether there are unread packets, even empty ones, which look like the end.
+    pub(crate) fn has_unread_after_shut(&self) -> bool {
+        // From now on each packet has credentials, for which this receive has no room; the end has none.
+        if rustix::net::sockopt::set_socket_passcred(&self.fd, true).is_err() {
+            return true;
+        }
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let mut none = RecvAncillaryBuffer::default();
+        match rustix::net::recvmsg(&self.fd, &mut [IoSliceMut::new(&mut [0])], &mut none, flags) {
+            Ok(message) => message.bytes > 0 || message.flags.contains(ReturnFlags::CTRUNC),
+            // There are no packets, and no other end either.
+            Err(errno) => !matches!(errno, Errno::WOULDBLOCK | Errno::CONNRESET | Errno::NOTCONN),
+        }
     }
 }
 
@@ -326,9 +481,16 @@ impl AsFd for Channel {
     }
 }
 
+/// The name of a socket in the same directory that does not listen yet.
+fn hidden(path: &Path) -> Option<PathBuf> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name()?);
+    Some(path.with_file_name(name))
+}
+
 fn address(path: &Path) -> Result<SocketAddrUnix> {
     SocketAddrUnix::new(path).map_err(|errno| {
-        OsError::new("use as socket path", path.display(), errno).with_remedy("it may have at most 107 bytes")
+        OsError::new("use as socket path", path.display(), errno).with_remedy("it may have at most 106 bytes")
     })
 }
 
@@ -383,6 +545,27 @@ mod tests {
         assert!(Doorway::open(&path, 0o600).unwrap_err().to_string().contains("not a socket"));
         std::fs::remove_file(&path).unwrap();
         let _ = std::fs::remove_file(format!("{}.lock", path.display()));
+    }
+
+    #[test]
+    fn path_appears_when_it_listens() {
+        use crate::inotify::{Change, DirWatch};
+        let directory = path("appears");
+        std::fs::create_dir(&directory).unwrap();
+        let watch = DirWatch::new(&directory).unwrap();
+        let at = directory.join("door");
+        let _stale = std::os::unix::net::UnixListener::bind(directory.join(".door")).unwrap();
+        let door = Doorway::replace(&at, 0o600).unwrap();
+        let mut appeared = Vec::new();
+        watch.take(&mut |change| appeared.push(change)).unwrap();
+        // Only a rename makes the path of a socket appear when it listens already.
+        assert!(appeared.contains(&Change::Appeared("door".into())), "{appeared:?}");
+        let names: Vec<_> =
+            std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["door"]);
+        Channel::connect(&at).unwrap();
+        drop(door);
+        std::fs::remove_dir(&directory).unwrap();
     }
 
     #[test]

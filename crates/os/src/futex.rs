@@ -30,6 +30,8 @@ pub enum Woken {
     TimedOut,
 }
 
+// libc announces a wider `time_t` for 32-bit musl; both are right here.
+#[cfg_attr(target_env = "musl", expect(deprecated))]
 fn timespec(duration: Duration) -> libc::timespec {
     let tv_sec = libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX);
     libc::timespec { tv_sec, tv_nsec: libc::c_long::from(duration.subsec_nanos().cast_signed()) }

@@ -7,6 +7,7 @@
 
 pub mod af_tipc;
 pub mod clock;
+pub mod disposal;
 mod error;
 pub mod ethernet;
 pub mod fdpass;
@@ -18,6 +19,7 @@ pub mod hidden;
 pub mod inotify;
 pub mod interface;
 mod lock;
+pub mod machine;
 pub mod mmsg;
 pub mod netns;
 pub mod offload;
@@ -25,6 +27,7 @@ pub mod packets;
 pub mod pollable;
 pub mod random;
 pub mod reactor;
+pub mod reentry;
 pub mod replica;
 pub mod runtime_dir;
 pub mod shm;

@@ -193,7 +193,8 @@ fn send_some(fd: BorrowedFd<'_>, frames: &impl Frames, datagrams: &[Datagram]) -
     // SAFETY: the first `count` headers were written above. Each points to vectors and, where it
     // has one, a control buffer of this function, and to bytes and an address that the borrowed
     // parameters keep alive until the call returns; the kernel writes only msg_len of the headers.
-    let code = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as u32, flags) };
+    let code =
+        unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as u32, flags as _) };
     usize::try_from(code).map_err(|_| io::Error::last_os_error())
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-use crate::fdpass::Channel;
+use crate::fdpass::{Channel, Got};
 use crate::hidden::{Hiding, raise};
 use crate::{OsError, Result, fork, lock};
 
@@ -176,20 +176,25 @@ impl Far {
 
     /// Makes the near end readable. False if it has hung up, or the descriptor is not a far end.
     pub fn set_readable(&self) -> bool {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        loop {
-            match send(&self.fd, &[1], flags) {
-                // A full queue is readable.
-                Ok(_) | Err(Errno::AGAIN) => return true,
-                Err(Errno::INTR) => {}
-                Err(_) => return false,
-            }
-        }
+        set_readable(&self.fd)
     }
 
     /// [`Far::set_readable`] unless unread packets make it readable already.
     pub fn keep_readable(&self) -> bool {
         has_unread(&self.fd) || self.set_readable()
+    }
+}
+
+/// Makes the near end of this far end readable. False if it has hung up, or the descriptor is not a far end.
+pub fn set_readable(far: impl AsFd) -> bool {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    loop {
+        match send(&far, &[1], flags) {
+            // A full queue is readable.
+            Ok(_) | Err(Errno::AGAIN) => return true,
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
     }
 }
 
@@ -214,6 +219,7 @@ impl Drop for Near {
 /// Creates a pair for one socket: the near end, whose send buffer is as small as the system allows, and the far end.
 pub fn pair() -> Result<(Channel, Channel)> {
     let (near, far) = Channel::pair()?;
+    far.refuse_descriptors();
     rustix::net::sockopt::set_socket_send_buffer_size(&near, 1)
         .map_err(|errno| OsError::new("size the buffer of", "a packet socket", errno))?;
     Ok((near, far))
@@ -222,23 +228,79 @@ pub fn pair() -> Result<(Channel, Channel)> {
 /// Prefix of the far end's name in the abstract namespace, which distinguishes near ends from all other packet sockets.
 const MARK: &[u8] = b"utipc-socket/";
 
+/// Prefix of the names of the daemon's other ends: those of descriptors of the library, of adopted ones, and of
+/// inheritances.
+const HELD: &[u8] = b"utipc-held/";
+
 /// Marks the near end as one by which a socket can be claimed. The mark is the far end's name.
 ///
 /// # Errors
-/// There is no memory.
+/// There is no memory, or the far end has a name.
 pub fn mark(far: impl AsFd) -> Result<()> {
-    let mut name = MARK.to_vec();
-    name.extend_from_slice(format!("{:016x}", crate::random::seed()?).as_bytes());
-    let failed = |errno: Errno| OsError::new("name", "the daemon's end of a socket", errno);
-    let address = rustix::net::SocketAddrUnix::new_abstract_name(&name).map_err(failed)?;
-    rustix::net::bind(far, &address).map_err(failed)
+    let failed = |errno| OsError::new("name", "the daemon's end of a socket", errno);
+    name(far, MARK)?.map_err(failed)
 }
 
-/// Whether this is a near end with the mark. Costs two system calls, one if it is not a socket.
+/// Names an end that the daemon has, unless it has a name: its other end is no far end ([`is_far_end`]) from now on.
+///
+/// # Errors
+/// There is no memory.
+pub fn hold(end: impl AsFd) -> Result<()> {
+    match name(end, HELD)? {
+        // The name of a socket never changes.
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(errno) => Err(OsError::new("name", "the daemon's end of a pair", errno)),
+    }
+}
+
+/// Gives an end a name with this prefix that no other socket has.
+fn name(end: impl AsFd, prefix: &[u8]) -> Result<rustix::io::Result<()>> {
+    let name = [prefix, format!("{:016x}", crate::random::seed()?).as_bytes()].concat();
+    Ok(rustix::net::SocketAddrUnix::new_abstract_name(&name).and_then(|name| rustix::net::bind(end, &name)))
+}
+
+/// Whether this is a near end with the mark. Costs three system calls, one if it is not a socket.
 pub fn is_marked(fd: impl AsFd) -> bool {
+    // Only of these the name can be read without waiting: a TCP socket has a lock, which a hostile process can hold.
+    if !is_packet_socket(&fd) {
+        return false;
+    }
     let name = rustix::net::getpeername(fd).ok().flatten();
     let name = name.and_then(|name| rustix::net::SocketAddrUnix::try_from(name).ok());
     name.is_some_and(|name| name.abstract_name().is_some_and(|name| name.starts_with(MARK)))
+}
+
+/// The cookie of a socket, which no other socket ever has (`SO_COOKIE`). Inode numbers are of 32 bits and wrap: a
+/// process that opens sockets long enough gets one with the number of another.
+///
+/// # Errors
+/// It is not a socket.
+pub fn cookie(fd: impl AsFd) -> Result<u64> {
+    let cookie = rustix::net::sockopt::socket_cookie(fd);
+    cookie.map_err(|errno| OsError::new("query", "a packet socket", errno))
+}
+
+/// Whether this is a packet socket of this host, as either end is.
+pub fn is_packet_socket(fd: impl AsFd) -> bool {
+    use rustix::net::{AddressFamily, SocketType, sockopt};
+    sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::SEQPACKET)
+        && sockopt::socket_domain(&fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
+}
+
+/// [`hold`] of an end that a process has passed; whether it can be the far end of a descriptor. It is named before the
+/// look at its other end: of the two ends of a pair, also two daemons at the same moment take at most one.
+pub fn hold_far_end(fd: impl AsFd) -> bool {
+    is_packet_socket(&fd) && hold(&fd).is_ok() && is_far_end(&fd)
+}
+
+/// Whether this can be the far end of a descriptor: a packet socket whose other end has no name. Every end that a
+/// daemon has is named: a daemon that held both ends would not notice that the process closes its own.
+pub fn is_far_end(fd: impl AsFd) -> bool {
+    let is_unnamed = |name: rustix::net::SocketAddrUnix| {
+        name.path().is_none() && name.abstract_name().is_none_or(<[u8]>::is_empty)
+    };
+    let peer = || rustix::net::getpeername(&fd).map(|name| name.and_then(|name| name.try_into().ok()));
+    is_packet_socket(&fd) && peer().is_ok_and(|name| name.is_none_or(is_unnamed))
 }
 
 /// The inode number of a descriptor, which no other open socket has.
@@ -256,6 +318,15 @@ pub fn is_peer_closed(end: impl AsFd) -> bool {
     let mut set = [PollFd::new(&end, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut set, Some(&now)).is_ok() && set[0].revents().contains(PollFlags::HUP)
+}
+
+/// Whether all copies of the other end were closed while it had unread packets from this one; also after a shutdown of
+/// this end.
+pub fn was_left_unread(end: impl AsFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut set = [PollFd::new(&end, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut set, Some(&now)).is_ok() && set[0].revents().contains(PollFlags::ERR)
 }
 
 /// Reads all packets, without waiting; returns whether there was any.
@@ -280,6 +351,20 @@ pub fn drain_to_end(end: impl AsFd) -> (bool, bool) {
         }
     }
     (some, false)
+}
+
+/// [`drain`] of an end whose other end belongs to another process: returns the descriptors that came, see
+/// [`crate::disposal`].
+pub fn drain_foreign(end: &Channel) -> Vec<OwnedFd> {
+    let (mut fds, mut packet) = (Vec::new(), [0; PLUG]);
+    for _ in 0..MAX_PACKETS {
+        // A packet that is cut off is an error.
+        match end.receive_all(&mut packet, &mut fds) {
+            Ok(Got::Packet(_)) | Err(_) => {}
+            Ok(Got::Nothing | Got::End) => break,
+        }
+    }
+    fds
 }
 
 /// Reads up to [`BATCH`] packets in one system call, without waiting; returns their number, and whether the end
@@ -348,10 +433,25 @@ mod tests {
         assert!(is_marked(&near) && !is_marked(&far));
         let copy = near.as_fd().try_clone_to_owned().unwrap();
         assert_eq!(inode(&near).unwrap(), inode(&copy).unwrap());
+        assert_eq!(cookie(&near).unwrap(), cookie(&copy).unwrap());
+        assert_ne!(cookie(&near).unwrap(), cookie(&far).unwrap());
         drop(near);
         assert!(!is_peer_closed(&far));
         drop(copy);
         assert!(is_peer_closed(&far));
+    }
+
+    #[test]
+    fn close_of_an_end_with_unread_packets_shows_after_a_shutdown() {
+        for (unread, shown) in [(true, true), (false, false)] {
+            let (near, far) = pair().unwrap();
+            send(&far, &[1], SendFlags::empty()).unwrap();
+            far.shut();
+            assert!(unread || drain(&near));
+            assert!(!was_left_unread(&far));
+            drop(near);
+            assert_eq!(was_left_unread(&far), shown);
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub const WAKER_TOKEN: u64 = u64::MAX;
 const TIMER_TOKEN: u64 = u64::MAX - 1;
 
 /// Maximum number of events that one wait reports; the next wait reports the rest.
-const EVENTS_MAX: usize = 32;
+pub const EVENTS_MAX: usize = 32;
 
 /// The events to wait for on a descriptor. Hang-up and error are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub enum Interest {
     Both,
     /// Only hang-up and error.
     End,
+    /// Only hang-up and error, and each change reported once: also a further one of a descriptor that has hung up.
+    EndOnce,
     /// A [`Waker`] of another thread or process: each use is reported once, and it need not be drained.
     Waker,
 }
@@ -213,6 +215,7 @@ fn flags(interest: Interest) -> EventFlags {
         Interest::Write => EventFlags::OUT,
         Interest::Both => EventFlags::IN | EventFlags::RDHUP | EventFlags::OUT,
         Interest::End => EventFlags::empty(),
+        Interest::EndOnce => EventFlags::ET,
         Interest::Waker => EventFlags::IN | EventFlags::ET,
     }
 }
@@ -330,6 +333,27 @@ mod tests {
                 reactor.wait(Some(Duration::ZERO), &mut events).unwrap();
                 assert!(events.is_empty());
             }
+        }
+    }
+
+    #[test]
+    fn close_of_the_other_end_is_reported_although_both_ends_have_hung_up() {
+        for mut reactor in both_kinds() {
+            let (near, far) = crate::fdpass::Channel::pair().unwrap();
+            let copy = near.as_fd().try_clone_to_owned().unwrap();
+            reactor.add(&far, 7, Interest::EndOnce).unwrap();
+            far.shut();
+            let mut events = Vec::new();
+            let mut reported = |reactor: &mut Reactor| {
+                reactor.wait(Some(Duration::ZERO), &mut events).unwrap();
+                events.iter().map(|event| (event.token, event.hangup)).collect::<Vec<_>>()
+            };
+            assert_eq!(reported(&mut reactor), [(7, true)], "its own shutdown");
+            drop(near);
+            assert_eq!(reported(&mut reactor), [], "a copy is open");
+            drop(copy);
+            assert_eq!(reported(&mut reactor), [(7, true)]);
+            assert_eq!(reported(&mut reactor), []);
         }
     }
 

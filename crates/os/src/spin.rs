@@ -37,6 +37,26 @@ pub enum Mode {
     Parked,
 }
 
+/// A wait that spins; see [`Spin::begin`].
+#[derive(Debug)]
+pub struct Spinning {
+    start: Instant,
+    /// The end of the last turn.
+    before: Instant,
+    budget: Duration,
+}
+
+/// The result of one turn of a wait that spins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn<T> {
+    /// What the check found.
+    Found(T),
+    /// Nothing yet.
+    Again,
+    /// Nothing: the caller sleeps.
+    Over,
+}
+
 /// Decides for one thread (or one socket) how long to spin before it sleeps.
 ///
 /// Adaptive: it spins for at most 50 µs. Each time that spinning was in vain, or the thread was preempted, twice as
@@ -88,34 +108,49 @@ impl Spin {
         if let Some(found) = check() {
             return Some(found);
         }
+        let mut wait = self.begin(peer_awake)?;
+        loop {
+            match self.turn(&mut wait, &mut check) {
+                Turn::Found(found) => return Some(found),
+                Turn::Again => {}
+                Turn::Over => return None,
+            }
+        }
+    }
+
+    /// Begins a wait. `None`: it does not pay to spin, the caller sleeps. Otherwise the caller calls [`Spin::turn`]
+    /// until it is over.
+    pub fn begin(&mut self, peer_awake: bool) -> Option<Spinning> {
         if self.mode == Mode::Parked {
             return None;
         }
         let start = Instant::now();
         self.began = Some(start);
         let budget = self.budget(peer_awake, start);
-        if budget.is_zero() {
-            return None;
-        }
-        let mut before = start;
-        loop {
-            for _ in 0..CHECKS {
-                std::hint::spin_loop();
-                if let Some(found) = check() {
-                    self.short = true;
-                    self.penalty = 1;
-                    return Some(found);
-                }
+        (!budget.is_zero()).then_some(Spinning { start, before: start, budget })
+    }
+
+    /// Calls `check` up to 16 times. A caller that has something else to do does that between two turns; if it takes
+    /// long, the wait is over, as if the thread had been preempted.
+    pub fn turn<T>(&mut self, wait: &mut Spinning, mut check: impl FnMut() -> Option<T>) -> Turn<T> {
+        for _ in 0..CHECKS {
+            std::hint::spin_loop();
+            if let Some(found) = check() {
+                self.short = true;
+                self.penalty = 1;
+                return Turn::Found(found);
             }
-            let now = Instant::now();
-            if now - start >= budget || self.mode == Mode::Adaptive && now - before > PREEMPTED {
-                self.short = false;
-                self.required = self.penalty;
-                self.penalty = (self.penalty * 2).min(PENALTY_MAX);
-                return None;
-            }
-            before = now;
         }
+        let now = Instant::now();
+        let preempted = self.mode == Mode::Adaptive && now - wait.before > PREEMPTED;
+        if now - wait.start >= wait.budget || preempted {
+            self.short = false;
+            self.required = self.penalty;
+            self.penalty = (self.penalty * 2).min(PENALTY_MAX);
+            return Turn::Over;
+        }
+        wait.before = now;
+        Turn::Again
     }
 
     /// Notes that a sleep has ended because something arrived.
@@ -268,6 +303,20 @@ mod tests {
         assert!(checks(&mut spin, AWAKE) > 0);
         let mut alone = Load { cores: 1, ..Load::new() };
         assert!(alone.is_crowded(Instant::now()));
+    }
+
+    #[test]
+    fn wait_in_turns_ends_when_the_caller_is_busy_in_between() {
+        let mut spin = adaptive();
+        let mut wait = spin.begin(AWAKE).unwrap();
+        wait.before = wait.before.checked_sub(2 * PREEMPTED).unwrap();
+        assert_eq!(spin.turn(&mut wait, || None::<()>), Turn::Over);
+        assert!(spin.begin(AWAKE).is_none());
+        spin.required = 0;
+        let mut wait = spin.begin(AWAKE).unwrap();
+        assert_eq!(spin.turn(&mut wait, || Some(1)), Turn::Found(1));
+        spin.mode = Mode::Parked;
+        assert!(spin.begin(AWAKE).is_none());
     }
 
     #[test]

@@ -271,9 +271,11 @@ impl Lanes {
             }
         }
         if let Some(socket) = self.sockets.get_mut(&lane.to) {
-            socket.granted -= lane.granted;
+            // A later socket may have the port of the one to which the lane led.
+            socket.granted = socket.granted.saturating_sub(lane.granted);
         }
         self.discharge(lane.writer, lane.reader);
+        lane.charge.end(context.stack);
         let is_gone = |side: &ProcessId| *side != DAEMON && !self.processes.contains_key(side);
         if self.pairs.get(id.pair).is_some_and(|pair| pair.sides.iter().any(is_gone)) {
             self.drop_pair_if_empty(context, id.pair);

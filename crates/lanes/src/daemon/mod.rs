@@ -13,13 +13,17 @@
 //! | Which messages go through them in one turn? | `traffic.rs` |
 //! | Which messages wait because a queue to another node is full? | `unsent.rs` |
 //! | When does the daemon check lanes instead of sleeping? | `awake.rs` |
+//! | How does a capture see messages in lanes? | `taps.rs` |
 
 mod awake;
 mod end;
 mod node_lanes;
 mod open;
 mod pairs;
+mod quotas;
+mod room;
 mod state;
+mod taps;
 mod traffic;
 mod unsent;
 
@@ -30,6 +34,7 @@ use utipc_core::Time;
 use utipc_core::stack::Stack;
 use utipc_os::reactor::Reactor;
 
+pub use crate::Tapped;
 pub use end::EndCause;
 pub use node_lanes::is_datagram;
 pub use unsent::SocketEnd;
@@ -37,7 +42,9 @@ pub use unsent::SocketEnd;
 use awake::Awake;
 use node_lanes::{Inbound, Outbound};
 use pairs::Pairs;
+use quotas::Charge;
 use state::LaneState;
+use taps::Taps;
 use unsent::Messages;
 
 /// Number of a process at the daemon; not 0.
@@ -96,6 +103,7 @@ struct Lane {
     state: LaneState,
     /// Bytes of rings beyond the first that the writer was granted at the cost of the receiver's buffer.
     granted: u64,
+    charge: Charge,
 }
 
 /// A process that may use lanes.
@@ -123,6 +131,8 @@ struct SocketLanes {
     unopened: VecDeque<(u64, LaneId)>,
     /// Bytes of rings that the writers to this socket were granted.
     granted: u64,
+    /// When its descriptor becomes writable again, although a lane is full.
+    awaits_room_until: Option<Time>,
     /// Lanes, by the ports of writer and reader, that ended because the socket was shared: they come back when one
     /// process holds it again.
     suspended: BTreeSet<(u32, u32)>,
@@ -147,10 +157,15 @@ pub struct Lanes {
     inbound: HashMap<u32, Inbound>,
     /// Outbound lanes to be read in the next turn.
     listed: VecDeque<u32>,
+    /// Sockets whose inbound lanes are filled in the next turn.
+    unfilled: VecDeque<u32>,
     unsent: HashMap<u32, Messages>,
     /// Times at which unsent messages of ended sockets are dropped, and the sockets; oldest first.
     lingering: VecDeque<(Time, u32)>,
+    /// Sockets with a time in `awaits_room_until`, in the order of these times.
+    room_waits: BTreeSet<(Time, u32)>,
     awake: Awake,
+    taps: Taps,
     /// Times that the memory of a lane was malformed.
     corrupt: u64,
     /// The reactor's tokens of pairs are this one plus the pair.
@@ -183,9 +198,12 @@ impl Lanes {
             outbound: HashMap::new(),
             inbound: HashMap::new(),
             listed: VecDeque::new(),
+            unfilled: VecDeque::new(),
             unsent: HashMap::new(),
             lingering: VecDeque::new(),
+            room_waits: BTreeSet::new(),
             awake: Awake::default(),
+            taps: Taps::default(),
             corrupt: 0,
             token,
         }
@@ -197,10 +215,11 @@ impl Lanes {
         LaneCounts { lanes: self.lanes.len(), pairs: self.pairs.len(), corrupt: self.corrupt }
     }
 
-    /// Time when [`Self::expire_pairs`] or [`Self::expire_unsent`] has something to do.
+    /// Time when [`Self::expire_pairs`], [`Self::expire_unsent`] or [`Self::expire_room_waits`] has something to do.
     pub fn deadline(&self) -> Time {
         let pairs = self.pairs.deadline().unwrap_or(Time::NEVER);
-        pairs.min(self.lingering.front().map_or(Time::NEVER, |(until, _)| *until))
+        let waits = self.room_waits.first().map_or(Time::NEVER, |(until, _)| *until);
+        pairs.min(waits).min(self.lingering.front().map_or(Time::NEVER, |(until, _)| *until))
     }
 
     /// Adds a process that has attached.
@@ -222,6 +241,7 @@ impl Lanes {
 
     /// Removes a socket whose lanes have ended.
     pub fn remove_socket(&mut self, port: u32) {
+        self.forget_room_wait(port);
         self.sockets.remove(&port);
     }
 
@@ -230,6 +250,29 @@ impl Lanes {
         if let Some(socket) = self.sockets.get_mut(&port) {
             socket.polled = polled;
         }
+    }
+
+    /// Lanes of a socket.
+    pub fn count_of(&self, port: u32) -> usize {
+        self.sockets.get(&port).map_or(0, |socket| socket.lanes.len())
+    }
+
+    /// Bytes of memory that the open lanes of a socket have carried, as far as they were read: written by it, and read
+    /// by it.
+    #[must_use]
+    pub fn bytes_of(&self, port: u32) -> [u64; 2] {
+        let mut bytes = [0; 2];
+        for id in self.sockets.get(&port).into_iter().flat_map(|socket| &socket.lanes) {
+            let (Some(lane), Some(pair)) = (self.lanes.get(id), self.pairs.get(id.pair)) else { continue };
+            let carried = pair.arena.carried(pairs::side(id.writer), id.slot.into());
+            if lane.from == port {
+                bytes[0] += carried;
+            }
+            if lane.to == port {
+                bytes[1] += carried;
+            }
+        }
+        bytes
     }
 
     /// Whether data of a socket may go by lanes: one process holds it.

@@ -14,6 +14,7 @@ use utipc_os::reactor::Interest;
 use super::end::EndCause;
 use super::open::{MAX_READ, MAX_WRITTEN};
 use super::pairs::side;
+use super::quotas::{Charge, RESERVED, may_charge, reserved_inbound};
 use super::state::{LaneEvent, LaneState};
 use super::{Context, DAEMON, Lane, Lanes, ProcessId};
 
@@ -52,6 +53,8 @@ pub(super) struct Inbound {
     pub(super) writer: Writer,
     /// Its end is written: the process fetches what follows by requests.
     pub(super) ended: bool,
+    /// It is filled in the next turn.
+    pub(super) is_unfilled: bool,
 }
 
 /// Whether a socket is connectionless.
@@ -150,6 +153,12 @@ impl Lanes {
         port: u32,
         reader: ProcessId,
     ) -> Option<LaneId> {
+        let user = context.stack.user_of(port);
+        let few = self.has_few_lanes(if writer == DAEMON { reader } else { writer });
+        let memory = if writer == DAEMON { reserved_inbound(few) } else { RESERVED };
+        if !may_charge(context.stack, user, memory) {
+            return None;
+        }
         let id = match self.pairs.slot(writer, reader) {
             Ok(id) => id?,
             Err(error) => {
@@ -175,7 +184,8 @@ impl Lanes {
             self.arm_for_descriptor(id, port);
         }
         let (from, to) = if is_outbound { (port, 0) } else { (0, port) };
-        self.lanes.insert(id, Lane { from, to, writer, reader, state: LaneState::OPEN, granted: 0 });
+        let (state, charge) = (LaneState::OPEN, Charge::begin(context.stack, user, memory));
+        self.lanes.insert(id, Lane { from, to, writer, reader, state, granted: 0, charge });
         self.charge(writer, reader);
         if let Some(socket) = self.sockets.get_mut(&port) {
             socket.lanes.insert(id);
@@ -209,7 +219,7 @@ impl Lanes {
     ) {
         let near = self.pairs.near(lane.pair);
         let Some(writer) = near.and_then(|near| near.out.writer(lane.slot.into()).ok()) else { return };
-        self.inbound.insert(port, Inbound { lane, writer, ended: false });
+        self.inbound.insert(port, Inbound { lane, writer, ended: false, is_unfilled: false });
         self.notify(context, user, Notice::NodeLane { port, peer, lane, end: LaneEnd::Reader });
     }
 
@@ -230,9 +240,7 @@ impl Lanes {
 
     /// Ends writing by the process; messages that it has written are sent.
     pub(super) fn stop_outbound(&mut self, context: &mut Context<'_>, port: u32, gone: bool) {
-        if self.outbound.contains_key(&port) {
-            self.carry_out(context, port, usize::MAX);
-        }
+        self.carry_out_written(context, port);
         let Some(outbound) = self.outbound.remove(&port) else { return };
         let messages = self.end_outbound(context, outbound.lane, gone);
         self.keep_unsent(context, port, messages);

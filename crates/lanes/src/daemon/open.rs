@@ -9,6 +9,7 @@ use utipc_core::socket::{Endpoint, SocketOption, State};
 use utipc_core::stack::Stack;
 
 use super::pairs::side;
+use super::quotas::{Charge, may_charge, reserved};
 use super::state::{LaneEvent, LaneState};
 use super::{Context, DAEMON, Lane, Lanes, ProcessId};
 use crate::layout::{FIRST_RING, LARGEST_CLASS, RING_SHIFTS};
@@ -164,6 +165,11 @@ impl Lanes {
         if is_full {
             return false;
         }
+        let user = context.stack.user_of(from);
+        let reserved = reserved(context.stack, from);
+        if !may_charge(context.stack, user, reserved) {
+            return false;
+        }
         let id = match self.pairs.slot(writer, reader) {
             Ok(Some(id)) => id,
             Ok(None) => return false,
@@ -178,8 +184,8 @@ impl Lanes {
             return false;
         }
         self.arm_for_descriptor(id, to);
-        let lane = Lane { from, to, writer, reader, state: LaneState::UNOPENED, granted: 0 };
-        self.lanes.insert(id, lane);
+        let (state, charge) = (LaneState::UNOPENED, Charge::begin(context.stack, user, reserved));
+        self.lanes.insert(id, Lane { from, to, writer, reader, state, granted: 0, charge });
         self.between.insert((from, to), id);
         context.stack.add_lane(from, to);
         self.charge(writer, reader);
@@ -261,7 +267,7 @@ impl Lanes {
     /// §8.7.
     pub fn grow(
         &mut self,
-        stack: &Stack,
+        stack: &mut Stack,
         id: ProcessId,
         lane_id: LaneId,
         log2: u8,
@@ -273,7 +279,7 @@ impl Lanes {
         };
         if lane.reader == DAEMON {
             let largest = if has_few_lanes { LARGEST_CLASS } else { LARGEST_OF_MANY };
-            return if log2 <= RING_SHIFTS[usize::from(largest)] {
+            return if log2 <= RING_SHIFTS[usize::from(largest)] && lane.charge.resize(stack, log2) {
                 Ok(Reply::Done)
             } else {
                 Err(Failure::Overload)
@@ -287,9 +293,12 @@ impl Lanes {
         // The window of a connection bounds its unread messages, so its lane may have the largest ring.
         let wanted =
             if log2 == FIRST_RING || receiver.kind().is_connection_oriented() { 0 } else { 1 << log2 };
-        let others = socket.granted - lane.granted;
+        let others = socket.granted.saturating_sub(lane.granted);
         let buffer = receiver.option(SocketOption::ReceiveBuffer).unwrap_or(0);
         if others + wanted > u64::from(buffer) << importance {
+            return Err(Failure::Overload);
+        }
+        if !lane.charge.resize(stack, log2) {
             return Err(Failure::Overload);
         }
         socket.granted = others + wanted;

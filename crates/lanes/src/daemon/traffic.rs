@@ -17,15 +17,23 @@ use crate::layout::LARGEST_CLASS;
 const BUDGET: usize = 128 << 10;
 
 /// Bytes that a message counts beside its length.
-const MESSAGE_COST: usize = 256;
+pub(super) const MESSAGE_COST: usize = 256;
+
+/// Most that one call reads from a lane.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    /// Bytes, with [`MESSAGE_COST`]; a message may exceed them.
+    bytes: usize,
+    records: u32,
+}
 
 /// Reason why the daemon stopped reading an outbound lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopped {
     /// The lane is empty.
     Empty,
-    /// The share of this turn is used up.
-    Share,
+    /// The budget is used up.
+    Budget,
     /// The endpoint accepts no more now.
     Blocked,
     /// The endpoint accepts nothing any more: the connection is over.
@@ -51,7 +59,7 @@ impl Lanes {
         for slot in room {
             let id = LaneId { pair, writer: 0, slot: slot as u16 };
             if let Some(port) = self.lanes.get(&id).map(|lane| lane.to) {
-                self.deliver(context, port);
+                self.deliver_in_turn(context, port);
             }
         }
     }
@@ -77,17 +85,21 @@ impl Lanes {
         if let Some(outbound) = self.outbound.get_mut(&port) {
             outbound.attention = Attention::Blocked;
         }
-        self.carry_out(context, port, BUDGET);
+        self.carry_out(context, port, Budget { bytes: BUDGET, records: u32::MAX });
     }
 
-    /// Carries out everything that the process has written for a socket.
-    pub fn carry_out_all(&mut self, context: &mut Context<'_>, port: u32) {
-        self.carry_out(context, port, usize::MAX);
+    /// Carries out what the process has written for a socket before this call. What it writes meanwhile waits for the
+    /// next turn: it may write faster than the daemon reads.
+    pub fn carry_out_written(&mut self, context: &mut Context<'_>, port: u32) {
+        let written = self.outbound.get(&port).map_or(0, |outbound| outbound.reader.waiting().0);
+        if written > 0 {
+            self.carry_out(context, port, Budget { bytes: usize::MAX, records: written });
+        }
     }
 
-    /// Hands up to `share` bytes of an outbound lane to its endpoint.
-    pub(super) fn carry_out(&mut self, context: &mut Context<'_>, port: u32, share: usize) {
-        let stopped = self.read_outbound(context, port, share);
+    /// Hands records of an outbound lane to its endpoint.
+    fn carry_out(&mut self, context: &mut Context<'_>, port: u32, budget: Budget) {
+        let stopped = self.read_outbound(context, port, budget);
         let Some(outbound) = self.outbound.get_mut(&port) else { return };
         if stopped == Stopped::Blocked {
             outbound.reader.release();
@@ -101,7 +113,7 @@ impl Lanes {
             (Stopped::Empty, Ok(false)) => Attention::Armed,
             (Stopped::Blocked | Stopped::Refused, _) => Attention::Blocked,
             (Stopped::Malformed, _) | (_, Err(_)) => return self.refuse_outbound(context, port),
-            (Stopped::Empty | Stopped::Share, Ok(_)) => Attention::Listed,
+            (Stopped::Empty | Stopped::Budget, Ok(_)) => Attention::Listed,
         };
         if outbound.attention == Attention::Listed && !listed {
             self.listed.push_back(port);
@@ -113,11 +125,12 @@ impl Lanes {
         }
     }
 
-    fn read_outbound(&mut self, context: &mut Context<'_>, port: u32, share: usize) -> Stopped {
-        let mut left = share;
+    fn read_outbound(&mut self, context: &mut Context<'_>, port: u32, budget: Budget) -> Stopped {
+        let Budget { mut bytes, mut records } = budget;
         loop {
             let Some(outbound) = self.outbound.get_mut(&port) else { return Stopped::Empty };
             let record = match outbound.reader.peek() {
+                Ok(Peek::Record(_)) if bytes == 0 || records == 0 => return Stopped::Budget,
                 Ok(Peek::Record(record)) => record,
                 Ok(Peek::Empty | Peek::Ended) => return Stopped::Empty,
                 Err(_) => return Stopped::Malformed,
@@ -130,10 +143,8 @@ impl Lanes {
             let Some(outbound) = self.outbound.get_mut(&port) else { return Stopped::Empty };
             outbound.reader.consume(record, blocks(record.len()));
             self.awake.note_moved(record.len());
-            left = left.saturating_sub(record.len() + MESSAGE_COST);
-            if left == 0 {
-                return Stopped::Share;
-            }
+            bytes = bytes.saturating_sub(record.len() + MESSAGE_COST);
+            records -= 1;
         }
     }
 
@@ -151,7 +162,7 @@ impl Lanes {
             }
         };
         let unsent = match node {
-            Some(_) => self.park(port, unsent),
+            Some(_) => self.park(context, port, unsent),
             None => Err(unsent),
         };
         unsent.map_err(|message| {
@@ -162,7 +173,7 @@ impl Lanes {
 
     /// Goes on with the node lanes of a socket to which something has happened.
     pub fn carry(&mut self, context: &mut Context<'_>, port: u32) {
-        self.deliver(context, port);
+        self.deliver_in_turn(context, port);
         self.send_unsent(context, port);
         let endpoint = context.stack.endpoint(port);
         let datagram = endpoint.is_some_and(|e| !e.kind().is_connection_oriented());

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use utipc_core::NodeAddr;
+use utipc_core::quota::{Resource, UserId};
 use utipc_core::socket::{Built, Unsent};
+use utipc_core::stack::Stack;
 
 use super::node_lanes::{is_connected, is_datagram};
 use super::{Context, Lanes};
@@ -31,6 +33,9 @@ pub(super) struct Messages {
     /// By destination, in the order of sending; those of a connection under no node.
     messages: BTreeMap<NodeAddr, VecDeque<Built>>,
     bytes: usize,
+    /// The user that is charged for them, and the bytes that it is charged for.
+    user: Option<UserId>,
+    charged: u64,
     /// After the last message the connection is shut down.
     shuts_down: bool,
     /// After that the socket is closed.
@@ -38,6 +43,20 @@ pub(super) struct Messages {
 }
 
 impl Messages {
+    fn new(stack: &Stack, port: u32) -> Self {
+        Self { user: stack.user_of(port), ..Self::default() }
+    }
+
+    /// Charges the user for the bytes that wait now.
+    fn settle(&mut self, stack: &mut Stack) {
+        let (ledger, bytes) = (stack.ledger_mut(), self.bytes as u64);
+        if let Some(user) = self.user {
+            ledger.charge(user, Resource::Memory, bytes.saturating_sub(self.charged));
+            ledger.release(user, Resource::Memory, self.charged.saturating_sub(bytes));
+            self.charged = bytes;
+        }
+    }
+
     fn add(&mut self, message: Built) {
         self.bytes += cost(&message);
         let node = message.node().unwrap_or(NodeAddr::NONE);
@@ -79,13 +98,19 @@ impl Lanes {
     /// Keeps a message without a connection until the queue to its node has room.
     ///
     /// # Errors
-    /// The message: too many bytes wait already.
-    pub(super) fn park(&mut self, port: u32, message: Built) -> Result<(), Built> {
-        let unsent = self.unsent.entry(port).or_default();
-        if unsent.bytes >= MAX_PARKED {
+    /// The message: too many bytes wait already, of this socket or of its user.
+    pub(super) fn park(&mut self, context: &mut Context<'_>, port: u32, message: Built) -> Result<(), Built> {
+        let (stack, bytes) = (&mut *context.stack, cost(&message) as u64);
+        let mut is_full = self.unsent.get(&port).is_some_and(|unsent| unsent.bytes >= MAX_PARKED);
+        if let Some(user) = stack.user_of(port).filter(|_| !is_full) {
+            is_full = stack.ledger_mut().check(user, Resource::Memory, bytes).is_err();
+        }
+        if is_full {
             return Err(message);
         }
+        let unsent = self.unsent.entry(port).or_insert_with(|| Messages::new(stack, port));
         unsent.add(message);
+        unsent.settle(stack);
         Ok(())
     }
 
@@ -95,13 +120,14 @@ impl Lanes {
         if messages.is_empty() || is_over {
             return;
         }
-        let unsent = self.unsent.entry(port).or_default();
+        let unsent = self.unsent.entry(port).or_insert_with(|| Messages::new(context.stack, port));
         for bytes in messages {
             match context.stack.check_built(port, bytes) {
                 Some(message) => unsent.add(message),
                 None => self.corrupt += 1,
             }
         }
+        unsent.settle(context.stack);
         self.send_unsent(context, port);
     }
 
@@ -139,6 +165,7 @@ impl Lanes {
             }
         }
         unsent.bytes = unsent.bytes.saturating_sub(freed);
+        unsent.settle(context.stack);
         if !queue.is_empty() {
             unsent.messages.insert(node, queue);
         }
@@ -166,7 +193,9 @@ impl Lanes {
     }
 
     fn drop_unsent(&mut self, context: &mut Context<'_>, port: u32) {
-        let Some(unsent) = self.unsent.remove(&port) else { return };
+        let Some(mut unsent) = self.unsent.remove(&port) else { return };
+        unsent.bytes = 0;
+        unsent.settle(context.stack);
         if unsent.shuts_down {
             self.end_socket(context, port, SocketEnd::Shutdown);
         }

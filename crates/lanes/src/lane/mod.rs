@@ -10,6 +10,7 @@ mod notify;
 mod reader;
 mod record;
 mod recover;
+mod tap;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -19,6 +20,7 @@ use std::fmt;
 pub use reader::{Peek, Reader, Record};
 pub use record::Kind;
 pub use recover::Recovered;
+pub use tap::{Tap, Tapped};
 pub use writer::Writer;
 
 use crate::layout::Side;

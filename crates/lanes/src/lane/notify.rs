@@ -9,6 +9,7 @@ use super::writer::Writer;
 use super::{Corrupt, LaneError, Peek};
 use crate::doorbell::Wakeup;
 use crate::layout::{flag, slot, waiting};
+use crate::schedule::point;
 
 impl<M: Memory> Writer<M> {
     #[cold]
@@ -20,7 +21,9 @@ impl<M: Memory> Writer<M> {
             };
         }
         self.unflushed.1 = 0;
+        point("flush: before taking the request");
         let asked = self.memory.and32(self.at + slot::FLAGS, !(flag::WANT | flag::TELL));
+        point("flush: before reporting the lane");
         if asked & flag::WANT != 0 {
             self.ready.add(self.slot);
             let tell = if asked & flag::TELL != 0 { Wakeup::TellDaemon } else { Wakeup::Quiet };
@@ -32,10 +35,18 @@ impl<M: Memory> Writer<M> {
     /// Asks to be notified of room, by [`Outgoing::take_room`](crate::Outgoing::take_room) and this side's doorbell,
     /// and checks once more: try again after this, and sleep only if that fails too.
     pub fn want_room(&mut self) -> Result<(), LaneError> {
-        let asked = waiting::ROOM | if self.telling { waiting::TELL } else { 0 };
+        self.want_outstanding(u64::MAX)
+    }
+
+    /// [`Writer::want_room`] for a writer that is notified once at most a cost of `most` is outstanding. A reader that
+    /// has read everything notifies in any case.
+    pub fn want_outstanding(&mut self, most: u64) -> Result<(), LaneError> {
+        let cost = self.sent_cost.saturating_sub(most) << waiting::COST_SHIFT;
+        let asked = cost | waiting::ROOM | if self.telling { waiting::TELL } else { 0 };
         self.memory.store64(self.at + slot::WAITING, asked, Relaxed);
         // Pairs with the reader's fence between giving back and loading `waiting`.
         self.memory.fence(Fence::WantRoom);
+        point("want room: before the last check");
         self.check()?;
         Ok(self.refresh()?)
     }
@@ -53,7 +64,7 @@ impl<M: Memory> Writer<M> {
 }
 
 impl<M: Memory> Reader<M> {
-    /// Gives the room of consumed records back, and wakes the writer if it waits for room.
+    /// Gives the room of consumed records back, and wakes the writer if it waits for no more than that.
     pub fn release(&mut self) {
         let Some(ring) = self.ring else { return };
         if self.released == self.position && self.released_cost == self.cost {
@@ -65,10 +76,13 @@ impl<M: Memory> Reader<M> {
         self.memory.store64(self.at + slot::RELEASED, place(ring, self.position), Release);
         // Pairs with the writer's fence between setting `waiting` and its last check.
         self.memory.fence(Fence::Release);
-        if self.memory.load64(self.at + slot::WAITING, Relaxed) == 0 {
+        point("release: before looking for a waiting writer");
+        let asked = self.memory.load64(self.at + slot::WAITING, Relaxed);
+        if asked == 0 || self.released_cost < asked >> waiting::COST_SHIFT {
             return;
         }
         let asked = self.memory.swap64(self.at + slot::WAITING, 0);
+        point("release: before reporting room");
         if asked != 0 {
             self.room.add(self.slot);
             let tell = if asked & waiting::TELL != 0 { Wakeup::TellDaemon } else { Wakeup::Quiet };
@@ -91,6 +105,7 @@ impl<M: Memory> Reader<M> {
         self.memory.or32(self.at + slot::FLAGS, flag::WANT | tell);
         // Pairs with the writer's fence between committing and loading the flags.
         self.memory.fence(Fence::Arm);
+        point("arm: before the last check");
         if self.peek()? == Peek::Empty {
             return Ok(false);
         }

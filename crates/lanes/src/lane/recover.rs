@@ -6,12 +6,15 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use utipc_os::shm::{LINE, Memory, Segment};
 
 use super::record::{Code, Commit, WORD, span};
-use super::{Corrupt, Kind, Peek, Reader, Record, Writer};
+use super::{Corrupt, Kind, OLDER_MAX, Peek, Reader, Record, Writer};
 use crate::arena::Arena;
 use crate::layout::{Place, Side, slot};
+use crate::schedule::point;
 
-/// Most bytes that recovery reads from one lane: more than all rings that an honest writer can have.
-const BYTES_MAX: usize = 16 << 20;
+/// Most bytes of rings that recovery reads from one lane: more than a correct writer can have, which are the one that
+/// it writes and [`OLDER_MAX`], of 1 MiB at most. So there are at most 98,304 records, each of which costs memory and
+/// time even if it is empty.
+const BYTES_MAX: usize = (OLDER_MAX + 2) << 20;
 
 /// The unread whole records of a lane, oldest first; see [`Arena::recover`](crate::Arena::recover).
 ///
@@ -33,8 +36,9 @@ impl<M: Memory> Recovered<M> {
     /// From here on the lane is corrupt: records read before are valid, the rest is lost.
     pub fn next_into(&mut self, body: &mut Vec<u8>) -> Result<Option<Kind>, Corrupt> {
         while let Peek::Record(record) = self.reader.peek()? {
+            point("recover: before claiming a record");
             let claimed = self.reader.claim(&record);
-            self.left = self.left.saturating_sub(record.len().max(1));
+            self.left = self.left.saturating_sub(span(record.len()));
             if self.left == 0 {
                 return Err(self.reader.corrupt("it never ends"));
             }
@@ -83,6 +87,7 @@ impl<M: Memory> Writer<M> {
         let Some(ring) = self.ring else { return 0 };
         // The acquire that makes the reader's last position below visible.
         self.memory.load32(self.at + slot::FLAGS, Acquire);
+        point("take back: before walking");
         let place = Place::unpack(self.memory.load64(self.at + slot::EXACT, Relaxed));
         let read = place.map_or(0, |place| self.beyond_released(place));
         let mut seen = 0;

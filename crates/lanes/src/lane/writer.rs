@@ -114,12 +114,7 @@ impl<M: Memory> Writer<M> {
     pub fn push(&mut self, header: &[u8], payload: &[&[u8]], cost: u32) -> Result<(), LaneError> {
         self.check()?;
         let len = payload.iter().fold(header.len(), |sum, part| sum.saturating_add(part.len()));
-        let ring = match self.ring {
-            Some(ring) if span(len.min(RECORD_MAX)) <= span_max(ring.size as usize) && len <= RECORD_MAX => {
-                ring
-            }
-            _ => self.first_ring(len)?,
-        };
+        let ring = self.ring_for(len)?;
         let (at, end) = self.fit(ring, span(len) as u64)?;
         let body = ring.at(at) + WORD;
         self.memory.write(body, header);
@@ -190,6 +185,32 @@ impl<M: Memory> Writer<M> {
         let Some(ring) = self.ring else { return Ok(true) };
         let fits = span(len) <= span_max(ring.size as usize);
         Ok(fits && self.fit(ring, span(len) as u64).is_ok())
+    }
+
+    /// Checks whether a message of `len` bytes, header included, can be sent now.
+    ///
+    /// # Errors
+    /// As [`Writer::push`].
+    pub fn check_room(&mut self, len: usize) -> Result<(), LaneError> {
+        self.check()?;
+        let ring = self.ring_for(len)?;
+        self.fit(ring, span(len) as u64).map(drop)
+    }
+
+    /// Bytes that the reader has given back, as last seen.
+    pub fn given_back(&self) -> u64 {
+        self.released
+    }
+
+    /// The ring in use, if it takes a message of `len` bytes when it is empty.
+    #[inline]
+    fn ring_for(&mut self, len: usize) -> Result<Own, LaneError> {
+        match self.ring {
+            Some(ring) if span(len.min(RECORD_MAX)) <= span_max(ring.size as usize) && len <= RECORD_MAX => {
+                Ok(ring)
+            }
+            _ => self.first_ring(len),
+        }
     }
 
     /// The class of the ring in use; `None` before the first record.

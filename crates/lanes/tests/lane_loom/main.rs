@@ -95,6 +95,14 @@ fn frozen_lane_is_read_to_its_end() {
 }
 
 #[test]
+fn frozen_lane_wakes_an_armed_reader() {
+    explore(models::freeze_armed, Broken::No, 4);
+    for fence in [Fence::Park, Fence::Ring] {
+        fails(models::freeze_armed, Broken::Fence(fence));
+    }
+}
+
+#[test]
 fn order_is_kept_when_a_sender_changes_to_its_own_lane() {
     explore(models::order, Broken::No, 3);
     fails(models::order, Broken::Open);

@@ -288,6 +288,43 @@ pub(crate) fn freeze(broken: Broken) {
     sender.join().unwrap();
 }
 
+/// [`freeze`] while the reader arms the lane and sleeps: it is woken, and reads to the end.
+pub(crate) fn freeze_armed(broken: Broken) {
+    let pair = Pair::new(broken);
+    let (mut writer, mut reader) = pair.ends(0);
+    let bell = pair.arena.doorbell(Side::One);
+    let daemon = pair.arena.clone();
+    let sender = thread::spawn(move || {
+        let _ = send(&mut writer, 0).unwrap();
+        drop(writer);
+        let _ = daemon.freeze(Side::Zero, 0).unwrap();
+    });
+    let mut got = 0;
+    loop {
+        let seen = bell.seq();
+        match reader.peek().unwrap() {
+            Peek::Record(record) => {
+                reader.consume(record, 1);
+                got += 1;
+                continue;
+            }
+            Peek::Ended => break,
+            Peek::Empty => {}
+        }
+        if reader.arm().unwrap() {
+            continue;
+        }
+        let parked = bell.park();
+        if !pair.incoming.has_ready() {
+            parked.wait(seen, None);
+        }
+        drop(parked);
+        pair.incoming.take_ready(|_| ());
+    }
+    assert_eq!(got, 1);
+    sender.join().unwrap();
+}
+
 /// Blocks a thread that found nothing until another has made progress: three spinning threads could starve one.
 #[derive(Default)]
 struct Tick(Mutex<u32>, Condvar);

@@ -182,6 +182,8 @@ pub(crate) struct Receiver {
     pub(crate) reader: Reader,
     buffer: Vec<u8>,
     number: u64,
+    /// Its end was found. A report may follow, which a sender began while the reader found the lane filled.
+    ended: bool,
 }
 
 /// The result of a check.
@@ -194,7 +196,7 @@ pub(crate) enum Looked {
 
 impl Receiver {
     pub(crate) fn new(incoming: &Incoming, slot: u32) -> Receiver {
-        Receiver { reader: incoming.reader(slot).unwrap(), buffer: Vec::new(), number: 0 }
+        Receiver { reader: incoming.reader(slot).unwrap(), buffer: Vec::new(), number: 0, ended: false }
     }
 
     /// Takes the next message and checks it.
@@ -265,7 +267,10 @@ pub(crate) fn receive_all(arena: &Arena, me: Side, receivers: &mut [Receiver]) -
                 }
             }
             match looked {
-                Looked::End => live -= 1,
+                Looked::End => {
+                    receiver.ended = true;
+                    live -= 1;
+                }
                 Looked::Message => ready.push(index),
                 Looked::Nothing if receiver.reader.arm()? => ready.push(index),
                 Looked::Nothing => {}
@@ -278,7 +283,8 @@ pub(crate) fn receive_all(arena: &Arena, me: Side, receivers: &mut [Receiver]) -
             }
         }
         incoming.take_ready(|slot| {
-            let index = receivers.iter().position(|receiver| receiver.reader.slot() == slot);
+            // As in a socket, which leaves a lane at its end: a late report concerns no lane.
+            let index = receivers.iter().position(|lane| lane.reader.slot() == slot && !lane.ended);
             ready.extend(index.filter(|index| !ready.contains(index)));
         });
     }

@@ -24,9 +24,11 @@ struct NodeRequest {
 
 /// Queries the kernel through any TIPC socket; it reads and writes `request`.
 fn ask<T>(socket: &KernelSocket, question: u64, request: &mut T) -> io::Result<()> {
+    // The type of the number depends on the C library.
     // SAFETY: both requests read and write exactly the structure that is passed, which is live.
-    let result =
-        unsafe { libc::ioctl(std::os::fd::AsFd::as_fd(socket).as_raw_fd(), question, request as *mut T) };
+    let result = unsafe {
+        libc::ioctl(std::os::fd::AsFd::as_fd(socket).as_raw_fd(), question as _, request as *mut T)
+    };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

@@ -124,7 +124,7 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], how: Receive) -> io
     header.msg_iov = &raw mut part;
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = size_of_val(&control);
+    header.msg_controllen = size_of_val(&control) as _;
     // SAFETY: each part of the header points to live memory of the length beside it, exclusively borrowed for the call.
     let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, how.flags()) };
     let len = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
@@ -144,7 +144,9 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], how: Receive) -> io
         let (head, data) = unsafe { (*item, libc::CMSG_DATA(item)) };
         // SAFETY: computes a length only.
         let overhead = unsafe { libc::CMSG_LEN(0) } as usize;
-        let len = head.cmsg_len.saturating_sub(overhead);
+        // A number of 32 bits in musl.
+        #[allow(clippy::unnecessary_cast)]
+        let len = (head.cmsg_len as usize).saturating_sub(overhead);
         if head.cmsg_level == SOL_TIPC {
             // SAFETY: the kernel wrote `cmsg_len` bytes of this item into `control`.
             message.note(head.cmsg_type, unsafe { std::slice::from_raw_parts(data, len) });

@@ -26,6 +26,9 @@ pub enum Fence {
     Release,
     /// Writer: between announcing that it waits for room and checking for room once more.
     WantRoom,
+    /// Process: between cancelling a request and checking whether the daemon has begun it; daemon: between announcing
+    /// that it begins a request and checking whether it is cancelled.
+    Cancel,
 }
 
 /// Maximum number of lines that [`prefetch`] fetches.

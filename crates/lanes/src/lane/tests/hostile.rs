@@ -52,3 +52,23 @@ fn random_memory_is_an_error_never_a_panic_or_endless_loop() {
         }
     }
 }
+
+#[test]
+fn recovery_ends_although_the_writer_writes_empty_records_all_the_time() {
+    let pair = pair(SMALL);
+    let (mut writer, reader) = pair.ends();
+    drop(reader);
+    let mut left = pair.arena.recover(Side::Zero, 3).unwrap();
+    let mut body = Vec::new();
+    let mut records = 0_usize;
+    let end = loop {
+        while writer.push(&[], &[], 0).is_ok() {}
+        match left.next_into(&mut body) {
+            Ok(Some(_)) => records += 1,
+            end => break end,
+        }
+        // As many as fit the rings that a correct writer can have.
+        assert!(records <= 100_000, "it reads as long as the writer writes");
+    };
+    assert!(end.is_err(), "{end:?} after {records}");
+}

@@ -139,6 +139,25 @@ fn full_lane_is_an_error_and_room_is_reported() {
 }
 
 #[test]
+fn room_is_reported_when_the_outstanding_cost_is_low_enough() {
+    let pair = pair(SMALL);
+    let (mut writer, mut reader) = pair.ends();
+    let mut sent = 0;
+    while writer.has_room(64).unwrap() {
+        let _ = writer.send(&[1; 64], &[], 100).unwrap();
+        sent += 1;
+    }
+    writer.want_outstanding(100).unwrap();
+    let mut read = 0;
+    while !pair.out.has_room() {
+        let record = record(&mut reader);
+        reader.consume(record, 100);
+        read += 1;
+    }
+    assert_eq!((read, sent > 2), (sent - 1, true));
+}
+
+#[test]
 fn armed_lane_is_reported_once() {
     let pair = pair(SMALL);
     let (mut writer, mut reader) = pair.ends();
