@@ -9,8 +9,10 @@ use utipc_core::addr::NodeAddr;
 /// ([`crate::Notice::NodeLane`]), sockets that forked children inherit ([`crate::Request::Fork`]) and lanes of polled
 /// sockets ([`crate::Request::Drained`]). Version 3 adds descriptors that programs own and may pass on
 /// ([`crate::Request::Keep`], [`crate::Request::Claim`]). Version 4 lets the writers of lanes wake readers that poll
-/// ([`crate::Request::FarEnd`]).
-pub const NEWEST: u16 = 4;
+/// ([`crate::Request::FarEnd`]), and ends the waits of programs that poll for room ([`crate::Request::AwaitRoom`]).
+/// Version 5 adds [`Refusal::TooManyOfUser`], and lets sockets keep their descriptors when they attach to the next
+/// daemon ([`crate::Request::Adopt`]).
+pub const NEWEST: u16 = 5;
 /// The oldest supported version.
 pub const OLDEST: u16 = 1;
 
@@ -100,6 +102,13 @@ pub enum Refusal {
     },
     /// The limit of attached processes is reached.
     TooMany,
+    /// From version 5 on. The limit of attached processes of one user is reached.
+    TooManyOfUser {
+        /// The user's number.
+        uid: u32,
+        /// The limit.
+        limit: u64,
+    },
 }
 
 #[cfg(test)]

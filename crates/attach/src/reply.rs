@@ -47,7 +47,7 @@ pub enum Reply {
     Links(Vec<u8>),
     Bindings(BindingPage),
     Sockets(Vec<(u32, SocketView)>),
-    /// Counters as a JSON object.
+    /// Counters of the node as a JSON object, with those of the daemon as its member `daemon`.
     Counters(Vec<u8>),
     /// Netlink messages follow as payload: all, or the part of a list before `next`. Repeat the request from `next` on.
     Managed {
@@ -71,7 +71,7 @@ pub enum Failure {
         what: String,
     },
     /// A limit of the daemon is reached.
-    #[error("the daemon's limit of {0} is reached")]
+    #[error("a limit of the daemon is reached: {0}")]
     Limit(String),
     /// The receiver's queue is full.
     #[error("the receiver's queue is full")]

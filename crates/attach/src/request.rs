@@ -79,7 +79,8 @@ pub enum Request {
     Lookup { to: ServiceAddr, domain: NodeAddr },
     /// Fetches address, identity and bearers of the node: [`crate::Reply::Node`].
     Node,
-    /// Lists the neighbours after the first `skip`: [`crate::Reply::Peers`]. Repeat until the list is empty.
+    /// Lists the neighbours after the first `skip`: [`crate::Reply::Peers`]. Repeat until the list is empty. Here and
+    /// in the other lists `skip` is 0 or the number of entries fetched so far; otherwise [`crate::Failure::State`].
     Peers { skip: u32 },
     /// Lists the links after the first `skip`: [`crate::Reply::Links`]. Repeat until the list is empty.
     Links { skip: u32 },
@@ -124,4 +125,11 @@ pub enum Request {
     /// this attachment writes: [`crate::Reply::Done`] with one descriptor, or [`crate::Failure::State`] if the reader
     /// has no descriptor or belongs to another user.
     FarEnd { port: u32, lane: Option<LaneId> },
+    /// From version 4 on. A send that would block waits for the reader of a full lane: the daemon makes the socket's
+    /// descriptor writable after this many milliseconds, if the reader does not make it so before.
+    AwaitRoom { port: u32, millis: u8 },
+    /// From version 5 on. A socket resumes after its daemon has died, and keeps its descriptor: the far end comes with
+    /// the request, and becomes that of `port`. With `near`, the near end comes, in a second request: the program owns
+    /// it, as after `Keep`. [`crate::Reply::Done`], or [`crate::Failure::State`] if the descriptor is not such an end.
+    Adopt { port: u32, near: bool },
 }

@@ -55,6 +55,10 @@ pub mod command {
     pub const ADDR_LEGACY_GET: u8 = 25;
     /// utipc's own: recent link failures.
     pub const LINK_HISTORY: u8 = 128;
+    /// utipc's own: what users use of the resources that have quotas.
+    pub const QUOTA_GET: u8 = 129;
+    /// utipc's own: begins a capture.
+    pub const CAPTURE: u8 = 130;
 }
 
 /// Top-level attributes.
@@ -115,6 +119,14 @@ pub mod socket {
     pub const PROGRAM: u16 = 129;
     /// utipc's own: counters, a nest of 64-bit numbers.
     pub const COUNTERS: u16 = 130;
+    /// utipc's own: what its sender waits for, as text; absent if it does not wait.
+    pub const WAIT: u16 = 131;
+    /// utipc's own: bytes of messages that its reader has not read at the node.
+    pub const UNREAD: u16 = 132;
+    /// utipc's own: bytes of memory that its open lanes have carried, written and read by it.
+    pub const LANE_SENT: u16 = 133;
+    /// See [`LANE_SENT`].
+    pub const LANE_RECEIVED: u16 = 134;
 }
 
 /// utipc's own: counters of a socket.
@@ -155,6 +167,63 @@ pub mod link {
     pub const DOWN_REASON: u16 = 128;
     /// utipc's own: time of the last failure, in milliseconds since 1970.
     pub const DOWN_TIME: u16 = 129;
+    /// utipc's own: time since which the link is up, in milliseconds since 1970.
+    pub const UP_TIME: u16 = 130;
+    /// utipc's own: address of the peer.
+    pub const PEER: u16 = 131;
+    /// utipc's own: media address of the peer, as text.
+    pub const PEER_MEDIA: u16 = 132;
+    /// utipc's own: name of the bearer.
+    pub const BEARER: u16 = 133;
+}
+
+/// utipc's own: attributes of a quota, in a nest of type [`top::NODE`].
+#[expect(missing_docs, reason = "the names are enough")]
+pub mod quota {
+    /// The user; absent for all together.
+    pub const USER: u16 = 128;
+    /// Number of resources.
+    pub const COUNT: u16 = 129;
+    /// The first resource; the others follow, one number each.
+    pub const FIRST: u16 = 256;
+    pub const NAME: u16 = 1;
+    pub const USED: u16 = 2;
+    pub const LIMIT: u16 = 3;
+    pub const REFUSED: u16 = 4;
+}
+
+/// utipc's own: attributes of a capture, in a nest of type [`top::NODE`], and of its records.
+pub mod capture {
+    /// Of a request: the only bearer to capture.
+    pub const ONLY_BEARER: u16 = 128;
+    /// Of a request: also capture messages in lanes.
+    pub const LANES: u16 = 129;
+    /// Of a request: most bytes of a frame to copy.
+    pub const SNAP: u16 = 130;
+    /// Of a request: leave bearers out.
+    pub const NO_BEARERS: u16 = 131;
+    /// Of a record: time, nanoseconds since 1970.
+    pub const TIME: u16 = 1;
+    /// Of a record: name of the bearer; absent for a lane.
+    pub const BEARER: u16 = 2;
+    /// Of a record: the node sent it; otherwise it has received it.
+    pub const SENT: u16 = 3;
+    /// Of a record: media address of the sender: 6 bytes of Ethernet, or a `sockaddr`.
+    pub const FROM: u16 = 4;
+    /// Of a record: media address of the receiver, in the same form.
+    pub const TO: u16 = 5;
+    /// Of a record: the frame, or its beginning.
+    pub const FRAME: u16 = 6;
+    /// Of a record: length of the whole frame.
+    pub const LENGTH: u16 = 7;
+    /// Of a record: frames that were not copied since the record before.
+    pub const DROPPED: u16 = 8;
+    /// Of a record of a lane: port of the sender.
+    pub const FROM_PORT: u16 = 9;
+    /// Of a record of a lane: port of the receiver.
+    pub const TO_PORT: u16 = 10;
+    /// Of a record of a lane without a frame: bytes of records that were overwritten before they could be copied.
+    pub const MISSED: u16 = 11;
 }
 
 /// Attributes of a medium.

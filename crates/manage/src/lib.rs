@@ -19,6 +19,7 @@
 //! ```
 
 mod attribute;
+pub mod capture;
 mod control;
 mod entry;
 mod errno;
@@ -32,8 +33,8 @@ mod request;
 pub use attribute::{Attribute, Nest, Writer};
 pub use control::{Family, FamilyRequest};
 pub use entry::{
-    Bearer, Connection, Domain, Down, Entry, Link, Media, Monitor, MonitorPeer, Net, Node, Process,
-    Properties, Publication, Socket, Stats, Udp,
+    Bearer, Connection, Domain, Down, Entry, Link, Media, Monitor, MonitorPeer, Net, Node, Path, Process,
+    Properties, Publication, Quota, ResourceUse, Socket, Stats, Udp,
 };
 pub use errno::{Errno, Refusal};
 pub use netlink::{Header, Message, Messages, flag, kind};

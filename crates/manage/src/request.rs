@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::attribute::{Nest, Writer};
+use crate::capture::CaptureRequest;
 use crate::entry::{Properties, Udp};
 use crate::errno::{Errno, Refusal};
 use crate::family::{
@@ -85,8 +86,12 @@ pub enum Request {
         /// Its name.
         name: String,
     },
+    /// Lists what all users together, and each of them, use of the resources that have quotas. A utipc extension.
+    Quotas,
     /// Lists recent link failures. A utipc extension.
     LinkHistory,
+    /// Begins a capture; a descriptor comes with the answer, see [`crate::capture`]. A utipc extension.
+    Capture(CaptureRequest),
     /// Shows one medium.
     MediaGet {
         /// Its name.
@@ -164,6 +169,8 @@ impl Request {
             Self::LinkSet { .. } => (command::LINK_SET, false),
             Self::LinkReset { .. } => (command::LINK_RESET_STATS, false),
             Self::LinkHistory => (command::LINK_HISTORY, true),
+            Self::Capture(_) => (command::CAPTURE, false),
+            Self::Quotas => (command::QUOTA_GET, true),
             Self::MediaGet { .. } => (command::MEDIA_GET, false),
             Self::Media => (command::MEDIA_GET, true),
             Self::MediaSet { .. } => (command::MEDIA_SET, false),
@@ -182,7 +189,7 @@ impl Request {
         }
     }
 
-    /// Whether it changes the node and so requires management rights.
+    /// Whether it changes the node, or shows messages of other users, and so requires management rights.
     #[must_use]
     pub const fn changes(&self) -> bool {
         matches!(
@@ -193,6 +200,7 @@ impl Request {
                 | Self::BearerAdd { .. }
                 | Self::LinkSet { .. }
                 | Self::LinkReset { .. }
+                | Self::Capture(_)
                 | Self::MediaSet { .. }
                 | Self::NetSet { .. }
                 | Self::MonitorSet { .. }
@@ -270,10 +278,12 @@ impl Request {
                 identity::write(out, identity.as_ref());
             }),
             Self::KeySet => out.nest(top::NODE, |_| {}),
+            Self::Capture(capture) => out.nest(top::NODE, |out| capture.write(out)),
             Self::Bearers
             | Self::Sockets
             | Self::Links { broadcast: false }
             | Self::LinkHistory
+            | Self::Quotas
             | Self::Media
             | Self::Nodes
             | Self::Net
@@ -407,6 +417,8 @@ impl Request {
                 }
             }
             command::NAME_TABLE_GET if dump => Self::Names,
+            command::QUOTA_GET if dump && header.version >= EXTENDED => Self::Quotas,
+            command::CAPTURE if !dump => Self::Capture(CaptureRequest::read(nest(all, top::NODE)?)?),
             command::PEER_REMOVE if !dump => {
                 let nest = nest(all, top::NET)?;
                 Self::PeerRemove { address: nest.u32(net::ADDR)?, identity: identity::read(nest)? }

@@ -1,9 +1,10 @@
 //! Requests and replies round-trip; malformed input is harmless.
 
+use utipc_manage::capture::CaptureRequest;
 use utipc_manage::{
     Bearer, Connection, Domain, Down, Entry, Errno, Family, FamilyRequest, Header, Link, Media, Messages,
-    Monitor, MonitorPeer, Net, Node, Process, Properties, Publication, Refusal, Reply, ReplyWriter, Request,
-    Socket, Stats, Udp, family, flag, replies,
+    Monitor, MonitorPeer, Net, Node, Path, Process, Properties, Publication, Quota, Refusal, Reply,
+    ReplyWriter, Request, ResourceUse, Socket, Stats, Udp, family, flag, replies,
 };
 
 const HEADER: Header =
@@ -48,6 +49,7 @@ fn requests() -> Vec<Request> {
         Request::LinkSet { name: name(), properties: properties() },
         Request::LinkReset { name: name() },
         Request::LinkHistory,
+        Request::Quotas,
         Request::MediaGet { name: name() },
         Request::Media,
         Request::MediaSet { name: name(), properties: properties() },
@@ -65,6 +67,13 @@ fn requests() -> Vec<Request> {
         Request::PeerRemove { address: None, identity: Some([7; 16]) },
         Request::KeySet,
         Request::KeyFlush,
+        Request::Capture(CaptureRequest::default()),
+        Request::Capture(CaptureRequest {
+            bearer: Some("udp:U".to_owned()),
+            no_bearers: true,
+            lanes: true,
+            snap: Some(96),
+        }),
     ]
 }
 
@@ -86,6 +95,8 @@ fn entries() -> Vec<Entry> {
         received: 8,
         sent: 9,
         down: Some(Down { reason: "reset by the peer".to_owned(), time: 1 << 40 }),
+        up_since: Some(1 << 41),
+        path: Some(Path { peer: 3, media: "10.0.0.2:6118".to_owned(), bearer: "udp:U".to_owned() }),
         ..Link::default()
     };
     vec![
@@ -101,6 +112,9 @@ fn entries() -> Vec<Entry> {
                 uid: 2,
                 program: "echo".to_owned(),
                 counters: [1, 2, 3, 4, 5, 6],
+                wait: Some("the link is full".to_owned()),
+                unread: 7,
+                lanes: [1 << 40, 9],
             }),
             ..socket
         }),
@@ -113,9 +127,18 @@ fn entries() -> Vec<Entry> {
             destination: 0,
             mtu: 0,
             down: None,
+            up_since: None,
+            path: None,
             ..link.clone()
         }),
         Entry::History(link),
+        Entry::Quota(Quota { user: None, resources: Vec::new() }),
+        Entry::Quota(Quota {
+            user: Some(1000),
+            resources: ["sockets", "memory"]
+                .map(|name| ResourceUse { name: name.to_owned(), used: 1, limit: u64::MAX, refused: 3 })
+                .to_vec(),
+        }),
         Entry::Media(Media { name: "udp".to_owned(), properties: properties() }),
         Entry::Node(Node { address: 1, up: true, identity: Some([9; 16]) }),
         Entry::Net(Net { id: 4711, identity: [3; 16], address: Some(5) }),
@@ -214,8 +237,10 @@ fn unknown_commands_are_not_supported() {
         assert_eq!(request.unwrap_err().errno, Errno::NOT_SUPPORTED, "{command}");
     }
     let header = Header { version: 1, ..HEADER };
-    let (_, request) = Request::from_bytes(&Request::LinkHistory.to_bytes(&header)).unwrap();
-    assert_eq!(request.unwrap_err().errno, Errno::NOT_SUPPORTED);
+    for own in [Request::LinkHistory, Request::Quotas] {
+        let (_, request) = Request::from_bytes(&own.to_bytes(&header)).unwrap();
+        assert_eq!(request.unwrap_err().errno, Errno::NOT_SUPPORTED);
+    }
 }
 
 #[test]

@@ -14,6 +14,17 @@ pub struct Down {
     pub time: u64,
 }
 
+/// Where a link leads. A utipc extension.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Path {
+    /// Address of the peer.
+    pub peer: u32,
+    /// Media address of the peer, as text.
+    pub media: String,
+    /// Name of the bearer.
+    pub bearer: String,
+}
+
 /// Counters of a link, numbered as in the kernel; absent ones are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats([Option<u32>; stats::COUNT as usize]);
@@ -64,6 +75,10 @@ pub struct Link {
     pub sent: u32,
     /// Its last failure, if it has failed. A utipc extension.
     pub down: Option<Down>,
+    /// Time since which it is up, in milliseconds since 1970. A utipc extension.
+    pub up_since: Option<u64>,
+    /// Where it leads. A utipc extension.
+    pub path: Option<Path>,
 }
 
 impl Link {
@@ -87,6 +102,14 @@ impl Link {
         if let Some(down) = self.down.as_ref().filter(|_| extended) {
             out.text(link::DOWN_REASON, &down.reason);
             out.u64(link::DOWN_TIME, down.time);
+        }
+        if let Some(since) = self.up_since.filter(|_| extended) {
+            out.u64(link::UP_TIME, since);
+        }
+        if let Some(path) = self.path.as_ref().filter(|_| extended) {
+            out.u32(link::PEER, path.peer);
+            out.text(link::PEER_MEDIA, &path.media);
+            out.text(link::BEARER, &path.bearer);
         }
     }
 
@@ -113,6 +136,15 @@ impl Link {
             received: number(link::RX)?,
             sent: number(link::TX)?,
             down,
+            up_since: nest.u64(link::UP_TIME)?,
+            path: match nest.u32(link::PEER)? {
+                Some(peer) => Some(Path {
+                    peer,
+                    media: nest.text(link::PEER_MEDIA, MAX_TEXT)?.unwrap_or_default(),
+                    bearer: nest.text(link::BEARER, longest::BEARER)?.unwrap_or_default(),
+                }),
+                None => None,
+            },
         })
     }
 }

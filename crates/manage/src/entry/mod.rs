@@ -2,6 +2,7 @@
 
 mod links;
 mod monitors;
+mod quotas;
 mod sockets;
 
 use std::net::SocketAddr;
@@ -11,8 +12,9 @@ use crate::errno::Errno;
 use crate::family::{bearer, command, longest, media, monitor, net, node, property, publication, top, udp};
 use crate::identity;
 
-pub use links::{Down, Link, Stats};
+pub use links::{Down, Link, Path, Stats};
 pub use monitors::{Domain, Monitor, MonitorPeer};
+pub use quotas::{Quota, ResourceUse};
 pub use sockets::{Connection, Process, Socket};
 
 /// Longest text in utipc's own attributes, in bytes.
@@ -177,6 +179,7 @@ pub enum Entry {
     Threshold(u32),
     Monitor(Monitor),
     MonitorPeer(MonitorPeer),
+    Quota(Quota),
 }
 
 impl Entry {
@@ -196,6 +199,7 @@ impl Entry {
             Self::Name(_) => command::NAME_TABLE_GET,
             Self::Threshold(_) | Self::Monitor(_) => command::MON_GET,
             Self::MonitorPeer(_) => command::MON_PEER_GET,
+            Self::Quota(_) => command::QUOTA_GET,
         }
     }
 
@@ -255,6 +259,7 @@ impl Entry {
                 out.u32(monitor::LISTGEN, m.generation);
             }),
             Self::MonitorPeer(p) => out.nest(top::MON_PEER, |out| p.write(out)),
+            Self::Quota(q) => out.nest(top::NODE, |out| q.write(out)),
         }
     }
 
@@ -313,6 +318,7 @@ impl Entry {
                     }),
                 }
             }
+            command::QUOTA_GET => Self::Quota(Quota::read(nest(top::NODE)?)?),
             command::MON_PEER_GET => Self::MonitorPeer(MonitorPeer::read(nest(top::MON_PEER)?)?),
             _ => return Err(Errno::NOT_SUPPORTED),
         })

@@ -27,6 +27,12 @@ pub struct Process {
     pub program: String,
     /// Messages sent, bytes sent, messages received, bytes received, messages returned, messages refused.
     pub counters: [u64; 6],
+    /// What its sender waits for.
+    pub wait: Option<String>,
+    /// Bytes of messages that its reader has not read at the node.
+    pub unread: u64,
+    /// Bytes of memory that its open lanes have carried: written and read by it. The counters do not include them.
+    pub lanes: [u64; 2],
 }
 
 /// A socket.
@@ -75,6 +81,12 @@ impl Socket {
                     out.u64(which, value);
                 }
             });
+            if let Some(wait) = &process.wait {
+                out.text(socket::WAIT, wait);
+            }
+            out.u64(socket::UNREAD, process.unread);
+            out.u64(socket::LANE_SENT, process.lanes[0]);
+            out.u64(socket::LANE_RECEIVED, process.lanes[1]);
         }
     }
 
@@ -98,7 +110,16 @@ impl Socket {
                 }
                 let uid = nest.u32(socket::UID)?.unwrap_or(0);
                 let program = nest.text(socket::PROGRAM, MAX_TEXT)?.unwrap_or_default();
-                Some(Process { pid, uid, program, counters })
+                let number = |kind| nest.u64(kind).map(Option::unwrap_or_default);
+                Some(Process {
+                    pid,
+                    uid,
+                    program,
+                    counters,
+                    wait: nest.text(socket::WAIT, MAX_TEXT)?,
+                    unread: number(socket::UNREAD)?,
+                    lanes: [number(socket::LANE_SENT)?, number(socket::LANE_RECEIVED)?],
+                })
             }
         };
         Ok(Self {
