@@ -14,6 +14,7 @@
 //! | How do they look up bindings without a request? | `table/` |
 
 pub mod bearers;
+mod capture;
 pub mod daemon;
 mod driver;
 mod observe;

@@ -1,7 +1,7 @@
 //! Log lines and counters from the core's events.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 use tracing::{debug, info, warn};
 use utipc_core::BearerId;
 use utipc_core::addr::NodeAddr;
-use utipc_core::event::Event;
+use utipc_core::discovery::Refusal;
+use utipc_core::event::{Drop, Event};
 use utipc_core::link::DownReason;
 
 use crate::bearers;
 
-/// Counts of frames that were not accepted, by reason.
+/// Counts by reason: of frames that were not accepted, or of links that went down.
 pub type DropCounters = BTreeMap<Cow<'static, str>, u64>;
 
 /// Counters of a node since its start.
@@ -26,14 +27,55 @@ pub struct Counters {
     pub links_up: u64,
     /// Links that went down.
     pub links_down: u64,
+    /// Links that went down, by reason.
+    pub resets: DropCounters,
     /// Nodes that came into contact.
     pub nodes_up: u64,
     /// Nodes that were lost.
     pub nodes_down: u64,
     /// Frames that were not accepted, by reason.
     pub dropped: DropCounters,
+    /// Frames that show a problem which an operator can solve, by its name: `encrypted`, `other-cluster`,
+    /// `duplicate-address`, `other-medium`, `outside-domain`, `too-many-nodes`, `malformed`.
+    pub problems: BTreeMap<Cow<'static, str>, Problem>,
     /// Traffic of each bearer, by name.
     pub bearers: Vec<(String, bearers::Counters)>,
+}
+
+/// Frames that show one problem.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Problem {
+    /// Number of frames.
+    pub count: u64,
+    /// Time of the last one, milliseconds since 1970.
+    pub last: u64,
+    /// The bearer on which it arrived; empty if that is not known.
+    pub bearer: String,
+    /// The node that it names as its sender; 0 if it names none.
+    pub peer: u32,
+    /// The reason why it was not accepted.
+    pub detail: String,
+}
+
+/// The name of the problem that a dropped frame shows; `None` if drops of this kind are normal.
+const fn problem(reason: &Drop) -> Option<&'static str> {
+    Some(match reason {
+        Drop::Encrypted => "encrypted",
+        Drop::Malformed(_) | Drop::Discovery(Refusal::Malformed(_)) => "malformed",
+        Drop::Discovery(Refusal::OtherCluster(_)) => "other-cluster",
+        Drop::Discovery(Refusal::DuplicateAddress(_)) => "duplicate-address",
+        Drop::Discovery(Refusal::OtherMedium(_)) => "other-medium",
+        Drop::Discovery(Refusal::OutsideDomain(_)) => "outside-domain",
+        Drop::Discovery(Refusal::TooMany(_)) => "too-many-nodes",
+        _ => return None,
+    })
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Most entries of the history of links.
@@ -56,11 +98,21 @@ pub(crate) struct Observer {
     counters: Counters,
     /// Oldest first.
     history: VecDeque<LinkEnd>,
+    /// When the links that are up came up, milliseconds since 1970.
+    up_since: HashMap<String, u64>,
+    /// Names of the bearers.
+    names: BTreeMap<BearerId, String>,
 }
 
 impl Observer {
     pub(crate) fn new(label: Arc<str>) -> Self {
-        Self { label, counters: Counters::default(), history: VecDeque::new() }
+        Self {
+            label,
+            counters: Counters::default(),
+            history: VecDeque::new(),
+            up_since: HashMap::new(),
+            names: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn counters(&self) -> &Counters {
@@ -76,12 +128,26 @@ impl Observer {
         if self.history.len() == MAX_HISTORY {
             self.history.pop_front();
         }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let time = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        self.history.push_back(LinkEnd { link: link.to_owned(), peer, reason, time });
+        self.up_since.remove(link);
+        self.history.push_back(LinkEnd { link: link.to_owned(), peer, reason, time: wall_ms() });
     }
 
-    pub(crate) fn bearer_enabled(&self, id: BearerId, what: &str) {
+    /// When a link that is up came up, milliseconds since 1970.
+    pub(crate) fn up_since(&self, link: &str) -> Option<u64> {
+        self.up_since.get(link).copied()
+    }
+
+    fn note_problem(&mut self, name: &'static str, bearer: Option<BearerId>, peer: NodeAddr, detail: String) {
+        let problem = self.counters.problems.entry(name.into()).or_default();
+        problem.count += 1;
+        problem.last = wall_ms();
+        problem.bearer = bearer.and_then(|id| self.names.get(&id).cloned()).unwrap_or_default();
+        problem.peer = peer.0;
+        problem.detail = detail;
+    }
+
+    pub(crate) fn bearer_enabled(&mut self, id: BearerId, name: &str, what: &str) {
+        self.names.insert(id, name.to_owned());
         info!(node = %self.label, id, "bearer enabled: {what}");
     }
 
@@ -90,11 +156,18 @@ impl Observer {
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
-        let node = &*self.label;
+        let label = Arc::clone(&self.label);
+        let node = &*label;
         match event {
             Event::AddressFinal(own) => info!(node, "own address is {own}"),
             Event::DuplicateAddress(peer) => {
-                warn!(node, "another node claims address {peer}: its claim is ignored")
+                warn!(
+                    node,
+                    "another host has the identity or address of this node, {peer}, and is ignored (two hosts have one \
+                     name or a copied state file: give one of them another identity, `utipcd --identity NAME`)"
+                );
+                let detail = format!("another node uses address {peer}");
+                self.note_problem("duplicate-address", None, *peer, detail);
             }
             Event::NodeUp(peer) => {
                 self.counters.nodes_up += 1;
@@ -107,15 +180,27 @@ impl Observer {
             Event::LinkUp { link, peer } => {
                 self.counters.links_up += 1;
                 info!(node, "link {link} to node {peer} is up");
+                self.up_since.insert(link.clone(), wall_ms());
             }
             Event::LinkDown { link, peer, reason } => {
                 self.counters.links_down += 1;
+                *self.counters.resets.entry(reason.name().into()).or_default() += 1;
                 warn!(node, "link {link} to node {peer} is down: {reason}");
                 self.remember(link, *peer, *reason);
             }
             Event::Dropped { bearer, peer, reason } => {
                 *self.counters.dropped.entry(reason.name().into()).or_default() += 1;
                 debug!(node, bearer, "frame from node {peer} dropped: {reason}");
+                if let Some(name) = problem(reason) {
+                    let counted = self.counters.problems.get(name).map_or(0, |problem| problem.count);
+                    self.note_problem(name, Some(*bearer), *peer, reason.to_string());
+                    // An event of its own has counted this frame.
+                    if matches!(reason, Drop::Discovery(Refusal::DuplicateAddress(_)))
+                        && let Some(problem) = self.counters.problems.get_mut(name)
+                    {
+                        problem.count = counted;
+                    }
+                }
             }
             other => debug!(node, "{other:?}"),
         }

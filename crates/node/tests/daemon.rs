@@ -4,6 +4,8 @@
 mod client;
 #[path = "daemon/congestion.rs"]
 mod congestion;
+#[path = "daemon/crowded.rs"]
+mod crowded;
 #[path = "daemon/death.rs"]
 mod death;
 #[path = "daemon/descriptors.rs"]
@@ -16,8 +18,12 @@ mod far_ends;
 mod hosted;
 #[path = "daemon/hostile.rs"]
 mod hostile;
+#[path = "daemon/kept.rs"]
+mod kept;
 #[path = "daemon/lanes.rs"]
 mod lanes;
+#[path = "daemon/lists.rs"]
+mod lists;
 #[path = "daemon/manage.rs"]
 mod manage;
 #[path = "daemon/mapped.rs"]
@@ -28,5 +34,15 @@ mod names;
 mod node_lanes;
 #[path = "daemon/own_death.rs"]
 mod own_death;
+#[path = "daemon/passed.rs"]
+mod passed;
+#[path = "daemon/quotas.rs"]
+mod quotas;
 #[path = "daemon/steps.rs"]
 mod steps;
+#[path = "daemon/stops.rs"]
+mod stops;
+#[path = "daemon/traced.rs"]
+mod traced;
+#[path = "daemon/turns.rs"]
+mod turns;

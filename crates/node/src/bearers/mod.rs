@@ -31,6 +31,7 @@ pub use faults::{FaultCounters, Faults};
 pub use host::{HostBearer, HostConfig};
 pub use loopback::{LoopbackBearer, LoopbackNetwork};
 pub use middleware::{Control, Direction, Middleware};
+pub use pcap::ip_packet as udp_packet;
 pub use tally::Counters;
 pub use udp::{DEFAULT_PORT, UdpBearer, UdpConfig, UdpMode, default_group};
 

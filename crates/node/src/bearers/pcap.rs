@@ -73,8 +73,8 @@ impl Recorder {
     }
 }
 
-/// Appends an IP packet with a UDP datagram that carries `frame`.
-fn ip_packet(packet: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, frame: &[u8]) {
+/// Appends an IP packet with a UDP datagram that carries `frame`, as captures show frames of UDP bearers.
+pub fn ip_packet(packet: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, frame: &[u8]) {
     let udp_len = u16::try_from(frame.len() + 8).unwrap_or(u16::MAX);
     let pseudo = match (from.ip(), to.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use utipc_attach::Greeting;
+use utipc_os::fdpass::Doorway;
 
 use crate::daemon::attachments::Policy;
 use crate::driver::{NodeConfig, StartError};
@@ -26,7 +27,9 @@ pub struct DaemonConfig {
     pub node: NodeConfig,
     /// Path of the socket on which processes attach; the daemon creates it.
     pub socket: PathBuf,
-    /// Permissions of that socket; 0666 if 0: the policy and the directory decide.
+    /// That socket, if the service manager has passed it: the daemon then does not create it, and leaves it there.
+    pub passed: Option<Doorway>,
+    /// Permissions of that socket if the daemon creates it; 0666 if 0: the policy and the directory decide.
     pub socket_mode: u32,
     /// Permissions of users.
     pub policy: Policy,
@@ -44,13 +47,15 @@ impl DaemonConfig {
     }
 }
 
-/// Limits of what processes may use, each and together. A process at a limit gets an error, without effect on
-/// others.
+/// Limits of what processes may use: each, those of one user, and all together. A process at a limit gets an error,
+/// without effect on others. By default one user can use half of what there is for all. The limits of one user do not
+/// apply to root and to the daemon's own user, for whom a part of all other limits is left (see
+/// [`utipc_core::quota::Quotas::RESERVE`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Attached processes.
     pub attachments: usize,
-    /// Attached processes of one user; root has no such limit.
+    /// Attached processes of one user.
     pub attachments_per_user: usize,
     /// Sockets of one process.
     pub sockets_per_attachment: usize,
@@ -58,24 +63,58 @@ pub struct Limits {
     pub bindings_per_attachment: usize,
     /// Bindings of all processes together, [`Limits::MAX_BINDINGS`] at most.
     pub bindings: usize,
+    /// Bindings of one user.
+    pub bindings_per_user: usize,
     /// Sockets of one process with a descriptor to poll; each costs the daemon a descriptor too.
     pub descriptors_per_attachment: usize,
+    /// Descriptors of the daemon for sockets that programs poll, and for forked processes.
+    pub descriptors: usize,
+    /// The same, for one user.
+    pub descriptors_per_user: usize,
+    /// Sockets.
+    pub sockets: usize,
+    /// Sockets of one user.
+    pub sockets_per_user: usize,
+    /// Subscriptions at the topology server by one user. All together may have
+    /// [`utipc_core::topology::MAX_SUBSCRIPTIONS`].
+    pub subscriptions_per_user: usize,
+    /// Lanes.
+    pub lanes: usize,
+    /// Lanes that sockets of one user write.
+    pub lanes_per_user: usize,
+    /// Bytes: of messages that wait in queues of sockets, and of the shared memory of lanes.
+    pub memory: u64,
+    /// The same, for one user.
+    pub memory_per_user: u64,
 }
 
 impl Limits {
     /// The largest table that peers of the same release accept.
     pub const MAX_BINDINGS: usize = utipc_core::names::MAX_USER_BINDINGS;
+    /// Least memory by default, bytes.
+    const LEAST_MEMORY: u64 = 256 << 20;
 }
 
 impl Default for Limits {
     fn default() -> Self {
+        let memory = (utipc_os::machine::physical_memory() / 2).max(Self::LEAST_MEMORY);
         Self {
             attachments: 4096,
-            attachments_per_user: 3072,
+            attachments_per_user: 4096 / 2,
             sockets_per_attachment: 16_384,
             bindings_per_attachment: 65_536,
             bindings: utipc_core::names::USER_BINDINGS,
+            bindings_per_user: utipc_core::names::USER_BINDINGS / 2,
             descriptors_per_attachment: 1024,
+            descriptors: 65_536,
+            descriptors_per_user: 65_536 / 2,
+            sockets: 262_144,
+            sockets_per_user: 262_144 / 2,
+            subscriptions_per_user: utipc_core::topology::MAX_SUBSCRIPTIONS / 2,
+            lanes: 262_144,
+            lanes_per_user: 262_144 / 2,
+            memory,
+            memory_per_user: memory / 2,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use utipc_core::Time;
 use utipc_core::stack::Stack;
@@ -16,7 +17,8 @@ use crate::daemon::orders::{Order, Orders};
 use crate::driver::StartError;
 
 /// A running daemon: a node that serves other processes from a thread of its own. It leaves its cluster when it is
-/// stopped or dropped.
+/// stopped or dropped. A panic on that thread aborts the process: a service manager restarts a process, and does not
+/// see that a thread is missing.
 pub struct Daemon {
     socket: PathBuf,
     orders: Arc<Orders>,
@@ -41,7 +43,10 @@ impl Daemon {
         let (mut dispatcher, waker) = Dispatcher::new(config, Arc::clone(&orders))?;
         let thread = std::thread::Builder::new()
             .name("utipcd".to_owned())
-            .spawn(move || dispatcher.run())
+            .spawn(move || {
+                let _guard = AbortOnPanic;
+                dispatcher.run();
+            })
             .map_err(StartError::Thread)?;
         Ok(Daemon { socket, orders, waker, thread: Some(thread) })
     }
@@ -78,6 +83,18 @@ impl Daemon {
         receiver.recv().ok()
     }
 
+    /// Shows whether its event loop turns, for a watchdog.
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        Pulse { orders: Arc::clone(&self.orders), waker: self.waker.clone() }
+    }
+
+    /// Reads its counters from another thread.
+    #[must_use]
+    pub fn meter(&self) -> Meter {
+        Meter { orders: Arc::clone(&self.orders), waker: self.waker.clone() }
+    }
+
     /// Leaves the cluster and ends; the sockets of all processes end with it.
     pub fn stop(self) {
         drop(self);
@@ -95,5 +112,100 @@ impl Drop for Daemon {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// See [`Daemon::pulse`].
+pub struct Pulse {
+    orders: Arc<Orders>,
+    waker: Waker,
+}
+
+impl std::fmt::Debug for Pulse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pulse").finish_non_exhaustive()
+    }
+}
+
+impl Pulse {
+    /// Waits until the event loop has begun a turn after this call; false if it has not within `limit`, or the daemon
+    /// has ended.
+    #[must_use]
+    pub fn beats_within(&self, limit: Duration) -> bool {
+        let (sender, receiver) = mpsc::channel();
+        self.orders.give(Order::Run(Box::new(move |_, _| {
+            // It fails if the caller waits no longer.
+            let _ = sender.send(());
+        })));
+        self.waker.wake();
+        receiver.recv_timeout(limit).is_ok()
+    }
+}
+
+/// See [`Daemon::meter`].
+pub struct Meter {
+    orders: Arc<Orders>,
+    waker: Waker,
+}
+
+impl std::fmt::Debug for Meter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Meter").finish_non_exhaustive()
+    }
+}
+
+impl Meter {
+    /// The daemon's counters; `None` if its event loop does not turn within `limit`, or the daemon has ended.
+    #[must_use]
+    pub fn counters_within(&self, limit: Duration) -> Option<DaemonCounters> {
+        let (sender, receiver) = mpsc::channel();
+        self.orders.give(Order::Count(sender));
+        self.waker.wake();
+        receiver.recv_timeout(limit).ok()
+    }
+}
+
+/// Ends the process when a panic unwinds the thread that has it. The panic hook has reported the panic.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pulse_stops_while_a_turn_does_not_end() {
+        let socket = std::env::temp_dir().join(format!("utipc-pulse-{}.sock", std::process::id()));
+        let config = DaemonConfig { socket: socket.clone(), ..DaemonConfig::default() };
+        let daemon = Daemon::start(config).unwrap();
+        let pulse = daemon.pulse();
+        let far_longer = Duration::from_secs(30);
+        let meter = daemon.meter();
+        assert!(pulse.beats_within(far_longer) && meter.counters_within(far_longer).is_some());
+        let (end, ends) = mpsc::channel::<()>();
+        let (begun, has_begun) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                daemon.with(move |_, _| {
+                    begun.send(()).unwrap();
+                    let _ = ends.recv();
+                })
+            });
+            has_begun.recv().unwrap();
+            assert!(!pulse.beats_within(Duration::from_millis(10)));
+            assert!(meter.counters_within(Duration::from_millis(10)).is_none());
+            drop(end);
+        });
+        assert!(pulse.beats_within(far_longer));
+        daemon.stop();
+        assert!(!pulse.beats_within(Duration::from_millis(10)));
+        let _ = std::fs::remove_file(format!("{}.lock", socket.display()));
     }
 }

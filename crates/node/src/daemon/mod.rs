@@ -10,12 +10,14 @@
 //! | Component | Owns |
 //! |---|---|
 //! | `attachments` | connections, notices and doorbells of processes; the doorway, policy and limits |
-//! | `sockets` | sockets, their holders, and the quotas of these |
+//! | `sockets` | sockets, their holders, and the limits of each process |
+//! | `quotas` | limits of each user; the ledger is the stack's ([`utipc_core::quota::Ledger`]) |
 //! | `utipc_lanes::daemon` | shared memory between processes, and between processes and the node |
 //! | `descriptors` | far ends of the descriptors that applications poll |
 //! | `inheritance` | sockets handed over to forked children; orphaned sockets |
 //! | `manage` | the management requests of administrators |
 //! | `table` | the replica of the binding table, and the congestion state beside it |
+//! | `turns` | how long turns of the event loop are, and why |
 //! | `dispatcher` | the node driver, all of these, and the event loop |
 
 mod attachments;
@@ -27,12 +29,15 @@ mod handle;
 mod inheritance;
 mod manage;
 mod orders;
+mod quotas;
 mod sockets;
 mod table;
 mod token;
+mod turns;
 
 pub use attachments::{Policy, Users};
 pub use config::{DaemonConfig, DaemonError, FixedName, Limits};
-pub use counters::DaemonCounters;
-pub use handle::Daemon;
+pub use counters::{DaemonCounters, QuotaCounters};
+pub use handle::{Daemon, Meter, Pulse};
+pub use turns::{LongestTurn, TurnCounters};
 pub use utipc_attach::Greeting;

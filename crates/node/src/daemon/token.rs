@@ -4,7 +4,7 @@
 pub(super) const DOORWAY: u64 = 1 << 56;
 pub(super) const ATTACHMENT: u64 = 2 << 56;
 pub(super) const PROCESS: u64 = 3 << 56;
-pub(super) const DESCRIPTOR: u64 = 4 << 56;
+pub(super) const DESCRIPTORS: u64 = 4 << 56;
 pub(super) const LANES: u64 = 5 << 56;
 pub(super) const INHERITANCE: u64 = 6 << 56;
 

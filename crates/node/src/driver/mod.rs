@@ -24,6 +24,7 @@ use utipc_os::udp::{Express, WAIT_MIN};
 use utipc_os::{OsError, clock};
 
 use crate::bearers::{Bearer, BearerError, Idle};
+use crate::capture::Captures;
 use crate::observe::{Counters, Observer};
 
 pub use config::{NodeConfig, Plan, StartError};
@@ -86,6 +87,7 @@ pub(crate) struct NodeDriver {
     /// The slot of threads that wait for something that is not a socket: a node, a link.
     pub(crate) observers: Arc<Slot>,
     pub(crate) observer: Observer,
+    pub(crate) captures: Captures,
     pub(crate) drive: Drive,
     pub(crate) supervision: Supervision,
     /// For the calling thread that waits; absent while one does.
@@ -133,6 +135,7 @@ impl NodeDriver {
             sockets: HashMap::new(),
             observers: Arc::default(),
             observer: Observer::new(label),
+            captures: Captures::default(),
             drive: Drive::Undriven,
             supervision: Supervision::Working,
             idle: Some(Waiting {
@@ -167,7 +170,7 @@ impl NodeDriver {
         config.has_broadcast = bearer.has_broadcast();
         (plan.tune)(&mut config);
         let id = self.stack.enable_bearer(now, config)?;
-        self.observer.bearer_enabled(id, &bearer.description());
+        self.observer.bearer_enabled(id, bearer.name(), &bearer.description());
         self.bearers.push((id, bearer));
         self.list_paths();
         Ok(())
@@ -370,8 +373,13 @@ impl NodeDriver {
     ) {
         let Some((id, bearer)) = self.bearers.get_mut(index) else { return };
         let (stack, id) = (&mut self.stack, *id);
+        let captures = &mut self.captures;
+        let watched = (!captures.is_empty()).then(|| (bearer.name().to_owned(), bearer.local_address()));
         let mut sink = |from, frame: &[u8]| {
             trace!(bearer = id, "{from} > {}", Dump(frame));
+            if let Some((name, local)) = &watched {
+                captures.received(name, from, *local, frame);
+            }
             stack.receive(now, id, frame);
         };
         if let Err(error) = from(bearer.as_mut(), &mut sink) {
@@ -440,6 +448,9 @@ impl NodeDriver {
         }
         for (id, bearer) in &mut self.bearers {
             if batch.frames().iter().any(|frame| frame.bearer == *id) {
+                if !self.captures.is_empty() {
+                    self.captures.sent(*id, &**bearer, batch);
+                }
                 bearer.send(*id, batch);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -62,6 +62,16 @@ impl Host {
         Client::attach(&self.path, true)
     }
 
+    /// A client without lanes that belongs to another user; none if this test does not run as root.
+    pub(crate) fn client_of(&self, uid: u32) -> Option<Client> {
+        as_user(uid, || Client::attach(&self.path, false))
+    }
+
+    /// A client with lanes that belongs to another user.
+    pub(crate) fn direct_client_of(&self, uid: u32) -> Option<Client> {
+        as_user(uid, || Client::attach(&self.path, true))
+    }
+
     /// Number of attachments that ended for a reason.
     pub(crate) fn ended(&self, reason: &str) -> u64 {
         self.daemon().counters().ended.get(reason).copied().unwrap_or(0)
@@ -92,6 +102,22 @@ pub(crate) fn shake_hands(path: &Path, greeting: Greeting, takes_lanes: bool) ->
     let channel = Channel::connect(path).unwrap();
     let answered = shake_hands_on(&channel, greeting, takes_lanes);
     (channel, answered)
+}
+
+/// Runs `connect` on a thread with the credentials of another user, which the daemon sees; none without root.
+pub(crate) fn as_user<T: Send>(uid: u32, connect: impl FnOnce() -> T + Send) -> Option<T> {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: other users need root");
+        return None;
+    }
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let user = rustix::process::Uid::from_raw(uid);
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            connect()
+        });
+        Some(thread.join().unwrap())
+    })
 }
 
 /// Performs the handshake on an open connection; `None` if the daemon hangs up.
@@ -158,6 +184,46 @@ impl Client {
         Some((envelope.reply, payload.to_vec()))
     }
 
+    /// One round trip with descriptors in both directions; `None` if the daemon has ended the attachment.
+    pub(crate) fn try_call_with_fds(
+        &mut self,
+        request: &Request,
+        passed: &[BorrowedFd<'_>],
+    ) -> Option<(Reply, Vec<OwnedFd>)> {
+        let (mut bytes, mut fds) = (Vec::new(), Vec::new());
+        encode(request, &[], &mut bytes);
+        if self.channel.send(&[IoSlice::new(&bytes)], passed, true).unwrap() != Put::Sent {
+            return None;
+        }
+        let got = self.channel.receive(&mut self.buffer, &mut fds, 8, true).unwrap();
+        let Got::Packet(len) = got else { return None };
+        let (envelope, _) = decode::<Envelope>(&self.buffer[..len]).unwrap();
+        self.notices.extend(envelope.notices);
+        Some((envelope.reply, fds))
+    }
+
+    /// The reply to a request that was sent before.
+    pub(crate) fn receive_reply(&mut self) -> Reply {
+        let got = self.channel.receive(&mut self.buffer, &mut Vec::new(), 0, true).unwrap();
+        let Got::Packet(len) = got else { panic!("{got:?}") };
+        let (envelope, _) = decode::<Envelope>(&self.buffer[..len]).unwrap();
+        self.notices.extend(envelope.notices);
+        envelope.reply
+    }
+
+    /// Forks, as far as the daemon notices: the number of the inheritance, and its descriptor.
+    pub(crate) fn fork(&mut self) -> (u32, OwnedFd) {
+        let (reply, mut fds) = self.call_with_fds(&Request::Fork);
+        let Reply::Number(number) = reply else { panic!("{reply:?}") };
+        (number, fds.pop().unwrap())
+    }
+
+    /// The descriptor of a socket, unless it is refused.
+    pub(crate) fn descriptor(&mut self, port: u32) -> Option<OwnedFd> {
+        let (reply, mut fds) = self.call_with_fds(&Request::Descriptor { port });
+        fds.pop().filter(|_| reply == Reply::Done)
+    }
+
     pub(crate) fn call(&mut self, request: &Request) -> Result<Reply, Failure> {
         match self.try_call(request, &[]).unwrap().0 {
             Reply::Failed(failure) => Err(failure),
@@ -167,19 +233,36 @@ impl Client {
 
     /// A request whose reply carries descriptors.
     pub(crate) fn call_for_fd(&mut self, request: &Request) -> Vec<OwnedFd> {
+        let (reply, fds) = self.call_with_fds(request);
+        assert_eq!(reply, Reply::Done);
+        fds
+    }
+
+    fn call_with_fds(&mut self, request: &Request) -> (Reply, Vec<OwnedFd>) {
         let mut bytes = Vec::new();
         encode(request, &[], &mut bytes);
         assert_eq!(self.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap(), Put::Sent);
         let mut fds = Vec::new();
-        match self.channel.receive(&mut self.buffer, &mut fds, 8, true).unwrap() {
-            Got::Packet(len) => {
-                let (envelope, _) = decode::<Envelope>(&self.buffer[..len]).unwrap();
-                self.notices.extend(envelope.notices);
-                assert_eq!(envelope.reply, Reply::Done);
-            }
-            other => panic!("{other:?}"),
+        let got = self.channel.receive(&mut self.buffer, &mut fds, 8, true).unwrap();
+        let Got::Packet(len) = got else { panic!("{got:?}") };
+        let (envelope, _) = decode::<Envelope>(&self.buffer[..len]).unwrap();
+        self.notices.extend(envelope.notices);
+        (envelope.reply, fds)
+    }
+
+    /// A request that carries a descriptor.
+    pub(crate) fn call_with_fd(&mut self, request: &Request, fd: impl AsFd) -> Result<Reply, Failure> {
+        let mut bytes = Vec::new();
+        encode(request, &[], &mut bytes);
+        assert_eq!(self.channel.send(&[IoSlice::new(&bytes)], &[fd.as_fd()], true).unwrap(), Put::Sent);
+        let got = self.channel.receive(&mut self.buffer, &mut Vec::new(), 0, true).unwrap();
+        let Got::Packet(len) = got else { panic!("{got:?}") };
+        let (envelope, _) = decode::<Envelope>(&self.buffer[..len]).unwrap();
+        self.notices.extend(envelope.notices);
+        match envelope.reply {
+            Reply::Failed(failure) => Err(failure),
+            reply => Ok(reply),
         }
-        fds
     }
 
     pub(crate) fn open(&mut self, kind: SocketKind) -> u32 {

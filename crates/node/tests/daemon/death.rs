@@ -1,13 +1,15 @@
 //! Processes that are killed.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use utipc_attach::{Reply, Request};
 use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, SocketKind};
 use utipc_core::wire::ErrorCode;
 
-use crate::client::{Client, Host};
+use crate::client::{Client, Host, LIMIT};
 
 const RDM: ServiceRange = ServiceRange::new(4000, 1, 1);
 const CONNECTED: ServiceRange = ServiceRange::new(4000, 2, 2);
@@ -116,4 +118,43 @@ fn lane_of_a_closed_socket_ends_with_the_process() {
     }
     let counters = host.daemon().counters();
     assert_eq!((counters.lanes, counters.pairs), (0, 0));
+}
+
+/// Set for the process whose daemon panics.
+const PANICS: &str = "UTIPC_TEST_PANICS";
+
+/// Not a test: a process whose daemon panics.
+#[test]
+fn process_of_a_daemon_that_panics() {
+    if std::env::var_os(PANICS).is_none() {
+        return;
+    }
+    let host = Host::new();
+    let _: Option<()> = host.daemon().with(|_, _| panic!("a defect of the daemon"));
+    // The process would go on without its daemon. The thread unwinds while this one learns that the order is gone.
+    std::thread::sleep(2 * LIMIT);
+    std::process::exit(0);
+}
+
+/// A service manager restarts a process that ended; it does not see a thread that did.
+#[test]
+fn panic_of_the_daemon_ends_its_process() {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "death::process_of_a_daemon_that_panics", "--nocapture"])
+        .env(PANICS, "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if begun.elapsed() > LIMIT {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    };
+    assert_eq!(status.signal(), Some(rustix::process::Signal::ABORT.as_raw()), "{status}");
 }

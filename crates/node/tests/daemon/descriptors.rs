@@ -53,6 +53,30 @@ fn poll_result_follows_the_readiness_of_the_socket() {
 }
 
 #[test]
+fn descriptor_is_writable_after_the_time_for_a_full_receiver() {
+    let host = Host::new();
+    let (mut client, mut other) = (host.client(), host.client());
+    let ports = [(); 2].map(|()| client.open(SocketKind::Rdm));
+    let nears =
+        ports.map(|port| Channel::from_fd(client.call_for_fd(&Request::Descriptor { port }).pop().unwrap()));
+    for near in &nears {
+        packets::fill(near);
+        assert_eq!(polled(near), PollFlags::empty());
+    }
+    // The last time counts, and a socket that is closed before it has none.
+    for (port, millis) in [(ports[0], 250), (ports[0], 1), (ports[1], 1)] {
+        assert_eq!(client.call(&Request::AwaitRoom { port, millis }), Ok(Reply::Done));
+        if port == ports[1] {
+            client.call(&Request::Close { port }).unwrap();
+        }
+    }
+    let mut set = [PollFd::new(&nears[0], PollFlags::OUT)];
+    assert_eq!(poll(&mut set, Some(&Timespec { tv_sec: 30, tv_nsec: 0 })).unwrap(), 1);
+    let refused = other.call(&Request::AwaitRoom { port: ports[0], millis: 1 });
+    assert_eq!(refused, Err(Failure::NoSocket(ports[0])));
+}
+
+#[test]
 fn congestion_and_end_of_a_connection_are_reported() {
     let host = Host::new();
     let (mut server, mut client) = (host.client(), host.client());

@@ -10,7 +10,7 @@ use utipc_attach::{LaneEnd, Notice, Request, encode};
 use utipc_core::addr::ServiceRange;
 use utipc_core::socket::SocketKind;
 use utipc_lanes::{Arena, Incoming, Peek, Reader, Side, Writer};
-use utipc_os::fdpass::Channel;
+use utipc_os::fdpass::{Channel, Got, Put};
 use utipc_os::futex::Woken;
 use utipc_os::packets;
 use utipc_os::shm::{Access, Memory, Segment};
@@ -264,4 +264,27 @@ fn hostile_process_does_not_cause_missed_wake_ups() {
     .unwrap();
     // The hostile process may have written valid messages.
     while third.receive_soon(victim).1 != b"still there" {}
+}
+
+/// Descriptors on their way count against the daemon's user: the kernel refuses further ones to everybody.
+#[test]
+fn process_that_leaves_descriptors_unread_is_detached() {
+    let host = Host::new();
+    let (greedy, mut other) = (host.direct_client(), host.direct_client());
+    let mut bytes = Vec::new();
+    encode(&Request::FetchTable, &[], &mut bytes);
+    for _ in 0..4 {
+        assert_eq!(greedy.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap(), Put::Sent);
+    }
+    // A turn reads one packet of each process.
+    for _ in 0..8 {
+        assert_eq!(other.call_for_fd(&Request::FetchTable).len(), 2);
+    }
+    let mut replies = 0;
+    let mut buffer = vec![0; 4096];
+    while let Got::Packet(_) = greedy.channel.receive(&mut buffer, &mut Vec::new(), 8, false).unwrap() {
+        replies += 1;
+    }
+    assert!(replies <= 1, "{replies} replies");
+    assert_eq!(host.ended("unread-replies"), 1);
 }

@@ -33,7 +33,7 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     /// Fetches the notices and processes them.
-    fn update(&mut self, client: &mut Client) {
+    pub(crate) fn update(&mut self, client: &mut Client) {
         client.call(&Request::Notices).unwrap();
         while let Some(notice) = client.notices.pop_front() {
             match notice {
@@ -68,7 +68,13 @@ impl Lanes {
         }
     }
 
-    fn write(&mut self, from: u32, to: u32, kind: MessageType, data: &[u8]) -> Result<(), LaneError> {
+    pub(crate) fn write(
+        &mut self,
+        from: u32,
+        to: u32,
+        kind: MessageType,
+        data: &[u8],
+    ) -> Result<(), LaneError> {
         let header = if kind == MessageType::Conn { 24 } else { 32 };
         let mut message: Message = Packet::build(User::from(0), kind.into(), header, data);
         message.set_prev_node(NodeAddr(0x1001));
@@ -83,7 +89,7 @@ impl Lanes {
     }
 
     /// The next message in a lane; `None` if there is none, an error at its end.
-    fn read(&mut self, port: u32, from: u32) -> Result<Option<Vec<u8>>, LaneId> {
+    pub(crate) fn read(&mut self, port: u32, from: u32) -> Result<Option<Vec<u8>>, LaneId> {
         let (lane, reader) = self.readers.get_mut(&(port, from)).unwrap();
         match reader.peek().unwrap() {
             Peek::Record(record) => {

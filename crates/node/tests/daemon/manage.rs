@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use utipc_attach::{Reply as Answered, Request as Command};
 use utipc_core::addr::{NodeAddr, ServiceRange};
 use utipc_core::socket::SocketKind;
-use utipc_manage::{Entry, Errno, Header, Properties, Refusal, Reply, Request, Udp, family, replies};
+use utipc_manage::{Entry, Errno, Header, Properties, Quota, Refusal, Reply, Request, Udp, family, replies};
 use utipc_node::daemon::{FixedName, Policy};
 
 use crate::client::{Client, Host, LIMIT};
@@ -219,6 +219,32 @@ fn bearers_are_enabled_and_disabled_while_the_daemon_runs() {
     done(&mut b, &enable("udp:U", &remote, &local, None));
     link(&mut a, true);
     done(&mut a, &Request::BearerDisable { name: "udp:U".to_owned() });
+}
+
+#[test]
+fn quotas_are_listed_by_user() {
+    let host = Host::with(|config| (config.limits.sockets, config.limits.sockets_per_user) = (1000, 3));
+    let mut client = host.client();
+    let mut others: Vec<_> = (0..150).map_while(|user| host.client_of(64_200 + user)).collect();
+    for other in &mut others {
+        other.open(SocketKind::Rdm);
+    }
+    let quotas = ask(&mut client, &Request::Quotas).entries;
+    let quotas: Vec<Quota> = quotas
+        .into_iter()
+        .filter_map(|e| if let Entry::Quota(quota) = e { Some(quota) } else { None })
+        .collect();
+    let named = |quota: &Quota, name| quota.resources.iter().find(|r| r.name == name).cloned();
+    assert_eq!((quotas[0].user, named(&quotas[0], "sockets").unwrap().limit), (None, 1000));
+    let users: Vec<u32> = quotas.iter().filter_map(|quota| quota.user).collect();
+    let known = others.len() as u32;
+    let attached = quotas[0].resources[0].used;
+    assert_eq!((users.len() as u32, attached), (known + 1, u64::from(known) + 1));
+    assert!(users.is_sorted());
+    if known > 0 {
+        let sockets = named(&quotas[quotas.len() - 1], "sockets").unwrap();
+        assert_eq!((sockets.used, sockets.limit), (1, 3));
+    }
 }
 
 #[test]

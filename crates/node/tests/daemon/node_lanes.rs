@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply, Request};
 use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
-use utipc_core::socket::{Destination, RecvError, SendError, SocketKind, State};
+use utipc_core::socket::{Destination, OptionValue, RecvError, SendError, SocketKind, SocketOption, State};
 use utipc_core::wire::{ErrorCode, Message, MessageType, Packet, User};
 use utipc_lanes::{Arena, Incoming, Outgoing, Peek, Reader, Side, Writer};
 use utipc_node::Plan;
@@ -14,7 +14,7 @@ use utipc_node::bearers::{Control, Middleware, UdpBearer, UdpConfig};
 use utipc_os::reactor::Waker;
 use utipc_os::shm::{Access, Memory, Segment};
 
-use crate::client::{Client, Host};
+use crate::client::{Client, Host, LIMIT};
 
 const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
 const TO: Option<Destination> = Some(Destination::service(18888, 17));
@@ -355,4 +355,119 @@ fn malformed_record_without_a_connection_ends_only_that_lane() {
     let (stream, hosted) = (one.open(SocketKind::Stream), two.open(SocketKind::Rdm));
     assert_eq!(one.call(&Request::WantLane { port: stream, to: 0 }), Err(Failure::State));
     assert_eq!(two.call(&Request::WantLane { port: hosted, to: 0 }), Err(Failure::State));
+}
+
+/// A socket without a connection, its lane, and a message that the node accepts at once and returns: it goes to no
+/// node.
+fn dead_end(host: &Host) -> (Client, u32, Lanes, Vec<u8>) {
+    let mut client = host.direct_client();
+    let port = client.open(SocketKind::Rdm);
+    assert_eq!(client.call(&Request::WantLane { port, to: 0 }), Ok(Reply::Done));
+    let lanes = Lanes::new(&mut client, port);
+    let mut message = built(MessageType::Direct, 32, port, b"data");
+    message.set_dest_node(NodeAddr(0x3003));
+    (client, port, lanes, message.bytes().to_vec())
+}
+
+#[test]
+fn only_a_holder_of_a_socket_makes_the_daemon_read_its_lane() {
+    let host = Host::new();
+    let (mut client, port, mut lanes, message) = dead_end(&host);
+    let mut stranger = host.client();
+    let unread = |lanes: &Lanes| {
+        let reader = lanes._arena.0.resume(Side::One, lanes.out.0.slot.into()).unwrap();
+        reader.waiting().0
+    };
+    lanes.out.1.push(&message, &[], 1).unwrap();
+    let option = SocketOption::Importance;
+    for request in [
+        Request::Look { port },
+        Request::SetOption { port, option, value: OptionValue::Number(1) },
+        Request::Shutdown { port },
+        Request::Send { port, to: TO },
+        Request::MakeHosted { port, partly: None },
+    ] {
+        assert_eq!(stranger.call(&request), Err(Failure::NoSocket(port)), "{request:?}");
+        assert_eq!(unread(&lanes), 1, "{request:?}");
+    }
+    client.call(&Request::Look { port }).unwrap();
+    assert_eq!(unread(&lanes), 0);
+}
+
+/// A writer that refills its ring faster than the daemon drains it does not keep the daemon in one request.
+#[test]
+fn lane_that_is_refilled_all_the_time_delays_no_request() {
+    let host = Host::new();
+    let (mut client, port, mut lanes, message) = dead_end(&host);
+    client.call(&Request::Grow { lane: lanes.out.0, log2: 20, importance: 0 }).unwrap();
+    lanes.out.1.grow(3).unwrap();
+    let filled = (0..).take_while(|_| lanes.out.1.push(&message, &[], 1).is_ok()).count();
+    assert!(filled > 10_000, "only {filled} fit");
+    let (stop, stopped) = (AtomicBool::new(false), std::sync::mpsc::channel());
+    let written = std::thread::scope(|scope| {
+        let stop = &stop;
+        let writer = scope.spawn(move || {
+            let writer = &mut lanes.out.1;
+            let mut written = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                written += u64::from(writer.push(&message, &[], 1).is_ok());
+            }
+            written
+        });
+        let requests = scope.spawn(move || {
+            for round in 0..40 {
+                let request = match round % 2 {
+                    0 => Request::Look { port },
+                    _ => Request::Send { port, to: Some(Destination::service(1, 1)) },
+                };
+                drop(client.call(&request));
+            }
+            client.call(&Request::MakeHosted { port, partly: None }).unwrap();
+            let _ = stopped.0.send(());
+        });
+        let in_time = stopped.1.recv_timeout(LIMIT);
+        stop.store(true, Ordering::Relaxed);
+        requests.join().unwrap();
+        assert!(in_time.is_ok(), "the daemon reads as long as the process writes");
+        writer.join().unwrap()
+    });
+    assert!(written > 0);
+}
+
+/// Many processes have filled their lanes. A turn reads a bounded part of them; the rest follows in later turns.
+#[test]
+fn many_full_lanes_are_read_in_several_turns() {
+    /// Bytes of one turn, and what a message counts beside its own; as in `lanes::daemon`.
+    const TURN_BYTES: usize = 1 << 20;
+    const MESSAGE_COST: usize = 256;
+    let host = Host::new();
+    let mut written = 0;
+    let mut writers: Vec<(Client, u32, Lanes)> = Vec::new();
+    for _ in 0..16 {
+        let (mut client, port, mut lanes, message) = dead_end(&host);
+        client.call(&Request::Grow { lane: lanes.out.0, log2: 20, importance: 0 }).unwrap();
+        lanes.out.1.grow(3).unwrap();
+        let count = (0..2000).take_while(|_| lanes.out.1.push(&message, &[], 1).is_ok()).count();
+        written += count * (message.len() + MESSAGE_COST);
+        writers.push((client, port, lanes));
+    }
+    assert!(written > 4 * TURN_BYTES, "only {written} bytes");
+    let before = host.daemon().counters().turns;
+    // All of them are there when the next turn begins.
+    let wakers: Vec<Waker> = writers.iter().map(|(.., lanes)| lanes.knock.clone()).collect();
+    for (.., lanes) in &mut writers {
+        let _ = lanes.out.1.flush().unwrap();
+    }
+    host.daemon().with(move |_, _| wakers.iter().for_each(Waker::wake));
+    let begun = std::time::Instant::now();
+    let is_unread =
+        |lanes: &Lanes| lanes._arena.0.resume(Side::One, lanes.out.0.slot.into()).unwrap().waiting().0 > 0;
+    while writers.iter().any(|(.., lanes)| is_unread(lanes)) {
+        assert!(begun.elapsed() < LIMIT, "lanes that are never read");
+        std::thread::yield_now();
+    }
+    let after = host.daemon().counters().turns;
+    let (turns, cut) = (after.turns - before.turns, after.cut - before.cut);
+    let fewest = (written / TURN_BYTES) as u64;
+    assert!(turns >= fewest && cut + 1 >= fewest, "{written} bytes in {turns} turns, {cut} cut");
 }

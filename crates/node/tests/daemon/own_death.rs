@@ -2,14 +2,12 @@
 //! all kinds of state. The clients must notice, and the next daemon at the same path must serve the same
 //! requests.
 
-use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::io::{BufRead, BufReader, IoSlice, Lines, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::ptrace;
-use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, gettid};
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 use utipc_attach::{LaneEnd, Notice, Reply, Request};
@@ -18,8 +16,10 @@ use utipc_core::addr::{NodeAddr, Scope, ServiceRange};
 use utipc_core::socket::{Destination, SocketKind};
 use utipc_node::NodeConfig;
 use utipc_node::daemon::{Daemon, DaemonConfig};
+use utipc_os::fdpass::{Channel, Put};
 
 use crate::client::{Client, LIMIT, path};
+use crate::traced::{self, Reached, run_to};
 
 const SERVICE: ServiceRange = ServiceRange::new(4300, 1, 1);
 /// Set for the process whose daemon is to be killed: the daemon's path.
@@ -89,13 +89,39 @@ fn serve_clients(path: &Path) -> Option<()> {
     for who in [&mut client, &mut server] {
         done(who, Request::FetchPair { pair: lane.pair })?;
     }
+    let near = share_socket(&mut server, &mut client, to)?;
     done(&mut client, Request::Close { port: from })?;
     done(&mut client, Request::LaneDone { lane, end: LaneEnd::Writer })?;
     done(&mut server, Request::Unbind { port: to, which: None })?;
     done(&mut server, Request::Close { port: to })?;
+    drop(near);
     done(&mut client, Request::Close { port: caller })?;
     done(&mut server, Request::Close { port: listener })?;
     done(&mut client, Request::Node).map(drop)
+}
+
+/// A socket of the server is inherited, and its descriptor, which is returned, passed on; `None` if the daemon is gone.
+fn share_socket(server: &mut Client, client: &mut Client, port: u32) -> Option<OwnedFd> {
+    let (reply, fds) = server.try_call_with_fds(&Request::Fork, &[])?;
+    let Reply::Number(inheritance) = reply else { panic!("{reply:?}") };
+    let copy = Channel::from_fd(fds.into_iter().next().unwrap());
+    if copy.send(&[IoSlice::new(&7_u64.to_le_bytes())], &[], true).unwrap() != Put::Sent {
+        return None;
+    }
+    let (reply, _) = client.try_call(&Request::Inherit { inheritance, nonce: 7 }, &[])?;
+    assert!(matches!(reply, Reply::Number(_)), "{reply:?}");
+    drop(copy);
+    client.try_call(&Request::Close { port }, &[])?;
+    let (reply, fds) = server.try_call_with_fds(&Request::Keep { port }, &[])?;
+    assert_eq!(reply, Reply::Done);
+    let claim = Request::Claim { inode: 0, nonce: 0 };
+    let (reply, _) = client.try_call_with_fds(&claim, &[fds[0].as_fd()])?;
+    assert_eq!(reply, Reply::Claimed { port });
+    let (reply, _) = client.try_call(&Request::Close { port }, &[])?;
+    assert_eq!(reply, Reply::Done);
+    // Refused while the daemon has not noticed the end of the inheritance.
+    server.try_call(&Request::Lend { port }, &[])?;
+    fds.into_iter().next()
 }
 
 /// The process of a daemon.
@@ -133,26 +159,8 @@ impl Doomed {
     /// Runs a thread until its `step`-th entry to a system call or return from one, and kills the process there; false
     /// if it ended before.
     fn die_at(&mut self, tid: Pid, step: usize) -> bool {
-        let (mut stops, mut signal) = (0, None);
-        let died = loop {
-            if ptrace::syscall(tid, signal.take()).is_err() {
-                break false;
-            }
-            match waitpid(tid, Some(WaitPidFlag::__WALL)) {
-                Ok(WaitStatus::PtraceSyscall(_)) if stops == step => break true,
-                Ok(WaitStatus::PtraceSyscall(_)) => stops += 1,
-                Ok(WaitStatus::Stopped(_, Signal::SIGSTOP | Signal::SIGTRAP)) => {}
-                Ok(WaitStatus::Stopped(_, other)) => signal = Some(other),
-                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(_) => break false,
-                Ok(other) => panic!("{other:?}"),
-            }
-        };
-        let _ = self.child.kill();
-        // The tracer has to let go of a dead thread before its process can be waited for.
-        while let Ok(WaitStatus::PtraceSyscall(_) | WaitStatus::Stopped(..)) =
-            waitpid(tid, Some(WaitPidFlag::__WALL))
-        {}
-        let _ = self.child.wait();
+        let died = run_to(tid, step) == Reached::Point;
+        traced::kill(&mut self.child, tid);
         died
     }
 }
@@ -166,8 +174,7 @@ impl Drop for Doomed {
 
 /// Stops a thread at its next system call; false if this process may not trace.
 fn trace(tid: Pid) -> bool {
-    let traced = ptrace::attach(tid).and_then(|()| waitpid(tid, Some(WaitPidFlag::__WALL)));
-    let traced = traced.and_then(|_| ptrace::setoptions(tid, ptrace::Options::PTRACE_O_TRACESYSGOOD));
+    let traced = traced::trace(tid);
     if let Err(error) = traced {
         eprintln!("skipped: kill points of the daemon: this process may not trace its children ({error})");
     }
@@ -213,36 +220,56 @@ fn daemon_killed_at_any_system_call_of_start_or_stop_can_be_replaced() {
     }
 }
 
-#[test]
-fn clients_notice_a_daemon_killed_at_any_system_call_and_its_path_is_free() {
-    let place = Place(path());
-    for step in 0.. {
-        let mut doomed = Doomed::new(&place.0, false);
+/// A daemon while it serves clients that use all kinds of state.
+struct Serving {
+    doomed: Doomed,
+    tid: Pid,
+    /// True if the clients were served to the end.
+    client: std::thread::JoinHandle<bool>,
+}
+
+impl Serving {
+    /// `None` if this process may not trace.
+    fn start(path: &Path) -> Option<Self> {
+        let mut doomed = Doomed::new(path, false);
         // First the thread that starts the daemon, then the daemon's thread.
         doomed.thread();
         doomed.go();
         let tid = doomed.thread();
         if !trace(tid) {
-            return;
+            return None;
         }
         let process = pidfd_open(own_pid(doomed.child.id()), PidfdFlags::empty()).unwrap();
-        let at = place.0.clone();
+        let at = path.to_owned();
         let client = std::thread::spawn(move || {
-            let lived = serve_clients(&at);
-            if lived.is_some() {
+            let lived = std::panic::catch_unwind(|| serve_clients(&at).is_some());
+            if !matches!(lived, Ok(false)) {
                 // A daemon without work makes no further system call.
                 let _ = pidfd_send_signal(&process, rustix::process::Signal::KILL);
             }
-            lived
+            lived.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        let died = doomed.die_at(tid, step);
+        Some(Self { doomed, tid, client })
+    }
+
+    /// Whether the clients were served, after the daemon's end.
+    fn end(self, step: usize) -> bool {
         let killed = Instant::now();
-        while !client.is_finished() {
+        while !self.client.is_finished() {
             assert!(killed.elapsed() < LIMIT, "a client does not notice the death at step {step}");
             std::thread::sleep(Duration::from_micros(100));
         }
-        let lived = client.join().unwrap();
-        assert!(died || lived.is_some(), "step {step}");
+        self.client.join().unwrap()
+    }
+}
+
+#[test]
+fn clients_notice_a_daemon_killed_at_any_system_call_and_its_path_is_free() {
+    let place = Place(path());
+    for step in 0.. {
+        let Some(mut serving) = Serving::start(&place.0) else { return };
+        let died = serving.doomed.die_at(serving.tid, step);
+        assert!(serving.end(step) || died, "step {step}");
         next_daemon(&place.0, step);
         if !died {
             assert!(step > 100, "only {step} steps");
@@ -251,6 +278,26 @@ fn clients_notice_a_daemon_killed_at_any_system_call_and_its_path_is_free() {
         }
         assert!(step < 5000, "the clients never finish");
     }
+}
+
+#[test]
+fn daemon_stopped_at_any_system_call_serves_on() {
+    let place = Place(path());
+    let mut count = 0;
+    for step in traced::points(11) {
+        let Some(mut serving) = Serving::start(&place.0) else { return };
+        let reached = run_to(serving.tid, step) == Reached::Point;
+        // Meanwhile the clients wait.
+        std::thread::sleep(Duration::from_millis(5));
+        serving.doomed.die_at(serving.tid, usize::MAX);
+        assert!(serving.end(step), "a client was not served by a daemon that was stopped at step {step}");
+        count += 1;
+        if !reached {
+            break;
+        }
+        assert!(step < 5000, "the clients never finish");
+    }
+    eprintln!("stopped at {count} entries to and returns from system calls while serving");
 }
 
 fn own_pid(id: u32) -> rustix::process::Pid {

@@ -1,12 +1,9 @@
 //! A process is killed before and after each system call that it makes at a daemon: attaching, opening, binding,
 //! fetching and mapping shared memory, sending, receiving, closing.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
-use nix::sys::ptrace;
-use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, gettid};
 use utipc_attach::{LaneEnd, Notice, Reply, Request};
 use utipc_core::addr::ServiceRange;
@@ -14,6 +11,7 @@ use utipc_core::socket::SocketKind;
 use utipc_lanes::{Arena, Peek, Side};
 
 use crate::client::{Client, Host};
+use crate::traced::{Reached, kill, named_thread, run_to, trace};
 
 const SERVICE: ServiceRange = ServiceRange::new(4100, 1, 1);
 /// Set for the process that is to be killed: the daemon's path.
@@ -78,11 +76,8 @@ fn start(host: &Host) -> nix::Result<(Child, Pid)> {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let tid = lines.into_iter().find_map(|line| line.strip_prefix("tid ")?.parse().ok()).unwrap();
-    let tid = Pid::from_raw(tid);
-    let traced = ptrace::attach(tid).and_then(|()| waitpid(tid, Some(WaitPidFlag::__WALL)));
-    let traced = traced.and_then(|_| ptrace::setoptions(tid, ptrace::Options::PTRACE_O_TRACESYSGOOD));
+    let tid = named_thread(&mut child);
+    let traced = trace(tid);
     if traced.is_err() {
         let _ = child.kill();
         let _ = child.wait();
@@ -94,27 +89,8 @@ fn start(host: &Host) -> nix::Result<(Child, Pid)> {
 fn die_at(host: &Host, step: usize) -> nix::Result<bool> {
     let (mut child, tid) = start(host)?;
     child.stdin.take().unwrap().write_all(b"!").unwrap();
-    let (mut stops, mut signal) = (0, None);
-    let died = loop {
-        if ptrace::syscall(tid, signal.take()).is_err() {
-            break false;
-        }
-        match waitpid(tid, Some(WaitPidFlag::__WALL))? {
-            WaitStatus::PtraceSyscall(_) if stops == step => break true,
-            WaitStatus::PtraceSyscall(_) => stops += 1,
-            WaitStatus::Stopped(_, Signal::SIGSTOP | Signal::SIGTRAP) => {}
-            // Signals are passed on: a sanitizer's helper, for example, ends with one.
-            WaitStatus::Stopped(_, other) => signal = Some(other),
-            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => break false,
-            other => panic!("{other:?}"),
-        }
-    };
-    let _ = child.kill();
-    // The tracer has to let go of a dead thread before its process can be waited for.
-    while let Ok(WaitStatus::PtraceSyscall(_) | WaitStatus::Stopped(..)) =
-        waitpid(tid, Some(WaitPidFlag::__WALL))
-    {}
-    child.wait().unwrap();
+    let died = run_to(tid, step) == Reached::Point;
+    kill(&mut child, tid);
     Ok(died)
 }
 

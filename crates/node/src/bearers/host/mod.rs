@@ -210,10 +210,11 @@ impl HostBearer {
         self.idle.set(&self.peers);
     }
 
-    /// Does what the descriptors ask for, a bounded part in each call.
-    fn serve(&mut self) -> Result<(), BearerError> {
+    /// Does what the descriptors ask for, a bounded part in each call. Returns whether a descriptor was ready.
+    fn serve(&mut self) -> Result<bool, BearerError> {
         let mut ready = std::mem::take(&mut self.ready);
         let waited = self.reactor.wait(Some(Duration::ZERO), &mut ready);
+        let asked = !ready.is_empty() || matches!(waited, Ok(true));
         for event in &ready {
             match event.token {
                 DOOR => self.accept(),
@@ -227,7 +228,15 @@ impl HostBearer {
         }
         self.ready = ready;
         waited?;
-        Ok(())
+        Ok(asked)
+    }
+
+    /// Prepares a wait for the descriptor: peers wake this node from now on, and the descriptor is readable if there
+    /// is something already.
+    fn wait_by_descriptor(&self) {
+        if self.idle.prepare_sleep() || !self.gone.is_empty() {
+            self.reactor.waker().wake();
+        }
     }
 
     fn accept(&mut self) {
@@ -237,7 +246,7 @@ impl HostBearer {
                 Ok(None) => return,
                 Err(error) => return tracing::warn!(%error, "a node on this host cannot connect"),
             };
-            if channel.peer().is_ok_and(|peer| peer.uid != own_user()) {
+            if !channel.peer().is_ok_and(|peer| peer.uid == own_user()) {
                 tracing::warn!("a process of another user tried to connect to this node");
                 continue;
             }
@@ -438,21 +447,19 @@ impl Bearer for HostBearer {
         self.tally.counters.rx_calls += 1;
         self.serve()?;
         let more = self.read(sink);
-        // The descriptor stays readable as long as there is something.
-        if (self.idle.prepare_sleep() || !self.gone.is_empty())
-            && let Some(peer) = self.peers.first()
-        {
-            peer.wake_self();
-        }
+        self.wait_by_descriptor();
         Ok(more)
     }
 
     fn receive_spinning(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
         self.spins = self.spins.wrapping_add(1);
-        if self.spins.is_multiple_of(SPINS) {
-            return self.receive(sink);
+        // Peers need not wake a node that spins: each wake-up would be a system call for them.
+        let asked = self.spins.is_multiple_of(SPINS) && self.serve()?;
+        let more = self.read(sink);
+        if asked {
+            self.wait_by_descriptor();
         }
-        Ok(self.read(sink))
+        Ok(more)
     }
 
     fn counters(&self) -> Counters {

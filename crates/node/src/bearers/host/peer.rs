@@ -211,11 +211,6 @@ impl Peer {
         Ok(found)
     }
 
-    /// Makes the descriptor of this node readable.
-    pub(super) fn wake_self(&self) {
-        self.ours.wake();
-    }
-
     /// Writes a frame into the ring. While it is full, calls `wait` as long as that returns true.
     pub(super) fn push(&mut self, pieces: [&[u8]; 2], mut wait: impl FnMut() -> bool) -> Push {
         if self.ended {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use utipc_attach::{Greeting, Hello, Refusal, Welcome, agree, decode, encode};
 use utipc_core::Time;
 use utipc_core::addr::NodeAddr;
-use utipc_os::fdpass::{Channel, Doorway};
+use utipc_os::fdpass::{Channel, Doorway, Peer};
 use utipc_os::reactor::{Interest, Reactor};
 
 use super::{AttachmentId, Attachments, Rules};
@@ -23,6 +23,9 @@ const SILENCE_WHEN_FULL_MS: u64 = 500;
 /// Most connections without a handshake.
 const MAX_SILENT: usize = 256;
 
+/// Most of them of one user, except root and the daemon's own, so that others find a place at once.
+const MAX_SILENT_PER_USER: usize = MAX_SILENT / 2;
+
 /// Pause when the system has no descriptor for a new connection, milliseconds.
 const NO_DESCRIPTOR_MS: u64 = 50;
 
@@ -34,6 +37,15 @@ const NODE_LANES_VERSION: u16 = 2;
 
 /// The release that the daemon reports to processes.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
+
+/// The attachment number after `id`: numbers wrap after 2^32 attachments, and 0 is the daemon's.
+fn following(id: AttachmentId, is_taken: impl Fn(AttachmentId) -> bool) -> AttachmentId {
+    let mut next = id.wrapping_add(1);
+    while next == 0 || is_taken(next) {
+        next = next.wrapping_add(1);
+    }
+    next
+}
 
 /// The accepted handshake of a process.
 pub(in crate::daemon) struct Handshake {
@@ -58,8 +70,8 @@ pub(in crate::daemon) struct Admission {
     doorway: Doorway,
     versions: Greeting,
     next: AttachmentId,
-    /// Connections without a handshake, oldest first, with the time when they are closed.
-    silent: VecDeque<(Time, AttachmentId)>,
+    /// Connections without a handshake, oldest first, with the time when they are closed and their user.
+    silent: VecDeque<(Time, AttachmentId, u32)>,
     /// Time when the doorway is watched again, after the system had no descriptor.
     reopen: Option<Time>,
 }
@@ -77,7 +89,7 @@ impl Admission {
 
     /// Time when [`Self::overdue`] or [`Self::reopen`] has something to do.
     pub(in crate::daemon) fn deadline(&self) -> Time {
-        let silent = self.silent.front().map_or(Time::NEVER, |(at, _)| *at);
+        let silent = self.silent.front().map_or(Time::NEVER, |(at, ..)| *at);
         silent.min(self.reopen.unwrap_or(Time::NEVER))
     }
 
@@ -99,9 +111,9 @@ impl Admission {
     }
 
     /// Adds the connection with the number [`Self::next_id`], which has to complete the handshake.
-    pub(in crate::daemon) fn add(&mut self, now: Time) {
-        self.silent.push_back((now.plus_millis(SILENCE_MS), self.next));
-        self.next += 1;
+    pub(in crate::daemon) fn add(&mut self, now: Time, peer: &Peer, attachments: &Attachments) {
+        self.silent.push_back((now.plus_millis(SILENCE_MS), self.next, peer.uid));
+        self.next = following(self.next, |id| attachments.contains(id));
     }
 
     /// Whether the limit of connections without a handshake is reached.
@@ -109,20 +121,26 @@ impl Admission {
         self.silent.len() >= MAX_SILENT
     }
 
+    /// Whether a user has as many connections without a handshake as one user may have.
+    pub(in crate::daemon) fn is_full_for(&self, peer: &Peer, rules: &Rules) -> bool {
+        let of_user = self.silent.iter().filter(|(.., uid)| *uid == peer.uid).count();
+        peer.uid != 0 && peer.uid != rules.own_user() && of_user >= MAX_SILENT_PER_USER
+    }
+
     /// The oldest connection without a handshake, if a new one may replace it.
     pub(in crate::daemon) fn replaceable(&self, now: Time) -> Option<AttachmentId> {
         let patience = SILENCE_MS - SILENCE_WHEN_FULL_MS;
-        self.silent.front().filter(|(at, _)| *at <= now.plus_millis(patience)).map(|(_, id)| *id)
+        self.silent.front().filter(|(at, ..)| *at <= now.plus_millis(patience)).map(|(_, id, _)| *id)
     }
 
     /// A connection whose time for the handshake is over.
     pub(in crate::daemon) fn overdue(&self, now: Time) -> Option<AttachmentId> {
-        self.silent.front().filter(|(at, _)| *at <= now).map(|(_, id)| *id)
+        self.silent.front().filter(|(at, ..)| *at <= now).map(|(_, id, _)| *id)
     }
 
     /// Removes a connection that has sent its handshake or has ended; false if it was removed before.
     pub(in crate::daemon) fn remove(&mut self, id: AttachmentId) -> bool {
-        let at = self.silent.iter().position(|(_, silent)| *silent == id);
+        let at = self.silent.iter().position(|(_, silent, _)| *silent == id);
         at.is_some_and(|at| self.silent.remove(at).is_some())
     }
 
@@ -150,11 +168,6 @@ impl Admission {
         if !rules.may_attach(&peer) {
             return Err((EndReason::NotAllowed, Some(Refusal::NotAllowed { uid: peer.uid })));
         }
-        let limits = rules.limits();
-        let user_full = peer.uid != 0 && attachments.served_of(peer.uid) >= limits.attachments_per_user;
-        if user_full || attachments.served() >= limits.attachments {
-            return Err((EndReason::TooMany, Some(Refusal::TooMany)));
-        }
         while hello.program.len() > MAX_PROGRAM {
             hello.program.pop();
         }
@@ -176,5 +189,17 @@ impl Admission {
         let mut bytes = self.versions.to_bytes().to_vec();
         encode(answer, &[], &mut bytes);
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attachment_numbers_wrap_past_the_reserved_one_and_those_in_use() {
+        assert_eq!(following(7, |_| false), 8);
+        assert_eq!(following(u32::MAX, |_| false), 1);
+        assert_eq!(following(u32::MAX - 1, |id| id == u32::MAX || id < 5), 5);
     }
 }

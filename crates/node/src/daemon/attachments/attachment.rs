@@ -1,11 +1,12 @@
 //! One attachment: the connection of a process, and the notices that wait for it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 
 use utipc_attach::{LaneEnd, Notice};
 use utipc_os::fdpass::{Channel, Peer};
 
+use super::delayed::Delayed;
 use super::doorbell::Doorbell;
 
 /// Most notices in one reply.
@@ -20,6 +21,8 @@ pub(super) struct Session {
     pub(super) program: String,
     /// The agreed version of the protocol.
     pub(super) version: u16,
+    /// Number of its last request; the handshake is 1.
+    pub(super) requests: u32,
 }
 
 /// A process.
@@ -31,15 +34,29 @@ pub(super) struct Attachment {
     pub(super) session: Option<Session>,
     /// Sockets with a waiting notice about their readiness; each at most once (see `noted` in `sockets`).
     ready: VecDeque<u32>,
-    /// Other notices. Each names a lane, a pair or the node's address, of which there are as many as the limits allow.
+    /// Other notices. Each names a lane, a pair, a socket or the node's address, of which there are as many as the
+    /// limits allow.
     others: VecDeque<Notice>,
+    /// Sockets with a waiting [`Notice::SoleHolder`]; each at most once, because another process can cause any number.
+    sole: BTreeSet<u32>,
     /// Its doorbell rings at the end of the turn.
     pub(super) rings: bool,
+    /// A reply that the system did not take, and those behind it.
+    pub(super) delayed: Option<Delayed>,
 }
 
 impl Attachment {
     pub(super) fn new(channel: Channel, peer: Peer) -> Self {
-        Self { channel, peer, session: None, ready: VecDeque::new(), others: VecDeque::new(), rings: false }
+        Self {
+            channel,
+            peer,
+            session: None,
+            ready: VecDeque::new(),
+            others: VecDeque::new(),
+            sole: BTreeSet::new(),
+            rings: false,
+            delayed: None,
+        }
     }
 
     /// Queues a notice about the readiness of a socket; the caller makes sure that each socket is queued once.
@@ -48,6 +65,12 @@ impl Attachment {
     }
 
     pub(super) fn push(&mut self, notice: Notice) {
+        if let Notice::SoleHolder { port } = notice
+            && !self.sole.insert(port)
+        {
+            // The later one counts: a notice that the socket is shared may be between them.
+            self.others.retain(|other| *other != notice);
+        }
         self.others.push_back(notice);
     }
 
@@ -71,6 +94,9 @@ impl Attachment {
         while notices.len() < NOTICES_MAX
             && let Some(notice) = self.others.pop_front()
         {
+            if let Notice::SoleHolder { port } = notice {
+                self.sole.remove(&port);
+            }
             notices.push(notice);
         }
         while notices.len() < NOTICES_MAX

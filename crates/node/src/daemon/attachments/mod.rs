@@ -2,16 +2,19 @@
 
 mod admission;
 mod attachment;
+mod delayed;
 mod doorbell;
 mod policy;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use utipc_attach::{Envelope, Notice, Reply, encode};
 use utipc_core::addr::NodeAddr;
+use utipc_os::disposal::Disposal;
 use utipc_os::fdpass::{Channel, Got, Peer, Put};
+use utipc_os::packets;
 use utipc_os::reactor::{Interest, Reactor};
 
 use super::counters::EndReason;
@@ -19,13 +22,14 @@ use super::token;
 
 pub use policy::{Policy, Users};
 
-pub(super) use admission::{Admission, Handshake};
+pub(super) use admission::{Admission, Handshake, Refused};
 pub(super) use policy::Rules;
 
 use attachment::{Attachment, Session};
+use delayed::Delayed;
 use doorbell::Doorbell;
 
-/// Number of an attachment; never used again. 0 is the daemon's.
+/// Number of an attachment; used again after 2^32 others at the earliest. 0 is the daemon's.
 pub(super) type AttachmentId = u32;
 
 /// The first version of the protocol in which processes read the binding table themselves.
@@ -35,6 +39,7 @@ const TABLE_VERSION: u16 = 2;
 const SOLE_HOLDER_VERSION: u16 = 2;
 
 /// A reply that leaves at the end of the turn.
+#[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) to: AttachmentId,
     pub(super) reply: Reply,
@@ -57,13 +62,22 @@ pub(super) enum Received {
 #[derive(Debug, Default)]
 pub(super) struct Attachments {
     all: HashMap<AttachmentId, Attachment>,
-    /// Attachments of each user that have completed the handshake.
-    users: BTreeMap<u32, usize>,
+    /// Attachments that have completed the handshake.
+    served: usize,
     /// Attachments whose doorbell is due.
     rung: Vec<AttachmentId>,
+    /// Attachments with a reply that the system did not take.
+    delayed: Vec<AttachmentId>,
+    /// Closes what processes have sent.
+    disposal: Disposal,
 }
 
 impl Attachments {
+    /// No attachments.
+    pub(super) fn new(disposal: Disposal) -> Self {
+        Self { disposal, ..Self::default() }
+    }
+
     /// Adds a process that has connected.
     pub(super) fn add(
         &mut self,
@@ -72,19 +86,21 @@ impl Attachments {
         channel: Channel,
         peer: Peer,
     ) -> utipc_os::Result<()> {
-        reactor.add(&channel, token::ATTACHMENT | u64::from(id), Interest::Read)?;
+        if let Err(error) = reactor.add(&channel, token::ATTACHMENT | u64::from(id), Interest::Read) {
+            self.disposal.end(peer.uid, channel);
+            return Err(error);
+        }
         self.all.insert(id, Attachment::new(channel, peer));
         Ok(())
     }
 
     /// Attachments that have completed the handshake.
     pub(super) fn served(&self) -> usize {
-        self.users.values().sum()
+        self.served
     }
 
-    /// Attachments of one user that have completed the handshake.
-    pub(super) fn served_of(&self, uid: u32) -> usize {
-        self.users.get(&uid).copied().unwrap_or(0)
+    pub(super) fn contains(&self, id: AttachmentId) -> bool {
+        self.all.contains_key(&id)
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = AttachmentId> {
@@ -125,8 +141,11 @@ impl Attachments {
         let Some(attachment) = self.all.get(&id) else { return Received::Nothing };
         let mut descriptors = Vec::new();
         let is_served = attachment.session.is_some();
-        let received = attachment.channel.receive(packet, &mut descriptors, usize::from(is_served), false);
-        *passed = descriptors.pop();
+        let received = attachment.channel.receive_all(packet, &mut descriptors);
+        if !descriptors.is_empty() {
+            *passed = is_served.then(|| descriptors.swap_remove(0));
+            self.disposal.close(attachment.peer.uid, descriptors);
+        }
         match received {
             Ok(Got::Packet(len)) if is_served => Received::Request(len),
             Ok(Got::Packet(len)) => Received::Handshake(len),
@@ -134,6 +153,18 @@ impl Attachments {
             Ok(Got::End) => Received::End(EndReason::Closed),
             Err(_) => Received::End(EndReason::Garbage),
         }
+    }
+
+    /// Closes a descriptor that came with a request and is not needed.
+    pub(super) fn close_passed(&self, id: AttachmentId, passed: Option<OwnedFd>) {
+        let uid = self.all.get(&id).map_or(0, |attachment| attachment.peer.uid);
+        self.disposal.close(uid, passed);
+    }
+
+    /// Called before a request is carried out; false if its process has cancelled it.
+    pub(super) fn begin_request(&mut self, id: AttachmentId) -> bool {
+        let session = self.all.get_mut(&id).and_then(|attachment| attachment.session.as_mut());
+        session.is_none_or(|session| session.doorbell.begin_request(&mut session.requests))
     }
 
     /// Answers the handshake of a process that may not attach; its connection ends anyway.
@@ -157,7 +188,8 @@ impl Attachments {
             Ok(Put::Sent) => {}
             Ok(Put::Full) => return Err(EndReason::Unread),
             Ok(Put::Gone) => return Err(EndReason::Closed),
-            Err(_) => return Err(EndReason::System),
+            // The process tries again.
+            Ok(Put::Crowded) | Err(_) => return Err(EndReason::System),
         }
         let process = attachment.channel.peer_process();
         if let Some(process) = &process {
@@ -165,8 +197,9 @@ impl Attachments {
             watched.map_err(|_| EndReason::System)?;
         }
         let Handshake { version, hello } = handshake;
-        attachment.session = Some(Session { doorbell, process, program: hello.program, version });
-        *self.users.entry(attachment.peer.uid).or_default() += 1;
+        attachment.session =
+            Some(Session { doorbell, process, program: hello.program, version, requests: 1 });
+        self.served += 1;
         Ok(())
     }
 
@@ -228,15 +261,29 @@ impl Attachments {
         head: &mut Vec<u8>,
         is_due: impl FnMut(u32) -> bool,
     ) -> Result<bool, EndReason> {
-        let Outgoing { to, reply, payload, fds } = outgoing;
+        let to = outgoing.to;
         let Some(attachment) = self.all.get_mut(&to) else { return Ok(false) };
+        if let Some(delayed) = &mut attachment.delayed {
+            return delayed.push(outgoing).map(|()| true);
+        }
+        let Outgoing { reply, payload, fds, .. } = outgoing;
+        // Descriptors on their way count against the daemon's user, for whom the kernel limits them: no process may
+        // keep more of them there than one reply has. A process reads a reply before its next request.
+        if !fds.is_empty() && packets::has_unread(&attachment.channel) {
+            return Err(EndReason::Unread);
+        }
         let mut notices = Vec::new();
         let more = attachment.take_notices(&mut notices, is_due);
         encode(&Envelope { notices, more, reply }, &[], head);
-        let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+        let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
         let parts = [IoSlice::new(head), IoSlice::new(&payload)];
-        match attachment.channel.send(&parts, &fds, false) {
+        match attachment.channel.send(&parts, &borrowed, false) {
             Ok(Put::Sent) => Ok(true),
+            Ok(Put::Crowded) => {
+                attachment.delayed = Some(Delayed::new([head, &*payload].concat(), fds));
+                self.delayed.push(to);
+                Ok(true)
+            }
             Ok(Put::Full) => Err(EndReason::Unread),
             Ok(Put::Gone) => Err(EndReason::Closed),
             Err(_) => Err(EndReason::System),
@@ -249,21 +296,19 @@ impl Attachments {
         let attachment = self.all.remove(&id)?;
         // A process that it forked may have its end too: closing ours would not take it out of the event loop.
         let _ = reactor.remove(&attachment.channel);
-        let Some(session) = &attachment.session else { return Some(false) };
+        let Attachment { channel, peer, session, .. } = attachment;
+        let Some(session) = session else {
+            self.disposal.end(peer.uid, channel);
+            return Some(false);
+        };
         if let Some(process) = &session.process {
             let _ = reactor.remove(process);
         }
-        let pid = attachment.peer.pid;
+        let pid = peer.pid;
         tracing::debug!(id, pid, program = session.program, "a process is gone: {}", reason.name());
-        attachment.channel.shut();
-        attachment.ring();
-        let user = attachment.peer.uid;
-        if let Some(count) = self.users.get_mut(&user) {
-            *count -= 1;
-            if *count == 0 {
-                self.users.remove(&user);
-            }
-        }
+        self.disposal.end(peer.uid, channel);
+        session.doorbell.ring();
+        self.served -= 1;
         Some(true)
     }
 }

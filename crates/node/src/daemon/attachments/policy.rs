@@ -76,13 +76,11 @@ impl Policy {
 pub(in crate::daemon) struct Rules {
     policy: Policy,
     limits: Limits,
-    /// The user that the daemon runs as.
-    own_user: u32,
 }
 
 impl Rules {
     pub(in crate::daemon) fn new(policy: Policy, limits: Limits) -> Self {
-        Self { policy, limits, own_user: utipc_os::fdpass::own_user() }
+        Self { policy, limits }
     }
 
     /// Replaces policy and limits, for later requests.
@@ -94,20 +92,22 @@ impl Rules {
         &self.limits
     }
 
+    /// The user that the daemon runs as. It may change after the start: a daemon that root starts drops its privileges
+    /// when its bearers are open.
     pub(in crate::daemon) fn own_user(&self) -> u32 {
-        self.own_user
+        utipc_os::fdpass::own_user()
     }
 
     pub(in crate::daemon) fn may_attach(&self, peer: &Peer) -> bool {
-        self.policy.may_attach(peer, self.own_user)
+        self.policy.may_attach(peer, self.own_user())
     }
 
     pub(in crate::daemon) fn may_bind(&self, peer: &Peer, range: ServiceRange) -> bool {
-        self.policy.may_bind(peer, self.own_user, range)
+        self.policy.may_bind(peer, self.own_user(), range)
     }
 
     pub(in crate::daemon) fn may_manage(&self, peer: &Peer) -> bool {
-        self.policy.may_manage(peer, self.own_user)
+        self.policy.may_manage(peer, self.own_user())
     }
 }
 

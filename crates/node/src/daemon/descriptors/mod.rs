@@ -5,15 +5,22 @@
 //! after the far end's shutdown. The daemon adds the byte and drains the buffer; the library reads the byte and
 //! fills the buffer, and then checks its doorbell and lanes again. So the daemon rings the doorbell before it
 //! adds the byte, and need not add one while there is one: the library has not checked yet.
+//!
+//! A far end that has hung up itself stays hung up, so that only the *change* shows that the last copy of the near end
+//! is closed. [`Descriptors`] therefore watches the changes of all far ends by a reactor of its own, which it reads
+//! right after each shutdown: an end that was reported later is that of the near end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
+use utipc_core::quota::UserId;
 use utipc_core::socket::Readiness;
-use utipc_os::fdpass::Channel;
+use utipc_os::disposal::Disposal;
+use utipc_os::fdpass::{Channel, Put};
 use utipc_os::packets;
-use utipc_os::reactor::{Interest, Reactor};
+use utipc_os::reactor::{EVENTS_MAX, Event, Interest, Reactor};
 
 use super::token;
 
@@ -23,34 +30,39 @@ struct FarEnd {
     channel: Channel,
     /// This end has hung up.
     hung_up: bool,
-    /// The inode of the near end, if the program owns that: it may pass it on and keep it over an exec.
-    inode: Option<u64>,
+    /// No process has the near end any more; or the library owned it, and this end has hung up.
+    closed: bool,
+    /// The user that is charged for it.
+    user: Option<UserId>,
+    /// The cookie of the near end, if the program owns that: it may pass it on and keep it over an exec.
+    cookie: Option<u64>,
 }
 
 impl FarEnd {
-    /// Makes the near end readable or writable, or hangs it up; the library does the opposite.
-    fn update(&mut self, readiness: Readiness) {
-        if self.hung_up {
-            return;
-        }
-        if readiness.hung_up {
-            self.hung_up = true;
-            return self.channel.shut();
-        }
+    /// Makes the near end readable or writable; the library does the opposite.
+    fn update(&self, readiness: Readiness, disposal: &Disposal) {
         if readiness.readable {
             self.set_readable();
         }
         if readiness.writable {
-            packets::drain(&self.channel);
+            self.drain(disposal);
         }
     }
 
-    /// Makes the near end readable, unless it is.
-    fn set_readable(&self) {
-        if !packets::has_unread(&self.channel) {
-            // It fails only if no process has the near end any more.
-            let _ = self.channel.send(&[IoSlice::new(&[1])], &[], false);
-        }
+    /// Makes the near end writable.
+    fn drain(&self, disposal: &Disposal) {
+        disposal.close(self.payer(), packets::drain_foreign(&self.channel));
+    }
+
+    /// The number of the user that is charged for it.
+    fn payer(&self) -> u32 {
+        self.user.map_or(0, |user| user.0)
+    }
+
+    /// Makes the near end readable, unless it is. False if no process has it any more.
+    fn set_readable(&self) -> bool {
+        packets::has_unread(&self.channel)
+            || !matches!(self.channel.send(&[IoSlice::new(&[1])], &[], false), Ok(Put::Gone))
     }
 }
 
@@ -61,14 +73,15 @@ pub(super) enum NearEnd {
     Closed,
     /// A process has it.
     Open,
-    /// The far end has hung up, so that the daemon cannot tell.
-    Unknown,
+    /// The far end has hung up. A process probably has it: the close of the last copy is reported, unless it came at
+    /// the same moment as the hang-up.
+    HungUp,
 }
 
-/// Consequence of a hang-up that the event loop reports for a far end.
+/// Consequence of the end of a near end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HangUp {
-    /// None: the far end is unknown, or has hung up itself.
+    /// None: the far end is unknown, or was replaced.
     Ignore,
     /// The library closed a descriptor of its own: the far end goes.
     Drop,
@@ -77,61 +90,137 @@ pub(super) enum HangUp {
 }
 
 /// All far ends, by port.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Descriptors {
     far_ends: HashMap<u32, FarEnd>,
-    /// Ports of descriptors that programs own, by the inode of the near end.
-    by_inode: HashMap<u64, u32>,
+    /// Ports of descriptors that programs own, by the cookie of the near end.
+    by_cookie: HashMap<u64, u32>,
+    /// Reports each change of a far end once.
+    ends: Reactor,
+    /// Buffer for its events.
+    events: Vec<Event>,
+    /// Ports whose near end is closed, to be handled; each at most once while its far end exists.
+    closed: VecDeque<u32>,
+    /// Closes what processes have sent.
+    disposal: Disposal,
 }
 
 impl Descriptors {
+    /// No far ends. `reactor` reports by [`token::DESCRIPTORS`] that [`Self::collect`] has something to do.
+    pub(super) fn new(reactor: &Reactor, disposal: Disposal) -> utipc_os::Result<Self> {
+        let ends = Reactor::new()?;
+        reactor.add(&ends, token::DESCRIPTORS, Interest::Read)?;
+        Ok(Self {
+            far_ends: HashMap::new(),
+            by_cookie: HashMap::new(),
+            ends,
+            events: Vec::new(),
+            closed: VecDeque::new(),
+            disposal,
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.far_ends.len()
+    }
+
     pub(super) fn contains(&self, port: u32) -> bool {
         self.far_ends.contains_key(&port)
     }
 
     /// Creates the descriptor of a socket that has none, and returns the near end.
-    pub(super) fn open(
-        &mut self,
-        reactor: &Reactor,
-        port: u32,
-        readiness: Readiness,
-    ) -> utipc_os::Result<OwnedFd> {
+    pub(super) fn open(&mut self, port: u32, readiness: Readiness) -> utipc_os::Result<OwnedFd> {
         let (near, channel) = packets::pair()?;
-        reactor.add(&channel, token::DESCRIPTOR | u64::from(port), Interest::End)?;
+        self.ends.add(&channel, u64::from(port), Interest::EndOnce)?;
         if !readiness.writable {
             packets::fill(&near);
         }
-        let mut far = FarEnd { channel, hung_up: false, inode: None };
-        far.update(readiness);
-        self.far_ends.insert(port, far);
+        self.far_ends
+            .insert(port, FarEnd { channel, hung_up: false, closed: false, user: None, cookie: None });
+        self.update(port, readiness);
         Ok(near.into_fd())
     }
 
-    /// The program owns the near end of a descriptor from now on.
-    pub(super) fn give_to_program(
+    /// Sets the user that is charged for a descriptor.
+    pub(super) fn set_user(&mut self, port: u32, user: UserId) {
+        if let Some(far) = self.far_ends.get_mut(&port) {
+            far.user = Some(user);
+        }
+    }
+
+    /// The user that is charged for a descriptor.
+    pub(super) fn user(&self, port: u32) -> Option<UserId> {
+        self.far_ends.get(&port).and_then(|far| far.user)
+    }
+
+    /// Takes over the far end, one of [`packets::hold_far_end`], that a process kept while there was no daemon; false
+    /// if there is none.
+    /// The process has a copy of it, as after [`Self::share`].
+    pub(super) fn adopt_far(
         &mut self,
-        reactor: &Reactor,
         port: u32,
-        near: &OwnedFd,
-    ) -> utipc_os::Result<()> {
+        far: &mut Option<OwnedFd>,
+        readiness: Readiness,
+    ) -> utipc_os::Result<bool> {
+        if self.far_ends.contains_key(&port) {
+            return Ok(false);
+        }
+        if let Some(far) = far {
+            self.ends.add(far, u64::from(port), Interest::EndOnce)?;
+        }
+        let Some(far) = far.take() else { return Ok(false) };
+        let channel = Channel::from_fd(far);
+        channel.refuse_descriptors();
+        self.disposal.close(0, packets::drain_foreign(&channel));
+        self.far_ends
+            .insert(port, FarEnd { channel, hung_up: false, closed: false, user: None, cookie: None });
+        self.update(port, readiness);
+        Ok(true)
+    }
+
+    /// The program owns the near end of an adopted descriptor; false if it is not one that can be claimed, or is that
+    /// of another socket.
+    pub(super) fn adopt_near(&mut self, port: u32, near: &OwnedFd) -> utipc_os::Result<bool> {
+        let Some(far) = self.far_ends.get_mut(&port).filter(|far| far.cookie.is_none()) else {
+            return Ok(false);
+        };
+        if !packets::is_marked(near) {
+            return Ok(false);
+        }
+        let cookie = packets::cookie(near.as_fd())?;
+        if self.by_cookie.contains_key(&cookie) {
+            return Ok(false);
+        }
+        far.cookie = Some(cookie);
+        self.by_cookie.insert(cookie, port);
+        Ok(true)
+    }
+
+    /// The library owns the near end of a descriptor, which cannot become the far end of another one.
+    pub(super) fn give_to_library(&self, port: u32) -> utipc_os::Result<()> {
+        self.far_ends.get(&port).map_or(Ok(()), |far| packets::hold(&far.channel))
+    }
+
+    /// The program owns the near end of a descriptor from now on.
+    pub(super) fn give_to_program(&mut self, port: u32, near: &OwnedFd) -> utipc_os::Result<()> {
         let Some(far) = self.far_ends.get_mut(&port) else { return Ok(()) };
         packets::mark(&far.channel)?;
-        let inode = packets::inode(near.as_fd())?;
-        far.inode = Some(inode);
-        if far.hung_up {
-            let _ = reactor.remove(&far.channel);
-        }
-        self.by_inode.insert(inode, port);
+        let cookie = packets::cookie(near.as_fd())?;
+        far.cookie = Some(cookie);
+        far.closed = false;
+        self.by_cookie.insert(cookie, port);
         Ok(())
     }
 
-    /// The port of a descriptor that a process has passed to the daemon.
+    /// The port of a descriptor that a process has passed to the daemon. Only the near end itself has its cookie, so a
+    /// process cannot claim a socket without its descriptor. The process may belong to another user than the one that
+    /// opened the socket: the descriptor is the right, as after an exec with another user, or SCM_RIGHTS to one.
     pub(super) fn find(&self, passed: &OwnedFd) -> Option<u32> {
         if !packets::is_marked(passed) {
             return None;
         }
-        let inode = packets::inode(passed.as_fd()).ok()?;
-        self.by_inode.get(&inode).copied()
+        let cookie = packets::cookie(passed.as_fd()).ok()?;
+        self.by_cookie.get(&cookie).copied()
     }
 
     /// A copy of a far end. Its holder can do what this end can (read, write, shut down, change the flags of the open
@@ -141,62 +230,119 @@ impl Descriptors {
         far.channel.as_fd().try_clone_to_owned().ok()
     }
 
-    /// Brings a descriptor up to date.
-    pub(super) fn update(&mut self, reactor: &Reactor, port: u32, readiness: Readiness) {
-        let Some(far) = self.far_ends.get_mut(&port) else { return };
-        far.update(readiness);
-        if far.inode.is_some() && far.hung_up {
-            // From now on the end of this channel does not show whether the near end is open.
-            let _ = reactor.remove(&far.channel);
+    /// Brings a descriptor up to date. True if it has hung up now.
+    pub(super) fn update(&mut self, port: u32, readiness: Readiness) -> bool {
+        let Some(far) = self.far_ends.get_mut(&port).filter(|far| !far.hung_up) else { return false };
+        if readiness.hung_up {
+            self.hang_up(port);
+            return true;
         }
+        far.update(readiness, &self.disposal);
+        false
+    }
+
+    /// Hangs a near end up, without losing sight of whether it is open.
+    fn hang_up(&mut self, port: u32) {
+        let Some(far) = self.far_ends.get_mut(&port) else { return };
+        far.hung_up = true;
+        // The packet shows whether the near end is closed between here and the end of `collect_but`; unless a process
+        // reads it and closes its end in that moment.
+        let is_open = far.cookie.is_some() && far.set_readable();
+        far.channel.shut();
+        self.collect_but(Some(port));
+        let Some(far) = self.far_ends.get(&port) else { return };
+        // A descriptor of the library serves no further purpose.
+        if !is_open || packets::was_left_unread(&far.channel) {
+            self.set_closed(port);
+        }
+    }
+
+    fn set_closed(&mut self, port: u32) {
+        if let Some(far) = self.far_ends.get_mut(&port)
+            && !std::mem::replace(&mut far.closed, true)
+        {
+            self.closed.push_back(port);
+        }
+    }
+
+    /// Notes which near ends were closed.
+    pub(super) fn collect(&mut self) {
+        self.collect_but(None);
+    }
+
+    /// [`Self::collect`], except for one far end, which has hung up itself just now. Returns how often it has asked for
+    /// events.
+    fn collect_but(&mut self, except: Option<u32>) -> usize {
+        let mut events = std::mem::take(&mut self.events);
+        // Each event is reported once, the oldest first, so that this finds all that there are now. A process that
+        // causes others all the time does not hold the daemon.
+        let mut waits = 0;
+        while waits <= self.far_ends.len() / EVENTS_MAX {
+            waits += 1;
+            if self.ends.wait(Some(Duration::ZERO), &mut events).is_err() || events.is_empty() {
+                break;
+            }
+            for port in events.iter().map(|event| event.token as u32).filter(|port| Some(*port) != except) {
+                self.set_closed(port);
+            }
+        }
+        self.events = events;
+        waits
+    }
+
+    /// A near end that was closed, and what follows from that.
+    pub(super) fn next_closed(&mut self) -> Option<(u32, HangUp)> {
+        let port = self.closed.pop_front()?;
+        let consequence = match self.far_ends.get(&port).filter(|far| far.closed) {
+            None => HangUp::Ignore,
+            Some(far) if far.cookie.is_none() => HangUp::Drop,
+            Some(_) => HangUp::EndSocket,
+        };
+        Some((port, consequence))
+    }
+
+    /// Whether [`Self::next_closed`] has something to return.
+    pub(super) fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
     }
 
     /// Makes a descriptor readable.
     pub(super) fn set_readable(&self, port: u32) {
         if let Some(far) = self.far_ends.get(&port) {
-            far.set_readable();
+            // False only if no process has the near end any more, which is reported.
+            let _ = far.set_readable();
         }
     }
 
     /// Makes a descriptor writable.
     pub(super) fn set_writable(&self, port: u32) {
         if let Some(far) = self.far_ends.get(&port) {
-            packets::drain(&far.channel);
+            far.drain(&self.disposal);
         }
     }
 
     /// Whether a process has the near end of a descriptor that its program owns.
-    pub(super) fn near_end(&self, port: u32) -> NearEnd {
-        match self.far_ends.get(&port).filter(|far| far.inode.is_some()) {
-            Some(far) if far.hung_up => NearEnd::Unknown,
-            Some(far) if !packets::is_peer_closed(&far.channel) => NearEnd::Open,
-            Some(_) | None => NearEnd::Closed,
+    pub(super) fn near_end(&mut self, port: u32) -> NearEnd {
+        let Some(far) = self.far_ends.get(&port).filter(|far| far.cookie.is_some()) else {
+            return NearEnd::Closed;
+        };
+        if !far.hung_up {
+            return if packets::is_peer_closed(&far.channel) { NearEnd::Closed } else { NearEnd::Open };
         }
-    }
-
-    /// The event loop has reported the end of a far end.
-    pub(super) fn hang_up(&self, reactor: &Reactor, port: u32) -> HangUp {
-        match self.far_ends.get(&port) {
-            None => HangUp::Ignore,
-            Some(far) if far.inode.is_none() => HangUp::Drop,
-            Some(far) if far.hung_up => {
-                // The far end itself has hung up; the near end may still be open.
-                let _ = reactor.remove(&far.channel);
-                HangUp::Ignore
-            }
-            Some(_) => HangUp::EndSocket,
-        }
+        self.collect();
+        let is_closed = self.far_ends.get(&port).is_none_or(|far| far.closed);
+        if is_closed { NearEnd::Closed } else { NearEnd::HungUp }
     }
 
     /// Hangs up a descriptor and removes it. Returns false if there is none.
-    pub(super) fn close(&mut self, reactor: &Reactor, port: u32) -> bool {
+    pub(super) fn close(&mut self, port: u32) -> bool {
         let Some(far) = self.far_ends.remove(&port) else { return false };
         // A process that was forked meanwhile may hold a copy.
-        let _ = reactor.remove(&far.channel);
-        far.channel.shut();
-        if let Some(inode) = far.inode {
-            self.by_inode.remove(&inode);
+        let _ = self.ends.remove(&far.channel);
+        if let Some(cookie) = far.cookie {
+            self.by_cookie.remove(&cookie);
         }
+        self.disposal.end(far.payer(), far.channel);
         true
     }
 }
@@ -207,35 +353,119 @@ mod tests {
 
     const READY: Readiness =
         Readiness { readable: false, writable: true, read_closed: false, hung_up: false };
+    const OVER: Readiness = Readiness { hung_up: true, ..READY };
 
-    #[test]
-    fn closed_descriptor_is_not_found_and_leaves_the_others() {
+    /// Descriptors, and the near ends of those that programs own.
+    fn given(ports: &[u32]) -> (Reactor, Descriptors, Vec<OwnedFd>) {
         let reactor = Reactor::new().unwrap();
-        let mut descriptors = Descriptors::default();
-        let near: Vec<OwnedFd> = [10, 20]
-            .map(|port| {
-                let near = descriptors.open(&reactor, port, READY).unwrap();
-                descriptors.give_to_program(&reactor, port, &near).unwrap();
-                near
-            })
-            .into();
-        assert_eq!((descriptors.find(&near[0]), descriptors.find(&near[1])), (Some(10), Some(20)));
-        assert_eq!((descriptors.near_end(10), descriptors.near_end(30)), (NearEnd::Open, NearEnd::Closed));
-        assert!(descriptors.close(&reactor, 10) && !descriptors.close(&reactor, 10));
-        assert_eq!((descriptors.find(&near[0]), descriptors.find(&near[1])), (None, Some(20)));
+        let mut descriptors = Descriptors::new(&reactor, Disposal::default()).unwrap();
+        let open = |port: &u32| {
+            let near = descriptors.open(*port, READY).unwrap();
+            descriptors.give_to_program(*port, &near).unwrap();
+            near
+        };
+        let near = ports.iter().map(open).collect();
+        (reactor, descriptors, near)
+    }
+
+    fn closed(descriptors: &mut Descriptors) -> Vec<(u32, HangUp)> {
+        descriptors.collect();
+        std::iter::from_fn(|| descriptors.next_closed()).collect()
     }
 
     #[test]
-    fn hang_up_of_a_descriptor_ends_the_socket_only_if_the_program_owns_it() {
-        let reactor = Reactor::new().unwrap();
-        let mut descriptors = Descriptors::default();
-        let near = descriptors.open(&reactor, 10, READY).unwrap();
-        assert_eq!(descriptors.hang_up(&reactor, 10), HangUp::Drop);
-        descriptors.give_to_program(&reactor, 10, &near).unwrap();
-        assert_eq!(descriptors.hang_up(&reactor, 10), HangUp::EndSocket);
-        descriptors.update(&reactor, 10, Readiness { hung_up: true, ..READY });
-        assert_eq!(descriptors.hang_up(&reactor, 10), HangUp::Ignore);
-        assert_eq!(descriptors.near_end(10), NearEnd::Unknown);
-        assert_eq!(descriptors.hang_up(&reactor, 11), HangUp::Ignore);
+    fn closed_descriptor_is_not_found_and_leaves_the_others() {
+        let (_reactor, mut descriptors, near) = given(&[10, 20]);
+        assert_eq!((descriptors.find(&near[0]), descriptors.find(&near[1])), (Some(10), Some(20)));
+        assert_eq!((descriptors.near_end(10), descriptors.near_end(30)), (NearEnd::Open, NearEnd::Closed));
+        assert!(descriptors.close(10) && !descriptors.close(10));
+        assert_eq!((descriptors.find(&near[0]), descriptors.find(&near[1])), (None, Some(20)));
+        assert_eq!(closed(&mut descriptors), []);
+    }
+
+    /// A hostile process names its own socket as the daemon names far ends.
+    #[test]
+    fn forged_descriptor_finds_no_socket() {
+        let (_reactor, descriptors, near) = given(&[10]);
+        let (forged, far) = packets::pair().unwrap();
+        packets::mark(&far).unwrap();
+        let forged = forged.into_fd();
+        assert!(packets::is_marked(&forged) && packets::is_marked(&near[0]));
+        assert_eq!((descriptors.find(&near[0]), descriptors.find(&forged)), (Some(10), None));
+    }
+
+    #[test]
+    fn close_of_a_descriptor_ends_the_socket_only_if_the_program_owned_it() {
+        let (_reactor, mut descriptors, near) = given(&[10]);
+        let library = descriptors.open(20, READY).unwrap();
+        assert_eq!(closed(&mut descriptors), []);
+        drop((near, library));
+        let mut found = closed(&mut descriptors);
+        found.sort_by_key(|(port, _)| *port);
+        assert_eq!(found, [(10, HangUp::EndSocket), (20, HangUp::Drop)]);
+        assert_eq!(closed(&mut descriptors), []);
+    }
+
+    #[test]
+    fn close_of_a_descriptor_that_has_hung_up_is_noticed() {
+        // More than one wait of a reactor reports.
+        let ports: Vec<u32> = (1..=100).collect();
+        let (_reactor, mut descriptors, near) = given(&ports);
+        for port in &ports {
+            assert!(descriptors.update(*port, OVER) && !descriptors.update(*port, OVER));
+            assert_eq!(descriptors.near_end(*port), NearEnd::HungUp);
+        }
+        assert_eq!(closed(&mut descriptors), []);
+        for (port, near) in ports.iter().zip(near) {
+            let copy = near.as_fd().try_clone_to_owned().unwrap();
+            packets::drain(&copy);
+            drop(near);
+            assert_eq!(descriptors.near_end(*port), NearEnd::HungUp);
+            drop(copy);
+            assert_eq!(descriptors.near_end(*port), NearEnd::Closed);
+        }
+        assert_eq!(closed(&mut descriptors).len(), ports.len());
+    }
+
+    #[test]
+    fn descriptor_closed_before_its_hang_up_is_noticed() {
+        let (_reactor, mut descriptors, near) = given(&[10, 20]);
+        descriptors.set_readable(10);
+        drop(near);
+        for port in [10, 20] {
+            descriptors.update(port, OVER);
+            assert_eq!(descriptors.near_end(port), NearEnd::Closed);
+        }
+        assert_eq!(closed(&mut descriptors).len(), 2);
+    }
+
+    /// Each shutdown of a near end is a change of its far end.
+    #[test]
+    fn process_that_shuts_near_ends_down_all_the_time_holds_no_turn() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let (_reactor, mut descriptors, near) = given(&[10, 20, 30]);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for near in &near {
+                let over = &over;
+                scope.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        let _ = rustix::net::shutdown(near, rustix::net::Shutdown::Both);
+                    }
+                });
+            }
+            let most = (0..20_000).map(|_| descriptors.collect_but(None)).max();
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(most, Some(1));
+        });
+    }
+
+    #[test]
+    fn descriptor_of_the_library_is_dropped_when_it_hangs_up() {
+        let (reactor, mut descriptors, _) = given(&[]);
+        let near = descriptors.open(10, READY).unwrap();
+        descriptors.update(10, OVER);
+        assert_eq!(closed(&mut descriptors), [(10, HangUp::Drop)]);
+        drop((near, reactor));
     }
 }

@@ -2,12 +2,19 @@
 
 use std::os::fd::OwnedFd;
 
+use utipc_attach::Refusal;
 use utipc_core::Time;
 use utipc_core::addr::NodeAddr;
+use utipc_core::quota::Resource;
+use utipc_os::fdpass::Peer;
 
 use super::Dispatcher;
-use crate::daemon::attachments::{AttachmentId, Handshake, Received};
+use crate::daemon::attachments::{AttachmentId, Handshake, Received, Refused};
 use crate::daemon::counters::EndReason;
+use crate::daemon::quotas;
+
+/// The first version of the protocol that has [`Refusal::TooManyOfUser`].
+const USER_LIMIT_VERSION: u16 = 5;
 
 /// Connections that one turn takes.
 const BATCH: usize = 8;
@@ -18,8 +25,10 @@ impl Dispatcher {
         for _ in 0..BATCH {
             let Some(channel) = self.admission.accept(now, &self.reactor) else { return };
             // More connections without a handshake than fit are a flood; processes that are turned away try again.
-            let Some(peer) = channel.peer().ok().filter(|_| self.has_place(now)) else {
+            let peer = channel.peer().ok();
+            let Some(peer) = peer.filter(|peer| self.has_place(now, peer)) else {
                 self.counters.count_end(EndReason::TooMany);
+                self.disposal.end(peer.map_or(0, |peer| peer.uid), channel);
                 continue;
             };
             let id = self.admission.next_id();
@@ -27,12 +36,15 @@ impl Dispatcher {
                 self.counters.count_end(EndReason::System);
                 continue;
             }
-            self.admission.add(now);
+            self.admission.add(now, &peer, &self.attachments);
         }
     }
 
     /// Makes room for one more connection without a handshake, if necessary by closing the oldest one.
-    fn has_place(&mut self, now: Time) -> bool {
+    fn has_place(&mut self, now: Time, peer: &Peer) -> bool {
+        if self.admission.is_full_for(peer, &self.rules) {
+            return false;
+        }
         if !self.admission.is_full() {
             return true;
         }
@@ -64,7 +76,7 @@ impl Dispatcher {
         let mut passed: Option<OwnedFd> = None;
         match self.attachments.receive(id, &mut packet, &mut passed) {
             Received::Request(len) => {
-                self.execute(now, id, packet.get(..len).unwrap_or_default(), passed);
+                self.execute(now, id, packet.get(..len).unwrap_or_default(), &mut passed);
             }
             Received::Handshake(len) => self.handshake(id, packet.get(..len).unwrap_or_default()),
             Received::Nothing => {}
@@ -73,6 +85,7 @@ impl Dispatcher {
                 self.end_attachment(id, reason);
             }
         }
+        self.attachments.close_passed(id, passed);
         self.packet = packet;
     }
 
@@ -81,25 +94,46 @@ impl Dispatcher {
         self.admission.remove(id);
         match self.admission.check(&self.attachments, &self.rules, id, packet) {
             Ok(handshake) => {
-                if let Err(reason) = self.attach(id, handshake) {
-                    self.end_attachment(id, reason);
+                let attached =
+                    self.check_user(id, handshake.version).and_then(|()| self.attach(id, handshake));
+                if let Err(refused) = attached {
+                    self.refuse(id, refused);
                 }
             }
-            Err((reason, refusal)) => {
-                if let Some(refusal) = refusal {
-                    self.attachments.refuse(id, &self.admission.refusal(refusal));
-                }
-                self.end_attachment(id, reason);
-            }
+            Err(refused) => self.refuse(id, refused),
         }
     }
 
-    fn attach(&mut self, id: AttachmentId, handshake: Handshake) -> Result<(), EndReason> {
+    fn refuse(&mut self, id: AttachmentId, (reason, refusal): Refused) {
+        if let Some(refusal) = refusal {
+            self.attachments.refuse(id, &self.admission.refusal(refusal));
+        }
+        self.end_attachment(id, reason);
+    }
+
+    /// Checks that the user of a process may have one more.
+    fn check_user(&mut self, id: AttachmentId, version: u16) -> Result<(), Refused> {
+        let user = self.user(id).map_err(|_| (EndReason::Closed, None))?;
+        let ledger = self.driver.stack.ledger_mut();
+        ledger.check(user, Resource::Processes, 1).map_err(|exceeded| {
+            let _logged = quotas::refuse(ledger, exceeded);
+            let refusal = if exceeded.is_of_user && version >= USER_LIMIT_VERSION {
+                Refusal::TooManyOfUser { uid: user.0, limit: exceeded.limit }
+            } else {
+                Refusal::TooMany
+            };
+            (EndReason::TooMany, Some(refusal))
+        })
+    }
+
+    fn attach(&mut self, id: AttachmentId, handshake: Handshake) -> Result<(), Refused> {
         let stack = &self.driver.stack;
         let node = if stack.address_is_final() { stack.own_node() } else { NodeAddr::NONE };
         let answer = self.admission.welcome(id, handshake.version, node);
         let (takes_lanes, takes_node_lanes) = (handshake.hello.takes_lanes, handshake.takes_node_lanes());
-        self.attachments.serve(&self.reactor, id, handshake, &answer)?;
+        let user = self.user(id).map_err(|_| (EndReason::Closed, None))?;
+        self.attachments.serve(&self.reactor, id, handshake, &answer).map_err(|reason| (reason, None))?;
+        self.driver.stack.ledger_mut().charge(user, Resource::Processes, 1);
         self.sockets.add_process(id);
         self.lanes.add_process(id, takes_lanes, takes_node_lanes);
         self.counters.attached_ever += 1;

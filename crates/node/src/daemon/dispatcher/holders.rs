@@ -4,12 +4,16 @@ use std::os::fd::OwnedFd;
 
 use utipc_attach::{Failure, Notice, Reply, Request};
 use utipc_core::Time;
+use utipc_core::quota::Resource;
+use utipc_os::packets;
 
+use super::readiness::ENDED_PER_TURN;
 use super::requests::Done;
 use super::{Answer, Dispatcher};
 use crate::daemon::attachments::AttachmentId;
 use crate::daemon::descriptors::NearEnd;
 use crate::daemon::inheritance::InheritanceId;
+use crate::daemon::quotas::INHERITED_SOCKET;
 use crate::daemon::sockets::{Holder, Release};
 
 impl Dispatcher {
@@ -19,7 +23,7 @@ impl Dispatcher {
         now: Time,
         id: AttachmentId,
         request: Request,
-        passed: Option<OwnedFd>,
+        passed: &mut Option<OwnedFd>,
         answer: &mut Answer,
     ) -> Done {
         match request {
@@ -29,17 +33,22 @@ impl Dispatcher {
                 answer.fds.push(self.give_descriptor(id, port)?);
                 Ok(Reply::Done)
             }
-            Request::Claim { .. } => self.claim(now, id, passed),
+            Request::Claim { .. } => self.claim(now, id, passed.as_ref()),
+            Request::Adopt { port, near } => self.adopt(id, port, near, passed),
             _ => Err(Failure::State),
         }
     }
 
     /// A process is about to fork: the child's descriptor holds all its sockets too.
     fn fork(&mut self, now: Time, id: AttachmentId, answer: &mut Answer) -> Done {
-        let peer = self.attachments.peer(id).ok_or(Failure::State)?;
-        let limit = self.rules.limits().descriptors_per_attachment;
+        let user = self.user(id)?;
         let ports = self.sockets.ports_of(id);
-        let (number, near) = self.inheritances.open(&self.reactor, peer.uid, limit, ports.clone())?;
+        let memory = ports.len() as u64 * INHERITED_SOCKET;
+        self.check_quota(user, Resource::Descriptors, 1)?;
+        self.check_quota(user, Resource::Memory, memory)?;
+        let (number, near) = self.inheritances.open(&self.reactor, user, ports.clone())?;
+        self.driver.stack.ledger_mut().charge(user, Resource::Descriptors, 1);
+        self.driver.stack.ledger_mut().charge(user, Resource::Memory, memory);
         self.attachments.forget_lanes_to_read(id);
         for port in ports {
             self.with_lanes(now, |lanes, context| lanes.host_for_sharing(context, port));
@@ -63,27 +72,55 @@ impl Dispatcher {
     }
 
     /// The last copy of an inheritance's descriptor was closed.
-    pub(super) fn end_inheritance(&mut self, now: Time, number: InheritanceId) {
-        let ports = self.inheritances.close(&self.reactor, number);
-        self.release_all(now, ports, Holder::Inheritance(number));
+    pub(super) fn end_inheritance(&mut self, number: InheritanceId) {
+        let Some((user, ports)) = self.inheritances.close(&self.reactor, number) else { return };
+        let ledger = self.driver.stack.ledger_mut();
+        ledger.release(user, Resource::Descriptors, 1);
+        ledger.release(user, Resource::Memory, ports.len() as u64 * INHERITED_SOCKET);
+        self.release_left(ports, Holder::Inheritance(number), None);
     }
 
     /// Makes a descriptor for a socket that the program owns.
     fn give_descriptor(&mut self, id: AttachmentId, port: u32) -> Result<OwnedFd, Failure> {
         let near = self.open_descriptor(id, port)?;
-        let given = self.descriptors.give_to_program(&self.reactor, port, &near);
+        // Names the far end too, as `give_to_library` does.
+        let given = self.descriptors.give_to_program(port, &near);
         given.map_err(|e| Failure::Limit(e.to_string()))?;
         Ok(near)
     }
 
+    /// A socket that resumes keeps the descriptor that it had from an earlier daemon.
+    fn adopt(&mut self, id: AttachmentId, port: u32, near: bool, passed: &mut Option<OwnedFd>) -> Done {
+        self.check_holds(id, port)?;
+        if near {
+            let adopted = self.descriptors.adopt_near(port, passed.as_ref().ok_or(Failure::State)?);
+            return if adopted.map_err(|e| Failure::Limit(e.to_string()))? {
+                Ok(Reply::Done)
+            } else {
+                Err(Failure::State)
+            };
+        }
+        if !passed.as_ref().is_some_and(packets::hold_far_end) {
+            return Err(Failure::State);
+        }
+        let user = self.make_way_for_descriptor(id, port)?;
+        let adopted = self.descriptors.adopt_far(port, passed, self.readiness(port));
+        if !adopted.map_err(|e| Failure::Limit(e.to_string()))? {
+            return Err(Failure::State);
+        }
+        self.has_descriptor(port, user);
+        Ok(Reply::Done)
+    }
+
     /// A process that has the descriptor of a socket becomes a holder of the socket.
-    fn claim(&mut self, now: Time, id: AttachmentId, passed: Option<OwnedFd>) -> Done {
-        let port = passed.and_then(|passed| self.descriptors.find(&passed));
+    fn claim(&mut self, now: Time, id: AttachmentId, passed: Option<&OwnedFd>) -> Done {
+        let port = passed.and_then(|passed| self.descriptors.find(passed));
         let port = port.filter(|port| self.sockets.contains(*port)).ok_or(Failure::NoSocket(0))?;
         if self.sockets.is_held_by(port, id) {
             return Ok(Reply::Claimed { port });
         }
         self.check_socket_limit(id, 1)?;
+        self.orphans.remove(port);
         if self.sockets.join(port, id)
             && self.lanes.is_direct(port)
             && let Some(owner) = self.sockets.owner(port)
@@ -117,7 +154,7 @@ impl Dispatcher {
         match self.descriptors.near_end(port) {
             NearEnd::Closed => return false,
             NearEnd::Open => {}
-            NearEnd::Unknown => self.orphans.add(now, port),
+            NearEnd::HungUp => self.orphans.add(now, port),
         }
         self.with_lanes(now, |lanes, context| lanes.host_for_sharing(context, port));
         self.sockets.disown(port);
@@ -126,10 +163,9 @@ impl Dispatcher {
 
     /// Ends orphaned sockets that no process has claimed in time.
     pub(super) fn expire_orphans(&mut self, now: Time) {
-        while let Some(port) = self.orphans.expire(now) {
-            if self.sockets.is_orphaned(port) {
-                self.end_sockets(now, &[port]);
-            }
+        for _ in 0..ENDED_PER_TURN {
+            let Some(port) = self.orphans.expire(now) else { return };
+            self.end_sockets(now, &[port]);
         }
     }
 }

@@ -2,24 +2,30 @@
 
 use serde::Serialize;
 use utipc_attach::{BearerEntry, BindingPage, Failure, NodeEntry, Reply, Request};
-use utipc_core::Time;
-use utipc_core::{LinkProperty, PropertyError};
+use utipc_core::addr::{Binding, NodeAddr};
+use utipc_core::names::ListPosition;
+use utipc_core::{LinkInfo, LinkProperty, PeerInfo, PropertyError, Time};
 
 use super::requests::Done;
 use super::{Answer, Dispatcher};
 use crate::daemon::attachments::AttachmentId;
-
-/// Bindings in one reply.
-const BINDINGS_PAGE: usize = 1024;
-
-/// Sockets in one reply.
-const SOCKETS_PAGE: usize = 256;
+use crate::daemon::counters::DaemonCounters;
+use crate::daemon::manage::{LIST_ITEMS, Page, Position};
+use crate::observe::Counters;
 
 /// Peers or links in one reply.
 const LIST_PAGE: usize = 32;
 
 /// Longest text in one reply, bytes.
 const MAX_TEXT: usize = 65_536;
+
+/// Counters as processes get them.
+#[derive(Serialize)]
+struct AllCounters {
+    #[serde(flatten)]
+    node: Counters,
+    daemon: DaemonCounters,
+}
 
 impl Dispatcher {
     pub(super) fn query(
@@ -50,23 +56,99 @@ impl Dispatcher {
                 identity: stack.identity().map(|i| i.to_string()).unwrap_or_default(),
                 bearers: stack.bearers().into_iter().map(|b| BearerEntry { name: b.config.name }).collect(),
             })),
-            Request::Peers { skip } => text(page(&stack.nodes(), skip, LIST_PAGE)).map(Reply::Peers),
-            Request::Links { skip } => text(page(&stack.links(), skip, LIST_PAGE)).map(Reply::Links),
-            Request::Counters => text(&self.driver.counters()).map(Reply::Counters),
-            Request::Bindings { skip } => {
-                let all = stack.bindings();
-                let bindings = page(&all, skip, BINDINGS_PAGE).to_vec();
-                let more = skip as usize + bindings.len() < all.len();
-                Ok(Reply::Bindings(BindingPage { bindings, more }))
-            }
-            Request::Sockets { skip } => {
-                let ports = stack.sockets().map(|(port, _)| port).skip(skip as usize).take(SOCKETS_PAGE);
-                Ok(Reply::Sockets(ports.filter_map(|port| Some((port, self.view(port)?))).collect()))
-            }
+            Request::Peers { skip } => self.list_peers(id, skip),
+            Request::Links { skip } => self.list_links(id, skip),
+            Request::Counters => text(&self.all_counters()).map(Reply::Counters),
+            Request::Bindings { skip } => self.list_bindings(id, skip),
+            Request::Sockets { skip } => self.list_sockets(id, skip),
             Request::SetLink { name, property } => self.set_link(now, id, &name, property),
             // Requests of a later version.
             _ => Err(Failure::State),
         }
+    }
+
+    /// The counters of the node, and beside them those of the daemon.
+    fn all_counters(&self) -> AllCounters {
+        let mut daemon = self.count();
+        AllCounters { node: std::mem::take(&mut daemon.node), daemon }
+    }
+
+    /// The position at which a page begins; the first page begins at `first`.
+    fn position(
+        &self,
+        id: AttachmentId,
+        skip: u32,
+        page: Page,
+        first: Position,
+    ) -> Result<Position, Failure> {
+        if skip == 0 {
+            return Ok(first);
+        }
+        self.management.positions.get(id, page).ok_or(Failure::State)
+    }
+
+    /// Keeps the position of the page that follows.
+    fn keep_position(&mut self, id: AttachmentId, page: Page, position: Option<Position>) {
+        if let Some(position) = position {
+            self.management.positions.put(id, page, position);
+        }
+    }
+
+    fn list_peers(&mut self, id: AttachmentId, skip: u32) -> Done {
+        let first = Position::Peer(NodeAddr::NONE);
+        let Position::Peer(from) = self.position(id, skip, Page::Peers(skip), first)? else {
+            return Err(Failure::State);
+        };
+        let peers: Vec<PeerInfo> = self.driver.stack.nodes_from(from).take(LIST_PAGE).collect();
+        let next = peers.last().map(|last| Position::Peer(NodeAddr(last.addr.0.saturating_add(1))));
+        self.management.positions.note_visited(peers.len());
+        self.keep_position(id, Page::Peers(after(skip, &peers)), next);
+        text(&peers).map(Reply::Peers)
+    }
+
+    fn list_links(&mut self, id: AttachmentId, skip: u32) -> Done {
+        let first = Position::Link(NodeAddr::NONE, 0);
+        let Position::Link(peer, bearer) = self.position(id, skip, Page::Links(skip), first)? else {
+            return Err(Failure::State);
+        };
+        let links: Vec<LinkInfo> = self.driver.stack.links_from((peer, bearer)).take(LIST_PAGE).collect();
+        let next = links.last().map(|last| Position::Link(last.peer, last.bearer.saturating_add(1)));
+        self.management.positions.note_visited(links.len());
+        self.keep_position(id, Page::Links(after(skip, &links)), next);
+        text(&links).map(Reply::Links)
+    }
+
+    fn list_bindings(&mut self, id: AttachmentId, skip: u32) -> Done {
+        let from = match skip {
+            0 => None,
+            _ => match self.management.positions.get(id, Page::Bindings(skip)) {
+                Some(Position::Binding(at)) => Some(at),
+                _ => return Err(Failure::State),
+            },
+        };
+        let mut all = self.driver.stack.list_bindings(from);
+        let page: Vec<(ListPosition, Binding)> = all.by_ref().take(LIST_ITEMS).collect();
+        let more = page.len() == LIST_ITEMS && all.next().is_some();
+        drop(all);
+        self.management.positions.note_visited(page.len());
+        let next = page.last().map(|(at, _)| Position::Binding(*at));
+        self.keep_position(id, Page::Bindings(after(skip, &page)), next);
+        let bindings = page.into_iter().map(|(_, binding)| binding).collect();
+        Ok(Reply::Bindings(BindingPage { bindings, more }))
+    }
+
+    /// Sockets of processes; those of the node's own services are left out.
+    fn list_sockets(&mut self, id: AttachmentId, skip: u32) -> Done {
+        let first = Position::Socket(0);
+        let Position::Socket(from) = self.position(id, skip, Page::Sockets(skip), first)? else {
+            return Err(Failure::State);
+        };
+        let ports = self.driver.stack.sockets_from(from).map(|(port, _)| port).take(LIST_ITEMS);
+        let ports: Vec<u32> = ports.collect();
+        self.management.positions.note_visited(ports.len());
+        let next = ports.last().map(|last| Position::Socket(last.saturating_add(1)));
+        self.keep_position(id, Page::Sockets(after(skip, &ports)), next);
+        Ok(Reply::Sockets(ports.iter().filter_map(|port| Some((*port, self.view(*port)?))).collect()))
     }
 
     fn set_link(&mut self, now: Time, id: AttachmentId, name: &str, property: LinkProperty) -> Done {
@@ -82,10 +164,9 @@ impl Dispatcher {
     }
 }
 
-/// The part of a list that fits one reply.
-fn page<T>(list: &[T], skip: u32, most: usize) -> &[T] {
-    let rest = list.get(skip as usize..).unwrap_or_default();
-    rest.get(..rest.len().min(most)).unwrap_or_default()
+/// The number by which the request for the next page names it.
+fn after<T>(skip: u32, page: &[T]) -> u32 {
+    skip.saturating_add(u32::try_from(page.len()).unwrap_or(u32::MAX))
 }
 
 /// A value as JSON.

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Reply};
 use utipc_core::Time;
+use utipc_core::quota::{Resource, UserId};
 use utipc_core::socket::{Endpoint, Readiness};
 use utipc_lanes::daemon::is_datagram;
 
@@ -22,6 +23,9 @@ const UNMAPPED: u32 = 65_534;
 fn is_same_user(one: Option<u32>, other: Option<u32>) -> bool {
     one == other && one.is_some_and(|uid| uid != UNMAPPED)
 }
+
+/// Most sockets that end in one turn because their descriptors were closed, or as orphans.
+pub(super) const ENDED_PER_TURN: usize = 64;
 
 impl Dispatcher {
     /// Readiness of a socket for the requests of its process.
@@ -51,7 +55,7 @@ impl Dispatcher {
         if readiness.readable && self.descriptors.contains(port) {
             self.ring_owner(port);
         }
-        self.update_descriptor(port, readiness);
+        self.update_descriptor(now, port, readiness);
         let (sends, receives) = self.lanes.serves(port);
         // Without a connection, commands carry some messages too.
         let by_lane = if is_datagram(&self.driver.stack, port) { (false, false) } else { (sends, receives) };
@@ -81,7 +85,7 @@ impl Dispatcher {
     }
 
     /// Updates the poll result of a socket's descriptor.
-    fn update_descriptor(&mut self, port: u32, mut readiness: Readiness) {
+    fn update_descriptor(&mut self, now: Time, port: u32, mut readiness: Readiness) {
         if !self.descriptors.contains(port) {
             return;
         }
@@ -90,21 +94,42 @@ impl Dispatcher {
         let stack = &self.driver.stack;
         let waits = || stack.endpoint(port).is_some_and(|endpoint| endpoint.readiness().readable);
         readiness.readable |= self.lanes.follows_a_lane(stack, port) && waits();
-        self.descriptors.update(&self.reactor, port, readiness);
+        if self.descriptors.update(port, readiness) && self.sockets.is_orphaned(port) {
+            self.orphans.add(now, port);
+        }
+    }
+
+    /// Hangs up an older descriptor of a socket that gets a new one, and checks the limits; returns the user that is to
+    /// be charged.
+    pub(super) fn make_way_for_descriptor(&mut self, id: AttachmentId, port: u32) -> Result<UserId, Failure> {
+        self.close_descriptor(port);
+        let limit = self.rules.limits().descriptors_per_attachment;
+        if self.sockets.descriptors_of(self.sockets.owner(port).unwrap_or(id)) >= limit {
+            return Err(Failure::Limit(format!(
+                "{limit} descriptors of sockets of one process (close some)"
+            )));
+        }
+        // The node may have ended the socket.
+        let user = self.driver.stack.user_of(port).map_or_else(|| self.user(id), Ok)?;
+        self.check_quota(user, Resource::Descriptors, 1)?;
+        Ok(user)
+    }
+
+    /// Notes a new descriptor of a socket, and the user that is charged for it.
+    pub(super) fn has_descriptor(&mut self, port: u32, user: UserId) {
+        self.descriptors.set_user(port, user);
+        self.driver.stack.ledger_mut().charge(user, Resource::Descriptors, 1);
+        self.sockets.set_descriptor(port, true);
+        self.lanes.set_polled(port, true);
     }
 
     /// Makes a descriptor for a socket; an older one hangs up.
     pub(super) fn open_descriptor(&mut self, id: AttachmentId, port: u32) -> Result<OwnedFd, Failure> {
         self.check_holds(id, port)?;
-        self.close_descriptor(port);
-        let limit = self.rules.limits().descriptors_per_attachment;
-        if self.sockets.descriptors_of(self.sockets.owner(port).unwrap_or(id)) >= limit {
-            return Err(Failure::Limit(format!("{limit} descriptors of sockets of one process")));
-        }
-        let opened = self.descriptors.open(&self.reactor, port, self.readiness(port));
+        let user = self.make_way_for_descriptor(id, port)?;
+        let opened = self.descriptors.open(port, self.readiness(port));
         let near = opened.map_err(|e| Failure::Limit(e.to_string()))?;
-        self.sockets.set_descriptor(port, true);
-        self.lanes.set_polled(port, true);
+        self.has_descriptor(port, user);
         Ok(near)
     }
 
@@ -129,36 +154,45 @@ impl Dispatcher {
 
     /// Hangs up the descriptor of a socket, if it has one.
     pub(super) fn close_descriptor(&mut self, port: u32) {
-        if self.descriptors.close(&self.reactor, port) {
+        let user = self.descriptors.user(port);
+        if self.descriptors.close(port) {
+            if let Some(user) = user {
+                self.driver.stack.ledger_mut().release(user, Resource::Descriptors, 1);
+            }
             self.sockets.set_descriptor(port, false);
             self.lanes.set_polled(port, false);
         }
     }
 
     /// The process has read the byte, or filled the buffer, of a descriptor: updates its poll result again.
-    pub(super) fn rearm(&mut self, id: AttachmentId, port: u32) -> Result<Readiness, Failure> {
+    pub(super) fn rearm(&mut self, now: Time, id: AttachmentId, port: u32) -> Result<Readiness, Failure> {
         self.check_holds(id, port)?;
         let readiness = self.readiness(port);
         self.sockets.set_seen(port, readiness);
-        self.update_descriptor(port, readiness);
+        self.update_descriptor(now, port, readiness);
         Ok(readiness)
     }
 
     /// The process has read the byte of a descriptor; `more` if it found something in a lane.
-    pub(super) fn acknowledge_poll(&mut self, id: AttachmentId, port: u32, more: bool) -> Done {
-        let readiness = self.rearm(id, port)?;
+    pub(super) fn acknowledge_poll(&mut self, now: Time, id: AttachmentId, port: u32, more: bool) -> Done {
+        let readiness = self.rearm(now, id, port)?;
         if more {
             self.descriptors.set_readable(port);
         }
         Ok(Reply::Number(readiness.readable.into()))
     }
 
-    /// The last copy of a descriptor's near end was closed.
-    pub(super) fn near_end_closed(&mut self, now: Time, port: u32) {
-        match self.descriptors.hang_up(&self.reactor, port) {
-            HangUp::EndSocket if self.sockets.contains(port) => self.close_socket(now, port),
-            HangUp::Drop | HangUp::EndSocket => self.close_descriptor(port),
-            HangUp::Ignore => {}
+    /// Handles near ends whose last copy was closed.
+    pub(super) fn end_closed_sockets(&mut self, now: Time) {
+        for _ in 0..ENDED_PER_TURN {
+            let Some((port, consequence)) = self.descriptors.next_closed() else { return };
+            match consequence {
+                HangUp::EndSocket if self.sockets.contains(port) => {
+                    self.begin_unbind(now, port, true, None);
+                }
+                HangUp::Drop | HangUp::EndSocket => self.close_descriptor(port),
+                HangUp::Ignore => {}
+            }
         }
     }
 }

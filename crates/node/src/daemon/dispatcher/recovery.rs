@@ -1,6 +1,7 @@
 //! Clean-up after an attachment has ended for any reason: frees everything that only its process held.
 
 use utipc_core::Time;
+use utipc_core::quota::Resource;
 use utipc_lanes::daemon::{EndCause, SocketEnd};
 
 use super::Dispatcher;
@@ -19,15 +20,22 @@ impl Dispatcher {
     /// Lanes are frozen and read out first; then bindings are withdrawn, unread messages go back and connections end;
     /// subscribers learn it last ([`utipc_core::stack::Stack::close_all`]).
     fn recover_from(&mut self, now: Time, id: AttachmentId, reason: EndReason) {
+        let user = self.user(id);
         let Some(was_served) = self.attachments.end(&self.reactor, id, reason) else { return };
         self.counters.count_end(reason);
+        if let Some(user) = user.ok().filter(|_| was_served) {
+            self.driver.stack.ledger_mut().release(user, Resource::Processes, 1);
+        }
         self.lanes.remove_process(id);
+        self.management.positions.forget(id);
+        self.driver.captures.end_of(id);
         if was_served {
             let ports = self.sockets.remove_process(id);
-            self.release_all(now, ports, Holder::Process(id));
-            self.with_lanes(now, |lanes, context| lanes.drop_pairs_of(context, id));
+            self.release_left(ports, Holder::Process(id), Some(id));
+        } else {
+            self.with_lanes(now, |lanes, context| lanes.forget_writer(context, id));
         }
-        self.with_lanes(now, |lanes, context| lanes.forget_writer(context, id));
+        debug_assert!(self.driver.stack.ledger().is_balanced());
     }
 
     /// Releases these sockets for one holder, and ends those without other holders.

@@ -5,9 +5,11 @@ use std::os::fd::OwnedFd;
 use utipc_attach::{Failure, Reply, Request, SocketView, decode};
 use utipc_core::Time;
 use utipc_core::addr::{Scope, ServiceRange};
-use utipc_core::socket::{BindError, Endpoint, OptionError, SocketKind};
+use utipc_core::quota::Resource;
+use utipc_core::socket::{Endpoint, OptionError, SocketKind};
 use utipc_lanes::daemon::{EndCause, SocketEnd, is_datagram};
 
+use super::releases::RELEASE_ITEMS;
 use super::{Answer, Dispatcher, manage};
 use crate::daemon::attachments::{AttachmentId, Outgoing};
 use crate::daemon::counters::EndReason;
@@ -21,7 +23,13 @@ fn done(_: ()) -> Reply {
 
 impl Dispatcher {
     /// Carries out the request of a packet; the reply leaves at the end of the turn.
-    pub(super) fn execute(&mut self, now: Time, id: AttachmentId, packet: &[u8], passed: Option<OwnedFd>) {
+    pub(super) fn execute(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        packet: &[u8],
+        passed: &mut Option<OwnedFd>,
+    ) {
         let Ok((request, payload)) = decode::<Request>(packet) else {
             return self.end_attachment(id, EndReason::Garbage);
         };
@@ -31,19 +39,28 @@ impl Dispatcher {
             return self.end_attachment(id, EndReason::Garbage);
         }
         let mut answer = Answer::default();
+        if !self.attachments.begin_request(id) {
+            // The process does not wait for this reply any more.
+            let reply = Reply::Failed(Failure::State);
+            return self.replies.push(Outgoing { to: id, reply, payload: Vec::new(), fds: Vec::new() });
+        }
         let reply = match request {
             Request::Send { .. } | Request::SendFound { .. } | Request::Receive { .. } => {
                 self.transfer(now, id, request, payload, &mut answer)
             }
-            Request::Fork | Request::Inherit { .. } | Request::Keep { .. } | Request::Claim { .. } => {
-                self.share(now, id, request, passed, &mut answer)
-            }
+            Request::Fork
+            | Request::Inherit { .. }
+            | Request::Keep { .. }
+            | Request::Claim { .. }
+            | Request::Adopt { .. } => self.share(now, id, request, passed, &mut answer),
             Request::Manage { from } => self.manage(now, id, from, payload, &mut answer),
             request => self.carry_out_request(now, id, request, &mut answer),
         };
         let reply = reply.unwrap_or_else(Reply::Failed);
-        let Answer { payload, fds } = answer;
-        self.replies.push(Outgoing { to: id, reply, payload, fds });
+        let Answer { payload, fds, comes_later } = answer;
+        if !comes_later {
+            self.replies.push(Outgoing { to: id, reply, payload, fds });
+        }
     }
 
     /// Requests about one socket.
@@ -56,9 +73,9 @@ impl Dispatcher {
     ) -> Done {
         match request {
             Request::Open { kind } => self.open(now, id, kind),
-            Request::Close { port } => self.check_holds(id, port).map(|()| self.close(now, id, port)),
+            Request::Close { port } => self.check_holds(id, port).map(|()| self.close(now, id, port, answer)),
             Request::Bind { port, range, scope } => self.bind(now, id, port, range, scope),
-            Request::Unbind { port, which } => self.unbind(now, id, port, which),
+            Request::Unbind { port, which } => self.unbind(now, id, port, which, answer),
             Request::Listen { port } => {
                 self.check_holds(id, port)?;
                 self.driver.stack.listen(now, port).map_err(Failure::Call).map(done)
@@ -72,7 +89,7 @@ impl Dispatcher {
             Request::SetOption { port, option, value } => {
                 self.check_holds(id, port)?;
                 // The option must not apply to messages that were sent before it was set.
-                self.with_lanes(now, |lanes, context| lanes.carry_out_all(context, port));
+                self.with_lanes(now, |lanes, context| lanes.carry_out_written(context, port));
                 self.driver.stack.set_option(now, port, option, value).map_err(Failure::Option).map(done)
             }
             Request::GetOption { port, option } => {
@@ -81,7 +98,8 @@ impl Dispatcher {
                 Ok(Reply::Number(value.saturating_add(self.lanes.unopened(port, option))))
             }
             Request::Look { port } => {
-                self.with_lanes(now, |lanes, context| lanes.carry_out_all(context, port));
+                self.check_holds(id, port)?;
+                self.with_lanes(now, |lanes, context| lanes.carry_out_written(context, port));
                 self.endpoint(id, port, Failure::State)?;
                 self.view(port).map(|view| Reply::Socket(Box::new(view))).ok_or(Failure::State)
             }
@@ -90,11 +108,14 @@ impl Dispatcher {
                 Ok(Reply::Error(self.driver.stack.take_error(port)))
             }
             Request::Descriptor { port } => {
-                answer.fds.push(self.open_descriptor(id, port)?);
+                let near = self.open_descriptor(id, port)?;
+                let given = self.descriptors.give_to_library(port);
+                given.map_err(|e| Failure::Limit(e.to_string()))?;
+                answer.fds.push(near);
                 Ok(Reply::Done)
             }
-            Request::Rearm { port } => self.rearm(id, port).map(|_| Reply::Done),
-            Request::Drained { port, more } => self.acknowledge_poll(id, port, more),
+            Request::Rearm { port } => self.rearm(now, id, port).map(|_| Reply::Done),
+            Request::Drained { port, more } => self.acknowledge_poll(now, id, port, more),
             Request::FarEnd { port, lane } => {
                 answer.fds.push(self.far_end(id, port, lane)?);
                 Ok(Reply::Done)
@@ -117,7 +138,12 @@ impl Dispatcher {
             }
             Request::Wake { lane } => self.with_lanes(now, |lanes, context| lanes.wake(context, id, lane)),
             Request::Grow { lane, log2, importance } => {
-                self.lanes.grow(&self.driver.stack, id, lane, log2, importance)
+                self.lanes.grow(&mut self.driver.stack, id, lane, log2, importance)
+            }
+            Request::AwaitRoom { port, millis } => {
+                self.check_holds(id, port)?;
+                self.lanes.await_room(now, port, millis);
+                Ok(Reply::Done)
             }
             Request::LaneDone { lane, end } => {
                 self.with_lanes(now, |lanes, context| lanes.done(context, id, lane, end))
@@ -154,27 +180,39 @@ impl Dispatcher {
         if self.sockets.count_of(id) + more <= limit {
             Ok(())
         } else {
-            Err(Failure::Limit(format!("{limit} sockets of one process")))
+            Err(Failure::Limit(format!(
+                "{limit} sockets of one process (close some, or raise `limits.sockets_per_process`)"
+            )))
         }
     }
 
-    /// Assigns a new socket to an attachment.
+    /// Checks that the attachment, and its user, may have one more socket.
+    pub(super) fn check_new_socket(&mut self, id: AttachmentId) -> Result<(), Failure> {
+        self.check_socket_limit(id, 1)?;
+        let user = self.user(id)?;
+        self.check_quota(user, Resource::Sockets, 1)
+    }
+
+    /// Assigns a new socket to an attachment; its user is charged for it, also when others hold it later.
     pub(super) fn add_socket(&mut self, id: AttachmentId, port: u32) {
+        if let Ok(user) = self.user(id) {
+            self.driver.stack.set_user(port, user);
+        }
         let seen = self.readiness(port);
         self.sockets.add(port, id, seen);
         self.lanes.add_socket(port, id);
     }
 
     fn open(&mut self, now: Time, id: AttachmentId, kind: SocketKind) -> Done {
-        self.check_socket_limit(id, 1)?;
+        self.check_new_socket(id)?;
         let port = self.driver.stack.open(now, kind).map_err(|e| Failure::Limit(e.to_string()))?;
         self.add_socket(id, port);
         Ok(Reply::Opened { port })
     }
 
-    fn close(&mut self, now: Time, id: AttachmentId, port: u32) -> Reply {
+    fn close(&mut self, now: Time, id: AttachmentId, port: u32, answer: &mut Answer) -> Reply {
         if !self.release(now, port, Holder::Process(id)) {
-            self.close_socket(now, port);
+            self.unbind_all(now, port, true, (id, answer));
         }
         Reply::Done
     }
@@ -190,6 +228,7 @@ impl Dispatcher {
     /// Removes a socket whose lanes have ended.
     pub(super) fn remove_socket(&mut self, port: u32) {
         self.sockets.remove(port);
+        self.orphans.remove(port);
         self.lanes.remove_socket(port);
     }
 
@@ -213,8 +252,14 @@ impl Dispatcher {
             return Err(Failure::NotAllowed { uid: peer.uid, what });
         }
         let owner = self.sockets.owner(port).unwrap_or(id);
-        if self.sockets.bindings_of(owner) >= self.rules.limits().bindings_per_attachment {
-            return Err(Failure::Bind(BindError::TooMany));
+        let limit = self.rules.limits().bindings_per_attachment;
+        if self.sockets.bindings_of(owner) >= limit {
+            return Err(Failure::Limit(format!(
+                "{limit} bindings of one process (withdraw some, or raise `limits.bindings_per_process`)"
+            )));
+        }
+        if let Some(user) = self.driver.stack.user_of(port) {
+            self.check_quota(user, Resource::Bindings, 1)?;
         }
         self.driver.stack.bind(now, port, range, scope).map_err(Failure::Bind)?;
         self.sockets.add_binding(port);
@@ -227,8 +272,13 @@ impl Dispatcher {
         id: AttachmentId,
         port: u32,
         which: Option<(ServiceRange, Scope)>,
+        answer: &mut Answer,
     ) -> Done {
         self.check_holds(id, port)?;
+        if which.is_none() && self.sockets.bindings(port) > RELEASE_ITEMS {
+            self.unbind_all(now, port, false, (id, answer));
+            return Ok(Reply::Done);
+        }
         self.driver.stack.unbind(now, port, which).map_err(Failure::Bind)?;
         self.sockets.remove_bindings(port, which.is_none());
         Ok(Reply::Done)
@@ -270,9 +320,11 @@ impl Dispatcher {
             rules: &self.rules,
             sockets: &self.sockets,
             attachments: &self.attachments,
+            lanes: &self.lanes,
         };
-        let (payload, next) = self.management.execute(&mut access, &peer, from, payload)?;
+        let (payload, next) = self.management.execute(&mut access, (id, &peer), from, payload)?;
         answer.payload = payload;
+        answer.fds.extend(self.management.descriptor.take());
         Ok(Reply::Managed { next })
     }
 }

@@ -9,6 +9,7 @@ use utipc_lanes::daemon::is_datagram;
 use super::requests::Done;
 use super::{Answer, Dispatcher};
 use crate::daemon::attachments::AttachmentId;
+use crate::daemon::quotas;
 
 impl Dispatcher {
     pub(super) fn transfer(
@@ -55,7 +56,15 @@ impl Dispatcher {
             return Err(Failure::Send(SendError::WouldBlock));
         }
         let sent = self.driver.stack.send(now, port, payload, to);
+        self.check_subscription(port)?;
         self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))
+    }
+
+    /// The protocol does not tell a subscriber why its connection ends: the reply to its request does.
+    fn check_subscription(&mut self, port: u32) -> Result<(), Failure> {
+        let refused = self.driver.stack.take_refused_subscribers();
+        let own = refused.iter().find(|refused| refused.port == port);
+        own.map_or(Ok(()), |refused| Err(quotas::refuse(self.driver.stack.ledger(), refused.quota)))
     }
 
     /// Sends the messages in a connectionless socket's lane first, so that a request does not overtake them.
@@ -63,7 +72,7 @@ impl Dispatcher {
         if !self.lanes.holds_back(port) || !is_datagram(&self.driver.stack, port) {
             return Ok(());
         }
-        self.with_lanes(now, |lanes, context| lanes.carry_out_all(context, port));
+        self.with_lanes(now, |lanes, context| lanes.carry_out_written(context, port));
         if self.lanes.has_unsent(port) {
             self.sockets.wants_to_write(port);
             return Err(Failure::Send(SendError::WouldBlock));
@@ -85,7 +94,7 @@ impl Dispatcher {
 
     pub(super) fn accept(&mut self, now: Time, id: AttachmentId, port: u32) -> Done {
         self.check_holds(id, port)?;
-        self.check_socket_limit(id, 1)?;
+        self.check_new_socket(id)?;
         let accepted = self.driver.stack.accept(now, port);
         if accepted == Err(AcceptError::WouldBlock) {
             self.sockets.wants_to_read(port);

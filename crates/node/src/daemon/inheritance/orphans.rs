@@ -1,11 +1,11 @@
 //! Orphaned sockets: their program owns the descriptor, passes it on or keeps it over an exec, and no attachment holds
 //! them.
 //!
-//! A socket is orphaned between an exec, or the end of the process that passed its descriptor on, and the claim of the
-//! process that has the descriptor now. The hang-up of the descriptor ends it. Where the connection is over, so that
-//! the descriptor is hung up already, it ends after a fixed time.
+//! A socket is orphaned between an exec, or the end of the process that passed its descriptor on, and the claim of
+//! the process that has the descriptor now. The close of the last copy ends it. Where the connection is over, the
+//! daemon may miss that close (see `NearEnd::HungUp`), so the socket ends after a fixed time too.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, HashMap};
 
 use utipc_core::Time;
 
@@ -16,28 +16,37 @@ const ORPHAN_MS: u64 = 30_000;
 /// Orphaned sockets whose descriptor is hung up.
 #[derive(Debug, Default)]
 pub(in crate::daemon) struct Orphans {
-    /// Ports, oldest first, with the time when they end.
-    waiting: VecDeque<(Time, u32)>,
+    /// When each of them ends.
+    ends: HashMap<u32, Time>,
+    by_time: BTreeSet<(Time, u32)>,
 }
 
 impl Orphans {
     /// Time when [`Self::expire`] has something to return.
     pub(in crate::daemon) fn deadline(&self) -> Time {
-        self.waiting.front().map_or(Time::NEVER, |(at, _)| *at)
+        self.by_time.first().map_or(Time::NEVER, |(at, _)| *at)
     }
 
-    /// A socket waits for its new process.
+    /// A socket waits for its new process from now on.
     pub(in crate::daemon) fn add(&mut self, now: Time, port: u32) {
-        self.waiting.push_back((now.plus_millis(ORPHAN_MS), port));
+        self.remove(port);
+        let at = now.plus_millis(ORPHAN_MS);
+        self.ends.insert(port, at);
+        self.by_time.insert((at, port));
     }
 
-    /// A socket whose time is over; a process may have claimed it.
-    pub(in crate::daemon) fn expire(&mut self, now: Time) -> Option<u32> {
-        let (at, _) = self.waiting.front()?;
-        if *at > now {
-            return None;
+    /// A socket has ended, or a process has claimed it.
+    pub(in crate::daemon) fn remove(&mut self, port: u32) {
+        if let Some(at) = self.ends.remove(&port) {
+            self.by_time.remove(&(at, port));
         }
-        self.waiting.pop_front().map(|(_, port)| port)
+    }
+
+    /// A socket whose time is over.
+    pub(in crate::daemon) fn expire(&mut self, now: Time) -> Option<u32> {
+        let (_, port) = self.by_time.first().copied().filter(|(at, _)| *at <= now)?;
+        self.remove(port);
+        Some(port)
     }
 }
 
@@ -55,5 +64,19 @@ mod tests {
         assert_eq!((orphans.expire(end), orphans.expire(end)), (Some(1), None));
         assert_eq!(orphans.expire(end.plus_millis(5)), Some(2));
         assert_eq!(orphans.deadline(), Time::NEVER);
+    }
+
+    #[test]
+    fn orphan_that_was_claimed_meanwhile_waits_its_whole_time_again() {
+        let (start, mut orphans) = (Time::ZERO, Orphans::default());
+        orphans.add(start, 1);
+        orphans.remove(1);
+        assert_eq!(orphans.deadline(), Time::NEVER);
+        let later = start.plus_millis(7);
+        orphans.add(start, 1);
+        orphans.add(later, 1);
+        assert_eq!(orphans.expire(start.plus_millis(ORPHAN_MS)), None);
+        assert_eq!(orphans.expire(later.plus_millis(ORPHAN_MS)), Some(1));
+        assert_eq!((orphans.ends.len(), orphans.by_time.len()), (0, 0));
     }
 }

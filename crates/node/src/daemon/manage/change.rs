@@ -84,8 +84,9 @@ impl Access<'_> {
         let done = if name == BROADCAST_LINK {
             stack.clear_broadcast_stats(None)
         } else if let Some(peer) = name.strip_prefix(BROADCAST_LINK).and_then(|rest| rest.strip_prefix(':')) {
-            let received = stack.broadcast().received;
-            let from = received.iter().find(|(_, id, _)| id.to_string() == peer).map(|(addr, ..)| *addr);
+            let mut all = stack.broadcasts_from(NodeAddr::NONE);
+            let from = all.find(|(_, id, _)| id.to_string() == peer).map(|(addr, ..)| addr);
+            drop(all);
             from.is_some_and(|from| stack.clear_broadcast_stats(Some(from)))
         } else {
             stack.clear_link_stats(name)

@@ -4,29 +4,43 @@
 //! |---|---|
 //! | Which requests are there, and how is a long list split into parts? | here |
 //! | Where do the values of an entry come from? | `show.rs` |
+//! | Where does the next part of a list begin? | `positions.rs` |
 //! | How are changes made? | `change.rs`, `bearers.rs` |
 //! | With which properties do new bearers begin? | `media.rs` |
 
 mod bearers;
 mod change;
 mod media;
+mod positions;
+mod quotas;
 mod show;
+
+use std::os::fd::OwnedFd;
 
 use utipc_attach::Failure;
 use utipc_core::Time;
+use utipc_lanes::daemon::Lanes;
+use utipc_manage::capture::CaptureRequest;
 use utipc_manage::{Entry, Errno, Refusal, ReplyWriter, Request};
 use utipc_os::fdpass::Peer;
 use utipc_os::reactor::Reactor;
 
-use super::attachments::{Attachments, Rules};
+use super::attachments::{AttachmentId, Attachments, Rules};
 use super::sockets::Sockets;
 use super::{DaemonConfig, FixedName};
 use crate::driver::NodeDriver;
 
 use media::Defaults;
 
+use positions::Positions;
+pub(super) use positions::{Page, Position};
+
 /// A part of a list ends with the entry that goes beyond this, bytes.
 const PART: usize = 48 * 1024;
+
+/// Most entries that one request visits, in the family and in the other lists: the work of a part does not depend on
+/// the length of the list. A process has one request in a turn.
+pub(super) const LIST_ITEMS: usize = 256;
 
 /// The parts of the node's name that are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +75,7 @@ pub(super) struct Access<'a> {
     pub(super) rules: &'a Rules,
     pub(super) sockets: &'a Sockets,
     pub(super) attachments: &'a Attachments,
+    pub(super) lanes: &'a Lanes,
 }
 
 /// Management of a node, and the settings that apply to later bearers.
@@ -69,11 +84,20 @@ pub(super) struct Management {
     /// Properties with which new bearers begin.
     media: Defaults,
     naming: Naming,
+    /// Where lists continue.
+    pub(super) positions: Positions,
+    /// A descriptor that goes with the answer.
+    pub(super) descriptor: Option<OwnedFd>,
 }
 
 impl Management {
     pub(super) fn new(config: &DaemonConfig) -> Self {
-        Self { media: Defaults::default(), naming: Naming::new(config) }
+        Self {
+            media: Defaults::default(),
+            naming: Naming::new(config),
+            positions: Positions::default(),
+            descriptor: None,
+        }
     }
 
     /// Carries out one request of the family; returns its answer and the position of the next part of a list.
@@ -81,7 +105,7 @@ impl Management {
     pub(super) fn execute(
         &mut self,
         access: &mut Access<'_>,
-        peer: &Peer,
+        (id, peer): (AttachmentId, &Peer),
         from: u64,
         payload: &[u8],
     ) -> Result<(Vec<u8>, Option<u64>), Failure> {
@@ -90,19 +114,21 @@ impl Management {
         let mut next = None;
         match request.and_then(|request| permit(access.rules, peer, &request).map(|()| request)) {
             Err(refusal) => answer.refuse(&refusal),
-            Ok(request) if header.is_dump() => match self.show(access, &request, from) {
+            Ok(request) if header.is_dump() => match self.show(access, id, &request, from) {
                 Err(refusal) => answer.refuse(&refusal),
                 Ok(part) => {
-                    for (after, entry) in part {
-                        answer.entry(&entry);
-                        if answer.bytes().len() > PART {
-                            next = Some(after);
-                            break;
-                        }
-                    }
+                    self.positions.note_visited(part.len());
+                    next = fill(&mut answer, part);
                     if next.is_none() {
                         answer.done();
                     }
+                }
+            },
+            Ok(Request::Capture(capture)) => match access.begin_capture(id, capture) {
+                Err(refusal) => answer.refuse(&refusal),
+                Ok(reader) => {
+                    self.descriptor = Some(reader);
+                    answer.done();
                 }
             },
             Ok(request) => match self.carry_out(access, &request) {
@@ -118,25 +144,32 @@ impl Management {
         Ok((answer.into_bytes(), next))
     }
 
-    /// A list from `from` on: a little more than one part of it.
-    fn show(&self, access: &Access<'_>, request: &Request, from: u64) -> Result<Part, Refusal> {
+    /// A list from `from` on: [`LIST_ITEMS`] entries at most. Lists without a position of their own are short.
+    fn show(
+        &mut self,
+        access: &Access<'_>,
+        id: AttachmentId,
+        request: &Request,
+        from: u64,
+    ) -> Result<Part, Refusal> {
         let all = |entries: Vec<Entry>| -> Part {
             let skip = usize::try_from(from).unwrap_or(usize::MAX);
-            (1u64..).zip(entries).skip(skip).collect()
+            (1u64..).zip(entries).skip(skip).take(LIST_ITEMS).collect()
         };
         Ok(match request {
             Request::Bearers => all(access.show_bearers()),
             Request::Remotes { name } => all(access.show_remotes(name)?),
             Request::Sockets => access.show_sockets(from),
-            Request::Bindings { port } => all(access.show_bindings(*port)?),
-            Request::Links { broadcast } => all(access.show_links(*broadcast)),
+            Request::Bindings { port } => access.show_bindings(*port, from)?,
+            Request::Links { broadcast } => access.show_links(*broadcast, from),
             Request::LinkHistory => all(access.show_history()),
+            Request::Quotas => access.show_quotas(from),
             Request::Media => all(self.media.show()),
-            Request::Nodes => all(access.show_nodes()),
+            Request::Nodes => access.show_nodes(from),
             Request::Net => all(vec![access.show_net()]),
-            Request::Names => all(access.show_names()),
+            Request::Names => access.show_names(&mut self.positions, id, from)?,
             Request::Monitors => all(access.show_monitors()),
-            Request::MonitorPeers { bearer } => all(access.show_monitor_peers(*bearer)?),
+            Request::MonitorPeers { bearer } => access.show_monitor_peers(*bearer, from)?,
             _ => return Err(Errno::NOT_SUPPORTED.into()),
         })
     }
@@ -150,9 +183,7 @@ impl Management {
                 return found.map(Some).ok_or_else(bearers::not_found);
             }
             Request::LinkGet { name } => {
-                let all = access.show_links(true).into_iter();
-                let found = { all }.find(|entry| matches!(entry, Entry::Link(l) if l.name == *name));
-                return found.map(Some).ok_or_else(|| change::no_link(name));
+                return access.show_link(name).map(Some).ok_or_else(|| change::no_link(name));
             }
             Request::MediaGet { name } => return self.media.get(name).map(Some),
             Request::MonitorGet => {
@@ -184,6 +215,34 @@ impl Management {
         }
         Ok(None)
     }
+}
+
+impl Access<'_> {
+    fn begin_capture(&mut self, id: AttachmentId, capture: CaptureRequest) -> Result<OwnedFd, Refusal> {
+        if let Some(name) = &capture.bearer {
+            self.bearer_named(name).map_err(|_| {
+                Refusal::new(Errno::INVALID, format!("there is no bearer {name} (see `bearer list`)"))
+            })?;
+        }
+        let system = |error: utipc_os::OsError| Refusal::new(Errno::NO_MEMORY, error.to_string());
+        self.driver.captures.begin(id, capture).map_err(system)?.ok_or_else(|| {
+            Refusal::new(Errno::BUSY, "the daemon has as many captures as it may have (end one of them)")
+        })
+    }
+}
+
+/// Writes a part of a list; the position of the next part, if there may be more.
+fn fill(answer: &mut ReplyWriter, part: Part) -> Option<u64> {
+    let is_cut = part.len() >= LIST_ITEMS;
+    let mut last = None;
+    for (after, entry) in part {
+        answer.entry(&entry);
+        last = Some(after);
+        if answer.bytes().len() > PART {
+            return last;
+        }
+    }
+    last.filter(|_| is_cut)
 }
 
 /// Whether the policy allows a process this request.

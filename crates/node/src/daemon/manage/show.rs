@@ -1,31 +1,29 @@
 //! Lists: the state of the node as entries of the family.
 
-use utipc_core::addr::{Binding, NodeAddr};
+use utipc_core::BearerId;
+use utipc_core::addr::{Binding, NodeAddr, NodeId};
 use utipc_core::broadcast::{MulticastPolicy, ReceiverStats, SenderStats};
-use utipc_core::limits::LINK_STATE;
-use utipc_core::socket::{EndpointStats, SocketKind, State};
+use utipc_core::limits::{LINK_STATE, MAX_BEARERS};
+use utipc_core::socket::{Endpoint, SocketKind, State, WaitReason};
 use utipc_core::wire::Method;
 use utipc_core::{LinkInfo, MonitorInfo};
 use utipc_manage::family::{BROADCAST_LINK, stats};
 use utipc_manage::{
-    Connection, Domain, Down, Entry, Errno, Link, Monitor, MonitorPeer, Net, Node, Process, Properties,
+    Connection, Domain, Down, Entry, Errno, Link, Monitor, MonitorPeer, Net, Node, Path, Process, Properties,
     Publication, Refusal, Socket, Stats,
 };
 
-use super::{Access, Part, change};
+use super::{Access, AttachmentId, LIST_ITEMS, Page, Part, Position, Positions, change};
 use crate::observe::LinkEnd;
 
-/// Sockets of one part: their entries are bounded by their program's name.
-const SOCKETS_PART: usize = 1024;
-
-/// Chains of the kernel's binding table: it lists service types by the number of their chain.
-const CHAINS: u32 = 1024;
+/// Place of a peer's broadcast link among its links, which are at the numbers of their bearers.
+const BEHIND_LINKS: u8 = MAX_BEARERS as u8;
 
 impl Access<'_> {
     pub(super) fn show_sockets(&self, from: u64) -> Part {
         let Ok(first) = u32::try_from(from) else { return Part::new() };
         let own = self.driver.stack.own_node();
-        let all = self.driver.stack.endpoints_from(first).take(SOCKETS_PART);
+        let all = self.driver.stack.endpoints_from(first).take(LIST_ITEMS);
         all.map(|(port, endpoint)| {
             let connected = endpoint.state() == State::Established;
             let connection = endpoint.peer().filter(|_| connected).map(|peer| Connection {
@@ -40,14 +38,15 @@ impl Access<'_> {
                 connection,
                 bound,
                 kind: Some(kind(endpoint.kind())),
-                process: Some(self.process(port, &endpoint.stats())),
+                process: Some(self.process(port, endpoint)),
             });
             (u64::from(port) + 1, entry)
         })
         .collect()
     }
 
-    fn process(&self, port: u32, stats: &EndpointStats) -> Process {
+    fn process(&self, port: u32, endpoint: &Endpoint) -> Process {
+        let stats = endpoint.stats();
         let owner = self.sockets.owner(port);
         let peer = owner.and_then(|owner| self.attachments.peer(owner));
         let program = owner.and_then(|owner| self.attachments.program(owner));
@@ -63,25 +62,39 @@ impl Access<'_> {
                 stats.returned_to_us,
                 stats.rejected + stats.dropped,
             ],
+            wait: endpoint
+                .wait_reason()
+                .filter(|reason| *reason != WaitReason::NothingReceived)
+                .map(|reason| reason.to_string()),
+            unread: endpoint.available() as u64,
+            lanes: self.lanes.bytes_of(port),
         }
     }
 
-    pub(super) fn show_bindings(&self, port: u32) -> Result<Vec<Entry>, Refusal> {
+    /// The bindings of a socket, the newest first, as the kernel lists them. A position counts down from the newest
+    /// age.
+    pub(super) fn show_bindings(&self, port: u32, from: u64) -> Result<Part, Refusal> {
         let stack = &self.driver.stack;
         if stack.endpoint(port).is_none() && stack.endpoints_from(port).next().is_none_or(|(p, _)| p != port)
         {
             return Err(Refusal::new(Errno::INVALID, format!("there is no socket {port}")));
         }
-        let mut all: Vec<Binding> = stack.bindings_of(port).collect();
-        // The kernel lists the newest first; keys rise.
-        all.sort_unstable_by_key(|b| std::cmp::Reverse(b.key));
-        Ok(all.iter().map(|b| Entry::Binding(publication(b))).collect())
+        if from == u64::MAX {
+            return Ok(Part::new());
+        }
+        let all = stack.bindings_up_to(port, u64::MAX - from).take(LIST_ITEMS);
+        let after = |age: u64| (u64::MAX - age).saturating_add(1);
+        Ok(all.map(|(age, b)| (after(age), Entry::Binding(publication(&b)))).collect())
     }
 
-    pub(super) fn show_names(&self) -> Vec<Entry> {
+    /// All bindings. A position does not fit a number: it is kept for the attachment.
+    pub(super) fn show_names(
+        &self,
+        positions: &mut Positions,
+        id: AttachmentId,
+        from: u64,
+    ) -> Result<Part, Refusal> {
         let own = self.driver.stack.own_node();
-        let mut all = self.driver.stack.bindings();
-        all.sort_by_key(|b| (b.range.service % CHAINS, b.range.service, b.range.lower, b.range.upper));
         let entry = |b: &Binding| {
             let mut publication = publication(b);
             if b.port.node.is_none() {
@@ -91,14 +104,33 @@ impl Access<'_> {
             publication.port = if b.range.service == LINK_STATE { 0 } else { publication.port };
             Entry::Name(publication)
         };
-        all.iter().map(entry).collect()
+        let after = match from {
+            0 => None,
+            _ => match positions.get(id, Page::Names(from)) {
+                Some(Position::Binding(at)) => Some(at),
+                _ => return Err(Refusal::new(Errno::INVALID, "the list was not continued in time")),
+            },
+        };
+        let number = positions.next_number();
+        let mut part = Part::new();
+        for (at, binding) in self.driver.stack.list_bindings(after).take(LIST_ITEMS) {
+            part.push((number, entry(&binding)));
+            if part.len() == LIST_ITEMS {
+                // These entries are so small that no part ends before.
+                positions.put(id, Page::Names(number), Position::Binding(at));
+            }
+        }
+        Ok(part)
     }
 
-    pub(super) fn show_nodes(&self) -> Vec<Entry> {
-        let all = self.driver.stack.nodes();
-        all.iter()
-            .map(|n| Entry::Node(Node { address: n.addr.0, up: n.up, identity: Some(n.id.0) }))
-            .collect()
+    pub(super) fn show_nodes(&self, from: u64) -> Part {
+        let Ok(first) = u32::try_from(from) else { return Part::new() };
+        let all = self.driver.stack.nodes_from(NodeAddr(first)).take(LIST_ITEMS);
+        all.map(|n| {
+            let entry = Entry::Node(Node { address: n.addr.0, up: n.up, identity: Some(n.id.0) });
+            (u64::from(n.addr.0) + 1, entry)
+        })
+        .collect()
     }
 
     pub(super) fn show_net(&self) -> Entry {
@@ -111,30 +143,68 @@ impl Access<'_> {
     }
 
     /// The broadcast link, then the links by peer; with `broadcast` also the broadcast link of each peer, behind its
-    /// links.
-    pub(super) fn show_links(&self, broadcast: bool) -> Vec<Entry> {
-        let info = self.driver.stack.broadcast();
-        let own = self.driver.stack.own_node();
-        let mut all =
-            vec![Entry::Link(broadcast_link(BROADCAST_LINK.to_owned(), info.window, info.policy, |s| {
-                sent(&info.sent, s);
-            }))];
-        let links = self.driver.stack.links();
-        let of = |peer: NodeAddr| links.iter().filter(move |link| link.peer == peer);
-        for (peer, id, received) in &info.received {
-            all.extend(of(*peer).map(|link| Entry::Link(self.link(link, own))));
-            if broadcast {
-                let name = format!("{BROADCAST_LINK}:{id}");
-                all.push(Entry::Link(broadcast_link(name, info.window, info.policy, |s| {
-                    arrived(received, s)
-                })));
+    /// links. A position is the peer's address and the bearer.
+    pub(super) fn show_links(&self, broadcast: bool, from: u64) -> Part {
+        let Ok(peer) = u32::try_from(from >> 8) else { return Part::new() };
+        let (first, place) = (NodeAddr(peer), from as u8);
+        let after = |peer: NodeAddr, place: u8| (u64::from(peer.0) << 8 | u64::from(place)) + 1;
+        let stack = &self.driver.stack;
+        let links = stack.links_from((first, place)).map(|link| {
+            let entry = Entry::Link(self.link(&link));
+            (link.peer, (after(link.peer, link.bearer), entry))
+        });
+        let head = (from == 0).then(|| (1, self.show_broadcast_link()));
+        if !broadcast {
+            return head.into_iter().chain(links.map(|(_, entry)| entry)).take(LIST_ITEMS).collect();
+        }
+        let mut links = links.peekable();
+        let mut part: Part = head.into_iter().collect();
+        for (peer, id, received) in stack.broadcasts_from(first) {
+            while part.len() < LIST_ITEMS
+                && let Some((_, entry)) = links.next_if(|(of, _)| *of == peer)
+            {
+                part.push(entry);
+            }
+            if part.len() < LIST_ITEMS && (peer > first || place <= BEHIND_LINKS) {
+                part.push((after(peer, BEHIND_LINKS), self.show_broadcasts_of(id, &received)));
+            }
+            if part.len() == LIST_ITEMS {
+                break;
             }
         }
-        all
+        part
     }
 
-    fn link(&self, link: &LinkInfo, own: NodeAddr) -> Link {
-        let last = self.driver.observer.history().iter().rev().find(|end| end.link == link.name);
+    /// The link with this name; also a broadcast link.
+    pub(super) fn show_link(&self, name: &str) -> Option<Entry> {
+        let stack = &self.driver.stack;
+        if name == BROADCAST_LINK {
+            return Some(self.show_broadcast_link());
+        }
+        if let Some(identity) = name.strip_prefix(BROADCAST_LINK).and_then(|rest| rest.strip_prefix(':')) {
+            let mut all = stack.broadcasts_from(NodeAddr::NONE);
+            let (_, id, received) = all.find(|(_, id, _)| id.to_string() == identity)?;
+            return Some(self.show_broadcasts_of(id, &received));
+        }
+        stack.link_named(name).map(|link| Entry::Link(self.link(&link)))
+    }
+
+    fn show_broadcast_link(&self) -> Entry {
+        let info = self.driver.stack.broadcast();
+        let count = |to: &mut Stats| sent(&info.sent, to);
+        Entry::Link(broadcast_link(BROADCAST_LINK.to_owned(), info.window, info.policy, count))
+    }
+
+    fn show_broadcasts_of(&self, peer: NodeId, received: &ReceiverStats) -> Entry {
+        let info = self.driver.stack.broadcast();
+        let name = format!("{BROADCAST_LINK}:{peer}");
+        Entry::Link(broadcast_link(name, info.window, info.policy, |to| arrived(received, to)))
+    }
+
+    fn link(&self, link: &LinkInfo) -> Link {
+        let own = self.driver.stack.own_node();
+        let is_of_link = |end: &&LinkEnd| end.peer == link.peer && end.link == link.name;
+        let last = self.driver.observer.history().iter().rev().find(is_of_link);
         let mut stats = Stats::default();
         counted(link, &mut stats);
         Link {
@@ -154,7 +224,19 @@ impl Access<'_> {
             received: link.stats.rx_packets as u32,
             sent: link.stats.tx_packets as u32,
             down: last.map(down),
+            up_since: self.driver.observer.up_since(&link.name).filter(|_| link.up),
+            path: Some(self.path(link)),
             ..Link::default()
+        }
+    }
+
+    fn path(&self, link: &LinkInfo) -> Path {
+        let media = self.driver.stack.link_media(link.peer, link.bearer);
+        let bearer = self.driver.bearer(link.bearer).map(|bearer| bearer.name().to_owned());
+        Path {
+            peer: link.peer.0,
+            media: media.map(|media| media.to_string()).unwrap_or_default(),
+            bearer: bearer.unwrap_or_default(),
         }
     }
 
@@ -176,16 +258,21 @@ impl Access<'_> {
                 bearer: m.bearer.into(),
                 name: m.name,
                 active: m.active,
-                nodes: u32::try_from(m.nodes.len()).unwrap_or(u32::MAX),
+                nodes: u32::try_from(m.nodes).unwrap_or(u32::MAX),
                 generation: m.generation,
             })
         };
         self.driver.stack.monitors().into_iter().map(entry).collect()
     }
 
-    pub(super) fn show_monitor_peers(&self, bearer: u32) -> Result<Vec<Entry>, Refusal> {
-        let mut all = self.driver.stack.monitors().into_iter();
-        let found = all.find(|m| u32::from(m.bearer) == bearer).ok_or(Errno::INVALID)?;
+    /// The nodes of a bearer's monitor. A position is the distance of an address from the own one.
+    pub(super) fn show_monitor_peers(&self, bearer: u32, from: u64) -> Result<Part, Refusal> {
+        let Ok(first) = u32::try_from(from) else { return Ok(Part::new()) };
+        let stack = &self.driver.stack;
+        let own = stack.own_node();
+        let after = |node: NodeAddr| u64::from(node.0.wrapping_sub(own.0)) + 1;
+        let bearer = BearerId::try_from(bearer).map_err(|_| Errno::INVALID)?;
+        let nodes = stack.monitor_nodes(bearer, first).ok_or(Errno::INVALID)?;
         let entry = |n: utipc_core::monitor::MonitorNode| {
             Entry::MonitorPeer(MonitorPeer {
                 address: n.addr.0,
@@ -200,7 +287,7 @@ impl Access<'_> {
                 }),
             })
         };
-        Ok(found.nodes.into_iter().map(entry).collect())
+        Ok(nodes.take(LIST_ITEMS).map(|node| (after(node.addr), entry(node))).collect())
     }
 }
 

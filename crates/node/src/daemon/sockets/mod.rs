@@ -94,6 +94,21 @@ impl Sockets {
         self.processes.get(&id).map(|held| held.ports.clone()).unwrap_or_default()
     }
 
+    /// Bindings of a socket.
+    pub(super) fn bindings(&self, port: u32) -> usize {
+        self.sockets.get(&port).map_or(0, |socket| socket.bindings)
+    }
+
+    /// Whether this holder is the only one.
+    pub(super) fn is_last(&self, port: u32, holder: Holder) -> bool {
+        let is_owner = |socket: &Socket| socket.owner.map(Holder::Process) == Some(holder);
+        self.sockets.get(&port).is_some_and(|socket| match &*socket.sharers {
+            [] => is_owner(socket),
+            [sharer] => socket.owner.is_none() && sharer.holder == holder,
+            _ => false,
+        })
+    }
+
     /// Number of sockets that a process holds.
     pub(super) fn count_of(&self, id: AttachmentId) -> usize {
         self.processes.get(&id).map_or(0, |held| held.ports.len())

@@ -83,3 +83,77 @@ fn processes_are_notified_when_the_readiness_of_a_socket_grows() {
     sockets.watch(PORT);
     assert_eq!(update(&mut sockets, readable, (false, false)), [1, 2]);
 }
+
+/// A generator of operations: the same for the same seed.
+struct Choices(u64);
+
+impl Choices {
+    fn below(&mut self, limit: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as u32 % limit
+    }
+}
+
+/// Releases a socket as the dispatcher does: the last holder ends or orphans it.
+fn release(sockets: &mut Sockets, port: u32, holder: Holder, orphans: bool) {
+    if sockets.release(port, holder) == Release::Last {
+        if orphans { sockets.disown(port) } else { sockets.remove(port) }
+    }
+}
+
+/// One operation that a process may cause, in whatever state the sockets are.
+fn act(sockets: &mut Sockets, choices: &mut Choices) {
+    let (port, id, inheritance) = (1 + choices.below(4), 1 + choices.below(3), choices.below(2));
+    let other = choices.below(2) == 0;
+    match choices.below(9) {
+        0 if !sockets.contains(port) => sockets.add(port, id, SEEN),
+        1 if !sockets.is_held_by(port, id) => drop(sockets.join(port, id)),
+        2 => sockets.add_inheritance(port, inheritance),
+        3 => release(sockets, port, Holder::Process(id), other),
+        4 => release(sockets, port, Holder::Inheritance(inheritance), other),
+        5 => sockets.add_binding(port),
+        6 => sockets.remove_bindings(port, other),
+        7 => sockets.set_descriptor(port, other),
+        8 if choices.below(8) == 0 => {
+            for port in sockets.remove_process(id) {
+                release(sockets, port, Holder::Process(id), other);
+            }
+            sockets.add_process(id);
+        }
+        _ => {}
+    }
+}
+
+/// A counter that was charged to one process and released from another would wrap, and refuse that one for ever.
+#[test]
+fn every_process_is_charged_with_exactly_what_its_sockets_cost() {
+    for seed in 0..300 {
+        let (mut sockets, mut choices) = (sockets(3), Choices(seed));
+        sockets.remove(PORT);
+        for step in 0..400 {
+            act(&mut sockets, &mut choices);
+            for id in 1..=3 {
+                let owned = || sockets.sockets.values().filter(|socket| socket.owner == Some(id));
+                let bindings: usize = owned().map(|socket| socket.bindings).sum();
+                let descriptors = owned().filter(|socket| socket.has_descriptor).count();
+                let charged = (sockets.bindings_of(id), sockets.descriptors_of(id));
+                assert_eq!(charged, (bindings, descriptors), "process {id}, seed {seed}, step {step}");
+                let held = (1..=4).filter(|port| sockets.is_held_by(*port, id)).count();
+                assert_eq!(sockets.count_of(id), held, "process {id}, seed {seed}, step {step}");
+            }
+        }
+        for id in 1..=3 {
+            for port in sockets.remove_process(id) {
+                release(&mut sockets, port, Holder::Process(id), false);
+            }
+        }
+        for inheritance in 0..2 {
+            for port in 1..=4 {
+                release(&mut sockets, port, Holder::Inheritance(inheritance), false);
+            }
+        }
+        let left: Vec<u32> =
+            sockets.sockets.keys().copied().filter(|port| !sockets.is_orphaned(*port)).collect();
+        assert_eq!(left, [] as [u32; 0], "seed {seed}");
+    }
+}

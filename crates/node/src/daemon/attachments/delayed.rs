@@ -1,0 +1,74 @@
+//! Replies with descriptors that the system did not take, because too many descriptors of the daemon's user are on
+//! their way: those of all processes of this user count, also of other programs. The replies leave when there is room.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use utipc_core::Time;
+use utipc_os::fdpass::Put;
+
+use super::{AttachmentId, Attachments, Outgoing};
+use crate::daemon::counters::EndReason;
+
+/// Pause between two tries, milliseconds: nothing reports that there is room.
+const RETRY_MS: u64 = 10;
+/// Time after which the process is disconnected. By then its own wait for the reply is over.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Most replies behind the delayed one. A process has at most 64 requests without a reply.
+const BEHIND_MAX: usize = 64;
+
+/// A reply that waits for room, and the later replies to the same process.
+#[derive(Debug)]
+pub(super) struct Delayed {
+    packet: Vec<u8>,
+    fds: Vec<OwnedFd>,
+    since: Instant,
+    behind: VecDeque<Outgoing>,
+}
+
+impl Delayed {
+    pub(super) fn new(packet: Vec<u8>, fds: Vec<OwnedFd>) -> Self {
+        Self { packet, fds, since: Instant::now(), behind: VecDeque::new() }
+    }
+
+    /// Queues a later reply.
+    pub(super) fn push(&mut self, reply: Outgoing) -> Result<(), EndReason> {
+        if self.behind.len() >= BEHIND_MAX {
+            return Err(EndReason::Unread);
+        }
+        self.behind.push_back(reply);
+        Ok(())
+    }
+}
+
+impl Attachments {
+    /// When to call [`Attachments::send_delayed`] again.
+    pub(in crate::daemon) fn deadline(&self, now: Time) -> Time {
+        if self.delayed.is_empty() { Time::NEVER } else { now.plus_millis(RETRY_MS) }
+    }
+
+    /// Tries to send the delayed replies. Returns those that were behind them, to be sent, and the attachments that
+    /// have to end.
+    pub(in crate::daemon) fn send_delayed(&mut self) -> (Vec<Outgoing>, Vec<(AttachmentId, EndReason)>) {
+        let (mut behind, mut ended) = (Vec::new(), Vec::new());
+        let Self { all, delayed, .. } = self;
+        delayed.retain(|id| {
+            let Some(attachment) = all.get_mut(id) else { return false };
+            let Some(waiting) = &mut attachment.delayed else { return false };
+            let fds: Vec<BorrowedFd<'_>> = waiting.fds.iter().map(AsFd::as_fd).collect();
+            match attachment.channel.send(&[IoSlice::new(&waiting.packet)], &fds, false) {
+                Ok(Put::Sent) => {
+                    behind.extend(attachment.delayed.take().into_iter().flat_map(|it| it.behind))
+                }
+                Ok(Put::Crowded) if waiting.since.elapsed() < LONGEST => return true,
+                Ok(Put::Crowded) | Err(_) => ended.push((*id, EndReason::System)),
+                Ok(Put::Full) => ended.push((*id, EndReason::Unread)),
+                Ok(Put::Gone) => ended.push((*id, EndReason::Closed)),
+            }
+            false
+        });
+        (behind, ended)
+    }
+}
