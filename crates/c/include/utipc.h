@@ -10,9 +10,11 @@
 #ifndef UTIPC_H
 #define UTIPC_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
@@ -129,6 +131,17 @@ int tipc_mcast(int sd, const void *msg, size_t len, const struct tipc_addr *dst)
 int tipc_recv(int sd, void *buf, size_t len, bool waitall);
 int tipc_recvfrom(int sd, void *buf, size_t len, struct tipc_addr *socket, struct tipc_addr *member, int *err);
 
+/* ---- Event loops ------------------------------------------------------------------------------------------------- */
+
+/*
+ * As poll(2) and epoll_wait(2), but before they sleep they look for messages at the sockets received from lately, for
+ * at most 50 us and only while that has paid: a message that comes within microseconds costs no wake-up. Any
+ * descriptors may be in the set. UTIPC_SPIN=parked in the environment switches it off. poll, select and epoll_wait work
+ * too, without a look.
+ */
+int utipc_poll(struct pollfd *fds, nfds_t nfds, int timeout);
+int utipc_epoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);
+
 /* ---- Topology ---------------------------------------------------------------------------------------------------- */
 
 /* Connects to the topology server of a node (0: of this process); the socket becomes readable with each event. */
@@ -161,6 +174,11 @@ char *tipc_linkname(char *buf, size_t len, uint32_t peer, int bearerid);
 /* Reason and remedy of this thread's last failed call; valid until the next failure. */
 const char *utipc_strerror(void);
 const char *utipc_version(void);
+/*
+ * Closes all sockets and leaves the cluster, as exit(3) does; for a process that ends without it. No other thread may
+ * be in a call. The next tipc_socket starts a node again.
+ */
+void utipc_leave(void);
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,7 @@ mod forking;
 mod message;
 mod node;
 mod options;
+mod polling;
 mod receive;
 mod send;
 mod sockaddr;

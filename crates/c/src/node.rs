@@ -112,16 +112,20 @@ fn forget(is_meant: impl FnOnce(&Current) -> bool) {
     }
 }
 
-/// At `exit`, closes all sockets and leaves the cluster, so that peers see it at once.
+/// `void utipc_leave(void)`: closes all sockets and leaves the cluster, so that peers see it at once. For processes
+/// that end without `exit`, as those of Go do.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn utipc_leave() {
+    guard((), || {
+        table::clear();
+        forget(|_| true);
+        Ok(())
+    });
+}
+
+/// Calls [`utipc_leave`] at `exit`.
 fn leave_in_order() {
-    extern "C" fn leave() {
-        guard((), || {
-            table::clear();
-            forget(|_| true);
-            Ok(())
-        });
-    }
     static ONCE: Once = Once::new();
     // SAFETY: the function lives as long as the program, which cannot unload this library, and does not unwind.
-    ONCE.call_once(|| _ = unsafe { libc::atexit(leave) });
+    ONCE.call_once(|| _ = unsafe { libc::atexit(utipc_leave) });
 }

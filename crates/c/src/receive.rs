@@ -6,7 +6,7 @@ use utipc::{Received, RecvOptions, Returned};
 
 use crate::address::TipcAddr;
 use crate::call::{count, guard};
-use crate::{message, table};
+use crate::{message, polling, table};
 
 /// `int tipc_recv(int sd, void *buf, size_t len, bool waitall)`
 ///
@@ -18,7 +18,9 @@ pub(crate) unsafe extern "C" fn tipc_recv(sd: c_int, buf: *mut c_void, len: usiz
         // SAFETY: by the contract.
         let buffer = unsafe { message::buffer(buf, len) }?;
         let options = RecvOptions { wait_all: waitall, ..RecvOptions::default() };
-        Ok(count(table::get(sd)?.socket.receive_with(buffer, options)?.len))
+        let received = table::get(sd)?.socket.receive_with(buffer, options)?;
+        polling::received(sd);
+        Ok(count(received.len))
     })
 }
 
@@ -42,6 +44,7 @@ pub(crate) unsafe extern "C" fn tipc_recvfrom(
         let options = RecvOptions { control: true, ..RecvOptions::default() };
         let Received { len, source, destination, returned, .. } =
             entry.socket.receive_with(buffer, options)?;
+        polling::received(sd);
         let own = TipcAddr::from(entry.socket.port());
         let to = destination.map_or(own, TipcAddr::addressed);
         let (from, len, code) = match &returned {

@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use utipc_attach::{Envelope, LaneId, PairId, Reply, Request, decode, encode};
+use utipc_attach::{Envelope, LaneId, Notice, PairId, Reply, Request, decode, encode};
 use utipc_core::addr::NodeAddr;
 use utipc_lanes::Pair;
-use utipc_os::fdpass::{Channel, Got, MAX_FDS, Put};
+use utipc_os::fdpass::{Channel, Put};
 use utipc_os::hangup::{self, Table};
 use utipc_os::hidden::Hiding;
 use utipc_os::packets::Near;
@@ -29,6 +29,8 @@ use crate::inheritance::Inheritance;
 use crate::names::Names;
 use crate::near_ends::{NearEnds, Reach};
 use crate::notices::{Notices, Task};
+use crate::overdue::Answered;
+use crate::resume::Resuming;
 use crate::state::SocketState;
 
 /// First version in which processes can share sockets and a polled socket keeps its lanes.
@@ -36,6 +38,12 @@ const SHARING_VERSION: u16 = 2;
 
 /// First version in which a writer of lanes gets the far ends of its readers' descriptors.
 const FAR_END_VERSION: u16 = 4;
+
+/// First version in which the daemon ends waits of programs that poll until a full lane has room.
+const AWAIT_ROOM_VERSION: u16 = 4;
+
+/// First version in which the node takes multicasts from node lanes.
+const MULTICAST_VERSION: u16 = 4;
 
 /// Pauses between tries while the daemon closes the connection during the handshake, because this process was too slow
 /// or too many processes attach at once.
@@ -72,9 +80,12 @@ pub(crate) struct Attachment {
     notices: Notices,
     /// A thread that shrinks idle rings is running.
     pub(crate) shrinks_rings: AtomicBool,
+    /// Some replies have not come in time. Changed with the wire locked.
+    pub(crate) overdue: AtomicBool,
     /// Number of rings of the bell before the last fetch of notices.
     fetched: AtomicU32,
     life: Arc<Life>,
+    resuming: Arc<Resuming>,
 }
 
 /// State shared by the watching thread and the attachment.
@@ -130,9 +141,11 @@ impl Attachment {
             names: Names::default(),
             notices,
             shrinks_rings: AtomicBool::new(false),
+            overdue: AtomicBool::new(false),
             fetched: AtomicU32::new(bell.seq()),
             keeps_level: welcome.version >= SHARING_VERSION,
             life: Arc::new(Life { over: AtomicBool::new(false), bell, near_ends: NearEnds::default() }),
+            resuming: Arc::default(),
         });
         attachment.watch()?;
         Ok(Some(attachment))
@@ -183,6 +196,26 @@ impl Attachment {
         self.version >= FAR_END_VERSION
     }
 
+    /// Whether the daemon ends the wait of a program that polls until a full lane has room.
+    pub(crate) fn ends_waits_for_room(&self) -> bool {
+        self.version >= AWAIT_ROOM_VERSION
+    }
+
+    /// Whether the node takes multicasts from node lanes.
+    pub(crate) fn takes_multicasts_by_lane(&self) -> bool {
+        self.version >= MULTICAST_VERSION
+    }
+
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    /// Whether some replies have not come in time.
+    #[inline]
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.overdue.load(Acquire)
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -194,6 +227,11 @@ impl Attachment {
 
     pub(crate) fn set_address(&self, node: NodeAddr) {
         self.notices.set_address(node);
+    }
+
+    /// The sockets that resume when this attachment ends.
+    pub(crate) fn resuming(&self) -> &Arc<Resuming> {
+        &self.resuming
     }
 
     /// Whether the daemon is gone.
@@ -233,6 +271,9 @@ impl Attachment {
         payload: &[u8],
         take: impl FnOnce(Reply, Extra<'_>) -> Option<T>,
     ) -> Result<T, Error> {
+        if self.is_overdue() {
+            self.wait_for_overdue(request)?;
+        }
         let done = self.round_trip(&mut lock(&self.wire), request, payload, &[], take)?;
         self.fetch_all_notices(done)
     }
@@ -244,6 +285,9 @@ impl Attachment {
         fds: &[BorrowedFd<'_>],
         take: impl FnOnce(Reply, Extra<'_>) -> Option<T>,
     ) -> Result<T, Error> {
+        if self.is_overdue() {
+            self.wait_for_overdue(request)?;
+        }
         let done = self.round_trip(&mut lock(&self.wire), request, &[], fds, take)?;
         self.fetch_all_notices(done)
     }
@@ -276,23 +320,46 @@ impl Attachment {
         passed: &[BorrowedFd<'_>],
         take: impl FnOnce(Reply, Extra<'_>) -> Option<T>,
     ) -> Result<(Result<T, Error>, bool), Error> {
-        let Wire { out, input, fds } = wire;
-        out.clear();
-        encode(request, &[], out);
-        fds.clear();
-        let parts = [IoSlice::new(out), IoSlice::new(payload)];
+        let assumed = self.settle_overdue(wire, request)?;
+        wire.out.clear();
+        encode(request, &[], &mut wire.out);
+        wire.fds.clear();
+        let parts = [IoSlice::new(&wire.out), IoSlice::new(payload)];
         let parts = if payload.is_empty() { &parts[..1] } else { &parts[..] };
         let seen = self.bell().seq();
-        if self.is_over() || self.channel.send(parts, passed, true)? != Put::Sent {
+        if self.is_over() {
             return Err(self.lost());
         }
-        let Got::Packet(len) = self.channel.receive(input, fds, MAX_FDS, true)? else {
-            return Err(self.lost());
+        match self.channel.send(parts, passed, assumed.is_none())? {
+            Put::Sent => wire.sent = wire.sent.wrapping_add(1).max(1),
+            Put::Full | Put::Crowded => return Err(self.silent()),
+            Put::Gone => return Err(self.lost()),
+        }
+        let answered = match assumed {
+            Some(reply) => Answered::Assumed(reply),
+            None => self.await_reply(wire, request)?,
         };
         let malformed = || Error::Nonsense(self.path.clone());
+        let Wire { input, fds, .. } = wire;
+        let len = match answered {
+            Answered::Reply(len) => len,
+            Answered::Assumed(reply) => {
+                return Ok((take(reply, Extra { payload: &[], fds }).ok_or_else(malformed), false));
+            }
+        };
         let (envelope, payload) = decode::<Envelope>(&input[..len]).map_err(|_| malformed())?;
         let Envelope { notices, more, reply } = envelope;
-        let done = self.notices.process(&notices, &reply);
+        self.process_notices(&notices, &reply, seen, more);
+        let result = match reply {
+            Reply::Failed(failure) => Err(Error::Failed(failure)),
+            reply => take(reply, Extra { payload, fds }).ok_or_else(malformed),
+        };
+        Ok((result, more))
+    }
+
+    /// Processes the notices of a reply; `seen`: the number of rings before its request.
+    fn process_notices(&self, notices: &[Notice], reply: &Reply, seen: u32, more: bool) {
+        let done = self.notices.process(notices, reply);
         if !done {
             // `has_notices` stays true, so that the next call does the tasks.
             self.fetched.store(seen.wrapping_sub(1), Relaxed);
@@ -303,11 +370,15 @@ impl Attachment {
             // They may concern other threads.
             self.ring();
         }
-        let result = match reply {
-            Reply::Failed(failure) => Err(Error::Failed(failure)),
-            reply => take(reply, Extra { payload, fds }).ok_or_else(malformed),
-        };
-        Ok((result, more))
+    }
+
+    /// Processes the notices of a reply that came too late for its request.
+    pub(crate) fn process_overdue(&self, packet: &[u8]) -> Result<(), Error> {
+        let (envelope, _) = decode::<Envelope>(packet).map_err(|_| Error::Nonsense(self.path.clone()))?;
+        // The next call fetches what came after this reply.
+        let seen = self.bell().seq().wrapping_sub(1);
+        self.process_notices(&envelope.notices, &Reply::Done, seen, envelope.more);
+        Ok(())
     }
 
     /// Wakes the other threads of this process. This ring does not count as a notice of the daemon.

@@ -2,18 +2,23 @@
 //! wait for a reply; threads of this process ring it to wake each other.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use utipc_lanes::{Parked, wait_with};
 use utipc_os::Result;
 use utipc_os::futex::Woken;
+use utipc_os::reentry::Gap;
 use utipc_os::shm::{Access, Fence, Memory, PAGE, Segment, Watched};
 
 /// Word that changes with each ring.
 const SEQ: usize = 0;
 /// Word that counts threads asleep.
 const SLEEPERS: usize = 4;
+/// Word with the number of the request that the daemon has begun last; 0 if the daemon is of an older release.
+const BEGUN: usize = 8;
+/// Word with the number of the cancelled request, or 0.
+const CANCELLED: usize = 12;
 
 /// The doorbell of one attachment.
 #[derive(Debug)]
@@ -38,6 +43,23 @@ impl Bell {
         self.page.load32(SEQ, Acquire)
     }
 
+    /// Cancels the request with this number. False if the daemon has begun it, or cannot tell: its reply comes.
+    pub(crate) fn cancel(&self, number: u32) -> bool {
+        self.page.store32(CANCELLED, number, Release);
+        self.page.fence(Fence::Cancel);
+        let begun = self.page.load32(BEGUN, Acquire);
+        let cancelled = begun != 0 && begun != number;
+        if !cancelled {
+            self.forget_cancelled();
+        }
+        cancelled
+    }
+
+    /// No request is cancelled any more.
+    pub(crate) fn forget_cancelled(&self) {
+        self.page.store32(CANCELLED, 0, Release);
+    }
+
     /// Announces that this thread is going to sleep. Check the condition once more before [`Sleeper::sleep`].
     pub(crate) fn park(&self) -> Sleeper<'_> {
         let seen = self.seq();
@@ -60,6 +82,7 @@ impl Bell {
 impl Sleeper<'_> {
     /// Sleeps until the bell or one of `others` is rung, at most `limit`; not at all if one was rung already.
     pub(crate) fn sleep(&self, others: &[(&Parked<'_>, u32)], limit: Option<Duration>) -> Result<Woken> {
+        let _gap = Gap::open();
         let word = Watched { segment: &self.bell.page, at: SEQ, seen: self.seen };
         wait_with(word, others, limit)
     }

@@ -28,7 +28,8 @@ pub(crate) struct Descriptor {
 /// How far the level of a descriptor may lag behind.
 #[derive(Debug, Default)]
 pub(crate) struct Deferral {
-    /// The program's waits go through the caller of this library, which brings levels up to date before.
+    /// All waits of the program for this socket go through the caller of this library, which brings its level up to
+    /// date before. Otherwise it lags only during a look.
     allowed: AtomicBool,
     /// Counts receives up to [`RECEIVES_BEFORE_DEFERRING`].
     receives: AtomicU8,
@@ -36,6 +37,8 @@ pub(crate) struct Deferral {
     deferred: AtomicBool,
     /// The descriptor may be readable.
     flagged: AtomicBool,
+    /// It was not when the lanes were armed.
+    clean: AtomicBool,
     /// The own copy of the far end, which makes the descriptor readable; `None` if there is none to be had.
     far: OnceLock<Option<Far>>,
 }
@@ -49,18 +52,25 @@ impl Deferral {
         }
     }
 
-    /// Whether the level of a socket that is received from often enough may be deferred.
+    /// Ends [`Deferral::allow`].
+    pub(crate) fn forbid(&self) {
+        self.allowed.store(false, Release);
+    }
+
+    /// Notes a receive; returns whether the level is to be deferred after it.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        if !self.allowed.load(Relaxed) {
-            return false;
-        }
         let receives = self.receives.load(Relaxed);
         if receives < RECEIVES_BEFORE_DEFERRING {
             self.receives.store(receives + 1, Relaxed);
             return false;
         }
-        true
+        self.allowed.load(Relaxed)
+    }
+
+    /// Whether the socket is received from often enough for its level to be deferred.
+    pub(crate) fn is_worth_it(&self) -> bool {
+        self.receives.load(Relaxed) == RECEIVES_BEFORE_DEFERRING
     }
 
     #[inline]
@@ -78,6 +88,17 @@ impl Deferral {
 
     pub(crate) fn set_flagged(&self, flagged: bool) {
         self.flagged.store(flagged, Relaxed);
+        self.clean.store(false, Relaxed);
+    }
+
+    /// Whether it is unreadable if no writer has answered the arming of the lanes.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.clean.load(Relaxed)
+    }
+
+    /// Notes that it was unreadable when the lanes were armed.
+    pub(crate) fn set_clean(&self) {
+        self.clean.store(true, Relaxed);
     }
 
     /// The own copy of the far end; `fetch` gets it at the first call.

@@ -31,13 +31,24 @@ pub enum Error {
     /// A forked child has inherited a socket that the daemon could not share.
     #[error(
         "the daemon at {} could not share this socket between the parent and its forked child (it is of an older release, \
-         or its limit of descriptors is reached: open sockets after the fork)",
+         its limit of descriptors is reached, it did not answer at the fork, or a signal handler forked: open sockets \
+         after the fork)",
         .0.display()
     )]
     NotShared(PathBuf),
+    /// The daemon does not answer in time. A request that it had not begun has no effect.
+    #[error("the daemon at {} does not answer (is utipcd stopped? `kill -CONT` lets it continue; try again)", .0.display())]
+    Silent(PathBuf),
     /// The daemon has ended, and with it all sockets of this attachment.
     #[error("the daemon at {} has ended (close this socket; a new one attaches to the next daemon there)", .0.display())]
     Died(PathBuf),
+    /// The daemon at `path` has restarted, and the socket is attached to it again. See [`Error::is_resumed`].
+    #[error(
+        "the daemon at {} has restarted, and this socket is attached to it again: messages may have been lost (go on; \
+         the socket has a new port)",
+        .0.display()
+    )]
+    Resumed(PathBuf),
     /// The process that answers is not a utipc daemon, or breaks the protocol.
     #[error("{} is not a utipc daemon of this version (check which program listens there)", .0.display())]
     Nonsense(PathBuf),
@@ -74,6 +85,9 @@ fn refusal(cause: &Refusal) -> String {
             format!("its policy does not allow user {uid} (see `policy` in its configuration)")
         }
         Refusal::TooMany => "it serves as many processes as its limit allows (raise `limits.processes` in its configuration, or end some)".to_owned(),
+        Refusal::TooManyOfUser { uid, limit } => format!(
+            "user {uid} has {limit} attached processes, its limit (end some, or raise `limits.processes_per_user` in the daemon's configuration)"
+        ),
         other => format!("{other:?}"),
     }
 }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use utipc_attach::{Reply, Request};
 use utipc_os::fdpass::Channel;
 use utipc_os::fork::{self, Hooks};
-use utipc_os::lock;
+use utipc_os::{lock, reentry};
 
 use crate::Error;
 use crate::attachment::Attachment;
@@ -68,6 +68,10 @@ impl Attachments<'_> {
 }
 
 fn before() {
+    if reentry::is_inside() {
+        // A signal handler forks; the call that it interrupted may hold any lock. The child has no TIPC sockets.
+        return;
+    }
     let attachments = attachments();
     for attachment in attachments.0.iter().filter_map(Weak::upgrade) {
         if attachment.is_own() && !attachment.is_over() {
@@ -147,6 +151,11 @@ impl Attachment {
         Err(Error::NotShared(self.path().to_owned()))
     }
 
+    /// In a forked child: whether the daemon has shared the sockets of its parent.
+    pub(crate) fn has_inheritance(&self) -> bool {
+        self.is_over() || self.in_child.get().is_some() || lock(&self.inheritance).is_some()
+    }
+
     /// In a forked child: attaches the child, once, and claims its inheritance.
     pub(crate) fn claim(self: &Arc<Self>, attachments: &mut Attachments<'_>) -> Result<Arc<Self>, Error> {
         if self.is_own() {
@@ -164,9 +173,17 @@ impl Attachment {
             drop(hiding);
             let nonce = utipc_os::random::seed()?;
             let channel = Channel::from_fd(descriptor);
-            channel.send(&[IoSlice::new(&nonce.to_le_bytes())], &[], true)?;
+            // If it fails, the daemon has died, or it refuses the request.
+            let _ = channel.send(&[IoSlice::new(&nonce.to_le_bytes())], &[], true);
             let request = Request::Inherit { inheritance: number, nonce };
-            own.call(&request, &[], |reply, _| matches!(reply, Reply::Number(_)).then_some(()))?;
+            let claimed = own.call(&request, &[], |reply, _| matches!(reply, Reply::Number(_)).then_some(()));
+            if let Err(error) = claimed {
+                if own.is_over() {
+                    // Further calls report the daemon's death too.
+                    self.in_child.get_or_init(|| own);
+                }
+                return Err(error);
+            }
         }
         Ok(Arc::clone(self.in_child.get_or_init(|| own)))
     }

@@ -16,6 +16,7 @@
 //! | Where do notices go? | `notices.rs`, `registry.rs`, `state.rs` |
 //! | When does an idle lane give memory back? | `idle.rs` |
 //! | How does a forked child take sockets over? | `fork.rs`, `inheritance.rs` |
+//! | How does a socket go on with the next daemon? | `resume.rs` |
 //! | How does a program pass a socket to another process, or keep it over an exec? | `passing.rs` |
 
 mod attachment;
@@ -29,15 +30,18 @@ mod idle;
 mod inheritance;
 mod looking;
 mod lookup;
+mod multicast;
 mod names;
 mod near_ends;
 mod node;
 mod notices;
+mod overdue;
 mod passing;
 mod place;
 mod polling;
 mod receiving;
 mod registry;
+mod resume;
 mod sending;
 mod socket;
 mod state;

@@ -113,3 +113,9 @@ pub(crate) struct Group {
     /// Whether there are receivers on other nodes.
     pub(crate) remote: bool,
 }
+
+impl Group {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ports.is_empty() && !self.remote
+    }
+}

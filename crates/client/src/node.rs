@@ -1,5 +1,6 @@
 //! [`Node`]: a handle on the daemon's node.
 
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct Node {
     attachment: Arc<Mutex<Arc<Attachment>>>,
     /// Whether and how calls of its sockets spin.
     mode: Mode,
+    /// Whether its connectionless sockets resume after the daemon's death.
+    resumes: bool,
     /// The process that made the handle, see [`fork::generation`].
     generation: u32,
     /// In a forked child: the node as the child has it. Set only while forks are locked out.
@@ -50,7 +53,22 @@ impl Node {
     fn with(place: Arc<Place>, attachment: Arc<Attachment>, mode: Mode) -> Self {
         let first = Arc::clone(&attachment);
         let attachment = Arc::new(Mutex::new(attachment));
-        Self { place, first, attachment, mode, generation: fork::generation(), inherited: Arc::default() }
+        Self {
+            place,
+            first,
+            attachment,
+            mode,
+            resumes: false,
+            generation: fork::generation(),
+            inherited: Arc::default(),
+        }
+    }
+
+    /// Sets whether connectionless sockets that are opened from now on attach to the next daemon when theirs dies.
+    #[must_use]
+    pub fn resuming(mut self, resumes: bool) -> Self {
+        self.resumes = resumes;
+        self
     }
 
     /// The handle that this process may use: `self`, except in a forked child, which attaches on its own. It takes no
@@ -75,7 +93,9 @@ impl Node {
                 attachment
             }
         };
-        let inherited = || Box::new(Self::with(Arc::clone(&self.place), attachment, self.mode));
+        let resumes = self.resumes;
+        let inherited =
+            || Box::new(Self::with(Arc::clone(&self.place), attachment, self.mode).resuming(resumes));
         let inherited = self.inherited.get_or_init(inherited);
         drop(locked);
         Ok(inherited)
@@ -123,16 +143,23 @@ impl Node {
                 // If the daemon has died, the request below fails too.
                 let _ = attachment.fetch_notices();
             }
-            let opened = attachment.call(&Request::Open { kind }, &[], |reply, _| match reply {
-                Reply::Opened { port } => Some(port),
-                _ => None,
-            });
-            match opened {
+            match self.open_on(&attachment, kind) {
                 // The daemon has just died: look for the next one.
                 Err(Error::Died(_)) => {}
-                opened => return opened.map(|port| Socket::new(attachment, port, kind, false, self.mode)),
+                opened => {
+                    return opened.map(|socket| if self.resumes { socket.resuming(self) } else { socket });
+                }
             }
         }
+    }
+
+    /// Opens a socket at this daemon.
+    pub(crate) fn open_on(&self, attachment: &Arc<Attachment>, kind: SocketKind) -> Result<Socket, Error> {
+        let port = attachment.call(&Request::Open { kind }, &[], |reply, _| match reply {
+            Reply::Opened { port } => Some(port),
+            _ => None,
+        })?;
+        Ok(Socket::new(Arc::clone(attachment), port, kind, false, self.mode))
     }
 
     /// Address of the node as last reported.
@@ -178,7 +205,7 @@ impl Node {
         self.list(|skip| Request::Links { skip })
     }
 
-    /// The counters of the node, as JSON.
+    /// The counters of the node as JSON, with those of the daemon as member `daemon`.
     ///
     /// # Errors
     /// As [`Node::peers`].
@@ -206,6 +233,7 @@ impl Node {
             let more = more && !bindings.is_empty();
             all.extend(bindings);
             if !more {
+                all.sort_by_key(|binding| binding.range);
                 return Ok(all);
             }
         }
@@ -236,6 +264,15 @@ impl Node {
     /// # Errors
     /// As [`Node::peers`]; [`crate::Failure::State`] if `request` is not a netlink message.
     pub fn manage(&self, request: &[u8]) -> Result<Vec<u8>, Error> {
+        self.manage_some(request, usize::MAX).map(|(reply, _)| reply)
+    }
+
+    /// As [`Node::manage`], but requests no further part of a list once it has `most` bytes; also returns whether the
+    /// list is complete.
+    ///
+    /// # Errors
+    /// As [`Node::manage`].
+    pub fn manage_some(&self, request: &[u8], most: usize) -> Result<(Vec<u8>, bool), Error> {
         let attachment = self.current()?;
         let (mut all, mut from) = (Vec::new(), 0);
         loop {
@@ -247,10 +284,21 @@ impl Node {
                 _ => None,
             })?;
             match next.filter(|next| *next > from) {
+                Some(_) if all.len() >= most => return Ok((all, false)),
                 Some(next) => from = next,
-                None => return Ok(all),
+                None => return Ok((all, true)),
             }
         }
+    }
+
+    /// Sends one request as [`Node::manage`], and returns the descriptor that comes with the reply too.
+    ///
+    /// # Errors
+    /// As [`Node::manage`].
+    pub fn manage_with_descriptor(&self, request: &[u8]) -> Result<(Vec<u8>, Option<OwnedFd>), Error> {
+        self.current()?.call(&Request::Manage { from: 0 }, request, |reply, extra| {
+            matches!(reply, Reply::Managed { .. }).then(|| (extra.payload.to_vec(), extra.fds.pop()))
+        })
     }
 
     /// Address, identity and bearers of the node.

@@ -80,7 +80,9 @@ impl Socket {
         if !self.attachment.can_pass_descriptors() {
             return Err(Failure::State.into());
         }
-        self.fetch_near(&Request::Keep { port: self.port() })
+        let near = self.fetch_near(&Request::Keep { port: self.port() })?;
+        self.keep_far_end();
+        Ok(near)
     }
 
     /// Sets the number of the program's descriptor. `None`: the program is about to close its last copy; this library

@@ -12,6 +12,7 @@ use utipc_os::lock;
 
 use crate::Error;
 use crate::descriptor::Descriptor;
+use crate::looking::When;
 use crate::socket::Socket;
 use crate::state::SocketState;
 
@@ -31,6 +32,7 @@ impl Socket {
             if self.descriptor.get().is_none() {
                 let near = self.fetch_near(&Request::Descriptor { port: self.port() })?;
                 let descriptor = self.descriptor.get_or_init(|| Descriptor::new(near));
+                self.keep_far_end();
                 self.keep_level(receiver, descriptor)?;
             }
         }
@@ -58,7 +60,9 @@ impl Socket {
     ) -> Result<(), Error> {
         receiver.tell_daemon();
         descriptor.set_polled();
-        self.attachment.watch_near_end(descriptor.near());
+        if !self.keeps_descriptor() {
+            self.attachment.watch_near_end(descriptor.near());
+        }
         // The daemon cannot see messages that are in lanes already.
         self.sync_level(&mut receiver, true)?;
         let to_wake = receiver.take_lanes_to_wake();
@@ -73,7 +77,8 @@ impl Socket {
         match self.polled() {
             Some(descriptor) => {
                 let mut receiver = lock(&self.state.receiver);
-                if descriptor.deferral.is_due() && self.defer_level_of(&mut receiver, descriptor) {
+                let when = if got { When::AfterMessage } else { When::AfterNothing };
+                if descriptor.deferral.is_due() && self.defer_level_of(&mut receiver, descriptor, when) {
                     let to_wake = receiver.take_lanes_to_wake();
                     drop(receiver);
                     return self.wake_peers(to_wake);
@@ -140,6 +145,9 @@ impl Socket {
                 }
             }
             if more || !receiver_events.has_some() && !receiver.node_counts(self.kind()) {
+                if !more && !unsure {
+                    descriptor.deferral.set_clean();
+                }
                 return Ok(());
             }
         }
@@ -206,6 +214,11 @@ impl Socket {
         }
         if sender.want_room_told(bytes) {
             self.request(&Request::Rearm { port: self.port() })?;
+        } else if sender.take_new_wait()
+            && let Some((_, longest)) = sender.waits_left()
+        {
+            let millis = u8::try_from(longest.as_millis() + 1).unwrap_or(u8::MAX);
+            self.request(&Request::AwaitRoom { port: self.port(), millis })?;
         }
         Ok(())
     }

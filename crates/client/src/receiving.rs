@@ -23,6 +23,20 @@ impl Socket {
         options: RecvOptions,
         wait: Wait,
     ) -> Result<Option<Received>, Error> {
+        if self.resumption.is_some() {
+            return self.across_restarts(wait, |socket| socket.receive_here(buffer, options, wait));
+        }
+        self.receive_here(buffer, options, wait)
+    }
+
+    /// [`Socket::receive`] from the daemon of this handle.
+    #[inline]
+    fn receive_here(
+        &self,
+        buffer: &mut [u8],
+        options: RecvOptions,
+        wait: Wait,
+    ) -> Result<Option<Received>, Error> {
         if buffer.is_empty() {
             return Err(Failure::Receive(RecvError::EmptyBuffer).into());
         }
@@ -82,7 +96,13 @@ impl Socket {
     /// # Errors
     /// [`Failure::Receive`].
     pub fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>, Error> {
-        self.receive_once(ReceiveCall::new(Sink::Whole(data), RecvOptions::default()), wait)
+        let whole = |socket: &Self, data: &mut Vec<u8>| {
+            socket.receive_once(ReceiveCall::new(Sink::Whole(data), RecvOptions::default()), wait)
+        };
+        if self.resumption.is_some() {
+            return self.across_restarts(wait, |socket| whole(socket, data));
+        }
+        whole(self, data)
     }
 
     /// Counts the messages that wait in lanes, where the node cannot count them, and their bytes including headers.
@@ -195,13 +215,21 @@ impl Socket {
         for returned in self.state.take_returned() {
             receiver.give_back(returned);
         }
-        for event in self.state.receiver_events.take() {
+        let mut events = self.state.receiver_events.take().into_iter();
+        while let Some(event) = events.next() {
             match event {
                 Event::Ready => receiver.node_is_ready(),
                 // The socket has become hosted: the daemon reads the lane.
                 Event::LaneOpened { .. } if self.state.hosted.load(Relaxed) => {}
                 Event::LaneOpened { peer, node, lane } => {
-                    let pair = self.attachment.pair(lane, LaneEnd::Reader)?;
+                    let pair = match self.attachment.pair(lane, LaneEnd::Reader) {
+                        Ok(pair) => pair,
+                        Err(error) => {
+                            let rest = std::iter::once(event).chain(events).collect();
+                            self.state.receiver_events.put_back(rest);
+                            return Err(error);
+                        }
+                    };
                     match InboundLane::new(lane, pair, peer, node) {
                         Ok(new) => receiver.add(new, &self.state.ready),
                         Err(_) => self.report(lane)?,

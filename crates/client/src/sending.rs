@@ -4,9 +4,10 @@
 //! again; otherwise the message waits, is returned to its sender or goes through the node.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Reply, Request};
-use utipc_core::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use utipc_core::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr};
 use utipc_core::limits::{MAX_RETURNED_DATA, MAX_USER_DATA};
 use utipc_core::names::Lookup;
 use utipc_core::socket::{Destination, Received, Returned, SendError, SocketKind, SocketOption};
@@ -24,12 +25,32 @@ use crate::{Error, Wait};
 /// to a closed socket.
 const COPY_ATTEMPTS: u32 = 8;
 
+/// What has become of a message for a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ByLane {
+    /// The lane has it, or it was returned because the receiver is overloaded.
+    Taken,
+    /// It waits until the reader of the full lane, or a full link, has room.
+    Waits,
+    /// There is no lane.
+    NoLane,
+}
+
 impl Socket {
     /// Sends `data`. Returns the number of bytes taken, or `None` if there was no room within `wait`.
     ///
     /// # Errors
     /// [`Failure::Send`].
     pub fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>, Error> {
+        if self.resumption.is_some() {
+            return self.across_restarts(wait, |socket| socket.send_here(data, to, wait));
+        }
+        self.send_here(data, to, wait)
+    }
+
+    /// [`Socket::send`] by the daemon of this handle.
+    #[inline]
+    fn send_here(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>, Error> {
         if data.len() > MAX_USER_DATA && self.kind() != SocketKind::Stream {
             return Err(Failure::Send(SendError::MessageSize).into());
         }
@@ -147,8 +168,10 @@ impl Socket {
         data: &[u8],
         node_request: &Request,
     ) -> Result<Option<usize>, Error> {
-        if self.send_through_lane(half, to, address, data)? {
-            return Ok(Some(data.len()));
+        match self.send_through_lane(half, to, address, data, true)? {
+            ByLane::Taken => return Ok(Some(data.len())),
+            ByLane::Waits => return Ok(None),
+            ByLane::NoLane => {}
         }
         let sent = self.send_through_node(half, data, node_request)?;
         if sent.is_some() && half.lanes.note_request_to(to) {
@@ -166,32 +189,10 @@ impl Socket {
         data: &[u8],
         node_request: &Request,
     ) -> Result<Option<usize>, Error> {
-        loop {
-            self.process_sender_events(half)?;
-            if !half.lanes.has_sole_lane() {
-                break;
-            }
-            let level = Stack::level(self.port(), self.state.options().importance);
-            if self.attachment.is_congested(to.node, level)? {
-                if self.is_polled() {
-                    // Send by a request: after a would-block the daemon makes the descriptor writable again.
-                    break;
-                }
-                half.lanes.wait_for_link(to.node, level);
-                return Ok(None);
-            }
-            let error = match half.lanes.send_remote(self.own(), self.state.options(), to, address, data) {
-                Ok(bytes) => return Ok(Some(bytes)),
-                Err(error) => error,
-            };
-            if self.resolves(half, Route::Sole, error)? {
-                continue;
-            }
-            if error.is_over() {
-                break;
-            }
-            half.lanes.wait_for_room();
-            return Ok(None);
+        match self.send_by_node_lane(half, to, address, data)? {
+            ByLane::Taken => return Ok(Some(data.len())),
+            ByLane::Waits => return Ok(None),
+            ByLane::NoLane => {}
         }
         let sent = self.send_through_node(half, data, node_request)?;
         if sent.is_some() && self.may_look_up() && half.lanes.note_remote_request() {
@@ -199,6 +200,48 @@ impl Socket {
             self.ask_for_lane(0)?;
         }
         Ok(sent)
+    }
+
+    /// Sends through the node lane; a multicast, whose sender reaches the sockets of this node itself, has no `to`.
+    pub(crate) fn send_by_node_lane(
+        &self,
+        half: &mut SendHalf,
+        to: PortId,
+        address: Address,
+        data: &[u8],
+    ) -> Result<ByLane, Error> {
+        let is_multicast = matches!(address, Address::Multicast(_));
+        if is_multicast && !self.attachment.takes_multicasts_by_lane() {
+            return Ok(ByLane::NoLane);
+        }
+        loop {
+            self.process_sender_events(half)?;
+            if !half.lanes.has_sole_lane() {
+                return Ok(ByLane::NoLane);
+            }
+            let level = Stack::level(self.port(), self.state.options().importance);
+            // A multicast that meets a full link waits at the node.
+            if !is_multicast && self.attachment.is_congested(to.node, level)? {
+                if self.is_polled() {
+                    // Send by a request: after a would-block the daemon makes the descriptor writable again.
+                    return Ok(ByLane::NoLane);
+                }
+                half.lanes.wait_for_link(to.node, level);
+                return Ok(ByLane::Waits);
+            }
+            let error = match half.lanes.send_remote(self.own(), self.state.options(), to, address, data) {
+                Ok(_) => return Ok(ByLane::Taken),
+                Err(error) => error,
+            };
+            if self.resolves(half, Route::Sole, error)? {
+                continue;
+            }
+            if error.is_over() {
+                return Ok(ByLane::NoLane);
+            }
+            half.lanes.wait_for_room();
+            return Ok(ByLane::Waits);
+        }
     }
 
     /// Sends to one of the sockets bound to a service.
@@ -229,74 +272,53 @@ impl Socket {
         }
     }
 
-    /// Sends to all sockets bound to a range. One request serves all receivers without a lane; its reply lists the
-    /// receivers that have one.
-    fn send_multicast(
-        &self,
-        half: &mut SendHalf,
-        range: ServiceRange,
-        data: &[u8],
-        node_request: &Request,
-    ) -> Result<Option<usize>, Error> {
-        let Some(group) = self.attachment.group(range, half.group.take())? else {
-            return self.send_through_node(half, data, node_request);
-        };
-        self.process_sender_events(half)?;
-        let sent = if group.remote || group.ports.is_empty() || !half.lanes.reaches_all(&group.ports) {
-            let sent = self.send_through_node(half, data, node_request);
-            if matches!(sent, Ok(Some(_))) {
-                for port in &group.ports {
-                    if half.lanes.note_request_to(*port) {
-                        self.ask_for_lane(*port)?;
-                    }
-                }
-            }
-            sent
-        } else {
-            let to = Destination::Range(range);
-            let before = (half.lanes.messages, half.lanes.bytes);
-            for port in &group.ports {
-                self.send_copy(half, *port, data, to)?;
-            }
-            // All copies count as one message.
-            (half.lanes.messages, half.lanes.bytes) = (before.0 + 1, before.1 + data.len() as u64);
-            Ok(Some(data.len()))
-        };
-        half.group = Some(group);
-        sent
-    }
-
-    /// Sends to a local socket through its lane. Returns false if there is none; true also if the message was returned
-    /// because the receiver is overloaded.
+    /// Sends to a local socket through its lane. `may_wait`: for a reader that is slower than this sender.
     #[inline]
-    fn send_through_lane(
+    pub(crate) fn send_through_lane(
         &self,
         half: &mut SendHalf,
         to: u32,
         address: Address,
         data: &[u8],
-    ) -> Result<bool, Error> {
+        may_wait: bool,
+    ) -> Result<ByLane, Error> {
         loop {
             self.process_sender_events(half)?;
             let error = match half.lanes.send_to(self.own(), self.state.options(), to, address, data) {
-                Ok(_) => return Ok(true),
+                Ok(_) => return Ok(ByLane::Taken),
                 Err(error) => error,
             };
             if self.resolves(half, Route::Socket(to), error)? {
                 continue;
             }
             if error.is_over() {
-                return Ok(false);
+                return Ok(ByLane::NoLane);
+            }
+            if may_wait && error == LaneError::Full && self.waits_for_reader(half, to) {
+                return Ok(ByLane::Waits);
             }
             half.lanes.overloads += 1;
             self.return_overload(to, address, data);
-            return Ok(true);
+            return Ok(ByLane::Taken);
         }
+    }
+
+    /// Whether a message waits for the reader of the full lane to `to`. A program that polls does not wait if its
+    /// daemon cannot end the wait.
+    #[cold]
+    pub(crate) fn waits_for_reader(&self, half: &mut SendHalf, to: u32) -> bool {
+        let ends = !self.is_polled() || self.attachment.ends_waits_for_room();
+        ends && half.lanes.waits_for_reader(to, Instant::now())
     }
 
     /// Reacts to `error` of a lane: requests a larger ring, or leaves a corrupt lane. Returns whether to try again.
     #[cold]
-    fn resolves(&self, half: &mut SendHalf, route: Route, error: LaneError) -> Result<bool, Error> {
+    pub(crate) fn resolves(
+        &self,
+        half: &mut SendHalf,
+        route: Route,
+        error: LaneError,
+    ) -> Result<bool, Error> {
         if matches!(error, LaneError::Corrupt(_)) {
             if let Some(lane) = half.lanes.remove_route(route) {
                 self.report(lane.id)?;
@@ -352,7 +374,7 @@ impl Socket {
     }
 
     /// Sends by one request, then through lanes to the receivers that the reply lists.
-    fn send_through_node(
+    pub(crate) fn send_through_node(
         &self,
         half: &mut SendHalf,
         data: &[u8],
@@ -392,7 +414,13 @@ impl Socket {
 
     /// Sends a message, or one copy of a multicast, to a local socket that has a lane. If the lane has ended, the node
     /// delivers it.
-    fn send_copy(&self, half: &mut SendHalf, port: u32, data: &[u8], to: Destination) -> Result<(), Error> {
+    pub(crate) fn send_copy(
+        &self,
+        half: &mut SendHalf,
+        port: u32,
+        data: &[u8],
+        to: Destination,
+    ) -> Result<(), Error> {
         let address = match to {
             Destination::Service { addr, domain } => {
                 let scope = if domain.is_none() { Scope::Cluster } else { Scope::Node };
@@ -402,7 +430,7 @@ impl Socket {
             Destination::Port(_) => Address::Direct,
         };
         for _ in 0..COPY_ATTEMPTS {
-            if self.send_through_lane(half, port, address, data)? {
+            if self.send_through_lane(half, port, address, data, false)? != ByLane::NoLane {
                 return Ok(());
             }
             let found = PortId { port, node: self.attachment.address() };
@@ -427,16 +455,24 @@ impl Socket {
     }
 
     #[inline]
-    fn process_sender_events(&self, half: &mut SendHalf) -> Result<(), Error> {
+    pub(crate) fn process_sender_events(&self, half: &mut SendHalf) -> Result<(), Error> {
         if self.state.sender_events.has_some() { self.process_events(half) } else { Ok(()) }
     }
 
     #[cold]
     fn process_events(&self, half: &mut SendHalf) -> Result<(), Error> {
-        for event in self.state.sender_events.take() {
+        let mut events = self.state.sender_events.take().into_iter();
+        while let Some(event) = events.next() {
             match event {
                 Event::LaneOpened { peer, lane, .. } => {
-                    let pair = self.attachment.pair(lane, LaneEnd::Writer)?;
+                    let pair = match self.attachment.pair(lane, LaneEnd::Writer) {
+                        Ok(pair) => pair,
+                        Err(error) => {
+                            let rest = std::iter::once(event).chain(events).collect();
+                            self.state.sender_events.put_back(rest);
+                            return Err(error);
+                        }
+                    };
                     match OutboundLane::new(lane, pair, peer) {
                         Ok(new) => half.lanes.add(new, self.kind()),
                         Err(_) => self.report(lane)?,

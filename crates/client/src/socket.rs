@@ -18,7 +18,9 @@ use utipc_os::{Left, lock};
 use crate::attachment::Attachment;
 use crate::descriptor::Descriptor;
 use crate::fork;
+use crate::resume::Resumption;
 use crate::state::{Event, Half, SocketState};
+use crate::waiting::unless_silent;
 use crate::{Error, Wait};
 
 /// One socket of the daemon's node; closed when dropped.
@@ -28,7 +30,9 @@ pub struct Socket {
     pub(crate) state: Arc<SocketState>,
     /// [`SocketOption::ReceiveLowWater`]: the least number of bytes for which a blocking receive of a stream returns.
     pub(crate) low_water: AtomicU32,
-    pub(crate) descriptor: OnceLock<Descriptor>,
+    pub(crate) descriptor: Arc<OnceLock<Descriptor>>,
+    /// Set if it attaches to the next daemon when its own dies.
+    pub(crate) resumption: Option<Arc<Resumption>>,
     /// In a forked child: the same socket as the child holds it. Set only while forks are locked out.
     pub(crate) inherited: OnceLock<Box<Socket>>,
 }
@@ -65,19 +69,29 @@ impl Socket {
             attachment,
             state,
             low_water: AtomicU32::new(1),
-            descriptor: OnceLock::new(),
+            descriptor: Arc::default(),
+            resumption: None,
             inherited: OnceLock::new(),
         }
     }
 
-    /// The handle that this process may use: `self`, except in a forked child that has inherited the socket. Call it
-    /// before any other method, and use its result.
+    /// The handle that this process may use: `self`, except in a forked child that has inherited the socket, and of a
+    /// socket that has resumed. Call it before any other method, and use its result.
     ///
     /// # Errors
     /// [`Error::Died`], [`Error::NotShared`].
     #[inline]
     pub fn live(&self) -> Result<&Self, Error> {
-        if self.attachment.is_own() { Ok(self) } else { self.in_child(true) }
+        if self.attachment.is_own() && self.resumption.is_none() { Ok(self) } else { self.current() }
+    }
+
+    #[cold]
+    fn current(&self) -> Result<&Self, Error> {
+        match self.next() {
+            Some(next) => next.live(),
+            None if self.attachment.is_own() => Ok(self),
+            None => self.in_child(true),
+        }
     }
 
     /// The socket in a forked child, claimed at the first call. `used`: the child is going to use it, not only to close
@@ -88,11 +102,14 @@ impl Socket {
             return inherited.live();
         }
         let mut attachments = fork::attachments();
+        if !self.attachment.has_inheritance() {
+            return Err(Error::NotShared(self.attachment.path().to_owned()));
+        }
         let attachment = self.attachment.claim(&mut attachments)?;
         let inherited = self.inherited.get_or_init(|| {
             let state = Arc::new(self.state.inherited());
             attachment.register(&state);
-            let descriptor = OnceLock::new();
+            let descriptor = Arc::<OnceLock<Descriptor>>::default();
             if let Some(copy) = self.descriptor.get().and_then(Descriptor::inherited) {
                 if copy.is_polled() {
                     attachment.watch_near_end(copy.near());
@@ -101,7 +118,8 @@ impl Socket {
                 drop(descriptor.set(copy));
             }
             let low_water = AtomicU32::new(self.low_water.load(Relaxed));
-            Box::new(Self { attachment, state, low_water, descriptor, inherited: OnceLock::new() })
+            let (resumption, inherited) = (None, OnceLock::new());
+            Box::new(Self { attachment, state, low_water, descriptor, resumption, inherited })
         });
         drop(attachments);
         match inherited.look() {
@@ -191,7 +209,11 @@ impl Socket {
     /// # Errors
     /// [`Failure::Bind`], [`Failure::NotAllowed`].
     pub fn bind(&self, range: ServiceRange, scope: Scope) -> Result<(), Error> {
-        self.request(&Request::Bind { port: self.port(), range, scope })
+        self.request(&Request::Bind { port: self.port(), range, scope })?;
+        if let Some(resumption) = &self.resumption {
+            resumption.note_binding(range, scope);
+        }
+        Ok(())
     }
 
     /// Withdraws one binding; `None`: all.
@@ -199,7 +221,11 @@ impl Socket {
     /// # Errors
     /// [`Failure::Bind`].
     pub fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<(), Error> {
-        self.request(&Request::Unbind { port: self.port(), which })
+        self.request(&Request::Unbind { port: self.port(), which })?;
+        if let Some(resumption) = &self.resumption {
+            resumption.forget_binding(which);
+        }
+        Ok(())
     }
 
     /// Makes it a listener.
@@ -224,7 +250,8 @@ impl Socket {
             self.note_read()?;
             unless_blocked(accepted)
         })?;
-        let mode = lock(&self.state.receive_spin).mode();
+        // A call that this one's signal handler has interrupted may hold it while it sleeps.
+        let mode = self.state.receive_spin.try_lock().map_or(Mode::Adaptive, |spin| spin.mode());
         let socket = |port| Self::new(Arc::clone(&self.attachment), port, self.kind(), true, mode);
         Ok(accepted.map(|(port, peer)| (socket(port), peer)))
     }
@@ -242,6 +269,9 @@ impl Socket {
             self.note_full_node()?;
         } else if begun.is_ok() {
             lock(&self.state.sender).default_to = to;
+            if let Some(resumption) = &self.resumption {
+                resumption.note_destination(to);
+            }
         }
         begun
     }
@@ -258,12 +288,17 @@ impl Socket {
     /// # Errors
     /// [`Failure::Connect`] if the connection has failed.
     pub fn wait_connected(&self, wait: Wait) -> Result<Option<()>, Error> {
-        self.poll(wait, || match self.look()?.state {
-            State::Connecting => Ok(None),
-            State::Established => Ok(Some(())),
-            _ => {
-                let cause = self.take_error()?.unwrap_or(ConnectError::Refused);
-                Err(Error::Failed(Failure::Connect(cause)))
+        self.poll(wait, || {
+            let view = self.look()?;
+            match view.state {
+                State::Connecting => Ok(None),
+                State::Established => Ok(Some(())),
+                // It was set up and has ended since: its data can still be read.
+                _ if view.peer.is_some() && view.error.is_none() => Ok(Some(())),
+                _ => {
+                    let cause = self.take_error()?.unwrap_or(ConnectError::Refused);
+                    Err(Error::Failed(Failure::Connect(cause)))
+                }
             }
         })
     }
@@ -303,6 +338,9 @@ impl Socket {
     /// [`Failure::Option`].
     pub fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<(), Error> {
         self.request(&Request::SetOption { port: self.port(), option, value })?;
+        if let Some(resumption) = &self.resumption {
+            resumption.note_option(option, value);
+        }
         let mut options = self.state.options();
         options.set(option, value);
         self.state.set_options(options);
@@ -362,11 +400,13 @@ impl Socket {
         let mut end = None;
         loop {
             let sleeper = self.attachment.bell().park();
-            if let Some(done) = attempt()? {
+            if let Some(done) = unless_silent(attempt(), wait)? {
                 return Ok(Some(done));
             }
+            let overdue = self.attachment.is_overdue();
             match end.get_or_insert_with(|| wait.start()).left() {
                 Left::Nothing => return Ok(None),
+                Left::Time(limit) if overdue => drop(self.pause(limit)?),
                 Left::Time(limit) => self.check_interrupted(sleeper.sleep(&[], limit)?)?,
             }
         }
@@ -375,6 +415,10 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        if self.next().is_some() {
+            // The daemon of this handle is gone; the next one is dropped with `resumption`.
+            return;
+        }
         if !self.attachment.is_own() {
             // Claims the child's socket, which is closed when `inherited` is dropped. The parent's stays open.
             let _ = self.in_child(false);

@@ -64,6 +64,14 @@ impl EventQueue {
         self.some.load(Acquire)
     }
 
+    /// Puts events back that could not be processed yet.
+    pub(crate) fn put_back(&self, mut events: Vec<Event>) {
+        let mut later = lock(&self.events);
+        events.append(&mut later);
+        *later = events;
+        self.some.store(true, Release);
+    }
+
     pub(crate) fn take(&self) -> Vec<Event> {
         let mut events = lock(&self.events);
         self.some.store(false, Release);
@@ -100,6 +108,8 @@ pub(crate) struct SocketState {
     pub(crate) receiver_events: EventQueue,
     pub(crate) sender_events: EventQueue,
     pub(crate) ready: Arc<ReadyLanes>,
+    /// Threads and tasks that sleep until their writers wake them; increased with the receiver locked.
+    pub(crate) asleep: AtomicU32,
     /// State of spinning. Of several waiting threads only the one that holds the lock spins.
     pub(crate) receive_spin: Mutex<Spin>,
     pub(crate) send_spin: Mutex<Spin>,
@@ -131,6 +141,7 @@ impl SocketState {
             receiver_events: EventQueue::default(),
             sender_events: EventQueue::default(),
             ready: Arc::default(),
+            asleep: AtomicU32::new(0),
             receive_spin: Mutex::new(Spin::new(mode)),
             send_spin: Mutex::new(Spin::new(mode)),
             options: AtomicU32::new(0),

@@ -1,14 +1,17 @@
 //! Waiting of blocking calls: a call spins as long as that is likely to save a sleep, then sleeps.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use utipc_lanes::{BELLS_MAX, Check, Pair, Parked};
 use utipc_os::futex::Woken;
+use utipc_os::reentry::Gap;
 use utipc_os::spin::Mode;
 use utipc_os::{Left, lock};
 
+use crate::overdue::PAUSE;
 use crate::socket::Socket;
 use crate::state::Half;
 use crate::{Error, Wait};
@@ -17,6 +20,31 @@ use crate::{Error, Wait};
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 /// Longest sleep of a thread that waits for more lanes than it can watch at once ([`BELLS_MAX`]).
 const SLICE: Duration = Duration::from_millis(1);
+
+/// Counts a thread that sleeps until a receive finds something.
+struct Asleep<'a>(&'a AtomicU32);
+
+impl<'a> Asleep<'a> {
+    fn count(asleep: &'a AtomicU32) -> Self {
+        asleep.fetch_add(1, Relaxed);
+        Self(asleep)
+    }
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A call that may wait waits for a daemon that does not answer, too.
+#[inline]
+pub(crate) fn unless_silent<T>(tried: Result<Option<T>, Error>, wait: Wait) -> Result<Option<T>, Error> {
+    match tried {
+        Err(Error::Silent(_)) if wait != Wait::Never => Ok(None),
+        tried => tried,
+    }
+}
 
 impl Socket {
     /// Repeats `attempt` until it yields something or `wait` ends: once, then while spinning, then after each sleep.
@@ -29,10 +57,12 @@ impl Socket {
         mut attempt: impl FnMut() -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
         let mut attempt = || {
-            if self.attachment.has_notices() {
-                self.fetch_notices_for(half)?;
-            }
-            attempt()
+            let tried = if self.attachment.has_notices() {
+                self.fetch_notices_for(half).and_then(|()| attempt())
+            } else {
+                attempt()
+            };
+            unless_silent(tried, wait)
         };
         if wait == Wait::Never && half == Half::Receive {
             // The bell may ring later than the program learns of a message by other means: ask the node.
@@ -56,7 +86,8 @@ impl Socket {
             let mut spin = spin.try_lock().ok();
             let found = spin.as_mut().and_then(|spin| {
                 let awake = self.peer_is_awake(half);
-                spin.spin(awake, || attempt().transpose())
+                let gap = Gap::open();
+                spin.spin(awake, || gap.inside(&mut attempt).transpose())
             });
             if let Some(done) = found {
                 self.state.set_waits(half, false);
@@ -64,7 +95,11 @@ impl Socket {
             }
             let Left::Time(limit) = end.left() else { return Ok(None) };
             if !spin.as_ref().is_some_and(|spin| spin.mode() == Mode::Busy) {
-                let slept = self.sleep(half, bytes, limit)?;
+                let slept = if self.attachment.is_overdue() {
+                    self.pause(limit)?
+                } else {
+                    unless_silent(self.sleep(half, bytes, limit).map(Some), wait)?.unwrap_or(true)
+                };
                 if let (true, Some(spin)) = (slept, &mut spin) {
                     spin.slept();
                 }
@@ -74,6 +109,14 @@ impl Socket {
                 return Ok(Some(done));
             }
         }
+    }
+
+    /// Sleeps for a moment, while the daemon does not answer.
+    #[cold]
+    pub(crate) fn pause(&self, limit: Option<Duration>) -> Result<bool, Error> {
+        let pause = limit.map_or(PAUSE, |limit| limit.min(PAUSE));
+        self.check_interrupted(self.attachment.bell().park().sleep(&[], Some(pause))?)?;
+        Ok(true)
     }
 
     /// After a sleep: returns an error if a signal ended it and the socket is interruptible.
@@ -120,15 +163,21 @@ impl Socket {
             pairs.truncate(BELLS_MAX);
             at_most(SLICE);
         }
-        if half == Half::Send && !pairs.is_empty() {
-            at_most(ASK_AGAIN);
+        if half == Half::Send {
+            // Another thread may wait for another lane of this socket: the limit holds also without an arena.
+            let left = lock(&self.state.sender).lanes.waits_left();
+            if !pairs.is_empty() || left.is_some() {
+                at_most(left.map_or(ASK_AGAIN, |(shortest, _)| shortest.min(ASK_AGAIN)));
+            }
         }
         let sleeper = self.attachment.bell().park();
         let seen: Vec<u32> = pairs.iter().map(|pair| pair.bell().seq()).collect();
         let parked: Vec<Parked<'_>> = pairs.iter().map(|pair| pair.bell().park()).collect();
+        let _counted;
         let something = match half {
             Half::Receive => {
                 let mut receiver = lock(&self.state.receiver);
+                _counted = Asleep::count(&self.state.asleep);
                 let something = self.state.receiver_events.has_some()
                     || receiver.arm_all(self.kind(), &self.state.ready) != Check::Nothing;
                 let to_wake = receiver.take_lanes_to_wake();

@@ -181,13 +181,30 @@ fn unreadable(text: &str, what: &str, like: &str) -> PyErr {
     PyValueError::new_err(format!("{text:?} is not {what} (write it as {like})"))
 }
 
+/// The TypeError of an argument that is not an address.
+fn no_address(value: Borrowed<'_, '_, PyAny>, what: &str, accepted: &str) -> PyErr {
+    let text = value.repr().map_or_else(|_| "the value".to_owned(), |text| text.to_string());
+    PyTypeError::new_err(format!("{text} is not {what} (use {accepted})"))
+}
+
 /// A service address or range, for bindings and subscriptions.
-#[derive(FromPyObject)]
 pub(crate) enum Bindable {
     /// One instance.
     Address(ServiceAddress),
     /// A range of instances.
     Range(ServiceRange),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Bindable {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(address) = value.extract() {
+            return Ok(Self::Address(address));
+        }
+        let accepted = "utipc.ServiceAddress(18888, 17) or utipc.ServiceRange(18888, 0, 99)";
+        value.extract().map(Self::Range).map_err(|_| no_address(value, "a service", accepted))
+    }
 }
 
 impl From<Bindable> for utipc::ServiceRange {
@@ -200,7 +217,6 @@ impl From<Bindable> for utipc::ServiceRange {
 }
 
 /// The destination of a message.
-#[derive(FromPyObject)]
 pub(crate) enum Target {
     /// One of the sockets bound to the address.
     Address(ServiceAddress),
@@ -208,6 +224,21 @@ pub(crate) enum Target {
     Range(ServiceRange),
     /// One socket.
     Port(PortId),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Target {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(address) = value.extract() {
+            return Ok(Self::Address(address));
+        }
+        if let Ok(range) = value.extract() {
+            return Ok(Self::Range(range));
+        }
+        let accepted = "utipc.ServiceAddress(18888, 17), utipc.ServiceRange(18888, 0, 99), or the PortId of a message's source";
+        value.extract().map(Self::Port).map_err(|_| no_address(value, "a destination", accepted))
+    }
 }
 
 impl Target {

@@ -19,6 +19,14 @@ use pyo3::prelude::*;
 /// The native part of `utipc`.
 #[pymodule]
 mod _utipc {
+    use pyo3::prelude::*;
+
+    /// Adds the version.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+
     #[pymodule_export]
     use super::address::{PortId, ServiceAddress, ServiceRange};
     #[pymodule_export]

@@ -81,7 +81,7 @@ impl Node {
     #[pyo3(signature = (
         *, engine = None, daemon = None, instance = None, udp = None, udp_peers = None, ethernet = None, same_host = false,
         isolated = false, address = None, identity = None, cluster = None, tolerance_ms = None, window = None, label = None,
-        seed = None, spin = None, busy_poll = None,
+        seed = None, spin = None, busy_poll = None, resume = None,
     ))]
     #[allow(clippy::too_many_arguments, reason = "they are Python's keyword arguments")]
     fn new(
@@ -103,6 +103,7 @@ impl Node {
         seed: Option<u64>,
         spin: Option<&str>,
         busy_poll: Option<f64>,
+        resume: Option<bool>,
     ) -> PyResult<Self> {
         let mut builder = utipc::Node::builder();
         if let Some(name) = engine {
@@ -126,6 +127,7 @@ impl Node {
         builder = set(builder, spin.map(spin_named).transpose()?, Builder::spin);
         let busy = Limit::from_seconds(busy_poll)?.0;
         builder = set(builder, busy, Builder::busy_poll);
+        builder = set(builder, resume, Builder::resume);
         let node = py.detach(|| builder.start()).map_err(|error| exception(py, &error))?;
         Ok(Self { open: Mutex::new(Some(node)) })
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use utipc::{RecvOptions, Scope, SocketKind, State};
+use utipc::{Look, Looked, RecvOptions, Scope, SocketKind, State};
 
 use crate::address::{Bindable, PortId, Target};
 use crate::buffer::{Outgoing, WritableBuffer};
@@ -26,6 +26,8 @@ pub(crate) struct Socket {
     open: Mutex<Option<Arc<utipc::Socket>>>,
     /// In nanoseconds; `u64::MAX` for none.
     timeout: AtomicU64,
+    /// How long a task looks for messages before it waits.
+    look: Mutex<Look>,
 }
 
 /// The timeout of one call.
@@ -47,7 +49,11 @@ impl<'py> FromPyObject<'_, 'py> for Timeout {
 
 impl Socket {
     pub(crate) fn new(socket: utipc::Socket) -> Self {
-        Self { open: Mutex::new(Some(Arc::new(socket))), timeout: AtomicU64::new(u64::MAX) }
+        Self {
+            open: Mutex::new(Some(Arc::new(socket))),
+            timeout: AtomicU64::new(u64::MAX),
+            look: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<utipc::Socket>>> {
@@ -402,6 +408,26 @@ impl Socket {
             return Ok(-1);
         }
         self.call(py, |socket| Ok(socket.descriptor()?.as_raw_fd()))
+    }
+
+    /// Looks for a message for a few microseconds, for `utipc.aio`. `True`: a receive finds one; `None`: nothing yet,
+    /// look again after the event loop's other work; `False`: wait for the descriptor.
+    fn _look(&self, py: Python<'_>) -> PyResult<Option<bool>> {
+        let socket = self.get(py)?;
+        // If another thread looks, this one waits for the descriptor.
+        let turn = || self.look.try_lock().map_or(Looked::Over, |mut look| look.turn(&socket));
+        Ok(match py.detach(turn) {
+            Looked::Found => Some(true),
+            Looked::Again => None,
+            Looked::Over => Some(false),
+        })
+    }
+
+    /// Notes that the wait after `_look` has ended.
+    fn _slept(&self) {
+        if let Ok(mut look) = self.look.try_lock() {
+            look.slept();
+        }
     }
 
     /// Closes the socket. Calls that wait in other threads end with an error.

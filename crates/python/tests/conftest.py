@@ -6,8 +6,10 @@ UTIPC_TEST_ENGINES=kernel the tests run on the kernel's own TIPC.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -20,6 +22,9 @@ import utipc
 LIMIT = 30.0
 
 ENGINES = os.environ.get("UTIPC_TEST_ENGINES", "embedded,daemon").split(",")
+# A shell starts programs in the background with SIGINT ignored; then nothing would interrupt a call.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 _NUMBERS = itertools.count(os.getpid() * 1000 % 1_000_000_000 + 100)
 
 Opener = Callable[[], utipc.Node]
@@ -50,13 +55,12 @@ def is_ready(socket: Path) -> bool:
     return True
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Path]:
-    """The socket of a daemon that only this test uses."""
+@contextlib.contextmanager
+def serving(socket: Path) -> Iterator[None]:
+    """A daemon at this socket, for a block."""
     program = os.environ.get("UTIPC_TEST_DAEMON")
     if not program:
         pytest.skip("no daemon (UTIPC_TEST_DAEMON names the program utipcd)")
-    socket = tmp_path / "d.sock"
     running = subprocess.Popen([program, "--socket", str(socket)])
     try:
         end = time.monotonic() + LIMIT
@@ -64,10 +68,18 @@ def daemon(tmp_path: Path) -> Iterator[Path]:
             assert running.poll() is None, "the daemon has ended"
             assert time.monotonic() < end, "the daemon does not start"
             time.sleep(0.01)
-        yield socket
+        yield
     finally:
         running.terminate()
         assert running.wait(LIMIT) == 0
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Path]:
+    """The socket of a daemon that only this test uses."""
+    socket = tmp_path / "d.sock"
+    with serving(socket):
+        yield socket
 
 
 @pytest.fixture(params=ENGINES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any, Coroutine
 
 import pytest
@@ -154,5 +155,68 @@ def test_starting_a_node() -> None:
     async def main() -> None:
         with await aio.start(isolated=True, address=7) as node:
             assert node.address == 7
+
+    run(main())
+
+
+def test_task_that_always_finds_a_message_leaves_others_their_turns(daemon: Path) -> None:
+    async def main() -> None:
+        one = aio.Socket(utipc.Node(daemon=daemon).rdm())
+        other = utipc.Node(daemon=daemon).rdm()
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        counting = asyncio.create_task(count())
+        with one, other:
+            for _ in range(200):
+                other.send_to(b"x", one.port)
+                assert (await one.receive()).data == b"x"
+        counting.cancel()
+        assert turns >= 10
+
+    run(main())
+
+
+def test_start_is_awaited_or_closes_the_node_at_the_end_of_a_block() -> None:
+    async def main() -> None:
+        async with aio.start(engine="embedded", isolated=True, address=1) as node:
+            assert node.address == 1 and not node.closed
+        assert node.closed
+        other = await aio.start(engine="embedded", isolated=True, address=2)
+        assert other.address == 2 and not other.closed
+        other.close()
+        with pytest.raises(ZeroDivisionError):
+            async with aio.start(engine="embedded", isolated=True, address=3) as node:
+                raise ZeroDivisionError
+        assert node.closed
+
+    run(main())
+
+
+def test_look_misses_no_message_of_another_thread(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+    rounds = 300
+
+    async def main() -> None:
+        listener = node.listen(service)
+        asked = asyncio.to_thread(node.connect, service)
+        connecting = asyncio.create_task(asked)
+        accepted = await asyncio.to_thread(listener.accept)
+        client = await connecting
+
+        def ask() -> None:
+            for number in range(rounds):
+                client.send(b"%d" % number)
+                assert client.receive().data == b"%d" % number
+
+        with listener, client, aio.Socket(accepted) as server:
+            asking = asyncio.create_task(asyncio.to_thread(ask))
+            for _ in range(rounds):
+                await server.send((await server.receive()).data)
+            await asking
 
     run(main())

@@ -12,7 +12,7 @@ from typing import Callable
 import pytest
 import utipc
 
-from conftest import LIMIT
+from conftest import LIMIT, serving
 from test_connections import connected
 
 
@@ -108,3 +108,21 @@ def test_program_exits_with_open_sockets(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, str(program)], capture_output=True, timeout=LIMIT, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_socket_resumes_with_the_next_daemon(tmp_path: Path, service: utipc.ServiceAddress) -> None:
+    at = tmp_path / "d.sock"
+    with serving(at):
+        node = utipc.Node(daemon=at, resume=True)
+        server = node.rdm()
+        server.bind(service)
+        fleeting = utipc.Node(daemon=at).rdm()
+    with pytest.raises(utipc.ConnectionLost):
+        fleeting.receive(timeout=LIMIT)
+    with serving(at), node, server:
+        with pytest.raises(utipc.Resumed, match="restarted"):
+            server.receive(timeout=LIMIT)
+        with utipc.Node(daemon=at) as other, other.rdm() as client:
+            other.wait_for_service(service, timeout=LIMIT)
+            client.send_to(b"to the resumed socket", service)
+            assert server.receive(timeout=LIMIT).data == b"to the resumed socket"

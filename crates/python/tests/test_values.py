@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import importlib.metadata
+import os
 import pickle
+import socket
 from pathlib import Path
 
 import pytest
@@ -62,6 +66,7 @@ def test_addresses_are_immutable() -> None:
         (110, utipc.Timeout, TimeoutError),
         (111, utipc.Refused, ConnectionRefusedError),
         (104, utipc.ConnectionLost, ConnectionError),
+        (102, utipc.Resumed, OSError),
         (32, utipc.Broken, BrokenPipeError),
         (13, utipc.NotAllowed, PermissionError),
         (113, utipc.Unreachable, OSError),
@@ -99,6 +104,40 @@ def test_errors_of_a_node() -> None:
             socket.send_to(bytes(66001), socket.port)
         with pytest.raises(utipc.Error, match="do not make connections"):
             socket.listen()
+
+
+@pytest.mark.parametrize("wrong", [(18888, 17), "{18888,17}", 18888, None])
+def test_wrong_address_is_a_readable_type_error(wrong: object) -> None:
+    with utipc.Node(engine="embedded", isolated=True, address=1) as node, node.rdm() as socket:
+        with pytest.raises(TypeError) as caught:
+            socket.send_to(b"x", wrong)  # type: ignore[arg-type]
+        text = str(caught.value)
+        assert f"{wrong!r} is not a destination" in text and "utipc.ServiceAddress(18888, 17)" in text
+        assert "\n" not in text
+        with pytest.raises(TypeError, match="is not a service .use utipc.ServiceAddress"):
+            socket.bind(wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="is not a service .use utipc.ServiceAddress"):
+            node.wait_for_service(wrong, timeout=0)  # type: ignore[arg-type]
+
+
+def test_errors_of_devices_and_ports_have_the_errno_of_the_system() -> None:
+    with pytest.raises(utipc.Error, match="no-such-device") as absent:
+        utipc.Node(engine="embedded", ethernet="no-such-device", address=1)
+    assert absent.value.errno == errno.ENODEV
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        # 127.0.0.0/8 is all of this host's; the port is that of TIPC over UDP.
+        address = f"127.77.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+        taken.bind((address, 6118))
+        with pytest.raises(utipc.Error) as in_use:
+            utipc.Node(engine="embedded", udp=address, udp_peers=["127.0.0.1"], address=1)
+    assert in_use.value.errno == errno.EADDRINUSE, str(in_use.value)
+    with pytest.raises(utipc.Error) as foreign:
+        utipc.Node(engine="embedded", udp="192.0.2.1", udp_peers=["192.0.2.2"], address=1)
+    assert foreign.value.errno == errno.EADDRNOTAVAIL, str(foreign.value)
+
+
+def test_version_is_that_of_the_package() -> None:
+    assert utipc.__version__ == importlib.metadata.version("utipc")
 
 
 def test_arguments_of_a_node(tmp_path: Path) -> None:

@@ -74,6 +74,17 @@ impl Builder {
         self
     }
 
+    /// Whether RDM and DGRAM sockets resume when the daemon ends: they wait for the next one, attach to it with their
+    /// bindings, options and descriptor, and report that once, by an error for which
+    /// [`is_resumed`](crate::Error::is_resumed) is true.
+    /// Connections break. The default is false, or true if `UTIPC_RESUME` is `1`. Sockets that other processes hold
+    /// too do not resume, and nor do embedded nodes: they have no daemon.
+    #[must_use]
+    pub fn resume(mut self, resume: bool) -> Self {
+        self.choice.resume = Some(resume);
+        self
+    }
+
     /// Attaches to the daemon at this socket path instead of the default one (`$UTIPC_SOCKET`, the user's own, the
     /// system's). Implies [`Engine::Daemon`] unless an engine is chosen.
     #[must_use]

@@ -16,4 +16,13 @@
 pub use utipc_core::config::{BearerConfig, StackConfig};
 pub use utipc_node::daemon::*;
 pub use utipc_node::{NodeConfig, Plan};
+pub use utipc_os::fdpass::Doorway;
 pub use utipc_os::runtime_dir::usual_socket;
+
+/// Whether the environment names a daemon (`UTIPC_SOCKET` or `UTIPC_INSTANCE`), so that its absence is an error.
+#[must_use]
+pub fn is_named_by_environment() -> bool {
+    ["UTIPC_SOCKET", "UTIPC_INSTANCE"]
+        .into_iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}

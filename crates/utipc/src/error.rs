@@ -121,6 +121,17 @@ pub enum Error {
         /// The path of the daemon's socket.
         socket: PathBuf,
     },
+    /// The daemon has restarted, and this socket is attached to it again, with its bindings: see
+    /// [`Error::is_resumed`].
+    #[error(
+        "the daemon at {} has restarted, and this socket is attached to it again: messages may have been lost (go on; \
+         the socket has a new port)",
+        socket.display()
+    )]
+    Resumed {
+        /// The path of the daemon's socket.
+        socket: PathBuf,
+    },
     /// The daemon is absent, refuses this process, or its policy or limits forbid the call.
     #[error(transparent)]
     Daemon(utipc_client::Error),
@@ -178,6 +189,14 @@ fn destination(to: &Option<Destination>) -> String {
 }
 
 impl Error {
+    /// Whether a socket of a node with [`Builder::resume`](crate::Builder::resume) reports that the daemon has
+    /// restarted: messages in either direction may have been lost, and the socket has a new port. It reports this once,
+    /// and goes on with its bindings, options and descriptor.
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        matches!(self, Self::Resumed { .. })
+    }
+
     /// The errno that an AF_TIPC program would see.
     ///
     /// ```
@@ -200,10 +219,13 @@ impl Error {
             Self::WouldBlock { .. } => Errno::Again,
             Self::TimedOut { call: "connect", .. } => Errno::TimedOut,
             Self::TimedOut { .. } => Errno::Again,
+            // That of the network's reset, which no call of AF_TIPC has in Linux.
+            Self::Resumed { .. } => return NETWORK_RESET,
             Self::TopologyClosed { .. } | Self::DaemonDied { .. } => Errno::ConnectionReset,
             Self::Daemon(why) => return daemon_errno(why),
             Self::Engine { .. } | Self::Forked => Errno::NotSupported,
-            Self::Start(_) | Self::Open(_) => Errno::NoMemory,
+            Self::Start(why) => return start_errno(why),
+            Self::Open(_) => Errno::NoMemory,
             Self::NoSuchLink(_) | Self::OutOfRange { .. } => Errno::Invalid,
             Self::System(error) => {
                 return error.cause().raw_os_error().unwrap_or(Errno::NoMemory.number());
@@ -256,8 +278,24 @@ impl Error {
     }
 }
 
+/// The errno ENETRESET of Linux.
+const NETWORK_RESET: i32 = 102;
+
 /// The errno EIO, for input and output errors without a number.
 const IO_ERROR: i32 = 5;
+
+/// The errno of a node that did not start: that of the system, as ENODEV for a device that is absent and EADDRINUSE for
+/// a port in use.
+fn start_errno(why: &StartError) -> i32 {
+    use utipc_node::bearers::BearerError;
+    let system = |cause: &io::Error| cause.raw_os_error().unwrap_or(Errno::NoMemory.number());
+    match why {
+        StartError::Os(error) | StartError::Bearer(BearerError::Os(error)) => system(error.cause()),
+        StartError::Thread(cause) => system(cause),
+        StartError::Bearer(BearerError::Config { .. }) | StartError::Property(_) => Errno::Invalid.number(),
+        _ => Errno::NoMemory.number(),
+    }
+}
 
 /// The errno for failures that only a daemon reports.
 fn daemon_errno(why: &utipc_client::Error) -> i32 {
@@ -269,6 +307,7 @@ fn daemon_errno(why: &utipc_client::Error) -> i32 {
         Error::System(error) => return error.cause().raw_os_error().unwrap_or(Errno::NoMemory.number()),
         Error::Absent(_) => Errno::HostUnreachable,
         Error::Died(_) => Errno::ConnectionReset,
+        Error::Silent(_) => Errno::TimedOut,
         _ => Errno::Invalid,
     };
     errno.number()

@@ -35,6 +35,8 @@
 //! |---|---|
 //! | a message to one server, to all servers, to a certain socket | [`Socket::send_to`] |
 //! | a connection: by request, by its first data, with `Read` and `Write` | [`Connection`], [`Listener`] |
+//! | one reply to each request, within a time limit | [`Requester`], [`Responder`] |
+//! | names of services as constants that the compiler checks | [`Service`] |
 //! | to learn which services, nodes and links exist, and of each change | [`Topology`] |
 //! | timeouts, importance, non-blocking calls, why a call waits | [`Socket`] |
 //! | a socket in a poll loop | [`Socket`'s `AsFd`](Socket#impl-AsFd-for-Socket) |
@@ -51,9 +53,12 @@ pub mod daemon;
 mod engine;
 mod error;
 mod info;
+mod look;
 pub mod manage;
 mod node;
 mod origin;
+mod request;
+mod service;
 mod socket;
 mod time_limit;
 #[cfg(feature = "tokio")]
@@ -65,8 +70,11 @@ pub use connection::{Connection, Listener};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use info::{Counters, LinkInfo, LinkProperty, PeerInfo};
+pub use look::{Look, Looked};
 pub use node::Node;
 pub use origin::Description;
+pub use request::{Request, Requester, Responder};
+pub use service::Service;
 pub use socket::{Incoming, Socket};
 pub use time_limit::Within;
 pub use topology::{Change, Event, Events, SubscriptionId, Topology};

@@ -1,7 +1,11 @@
 //! Management of a daemon or of the kernel: exchanges requests of the netlink family TIPCv2 as bytes. The crate
 //! `utipc-manage` encodes and decodes them.
 
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
 use utipc_client::Place;
+use utipc_manage::capture::CaptureRequest;
 use utipc_manage::{Header, Request};
 use utipc_os::af_tipc::{self, Address, KernelSocket};
 
@@ -47,6 +51,15 @@ impl Management {
         }
     }
 
+    /// Connects to the daemon whose socket has this path.
+    ///
+    /// # Errors
+    /// [`Error::Daemon`] if no daemon answers there, or it refuses.
+    pub fn of_daemon(socket: &Path) -> Result<Self> {
+        let node = utipc_client::Node::attach(Place::at(socket), utipc_client::Spin::Parked);
+        node.map(|node| Self(Target::Daemon(node))).map_err(Error::Daemon)
+    }
+
     fn kernel() -> Result<Self> {
         TipcNetlink::open().map(|netlink| Self(Target::Kernel(netlink))).map_err(|cause| {
             let why = format!("the kernel has no TIPC: {cause} (load its module: `modprobe tipc`)");
@@ -65,17 +78,56 @@ impl Management {
     /// # Errors
     /// [`Error::Daemon`] or [`Error::Engine`] if the target no longer answers.
     pub fn ask(&self, request: &Request) -> Result<Vec<u8>> {
+        self.ask_some(request, usize::MAX).map(|(reply, _)| reply)
+    }
+
+    /// As [`Management::ask`], but a daemon is asked for no further part of a list once the reply has `most` bytes;
+    /// also returns whether the list is complete.
+    ///
+    /// # Errors
+    /// As [`Management::ask`].
+    pub fn ask_some(&self, request: &Request, most: usize) -> Result<(Vec<u8>, bool)> {
         match &self.0 {
             Target::Daemon(node) => {
                 let version = utipc_manage::family::EXTENDED;
                 // The daemon ignores the family number, which the kernel assigns.
                 let header = Header { family: u16::MAX, sequence: 1, version, ..Header::default() };
-                node.manage(&request.to_bytes(&header)).map_err(Error::Daemon)
+                node.manage_some(&request.to_bytes(&header), most).map_err(Error::Daemon)
             }
-            Target::Kernel(netlink) => netlink.exchange(request).map_err(|cause| {
-                let why = format!("the kernel does not answer: {cause} (try again)");
-                Error::Engine { engine: Engine::Kernel, why }
-            }),
+            Target::Kernel(netlink) => {
+                netlink.exchange(request).map(|reply| (reply, true)).map_err(|cause| {
+                    let why = format!("the kernel does not answer: {cause} (try again)");
+                    Error::Engine { engine: Engine::Kernel, why }
+                })
+            }
+        }
+    }
+
+    /// Begins a capture at the daemon. Returns the reply and, unless it is a refusal, a packet socket: each packet is a
+    /// record of `utipc_manage::capture`. The capture lasts as long as this connection and the socket.
+    ///
+    /// # Errors
+    /// [`Error::Daemon`] if the daemon no longer answers, [`Error::Engine`] of the kernel, which has no captures.
+    pub fn capture(&self, request: &CaptureRequest) -> Result<(Vec<u8>, Option<OwnedFd>)> {
+        let Target::Daemon(node) = &self.0 else {
+            let why = "the kernel's node has no captures (use tcpdump on its interface)".to_owned();
+            return Err(Error::Engine { engine: Engine::Kernel, why });
+        };
+        let version = utipc_manage::family::EXTENDED;
+        let header = Header { family: u16::MAX, sequence: 1, version, ..Header::default() };
+        let request = Request::Capture(request.clone()).to_bytes(&header);
+        node.manage_with_descriptor(&request).map_err(Error::Daemon)
+    }
+
+    /// The counters of the daemon's node as a JSON object, with those of the daemon as its member `daemon`; `None` of
+    /// the kernel, which has none.
+    ///
+    /// # Errors
+    /// [`Error::Daemon`] if the daemon no longer answers.
+    pub fn counters(&self) -> Result<Option<Vec<u8>>> {
+        match &self.0 {
+            Target::Daemon(node) => node.counters().map(Some).map_err(Error::Daemon),
+            Target::Kernel(_) => Ok(None),
         }
     }
 

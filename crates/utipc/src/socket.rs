@@ -18,6 +18,9 @@ use crate::{
 /// has to wait does so until its timeout ([`Socket::set_receive_timeout`], [`Socket::set_send_timeout`]), without limit
 /// by default, or not at all ([`Socket::set_nonblocking`]). [`Socket::wait_reason`] tells what it waits for.
 ///
+/// A message without a connection waits up to 80 ms for a receiver that reads and is full; then it is returned or
+/// dropped. A receiver that does not read is waited for once, 40 ms.
+///
 /// Dropping the socket closes it: unread messages are returned to their senders, its connection breaks, its bindings
 /// are withdrawn.
 #[derive(Debug)]
@@ -481,7 +484,22 @@ impl Socket {
     /// # Errors
     /// [`Error::System`] if the process has no descriptor left.
     pub fn descriptor(&self) -> Result<BorrowedFd<'_>> {
+        if let Some(attached) = self.attached() {
+            attached.keep_level_right();
+        }
         self.engine.descriptor()
+    }
+
+    #[cfg(feature = "tokio")]
+    /// [`Socket::descriptor`] for a wait of this library, which may leave its level behind
+    /// (`utipc_client::Socket::defer_level`).
+    pub(crate) fn watched_descriptor(&self) -> Result<BorrowedFd<'_>> {
+        self.engine.descriptor()
+    }
+
+    #[inline]
+    pub(crate) fn attached(&self) -> Option<&utipc_client::Socket> {
+        self.engine.attached()
     }
 
     fn wait(&self, limit: Option<Duration>) -> Wait {

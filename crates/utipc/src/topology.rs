@@ -205,9 +205,29 @@ impl Topology {
         Ok(Some(event))
     }
 
-    /// The events until `limit` from now has passed.
-    pub fn events(&mut self, limit: Duration) -> Events<'_> {
-        Events { topology: self, end: Wait::AtMost(limit).start() }
+    /// The events until `limit` from now has passed; with `None` endless, as is `for event in &mut topology`. After an
+    /// error the iterator ends.
+    ///
+    /// ```
+    /// # fn main() -> utipc::Result<()> {
+    /// # use utipc::{Node, Scope, Service};
+    /// # let node = Node::builder().isolated().start()?;
+    /// const PRINTERS: Service = Service::of_type(3000);
+    /// let mut topology = node.topology()?;
+    /// topology.services(PRINTERS)?;
+    /// # let printer = node.rdm()?;
+    /// # printer.bind(Service::new(3000, 7), Scope::Cluster)?;
+    /// for event in topology.events(None) {
+    ///     let event = event?;
+    ///     println!("{} {:?}", event.found, event.change);
+    /// #   break;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events(&mut self, limit: impl Into<Option<Duration>>) -> Events<'_> {
+        let end = limit.into().map_or(Wait::Forever, Wait::AtMost).start();
+        Events { topology: self, end, is_over: false }
     }
 
     /// The node whose topology server this is.
@@ -223,21 +243,38 @@ impl Topology {
     }
 }
 
-/// Iterates over the events of a [`Topology`] until a deadline; see [`Topology::events`].
+impl<'a> IntoIterator for &'a mut Topology {
+    type Item = Result<Event>;
+    type IntoIter = Events<'a>;
+
+    /// All events, without a time limit.
+    fn into_iter(self) -> Events<'a> {
+        self.events(None)
+    }
+}
+
+/// Iterates over the events of a [`Topology`], endlessly or until a deadline; see [`Topology::events`].
 #[derive(Debug)]
 pub struct Events<'a> {
     topology: &'a mut Topology,
     end: Deadline,
+    /// An error was returned.
+    is_over: bool,
 }
 
 impl Iterator for Events<'_> {
     type Item = Result<Event>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
         let limit = match self.end.left() {
             Left::Time(limit) => limit.unwrap_or(Duration::MAX),
             Left::Nothing => Duration::ZERO,
         };
-        self.topology.next(limit).transpose()
+        let next = self.topology.next(limit).transpose();
+        self.is_over = matches!(next, Some(Err(_)));
+        next
     }
 }

@@ -20,6 +20,7 @@ on_each_engine!(
     wait_all_fills_the_buffer_of_a_stream,
     faulty_bearer_loses_no_message,
     receive_after_own_shutdown_fails,
+    connection_that_has_ended_was_connected,
 );
 
 const SERVICE: ServiceAddress = ServiceAddress::new(2000, 1);
@@ -47,6 +48,40 @@ fn receive_after_own_shutdown_fails(engine: Engine) {
             }
             client.shutdown().unwrap();
             assert_eq!(client.receive().unwrap_err().errno(), 107, "{kind:?}, sends: {sends}");
+        }
+    }
+}
+
+/// The server answers and ends before the client looks for the result of its request.
+fn connection_that_has_ended_was_connected(engine: Engine) {
+    let node = common::alone(engine);
+    for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+        let listener = node.listen(kind, SERVICE).unwrap();
+        let client = node.socket(kind).unwrap();
+        client.set_nonblocking(true);
+        assert!(client.connect(SERVICE).is_err_and(|error| error.is_would_block()));
+        let server = listener.accept().unwrap();
+        let peer = server.socket().port();
+        server.send(b"last").unwrap();
+        server.shutdown().unwrap();
+        client.set_nonblocking(false);
+        client.set_receive_timeout(Some(LIMIT));
+        let begun = std::time::Instant::now();
+        while client.state() != State::Disconnecting {
+            assert!(begun.elapsed() < LIMIT, "{kind:?}");
+            thread::sleep(Duration::from_millis(1));
+        }
+        client.wait_connected().unwrap();
+        assert_eq!(client.peer(), Some(peer));
+        assert_eq!(client.receive().unwrap().data, b"last", "{kind:?}");
+        assert!(client.receive().unwrap().data.is_empty(), "{kind:?}");
+        // A request that fails has no peer, however often its result is asked for.
+        let refused = node.socket(kind).unwrap();
+        let closed = node.socket(kind).unwrap().port();
+        for _ in 0..2 {
+            let _ = refused.connect(closed);
+            assert!(refused.wait_connected().is_err(), "{kind:?}");
+            assert_eq!(refused.peer(), None, "{kind:?}");
         }
     }
 }

@@ -277,7 +277,13 @@ fn hosting() {
 /// Waits in a call; returns whether the daemon's death ends it, and further calls too.
 fn ends(socket: &Socket) -> bool {
     println!("\n@waits");
-    let died = |_| matches!(socket.receive(), Err(Error::DaemonDied { .. }));
+    let died = |_| match socket.receive() {
+        Err(Error::DaemonDied { .. }) => true,
+        other => {
+            eprintln!("a call after the daemon's death: {other:?}");
+            false
+        }
+    };
     (0..3).all(died)
 }
 

@@ -379,7 +379,7 @@ fn no_message_is_lost_when_servers_close_concurrently() {
 }
 
 #[test]
-fn local_and_remote_receivers_get_each_multicast_once() {
+fn local_and_remote_receivers_get_each_multicast_once_without_requests() {
     let [red, blue] = pair(Engine::Daemon);
     let local: Vec<Socket> = (0..3).map(|_| server(&red, RANGE)).collect();
     let remote = blue.rdm().unwrap();
@@ -389,12 +389,18 @@ fn local_and_remote_receivers_get_each_multicast_once() {
     while !red.bindings().iter().any(|binding| binding.port == remote.port()) {
         thread::yield_now();
     }
+    let mut before = 0;
     for number in 0..100_u8 {
+        if number == 50 {
+            before = red.daemon_counters().requests;
+        }
         client.send_to(&[number], RANGE).unwrap();
         for socket in local.iter().chain([&remote]) {
             assert_eq!(socket.receive().unwrap().data, [number]);
         }
     }
+    let asked = red.daemon_counters().requests - before;
+    assert!(asked < 10, "the daemon got {asked} requests");
     local.iter().for_each(|socket| assert!(take(socket).is_empty()));
 }
 

@@ -3,7 +3,12 @@
 mod common;
 
 use common::{Engine, LIMIT, join, makers, on_each_engine, pair};
-use utipc::{Destination, Error, ErrorCode, Importance, Scope, ServiceAddress, ServiceRange, Socket};
+use std::time::Duration;
+
+use utipc::{
+    Change, Destination, Error, ErrorCode, Importance, Requester, Responder, Scope, Service, ServiceAddress,
+    ServiceRange, Socket, SocketKind,
+};
 
 on_each_engine!(
     request_goes_to_a_service_and_reply_to_the_socket,
@@ -11,6 +16,10 @@ on_each_engine!(
     undeliverable_messages_come_back,
     importance_and_default_destination,
     refused_bindings_report_their_errno,
+    requests_are_answered_by_name,
+    request_without_a_server_fails,
+    request_goes_on_with_another_server,
+    endless_events_end_with_the_server_of_topology,
 );
 
 const SERVICE: ServiceAddress = ServiceAddress::new(1000, 7);
@@ -118,4 +127,125 @@ fn refused_bindings_report_their_errno(engine: Engine) {
     assert!(red.bindings().iter().any(|b| b.port == socket.port() && b.range == SERVICE.into()));
     socket.unbind_all().unwrap();
     assert!(!red.bindings().iter().any(|b| b.port == socket.port()));
+}
+
+const UPPER: Service = Service::new(1001, 3);
+
+fn requests_are_answered_by_name(engine: Engine) {
+    let [red, blue] = pair(engine);
+    for kind in [SocketKind::Rdm, SocketKind::SeqPacket] {
+        let server = Responder::new(&blue, kind, UPPER).unwrap();
+        red.wait_for_service(UPPER, LIMIT).unwrap();
+        let requester = Requester::new(&red, kind, LIMIT).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..40 {
+                    let request = server.next().unwrap();
+                    if kind == SocketKind::Rdm {
+                        assert_eq!(request.destination, Some(UPPER.into()));
+                    }
+                    let reply = request.data.to_ascii_uppercase();
+                    request.reply(&reply).unwrap();
+                }
+            });
+            for client in 0..4 {
+                let requester = &requester;
+                scope.spawn(move || {
+                    for round in 0..10 {
+                        let text = format!("client {client}, round {round}");
+                        let reply = requester.request(UPPER, text.as_bytes()).unwrap();
+                        assert_eq!(reply, text.to_ascii_uppercase().as_bytes());
+                    }
+                });
+            }
+        });
+        drop(server);
+        gone(&red);
+    }
+    let refused = Requester::new(&red, SocketKind::Stream, LIMIT).unwrap_err();
+    assert!(matches!(refused, Error::OutOfRange { .. }), "{refused}");
+}
+
+fn request_without_a_server_fails(engine: Engine) {
+    let [red, blue] = pair(engine);
+    for kind in [SocketKind::Rdm, SocketKind::SeqPacket] {
+        let requester = Requester::new(&red, kind, Duration::from_millis(300)).unwrap();
+        let error = requester.request(UPPER, b"?").unwrap_err();
+        assert!(error.is_unreachable(), "{kind:?}: {error}");
+        let server = Responder::new(&blue, kind, UPPER).unwrap();
+        red.wait_for_service(UPPER, LIMIT).unwrap();
+        let error = requester.request(UPPER, b"unread").unwrap_err();
+        assert!(error.is_timeout(), "{kind:?}: {error}");
+        // The late reply is not taken for that of the next request.
+        let requester = Requester::new(&red, kind, LIMIT).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut last = Vec::new();
+                while last != b"next" {
+                    let request = server.next().unwrap();
+                    last = request.data.clone();
+                    // The client of the first request is gone.
+                    let _ = request.reply(&last);
+                }
+            });
+            assert_eq!(requester.request(UPPER, b"next").unwrap(), b"next");
+        });
+        drop(server);
+        gone(&red);
+    }
+    // A server that closes the connection without a reply.
+    let server = Responder::new(&blue, SocketKind::SeqPacket, UPPER).unwrap();
+    red.wait_for_service(UPPER, LIMIT).unwrap();
+    let requester = Requester::new(&red, SocketKind::SeqPacket, LIMIT).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(server.next().unwrap()));
+        let error = requester.request(UPPER, b"?").unwrap_err();
+        assert!(matches!(error, Error::Receive(_)), "{error}");
+    });
+}
+
+/// Waits until no socket is bound to the service.
+fn gone(node: &utipc::Node) {
+    let start = std::time::Instant::now();
+    while node.lookup(UPPER.address().unwrap()).is_some() {
+        assert!(start.elapsed() < LIMIT, "the service stays");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn request_goes_on_with_another_server(engine: Engine) {
+    let [red, blue] = pair(engine);
+    let unread = Responder::new(&blue, SocketKind::Rdm, UPPER).unwrap();
+    red.wait_for_service(UPPER, LIMIT).unwrap();
+    let requester = Requester::new(&red, SocketKind::Rdm, LIMIT).unwrap();
+    std::thread::scope(|scope| {
+        let reply = scope.spawn(|| requester.request(UPPER, b"hello").unwrap());
+        while unread.socket().unread_messages().unwrap() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let server = Responder::new(&blue, SocketKind::Rdm, UPPER).unwrap();
+        server.socket().set_receive_timeout(Some(LIMIT));
+        // Its unread request is returned to the client.
+        drop(unread);
+        let request = server.next().unwrap();
+        assert_eq!(request.data, b"hello");
+        request.reply(b"there").unwrap();
+        assert_eq!(reply.join().unwrap(), b"there");
+    });
+}
+
+fn endless_events_end_with_the_server_of_topology(engine: Engine) {
+    let [red, blue] = pair(engine);
+    let mut topology = red.topology_of(blue.address()).unwrap();
+    topology.services(UPPER).unwrap();
+    let server = blue.rdm().unwrap();
+    server.bind(UPPER, Scope::Cluster).unwrap();
+    let mut events = (&mut topology).into_iter();
+    assert_eq!(events.next().unwrap().unwrap().change, Change::ServiceUp);
+    drop(server);
+    assert_eq!(events.next().unwrap().unwrap().change, Change::ServiceDown);
+    // The node is lost: one error, then the end.
+    drop(blue);
+    assert!(matches!(events.next(), Some(Err(Error::TopologyClosed { .. }))));
+    assert!(events.next().is_none());
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::thread;
 
-use common::{Engine, LIMIT, on_each_engine, pair};
+use common::{Engine, LIMIT, TestNode, ethernet_pair, on_each_engine, pair};
 use utipc::{Connection, Listener, Node, ServiceAddress, SocketKind};
 
 const ROUNDS: usize = 1000;
@@ -93,14 +93,13 @@ fn connect(client: &Node, listener: &Listener, kind: SocketKind, service: Servic
 
 /// Many connections, which the client ends, or the server. Every second reader reads from the start; the others begin
 /// when the writer has left, with data that still waits for the window, in the lane and on the link.
-fn end(engine: Engine, kind: SocketKind, leave: Leave) {
-    let [red, blue] = pair(engine);
+fn end([red, blue]: &[TestNode; 2], kind: SocketKind, leave: Leave) {
     let service = ServiceAddress::new(7300, 1);
     let listener = blue.listen(kind, service).unwrap();
     red.wait_for_service(service, LIMIT).unwrap();
     let wanted = if leave == Leave::Shutdown { Ok(()) } else { Err(104) };
     for round in 0..ROUNDS {
-        let [client, server] = connect(&red, &listener, kind, service);
+        let [client, server] = connect(red, &listener, kind, service);
         let (writer, reader) = if round / 2 % 2 == 0 { (client, server) } else { (server, client) };
         let (got, last, sent) = if round % 2 == 1 {
             let sent = send_and_leave(writer, round, leave, false);
@@ -120,13 +119,30 @@ fn end(engine: Engine, kind: SocketKind, leave: Leave) {
 
 fn peer_reads_everything_and_then_0_after_a_shutdown(engine: Engine) {
     for kind in BOTH {
-        end(engine, kind, Leave::Shutdown);
+        end(&pair(engine), kind, Leave::Shutdown);
     }
 }
 
 fn peer_reads_everything_and_then_a_reset_after_a_close(engine: Engine) {
     for kind in BOTH {
-        end(engine, kind, Leave::Close);
+        end(&pair(engine), kind, Leave::Close);
+    }
+}
+
+/// As the two above, over Ethernet.
+fn peer_reads_everything_over_ethernet(engine: Engine) {
+    // In a thread of its own, which enters a network namespace.
+    let body = move || match ethernet_pair(engine) {
+        Ok(nodes) => {
+            for kind in BOTH {
+                end(&nodes, kind, Leave::Shutdown);
+                end(&nodes, kind, Leave::Close);
+            }
+        }
+        Err(why) => eprintln!("skipped: Ethernet: {why}"),
+    };
+    if let Err(panic) = thread::spawn(body).join() {
+        std::panic::resume_unwind(panic);
     }
 }
 
@@ -163,5 +179,6 @@ fn ends_that_shut_down_at_once_are_not_reset(engine: Engine) {
 on_each_engine!(
     peer_reads_everything_and_then_0_after_a_shutdown,
     peer_reads_everything_and_then_a_reset_after_a_close,
+    peer_reads_everything_over_ethernet,
     ends_that_shut_down_at_once_are_not_reset,
 );

@@ -17,6 +17,7 @@ on_each_engine!(
     refused_connection_is_an_error,
     cancelled_receive_loses_no_message,
     task_receives_topology_events,
+    topology_is_an_endless_stream,
 );
 
 const SERVICE: ServiceAddress = ServiceAddress::new(5200, 1);
@@ -175,5 +176,29 @@ fn task_receives_topology_events(engine: Engine) {
             drop(server);
             assert_eq!(topology.next().await.unwrap().change, Change::ServiceDown);
         }
+    });
+}
+
+fn topology_is_an_endless_stream(engine: Engine) {
+    async fn next(stream: &mut Topology) -> Option<utipc::Result<utipc::Event>> {
+        std::future::poll_fn(|cx| futures_core::Stream::poll_next(std::pin::Pin::new(stream), cx)).await
+    }
+    let [red, blue] = pair(engine);
+    run(async {
+        let mut topology = red.topology_of(blue.address()).unwrap();
+        topology.services(SERVICE).unwrap();
+        let mut topology = Topology::new(topology).unwrap();
+        let server = blue.rdm().unwrap();
+        let (event, ()) = tokio::join!(next(&mut topology), async {
+            // The stream waits first.
+            tokio::task::yield_now().await;
+            server.bind(SERVICE, Scope::Cluster).unwrap();
+        });
+        assert_eq!(event.unwrap().unwrap().change, Change::ServiceUp);
+        drop(server);
+        assert_eq!(next(&mut topology).await.unwrap().unwrap().change, Change::ServiceDown);
+        drop(blue);
+        assert!(matches!(next(&mut topology).await, Some(Err(Error::TopologyClosed { .. }))));
+        assert!(next(&mut topology).await.is_none());
     });
 }

@@ -21,6 +21,7 @@ from ._errors import (
     Error,
     NotAllowed,
     Refused,
+    Resumed,
     Timeout,
     Unreachable,
     WouldBlock,
@@ -39,6 +40,7 @@ from ._utipc import (
     ServiceRange,
     Socket,
     Topology,
+    __version__,
 )
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "Peer",
     "PortId",
     "Refused",
+    "Resumed",
     "Returned",
     "ServiceAddress",
     "ServiceRange",
@@ -64,4 +67,5 @@ __all__ = [
     "Topology",
     "Unreachable",
     "WouldBlock",
+    "__version__",
 ]

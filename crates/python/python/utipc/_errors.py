@@ -29,6 +29,10 @@ class ConnectionLost(Error, ConnectionResetError):
     """The peer, its node or the daemon is gone."""
 
 
+class Resumed(Error):
+    """The daemon has restarted, and the socket is attached to it again: messages may have been lost; go on."""
+
+
 class Broken(Error, BrokenPipeError):
     """The connection is already shut down."""
 
@@ -51,6 +55,7 @@ _CLASSES: dict[int, type[Error]] = {
     numbers.ECONNREFUSED: Refused,
     numbers.ECONNRESET: ConnectionLost,
     numbers.ECONNABORTED: ConnectionLost,
+    numbers.ENETRESET: Resumed,
     numbers.EPIPE: Broken,
     numbers.EACCES: NotAllowed,
     numbers.EPERM: NotAllowed,

@@ -6,6 +6,8 @@ from typing_extensions import Buffer, Self
 
 from ._types import Change, Destination, Engine, Importance, Kind, Scope, Services
 
+__version__: str
+
 __all__ = [
     "Binding",
     "Event",
@@ -20,6 +22,7 @@ __all__ = [
     "ServiceRange",
     "Socket",
     "Topology",
+    "__version__",
 ]
 
 @final
@@ -234,6 +237,8 @@ class Socket:
     def set_multicast_method(self, method: Literal["broadcast", "replicast"]) -> None: ...
     def wait_reason(self) -> Optional[str]: ...
     def stats(self) -> dict[str, int]: ...
+    def _look(self) -> Optional[bool]: ...
+    def _slept(self) -> None: ...
     def fileno(self) -> int: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
@@ -323,6 +328,7 @@ class Node:
         seed: Optional[int] = None,
         spin: Optional[Literal["busy", "adaptive", "parked"]] = None,
         busy_poll: Optional[float] = None,
+        resume: Optional[bool] = None,
     ) -> Self: ...
     @property
     def address(self) -> int: ...

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use utipc_client::{Place, Spin};
 
 use super::Node;
+use crate::daemon::is_named_by_environment;
 use crate::origin::{self, Origin};
 use crate::{Error, Result};
 
@@ -59,6 +60,8 @@ pub(crate) struct Choice {
     pub(crate) engine: Option<Engine>,
     pub(crate) place: Option<Place>,
     pub(crate) spin: Option<Spin>,
+    /// Whether connectionless sockets go on with the next daemon.
+    pub(crate) resume: Option<bool>,
 }
 
 /// The mode set by `UTIPC_SPIN`; [`Spin::Adaptive`] if it is unset.
@@ -71,13 +74,6 @@ fn spin_from_environment() -> Result<Spin> {
             Err(Error::OutOfRange { what: "the spin mode (UTIPC_SPIN)", remedy: "busy, adaptive or parked" })
         }
     }
-}
-
-/// Whether the user names a daemon, so that its absence is an error.
-fn is_named_by_environment() -> bool {
-    ["UTIPC_SOCKET", "UTIPC_INSTANCE"]
-        .into_iter()
-        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
 /// The error for a daemon that is required and cannot be used.
@@ -97,7 +93,7 @@ impl Choice {
     /// Attaches to the daemon or opens the kernel's node; `None` selects an embedded one. `embedded_only` names a
     /// setting that only an embedded node can have.
     ///
-    /// A daemon that the environment names is never replaced by an embedded node.
+    /// A daemon that the program or the environment names is never replaced by an embedded node.
     pub(crate) fn attach(self, embedded_only: Option<&'static str>) -> Result<(Option<Node>, Origin)> {
         let engine = match (self.engine, std::env::var("UTIPC_ENGINE")) {
             (Some(engine), _) => engine,
@@ -107,13 +103,14 @@ impl Choice {
             (None, _) => Engine::Auto,
         };
         let spin = self.spin()?;
-        let named = self.place.is_none() && is_named_by_environment();
+        let resume = self.resume.unwrap_or_else(|| std::env::var("UTIPC_RESUME").as_deref() == Ok("1"));
+        let named = self.place.is_some() || is_named_by_environment();
         let place = self.place.unwrap_or_else(Place::usual);
         let paths = place.paths().to_vec();
         match (engine, embedded_only) {
             (Engine::Embedded, _) | (Engine::Auto, Some(_)) => Ok((None, Origin::Embedded)),
             (Engine::Auto | Engine::Daemon, None) => match utipc_client::Node::attach(place, spin) {
-                Ok(node) => Ok((Some(Node::daemon(node)), Origin::Daemon)),
+                Ok(node) => Ok((Some(Node::daemon(node.resuming(resume))), Origin::Daemon)),
                 Err(error) if error.is_absent() && engine == Engine::Auto && !named => {
                     Ok((None, Origin::Alone(paths)))
                 }
@@ -150,8 +147,9 @@ mod tests {
             engine: Some(engine),
             place: Some(Place::at("/nonexistent/utipc.sock")),
             spin: None,
+            resume: None,
         };
-        assert!(choice(Engine::Auto).attach(None).unwrap().0.is_none());
+        assert!(choice(Engine::Auto).attach(None).unwrap_err().to_string().contains("/nonexistent/"));
         assert!(choice(Engine::Embedded).attach(None).unwrap().0.is_none());
         let absent = choice(Engine::Daemon).attach(None).unwrap_err().to_string();
         assert!(absent.contains("/nonexistent/utipc.sock") && absent.contains("utipcd"), "{absent}");
@@ -171,7 +169,7 @@ mod tests {
         let door = utipc_os::fdpass::Doorway::open(&path, 0o600).unwrap();
         let place = Some(Place::at(&path));
         let program = std::thread::spawn(move || {
-            Choice { engine: Some(Engine::Auto), place, spin: None }.attach(None).map(drop)
+            Choice { engine: Some(Engine::Auto), place, spin: None, resume: None }.attach(None).map(drop)
         });
         // Hang up on each attempt.
         while !program.is_finished() {

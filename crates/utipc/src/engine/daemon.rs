@@ -26,6 +26,7 @@ fn public_error(
 ) -> Error {
     match error {
         ClientError::Died(socket) => Error::DaemonDied { socket },
+        ClientError::Resumed(socket) => Error::Resumed { socket },
         ClientError::System(error) => Error::System(error),
         ClientError::Failed(failure) => {
             translate(failure).unwrap_or_else(|other| Error::Daemon(ClientError::Failed(other)))
@@ -94,7 +95,8 @@ impl Node {
 
 impl Socket {
     pub(super) fn port(&self) -> u32 {
-        self.0.port()
+        // It changes when the socket resumes.
+        self.0.live().map_or_else(|_| self.0.port(), utipc_client::Socket::port)
     }
 
     fn with_view<T>(&self, read: impl FnOnce(SocketView) -> T) -> Option<T> {
@@ -170,6 +172,11 @@ impl Socket {
 
     pub(super) fn option(&self, option: SocketOption) -> Result<u32> {
         self.0.live().and_then(|s| s.option(option)).map_err(option_error)
+    }
+
+    #[inline]
+    pub(super) fn attached(&self) -> Option<&utipc_client::Socket> {
+        self.0.live().ok()
     }
 
     pub(super) fn set_spin(&self, spin: Spin) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{
-    AcceptError, ConnectError, Endpoint, OptionError, OptionValue, RecvError, SendError, SocketOption, State,
+    AcceptError, Endpoint, OptionError, OptionValue, RecvError, SendError, SocketOption, State,
 };
 use utipc_core::stack::Stack;
 use utipc_core::{PropertyError, Time};
@@ -153,12 +153,7 @@ impl Socket {
     }
 
     pub(super) fn wait_connected(&self, wait: Wait) -> Result<Option<()>> {
-        let state = |stack: &Stack| stack.endpoint(self.port).map(Endpoint::state);
-        let connected = self.block(Want::Change, wait, |stack, _| match state(stack) {
-            Some(State::Connecting) => None,
-            Some(State::Established) => Some(Ok(())),
-            _ => Some(Err(stack.take_error(self.port).unwrap_or(ConnectError::Refused))),
-        });
+        let connected = self.block(Want::Change, wait, |stack, _| stack.take_setup(self.port));
         connected?.transpose().map_err(Error::Connect)
     }
 

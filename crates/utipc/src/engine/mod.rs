@@ -209,6 +209,15 @@ impl Socket {
         }
     }
 
+    /// The socket of the client library, whose lanes can be looked at.
+    #[inline]
+    pub(crate) fn attached(&self) -> Option<&utipc_client::Socket> {
+        match self {
+            Self::Daemon(socket) => socket.attached(),
+            Self::Embedded(_) | Self::Kernel(_) => None,
+        }
+    }
+
     /// Sends `data`; returns the number of bytes taken.
     #[inline]
     pub(crate) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {

@@ -21,6 +21,7 @@
 //! ```
 
 mod connection;
+mod looking;
 mod socket;
 mod topology;
 

@@ -1,11 +1,14 @@
 //! A socket whose calls suspend the task instead of blocking the thread.
 
+use std::future::poll_fn;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::task::{Context, Poll, ready};
 
 use ::tokio::io::Interest;
 use ::tokio::io::unix::AsyncFd;
+use ::tokio::task::consume_budget;
 
+use super::looking::{Look, turn};
 use super::{event_loop_error, register};
 use crate::{Destination, Error, Incoming, PortId, Received, Result};
 
@@ -15,15 +18,52 @@ struct Watched(crate::Socket);
 
 impl AsRawFd for Watched {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
+        match self.0.watched_descriptor() {
+            Ok(descriptor) => descriptor.as_fd().as_raw_fd(),
+            Err(error) => panic!("{error}"),
+        }
     }
 }
 
 /// A [`crate::Socket`] for tokio. Several tasks may make calls at once; a call that is dropped while it waits has had
 /// no effect.
+///
+/// A task that is about to wait for a message first looks for one, as blocking calls spin, in short turns between which
+/// the runtime serves its other tasks and descriptors. [`crate::Socket::set_spin`] and
+/// [`Builder::spin`](crate::Builder::spin) control that too.
 #[derive(Debug)]
 pub struct Socket {
     watched: AsyncFd<Watched>,
+    /// The look of `poll_until`, and whether its task waits for the descriptor.
+    polling: std::sync::Mutex<Polling>,
+}
+
+/// The state of a task that polls.
+#[derive(Debug, Default)]
+struct Polling {
+    look: Look,
+    waits: bool,
+}
+
+/// A task that waits for the descriptor, whose level is right meanwhile.
+struct Waiting<'a>(Option<&'a utipc_client::Socket>);
+
+impl<'a> Waiting<'a> {
+    fn new(socket: &'a Socket) -> Self {
+        let attached = socket.get().attached();
+        if let Some(attached) = attached {
+            attached.begin_wait();
+        }
+        Self(attached)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(attached) = self.0 {
+            attached.end_wait();
+        }
+    }
 }
 
 impl Socket {
@@ -36,15 +76,27 @@ impl Socket {
     /// If called outside a tokio runtime with I/O enabled.
     pub fn new(socket: crate::Socket) -> Result<Self> {
         socket.set_nonblocking(true);
-        socket.descriptor()?;
+        socket.watched_descriptor()?;
+        if let Some(attached) = socket.attached() {
+            attached.defer_level();
+        }
         let both = Interest::READABLE | Interest::WRITABLE;
-        Ok(Self { watched: register(Watched(socket), both)? })
+        Ok(Self { watched: register(Watched(socket), both)?, polling: std::sync::Mutex::default() })
     }
 
-    /// The underlying socket, for addresses, bindings, options and counters.
+    /// The underlying socket, for addresses, bindings, options and counters. After a call of its
+    /// [`descriptor`](crate::Socket::descriptor) tasks no longer look for messages before they wait.
     #[must_use]
     pub fn get(&self) -> &crate::Socket {
         &self.watched.get_ref().0
+    }
+
+    /// One attempt of a call; `None` if it would block.
+    fn attempt<T>(&self, call: impl FnOnce(&crate::Socket) -> Result<T>) -> Option<Result<T>> {
+        match call(self.get()) {
+            Err(Error::WouldBlock { .. }) => None,
+            done => Some(done),
+        }
     }
 
     /// Repeats a call until it no longer would block.
@@ -54,15 +106,23 @@ impl Socket {
         mut call: impl FnMut(&crate::Socket) -> Result<T>,
     ) -> Result<T> {
         loop {
-            match call(self.get()) {
-                Err(Error::WouldBlock { .. }) => {}
-                done => return done,
+            // A call that need not wait counts too: the other tasks get their turn.
+            consume_budget().await;
+            if let Some(done) = self.attempt(&mut call) {
+                return done;
             }
+            let mut look = Look::default();
+            if interest.is_readable() && poll_fn(|cx| turn(&mut look, self.get(), cx)).await {
+                continue;
+            }
+            let waiting = Waiting::new(self);
             let mut guard = self.watched.ready(interest).await.map_err(event_loop_error)?;
+            drop(waiting);
+            look.slept(self.get());
             // The readiness is cleared only if no new readiness has shown since it was read.
-            match call(self.get()) {
-                Err(Error::WouldBlock { .. }) => guard.clear_ready(),
-                done => return done,
+            match self.attempt(&mut call) {
+                None => guard.clear_ready(),
+                Some(done) => return done,
             }
         }
     }
@@ -74,13 +134,33 @@ impl Socket {
         readable: bool,
         mut call: impl FnMut(&crate::Socket) -> Result<T>,
     ) -> Poll<std::io::Result<T>> {
+        let mut polling = readable.then(|| utipc_os::lock(&self.polling));
         loop {
+            if let Some(polling) = &mut polling
+                && !polling.waits
+            {
+                if ready!(turn(&mut polling.look, self.get(), cx)) {
+                    // The other tasks get their turn.
+                    ready!(std::pin::pin!(consume_budget()).as_mut().poll(cx));
+                    if let Some(done) = self.attempt(&mut call) {
+                        return Poll::Ready(done.map_err(Into::into));
+                    }
+                    continue;
+                }
+                polling.waits = true;
+                std::mem::forget(Waiting::new(self));
+            }
             let watched = &self.watched;
             let guard = if readable { watched.poll_read_ready(cx) } else { watched.poll_write_ready(cx) };
             let mut guard = ready!(guard)?;
-            match call(self.get()) {
-                Err(Error::WouldBlock { .. }) => guard.clear_ready(),
-                done => return Poll::Ready(done.map_err(Into::into)),
+            if let Some(polling) = &mut polling {
+                polling.waits = false;
+                drop(Waiting(self.get().attached()));
+                polling.look.slept(self.get());
+            }
+            match self.attempt(&mut call) {
+                None => guard.clear_ready(),
+                Some(done) => return Poll::Ready(done.map_err(Into::into)),
             }
         }
     }

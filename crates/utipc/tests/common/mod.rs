@@ -6,10 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
-use utipc::bearers::{Bearer, UdpBearer, UdpConfig};
+use utipc::bearers::{Bearer, EthernetBearer, UdpBearer, UdpConfig};
 use utipc::{Change, Connection, Error, Node, NodeAddr, NodeId, ServiceAddress, SocketKind};
 use utipc_core::config::StackConfig;
 use utipc_node::daemon::{Daemon, DaemonConfig};
@@ -107,6 +108,8 @@ pub(crate) struct Maker {
     wire: Option<(IpAddr, Vec<SocketAddr>)>,
     address: Option<NodeAddr>,
     wrap: Option<Wrap>,
+    /// Instead of UDP.
+    bearer: Option<Box<dyn Bearer>>,
 }
 
 impl Maker {
@@ -133,9 +136,10 @@ impl Maker {
 
     fn embedded(self) -> Node {
         let mut builder = Node::builder().engine(utipc::Engine::Embedded);
-        builder = match self.wire {
-            Some((own, others)) => builder.udp_peers(own, others),
-            None => builder.isolated(),
+        builder = match (self.bearer, self.wire) {
+            (Some(bearer), _) => builder.bearer(bearer),
+            (None, Some((own, others))) => builder.udp_peers(own, others),
+            (None, None) => builder.isolated(),
         };
         if let Some(address) = self.address {
             builder = builder.address(address);
@@ -148,9 +152,10 @@ impl Maker {
 
     fn hosted(mut self) -> TestNode {
         let home = Home::new();
-        let bearers = self.wire.map(|(own, others)| {
-            let bearer = UdpBearer::open(&UdpConfig::replicast("UDP", own, others)).unwrap();
-            let bearer: Box<dyn Bearer> = Box::new(bearer);
+        let udp = |(own, others)| -> Box<dyn Bearer> {
+            Box::new(UdpBearer::open(&UdpConfig::replicast("UDP", own, others)).unwrap())
+        };
+        let bearers = self.bearer.or_else(|| self.wire.map(udp)).map(|bearer| {
             Plan::new(match &mut self.wrap {
                 Some(wrap) => wrap(bearer),
                 None => bearer,
@@ -179,7 +184,7 @@ impl Maker {
 
 /// A node without a bearer.
 pub(crate) fn alone(engine: Engine) -> TestNode {
-    Maker { engine, wire: None, address: Some(NodeAddr(1)), wrap: None }.start()
+    Maker { engine, wire: None, address: Some(NodeAddr(1)), wrap: None, bearer: None }.start()
 }
 
 /// Two unstarted nodes that know each other's UDP address.
@@ -198,7 +203,7 @@ pub(crate) fn makers_of<const N: usize>(engine: Engine) -> [Maker; N] {
     std::array::from_fn(|own| {
         let others = addresses.iter().filter(|address| **address != addresses[own]);
         let wire = Some((addresses[own], others.map(|other| SocketAddr::new(*other, PORT)).collect()));
-        Maker { engine, wire, address: None, wrap: None }
+        Maker { engine, wire, address: None, wrap: None, bearer: None }
     })
 }
 
@@ -206,6 +211,27 @@ pub(crate) fn makers_of<const N: usize>(engine: Engine) -> [Maker; N] {
 pub(crate) fn pair(engine: Engine) -> [TestNode; 2] {
     let [red, blue] = makers(engine);
     join([red.address(1), blue.address(2)])
+}
+
+/// Two linked nodes at the ends of a virtual Ethernet cable, in a new network namespace of this thread; or why there
+/// are none.
+pub(crate) fn ethernet_pair(engine: Engine) -> Result<[TestNode; 2], String> {
+    utipc_os::netns::unshare().map_err(|error| error.to_string())?;
+    let cable = ["tipc0", "tipc1"];
+    for arguments in ["add tipc0 type veth peer name tipc1", "set tipc0 up", "set tipc1 up"] {
+        let status = Command::new("ip").arg("link").args(arguments.split(' ')).status();
+        if !status.as_ref().is_ok_and(ExitStatus::success) {
+            return Err(format!("`ip link {arguments}` failed ({status:?})"));
+        }
+    }
+    let mut makers = cable.map(|name| {
+        let bearer: Box<dyn Bearer> = Box::new(EthernetBearer::open(name).unwrap());
+        Maker { engine, wire: None, address: None, wrap: None, bearer: Some(bearer) }
+    });
+    for (number, maker) in (1..).zip(&mut makers) {
+        maker.address = Some(NodeAddr(number));
+    }
+    Ok(join(makers))
 }
 
 /// Starts two nodes and waits for their link.
