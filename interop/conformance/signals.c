@@ -1,6 +1,7 @@
 /* Signals that arrive while a call waits. */
 #include "check.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -214,7 +215,118 @@ static void signals_let_in_while_waiting(void)
 	EQ(caught, 2);
 }
 
+/* Linux's TIPC sends no SIGIO; utipc does, also to a program that has waited by poll before. */
+static void signal_of_messages(void)
+{
+	static const struct timespec limit = {.tv_sec = 20};
+	struct pair ends = connected(SOCK_SEQPACKET);
+	sigset_t set;
+	char byte;
+	if (engine == KERNEL)
+		return;
+	for (int i = 0; i < 50; i++) {
+		EQ(send(ends.server, "x", 1, 0), 1);
+		arrives(ends.client);
+		EQ(recv(ends.client, &byte, 1, 0), 1);
+		EQ(events_of(ends.client, POLLIN, 0), 0);
+	}
+	sigemptyset(&set);
+	sigaddset(&set, SIGIO);
+	OK(sigprocmask(SIG_BLOCK, &set, NULL));
+	OK(fcntl(ends.client, F_SETOWN, getpid()));
+	OK(fcntl(ends.client, F_SETFL, O_ASYNC | O_NONBLOCK));
+	for (int i = 0; i < 20; i++) {
+		EQ(send(ends.server, "x", 1, 0), 1);
+		EQ(sigtimedwait(&set, NULL, &limit), SIGIO);
+		EQ(recv(ends.client, &byte, 1, 0), 1);
+		ERR(recv(ends.client, &byte, 1, 0), EAGAIN);
+	}
+}
+
+/* The sockets of a handler that makes calls at any moment, also while its thread is in a call. */
+static struct {
+	int rdm, listener, kept;
+	struct pair ends;
+	Address name;
+} own;
+
+static void again_after(int us)
+{
+	struct itimerval timer = {.it_value.tv_usec = us};
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static void call(int number)
+{
+	int before = errno, socket_type = SOCK_RDM | SOCK_NONBLOCK;
+	char bytes[16];
+	struct pollfd wait = {.fd = own.ends.client, .events = POLLIN};
+	fd_set in;
+	struct timeval now = {0};
+	(void)number;
+	sent_to(own.rdm, "h", 1, own.name);
+	recv(own.rdm, bytes, sizeof bytes, MSG_DONTWAIT);
+	(void)!write(own.ends.client, "h", 1);
+	(void)!read(own.ends.client, bytes, sizeof bytes);
+	accept(own.listener, NULL, NULL);
+	poll(&wait, 1, 0);
+	FD_ZERO(&in);
+	FD_SET(own.ends.client, &in);
+	select(own.ends.client + 1, &in, NULL, NULL, &now);
+	fcntl(own.ends.client, F_GETFL);
+	int copy = dup(own.ends.client), fd = socket(AF_TIPC, socket_type, 0);
+	if (copy >= 0) {
+		dup2(own.rdm, copy);
+		close(copy);
+	}
+	if (fd >= 0)
+		close(fd);
+	/* The socket of the call that it interrupts, at times. */
+	if (own.kept >= 0 && caught % 8 == 0) {
+		close(own.kept);
+		own.kept = -1;
+	}
+	caught++;
+	again_after(200);
+	errno = before;
+}
+
+static void calls_in_a_handler(void)
+{
+	static const int rounds = 2000;
+	struct pair ends = connected(SOCK_SEQPACKET);
+	char byte;
+	own.name = service(a_type(), 1);
+	own.rdm = bound(SOCK_RDM | SOCK_NONBLOCK, own.name);
+	own.ends = connected(SOCK_STREAM);
+	blocking(own.ends.client, false);
+	own.listener = listener(SOCK_STREAM, &(Address){0});
+	blocking(own.listener, false);
+	own.kept = -1;
+	struct sigaction action = {.sa_handler = call, .sa_flags = SA_RESTART};
+	sigaction(SIGALRM, &action, NULL);
+	again_after(200);
+	long long end = now_ms() + 20000;
+	for (int i = 0; i < rounds || (caught < 200 && now_ms() < end); i++) {
+		EQ(send(ends.client, "x", 1, 0), 1);
+		EQ(recv(ends.server, &byte, 1, 0), 1);
+		int fd = a_socket(SOCK_RDM);
+		own.kept = fd;
+		send(fd, "x", 1, MSG_DONTWAIT);
+		recv(fd, &byte, 1, MSG_DONTWAIT);
+		own.kept = -1;
+		if (recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EBADF)
+			continue; /* the handler has closed it */
+		OK(close(fd));
+	}
+	no_alarm();
+	IS(caught >= 200);
+	/* Nothing is left undone. */
+	EQ(sent_to(own.rdm, "z", 1, own.name), 1);
+}
+
 const struct test_case signal_cases[] = {
+	{"signal/calls-in-a-handler", "signal-safety(7)", calls_in_a_handler, false},
 	{"signal/receive-is-interrupted", "EINTR", receive_is_interrupted, false},
 	{"signal/receive-is-restarted", "SA_RESTART", receive_is_restarted, false},
 	{"signal/timed-receive-is-not-restarted", "signal(7)", timed_receive_is_not_restarted, false},
@@ -224,6 +336,7 @@ const struct test_case signal_cases[] = {
 	{"signal/send-is-interrupted", "EINTR", send_is_interrupted, false},
 	{"signal/part-of-a-write", "EINTR", part_of_a_write, false},
 	{"signal/waiting-for-events", "signal(7)", waiting_for_events, false},
+	{"signal/of-messages", "fcntl(2)", signal_of_messages, false},
 	{"signal/unblocked-while-waiting", "ppoll(2), pselect(2)", signals_let_in_while_waiting, false},
 	{NULL, NULL, NULL, false},
 };

@@ -202,10 +202,10 @@ class Stage:
         hosts = hosts if apart else [", ".join(hosts)][: len(hosts)]
         files = ["fields", "enums"], FILES[:2]
         settings = ["[dictionary]"] + ['%s = "%s"' % (k, os.path.join(self.binaries, f)) for k, f in zip(*files)]
-        settings += ["[p2ps]", 'listen = ["0.0.0.0:%d"]' % port, "cache = %s" % str(cache).lower()]
+        settings += ["[p2ps]", 'listen = ["127.0.0.1:%d"]' % port, "posts = true", "cache = %s" % str(cache).lower()]
         for each in ["backbone"] if lan else hosts:
             settings += ["[[p2ps.upstream]]", *(['kind = "backbone"'] if lan else ['kind = "provider"', "hosts = [%s]" % each])]
-        settings += ["[src-dist]", "listen = [%s]" % ('"0.0.0.0:%d"' % accept if accept else ""), "[src-dist.defaults]", "cache = %s" % str(cache).lower()]
+        settings += ["[src-dist]", "listen = [%s]" % ('"127.0.0.1:%d"' % accept if accept else ""), 'posts = "cache"', "[src-dist.defaults]", "cache = %s" % str(cache).lower()]
         for each in hosts:
             settings += ["[[src-dist.provider]]", "hosts = [%s]" % each]
         path = os.path.join(self.folder, "settings.toml")

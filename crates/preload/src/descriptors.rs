@@ -11,9 +11,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use libc::c_int;
 use utipc_client::Socket;
 use utipc_core::socket::{OptionValue, SocketKind, SocketOption};
+use utipc_os::reentry::Gap;
 
 use crate::entry::{Entry, flags};
 use crate::errno::{Code, code};
+use crate::handlers::Inside;
 use crate::node::{exact_hang_up, node};
 use crate::{real, stdio, table};
 
@@ -42,7 +44,12 @@ pub(crate) fn enter(socket: Socket, near: OwnedFd, flags: c_int) -> RawFd {
         entry.set_nonblocking(true);
     }
     is_own_memory();
-    drop(table::set(fd, entry));
+    let before = table::set(fd, entry);
+    {
+        // No lock is held here.
+        let _gap = Gap::open();
+        drop(before);
+    }
     stdio::became_tipc(fd);
     fd
 }
@@ -74,8 +81,27 @@ pub(crate) fn leave(fd: RawFd) -> Option<Arc<Entry>> {
         return None;
     }
     let (entry, last) = table::take(fd)?;
+    let Some(_inside) = Inside::enter() else {
+        // A signal handler, or its child, that closes all descriptors: as if they were closed unnoticed.
+        std::mem::forget(entry);
+        return None;
+    };
     stdio::ceased_to_be_tipc(fd);
-    entry.renumber(fd, || if last { None } else { table::other_number(&entry) });
+    let other = || {
+        let other = || {
+            // The search may drop the last references to other sockets; no lock is held here.
+            let _gap = Gap::open();
+            table::other_number(&entry)
+        };
+        let other = if last { None } else { other() };
+        // Other references are those of calls in progress: a closed number is not looked up any more.
+        other.or_else(|| if Arc::strong_count(&entry) > 1 { entry.keep(fd) } else { None })
+    };
+    let is_left = |number| {
+        let _gap = Gap::open();
+        table::get(number).is_none()
+    };
+    entry.renumber(fd, other, is_left);
     Some(entry)
 }
 

@@ -1,18 +1,29 @@
 //! A TIPC socket of the program: the client library's socket, and the state that the kernel keeps in an open file.
 
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use libc::c_int;
 use utipc_client::{Socket, Wait};
 use utipc_core::addr::PortId;
+use utipc_os::hidden::{Hiding, raise};
 
 use crate::errno::{Code, code};
+use crate::handlers::{AGAIN, InCall, Inside};
 use crate::node::node;
 use crate::real;
+
+/// A copy of the descriptor for the calls that are in progress when the program closes its last number. As in Linux,
+/// the socket stays open until they return.
+#[derive(Debug)]
+struct Kept {
+    /// Dropped before the descriptor, which it hides.
+    _hiding: Hiding,
+    fd: OwnedFd,
+}
 
 /// One socket of this process, which may have several descriptor numbers.
 #[derive(Debug)]
@@ -25,6 +36,8 @@ pub(crate) struct Entry {
     number: AtomicI32,
     /// Number of descriptor numbers that the process has for it.
     pub(crate) names: AtomicUsize,
+    /// Set while calls are in progress on a socket that has no number any more.
+    kept: OnceLock<Kept>,
     /// O_NONBLOCK as set by this process. If several processes hold the socket, the descriptor's flag counts.
     nonblocking: AtomicBool,
     /// O_ASYNC: a signal tells of every change of the level, which therefore is never deferred.
@@ -57,6 +70,7 @@ impl Entry {
             inode: inode(number),
             number: AtomicI32::new(number),
             names: AtomicUsize::new(0),
+            kept: OnceLock::new(),
             nonblocking: AtomicBool::new(false),
             signalling: AtomicBool::new(false),
             receive_limit: AtomicU64::new(0),
@@ -77,27 +91,49 @@ impl Entry {
         Self::with(number, OnceLock::new())
     }
 
-    /// The socket; claims it at first use. Every call begins with this.
+    /// The socket; claims it at first use. Every call begins with this, and keeps the result until it is over. It
+    /// fails for a signal handler that has interrupted another call.
     #[inline]
-    pub(crate) fn socket(&self) -> Result<&Socket, Code> {
-        match self.socket.get() {
+    pub(crate) fn socket(&self) -> Result<InCall<'_>, Code> {
+        let inside = Inside::enter().ok_or(AGAIN)?;
+        let socket = match self.socket.get() {
             Some(socket) => socket.live().map_err(|error| code(&error)),
             None => self.claim(),
-        }
+        };
+        socket.map(|socket| InCall { socket, _inside: inside })
     }
 
     #[cold]
     fn claim(&self) -> Result<&Socket, Code> {
-        let number = self.number.load(Relaxed);
-        // SAFETY: the program's call names the descriptor, which is open; if another thread closes it now, the
-        // claim fails or finds no socket.
-        let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        let socket = node()?.claim(number, fd).map_err(|error| code(&error))?;
+        let copy = self.copy()?;
+        let fd = copy.as_raw_fd();
+        let socket = node()?.claim(self.number(), &copy).map_err(|error| code(&error))?;
         socket.set_interruptible(true);
-        self.nonblocking.store(flags(number) & libc::O_NONBLOCK != 0, Relaxed);
-        self.receive_limit.store(time_limit(number, libc::SO_RCVTIMEO), Relaxed);
-        self.send_limit.store(time_limit(number, libc::SO_SNDTIMEO), Relaxed);
-        Ok(self.socket.get_or_init(|| socket))
+        self.nonblocking.store(flags(fd) & libc::O_NONBLOCK != 0, Relaxed);
+        self.reload_limit(fd, libc::SO_RCVTIMEO);
+        self.reload_limit(fd, libc::SO_SNDTIMEO);
+        let socket = self.socket.get_or_init(|| socket);
+        // Another thread may have closed the number before it could see the socket.
+        loop {
+            let number = self.number.load(SeqCst);
+            socket.renumber(Some(number).filter(|number| *number >= 0));
+            if self.number.load(SeqCst) == number {
+                return Ok(socket);
+            }
+        }
+    }
+
+    /// A copy of the descriptor. Other threads may close and reuse its number at any time.
+    fn copy(&self) -> Result<OwnedFd, Code> {
+        loop {
+            let number = self.number.load(SeqCst);
+            // A number of another file is found out below.
+            let copy = duplicate(number);
+            let is_same = copy.as_ref().is_ok_and(|copy| self.is_same_file(copy.as_raw_fd()));
+            if is_same || self.number.load(SeqCst) == number {
+                return if is_same { copy } else { Err(copy.err().unwrap_or(libc::EBADF)) };
+            }
+        }
     }
 
     pub(crate) fn set_nonblocking(&self, on: bool) {
@@ -107,12 +143,15 @@ impl Entry {
     /// Sets whether the program gets a signal for every change of the level.
     pub(crate) fn set_signalling(&self, on: bool) {
         self.signalling.store(on, Relaxed);
-        self.settle_level();
+        // Not if a signal handler has interrupted a call, which keeps the level right.
+        if let Some(_inside) = Inside::enter() {
+            self.settle_level();
+        }
     }
 
     /// Whether the descriptor's level may lag behind until the program waits.
     pub(crate) fn may_defer(&self) -> bool {
-        !self.signalling.load(Relaxed)
+        !self.signalling.load(Relaxed) && self.kept.get().is_none()
     }
 
     /// Whether calls must not wait.
@@ -125,11 +164,13 @@ impl Entry {
         self.nonblocking.load(Relaxed)
     }
 
-    /// Reads SO_RCVTIMEO or SO_SNDTIMEO again after it was set on the descriptor.
-    pub(crate) fn reload_limit(&self, option: c_int) {
-        let limit = time_limit(self.number.load(Relaxed), option);
+    /// Reads SO_RCVTIMEO or SO_SNDTIMEO again after it was set on the descriptor `fd`. The known limit remains if
+    /// another thread has closed that meanwhile.
+    pub(crate) fn reload_limit(&self, fd: RawFd, option: c_int) {
         let place = if option == libc::SO_RCVTIMEO { &self.receive_limit } else { &self.send_limit };
-        place.store(limit, Relaxed);
+        if let Some(limit) = time_limit(fd, option) {
+            place.store(limit, Relaxed);
+        }
     }
 
     pub(crate) fn send_buffer(&self) -> u32 {
@@ -206,6 +247,8 @@ impl Entry {
 
     /// Called before the program passes the descriptor to another process.
     pub(crate) fn before_passing(&self) {
+        // If a signal handler has interrupted a call, the daemon does it.
+        let Some(_inside) = Inside::enter() else { return };
         // An unclaimed socket has no lanes to give up.
         if let Some(socket) = self.socket.get().and_then(|socket| socket.live().ok()) {
             // If this fails, the daemon does it when the other process claims the socket.
@@ -213,24 +256,71 @@ impl Entry {
         }
     }
 
-    /// Called before one of its descriptor numbers is closed; `other` finds another one.
-    pub(crate) fn renumber(&self, fd: RawFd, other: impl FnOnce() -> Option<RawFd>) {
-        if self.number.load(Relaxed) != fd {
-            return;
+    /// Called before one of its descriptor numbers is closed; `other` finds another one. `is_left`: it is closed
+    /// meanwhile, by another thread that does not know that it has been found.
+    pub(crate) fn renumber(
+        &self,
+        fd: RawFd,
+        other: impl Fn() -> Option<RawFd>,
+        is_left: impl Fn(RawFd) -> bool,
+    ) {
+        let mut closed = fd;
+        while self.number.load(SeqCst) == closed {
+            // The list of recent sockets has the old number.
+            self.settle_level();
+            let other = other();
+            self.number.store(other.unwrap_or(-1), SeqCst);
+            if let Some(socket) = self.socket.get() {
+                socket.renumber(other);
+            }
+            let is_kept = self.kept.get().is_some();
+            match other {
+                Some(number) if !is_kept && is_left(number) => closed = number,
+                _ => return,
+            }
         }
-        // The list of recent sockets has the old number.
-        self.settle_level();
-        let other = other();
-        self.number.store(other.unwrap_or(-1), Relaxed);
-        if let Some(socket) = self.socket.get() {
-            socket.renumber(other);
+    }
+
+    /// Copies `fd`, the last number, for the calls that are in progress; returns the copy's number. `None` if no
+    /// descriptor is free: these calls then go on without one.
+    pub(crate) fn keep(&self, fd: RawFd) -> Option<RawFd> {
+        if self.kept.get().is_none() {
+            let fd = duplicate(fd).ok()?;
+            let _ = self.kept.set(Kept { _hiding: Hiding::of(fd.as_fd()), fd });
         }
+        self.kept.get().map(|kept| kept.fd.as_raw_fd())
     }
 
     /// Whether the descriptor is a copy of this socket's.
     pub(crate) fn is_same_file(&self, fd: RawFd) -> bool {
         self.inode == inode(fd)
     }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let Some(_inside) = Inside::enter() else {
+            // A signal handler has interrupted a call. The daemon sees the close of the descriptor.
+            return std::mem::forget((self.kept.take(), self.socket.take()));
+        };
+        // Before the socket, so that the daemon sees that no process has its descriptor.
+        if let Some(kept) = self.kept.take() {
+            if let Some(socket) = self.socket.get() {
+                socket.renumber(None);
+            }
+            drop(kept);
+        }
+        drop(self.socket.take());
+    }
+}
+
+/// A copy of a descriptor that is not in the table, with a high number.
+fn duplicate(fd: RawFd) -> Result<OwnedFd, Code> {
+    // SAFETY: borrowed for this call only; a closed descriptor is an error.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd.max(0)) };
+    // By a system call: the C library's function is replaced by the one of this library.
+    let copy = rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(rustix::io::Errno::raw_os_error)?;
+    Ok(raise(copy))
 }
 
 /// The inode of a descriptor; 0 if it is not open.
@@ -247,16 +337,31 @@ pub(crate) fn flags(fd: RawFd) -> c_int {
     flags.max(0)
 }
 
-/// The time limit set on a descriptor, in microseconds; 0 for none.
-fn time_limit(fd: RawFd, option: c_int) -> u64 {
+/// The time limit set on a descriptor, in microseconds; 0 for none. `None` if the descriptor is not open.
+fn time_limit(fd: RawFd, option: c_int) -> Option<u64> {
     let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let mut len = size_of::<libc::timeval>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into `limit`, for which every bit pattern is a value.
     let done = unsafe {
         real::getsockopt.get()(fd, libc::SOL_SOCKET, option, (&raw mut limit).cast(), &raw mut len)
     };
-    if done != 0 {
-        return 0;
+    let micros = || limit.tv_sec.unsigned_abs().saturating_mul(1_000_000);
+    (done == 0).then(|| micros().saturating_add(limit.tv_usec.unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_limit_remains_if_the_descriptor_was_closed_meanwhile() {
+        // No descriptor of this process has this number.
+        let entry = Entry::unclaimed(700_003);
+        entry.receive_limit.store(5, Relaxed);
+        entry.reload_limit(700_003, libc::SO_RCVTIMEO);
+        assert_eq!(entry.receive_limit.load(Relaxed), 5);
+        let socket = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        entry.reload_limit(socket.as_raw_fd(), libc::SO_RCVTIMEO);
+        assert_eq!(entry.receive_limit.load(Relaxed), 0);
     }
-    limit.tv_sec.unsigned_abs().saturating_mul(1_000_000).saturating_add(limit.tv_usec.unsigned_abs())
 }

@@ -1,7 +1,9 @@
 //! The errno of each error.
 
 use libc::c_int;
-use utipc_client::{Error, Failure};
+use utipc_client::{Error, Failure, Wait};
+
+use crate::node;
 
 /// An errno.
 pub(crate) type Code = c_int;
@@ -13,10 +15,23 @@ pub(crate) fn code(error: &Error) -> Code {
         Error::Interrupted => libc::EINTR,
         // As if the kernel's module had been unloaded: the node is gone.
         Error::Died(_) | Error::Nonsense(_) => libc::ENETDOWN,
+        Error::Silent(_) => {
+            node::report(error);
+            libc::ETIMEDOUT
+        }
+        Error::Resumed(_) => libc::ENETRESET,
         Error::Absent(_) => libc::EAFNOSUPPORT,
         Error::Refused { .. } => libc::EACCES,
         Error::System(error) => error.cause().raw_os_error().unwrap_or(libc::EIO),
         _ => libc::EIO,
+    }
+}
+
+/// [`code`] for a call that waits as `wait` says: one that must not wait may be tried again.
+pub(crate) fn code_of_wait(error: &Error, wait: Wait) -> Code {
+    match code(error) {
+        libc::ETIMEDOUT if wait == Wait::Never => libc::EAGAIN,
+        code => code,
     }
 }
 

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | The descriptors that are TIPC sockets | `table.rs`, `entry.rs`, `descriptors.rs` |
 //! | The replaced functions of the C library | `real.rs` |
+//! | Calls in signal handlers | `handlers.rs` |
 //! | C structures: addresses, errno, ancillary data, buffers | `address.rs`, `errno.rs`, `ancillary.rs`, `parts.rs` |
 //! | The calls that replace them | `calls/` |
 //! | Checking lanes before a wait sleeps | `looking.rs` |
@@ -24,6 +25,7 @@ mod descriptors;
 mod entry;
 mod errno;
 mod files;
+mod handlers;
 mod looking;
 mod netlink;
 mod node;

@@ -12,9 +12,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use libc::c_int;
 use utipc_client::Socket;
+use utipc_os::reentry::is_inside;
 use utipc_os::spin::Spin;
 
 use crate::entry::Entry;
+use crate::errno::fail;
+use crate::handlers::{AGAIN, Inside};
 use crate::{node, table};
 
 /// Most recent sockets; the levels of others are not deferred.
@@ -95,6 +98,8 @@ pub(crate) fn settle() {
             continue;
         }
         if let Some(entry) = table::get(number) {
+            // It ends before `entry` is dropped, which may close the socket.
+            let _inside = Inside::enter();
             entry.settle_level();
         }
         let _ = place.compare_exchange(number, NONE, SeqCst, Relaxed);
@@ -106,6 +111,7 @@ fn check() -> bool {
     // Not `any`: a program that waits for several finds all of them.
     let mut found = false;
     for entry in recent() {
+        let _inside = Inside::enter();
         found |= entry.check_deferred();
     }
     found
@@ -132,6 +138,10 @@ impl Drop for Sleeper {
 pub(crate) fn wait(asks: bool, mut probe: impl FnMut() -> c_int, wait: impl FnOnce() -> c_int) -> c_int {
     if !SEEN.load(Relaxed) {
         SEEN.store(true, Relaxed);
+    }
+    if is_inside() {
+        // A signal handler has interrupted a call: levels may lag behind until that is over.
+        return if asks { wait() } else { fail(AGAIN) };
     }
     if asks {
         check();

@@ -1,8 +1,10 @@
 //! The daemon's node; the process attaches to it when it opens or claims its first socket.
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
-use utipc_client::{Node, Place, Spin};
+use utipc_client::{Error, Node, Place, Spin};
 
 use crate::errno::{Code, code};
 
@@ -23,16 +25,34 @@ pub(crate) fn exact_hang_up() -> bool {
     *EXACT.get_or_init(|| std::env::var("UTIPC_EXACT_HUP").as_deref() == Ok("1"))
 }
 
+/// Whether to report errors on standard error: `UTIPC_LOG` is set, and not `off`.
+fn logs() -> bool {
+    std::env::var_os("UTIPC_LOG").is_some_and(|level| level != "off")
+}
+
+/// Reports why the daemon's silence fails calls, once.
+pub(crate) fn report(error: &Error) {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    if !REPORTED.swap(true, Relaxed) && logs() {
+        eprintln!("utipc: {error}");
+    }
+}
+
+/// Whether connectionless sockets go on with the next daemon: `UTIPC_RESUME` is `1`.
+fn resumes() -> bool {
+    std::env::var("UTIPC_RESUME").as_deref() == Ok("1")
+}
+
 /// The node. Without a daemon, the errno is that of a kernel without TIPC.
 pub(crate) fn node() -> Result<&'static Node, Code> {
     if let Some(node) = NODE.get() {
         return Ok(node);
     }
     let node = Node::attach(Place::usual(), spin()).map_err(|error| {
-        if std::env::var_os("UTIPC_LOG").is_some_and(|level| level != "off") {
+        if logs() {
             eprintln!("utipc: cannot open a TIPC socket: {error}");
         }
         code(&error)
     })?;
-    Ok(NODE.get_or_init(|| node))
+    Ok(NODE.get_or_init(|| node.resuming(resumes())))
 }

@@ -3,7 +3,7 @@
 //! A lookup takes no lock, so it works after a fork, and is cheap enough to precede every call on any descriptor.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
@@ -70,7 +70,8 @@ pub(crate) fn set(fd: RawFd, entry: Arc<Entry>) -> Option<Arc<Entry>> {
 pub(crate) fn take(fd: RawFd) -> Option<(Arc<Entry>, bool)> {
     let (part, at) = position(fd)?;
     let slot = TABLE.get(part)?.get()?.get(at)?;
-    slot.is_used.store(false, Release);
+    // In one order with the check of the number in `Entry::renumber`.
+    slot.is_used.store(false, SeqCst);
     let entry = slot.entry.swap(None)?;
     COUNT.fetch_sub(1, Relaxed);
     let last = entry.names.fetch_sub(1, AcqRel) == 1;

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use libc::{c_int, c_uint, c_ulong};
 use utipc_client::Node;
 use utipc_core::addr::{NodeAddr, NodeId as Identity};
-use utipc_os::hidden;
+use utipc_os::{hidden, reentry};
 
 use super::replace;
 use crate::entry::Entry;
 use crate::errno::{Code, c_result, code, fail};
+use crate::handlers::{AGAIN, Inside};
 use crate::node::node;
-use crate::{descriptors, real, stdio, table};
+use crate::{descriptors, handlers, real, stdio, table};
 
 /// `ioctl`s of TIPC sockets. Spec: tipc.md §8.9.
 const SIOCGETLINKNAME: c_ulong = 0x89E0;
@@ -77,6 +78,9 @@ fn copy_onto(old: RawFd, new: RawFd, copy: impl FnOnce() -> c_int) -> c_int {
     if hidden::is_hidden(new) {
         return not_open();
     }
+    if reentry::is_inside() && table::get(new).is_some() {
+        return fail(AGAIN);
+    }
     let entry = table::get(old);
     // SAFETY: no pointers.
     let is_open = old != new && unsafe { real::fcntl.get()(old, libc::F_GETFD, 0) } >= 0;
@@ -140,11 +144,13 @@ unsafe fn control(fd: RawFd, entry: &Entry, request: c_ulong, argument: usize) -
     match request {
         SIOCGETLINKNAME | SIOCGETNODEID if argument == 0 => Err(libc::EFAULT),
         SIOCGETLINKNAME => {
+            let _inside = Inside::enter().ok_or(AGAIN)?;
             // SAFETY: by the caller's promise a pointer to such a structure, which is integers and bytes.
             let place = unsafe { &mut *std::ptr::with_exposed_provenance_mut::<LinkName>(argument) };
             link_name(place)
         }
         SIOCGETNODEID => {
+            let _inside = Inside::enter().ok_or(AGAIN)?;
             // SAFETY: as above.
             let place = unsafe { &mut *std::ptr::with_exposed_provenance_mut::<NodeId>(argument) };
             node_id(place)
@@ -188,6 +194,9 @@ replace! {
     fn close(fd: c_int) -> c_int {
         if hidden::is_hidden(fd) {
             return not_open();
+        }
+        if reentry::is_inside() && table::get(fd).is_some() {
+            return handlers::close_later(fd);
         }
         let left = descriptors::leave(fd);
         // SAFETY: as the caller's.

@@ -237,7 +237,7 @@ unsafe fn set(
             // SAFETY: by the caller's promise.
             let done = unsafe { real::setsockopt.get()(fd, level, name, value, len) };
             if done == 0 && matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) {
-                entry.reload_limit(name);
+                entry.reload_limit(fd, name);
             }
             Ok(done)
         }

@@ -9,10 +9,11 @@ use libc::{
 };
 use utipc_client::{Socket, Wait};
 use utipc_core::socket::{Received, RecvOptions, SocketKind, State};
+use utipc_os::reentry::Gap;
 
 use super::{replace, without_position};
 use crate::entry::Entry;
-use crate::errno::{Code, c_result, code};
+use crate::errno::{Code, c_result, code, code_of_wait};
 use crate::{address, ancillary, looking, netlink, parts, real, table};
 
 /// Maximum number of bytes that one call with several buffers takes from a stream.
@@ -47,6 +48,7 @@ fn sleep(limit: Duration) -> Code {
         tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: limit.subsec_nanos().into(),
     };
+    let _gap = Gap::open();
     // SAFETY: no descriptors, and a time limit that lives as long as the call.
     let ended = unsafe { real::ppoll.get()(null_mut(), 0, &raw const limit, std::ptr::null()) };
     if ended < 0 { libc::EINTR } else { libc::EAGAIN }
@@ -65,7 +67,7 @@ fn receive_bytes(
         let wait = entry.receive_wait(socket, flags);
         let received = socket.receive(buffer, options(flags, control), wait);
         looking::received(entry, socket);
-        let received = received.map_err(|error| never_errno(socket, wait, code(&error)))?;
+        let received = received.map_err(|error| never_errno(socket, wait, code_of_wait(&error, wait)))?;
         let received = received.ok_or(libc::EAGAIN)?;
         // Skip empty messages without an error, as Linux does; a peek would find the same message again.
         let empty = received.len == 0 && received.returned.is_none() && received.source.port != 0;
@@ -108,7 +110,7 @@ unsafe fn receive_one(
     let socket = entry.socket()?;
     // SAFETY: by the caller's promise.
     let buffer = unsafe { parts::buffer(data.cast(), len) }?;
-    let received = receive_bytes(entry, socket, buffer, flags, false)?;
+    let received = receive_bytes(entry, &socket, buffer, flags, false)?;
     if !addr.is_null() {
         // SAFETY: by the caller's promise.
         unsafe { store_source(&received, addr, addr_len) }?;
@@ -130,7 +132,7 @@ unsafe fn receive_parts(
     if let [part] = parts {
         // SAFETY: by the caller's promise.
         let buffer = unsafe { parts::buffer(part.iov_base.cast(), part.iov_len) }?;
-        return receive_bytes(entry, socket, buffer, flags, control);
+        return receive_bytes(entry, &socket, buffer, flags, control);
     }
     let most = if socket.socket_kind() == SocketKind::Stream {
         STREAM_MOST
@@ -139,7 +141,7 @@ unsafe fn receive_parts(
     };
     let total = parts::total(parts)?;
     let mut whole = vec![0; total.min(most)];
-    let received = receive_bytes(entry, socket, &mut whole, flags, control)?;
+    let received = receive_bytes(entry, &socket, &mut whole, flags, control)?;
     // SAFETY: by the caller's promise.
     unsafe { parts::scatter(whole.get(..received.len).unwrap_or_default(), parts) }?;
     Ok(received)

@@ -11,7 +11,7 @@ use utipc_core::socket::{Destination, SocketKind, State};
 
 use super::{replace, without_position};
 use crate::entry::Entry;
-use crate::errno::{Code, c_result, code, fail};
+use crate::errno::{Code, c_result, code_of_wait, fail};
 use crate::{address, ancillary, netlink, parts, real, table};
 
 /// Bytes of a file that `sendfile` reads at a time: for a stream, and for a socket with messages (one page each, as in
@@ -31,12 +31,13 @@ fn broken(socket: &Socket, why: Code) -> Code {
 /// Sends one message, or all bytes of a stream unless a time limit or a signal intervenes.
 fn send_bytes(entry: &Entry, data: &[u8], to: Option<Destination>, flags: c_int) -> Result<usize, Code> {
     let socket = entry.socket()?;
-    let wait = entry.send_wait(socket, flags);
+    let wait = entry.send_wait(&socket, flags);
     if socket.socket_kind() != SocketKind::Stream {
-        let sent = socket.send(data, to, wait).map_err(|error| broken(socket, code(&error)))?;
+        let sent =
+            socket.send(data, to, wait).map_err(|error| broken(&socket, code_of_wait(&error, wait)))?;
         return sent.ok_or(libc::EAGAIN);
     }
-    if to.is_some() && data.len() > MAX_USER_DATA && is_in(socket, State::Open) {
+    if to.is_some() && data.len() > MAX_USER_DATA && is_in(&socket, State::Open) {
         // The bytes would travel with the connection request, which is a single message.
         return Err(libc::EMSGSIZE);
     }
@@ -52,7 +53,7 @@ fn send_bytes(entry: &Entry, data: &[u8], to: Option<Destination>, flags: c_int)
                 continue;
             }
             Ok(None) => libc::EAGAIN,
-            Err(error) => broken(socket, code(&error)),
+            Err(error) => broken(&socket, code_of_wait(&error, wait)),
         };
         return if sent > 0 { Ok(sent) } else { Err(why) };
     }

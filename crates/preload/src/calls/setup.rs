@@ -10,7 +10,8 @@ use utipc_core::socket::{BindError, Destination, SocketKind, State};
 use super::replace;
 use crate::address::{self, AF_TIPC, Binding, Connect};
 use crate::entry::Entry;
-use crate::errno::{Code, c_result, code};
+use crate::errno::{Code, c_result, code, code_of_wait, fail};
+use crate::handlers::{AGAIN, Inside};
 use crate::node::node;
 use crate::{descriptors, netlink, real, table};
 
@@ -63,9 +64,12 @@ fn pair(kind: SocketKind) -> Result<(Socket, Socket), utipc_client::Error> {
 }
 
 fn socket_pair(kind: c_int, protocol: c_int) -> Result<[c_int; 2], Code> {
-    let (one, other) = pair(socket_kind(kind, protocol)?).map_err(|error| code(&error))?;
+    let kind_of_both = socket_kind(kind, protocol)?;
+    let inside = Inside::enter().ok_or(AGAIN)?;
+    let (one, other) = pair(kind_of_both).map_err(|error| code(&error))?;
     let near = one.keep().map_err(|error| code(&error))?;
     let far = other.keep().map_err(|error| code(&error))?;
+    drop(inside);
     let peers = [other.port(), one.port()];
     let pair = [descriptors::enter(one, near, kind & FLAGS), descriptors::enter(other, far, kind & FLAGS)];
     let node = node()?.address();
@@ -114,12 +118,12 @@ fn connect_to(entry: &Entry, to: Connect) -> Result<c_int, Code> {
         Connect::Clear if connects => return Err(libc::EINVAL),
         Connect::Clear => None,
     };
-    let waits = !entry.is_nonblocking(socket);
+    let waits = !entry.is_nonblocking(&socket);
     if connects {
         match socket.look().map_err(|error| code(&error))?.state {
             State::Open => {}
             // A second blocking call waits for the connection that the first one requested.
-            State::Connecting if waits => return wait_connected(socket),
+            State::Connecting if waits => return wait_connected(&socket),
             State::Connecting => return Err(libc::EALREADY),
             State::Established => return Err(libc::EISCONN),
             State::Listen | State::Disconnecting => return Err(libc::EINVAL),
@@ -128,7 +132,7 @@ fn connect_to(entry: &Entry, to: Connect) -> Result<c_int, Code> {
     socket.connect(to).map_err(|error| code(&error))?;
     match (connects, waits) {
         (false, _) => Ok(0),
-        (true, true) => wait_connected(socket),
+        (true, true) => wait_connected(&socket),
         (true, false) => Err(libc::EINPROGRESS),
     }
 }
@@ -146,7 +150,8 @@ fn accept_at(entry: &Entry, flags: c_int) -> Result<(c_int, PortId), Code> {
     if !socket.socket_kind().is_connection_oriented() {
         return Err(libc::EOPNOTSUPP);
     }
-    let accepted = socket.accept(entry.receive_wait(socket, 0)).map_err(|error| accept_code(&error))?;
+    let wait = entry.receive_wait(&socket, 0);
+    let accepted = socket.accept(wait).map_err(|error| accept_code(&error, wait))?;
     let (new, peer) = accepted.ok_or(libc::EAGAIN)?;
     let near = new.keep().map_err(|error| code(&error))?;
     Ok((descriptors::enter(new, near, flags), peer))
@@ -154,8 +159,8 @@ fn accept_at(entry: &Entry, flags: c_int) -> Result<(c_int, PortId), Code> {
 
 /// The errno of a failed accept. After the daemon's death it is one that accept loops tolerate: libzmq aborts on
 /// ENETDOWN. The listener stays readable, so a short pause keeps such a loop from occupying a processor.
-fn accept_code(error: &utipc_client::Error) -> Code {
-    match code(error) {
+fn accept_code(error: &utipc_client::Error, wait: Wait) -> Code {
+    match code_of_wait(error, wait) {
         libc::ENETDOWN => {
             std::thread::sleep(DEAD_LISTENER_PAUSE);
             libc::ECONNABORTED
@@ -165,8 +170,8 @@ fn accept_code(error: &utipc_client::Error) -> Code {
 }
 
 fn own_name(entry: &Entry) -> Result<PortId, Code> {
-    let port = entry.socket()?.port();
-    Ok(PortId { port, node: node()?.address() })
+    let socket = entry.socket()?;
+    Ok(PortId { port: socket.port(), node: node()?.address() })
 }
 
 fn peer_name(entry: &Entry) -> Result<PortId, Code> {
@@ -193,6 +198,7 @@ replace! {
     /// Opens a socket.
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         if domain == AF_TIPC {
+            let Some(_inside) = Inside::enter() else { return fail(AGAIN) };
             let opened = socket_kind(kind, protocol).and_then(|parsed| descriptors::open(parsed, kind & FLAGS));
             // Without a daemon, try the kernel's own TIPC.
             if opened != Err(libc::EAFNOSUPPORT) {
@@ -235,7 +241,7 @@ replace! {
     fn listen(fd: c_int, backlog: c_int) -> c_int {
         if let Some(entry) = table::get(fd) {
             let listen = |socket: &Socket| socket.listen().map(|()| 0).map_err(|error| code(&error));
-            return c_result(entry.socket().and_then(listen));
+            return c_result(entry.socket().and_then(|socket| listen(&socket)));
         }
         // SAFETY: as the caller's.
         unsafe { real::listen.get()(fd, backlog) }
