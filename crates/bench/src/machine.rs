@@ -20,6 +20,30 @@ pub fn description() -> String {
     )
 }
 
+/// Machine, version and commit, for the captions of plots: two lines.
+#[must_use]
+pub fn caption() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let commit = commit().map_or(String::new(), |commit| format!(", commit {commit}"));
+    format!(
+        "{cores} cores, {}, Linux {}\nutipc {}{commit}",
+        processor().unwrap_or("model unknown".into()),
+        rustix::system::uname().release().to_string_lossy(),
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+/// The commit of the sources that this program was built from, with a mark if they were changed; `None` if they are not
+/// here.
+fn commit() -> Option<String> {
+    let sources = env!("CARGO_MANIFEST_DIR");
+    let mut git = std::process::Command::new("git");
+    git.args(["-C", sources, "describe", "--always", "--dirty", "--exclude=*"]);
+    let output = git.stderr(std::process::Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.trim().to_owned()).filter(|text| output.status.success() && !text.is_empty())
+}
+
 /// Whether software emulates this processor, as in the interop lab: then only ratios are meaningful.
 #[must_use]
 pub fn is_emulated() -> bool {

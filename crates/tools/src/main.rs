@@ -4,16 +4,17 @@ mod bench;
 mod demo;
 mod manage;
 mod namespaces;
+mod operate;
 mod program;
+mod proxy;
 mod run;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
-use utipc_tools::daemon;
+use clap::{CommandFactory, Parser, Subcommand};
+use utipc_tools::{daemon, usage};
 
 /// TIPC in user space: management, demo and benchmarks
 #[derive(Debug, Parser)]
@@ -37,6 +38,16 @@ enum Command {
     /// Run a program written for the kernel's TIPC on utipc: the daemon serves its AF_TIPC sockets. Without a daemon
     /// one is started for it
     Run(run::Options),
+    /// Show the state of the node on one screen; what is wrong comes first
+    Status(operate::status::Options),
+    /// Look for what is wrong with node and host, and say what to do
+    Doctor(operate::doctor::Options),
+    /// Show sockets, services and links by rate, live
+    Top(operate::top::Options),
+    /// Capture frames of bearers and messages between programs, for Wireshark
+    Capture(operate::capture::Options),
+    /// Connect TCP or Unix sockets with services, in both directions
+    Proxy(proxy::Options),
     /// Run a node for the programs of this host, like the program `utipcd`
     Daemon(daemon::Options),
     /// Print a shell completion script for this command line
@@ -92,31 +103,38 @@ fn run() -> ExitCode {
     if let Some(code) = manage::run(&args, &others) {
         return code;
     }
-    let cli = Cli::from_arg_matches(&whole().get_matches()).unwrap_or_else(|error| error.exit());
-    if !matches!(cli.command, Command::Daemon(_)) {
-        // The daemon has a log of its own, with a level that can change.
-        let filter = EnvFilter::try_from_env("UTIPC_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let cli: Cli = usage::of_matches(&whole(), &usage::matches(whole()));
+    let usual = if matches!(cli.command, Command::Proxy(_)) { proxy::LOG } else { "off" };
+    // The daemon has a log of its own, with a level that can change.
+    if !matches!(cli.command, Command::Daemon(_))
+        && let Err(why) = utipc_tools::log::start_of_command(usual)
+    {
+        eprintln!("utipc: {why}");
+        return ExitCode::FAILURE;
     }
     let result = match cli.command {
         Command::Demo(options) => demo::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Daemon(options) => daemon::run(&options),
-        Command::Run(options) => match run::run(&options) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
+        Command::Run(options) => return finish(run::run(&options)),
+        Command::Status(options) => return finish(operate::status::run(&options)),
+        Command::Top(options) => return finish(operate::top::run(&options)),
+        Command::Doctor(options) => return finish(operate::doctor::run(&options)),
+        Command::Capture(options) => return finish(operate::capture::run(&options)),
+        Command::Proxy(options) => return finish(proxy::run(&options)),
         Command::Completion { shell } => {
             manage::completion(shell, whole(), &mut std::io::stdout());
             Ok(())
         }
         Command::InstallTipc { folder } => manage::install_tipc(&folder),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("utipc: {}", utipc_tools::one_line(&error));
-            ExitCode::FAILURE
-        }
-    }
+    finish(result.map(|()| ExitCode::SUCCESS))
+}
+
+/// The exit code of a command; its error is printed.
+fn finish(result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        utipc_tools::report("utipc", &error);
+        ExitCode::FAILURE
+    })
 }

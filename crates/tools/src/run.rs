@@ -1,5 +1,6 @@
 //! `utipc run -- PROGRAM …`: runs a program written for the kernel's TIPC on utipc.
 
+use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -8,10 +9,10 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, mkdtemp};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use utipc::daemon::Daemon;
+use utipc::daemon::{Daemon, is_named_by_environment};
 use utipc::{Engine, Node};
 
 use utipc_tools::daemon;
@@ -41,26 +42,40 @@ pub(crate) struct Options {
 
 /// Runs the program and returns its exit code.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let library = library(options.library.as_deref())?;
-    let private = if options.private || options.config.is_some() || !daemon_answers() {
-        Some(Private::start(options.config.as_deref())?)
-    } else {
-        None
-    };
+    let preload = preload(options.library.as_deref())?;
+    let private = if is_private(options)? { Some(Private::start(options.config.as_deref())?) } else { None };
     let (name, arguments) = options.program.split_first().context("no program is given")?;
     if let Some(why) = program::why_not_preloaded(name) {
         eprintln!("utipc: {why}");
     }
     let mut command = Command::new(name);
-    command.args(arguments).env("LD_PRELOAD", preloaded(&library)?);
+    command.args(arguments).env("LD_PRELOAD", preload);
     if let Some(private) = &private {
         command.env("UTIPC_SOCKET", &private.socket);
     }
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).context("cannot handle signals")?;
-    let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+    let child = command.spawn().map_err(|error| anyhow::anyhow!(cannot_start(name, &error)))?;
     // After the program was started, so that it inherits the original limit.
     daemon::raise_descriptor_limit();
     Ok(code(wait(child, signals)?))
+}
+
+fn cannot_start(name: &str, error: &std::io::Error) -> String {
+    let remedy = match error.kind() {
+        ErrorKind::NotFound if name.contains('/') => "check the path",
+        ErrorKind::NotFound => "check the name and PATH",
+        ErrorKind::PermissionDenied => "make the file executable",
+        _ => "check that it is a program of this machine",
+    };
+    format!("cannot start {name}: {error} ({remedy})")
+}
+
+/// The value of LD_PRELOAD, for the library that is `given` or installed.
+///
+/// # Errors
+/// There is no library, or its path cannot be expressed.
+pub(crate) fn preload(given: Option<&Path>) -> Result<String> {
+    preloaded(&library(given)?)
 }
 
 /// The value of LD_PRELOAD: libraries that are preloaded already come after this one.
@@ -82,19 +97,49 @@ fn library(given: Option<&Path>) -> Result<PathBuf> {
             let program = std::env::current_exe().context("cannot find this program's own path")?;
             let directory = program.parent().unwrap_or(Path::new("/"));
             let places = ["", "../lib/utipc", "../lib", "deps"];
-            places.iter().map(|place| directory.join(place).join(LIBRARY)).find(|path| path.exists())
+            let packaged =
+                || places.iter().map(|place| directory.join(place).join(LIBRARY)).find(|path| path.exists());
+            installed_by_cargo(directory)?.or_else(packaged)
         }
     };
     let Some(found) = found else {
+        if let Some(path) = given {
+            bail!("cannot find the library {} (name the path of {LIBRARY} with --library)", path.display());
+        }
         bail!(
-            "{LIBRARY} is not in the folder of this program (build it: cargo build --release -p utipc-preload; or use --library)"
+            "{LIBRARY} is not beside this program (install the package utipc-preload; or cargo install --path packaging/shim; or build it, cargo build --release -p utipc-preload; or use --library)"
         );
     };
     found.canonicalize().with_context(|| format!("cannot resolve {}", found.display()))
 }
 
-fn daemon_answers() -> bool {
-    Node::builder().engine(Engine::Daemon).start().is_ok()
+/// The library that the program `utipc-shim` beside this one contains, if `cargo install` has put one there.
+fn installed_by_cargo(directory: &Path) -> Result<Option<PathBuf>> {
+    let shim = directory.join("utipc-shim");
+    if !shim.exists() {
+        return Ok(None);
+    }
+    let out = Command::new(&shim).output().with_context(|| format!("cannot run {}", shim.display()))?;
+    if !out.status.success() {
+        bail!("{}", String::from_utf8_lossy(&out.stderr).trim());
+    }
+    Ok(Some(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim_end())))
+}
+
+/// Whether the program gets a daemon of its own.
+///
+/// # Errors
+/// The environment names a daemon that does not answer.
+fn is_private(options: &Options) -> Result<bool> {
+    if options.private || options.config.is_some() {
+        return Ok(true);
+    }
+    let Err(error) = Node::builder().engine(Engine::Daemon).start() else { return Ok(false) };
+    if is_named_by_environment() {
+        bail!("{error}; the environment names that daemon (--private starts another)");
+    }
+    eprintln!("utipc: {error}; this program has a daemon of its own, which no other program finds");
+    Ok(true)
 }
 
 /// A daemon in this process, which ends with it.
@@ -106,9 +151,9 @@ struct Private {
 
 impl Private {
     fn start(config: Option<&Path>) -> Result<Self> {
-        let directory = std::env::temp_dir().join(format!("utipc-run-{}", std::process::id()));
-        std::fs::create_dir_all(&directory)
-            .with_context(|| format!("cannot make {}", directory.display()))?;
+        // No other user can have made the directory, or enter it.
+        let pattern = std::env::temp_dir().join("utipc-run-XXXXXX");
+        let directory = mkdtemp(&pattern).with_context(|| format!("cannot make {}", pattern.display()))?;
         let socket = directory.join("utipcd.sock");
         let started = daemon::private(config, &socket);
         let daemon = started.inspect_err(|_| drop(std::fs::remove_dir_all(&directory)))?;

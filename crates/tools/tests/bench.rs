@@ -67,8 +67,11 @@ fn latency_is_measured_on_all_transports_kinds_and_modes() {
     let always = ["tcp", "udp", "uds", "uds-stream", "utipc"];
     assert!(words(&lines, "transport").is_superset(&always.into()));
     assert!(words(&lines, "kind").is_superset(&["rdm", "seqpacket", "stream"].into()));
-    let own = lines.iter().filter(|line| line["transport"] == "utipc").count();
-    assert_eq!(own, 9);
+    // By default both engines are measured.
+    assert!(words(&lines, "transport").contains("utipc"));
+    for engine in ["embedded", "daemon"] {
+        assert_eq!(lines.iter().filter(|line| line["engine"] == engine).count(), 9, "{engine}");
+    }
     assert!(lines.iter().all(|line| line["scope"] == "intra" && line["test"] == "latency"));
 }
 
@@ -79,7 +82,7 @@ fn throughput_is_measured_on_all_transports_kinds_and_sizes() {
     assert!(words(&lines, "transport").is_superset(&always.into()));
     // A UDP datagram cannot be that large.
     assert!(!lines.iter().any(|line| line["transport"] == "udp" && line["size"] == 65_536));
-    assert_eq!(lines.iter().filter(|line| line["transport"] == "utipc").count(), 6);
+    assert_eq!(lines.iter().filter(|line| line["transport"] == "utipc").count(), 12);
 }
 
 #[test]
@@ -101,6 +104,16 @@ fn multicast_pairs_and_constant_load_are_measured() {
     assert!(
         lines.iter().all(|line| line["rate"].as_f64().is_some_and(|rate| (rate - 3051.758).abs() < 0.01))
     );
+}
+
+#[test]
+fn faster_engine_is_named() {
+    let output = bench(&["latency", "--transport", "utipc,tcp", "--rounds", "1", "--messages", "60"]);
+    let said = text(&output.stdout);
+    let line = said.lines().find(|line| line.starts_with("faster engine for latency, utipc"));
+    assert!(line.is_some_and(|line| line.contains("embedded") && line.contains("daemon")), "{said}");
+    let alone = ["--engine", "embedded", "--transport", "utipc,tcp", "--rounds", "1", "--messages", "60"];
+    assert!(!text(&bench(&[&["latency"], &alone[..]].concat()).stdout).contains("faster engine"));
 }
 
 #[test]

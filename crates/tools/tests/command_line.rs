@@ -1,5 +1,12 @@
 //! Behaviour that scripts rely on: the last line of the demo, the form of errors.
 
+#[path = "command_line/manual.rs"]
+mod manual;
+#[path = "command_line/mistakes.rs"]
+mod mistakes;
+#[path = "command_line/output.rs"]
+mod output;
+
 use std::process::{Command, Output};
 
 fn utipc(arguments: &[&str]) -> Output {
@@ -85,9 +92,9 @@ fn link_named_tipc_has_only_the_grammar_of_tipc() {
     assert_eq!(tipc(&["link", "list", "--why"]).status.code(), Some(1));
     let help = tipc(&["l", "stat", "sh", "-h"]);
     assert!(
-        text(&help.stderr).starts_with("Usage: tipc link statistics show [link"),
+        help.status.success() && text(&help.stdout).starts_with("Usage: tipc link statistics show [link"),
         "{}",
-        text(&help.stderr)
+        text(&help.stdout)
     );
     let absent = Command::new(folder.join("tipc"))
         .args(["node", "list"])

@@ -1,4 +1,5 @@
-//! `utipc-pipe` as a user runs it: processes, files and pipes, on embedded nodes and on a daemon.
+//! `utipc-pipe` and `utipc proxy` as a user runs them: processes, files, pipes and sockets, on embedded nodes and on a
+//! daemon.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -97,7 +98,11 @@ impl Place {
     }
 
     fn command(&self, arguments: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_utipc-pipe"));
+        self.command_of(env!("CARGO_BIN_EXE_utipc-pipe"), arguments)
+    }
+
+    fn command_of(&self, program: &str, arguments: &str) -> Command {
+        let mut command = Command::new(program);
         command.args(arguments.split_whitespace()).env("XDG_RUNTIME_DIR", &self.home);
         command.env("UTIPC_ENGINE", if self.daemon.is_some() { "daemon" } else { "embedded" });
         command.env_remove("UTIPC_SOCKET").stderr(Stdio::piped());
@@ -165,6 +170,9 @@ macro_rules! on_each_engine {
         }
     };
 }
+
+#[path = "pipe/proxy.rs"]
+mod proxy;
 
 on_each_engine!(
     hundred_megabytes_arrive_unchanged,

@@ -1,6 +1,7 @@
 //! The job of a peer process and its answers: JSON, one line each.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -42,12 +43,14 @@ pub(crate) struct Job {
 }
 
 /// The host or namespace in which a process runs.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Site {
     pub(crate) local: IpAddr,
     pub(crate) remote: IpAddr,
     /// Nothing else uses the namespaces, so the system's packet counters count our packets only.
     pub(crate) private: bool,
+    /// Where the embedded nodes of this host find each other; `None`: they are on different hosts.
+    pub(crate) directory: Option<PathBuf>,
 }
 
 /// The task of a peer process.
@@ -68,10 +71,14 @@ pub(crate) enum Test {
     OffloadsOff,
     /// Time until a client learns that the server of its connection was killed.
     Death,
+    /// Time from the start of a client's node until the server has answered it.
+    Start,
     /// Time until a client sees the bindings of the server.
     Visible,
     /// Messages of many clients to one server.
     Crowd,
+    /// Bursts of multicasts to many servers.
+    Burst,
     /// Lookups of a client among the bindings of many sockets of servers.
     Many,
 }
@@ -144,7 +151,7 @@ impl Job {
             warmup: 1,
             rate: None,
             engine: Engine::Embedded,
-            site: Site { local: nowhere, remote: nowhere, private: false },
+            site: Site { local: nowhere, remote: nowhere, private: false, directory: None },
             core: None,
             addresses: Vec::new(),
         }

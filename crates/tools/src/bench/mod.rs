@@ -3,10 +3,12 @@
 
 mod channel;
 mod chart;
+mod compiler;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
 mod job;
 mod library;
+mod loops;
 mod node;
 mod offload;
 mod options;
@@ -64,6 +66,9 @@ enum Command {
     /// One end of a measurement; the other commands start it.
     #[command(hide = true)]
     Peer(peer::Options),
+    /// One end with an event loop; `targets` starts it.
+    #[command(hide = true)]
+    LoopEnd(loops::End),
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -88,19 +93,40 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Command::Targets(options) => targets::run(options),
         Command::Chart(options) => chart::run(options),
         Command::Peer(options) => peer::run(options),
+        Command::LoopEnd(end) => loops::run(end),
+    }
+}
+
+/// Measures and prints what `options` select, one table for each engine and each of `names`.
+fn compare(options: &Traffic, names: &[Name]) -> Result<()> {
+    let mut all = Vec::new();
+    let engines = options.engines()?;
+    for (number, &engine) in engines.iter().enumerate() {
+        match Place::new(options.scope, engine) {
+            Ok(place) => all.extend(measure_at(&place, &options.of_engine(number), names)?),
+            // It was not asked for.
+            Err(why) if number > 0 => eprintln!("engine {}: not there: {why:#}", engine.name()),
+            Err(why) => return Err(why),
+        }
+    }
+    if !options.json && engines.len() > 1 {
+        table::print_faster_engine(&all);
+    }
+    match &options.plot {
+        Some(path) => plot::write(path, &all),
+        None => Ok(()),
     }
 }
 
 /// Measures and prints what `options` select, one table for each of `names`.
-fn compare(options: &Traffic, names: &[Name]) -> Result<()> {
-    let place = Place::new(options.scope, Engine::chosen(options.engine)?)?;
+fn measure_at(place: &Place, options: &Traffic, names: &[Name]) -> Result<Vec<Run>> {
     if options.no_offloads {
         place.offloads_off()?;
     }
     let mut all = Vec::new();
     for &name in names {
-        let groups = groups(options, name, &place)?;
-        let runs = run::compare(&place, &groups, options.rounds, |run: &Run| {
+        let groups = groups(options, name, place)?;
+        let runs = run::compare(place, &groups, options.rounds, |run: &Run| {
             if options.json {
                 println!("{}", run.to_json());
             }
@@ -116,10 +142,7 @@ fn compare(options: &Traffic, names: &[Name]) -> Result<()> {
         }
         all.extend(runs);
     }
-    match &options.plot {
-        Some(path) => plot::write(path, &all),
-        None => Ok(()),
-    }
+    Ok(all)
 }
 
 /// The cases of a table; those of one group are compared with each other.

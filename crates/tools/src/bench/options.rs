@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Result;
 use clap::Args;
 use utipc_bench_kit::Named as _;
 
@@ -48,7 +49,7 @@ pub(super) struct Traffic {
     /// Duration of a round, seconds
     #[arg(long, default_value_t = 0.5)]
     pub(super) seconds: f64,
-    /// Engine of the nodes of utipc [default: $UTIPC_ENGINE or embedded]
+    /// Engine of the nodes of utipc [default: $UTIPC_ENGINE, else embedded, then daemon beside TCP]
     #[arg(long, value_enum)]
     pub(super) engine: Option<Engine>,
     /// Do not pin the two ends to cores
@@ -156,6 +157,28 @@ fn usual(name: Name) -> Vec<Transport> {
 }
 
 impl Traffic {
+    /// The engines to measure, one after the other.
+    pub(super) fn engines(&self) -> Result<Vec<Engine>> {
+        let named = std::env::var_os("UTIPC_ENGINE").is_some_and(|name| !name.is_empty());
+        let own = self.transport.is_empty() || self.transport.contains(&Transport::Utipc);
+        let chosen = Engine::chosen(self.engine)?;
+        let both = self.engine.is_none() && !named && own && chosen == Engine::Embedded;
+        Ok(if both { vec![chosen, Engine::Daemon] } else { vec![chosen] })
+    }
+
+    /// The options of the first engine, or of a further one, which is compared with TCP alone.
+    pub(super) fn of_engine(&self, number: usize) -> Self {
+        let beside = |transport: &Transport| matches!(transport, Transport::Utipc | Transport::Tcp);
+        let mut options = self.clone();
+        if number > 0 {
+            options.transport.retain(beside);
+            if options.transport.is_empty() {
+                options.transport = vec![Transport::Utipc, Transport::Tcp];
+            }
+        }
+        options
+    }
+
     /// The case of a variant.
     pub(super) fn case(&self, name: Name, variant: Variant, size: u32, connections: u32) -> Case {
         let mut case = Case::new(name, variant, size);

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -20,6 +21,9 @@ pub(super) struct Place {
     /// The server's side is 0, the client's 1.
     inner: place::Place,
     engine: Engine,
+    /// Where the embedded nodes of this host find each other. Not the user's directory, where benchmarks that run at
+    /// the same time would be one cluster.
+    directory: Option<PathBuf>,
     /// Reason why the kernel has no nodes in the namespaces, once that was tried.
     kernel_obstacle: OnceCell<Option<String>>,
 }
@@ -47,7 +51,14 @@ impl Place {
             let program = std::env::current_exe().context("find this program's own path")?;
             inner.start_daemons(&[program.as_os_str(), OsStr::new("daemon")], library::CLUSTER)?;
         }
-        Ok(Self { inner, engine, kernel_obstacle: OnceCell::new() })
+        let mut directory = None;
+        if engine == Engine::Embedded && scope == Scope::Intra {
+            match inner.folder() {
+                Ok(folder) => directory = Some(folder.join("nodes")),
+                Err(why) => eprintln!("utipc bench: no shared memory between nodes, they use UDP: {why:#}"),
+            }
+        }
+        Ok(Self { inner, engine, directory, kernel_obstacle: OnceCell::new() })
     }
 
     pub(super) fn scope(&self) -> Scope {
@@ -99,17 +110,32 @@ impl Place {
         self.inner.daemons().iter().map(daemon::Daemon::id).collect()
     }
 
+    /// The folder of the run.
+    pub(super) fn folder(&self) -> Result<&Path> {
+        self.inner.folder().map(PathBuf::as_path)
+    }
+
+    /// Lets a command use the daemon of the server's side.
+    pub(super) fn attach(&self, command: &mut Command) -> Result<()> {
+        match self.inner.daemon_of(0) {
+            Some(daemon) => daemon.serve(command),
+            // The environment names one that is not ours.
+            None => ensure!(is_daemon_given(), "there is no daemon"),
+        }
+        Ok(())
+    }
+
     /// The site of a process with this role.
     fn site(&self, role: Role) -> Site {
         if self.scope() == Scope::Inter {
             let [server, client] = CABLE.addresses.map(IpAddr::from);
             let (local, remote) = if role == Role::Serve { (server, client) } else { (client, server) };
-            return Site { local, remote, private: true };
+            return Site { local, remote, private: true, directory: None };
         }
         // An address that no other benchmark on this host uses now.
         let [_, a, b, c] = std::process::id().to_be_bytes();
         let local = IpAddr::from([127, 64 | a & 63, b, c]);
-        Site { local, remote: local, private: false }
+        Site { local, remote: local, private: false, directory: self.directory.clone() }
     }
 
     /// Starts a process for `job`, at the end of its role.

@@ -1,7 +1,7 @@
 //! Tables of medians, in the form of TIPC's own benchmark program, with the ratio to TCP.
 
 use super::run::{Case, Name, Run};
-use super::variant::{Mode, Transport};
+use super::variant::{Engine, Mode, Transport};
 use utipc_bench_kit::machine::is_emulated;
 use utipc_bench_kit::stats::{Spread, Summary, histogram};
 use utipc_bench_kit::table::Framed;
@@ -85,6 +85,32 @@ pub(super) fn print(runs: &[Run]) {
     println!(
         "spread: (largest - smallest) / median. x TCP: how many times as good as tcp, above 1 is better."
     );
+}
+
+/// States which engine is faster in each measurement, by the ratios to TCP, which was measured beside each.
+pub(super) fn print_faster_engine(runs: &[Run]) {
+    let mut ratios = Vec::new();
+    for ((engine, name), runs) in group_by(runs, |run| (run.engine, run.case.name)) {
+        let groups = groups(runs);
+        let own = groups.iter().filter(|group| group.case.variant.transport == Transport::Utipc);
+        for (group, tcp) in own.filter_map(|group| Some((group, tcp(group.case, &groups)?))) {
+            let ratio = group.median(speed) / tcp.median(speed);
+            ratios.push(((name, load(group.case), group.case.variant), (engine, ratio)));
+        }
+    }
+    for ((name, (size, ..), variant), ratios) in group_by(ratios, |(key, _)| *key) {
+        let mut engines: Vec<_> = ratios.into_iter().map(|(_, found)| found).collect();
+        engines.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let text = |(engine, ratio): &(Engine, f64)| format!("{} {} x TCP", engine.name(), number(*ratio, 1));
+        let (name, label, mode) = (name.name(), variant.label(), variant.mode.name());
+        if let [best, second, ..] = engines.as_slice() {
+            println!(
+                "faster engine for {name}, {label} {mode}, {size} bytes: {} ({})",
+                text(best),
+                text(second)
+            );
+        }
+    }
 }
 
 fn caption(name: Name) -> &'static str {
@@ -195,7 +221,7 @@ pub(super) fn print_histograms(runs: &[Run]) {
 mod tests {
     use super::super::job::EndResult;
     use super::super::run::{Case, Measured};
-    use super::super::variant::{Engine, Kind, Scope, Variant};
+    use super::super::variant::{Kind, Scope, Variant};
     use super::*;
 
     fn run(variant: Variant, size: u32, messages: u64) -> Run {

@@ -81,8 +81,9 @@ struct Schedule {
 }
 
 impl Schedule {
-    fn new(rate: f64) -> Self {
-        Self { start: now_ns(), gap_ns: 1e9 / rate }
+    /// `start`: the time of the first message, which is the begin of the measurement.
+    fn new(start: u64, rate: f64) -> Self {
+        Self { start, gap_ns: 1e9 / rate }
     }
 
     /// Sleeps until the scheduled time of message `number` and returns it; a late call does not shift later ones.
@@ -117,8 +118,8 @@ pub(super) fn drive_echo(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) ->
     for _ in 0..job.warmup {
         echo(&mut buffer)?;
     }
-    let schedule = job.rate.map(Schedule::new);
     let began = gauge.begin();
+    let schedule = job.rate.map(|rate| Schedule::new(began, rate));
     let mut since = began;
     for number in 0..job.messages {
         if let Some(schedule) = &schedule {
@@ -221,7 +222,7 @@ pub(super) fn drive_flow(channels: &mut [Box<dyn Channel>], job: &Job, gauge: &G
     for number in 0..job.warmup + job.messages {
         if number == job.warmup {
             began = gauge.begin();
-            schedule = job.rate.map(Schedule::new);
+            schedule = job.rate.map(|rate| Schedule::new(began, rate));
         }
         if let Some(schedule) = &schedule {
             schedule.wait(number - job.warmup);

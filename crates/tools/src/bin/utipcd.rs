@@ -13,10 +13,10 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    match utipc_tools::daemon::run(&Cli::parse().options) {
+    match utipc_tools::daemon::run(&utipc_tools::usage::parse::<Cli>().options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("utipcd: {}", utipc_tools::one_line(&error));
+            utipc_tools::report("utipcd", &error);
             ExitCode::FAILURE
         }
     }

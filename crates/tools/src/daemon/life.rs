@@ -1,12 +1,21 @@
 //! Signals, the service manager, descriptor limit and log of the daemon.
 
-use anyhow::{Context, Result};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
+use utipc::daemon::{DaemonCounters, Doorway, Pulse};
+
+use crate::log;
+
+/// Times that the watchdog is fed within its limit.
+const FEEDS_PER_LIMIT: u32 = 3;
 
 /// The action that a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +53,7 @@ pub(crate) enum Stage {
     Stopping,
 }
 
-/// Notifies the service manager, if there is one (`Type=notify-reload`).
+/// Notifies the service manager, if there is one (`Type=notify`, or `notify-reload`).
 pub(crate) fn notify(stage: Stage) {
     let states = match stage {
         Stage::Ready => vec![NotifyState::Ready],
@@ -57,12 +66,60 @@ pub(crate) fn notify(stage: Stage) {
     let _ = sd_notify::notify(false, &states);
 }
 
+/// The socket for programs that the service manager has passed (`LISTEN_FDS`), if it has.
+pub(crate) fn passed_socket() -> Result<Option<Doorway>> {
+    let mut numbers = sd_notify::listen_fds().context("cannot read LISTEN_FDS (unset it)")?;
+    let Some(number) = numbers.next() else { return Ok(None) };
+    if numbers.next().is_some() {
+        bail!(
+            "cannot use the passed sockets: there are several (name one ListenSequentialPacket= in the socket unit)"
+        );
+    }
+    Ok(Some(Doorway::passed(number)?))
+}
+
+/// Feeds the watchdog of the service manager (`WatchdogSec=`), if it has one, as long as the event loop turns.
+pub(crate) fn feed_watchdog(pulse: Pulse) -> Result<()> {
+    let mut limit_us = 0;
+    if !sd_notify::watchdog_enabled(false, &mut limit_us) || limit_us == 0 {
+        return Ok(());
+    }
+    let interval = Duration::from_micros(limit_us) / FEEDS_PER_LIMIT;
+    let feed = move || {
+        loop {
+            if pulse.beats_within(interval) {
+                // Fails if the service manager has gone.
+                let _ = sd_notify::notify(false, &[NotifyState::Watchdog]);
+            }
+            thread::sleep(interval);
+        }
+    };
+    thread::Builder::new().name("watchdog".to_owned()).spawn(feed).context("start the watchdog's thread")?;
+    Ok(())
+}
+
 /// Raises the descriptor limit to the hard limit, because each process and each polled socket needs some.
 pub fn raise_descriptor_limit() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // If this is refused, the present limit stays.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
+}
+
+/// What the daemon has served, in one line for its log.
+pub(crate) fn balance(time: Duration, counters: &DaemonCounters) -> String {
+    let (seconds, node) = (time.as_secs(), &counters.node);
+    format!(
+        "{} h {} min {} s: served {} processes ({} attached now) and {} requests; {} links came up, {} went down",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60,
+        counters.attached_ever,
+        counters.attached,
+        counters.requests,
+        node.links_up,
+        node.links_down
+    )
 }
 
 /// The log on standard error; its level can change.
@@ -73,6 +130,7 @@ impl Log {
     pub(crate) fn start(level: Option<&str>) -> Result<Self> {
         let (filter, handle) = reload::Layer::new(filter(level)?);
         let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+        let lines = lines.with_ansi(log::is_coloured()).event_format(log::Lines::new());
         tracing_subscriber::registry().with(filter).with(lines).init();
         Ok(Self(handle))
     }
@@ -84,10 +142,9 @@ impl Log {
 }
 
 fn filter(level: Option<&str>) -> Result<EnvFilter> {
-    if let Ok(filter) = EnvFilter::try_from_env("UTIPC_LOG") {
-        return Ok(filter);
+    let wrong = |why: String| anyhow::anyhow!(why);
+    match log::filter_of_environment().map_err(wrong)? {
+        Some(filter) => Ok(filter),
+        None => log::filter(level.unwrap_or("info")).map_err(wrong),
     }
-    let level = level.unwrap_or("info");
-    EnvFilter::try_new(level)
-        .with_context(|| format!("log.level = {level:?} is not a log level (write \"info\")"))
 }

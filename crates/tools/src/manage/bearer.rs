@@ -1,10 +1,11 @@
 //! `bearer list|enable|disable|add|get|set`.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use utipc_manage::{Bearer, Entry, Properties, Request, Udp};
 
 use super::call::{Call, Ended, Failure, needed, number};
+use super::output::Output;
 use super::property::Subject;
 use super::words::{Given, Key};
 
@@ -26,12 +27,31 @@ pub(super) fn name(keys: &Given) -> Result<String, Failure> {
 }
 
 pub(super) fn list(call: &mut Call) -> Ended {
-    for entry in call.ask(&Request::Bearers)? {
+    let reply = call.ask(&Request::Bearers)?;
+    call.begin();
+    for entry in reply {
         if let Entry::Bearer(bearer) = entry {
-            call.out.raw(&format!("{}\n", bearer.name));
+            call.out.object("", |out| print(out, &bearer));
         }
     }
+    call.out.end();
     Ok(())
+}
+
+fn print(out: &mut Output, bearer: &Bearer) {
+    out.any("bearer", bearer.name.as_str(), &format!("{}\n", bearer.name));
+    let p = &bearer.properties;
+    for (key, value) in
+        [("priority", p.priority), ("tolerance", p.tolerance), ("window", p.window), ("mtu", p.mtu)]
+    {
+        if let Some(value) = value {
+            out.any(key, value, "");
+        }
+    }
+    if let Some(udp) = &bearer.udp {
+        out.any("local", udp.local.to_string().as_str(), "");
+        out.any("remote", udp.remote.to_string().as_str(), "");
+    }
 }
 
 pub(super) fn disable(call: &mut Call) -> Ended {
@@ -63,7 +83,7 @@ fn port(keys: &Given, key: &str) -> Result<u16, Failure> {
     let port = keys.get(key).map(|word| word.parse::<u16>());
     port.transpose()
         .map(|port| port.unwrap_or(PORT))
-        .map_err(|_| Failure::Words(format!("{key} is not a port number")))
+        .map_err(|_| Failure::Words(format!("{key} is not a port number (write 1 to 65535)")))
 }
 
 fn resolve(host: &str, port: u16) -> Result<SocketAddr, Failure> {
@@ -78,14 +98,16 @@ fn addresses(call: &Call, keys: &Given) -> Result<Udp, Failure> {
     let local = match (keys.get("device"), keys.get("localip")) {
         (Some(device), _) => SocketAddr::new(address_of(device)?, local_port),
         (None, Some(ip)) => resolve(ip, local_port)?,
-        (None, None) => return Err(Failure::Words("localip or device is missing".to_owned())),
+        (None, None) => return Err(Failure::Words("localip or device is missing (see `--help`)".to_owned())),
     };
     let remote = match keys.get("remoteip") {
         Some(ip) => resolve(ip, remote_port)?,
         None => SocketAddr::new(group(call.net()?.id, local.is_ipv6())?, remote_port),
     };
     if local.is_ipv4() != remote.is_ipv4() {
-        return Err(Failure::Words("local and remote address have different IP versions".to_owned()));
+        return Err(Failure::Words(
+            "local and remote address have different IP versions (use one)".to_owned(),
+        ));
     }
     Ok(Udp { local, remote, replicast: false })
 }
@@ -141,25 +163,29 @@ pub(super) fn get_address(call: &mut Call) -> Ended {
     let name = udp_name(&keys)?;
     let bearer = bearer(call, name.clone())?;
     let udp = needed(bearer.udp, "the address in the node's answer")?;
-    let text = if keys.get("localip").is_some() {
-        udp.local.ip().to_string()
+    let line = |ip: IpAddr| format!("{ip}\n");
+    if keys.get("localip").is_some() {
+        call.print("localip", udp.local.ip().to_string().as_str(), &line(udp.local.ip()));
     } else if keys.get("localport").is_some() {
-        udp.local.port().to_string()
+        call.print("localport", u32::from(udp.local.port()), &format!("{}\n", udp.local.port()));
     } else if keys.get("remoteip").is_some() && udp.replicast {
-        for entry in call.ask(&Request::Remotes { name })? {
+        let remotes = call.ask(&Request::Remotes { name })?;
+        call.begin();
+        for entry in remotes {
             if let Entry::Remote(remote) = entry {
-                call.out.raw(&format!("{}\n", remote.ip()));
+                let ip = remote.ip();
+                call.out.object("", |out| out.any("remoteip", ip.to_string().as_str(), &line(ip)));
             }
         }
-        return Ok(());
+        call.out.end();
     } else if keys.get("remoteip").is_some() {
-        udp.remote.ip().to_string()
+        call.print("remoteip", udp.remote.ip().to_string().as_str(), &line(udp.remote.ip()));
     } else if keys.get("remoteport").is_some() {
-        udp.remote.port().to_string()
+        call.print("remoteport", u32::from(udp.remote.port()), &format!("{}\n", udp.remote.port()));
     } else {
-        return Err(Failure::Words("localip, localport, remoteip or remoteport is missing".to_owned()));
-    };
-    call.out.raw(&format!("{text}\n"));
+        let text = "localip, localport, remoteip or remoteport is missing (see `--help`)";
+        return Err(Failure::Words(text.to_owned()));
+    }
     Ok(())
 }
 
@@ -189,7 +215,7 @@ impl Subject for Bearers {
         Request::BearerSet { name, properties }
     }
 
-    fn print(call: &mut Call, _: &str, value: u32) {
-        call.out.raw(&format!("{value}\n"));
+    fn print(call: &mut Call, property: &str, value: u32) {
+        call.print(property, value, &format!("{value}\n"));
     }
 }

@@ -9,14 +9,18 @@ use utipc::{Engine, NodeAddr};
 use utipc_manage::{Entry, Errno, Net, Refusal, Reply, Request, replies};
 
 use super::identity;
-use super::output::Output;
+use super::output::{Output, Value};
 use super::words::{Key, Options, Words};
 
 /// Reason why a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
+    /// Help was asked for: its text.
+    Help(String),
     /// The command line is wrong.
     Words(String),
+    /// The node cannot do it.
+    Unable(String),
     /// The node refuses the request.
     Refused(Refusal),
     /// No node can be reached.
@@ -26,10 +30,13 @@ pub(super) enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Words(text) => f.write_str(text),
+            Self::Help(text) | Self::Words(text) | Self::Unable(text) => f.write_str(text),
             Self::Refused(refusal) => {
-                let text = refusal.to_string();
-                match remedy(refusal.errno).filter(|_| !text.contains('(') || refusal.text.is_empty()) {
+                let text = utipc_tools::plain(&refusal.to_string());
+                match remedy_of_text(&text)
+                    .or(remedy(refusal.errno))
+                    .filter(|_| !text.contains('(') || refusal.text.is_empty())
+                {
                     Some(remedy) => write!(f, "{text} ({remedy})"),
                     None => f.write_str(&text),
                 }
@@ -37,6 +44,17 @@ impl fmt::Display for Failure {
             Self::Unreachable(error) => error.fmt(f),
         }
     }
+}
+
+/// The remedy for a refusal with one of the texts that Linux has too.
+fn remedy_of_text(text: &str) -> Option<&'static str> {
+    Some(match text {
+        "Bearer not found" => "`bearer list` has the names: media udp name NAME, or media eth device DEVICE",
+        "Media not found" | "Media not registered" => "use udp or eth",
+        "Already enabled" => "`bearer list` has it; disable it first to change its address",
+        text if text.contains(" must be ") => "give a value in that range",
+        _ => return None,
+    })
 }
 
 /// The remedy for a refusal.
@@ -90,9 +108,10 @@ impl Call {
         if let Some(connection) = self.asked.get() {
             return Ok(connection);
         }
-        let engine = self.options.engine.as_deref().map(str::parse::<Engine>).transpose();
-        let connection =
-            Management::open(engine.map_err(Failure::Unreachable)?).map_err(Failure::Unreachable)?;
+        let engine = self.options.engine.as_deref();
+        let wrong = |name: &str| Failure::Words(format!("unknown engine {name:?} (use daemon or kernel)"));
+        let engine = engine.map(|name| name.parse::<Engine>().map_err(|_| wrong(name))).transpose()?;
+        let connection = Management::open(engine).map_err(Failure::Unreachable)?;
         Ok(self.asked.get_or_init(|| connection))
     }
 
@@ -111,6 +130,15 @@ impl Call {
         Ok(entries)
     }
 
+    /// The counters of the node and its daemon, as a JSON object.
+    pub(super) fn counters(&self) -> Result<Vec<u8>, Failure> {
+        let counters = self.connection()?.counters().map_err(Failure::Unreachable)?;
+        counters.ok_or_else(|| {
+            let why = "the kernel does not count this (see `link statistics`, or choose the daemon)";
+            Failure::Unable(why.to_owned())
+        })
+    }
+
     /// Sends a request that changes something, which has no entries as its answer.
     pub(super) fn order(&self, request: &Request) -> Ended {
         self.ask(request).map(drop)
@@ -125,7 +153,7 @@ impl Call {
             net.address = Some(Management::kernel_address().0);
         }
         net.ok_or_else(|| {
-            Failure::Words("the node does not report its address (use the same release for both)".to_owned())
+            Failure::Unable("the node does not report its address (use the same release for both)".to_owned())
         })
     }
 
@@ -162,6 +190,21 @@ impl Call {
         number(&word)
     }
 
+    /// Refuses words that are left.
+    pub(super) fn finish(&mut self) -> Ended {
+        match self.words.next() {
+            Some(word) => Err(Failure::Words(format!("unexpected word {word:?} (see `--help`)"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Prints one value: alone as text, or with its key.
+    pub(super) fn print<'v>(&mut self, key: &str, value: impl Into<Value<'v>>, text: &str) {
+        self.begin();
+        self.out.object("", |out| out.any(key, value, text));
+        self.out.end();
+    }
+
     /// Begins JSON output, which lasts until [`Output::end`], if JSON was requested.
     pub(super) fn begin(&mut self) {
         self.out.begin(self.options.json, self.options.pretty);
@@ -169,7 +212,11 @@ impl Call {
 }
 
 pub(super) fn number(word: &str) -> Result<u32, Failure> {
-    word.parse().map_err(|_| Failure::Words(format!("{word:?} is not a number")))
+    word.parse().map_err(|_| {
+        Failure::Words(format!(
+            "{word:?} is not a number (write digits without a unit; --help names the unit)"
+        ))
+    })
 }
 
 /// A value, or an error that it is missing.

@@ -6,7 +6,7 @@ fn is_plain(byte: u8) -> bool {
 
 /// Formats an identity: as text if all its characters are plain, else as hexadecimal digits; without trailing
 /// zeros.
-pub(super) fn show(identity: &[u8; 16]) -> String {
+pub(crate) fn show(identity: &[u8; 16]) -> String {
     let end = identity.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let used = identity.get(..end).unwrap_or_default();
     if used.iter().all(|byte| is_plain(*byte)) {
@@ -46,6 +46,14 @@ pub(super) fn address(text: &str) -> Option<u32> {
     fits.then_some(zone << 24 | cluster << 12 | node)
 }
 
+/// Parses an address of seven or eight hexadecimal digits, or with `0x` before it.
+pub(super) fn hexadecimal_address(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("0x").or(Some(text).filter(|text| text.len() > 6))?;
+    Some(digits)
+        .filter(|digits| !digits.starts_with('+'))
+        .and_then(|digits| u32::from_str_radix(digits, 16).ok())
+}
+
 /// Formats an address as `Z.C.N`.
 pub(super) fn show_address(address: u32) -> String {
     format!("{}.{}.{}", address >> 24, address >> 12 & 0xfff, address & 0xfff)
@@ -79,6 +87,11 @@ mod tests {
         assert_eq!(show_address(0x0100_2003), "1.2.3");
         for wrong in ["1.2", "1.2.3.4", "256.1.1", "1.4096.1", "a.b.c"] {
             assert_eq!(address(wrong), None, "{wrong}");
+        }
+        assert_eq!(hexadecimal_address("1002003"), Some(0x0100_2003));
+        assert_eq!(hexadecimal_address("0x7"), Some(7));
+        for wrong in ["1001", "123456789", "+1002003", "node-alpha", ""] {
+            assert_eq!(hexadecimal_address(wrong), None, "{wrong}");
         }
     }
 }

@@ -20,6 +20,9 @@ fn links(call: &Call, request: &Request) -> Result<Vec<Link>, Failure> {
 
 pub(super) fn list(call: &mut Call) -> Ended {
     let reply = links(call, &Request::Links { broadcast: false })?;
+    if call.options.why && call.options.json {
+        return list_reasons(call, reply);
+    }
     call.begin();
     call.out.open_object("");
     for link in &reply {
@@ -33,30 +36,51 @@ pub(super) fn list(call: &mut Call) -> Ended {
     }
     call.out.close_object();
     call.out.end();
-    if call.options.why && !call.options.json {
-        gone(call, &reply)?;
+    if call.options.why {
+        for link in gone(call, &reply)? {
+            if let Some(down) = &link.down {
+                let name = &link.name;
+                call.out.raw(&format!("{name}: gone\n  went down {}: {}\n", utc(down.time), down.reason));
+            }
+        }
     }
     Ok(())
 }
 
-/// Prints links that went down and no longer exist.
-fn gone(call: &mut Call, listed: &[Link]) -> Ended {
+/// Prints all links with the reason of their last end, as JSON.
+fn list_reasons(call: &mut Call, listed: Vec<Link>) -> Ended {
+    let gone = gone(call, &listed)?;
+    call.begin();
+    let states = listed.iter().map(|link| (link, if link.up { "up" } else { "down" }));
+    for (link, state) in states.chain(gone.iter().map(|link| (link, "gone"))) {
+        call.out.object("", |out| {
+            out.any("link", link.name.as_str(), "");
+            out.any("state", state, "");
+            if let Some(down) = &link.down {
+                out.any("went down", utc(down.time).as_str(), "");
+                out.any("reason", down.reason.to_string().as_str(), "");
+            }
+        });
+    }
+    call.out.end();
+    Ok(())
+}
+
+/// Links that went down and no longer exist.
+fn gone(call: &Call, listed: &[Link]) -> Result<Vec<Link>, Failure> {
     let history = match call.ask(&Request::LinkHistory) {
         Err(Failure::Refused(Refusal { errno: Errno::NOT_SUPPORTED, .. })) => {
-            return Err(Failure::Words(
+            return Err(Failure::Unable(
                 "this node does not report why links went down (the kernel logs it: `dmesg`)".to_owned(),
             ));
         }
         reply => reply?,
     };
-    for entry in history {
-        if let Entry::History(Link { name, down: Some(down), .. }) = entry
-            && !listed.iter().any(|link| link.name == name)
-        {
-            call.out.raw(&format!("{name}: gone\n  went down {}: {}\n", utc(down.time), down.reason));
-        }
-    }
-    Ok(())
+    let ended = history.into_iter().filter_map(|entry| match entry {
+        Entry::History(link) => Some(link),
+        _ => None,
+    });
+    Ok(ended.filter(|gone| !listed.iter().any(|link| link.name == gone.name)).collect())
 }
 
 /// Links, for `get` and `set`.
@@ -77,9 +101,7 @@ impl Subject for Links {
     }
 
     fn print(call: &mut Call, property: &str, value: u32) {
-        call.begin();
-        call.out.object("", |out| out.any(property, value, &format!("{value}\n")));
-        call.out.end();
+        call.print(property, value, &format!("{value}\n"));
     }
 }
 
@@ -111,7 +133,9 @@ pub(super) fn set_broadcast(call: &mut Call) -> Ended {
     let broadcast = METHODS.iter().find(|(name, _)| keys.get(name).is_some()).map(|(_, number)| *number);
     let ratio = keys.get("ratio").map(number).transpose()?;
     if broadcast.is_none() && ratio.is_none() {
-        return Err(Failure::Words("BROADCAST, REPLICAST, AUTOSELECT or ratio is missing".to_owned()));
+        return Err(Failure::Words(
+            "BROADCAST, REPLICAST, AUTOSELECT or ratio is missing (see `--help`)".to_owned(),
+        ));
     }
     let properties = Properties { broadcast, ratio, ..Properties::default() };
     call.order(&Request::LinkSet { name: BROADCAST_LINK.to_owned(), properties })

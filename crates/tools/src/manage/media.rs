@@ -9,11 +9,14 @@ use super::words::Key;
 const KEYS: [Key; 1] = [("media", true)];
 
 pub(super) fn list(call: &mut Call) -> Ended {
-    for entry in call.ask(&Request::Media)? {
+    let reply = call.ask(&Request::Media)?;
+    call.begin();
+    for entry in reply {
         if let Entry::Media(media) = entry {
-            call.out.raw(&format!("{}\n", media.name));
+            call.out.object("", |out| out.any("media", media.name.as_str(), &format!("{}\n", media.name)));
         }
     }
+    call.out.end();
     Ok(())
 }
 
@@ -25,7 +28,7 @@ impl Subject for Media {
         let keys = call.keys(&KEYS)?;
         let media = needed(keys.get("media"), "the medium")?;
         if udp_only && media != "udp" {
-            return Err(Failure::Words(format!("only medium udp has an MTU, {media} has none")));
+            return Err(Failure::Words(format!("medium {media} has no MTU (medium udp has)")));
         }
         Ok(media.to_owned())
     }
@@ -41,7 +44,7 @@ impl Subject for Media {
         Request::MediaSet { name, properties }
     }
 
-    fn print(call: &mut Call, _: &str, value: u32) {
-        call.out.raw(&format!("{value}\n"));
+    fn print(call: &mut Call, property: &str, value: u32) {
+        call.print(property, value, &format!("{value}\n"));
     }
 }

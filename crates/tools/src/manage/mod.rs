@@ -6,7 +6,7 @@
 mod bearer;
 mod call;
 mod complete;
-mod identity;
+pub(crate) mod identity;
 mod link;
 mod media;
 mod monitor;
@@ -15,10 +15,11 @@ mod node;
 mod output;
 mod peer;
 mod property;
+mod quotas;
 mod socket;
 mod statistics;
 mod table;
-mod when;
+pub(crate) mod when;
 mod words;
 
 use std::io::Write;
@@ -33,8 +34,12 @@ use words::unique;
 
 pub(crate) use complete::{Shell, completion};
 
-/// The exit code of a failed command, as of `tipc`.
-const FAILED: u8 = 255;
+/// The exit code of a failed command.
+const FAILED: u8 = 1;
+/// The exit code of a wrong command line.
+const WRONG_LINE: u8 = 2;
+/// The exit code of both under the name `tipc`, as iproute2 has it.
+const FAILED_TIPC: u8 = 255;
 
 /// Names and descriptions of the commands.
 pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -63,50 +68,62 @@ pub(crate) fn run(args: &[String], others: &[&str]) -> Option<ExitCode> {
         Ok(split) => split,
         Err(why) => {
             eprintln!("{name}: {why}");
-            return Some(ExitCode::FAILURE);
+            return Some(if as_tipc { ExitCode::FAILURE } else { ExitCode::from(WRONG_LINE) });
         }
     };
     let mut call = Call::new(options, words);
     let mut path = name.to_owned();
     let ended = descend(&mut call, COMMANDS, &mut path, None);
     // Part of a list may be printed before an error.
-    let printed = call.out.take();
+    let printed = match &ended {
+        Err(Failure::Help(help)) => help.clone(),
+        _ => call.out.take(),
+    };
     let written = std::io::stdout().lock().write_all(printed.as_bytes());
-    Some(match ended {
-        Ok(()) if written.is_ok() => ExitCode::SUCCESS,
-        Ok(()) => ExitCode::from(FAILED),
-        Err(Failure::Words(help)) if help.starts_with("Usage:") => {
-            eprint!("{help}");
-            ExitCode::from(FAILED)
-        }
+    let code = match &ended {
+        Ok(()) | Err(Failure::Help(_)) if written.is_ok() => return Some(ExitCode::SUCCESS),
+        _ if as_tipc => FAILED_TIPC,
+        Err(Failure::Words(_)) => WRONG_LINE,
+        _ => FAILED,
+    };
+    match ended {
+        Ok(()) | Err(Failure::Help(_)) => {}
         Err(failure) => {
             let what = path.strip_prefix(name).unwrap_or_default().trim_start();
             let colon = if what.is_empty() { "" } else { ": " };
             eprintln!("{name}: {what}{colon}{failure}");
-            ExitCode::from(FAILED)
         }
-    })
+    }
+    Some(ExitCode::from(code))
 }
 
 /// Follows the words to a command and runs it.
 fn descend(call: &mut Call, words: &'static [Word], path: &mut String, at: Option<&Word>) -> call::Ended {
+    let known = || words.iter().map(|word| word.name).collect::<Vec<_>>();
     let Some(next) = call.words.next() else {
-        return Err(Failure::Words(usage(path, at, words)));
+        if call.options.help {
+            return Err(Failure::Help(usage(path, at, words)));
+        }
+        return Err(Failure::Words(format!("a command is missing (use one of {})", known().join(", "))));
     };
     let name = unique(words.iter().map(|word| word.name), &next);
     let Some(word) = words.iter().find(|word| Some(word.name) == name) else {
         if call.options.help {
-            return Err(Failure::Words(usage(path, at, words)));
+            return Err(Failure::Help(usage(path, at, words)));
         }
-        let known: Vec<&str> = words.iter().map(|word| word.name).collect();
-        return Err(Failure::Words(format!("unknown command {next:?} (use one of {})", known.join(", "))));
+        return Err(Failure::Words(format!("unknown command {next:?} (use one of {})", known().join(", "))));
     };
     path.push(' ');
     path.push_str(word.name);
     match word.then {
         Then::Words(more) => descend(call, more, path, Some(word)),
-        Then::Run(_) if call.options.help => Err(Failure::Words(usage(path, Some(word), &[]))),
-        Then::Run(run) => run(call),
+        Then::Run(_) if call.options.help => Err(Failure::Help(usage(path, Some(word), &[]))),
+        Then::Run(run) => {
+            if word.follows.is_empty() {
+                call.finish()?;
+            }
+            run(call)
+        }
     }
 }
 
@@ -166,12 +183,12 @@ mod tests {
             let words = path.split_whitespace().map(str::to_owned).collect();
             let mut call = Call::new(words::Options { help: true, ..words::Options::default() }, words);
             let mut way = "utipc".to_owned();
-            let Err(Failure::Words(text)) = descend(&mut call, COMMANDS, &mut way, None) else {
+            let Err(Failure::Help(text)) = descend(&mut call, COMMANDS, &mut way, None) else {
                 panic!("{path} ran")
             };
             assert!(text.starts_with(&format!("Usage: utipc{path}")), "{text}");
         });
-        assert_eq!(count, 52);
+        assert_eq!(count, 54);
     }
 
     #[test]

@@ -13,6 +13,7 @@ const GROUP: usize = 5;
 
 pub(super) fn set_threshold(call: &mut Call) -> Ended {
     let threshold = Some(call.number()?);
+    call.finish()?;
     call.order(&Request::MonitorSet { threshold })
 }
 

@@ -1,5 +1,7 @@
 //! `node list|get|set|flush`.
 
+use serde_json::Value;
+use utipc::NodeAddr;
 use utipc_manage::{Entry, Request};
 
 use super::call::{Call, Ended, Failure, needed};
@@ -7,56 +9,108 @@ use super::identity;
 
 pub(super) fn list(call: &mut Call) -> Ended {
     let reply = call.ask(&Request::Nodes)?;
-    call.out.raw("Node Identity                    Hash     State\n");
+    call.begin();
+    call.out.text("Node Identity                    Hash     State\n");
     for entry in reply {
         if let Entry::Node(node) = entry {
             let name = call.identity_of(node.address)?;
             let state = if node.up { "up" } else { "down" };
-            call.out.raw(&format!("{name:<32} {:08x} {state}\n", node.address));
+            call.out.object("", |out| {
+                out.any("identity", name.as_str(), &format!("{name:<32} "));
+                out.any("address", hexadecimal(node.address).as_str(), &format!("{:08x} ", node.address));
+                out.any("state", state, &format!("{state}\n"));
+            });
         }
     }
+    call.out.end();
     Ok(())
 }
 
+/// Counters of the node and its daemon; utipc's own command.
+pub(super) fn counters(call: &mut Call) -> Ended {
+    let text = call.counters()?;
+    let wrong = || Failure::Unable("the daemon's counters are malformed (use the same release)".to_owned());
+    let counters: Value = serde_json::from_slice(&text).map_err(|_| wrong())?;
+    let mut out = String::new();
+    match (call.options.json, call.options.pretty) {
+        (true, true) => out = format!("{counters:#}\n"),
+        (true, false) => out = format!("{counters}\n"),
+        (false, _) => lines(&mut out, "", &counters),
+    }
+    call.out.raw(&out);
+    Ok(())
+}
+
+/// One line for each value, with its path. The depth is that of the daemon's types.
+fn lines(out: &mut String, path: &str, value: &Value) {
+    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, value)| lines(out, &below(name), value)),
+        Value::Array(all) => (0..).zip(all).for_each(|(n, value): (usize, _)| {
+            lines(out, &below(&n.to_string()), value);
+        }),
+        Value::String(text) => out.push_str(&format!("{path:<40} {text}\n")),
+        other => out.push_str(&format!("{path:<40} {other}\n")),
+    }
+}
+
+/// An address in the notation of utipc (docs/glossary.md).
+pub(super) fn hexadecimal(address: u32) -> String {
+    NodeAddr(address).to_string()
+}
+
 pub(super) fn get_address(call: &mut Call) -> Ended {
-    let net = call.net()?;
-    call.out.raw(&format!("{:08x}\n", net.address.unwrap_or(0)));
+    let address = call.net()?.address.unwrap_or(0);
+    call.print("address", hexadecimal(address).as_str(), &format!("{address:08x}\n"));
     Ok(())
 }
 
 pub(super) fn get_identity(call: &mut Call) -> Ended {
     let net = call.net()?;
-    call.out.raw("Node Identity                    Hash\n");
-    call.out.raw(&format!("{:<33}{:08x}\n", identity::show(&net.identity), net.address.unwrap_or(0)));
+    let (identity, address) = (identity::show(&net.identity), net.address.unwrap_or(0));
+    call.begin();
+    call.out.text("Node Identity                    Hash\n");
+    call.out.object("", |out| {
+        out.any("identity", identity.as_str(), &format!("{identity:<33}"));
+        out.any("address", hexadecimal(address).as_str(), &format!("{address:08x}\n"));
+    });
+    call.out.end();
     Ok(())
 }
 
 pub(super) fn get_cluster(call: &mut Call) -> Ended {
     let net = call.net()?;
-    call.out.raw(&format!("{}\n", net.id));
+    call.print("clusterid", net.id, &format!("{}\n", net.id));
     Ok(())
 }
 
 pub(super) fn set_address(call: &mut Call) -> Ended {
     let address = address(call)?;
+    call.finish()?;
     call.order(&Request::NetSet { id: None, address: Some(address), identity: None })
 }
 
 pub(super) fn set_identity(call: &mut Call) -> Ended {
     let identity = identity(call)?;
+    call.finish()?;
     call.order(&Request::NetSet { id: None, address: None, identity: Some(identity) })
 }
 
 pub(super) fn set_cluster(call: &mut Call) -> Ended {
     let id = call.number()?;
+    call.finish()?;
     call.order(&Request::NetSet { id: Some(id), address: None, identity: None })
 }
 
-/// The next word as an address `Z.C.N`.
+/// The next word as an address: `Z.C.N`, or hexadecimal.
 pub(super) fn address(call: &mut Call) -> Result<u32, Failure> {
     let word = needed(call.words.next(), "the address")?;
-    let wrong = || Failure::Words(format!("{word:?} is not an address (write it as Z.C.N, as in 1.1.7)"));
-    identity::address(&word).filter(|address| *address != 0).ok_or_else(wrong)
+    let wrong = || {
+        let remedy = "write it as Z.C.N, as in 1.1.7, or hexadecimal, as in 1001007";
+        Failure::Words(format!("{word:?} is not an address ({remedy})"))
+    };
+    let address = identity::address(&word).or_else(|| identity::hexadecimal_address(&word));
+    address.filter(|address| *address != 0).ok_or_else(wrong)
 }
 
 /// The next word as an identity.

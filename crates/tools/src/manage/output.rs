@@ -18,12 +18,18 @@ struct Json {
 /// A value of JSON.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'a> {
-    Number(u32),
+    Number(u64),
     Text(&'a str),
 }
 
 impl From<u32> for Value<'_> {
     fn from(number: u32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<u64> for Value<'_> {
+    fn from(number: u64) -> Self {
         Self::Number(number)
     }
 }
@@ -80,6 +86,13 @@ impl Output {
             self.close_array();
             self.text.push('\n');
             self.json = None;
+        }
+    }
+
+    /// Drops JSON output that cannot be completed.
+    pub(super) fn abandon(&mut self) {
+        if self.json.take().is_some() {
+            self.text.clear();
         }
     }
 
@@ -210,9 +223,9 @@ mod tests {
             out.any("link", "a\"b", "Link <a>\n");
             out.array("state", |out| out.any("", "ACTIVE", "  ACTIVE"));
             out.array("none", |_| {});
-            out.object("rx", |out| out.any("rx", 5, " RX:5\n"));
+            out.object("rx", |out| out.any("rx", 5_u32, " RX:5\n"));
         });
-        out.object("", |out| out.any("n", 1, "1\n"));
+        out.object("", |out| out.any("n", 1_u32, "1\n"));
         out.end();
         out.take()
     }

@@ -1,18 +1,31 @@
 //! `peer remove`.
 
-use utipc_manage::Request;
+use utipc_manage::{Entry, Request};
 
-use super::call::{Call, Ended, needed};
+use super::call::{Call, Ended, Failure, needed};
 use super::{identity, node};
 
 pub(super) fn remove_address(call: &mut Call) -> Ended {
-    // A plain number is accepted too.
     let word = needed(call.words.peek().map(str::to_owned), "the address")?;
-    let address = match word.parse().ok().filter(|number| *number != 0) {
-        Some(number) if identity::address(&word).is_none() => number,
-        _ => node::address(call)?,
+    let decimal = word.parse().ok().filter(|number| *number != 0);
+    let address = match (decimal, identity::hexadecimal_address(&word)) {
+        // A plain number is accepted too. Hexadecimal digits may look like one: a known node decides.
+        (Some(number), None) => number,
+        (Some(number), Some(address)) => {
+            if is_known(call, address)? {
+                address
+            } else {
+                number
+            }
+        }
+        (None, _) => node::address(call)?,
     };
     call.order(&Request::PeerRemove { address: Some(address), identity: None })
+}
+
+fn is_known(call: &Call, address: u32) -> Result<bool, Failure> {
+    let nodes = call.ask(&Request::Nodes)?;
+    Ok(nodes.iter().any(|entry| matches!(entry, Entry::Node(node) if node.address == address)))
 }
 
 pub(super) fn remove_identity(call: &mut Call) -> Ended {

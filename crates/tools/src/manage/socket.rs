@@ -3,41 +3,61 @@
 use std::collections::BTreeMap;
 
 use nix::unistd::{Uid, User};
-use utipc_manage::{Entry, Process, Request, Socket};
+use utipc::{NodeAddr, PortId};
+use utipc_manage::{Connection, Entry, Process, Request, Socket};
 
 use super::call::{Call, Ended, Failure};
+use super::output::Output;
 
 pub(super) fn list(call: &mut Call) -> Ended {
     let mut users = BTreeMap::new();
-    for entry in call.ask(&Request::Sockets)? {
+    let reply = call.ask(&Request::Sockets)?;
+    call.begin();
+    for entry in reply {
         let Entry::Socket(socket) = entry else { continue };
-        call.out.raw(&format!("socket {}\n", socket.port));
-        if call.options.processes {
-            match &socket.process {
-                Some(process) => {
-                    let user = users.entry(process.uid).or_insert_with(|| user(process.uid));
-                    call.out.raw(&whose(&socket, process, user));
-                }
-                None => return Err(Failure::Words(NOT_TOLD.to_owned())),
-            }
+        let process = socket.process.as_ref().filter(|_| call.options.processes);
+        if call.options.processes && process.is_none() {
+            call.out.abandon();
+            return Err(Failure::Unable(NOT_TOLD.to_owned()));
         }
-        if let Some(c) = &socket.connection {
-            call.out.raw(&format!("  connected to {:x}:{}", c.node, c.port));
-            if let Some((service, instance)) = c.service {
-                call.out.raw(&format!(" via {{{service},{instance}}}"));
-            }
-            call.out.raw("\n");
+        call.out.open_object("");
+        call.out.any("socket", socket.port, &format!("socket {}\n", socket.port));
+        if let Some(process) = process {
+            let user = users.entry(process.uid).or_insert_with(|| user(process.uid));
+            owner(&mut call.out, &socket, process, user);
+        }
+        if let Some(connection) = &socket.connection {
+            connected(&mut call.out, connection);
         } else if socket.bound {
             let reply = call.ask(&Request::Bindings { port: socket.port });
             // If this fails, the socket may have been closed since it was listed.
-            for entry in reply.unwrap_or_default() {
-                if let Entry::Binding(b) = entry {
-                    call.out.raw(&format!("  bound to {{{},{},{}}}\n", b.service, b.lower, b.upper));
+            call.out.array("bindings", |out| {
+                for entry in reply.unwrap_or_default() {
+                    if let Entry::Binding(b) = entry {
+                        let text = format!("  bound to {{{},{},{}}}\n", b.service, b.lower, b.upper);
+                        out.object("", |out| {
+                            out.any("type", b.service, &text);
+                            out.any("lower", b.lower, "");
+                            out.any("upper", b.upper, "");
+                        });
+                    }
                 }
-            }
+            });
         }
+        call.out.close_object();
     }
+    call.out.end();
     Ok(())
+}
+
+fn connected(out: &mut Output, connection: &Connection) {
+    let peer = PortId { node: NodeAddr(connection.node), port: connection.port };
+    out.any("peer", peer.to_string().as_str(), &format!("  connected to {peer}"));
+    if let Some((service, instance)) = connection.service {
+        let via = format!("{{{service},{instance}}}");
+        out.any("via", via.as_str(), &format!(" via {via}"));
+    }
+    out.text("\n");
 }
 
 const NOT_TOLD: &str =
@@ -48,7 +68,7 @@ fn user(uid: u32) -> String {
     known.map_or_else(|| uid.to_string(), |user| user.name)
 }
 
-fn whose(socket: &Socket, process: &Process, user: &str) -> String {
+fn owner(out: &mut Output, socket: &Socket, process: &Process, user: &str) {
     let kind = match socket.kind {
         Some(1) => "STREAM",
         Some(2) => "DGRAM",
@@ -63,8 +83,22 @@ fn whose(socket: &Socket, process: &Process, user: &str) -> String {
         ..
     } = process;
     let owner = if *pid == 0 { "the node itself".to_owned() } else { format!("process {pid} {program}") };
-    format!(
+    let text = format!(
         "  {kind} of {owner}, user {user}\n  sent {sent} messages {sent_bytes} bytes, received {received} messages \
          {received_bytes} bytes, returned {returned}, refused {refused}\n"
-    )
+    );
+    out.any("kind", kind, &text);
+    out.any("pid", *pid, "");
+    out.any("program", program.as_str(), "");
+    out.any("user", user, "");
+    for (key, value) in [
+        ("sent", sent),
+        ("sent bytes", sent_bytes),
+        ("received", received),
+        ("received bytes", received_bytes),
+        ("returned", returned),
+        ("refused", refused),
+    ] {
+        out.any(key, *value, "");
+    }
 }

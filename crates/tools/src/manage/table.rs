@@ -5,7 +5,7 @@ use super::call::{Call, Ended};
 use super::link::Links;
 use super::media::Media;
 use super::property::{Mtu, Priority, Tolerance, Window, get, set};
-use super::{bearer, link, media, monitor, nametable, node, peer, socket};
+use super::{bearer, link, media, monitor, nametable, node, peer, quotas, socket};
 
 /// A word of the command line.
 pub(super) struct Word {
@@ -272,13 +272,27 @@ pub(super) const COMMANDS: &[Word] = &[
     branch(
         "nametable",
         "Show the binding table",
-        &[run("show", "Show the binding table", "", &[], nametable::show)],
+        &[run(
+            "show",
+            "Show the binding table, or the bindings that agree with all given values",
+            "[type TYPE] [instance INSTANCE] [scope {cluster | node}] [node {IDENTITY | ADDRESS}] [port PORT]",
+            &["type", "instance", "scope", "node", "port"],
+            nametable::show,
+        )],
     ),
     branch(
         "node",
         "Show or modify node related parameters",
         &[
             run("list", "List remote nodes", "", &[], node::list),
+            run("quotas", "Show what each user uses of the limits", "", &[], quotas::show),
+            run(
+                "counters",
+                "Counters of the node and its daemon, with its longest turn",
+                "",
+                &[],
+                node::counters,
+            ),
             branch(
                 "get",
                 "Get local node parameters",

@@ -1,7 +1,7 @@
 //! Times as text.
 
 /// `2026-11-22 05:17:03.250 UTC` from milliseconds since 1970.
-pub(super) fn utc(milliseconds: u64) -> String {
+pub(crate) fn utc(milliseconds: u64) -> String {
     let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);

@@ -43,7 +43,7 @@ pub(super) fn split(args: &[String], own: bool) -> Result<(Options, Vec<String>)
                 Some("pretty") => options.pretty = true,
                 Some("why") => options.why = true,
                 Some("processes") => options.processes = true,
-                _ => return Err(format!("unknown option {arg} (options are -h, -j and -p)")),
+                _ => return Err(format!("unknown option {arg} (options are -h, -j and -p; see `--help`)")),
             }
         } else if let Some(letters) = arg.strip_prefix('-').filter(|letters| !letters.is_empty()) {
             for letter in letters.chars() {

@@ -1,5 +1,6 @@
 //! utipc in the measurements (besides `bench node`): nodes, sockets, and how they wait.
 
+mod bursts;
 mod channels;
 mod links;
 mod probes;
@@ -7,6 +8,7 @@ mod probes;
 use std::net::SocketAddr;
 
 use anyhow::Result;
+use utipc::bearers::UdpConfig;
 use utipc::{Node, NodeAddr, ServiceAddress, Socket};
 use utipc_bench_kit::Named as _;
 
@@ -14,10 +16,12 @@ use super::channel::{Packets, Spinner};
 use super::job::{Job, LIMIT, Role};
 use super::variant::{Engine, Mode, Transport};
 
+pub(super) use bursts::{burst_reader, burst_sender};
 pub(super) use channels::{drive, serve};
 pub(super) use links::{idle_memory, link, spin};
 pub(super) use probes::{
-    bind_many, binder, crowd_clients, crowd_server, look_up, look_up_all, survivor, victim, watcher,
+    bind_many, binder, crowd_clients, crowd_server, look_up, look_up_all, starter, survivor, victim, watcher,
+    welcomer,
 };
 
 /// Reason why the kernel's TIPC cannot be used here, if so.
@@ -43,11 +47,24 @@ pub(super) fn node(job: &Job) -> utipc::Result<Node> {
         // The environment names its socket.
         return Node::builder().engine(utipc::Engine::Daemon).start();
     }
-    // The explicit address makes the node usable at once; explicit peers need no multicast on this system.
+    // The explicit address makes the node usable at once.
     let number = match job.role {
         Role::Serve => 1 + job.index,
         Role::Drive => 1001 + job.index,
     };
+    let mut builder = Node::builder().engine(utipc::Engine::Embedded).cluster(CLUSTER);
+    builder = builder.address(NodeAddr::legacy(1, 1, number));
+    if spins(job) {
+        builder = builder.busy_poll(LIMIT);
+    }
+    match &job.site.directory {
+        Some(directory) => builder.same_host_in(directory).start(),
+        None => builder.udp_with(udp(job)).start(),
+    }
+}
+
+/// The UDP bearer of one end; explicit peers need no multicast on this system.
+fn udp(job: &Job) -> UdpConfig {
     let port =
         |role: Role, index: u32| PORTS[usize::from(role == Role::Drive)] + u16::try_from(index).unwrap_or(0);
     let (other, others) = match job.role {
@@ -57,13 +74,9 @@ pub(super) fn node(job: &Job) -> utipc::Result<Node> {
         Role::Drive => (Role::Serve, job.index..job.index + 1),
     };
     let remotes = others.map(|index| SocketAddr::new(job.site.remote, port(other, index))).collect();
-    let mut config = utipc::bearers::UdpConfig::replicast("UDP", job.site.local, remotes);
+    let mut config = UdpConfig::replicast("UDP", job.site.local, remotes);
     config.local.set_port(port(job.role, job.index));
-    let mut builder = Node::builder().cluster(CLUSTER).address(NodeAddr::legacy(1, 1, number));
-    if spins(job) {
-        builder = builder.busy_poll(LIMIT);
-    }
-    builder.udp_with(config).start()
+    config
 }
 
 fn service(server: u32, socket: u32) -> ServiceAddress {

@@ -69,6 +69,33 @@ pub(in super::super) fn survivor(job: &Job, parent: &Parent) -> Result<EndResult
     Ok(EndResult { ended, ..EndResult::default() })
 }
 
+/// Answers every datagram until this process is ended.
+pub(in super::super) fn welcomer(job: &Job, parent: &Parent) -> Result<EndResult> {
+    let node = node(job).context("start a node")?;
+    let socket = node.rdm().context("open a socket")?;
+    socket.bind(service(0, 0), Scope::Cluster).context("bind")?;
+    parent.ready(ServerAddress::default())?;
+    loop {
+        let message = socket.receive().context("receive")?;
+        // A client that has its answer may be gone.
+        let _ = socket.send_to(&message.data, message.source);
+    }
+}
+
+/// Measures the milliseconds from the start of a node until its first message is answered.
+pub(in super::super) fn starter(job: &Job, parent: &Parent) -> Result<EndResult> {
+    parent.ready_to_go()?;
+    let began = now_ns();
+    let node = node(job).context("start a node")?;
+    let socket = node.rdm().context("open a socket")?;
+    socket.set_receive_timeout(Some(LIMIT));
+    node.wait_for_service(service(0, 0), LIMIT).context("wait for the server")?;
+    socket.send_to(b"hello", service(0, 0)).context("send")?;
+    socket.receive().context("receive the answer")?;
+    let value = Some((now_ns() - began) as f64 / 1e6);
+    Ok(EndResult { value, ..EndResult::default() })
+}
+
 /// Binds one address after another; `times` holds the time before and after each call.
 pub(in super::super) fn binder(job: &Job, parent: &Parent, retained: &mut Retained) -> Result<EndResult> {
     let node = node(job).context("start a node")?;

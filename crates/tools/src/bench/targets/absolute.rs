@@ -17,8 +17,12 @@ use super::Bench;
 const NEIGHBOURS: (u32, f64) = (8, 100.0);
 /// Duration of the measurement of the busy process, seconds.
 const SPIN_SECONDS: f64 = 2.0;
+/// Number of bursts, and the size of their messages, bytes.
+const BURSTS: (u64, u32) = (100, 66_000);
 /// Number of killed processes.
 const VICTIMS: u64 = 200;
+/// Number of started nodes.
+const STARTS: u64 = 100;
 /// Bindings that are looked up.
 const SEEN: u64 = 200;
 /// Client sockets and the processes that have them; each process stays below 4096 descriptors.
@@ -85,19 +89,59 @@ fn death(place: &Place, variant: Variant) -> Result<(f64, u64)> {
     Ok((ended.saturating_sub(killed) as f64 / 1e6, resident))
 }
 
-pub(super) fn kill(bench: &Bench) -> Result<Verdict> {
-    let place = bench.intra()?;
+pub(super) fn kill(bench: &Bench, place: &Place, most_ms: f64) -> Result<Verdict> {
     let (mut own, mut tcp, mut largest) = (Vec::new(), Vec::new(), 0);
     for _ in 0..bench.repetitions(VICTIMS) {
         for (variant, delays) in [(OWN, &mut own), (Variant::TCP, &mut tcp)] {
-            let (delay, resident) = death(&place, variant)?;
+            let (delay, resident) = death(place, variant)?;
             delays.push(delay);
             largest = largest.max(resident);
         }
     }
     let (ours, tcp) = (quantiles(&own, "ms", 2), quantiles(&tcp, "ms", 2));
     let got = format!("{ours}; TCP connections of the same victims: {tcp}; victims of {} MB", largest / 1024);
-    Ok(Verdict::new(got, quantile(own, 0.99) <= 2.0))
+    Ok(Verdict::new(got, quantile(own, 0.99) <= most_ms))
+}
+
+/// Time from the start of an embedded node until the node of another process has answered it.
+pub(super) fn host_start(bench: &Bench) -> Result<Verdict> {
+    let place = Bench::host()?;
+    let job = Job::new(Test::Start, OWN, 64);
+    let _server = place.ready(&Job { role: Role::Serve, ..job.clone() })?;
+    let start = |index| -> Result<f64> {
+        let mut client = place.ready(&Job { index, ..job.clone() })?;
+        client.go()?;
+        client.finish()?.single_value()
+    };
+    let starts = bench.repetitions(STARTS);
+    let times = (0..u32::try_from(starts)?).map(start).collect::<Result<Vec<_>>>()?;
+    Ok(Verdict::new(quantiles(&times, "ms", 1), quantile(times, 1.0) <= 50.0))
+}
+
+pub(super) fn burst(bench: &Bench) -> Result<Verdict> {
+    let (bursts, size) = (bench.repetitions(BURSTS.0), BURSTS.1);
+    let (mut met, mut got) = (true, Vec::new());
+    for (name, scope) in [("one host", Scope::Intra), ("two nodes", Scope::Inter)] {
+        // One place at a time: both have the same folder.
+        let place = Place::new(scope, bench.engine)?;
+        for (readers, silent) in [(2, 0), (8, 0), (8, 1)] {
+            let servers = readers + silent;
+            let job =
+                Job { servers, connections: readers, messages: bursts, ..Job::new(Test::Burst, OWN, size) };
+            let start = |index| place.ready(&Job { role: Role::Serve, index, ..job.clone() });
+            let _servers = (0..servers).map(start).collect::<Result<Vec<Peer>>>()?;
+            let mut sender = place.ready(&job)?;
+            sender.go()?;
+            let times = sender.finish()?.times;
+            let whole = times.iter().filter(|(_, whole)| *whole == 1).count();
+            let millis = || times.iter().map(|(ns, _)| *ns as f64 / 1e6);
+            let (typical, longest) = (median(millis()), millis().fold(0.0, f64::max));
+            let readers = if silent > 0 { format!("{readers} + 1") } else { readers.to_string() };
+            got.push(format!("{name}, {readers}: {whole} whole, {typical:.0} ms, longest {longest:.0} ms"));
+            met &= whole as u64 == bursts && (silent == 0 || longest - typical <= 50.0);
+        }
+    }
+    Ok(Verdict::new(got.join("; "), met))
 }
 
 /// Time until another process, which polls, sees bindings: as text, and the p99 from the return of `bind`, in

@@ -1,7 +1,9 @@
 //! `utipc bench targets`: the performance targets of utipc, each measured and compared.
 
 mod absolute;
+mod loops;
 mod relative;
+mod zeromq;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -12,6 +14,7 @@ pub(super) use relative::fragment;
 
 use relative::Comparison;
 
+use super::loops::Ends;
 use super::place::Place;
 use super::run::{self, Case};
 use super::variant::{Engine, Mode, Scope};
@@ -60,6 +63,11 @@ impl Bench {
         Place::new(Scope::Intra, self.engine)
     }
 
+    /// This host, with embedded nodes.
+    fn host() -> Result<Place> {
+        Place::new(Scope::Intra, Engine::Embedded)
+    }
+
     fn inter(engine: Engine) -> Result<Place> {
         Place::new(Scope::Inter, engine)
     }
@@ -92,13 +100,13 @@ const fn row(
 
 const ROWS: &[Row] = &[
     row("rtt-busy", "intra RTT 64 B, busy", "≥ 20 × faster than TCP loopback", |bench| {
-        relative::rtt(bench, Mode::Busy, 64, 20.0)
+        relative::rtt(bench, &bench.intra()?, Mode::Busy, 64, 20.0)
     }),
     row("rtt-adaptive", "intra RTT 64 B, default (adaptive) ping-pong", "≥ 12 ×", |bench| {
-        relative::rtt(bench, Mode::Adaptive, 64, 12.0)
+        relative::rtt(bench, &bench.intra()?, Mode::Adaptive, 64, 12.0)
     }),
     row("rtt-parked", "intra RTT 64 B, parked", "≥ 1.5 ×", |bench| {
-        relative::rtt(bench, Mode::Parked, 64, 1.5)
+        relative::rtt(bench, &bench.intra()?, Mode::Parked, 64, 1.5)
     }),
     row(
         "open-loop",
@@ -106,8 +114,12 @@ const ROWS: &[Row] = &[
         "p50 ≤ 0.7 × TCP, p99.9 ≤ TCP's, CPU of both ≤ TCP's",
         relative::open_loop,
     ),
+    row("epoll-shim", loops::MEASURE_SHIM, loops::TARGET, |bench| loops::row(bench, Ends::Shim)),
+    row("epoll-c", loops::MEASURE_C, loops::TARGET, |bench| loops::row(bench, Ends::Library)),
+    row("tokio", loops::MEASURE_TOKIO, loops::TARGET, |bench| loops::row(bench, Ends::Tokio)),
+    row("asyncio", loops::MEASURE_ASYNCIO, loops::TARGET, |bench| loops::row(bench, Ends::Asyncio)),
     row("rtt-64k", "intra RTT 65,536 B", "≥ 2.5 ×", |bench| {
-        relative::rtt(bench, Mode::Adaptive, 65_536, 2.5)
+        relative::rtt(bench, &bench.intra()?, Mode::Adaptive, 65_536, 2.5)
     }),
     row("iceoryx2", "busy RTT beside iceoryx2 in the same run", "≤ 2.5 × its", relative::iceoryx),
     row(
@@ -122,6 +134,49 @@ const ROWS: &[Row] = &[
         "multicast 1 → 8 local, 256 B",
         "deliveries/s ≥ 8 × eight TCP connections",
         relative::multicast,
+    ),
+    row(
+        "host-rtt-busy",
+        "RTT 64 B between two embedded nodes of one host, both busy-polling",
+        "≥ 10 ×",
+        |bench| relative::rtt(bench, &Bench::host()?, Mode::Busy, 64, 10.0),
+    ),
+    row("host-rtt", "the same, default mode", "≥ 8 ×", |bench| {
+        relative::rtt(bench, &Bench::host()?, Mode::Adaptive, 64, 8.0)
+    }),
+    row("host-rtt-64k", "the same, 65,536 B", "≥ 2.5 ×", |bench| {
+        relative::rtt(bench, &Bench::host()?, Mode::Adaptive, 65_536, 2.5)
+    }),
+    row(
+        "host-rate-64",
+        "messages/s 64 B between two embedded nodes of one host",
+        "≥ 8 ×",
+        relative::host_rate,
+    ),
+    row(
+        "host-kill",
+        "kill(2) returns → recv of an embedded node of the host returns",
+        "p99 ≤ 5 ms",
+        |bench| absolute::kill(bench, &Bench::host()?, 5.0),
+    ),
+    row(
+        "host-start",
+        "start of an embedded node → its first message is answered by another node of the host",
+        "≤ 50 ms",
+        absolute::host_start,
+    ),
+    row("zeromq-rtt", "ZeroMQ REQ/REP 64 B, tipc:// under the shim", "≥ 1.5 × tcp://", zeromq::round_trip),
+    row(
+        "zeromq-rate",
+        "ZeroMQ PUSH/PULL 64 B, tipc:// under the shim",
+        "≥ the faster of tcp:// and ipc://",
+        zeromq::rate,
+    ),
+    row(
+        "zeromq-close",
+        "ZeroMQ: PUSH closes after its last message, PULL receives all",
+        "100 of 100 runs",
+        zeromq::close,
     ),
     row(
         "inter-rtt-busy",
@@ -183,7 +238,15 @@ const ROWS: &[Row] = &[
         "it loses ≤ 5 % against parked receivers",
         absolute::neighbours,
     ),
-    row("kill", "kill(2) returns → local peer's recv returns", "p99 ≤ 2 ms", absolute::kill),
+    row(
+        "burst",
+        "200 multicasts of 66,000 B to 2 and 8 readers, then beside one that never reads; one host and two nodes",
+        "all arrive in 100 of 100 bursts; the silent one costs ≤ 50 ms",
+        absolute::burst,
+    ),
+    row("kill", "kill(2) returns → local peer's recv returns", "p99 ≤ 2 ms", |bench| {
+        absolute::kill(bench, &bench.intra()?, 2.0)
+    }),
     row("bind-local", "bind → visible to local lookup", "≤ 50 µs", absolute::bind_local),
     row("bind-remote", "bind → visible on a remote node", "≤ 1 ms + network", absolute::bind_remote),
     row(
@@ -235,7 +298,9 @@ pub(super) fn run(options: &Options) -> Result<()> {
         println!("\nWith {messages} messages per round the figures are not valid: a test of the tool only.");
     }
     let host = if engine == Engine::Daemon { "one daemon" } else { "two embedded nodes" };
-    println!("\nMedians of {rounds} rounds of {seconds} s; on this host: {host}.");
+    println!(
+        "\nMedians of {rounds} rounds of {seconds} s; on this host: {host}, in the host-* rows two embedded nodes."
+    );
     Ok(())
 }
 

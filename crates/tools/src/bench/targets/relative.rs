@@ -77,17 +77,25 @@ impl Comparison {
 }
 
 /// Round trips on this host, `times` as fast as blocking TCP.
-pub(super) fn rtt(bench: &Bench, mode: Mode, size: u32, times: f64) -> Result<Verdict> {
+pub(super) fn rtt(bench: &Bench, place: &Place, mode: Mode, size: u32, times: f64) -> Result<Verdict> {
     let own = utipc(mode, Kind::Seqpacket);
-    let found = Comparison::run(bench, &bench.intra()?, Name::Latency, size, &[own, TCP, TCP_BUSY])?;
+    let found = Comparison::run(bench, place, Name::Latency, size, &[own, TCP, TCP_BUSY])?;
     let [ours, tcp, busy] = [own, TCP, TCP_BUSY].map(|variant| found.p50(variant));
+    let p99 = found.of(own, |run| run.measured.rtt().as_ref().map_or(f64::NAN, |rtt| rtt.p99)).median;
     let got = format!(
-        "{:.1} ×: {ours:.2} µs, TCP {tcp:.1} µs (busy {busy:.1} µs); spread {:.0} %, TCP {:.0} %",
+        "{:.1} ×: {ours:.2} µs (p99 {p99:.1}), TCP {tcp:.1} µs (busy {busy:.1} µs); spread {:.0} %, TCP {:.0} %",
         tcp / ours,
         found.spread(own),
         found.spread(TCP)
     );
     Ok(Verdict::new(got, tcp / ours >= times))
+}
+
+/// Messages per second between two embedded nodes of this host.
+pub(super) fn host_rate(bench: &Bench) -> Result<Verdict> {
+    let found = Comparison::run(bench, &Bench::host()?, Name::Throughput, 64, &[OWN, TCP])?;
+    let [ours, tcp] = [OWN, TCP].map(|variant| found.rate(variant) / 1e6);
+    Ok(Verdict::new(format!("{:.1} ×: {ours:.2} M/s, TCP {tcp:.2} M/s", ours / tcp), ours >= 8.0 * tcp))
 }
 
 pub(super) fn open_loop(bench: &Bench) -> Result<Verdict> {

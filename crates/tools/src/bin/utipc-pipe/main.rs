@@ -2,7 +2,6 @@
 
 mod args;
 mod check;
-mod drain;
 mod input;
 mod pipe;
 mod server;
@@ -14,10 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
-use clap::Parser;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tracing_subscriber::EnvFilter;
 use utipc::Node;
 
 use args::Args;
@@ -47,9 +44,11 @@ pub(crate) enum End {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let filter = EnvFilter::try_from_env("UTIPC_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let args = utipc_tools::usage::parse::<Args>();
+    if let Err(why) = utipc_tools::log::start_of_command("off") {
+        eprintln!("utipc-pipe: {why}");
+        return ExitCode::FAILURE;
+    }
     if let Err(error) = args.check() {
         eprintln!("utipc-pipe: {error}");
         return ExitCode::from(2);

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, bail};
 use utipc::{Destination, ErrorCode, Incoming, Method, Node, PortId, Scope, Socket};
+use utipc_tools::drain;
 
 use crate::args::Args;
 use crate::check::Output;
 use crate::input::Pending;
-use crate::{End, Event, Task, drain, input, unwritten};
+use crate::{End, Event, Task, input, unwritten};
 
 /// Interval in which a receiver checks whether to end.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);

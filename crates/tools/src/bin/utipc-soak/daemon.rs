@@ -31,6 +31,7 @@ pub(crate) struct Watched {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) descriptors: usize,
+    /// Without those of threads.
     pub(crate) mappings: usize,
     pub(crate) resident_kib: u64,
     /// The shared part of it.
@@ -40,11 +41,16 @@ pub(crate) struct Held {
 impl Watched {
     /// Starts the program and waits until processes may attach.
     pub(crate) fn start(program: &Path) -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("utipc-soak-{}", std::process::id()));
+        // The explicit address makes the node usable at once.
+        Self::start_with(program, "", "[node]\naddress = \"1.1.1\"\n")
+    }
+
+    /// Starts one of several daemons, with this configuration.
+    pub(crate) fn start_with(program: &Path, name: &str, configuration: &str) -> Result<Self> {
+        let folder = std::env::temp_dir().join(format!("utipc-soak-{}{name}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let (config, socket) = (folder.join("utipcd.toml"), folder.join("sock"));
-        // The explicit address makes the node usable at once.
-        std::fs::write(&config, "[node]\naddress = \"1.1.1\"\n").context("write the configuration")?;
+        std::fs::write(&config, configuration).context("write the configuration")?;
         let mut command = Command::new(program);
         command
             .arg("--config")
@@ -102,13 +108,14 @@ impl Watched {
         let proc = Path::new("/proc").join(self.child.id().to_string());
         let read = |name: &str| std::fs::read_to_string(proc.join(name)).context("look at the daemon");
         let status = read("status")?;
-        let kib = |name: &str| {
+        let kib = |name: &str| -> Option<u64> {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse().ok()
         };
+        let threads = kib("Threads:").and_then(|threads| usize::try_from(threads).ok()).unwrap_or(1);
         Ok(Held {
-            descriptors: std::fs::read_dir(proc.join("fd")).context("look at the daemon")?.count(),
-            mappings: read("maps")?.lines().count(),
+            descriptors: descriptors(&proc.join("fd"))?,
+            mappings: read("maps")?.lines().count().saturating_sub(MAPPINGS_OF_THREAD * threads),
             resident_kib: kib("VmRSS:").unwrap_or(0),
             shared_kib: kib("RssShmem:").unwrap_or(0),
         })
@@ -120,6 +127,17 @@ impl Watched {
         self.signal(Signal::SIGTERM)?;
         Ok(self.child.wait().context("wait for the daemon")?.success())
     }
+}
+
+/// Mappings of a thread: its stack with a guard page, and the allocator's arena with one.
+const MAPPINGS_OF_THREAD: usize = 4;
+
+/// The number of descriptors in this folder of a process, without the load of the system, which the daemon opens when
+/// it spins for the first time.
+fn descriptors(folder: &Path) -> Result<usize> {
+    let all = std::fs::read_dir(folder).context("look at the daemon")?.map_while(std::result::Result::ok);
+    let is_load = |path: PathBuf| std::fs::read_link(path).is_ok_and(|to| to == Path::new("/proc/loadavg"));
+    Ok(all.filter(|entry| !is_load(entry.path())).count())
 }
 
 impl Drop for Watched {

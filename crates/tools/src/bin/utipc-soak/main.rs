@@ -3,9 +3,12 @@
 //! daemon must hold no more than a fresh one.
 
 mod actor;
+mod calls;
+mod connections;
 mod crew;
 mod daemon;
 mod flow;
+mod hostile;
 mod life;
 mod message;
 mod report;
@@ -38,6 +41,21 @@ enum Part {
     /// One of the processes; the run itself starts them
     #[command(hide = true)]
     Actor(actor::Life),
+    /// One of the processes that connect; the run itself starts them
+    #[command(hide = true)]
+    Caller(connections::Caller),
+    /// Opens and closes connections as fast as possible; the daemon must hold only those that are open
+    Connections(connections::Options),
+    /// Attacks a daemon with hostile processes of several users beside honest ones, which must lose nothing
+    Hostile(hostile::Options),
+    /// One of the hostile processes; the run itself starts them
+    #[command(hide = true)]
+    Attacker(hostile::Attacker),
+    /// One of the honest processes; the run itself starts them
+    #[command(hide = true)]
+    Bystander(hostile::Bystander),
+    /// Makes random calls on AF_TIPC sockets under the shim; none may stay, and the daemon must hold nothing afterwards
+    Calls(calls::Options),
 }
 
 /// Options of a run.
@@ -76,6 +94,18 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.part {
         Some(Part::Actor(life)) => life::live(life).map(|()| true),
+        Some(Part::Caller(caller)) => connections::call(caller).map(|()| true),
+        Some(Part::Connections(options)) => {
+            program(&cli.options).and_then(|daemon| connections::run(options, &daemon, cli.options.json))
+        }
+        Some(Part::Calls(options)) => {
+            program(&cli.options).and_then(|daemon| calls::run(options, &daemon, cli.options.json))
+        }
+        Some(Part::Hostile(options)) => {
+            program(&cli.options).and_then(|daemon| hostile::run(options, &daemon, cli.options.json))
+        }
+        Some(Part::Attacker(attacker)) => hostile::attack(attacker).map(|()| true),
+        Some(Part::Bystander(bystander)) => hostile::live(bystander).map(|()| true),
         None => run(&cli.options),
     };
     match result {
@@ -88,15 +118,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// The program of the daemon.
+fn program(options: &Options) -> Result<PathBuf> {
+    match &options.daemon {
+        Some(program) => Ok(program.clone()),
+        None => Ok(std::env::current_exe().context("find this program")?.with_file_name("utipcd")),
+    }
+}
+
 /// Whether the run found no error.
 fn run(options: &Options) -> Result<bool> {
     ensure!(options.minutes > 0.0 && options.processes > 1, "nothing to do (give minutes and processes)");
     ensure!(options.rests >= 2, "a leak shows only between two checks (--rests 2 or more)");
-    let program = match &options.daemon {
-        Some(program) => program.clone(),
-        None => std::env::current_exe().context("find this program")?.with_file_name("utipcd"),
-    };
-    let mut daemon = Watched::start(&program)?;
+    let mut daemon = Watched::start(&program(options)?)?;
     let fresh = Rest::take(&mut daemon)?;
     eprintln!("fresh daemon: {fresh}");
     let mut crew = Crew::new(options.processes, options.life, options.seed, options.keep, daemon.socket())?;

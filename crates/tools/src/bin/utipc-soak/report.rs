@@ -88,7 +88,7 @@ impl Rest {
     }
 
     /// The resources that the daemon holds beyond those of a fresh one, except memory.
-    fn leaks(&self, fresh: &Rest) -> Vec<String> {
+    pub(crate) fn leaks(&self, fresh: &Rest) -> Vec<String> {
         let rows = [
             ("attached processes", self.attached, fresh.attached),
             ("sockets", self.sockets, fresh.sockets),
@@ -101,8 +101,18 @@ impl Rest {
         leaked.map(|(what, now, then)| format!("{} {what} are left", now - then)).collect()
     }
 
+    /// Everything that is wrong after a run that began with a fresh daemon.
+    pub(crate) fn faults(&self, fresh: &Rest, tolerance: u64) -> Vec<String> {
+        let mut found = self.leaks(fresh);
+        found.extend(self.gained(fresh, tolerance));
+        if self.lanes_corrupt > 0 {
+            found.push(format!("{} lanes were reported corrupt", self.lanes_corrupt));
+        }
+        found
+    }
+
     /// Memory gained since another state.
-    fn gained(&self, since: &Rest, tolerance: u64) -> Vec<String> {
+    pub(crate) fn gained(&self, since: &Rest, tolerance: u64) -> Vec<String> {
         let mut found = Vec::new();
         if self.resident_kib > since.resident_kib + tolerance {
             let more = self.resident_kib - since.resident_kib;

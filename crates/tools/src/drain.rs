@@ -17,7 +17,10 @@ const LOOK: Duration = Duration::from_millis(50);
 const NOBODY: u32 = 0xffff_fff1;
 
 /// Waits until `to` has received everything that the socket with the number `port` has sent to it.
-pub(crate) fn wait(node: &Node, port: u32, to: NodeAddr) -> Result<()> {
+///
+/// # Errors
+/// The node does not answer, or no socket can be opened.
+pub fn wait(node: &Node, port: u32, to: NodeAddr) -> Result<()> {
     if to == node.address() || to.is_none() {
         return Ok(());
     }

@@ -1,0 +1,381 @@
+//! Hostile processes of several users, and a hostile node, against one of two daemons that are linked. Honest processes
+//! of another user must lose nothing: neither messages nor their link, and not much time.
+
+mod attacker;
+mod bystander;
+mod grammar;
+mod junk;
+mod names;
+
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::daemon::Watched;
+use crate::message::Random;
+use crate::report::Rest;
+
+pub(crate) use attacker::{Attacker, attack};
+pub(crate) use bystander::{Bystander, live};
+
+use attacker::Done;
+use bystander::{ECHO, TARGET, Window};
+
+/// The first user number of the hostile processes, and that of the honest ones. They need not exist.
+const HOSTILE_USER: u32 = 64_110;
+const HONEST_USER: u32 = 64_100;
+
+/// Users of the hostile processes.
+const USERS: u32 = 3;
+
+/// Longest life of a hostile process, seconds.
+const LIFE: f64 = 5.0;
+
+/// Pause between two looks at the processes.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time after which a hostile process that does not end is killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Longest wait for links, or for an honest process.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Factor by which attacks may raise the 99th percentile of exchanges, as the plan of the campaign has it.
+const FACTOR: u64 = 5;
+
+/// Longest turn that the plan of the campaign allows, microseconds.
+const LONGEST_TURN_US: u64 = 50_000;
+
+/// Options of a run.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Duration of the attacks, seconds
+    #[arg(long, default_value_t = 600.0)]
+    seconds: f64,
+    /// Duration of the measurement before them, seconds
+    #[arg(long, default_value_t = 20.0)]
+    quiet: f64,
+    /// Hostile processes at a time
+    #[arg(long, default_value_t = 6)]
+    processes: u32,
+    /// Seed of all random choices
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Resident memory that the daemon may gain, KiB: the reserve of its allocator
+    #[arg(long, default_value_t = 65536)]
+    tolerance: u64,
+    /// Fail also if a turn is too long or the honest processes become too slow: only on a machine without other work
+    #[arg(long)]
+    timed: bool,
+    /// Run the daemon from a build with AddressSanitizer; handled by `cargo xtask soak`
+    #[arg(long)]
+    asan: bool,
+}
+
+/// Makes a command run as another user, if this process may.
+fn as_user(command: &mut Command, user: u32) {
+    if rustix::process::geteuid().is_root() {
+        command.uid(user).gid(user);
+    }
+}
+
+/// An honest process.
+struct Honest {
+    child: Child,
+    said: Lines<BufReader<ChildStdout>>,
+}
+
+impl Honest {
+    fn start(socket: &Path, role: &str) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe().context("find this program")?);
+        command.args(["bystander", "--role", role, "--socket"]).arg(socket);
+        as_user(&mut command, HONEST_USER);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("start a process")?;
+        let said = BufReader::new(child.stdout.take().context("it has no output")?).lines();
+        let mut honest = Self { child, said };
+        let ready = honest.line()?;
+        ensure!(ready == "ready", "an honest process says {ready}");
+        Ok(honest)
+    }
+
+    fn line(&mut self) -> Result<String> {
+        self.said
+            .next()
+            .context("an honest process has failed (its error is above)")?
+            .context("read what it says")
+    }
+
+    /// What it has measured since the last time.
+    fn window(&mut self) -> Result<Window> {
+        self.child.stdin.as_mut().context("it has no input")?.write_all(b"\n").context("ask a process")?;
+        serde_json::from_str(&self.line()?).context("read what a process has measured")
+    }
+}
+
+impl Drop for Honest {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A hostile process, and when it has to be killed: in the middle of an attack, or because it does not end.
+struct Hostile {
+    child: Child,
+    until: Instant,
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The hostile processes of a run.
+struct Mob<'a> {
+    options: &'a Options,
+    socket: &'a Path,
+    random: Random,
+    started: u64,
+    killed: u64,
+    done: Done,
+    living: Vec<Hostile>,
+}
+
+impl Mob<'_> {
+    fn start(&mut self, left: f64) -> Result<()> {
+        let number = self.started;
+        self.started += 1;
+        let life = (1.0 + self.random.below(1000) as f64 / 1000.0 * (LIFE - 1.0)).min(left);
+        let is_killed = self.random.below(2) == 0;
+        let mut command = Command::new(std::env::current_exe().context("find this program")?);
+        command.args(["attacker", "--seconds", &life.to_string()]);
+        command.args(["--seed", &(self.options.seed * 1_000_000 + number).to_string()]);
+        command.args(["--services", &format!("{},{},1,2", ECHO.service, TARGET.service), "--socket"]);
+        command.arg(self.socket).stdin(Stdio::null()).stdout(Stdio::piped());
+        as_user(&mut command, HOSTILE_USER + (number % u64::from(USERS)) as u32);
+        let child = command.spawn().context("start a hostile process")?;
+        let until = Instant::now()
+            + match is_killed {
+                true => Duration::from_secs_f64(life * self.random.below(100) as f64 / 100.0),
+                false => Duration::from_secs_f64(life) + GRACE,
+            };
+        self.living.push(Hostile { child, until });
+        Ok(())
+    }
+
+    /// Replaces processes that have ended until the time is over.
+    fn rage(&mut self, daemons: &mut [Watched; 2], end: Instant) -> Result<()> {
+        loop {
+            let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
+            while left > 0.0 && self.living.len() < self.options.processes as usize {
+                self.start(left)?;
+            }
+            for daemon in &mut *daemons {
+                daemon.check_alive()?;
+            }
+            let mut at = 0;
+            while let Some(hostile) = self.living.get_mut(at) {
+                if hostile.child.try_wait().context("look at a hostile process")?.is_some() {
+                    let mut said = String::new();
+                    if let Some(mut output) = hostile.child.stdout.take() {
+                        let _ = output.read_to_string(&mut said);
+                    }
+                    if let Ok(done) = serde_json::from_str(&said) {
+                        self.done.add(&done);
+                    }
+                    drop(self.living.swap_remove(at));
+                } else if Instant::now() > hostile.until {
+                    self.killed += 1;
+                    drop(self.living.swap_remove(at));
+                } else {
+                    at += 1;
+                }
+            }
+            if left == 0.0 && self.living.is_empty() {
+                return Ok(());
+            }
+            std::thread::sleep(INTERVAL);
+        }
+    }
+}
+
+/// Addresses of three nodes that no other run has.
+fn addresses() -> [String; 3] {
+    let number = std::process::id();
+    [1, 2, 3].map(|host| format!("127.{}.{}.{host}", 100 + (number >> 8) % 100, number % 250))
+}
+
+/// Two daemons, linked, that take processes of all users.
+fn start_daemons(program: &Path, addresses: &[String; 3]) -> Result<[Watched; 2]> {
+    let start = |at: usize| {
+        let others: Vec<String> = addresses
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| *n != at)
+            .map(|(_, other)| format!("{other:?}"))
+            .collect();
+        let configuration = format!(
+            "[node]\naddress = \"1.1.{}\"\n[[bearer]]\nmedia = \"udp\"\nname = \"lan\"\nlocal = {:?}\n\
+             remotes = [{}]\n[policy]\nattach = [\"*\"]\nsocket_mode = \"0666\"\n",
+            at + 1,
+            addresses[at],
+            others.join(", ")
+        );
+        Watched::start_with(program, ["-a", "-b"][at], &configuration)
+    };
+    let mut daemons = [start(0)?, start(1)?];
+    let begun = Instant::now();
+    for daemon in &mut daemons {
+        while links(daemon)?.0 == 0 {
+            ensure!(begun.elapsed() < LIMIT, "the two daemons have no link after {LIMIT:?}");
+            std::thread::sleep(INTERVAL);
+        }
+    }
+    Ok(daemons)
+}
+
+/// Links that came up, and those that went down.
+fn links(daemon: &mut Watched) -> Result<(u64, u64)> {
+    let counters = daemon.counters()?;
+    let count = |name: &str| counters.get("node").and_then(|node| node.get(name)).and_then(Value::as_u64);
+    Ok((
+        count("links_up").context("no counter of links")?,
+        count("links_down").context("no counter of links")?,
+    ))
+}
+
+/// The longest turn of a daemon, and how many were long.
+fn turns(daemon: &mut Watched) -> Result<Value> {
+    daemon.counters()?.get("turns").cloned().context("no counters of turns")
+}
+
+fn longest_us(turns: &Value) -> u64 {
+    turns.get("longest").and_then(|longest| longest.get("micros")).and_then(Value::as_u64).unwrap_or(u64::MAX)
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// Runs the campaign; false if something is wrong.
+pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bool> {
+    ensure!(options.seconds > 0.0 && options.processes > 0, "nothing to do (give seconds and processes)");
+    ensure!(!options.asan, "`--asan` needs `cargo xtask soak hostile --asan`, or --daemon with such a build");
+    let addresses = addresses();
+    let mut daemons = start_daemons(program, &addresses)?;
+    let fresh = [Rest::take(&mut daemons[0])?, Rest::take(&mut daemons[1])?];
+    let names = names::Hostile::new(&addresses)?;
+    let server = Honest::start(daemons[0].socket(), "server")?;
+    // By lanes, and from the other node.
+    let mut clients =
+        [Honest::start(daemons[0].socket(), "client")?, Honest::start(daemons[1].socket(), "client")?];
+    let mut windows = |what: &str| -> Result<[Window; 2]> {
+        let windows = [clients[0].window()?, clients[1].window()?];
+        for (path, window) in ["lanes", "two nodes"].iter().zip(&windows) {
+            eprintln!("{what}, {path}: {window:?}");
+        }
+        Ok(windows)
+    };
+    let _start = windows("start")?;
+    std::thread::sleep(seconds(options.quiet));
+    let quiet = windows("quiet")?;
+    let quiet_turns = turns(&mut daemons[0])?;
+    let socket = daemons[0].socket().to_owned();
+    let mut mob = Mob {
+        options,
+        socket: &socket,
+        random: Random(options.seed << 32),
+        started: 0,
+        killed: 0,
+        done: Done::default(),
+        living: Vec::new(),
+    };
+    let over = AtomicBool::new(false);
+    let (raged, bindings) = std::thread::scope(|scope| {
+        let hostile = scope.spawn(|| names.flood(options.seed, &over));
+        let raged = mob.rage(&mut daemons, Instant::now() + seconds(options.seconds));
+        over.store(true, Relaxed);
+        (raged, hostile.join())
+    });
+    raged?;
+    let Ok(bindings) = bindings else { bail!("the hostile node has failed") };
+    let loud = windows("under attack")?;
+    let loud_turns = turns(&mut daemons[0])?;
+    drop((clients, server));
+    let mut wrong = Vec::new();
+    // The hostile node leaves now, which its links report.
+    for daemon in &mut daemons {
+        let (up, down) = links(daemon)?;
+        if (up, down) != (2, 0) {
+            wrong.push(format!("links: {up} came up and {down} went down, expected 2 and 0"));
+        }
+    }
+    drop(names);
+    let mut rests = Vec::new();
+    for (daemon, fresh) in daemons.iter_mut().zip(&fresh) {
+        let rest = Rest::after(daemon, fresh)?;
+        wrong.extend(rest.leaks(fresh));
+        wrong.extend(rest.gained(fresh, options.tolerance));
+        rests.push(rest);
+    }
+    let mut slow = Vec::new();
+    if longest_us(&loud_turns) > LONGEST_TURN_US {
+        slow.push(format!("a turn took {} ms", longest_us(&loud_turns) / 1000));
+    }
+    for (before, after) in quiet.iter().zip(&loud) {
+        if after.trips == 0 {
+            wrong.push("an honest process has exchanged nothing".to_owned());
+        }
+        if after.p99_us > FACTOR * before.p99_us {
+            slow.push(format!(
+                "99th percentile of exchanges: {} us, quiet {} us",
+                after.p99_us, before.p99_us
+            ));
+        }
+    }
+    if options.timed {
+        wrong.append(&mut slow);
+    }
+    for daemon in daemons {
+        if !daemon.end()? {
+            wrong.push("a daemon has failed".to_owned());
+        }
+    }
+    let ok = wrong.is_empty();
+    if as_json {
+        let verdict = json!({ "ok": ok, "seed": options.seed, "processes": mob.started, "killed": mob.killed,
+            "done": mob.done, "bindings": bindings, "quiet": quiet, "attacked": loud, "quiet_turns": quiet_turns,
+            "turns": loud_turns, "fresh": fresh, "rests": rests, "wrong": wrong, "slow": slow });
+        println!("{verdict}");
+        return Ok(ok);
+    }
+    let Done { attachments, packets, replies, descriptors, writes } = &mob.done;
+    println!(
+        "seed {}: {} hostile processes ({} killed); of those that ended: {attachments} attachments, {packets} packets, \
+         {replies} replies read, {descriptors} descriptors passed, {writes} words of shared memory overwritten; \
+         {bindings} bindings of the hostile node",
+        options.seed, mob.started, mob.killed
+    );
+    for (path, (before, after)) in ["lanes", "two nodes"].iter().zip(quiet.iter().zip(&loud)) {
+        println!("{path}: quiet {before:?}, under attack {after:?}");
+    }
+    println!("turns before: {quiet_turns}\nturns: {loud_turns}");
+    for (fresh, rest) in fresh.iter().zip(&rests) {
+        println!("fresh daemon: {fresh}\nafterwards: {rest}");
+    }
+    slow.iter().for_each(|what| println!("SLOW (counts with --timed): {what}"));
+    wrong.iter().for_each(|why| println!("WRONG: {why}"));
+    println!("hostile: {}", if ok { "ok" } else { "FAILED" });
+    Ok(ok)
+}

@@ -1,0 +1,155 @@
+//! Log of the programs: levels, and the form of the lines on a terminal, in a file and in the journal.
+
+use std::fmt;
+use std::io::{IsTerminal, Write as _};
+use std::os::unix::fs::MetadataExt;
+
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{Format, FormatEvent, FormatFields, Full, Writer};
+use tracing_subscriber::registry::LookupSpan;
+
+/// The variable that sets what is logged.
+pub const VARIABLE: &str = "UTIPC_LOG";
+
+/// Levels, from few lines to many.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// Beginnings of the targets of this project, which may stand without a level.
+const TARGETS: [&str; 3] = ["utipc", "mdist", "rssl"];
+
+/// The filter that a text describes: a level, or a list such as `utipc_node=debug,info`.
+///
+/// # Errors
+/// A part is no level, with the cause and the remedy. `EnvFilter` alone takes an unknown level as the name of a part
+/// of the program, and then logs nothing.
+pub fn filter(text: &str) -> Result<EnvFilter, String> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    for part in &parts {
+        let (target, level) = part.rsplit_once('=').map_or(("", *part), |(target, level)| (target, level));
+        let is_level = LEVELS.contains(&level.to_ascii_lowercase().as_str());
+        let is_own = target.is_empty() && TARGETS.iter().any(|own| part.starts_with(own));
+        if !is_level && !is_own {
+            return Err(format!(
+                "not a log level (write one of {}, or as utipc_node=debug,info)",
+                LEVELS.join(", ")
+            ));
+        }
+    }
+    EnvFilter::try_new(parts.join(","))
+        .map_err(|error| format!("{error} (write a level, or as utipc_node=debug,info)"))
+}
+
+/// The filter of the variable `UTIPC_LOG`; `None` if it is not set.
+///
+/// # Errors
+/// As [`filter`].
+pub fn filter_of_environment() -> Result<Option<EnvFilter>, String> {
+    match std::env::var(VARIABLE) {
+        Ok(text) if !text.is_empty() => {
+            filter(&text).map(Some).map_err(|why| format!("{VARIABLE}={text}: {why}"))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Starts the log of a command on standard error. `usual`: the filter unless `UTIPC_LOG` names one.
+///
+/// # Errors
+/// As [`filter`].
+pub fn start_of_command(usual: &str) -> Result<(), String> {
+    let filter = filter_of_environment()?.unwrap_or_else(|| EnvFilter::new(usual));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    lines.with_ansi(is_coloured()).event_format(Lines::new()).init();
+    Ok(())
+}
+
+/// Whether lines on standard error have colours.
+#[must_use]
+pub fn is_coloured() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && std::io::stderr().is_terminal()
+}
+
+/// Whether standard error is the stream to the journal that `JOURNAL_STREAM` names (sd-daemon).
+#[must_use]
+pub fn is_journal() -> bool {
+    let named = std::env::var("JOURNAL_STREAM").ok();
+    let stream = named.as_deref().and_then(|text| text.split_once(':'));
+    let Ok(found) = std::fs::metadata("/proc/self/fd/2") else { return false };
+    stream
+        .is_some_and(|(device, inode)| device.parse() == Ok(found.dev()) && inode.parse() == Ok(found.ino()))
+}
+
+/// Prints an error of a program on standard error, one line for each fault; in the journal with the level of errors.
+pub fn print_error(program: &str, text: &str) {
+    let level = if is_journal() { "<3>" } else { "" };
+    for line in text.lines() {
+        // Nobody can be told if standard error is closed.
+        let _ = writeln!(std::io::stderr(), "{level}{program}: {line}");
+    }
+}
+
+/// The form of a line: with time and level; in the journal, which has the time, with the level as its prefix.
+#[derive(Debug)]
+pub struct Lines {
+    plain: Format<Full>,
+    journal: Option<Format<Full, ()>>,
+}
+
+impl Lines {
+    /// The form for this process's standard error.
+    #[must_use]
+    pub fn new() -> Self {
+        let journal = is_journal().then(|| Format::default().without_time().with_level(false));
+        Self { plain: Format::default(), journal }
+    }
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, all: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        match &self.journal {
+            None => self.plain.format_event(all, to, event),
+            Some(journal) => {
+                to.write_str(prefix(*event.metadata().level()))?;
+                journal.format_event(all, to, event)
+            }
+        }
+    }
+}
+
+/// The prefix of sd-daemon for a level.
+const fn prefix(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "<3>",
+        Level::WARN => "<4>",
+        Level::INFO => "<6>",
+        _ => "<7>",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_levels_are_refused() {
+        for text in ["info", "DEBUG", "off", "utipc_node=debug,info", "utipc_node", "warn, utipc=trace"] {
+            assert!(filter(text).is_ok(), "{text}");
+        }
+        for text in ["loud", "", "info,loud", "utipc_node=loud", "verbose=", "5x"] {
+            let error = filter(text).unwrap_err();
+            assert!(error.starts_with("not a log level (write one of off, error"), "{text}: {error}");
+        }
+    }
+}

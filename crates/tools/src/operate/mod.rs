@@ -1,0 +1,12 @@
+//! What an operator looks at: `utipc status`, `top`, `doctor` and `capture`.
+//!
+//! `snapshot.rs` is the state of a node, `finding.rs` what is wrong with it; `node.rs` asks the node.
+
+pub(crate) mod capture;
+pub(crate) mod doctor;
+mod finding;
+mod node;
+mod snapshot;
+pub(crate) mod status;
+mod text;
+pub(crate) mod top;

@@ -1,0 +1,53 @@
+//! The node that a command looks at: the connection, and requests to it.
+
+use std::io;
+
+use anyhow::{Context, Result, bail};
+use utipc::Engine;
+use utipc::manage::Management;
+use utipc_manage::{Entry, Errno, Refusal, Reply, Request, replies};
+
+/// The option that selects a node; commands flatten it.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Target {
+    /// Engine to query: daemon or kernel; by default the daemon, or the kernel's TIPC if there is no daemon
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<String>,
+}
+
+impl Target {
+    /// Connects.
+    pub(crate) fn open(&self) -> utipc::Result<Node> {
+        let engine = self.engine.as_deref().map(str::parse::<Engine>).transpose()?;
+        Ok(Node(Management::open(engine)?))
+    }
+}
+
+/// A connection to a node.
+#[derive(Debug)]
+pub(crate) struct Node(pub(crate) Management);
+
+impl Node {
+    /// Sends a request and returns the entries of the answer; none if the node does not know the request.
+    pub(crate) fn ask(&self, request: &Request) -> Result<Vec<Entry>> {
+        entries(&self.0.ask(request)?)
+    }
+}
+
+/// The entries of an answer; none if the node does not know the request.
+pub(crate) fn entries(answer: &[u8]) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for reply in replies(answer) {
+        match reply {
+            Ok(Reply::Entry(entry)) => entries.push(entry),
+            Ok(Reply::Done) => break,
+            Ok(Reply::Refused(Refusal { errno: Errno::NOT_SUPPORTED, .. })) => return Ok(Vec::new()),
+            Ok(Reply::Refused(refusal)) => bail!("{refusal}"),
+            Err(errno) => {
+                return Err(io::Error::from_raw_os_error(errno.0))
+                    .context("the answer of the node is malformed (use the same release for both)");
+            }
+        }
+    }
+    Ok(entries)
+}
