@@ -134,7 +134,11 @@ fn count(results: &str) -> Option<Outcome> {
 /// slow.
 fn build_program(root: &Path, name: &str, dev: bool) -> Result<PathBuf> {
     let (profile, folder) = if dev { ("dev", "debug") } else { ("release", "release") };
-    crate::cargo_build(root, &["--profile", profile, "--package", "utipc-tools", "--bin", name])?;
+    let mut words = vec!["--profile", profile, "--package", "utipc-tools", "--bin", name];
+    if name == PROGRAM {
+        words.extend(["--features", "test-tools"]);
+    }
+    crate::cargo_build(root, &words)?;
     Ok(crate::target(root).join(folder).join(name))
 }
 

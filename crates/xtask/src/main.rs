@@ -3,16 +3,20 @@
 mod clean_root;
 mod conformance;
 mod examples;
+mod go;
 mod golden;
+mod howto;
 mod install_c;
 mod interop;
 mod lab;
+mod packages;
 mod process;
 mod python;
 mod sandbox;
 mod soak;
 mod suites;
 mod tidy;
+mod web_page;
 mod wireshark;
 
 use std::path::{Path, PathBuf};
@@ -56,7 +60,14 @@ enum Chore {
         args: Vec<String>,
     },
     /// Runs every example in every language and compares what it prints with examples/README.md
-    Examples,
+    Examples {
+        /// Languages: rust, c, python or go; all by default
+        languages: Vec<String>,
+    },
+    /// Runs the commands of the pages in docs/guide and docs/howto, and compares what they print with the pages
+    Howto,
+    /// Tests the Go package against the C library, on an embedded node and on utipcd
+    Go,
     /// Builds the wheel of the Python package, installs it into a clean environment and tests it there
     Python {
         /// Run its tests and all examples on the kernel's own TIPC instead, in the lab's machine
@@ -69,6 +80,24 @@ enum Chore {
     /// Installs the wheel and the C library in a Debian root without anything else of the project, and runs
     /// programs there
     CleanRoot,
+    /// Builds packages into target/package: .deb, .rpm, static tarballs, a container image, checksums, an SBOM
+    Package {
+        /// Options, as `--only deb,rpm`; `-- --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
+    /// Installs, starts, upgrades, removes and purges the packages in clean Debian roots
+    Packages {
+        /// Test release builds, and also the static programs and the container image
+        #[arg(long)]
+        release: bool,
+    },
+    /// Shows the web page of real programs in Chromium, and checks it
+    WebPage {
+        /// Folder for the pictures [default: target/web-page]
+        #[arg(long, value_name = "FOLDER")]
+        pictures: Option<PathBuf>,
+    },
     /// Runs the demo and measurements in a sandbox like a container's
     Sandbox,
     /// Applies a container's filter of system calls inside a sandbox, and runs a program
@@ -168,9 +197,14 @@ fn chore(chore: Chore) -> Result<ExitCode> {
         Chore::RunTests { arguments } => return Ok(verdict(suites::run_tests(&root(), &arguments)?)),
         Chore::Soak { args } => return soak::run(&root(), &args),
         Chore::CleanRoot => return Ok(verdict(clean_root::run(&root())?)),
+        Chore::Package { options } => packages::package(&root(), &options)?,
+        Chore::Packages { release } => return Ok(verdict(packages::run(&root(), release)?)),
+        Chore::WebPage { pictures } => return Ok(verdict(web_page::run(&root(), pictures.as_deref())?)),
         Chore::Sandbox => sandbox::run(&root())?,
         Chore::Sandboxed { command } => sandbox::enter(&command)?,
-        Chore::Examples => return Ok(verdict(examples::run(&root())?)),
+        Chore::Examples { languages } => return Ok(verdict(examples::run(&root(), &languages)?)),
+        Chore::Howto => return Ok(verdict(howto::run(&root())?)),
+        Chore::Go => return Ok(verdict(go::run(&root())?)),
         Chore::Python { in_guest, .. } if !in_guest.is_empty() => {
             return Ok(verdict(python::in_guest(&root(), &in_guest)?));
         }

@@ -1,19 +1,108 @@
-//! `cargo xtask soak`: builds `utipc-soak` and `utipcd`, and runs the former.
+//! `cargo xtask soak`: builds `utipc-soak` and `utipcd`, and runs the former; or runs a campaign of another package.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 /// Runs `utipc-soak` with `args`, built for release, beside the `utipcd` of the same build.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let package = ["--quiet", "--release", "--package", "utipc-tools"];
-    let mut build = Command::new(&cargo);
+    match args.split_first() {
+        Some((first, _)) if first == "hostile" => return hostile(root, args),
+        Some((first, _)) if first == "steps" => return steps(root),
+        Some((first, rest)) if first == "peers" => return peers(root, rest),
+        Some((first, rest)) if first == "schedules" => return schedules(root, rest),
+        _ => {}
+    }
+    let package =
+        ["--quiet", "--release", "--package", "utipc-tools", "--features", "utipc-tools/test-tools"];
+    let mut build = Command::new(cargo());
     build.arg("build").args(package).args(["--bin", "utipcd"]).current_dir(root);
+    if args.iter().any(|arg| arg == "--shim" || arg == "calls") {
+        build.args(["--bin", "utipc", "--package", "utipc-preload", "--lib"]);
+    }
     ensure!(build.status().context("run cargo")?.success(), "utipcd cannot be built");
-    let mut soak = Command::new(&cargo);
+    let mut soak = Command::new(cargo());
     soak.arg("run").args(package).args(["--bin", "utipc-soak", "--"]).args(args).current_dir(root);
-    let status = soak.status().context("run cargo")?;
+    finish(&mut soak)
+}
+
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn finish(command: &mut Command) -> Result<ExitCode> {
+    let status = command.status().context("run cargo")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the campaign of hostile processes against a `utipcd` with overflow checks, and with `--asan` against one with
+/// AddressSanitizer.
+fn hostile(root: &Path, args: &[String]) -> Result<ExitCode> {
+    let mut build = Command::new(cargo());
+    // Without `--release`: a development build checks overflows and its own assertions.
+    build.args(["build", "--quiet", "--package", "utipc-tools", "--bin", "utipcd", "--bin", "utipc-soak"]);
+    build.args(["--features", "utipc-tools/test-tools"]);
+    ensure!(build.current_dir(root).status().context("run cargo")?.success(), "utipcd cannot be built");
+    let mut soak = Command::new(crate::target(root).join("debug/utipc-soak"));
+    if args.iter().any(|arg| arg == "--asan") {
+        let mut build = Command::new("cargo");
+        build.args(["+nightly", "build", "--quiet", "--package", "utipc-tools", "--bin", "utipcd"]);
+        build.args(["--target", TARGET]).env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+        build.env("RUSTFLAGS", "-Zsanitizer=address").env("CARGO_TARGET_DIR", root.join("target/asan"));
+        let status = build.current_dir(root).status().context("run cargo +nightly")?;
+        ensure!(
+            status.success(),
+            "utipcd cannot be built with AddressSanitizer (rustup toolchain install nightly)"
+        );
+        soak.arg("--daemon").arg(root.join("target/asan").join(TARGET).join("debug/utipcd"));
+    }
+    finish(soak.args(args.iter().filter(|arg| *arg != "--asan")))
+}
+
+/// Runs the tests that interrupt daemon and clients at system calls, at all of these instead of a sample.
+fn steps(root: &Path) -> Result<ExitCode> {
+    let mut test = Command::new(cargo());
+    test.args(["test", "--quiet", "--package", "utipc-node", "--test", "daemon", "--"]);
+    test.args(["--nocapture", "--test-threads=1", "stops::", "own_death::", "steps::"]);
+    let status = test.env("UTIPC_TEST_ALL_STEPS", "1").current_dir(root).status().context("run cargo")?;
+    println!("steps: {}", if status.success() { "ok" } else { "FAILED" });
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The platform of AddressSanitizer.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Hostile peers against a node in the simulator: 4000 for 60 virtual seconds unless `args` say otherwise.
+fn peers(root: &Path, args: &[String]) -> Result<ExitCode> {
+    let mut sim = Command::new(cargo());
+    sim.args(["run", "--quiet", "--release", "--package", "utipc-sim", "--"]).current_dir(root);
+    for (option, value) in [("--peers", "4000"), ("--seconds", "60")] {
+        if !args.iter().any(|arg| arg.split('=').next() == Some(option)) {
+            sim.args([option, value]);
+        }
+    }
+    finish(sim.args(args))
+}
+
+/// Lanes in perturbed schedules: `--runs` and `--seed`.
+fn schedules(root: &Path, args: &[String]) -> Result<ExitCode> {
+    let test = ["test", "--quiet", "--release", "--package", "utipc-lanes", "--features", "schedule"];
+    let mut runs = Command::new(cargo());
+    runs.args(test).args(["--test", "lane_threads", "perturbed", "--", "--nocapture"]).current_dir(root);
+    let mut count = "10000";
+    let mut rest = args.iter();
+    while let Some(option) = rest.next() {
+        let value = rest.next().with_context(|| format!("soak schedules: {option} needs a number"))?;
+        value.parse::<u64>().with_context(|| format!("soak schedules: {option} {value}: not a number"))?;
+        match option.as_str() {
+            "--runs" => count = value,
+            "--seed" => {
+                runs.env("UTIPC_SCHEDULE_SEED", value);
+            }
+            _ => bail!("soak schedules: unknown option {option} (use --runs N and --seed S)"),
+        }
+    }
+    finish(runs.env("UTIPC_SCHEDULE_RUNS", count))
 }

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::install_c;
 use crate::python::{self, Home};
+use crate::{go, install_c};
 use page::{Names, Page};
 use program::Running;
 
@@ -54,9 +54,13 @@ const SCENES: [Scene; 7] = [
     ("async_echo", |site| alone(site, "async_echo")),
 ];
 
-/// Runs all examples; returns whether each printed the expected output.
-pub(crate) fn run(root: &Path) -> Result<bool> {
-    let languages = build(root)?;
+/// Runs the examples of the languages `only`, or of all; returns whether each printed the expected output.
+pub(crate) fn run(root: &Path, only: &[String]) -> Result<bool> {
+    if let Some(unknown) = only.iter().find(|name| !BUILDERS.iter().any(|(known, _)| known == name)) {
+        let known: Vec<_> = BUILDERS.iter().map(|(name, _)| *name).collect();
+        bail!("no examples in {unknown} (there are: {})", known.join(", "));
+    }
+    let languages = build(root, only)?;
     crate::cargo_build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
     let (mut passed, mut failed) = play(root, &languages, &[Engine::Embedded, Engine::Daemon])?;
     match readme_shows_hello(root) {
@@ -91,13 +95,30 @@ pub(crate) fn run_on_kernel(root: &Path, names: &[String]) -> Result<(usize, usi
     play(root, &built, &[Engine::Kernel])
 }
 
-/// Builds the examples of every language that can be built here; returns the names of these languages.
+/// Builds the examples of every language that is tested on the kernel's TIPC and can be built here; returns the names
+/// of these languages.
 pub(crate) fn build_all(root: &Path) -> Result<Vec<String>> {
-    Ok(build(root)?.into_iter().map(|language| language.name.to_owned()).collect())
+    Ok(build(root, &["rust", "c", "python"].map(str::to_owned))?
+        .into_iter()
+        .map(|language| language.name.to_owned())
+        .collect())
 }
 
-fn build(root: &Path) -> Result<Vec<Language>> {
-    Ok([Some(rust(root)?), c(root)?, python(root)?].into_iter().flatten().collect())
+/// The name of a language on the command line, and the function that builds its examples if this machine can.
+type Builder = (&'static str, fn(&Path) -> Result<Option<Language>>);
+
+const BUILDERS: [Builder; 4] =
+    [("rust", |root| rust(root).map(Some)), ("c", c), ("python", python), ("go", go)];
+
+/// Builds the examples of the languages `only`, or of all.
+fn build(root: &Path, only: &[String]) -> Result<Vec<Language>> {
+    let mut built = Vec::new();
+    for (name, builder) in BUILDERS {
+        if only.is_empty() || only.iter().any(|wanted| wanted == name) {
+            built.extend(builder(root)?);
+        }
+    }
+    Ok(built)
 }
 
 fn play(root: &Path, languages: &[Language], engines: &[Engine]) -> Result<(usize, usize)> {
@@ -194,6 +215,24 @@ fn python_at(root: &Path) -> Result<Language> {
     let programs = names(&root.join("examples/python"), "py")?;
     let command = vec![interpreter.display().to_string(), program.display().to_string()];
     Ok(Language { name: "Python", command, programs })
+}
+
+/// Builds the examples in Go; the name of each is that of its folder.
+fn go(root: &Path) -> Result<Option<Language>> {
+    if let Some((reason, remedy)) = go::obstacle(root) {
+        println!("skipped: examples in Go: {reason} ({remedy})");
+        return Ok(None);
+    }
+    go::build_examples(root)?;
+    go_at(root).map(Some)
+}
+
+fn go_at(root: &Path) -> Result<Language> {
+    let entries = std::fs::read_dir(root.join("examples/go")).context("read examples/go")?;
+    let folders = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir());
+    let programs = folders.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect();
+    let program = go::examples(root).join("{}");
+    Ok(Language { name: "Go", command: vec![program.display().to_string()], programs })
 }
 
 /// Names of the files in a folder that end with `end`, without that end.

@@ -38,6 +38,8 @@ struct Site<'a> {
     xtask: PathBuf,
     /// Whether suites run their quick command, if they have one.
     quick: bool,
+    /// Whether this is continuous integration.
+    ci: bool,
 }
 
 impl Site<'_> {
@@ -82,7 +84,7 @@ pub(crate) fn run(root: &Path, all: bool, only: &[String]) -> Result<ExitCode> {
     let logs = root.join("target/test-logs");
     std::fs::create_dir_all(&logs).context("make target/test-logs")?;
     let xtask = std::env::current_exe().context("find this program")?;
-    let site = Site { root, logs, xtask, quick: !all && only.is_empty() };
+    let site = Site { root, logs, xtask, quick: !all && only.is_empty(), ci };
     let mut can_run = Vec::new();
     let mut skipped = Vec::new();
     let mut left_out = Vec::new();
@@ -144,6 +146,10 @@ fn run_one(site: &Site<'_>, suite: &Suite, share: Share) -> Result<Ran> {
     let began = Instant::now();
     let (end, output) = capture(site, suite, share, &path)?;
     let took = began.elapsed();
+    if let Some(folder) = suite.folder.filter(|_| site.ci) {
+        // It may not exist; if it stays, only the disk is fuller.
+        let _ = std::fs::remove_dir_all(site.root.join(folder));
+    }
     let success = matches!(end, End::Exit(status) if status.success());
     let counts = suite.judge.counts(&output, success);
     if counts.failed > 0 {

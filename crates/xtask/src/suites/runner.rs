@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -20,6 +20,8 @@ use crate::process::{self, End};
 
 /// Time limit of one test.
 const LIMIT: Duration = Duration::from_secs(300);
+/// Time for the rest of a test's output, once its process has ended.
+const OUTPUT_LIMIT: Duration = Duration::from_secs(10);
 /// Number of tests that run at once on each core, because most of them wait most of the time.
 const PER_CORE: usize = 3;
 /// Time between two lines of progress.
@@ -168,17 +170,36 @@ fn run_one(test: &Test<'_>) -> Result<Ended> {
     let began = Instant::now();
     let mut child = command.spawn().with_context(|| format!("start {name}"))?;
     drop(command); // its ends of the pipe, so that the pipe ends with the child
-    let reader = std::thread::spawn(move || {
-        let mut output = Vec::new();
-        // Output before a read error is still shown.
-        let _ = std::io::Read::read_to_end(&mut read, &mut output);
-        String::from_utf8_lossy(&output).into_owned()
+    let output = Arc::new(Mutex::new(Vec::new()));
+    let (over, is_over) = mpsc::channel();
+    std::thread::spawn({
+        let output = output.clone();
+        move || {
+            let mut buffer = [0; 8192];
+            // Output before a read error is still shown.
+            while let Ok(size @ 1..) = std::io::Read::read(&mut read, &mut buffer) {
+                let part = buffer.get(..size).unwrap_or_default();
+                output.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend_from_slice(part);
+            }
+            // It fails if the output is not waited for any more.
+            let _ = over.send(());
+        }
     });
     let end = process::wait(&mut child, LIMIT)?;
     let took = began.elapsed();
-    let output = reader.join().map_err(|_| anyhow::anyhow!("the thread that reads {name} panicked"))?;
+    // A process that a failed test has left behind holds the pipe open.
+    let left_behind = is_over.recv_timeout(OUTPUT_LIMIT).is_err();
+    let output = output.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut output = String::from_utf8_lossy(&output).into_owned();
+    if left_behind {
+        output.push_str("a process that the test has started still runs\n");
+    }
     let failure = match end {
-        End::Exit(status) if status.success() && output.contains("test result: ok. 1 passed") => None,
+        End::Exit(status)
+            if !left_behind && status.success() && output.contains("test result: ok. 1 passed") =>
+        {
+            None
+        }
         End::Exit(status) => Some(format!("{output}{name}: {status}")),
         End::TimedOut => Some(format!("{output}{name}: killed after {} s", LIMIT.as_secs())),
     };

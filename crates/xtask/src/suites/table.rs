@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::judge::Judge;
-use crate::{clean_root, lab, python, sandbox};
+use crate::{clean_root, go, howto, lab, packages, python, sandbox, web_page};
 
 /// The runs that include a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub(crate) struct Suite {
     pub(crate) when: When,
     /// Whether it runs in the lab's machine, at the same time as suites that do not.
     pub(crate) beside: bool,
+    /// Target folder of its own, which continuous integration removes after it: its machine has little disk.
+    pub(crate) folder: Option<&'static str>,
 }
 
 const fn minutes(n: u64) -> Duration {
@@ -61,6 +63,7 @@ const fn suite(name: &'static str, limit: Duration, judge: Judge, command: &'sta
         required_in_ci: true,
         when: When::All,
         beside: false,
+        folder: None,
     }
 }
 
@@ -75,7 +78,15 @@ pub(crate) const SUITES: &[Suite] = &[
             "tests",
             minutes(18),
             Judge::Total("tests"),
-            &["xtask", "run-tests", "--workspace", "--exclude", "utipc-c", "--features", "utipc/tokio"],
+            &[
+                "xtask",
+                "run-tests",
+                "--workspace",
+                "--exclude",
+                "utipc-c",
+                "--features",
+                "utipc/tokio,utipc-tools/test-tools",
+            ],
         )
     },
     // The C library as C programmers use it: installed, compiled against, with its manual pages.
@@ -131,16 +142,59 @@ pub(crate) const SUITES: &[Suite] = &[
         when: When::Always,
         ..suite("examples", minutes(20), Judge::Total("examples"), &["xtask", "examples"])
     },
+    // The commands on the pages of the manual do what the pages say.
+    Suite { obstacle: no_howto, ..suite("howto", minutes(10), Judge::Total("howto"), &["xtask", "howto"]) },
     // The wheel in a clean environment, on an embedded node and on the daemon.
     Suite {
         obstacle: no_python,
         ..suite("python", minutes(20), Judge::Total("python"), &["xtask", "python"])
+    },
+    // The web page of daemons and of p2ps, in Chromium.
+    Suite {
+        obstacle: no_browser,
+        required_in_ci: false,
+        ..suite("web-page", minutes(10), Judge::Total("web-page"), &["xtask", "web-page"])
+    },
+    // The alert rules for Prometheus, with their tests; that their metrics exist is a test of utipcd.
+    Suite {
+        obstacle: no_promtool,
+        required_in_ci: false,
+        ..suite(
+            "alert-rules",
+            minutes(2),
+            Judge::LastLine("  SUCCESS"),
+            &["promtool", "test", "rules", "packaging/monitoring/alerts_test.yml"],
+        )
+    },
+    // The Go package, built against the C library as a user installs it.
+    Suite {
+        obstacle: no_go,
+        required_in_ci: false,
+        ..suite("go", minutes(15), Judge::Total("go"), &["xtask", "go"])
+    },
+    // gRPC by service name; a workspace of its own, because no other suite needs hyper and tonic.
+    Suite {
+        folder: Some("target/tonic"),
+        ..suite(
+            "grpc",
+            minutes(15),
+            Judge::CargoTest,
+            &["cargo", "test", "--manifest-path", "crates/tonic/Cargo.toml", "--target-dir", "target/tonic"],
+        )
     },
     // Wheel and C library as a new user installs them, where nothing else of the project is.
     Suite {
         obstacle: no_clean_root,
         required_in_ci: false,
         ..suite("clean-root", minutes(10), Judge::Total("clean-root"), &["xtask", "clean-root"])
+    },
+    // The packages in clean roots of Debian 12 and 13: installed, started, upgraded, removed and purged.
+    Suite {
+        live: true,
+        obstacle: no_packages,
+        required_in_ci: false,
+        folder: Some("target/package-builder"),
+        ..suite("packages", minutes(12), Judge::Total("packages"), &["xtask", "packages"])
     },
     // The rules of AF_TIPC, case by case, under the shim.
     Suite {
@@ -250,6 +304,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         obstacle: no_address_sanitizer,
         required_in_ci: false,
+        folder: Some("target/asan"),
         ..suite(
             "asan",
             minutes(25),
@@ -282,6 +337,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         obstacle: no_miri,
         required_in_ci: false,
+        folder: Some("target/miri"),
         ..suite(
             "lane-miri",
             minutes(15),
@@ -306,6 +362,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         obstacle: no_thread_sanitizer,
         required_in_ci: false,
+        folder: Some("target/tsan"),
         ..suite(
             "lane-tsan",
             minutes(15),
@@ -406,6 +463,42 @@ pub(crate) const SUITES: &[Suite] = &[
             ],
         )
     },
+    // Random calls of programs under the shim; `cargo xtask soak calls` alone runs longer.
+    Suite {
+        obstacle: no_c_tools,
+        ..suite(
+            "random-calls",
+            minutes(12),
+            Judge::LastLine("calls: ok"),
+            &["xtask", "soak", "calls", "--seconds", "15"],
+        )
+    },
+    // Hostile processes of several users beside honest ones; `cargo xtask soak hostile` alone runs longer.
+    Suite {
+        obstacle: no_root,
+        required_in_ci: false,
+        ..suite(
+            "hostile",
+            minutes(12),
+            Judge::LastLine("hostile: ok"),
+            &["xtask", "soak", "hostile", "--seconds", "7", "--quiet", "2"],
+        )
+    },
+    // Hostile peers against a node; `cargo xtask soak peers` alone runs longer. The suite `tests` has a short run.
+    Suite {
+        when: When::Named,
+        ..suite(
+            "peers",
+            minutes(10),
+            Judge::LastLine("peers: ok"),
+            &["xtask", "soak", "peers", "--peers", "300", "--seconds", "4"],
+        )
+    },
+    // Lanes in perturbed schedules; `cargo xtask soak schedules` alone runs longer.
+    Suite {
+        when: When::Named,
+        ..suite("schedules", minutes(10), Judge::CargoTest, &["xtask", "soak", "schedules", "--runs", "40"])
+    },
     // Programs made with the vendor's SDK, unmodified, against p2ps, src_dist and the load tools.
     Suite {
         live: true,
@@ -487,12 +580,39 @@ fn bearers_without_root(_: &Path) -> Option<Skip> {
     Some(Skip { reason, remedy: "sudo -E cargo test -p utipc-node --test bearers".into() })
 }
 
+fn no_root(_: &Path) -> Option<Skip> {
+    let reason = "only root starts processes of other users".into();
+    (!user_is_root()).then_some(Skip { reason, remedy: "sudo -E cargo xtask test hostile".into() })
+}
+
 fn no_python(root: &Path) -> Option<Skip> {
     python::obstacle(root).map(|(reason, remedy)| Skip { reason, remedy })
 }
 
+fn no_howto(root: &Path) -> Option<Skip> {
+    howto::obstacle(root).map(|(reason, remedy)| Skip { reason, remedy })
+}
+
+fn no_browser(_: &Path) -> Option<Skip> {
+    web_page::obstacle().map(|(reason, remedy)| Skip { reason, remedy })
+}
+
+fn no_promtool(_: &Path) -> Option<Skip> {
+    let runs = std::process::Command::new("promtool").arg("--version").output();
+    let remedy = "sudo apt-get install --no-install-recommends prometheus";
+    runs.is_err().then(|| Skip { reason: "no promtool".into(), remedy: remedy.into() })
+}
+
+fn no_go(root: &Path) -> Option<Skip> {
+    go::obstacle(root).map(|(reason, remedy)| Skip { reason, remedy })
+}
+
 fn no_clean_root(root: &Path) -> Option<Skip> {
     clean_root::obstacle(root).map(|(reason, remedy)| Skip { reason, remedy })
+}
+
+fn no_packages(_: &Path) -> Option<Skip> {
+    packages::obstacle().map(|(reason, remedy)| Skip { reason, remedy })
 }
 
 fn no_c_tools(_: &Path) -> Option<Skip> {

@@ -1,4 +1,5 @@
-//! Rule: links between files of the tree lead to an existing file, and to an existing heading if they name one.
+//! Rules: links between files of the tree lead to an existing file, and to an existing heading if they name one. The
+//! book's contents list each page of its folders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -6,6 +7,12 @@ use std::path::{Component, Path, PathBuf};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::Finding;
+
+/// The contents of the book.
+const CONTENTS: &str = "docs/SUMMARY.md";
+
+/// Folders whose pages are all in the book.
+const BOOK: [&str; 3] = ["docs/guide", "docs/howto", "docs/operating"];
 
 /// The Markdown files of the tree, and every path that a link may name.
 #[derive(Default)]
@@ -65,7 +72,27 @@ impl Links {
             let why = self.dead(from, target)?;
             Some(Finding::new("link", format!("{}:{line}", from.display()), format!("`{target}`: {why}")))
         };
-        self.links.iter().filter_map(dead).collect()
+        let mut findings: Vec<Finding> = self.links.iter().filter_map(dead).collect();
+        findings.extend(self.missing_pages());
+        findings
+    }
+
+    /// Findings for pages that the book's contents do not list.
+    fn missing_pages(&self) -> Vec<Finding> {
+        let contents = Path::new(CONTENTS);
+        let listed: BTreeSet<PathBuf> = self
+            .links
+            .iter()
+            .filter(|(from, ..)| from == contents)
+            .filter_map(|(_, _, target)| resolve(contents, target))
+            .collect();
+        let pages = self.anchors.keys().filter(|page| BOOK.iter().any(|folder| page.starts_with(folder)));
+        pages
+            .filter(|page| !listed.contains(*page))
+            .map(|page| {
+                Finding::new("book", page.display().to_string(), format!("{CONTENTS} does not list it"))
+            })
+            .collect()
     }
 
     /// Reason why a link leads nowhere, if it does. Links to other sites are not followed.

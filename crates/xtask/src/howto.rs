@@ -1,0 +1,224 @@
+//! `cargo xtask howto`: runs the commands of the pages in `docs/howto` and `docs/guide`, and compares what they print
+//! with the pages.
+//!
+//! The blocks of the kind `sh` of a page run in order in one shell, with the workspace's programs in the path, in new
+//! network, mount and process namespaces: nothing of the host is changed, and no program outlives its page. A block of
+//! the kind `text` that follows one is its output; `…` stands for any characters of a line, a space for any number of
+//! them. A block of the kind `console` is only shown.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{self, End};
+
+/// Folders of pages with commands.
+const FOLDERS: [&str; 2] = ["docs/howto", "docs/guide"];
+
+/// Time limit of one page.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What each page may rely on: empty folders for sockets and state, and a loopback device.
+const PRELUDE: &str = "set -eu\n\
+    mount -t tmpfs none /run\n\
+    ip link set lo up\n\
+    mkdir /run/utipc home; cd home\n\
+    export HOME=$PWD STATE_DIRECTORY=$PWD; unset XDG_RUNTIME_DIR\n";
+
+/// A block of commands, and its output if the page has it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Step {
+    line: usize,
+    commands: String,
+    output: Option<String>,
+}
+
+/// Runs every page; returns whether all passed.
+pub(crate) fn run(root: &Path) -> Result<bool> {
+    build(root)?;
+    let mut pages = Vec::new();
+    for folder in FOLDERS {
+        for entry in fs::read_dir(root.join(folder)).with_context(|| format!("read {folder}"))? {
+            let path = entry.context("read a folder")?.path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages.sort();
+    let (mut passed, mut failed) = (0, 0);
+    for page in pages {
+        let name = page.strip_prefix(root).unwrap_or(&page).display();
+        let text = fs::read_to_string(&page).with_context(|| format!("read {name}"))?;
+        let steps = steps(&text);
+        if steps.is_empty() {
+            continue;
+        }
+        match run_page(root, &steps) {
+            Ok(()) => {
+                passed += 1;
+                println!("{name}: ok, {} blocks", steps.len());
+            }
+            Err(why) => {
+                failed += 1;
+                println!("{name}: {why:#}");
+            }
+        }
+    }
+    println!("howto: {passed} passed, {failed} failed");
+    Ok(failed == 0 && passed > 0)
+}
+
+/// Reason why the pages cannot run here, and what would help.
+pub(crate) fn obstacle(_: &Path) -> Option<(String, String)> {
+    let probe = isolated().args(["sh", "-c", "mount -t tmpfs none /run && ip link set lo up"]).output();
+    if probe.is_ok_and(|out| out.status.success()) {
+        return None;
+    }
+    Some(("this user may not make namespaces, or ip is missing".into(), "sudo -E cargo xtask howto".into()))
+}
+
+/// A command in namespaces of its own, which end with it.
+fn isolated() -> Command {
+    let mut command = Command::new("unshare");
+    if !nix::unistd::geteuid().is_root() {
+        command.arg("--map-root-user");
+    }
+    command.args(["--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]);
+    command
+}
+
+fn build(root: &Path) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let packages = ["-p", "utipc-tools", "-p", "utipc-preload", "-p", "mdist", "-p", "mdist-load"];
+    let status = Command::new(cargo).args(["build", "--quiet"]).args(packages).current_dir(root).status();
+    if !status.context("run cargo build")?.success() {
+        bail!("the programs do not build");
+    }
+    Ok(())
+}
+
+/// The steps of a page.
+fn steps(text: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut block: Option<(&str, usize, String)> = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        match (&mut block, line.strip_prefix("```")) {
+            (None, Some(kind)) => block = Some((kind, number, String::new())),
+            (None, None) => {}
+            (Some((_, _, lines)), None) => {
+                lines.push_str(line);
+                lines.push('\n');
+            }
+            (Some(_), Some(_)) => match block.take() {
+                Some(("sh", line, commands)) => steps.push(Step { line, commands, output: None }),
+                Some(("text", _, output)) => {
+                    if let Some(step) = steps.last_mut() {
+                        step.output = Some(output);
+                    }
+                }
+                _ => {}
+            },
+        }
+    }
+    steps
+}
+
+/// Runs the steps of a page in one shell; the error names the line of the page.
+fn run_page(root: &Path, steps: &[Step]) -> Result<()> {
+    let place = root.join("target/howto");
+    let _ = fs::remove_dir_all(&place);
+    fs::create_dir_all(&place).context("make target/howto")?;
+    let mut script = PRELUDE.to_owned();
+    for (number, step) in steps.iter().enumerate() {
+        let output = output_of(&place, number);
+        script += &format!("{{\n{}\n}} >'{}' 2>&1\n", step.commands, output.display());
+    }
+    let file = place.join("script");
+    fs::write(&file, script).context("write the script of a page")?;
+    let programs = root.join("target/debug");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut child = isolated()
+        .arg("bash")
+        .arg(&file)
+        .env("PATH", format!("{}:{path}", programs.display()))
+        .env_remove("UTIPC_ENGINE")
+        .current_dir(&place)
+        .stdin(Stdio::null())
+        .spawn()
+        .context("start unshare (of util-linux)")?;
+    let end = process::wait(&mut child, LIMIT)?;
+    for (number, step) in steps.iter().enumerate() {
+        let Ok(output) = fs::read_to_string(output_of(&place, number)) else { break };
+        let is_last = !output_of(&place, number + 1).exists();
+        let succeeded = matches!(&end, End::Exit(status) if status.success());
+        if is_last && !succeeded {
+            bail!("line {}: the commands failed or took longer than {LIMIT:?}:\n{output}", step.line);
+        }
+        if let Some(page) = &step.output {
+            compare(page, &output).with_context(|| format!("line {}", step.line))?;
+        }
+    }
+    match end {
+        End::Exit(status) if status.success() => Ok(()),
+        End::Exit(status) => bail!("{status}"),
+        End::TimedOut => bail!("killed after {LIMIT:?}"),
+    }
+}
+
+fn output_of(place: &Path, number: usize) -> PathBuf {
+    place.join(format!("output-{number}"))
+}
+
+/// Compares each line; the error shows both texts.
+fn compare(page: &str, output: &str) -> Result<()> {
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines = |text: &str| text.lines().map(words).collect::<Vec<_>>();
+    let (wanted, got) = (lines(page), lines(output));
+    let fits = wanted.len() == got.len() && wanted.iter().zip(&got).all(|(page, line)| fits(page, line));
+    if !fits {
+        bail!("the page says\n{page}the commands print\n{output}");
+    }
+    Ok(())
+}
+
+/// Whether a line matches a line of a page, in which `…` stands for any characters.
+fn fits(page: &str, line: &str) -> bool {
+    let Some((first, rest)) = page.split_once('…') else { return page == line };
+    let Some(mut line) = line.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = rest.split('…').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        match line.find(part) {
+            Some(at) => line = &line[at + part.len()..],
+            None => return false,
+        }
+    }
+    line.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_consists_of_commands_with_their_output() {
+        let text =
+            "# A\n```sh\none\ntwo\n```\nwords\n```text\nout\n```\n```console\n$ no\n```\n```sh\nthree\n```\n";
+        let [first, second] = &steps(text)[..] else { panic!("{:?}", steps(text)) };
+        let expected = Step { line: 2, commands: "one\ntwo\n".into(), output: Some("out\n".into()) };
+        assert_eq!(*first, expected);
+        assert_eq!((second.line, second.commands.as_str(), &second.output), (13, "three\n", &None));
+    }
+
+    #[test]
+    fn dots_stand_for_any_characters() {
+        assert!(fits("a … c …", "a b c d") && fits("…", "") && fits("same", "same"));
+        assert!(!fits("a … c", "a b d") && !fits("same", "other") && !fits("a…b", "a"));
+        assert!(compare("one  …  2\n…\n", "one of 2 \ntwo\n").is_ok());
+        assert!(compare("one\n", "one\ntwo\n").is_err() && compare("one\ntwo\n", "one\n").is_err());
+    }
+}

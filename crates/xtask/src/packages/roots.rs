@@ -1,0 +1,169 @@
+//! Clean Debian roots, and the checks in them.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::must;
+use crate::process::{self, End};
+
+/// Time limit of the checks in one root.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Time limit of booting a root.
+const BOOT: Duration = Duration::from_secs(60);
+
+/// Shell script that enters the root `$1` with the packages `$2` as /packages, and runs the other arguments there.
+const ENTER: &str = r#"set -e; root=$1; packages=$2; shift 2
+mount --bind "$root" "$root"
+cd "$root"
+mkdir -p packages
+mount --bind "$packages" packages
+for device in null zero full random urandom; do
+  : > "dev/$device"
+  mount --bind "/dev/$device" "dev/$device"
+done
+mount -t tmpfs -o mode=1777 none dev/shm 2>/dev/null || { mkdir -p dev/shm; mount -t tmpfs -o mode=1777 none dev/shm; }
+mount -t tmpfs -o mode=755 none run
+mount -t proc proc proc
+ip link set lo up
+exec chroot . "$@""#;
+
+const SPACES: [&str; 8] =
+    ["--mount", "--pid", "--fork", "--kill-child", "--net", "--ipc", "--uts", "--cgroup"];
+
+/// Makes a root of a release and runs the checks of Debian packages and of rpms in it; returns how many passed and
+/// failed.
+pub(super) fn debian(
+    project: &Path,
+    place: &Path,
+    release: &str,
+    one: &Path,
+    two: &Path,
+) -> Result<(usize, usize)> {
+    let root = place.join(release);
+    println!("packages: downloading and unpacking a root of Debian {release}, about 60 MB");
+    let mut make = Command::new("mmdebstrap");
+    make.args(["--quiet", "--mode=root", "--variant=minbase", release]).arg(&root);
+    must(&mut make).context("make a Debian root (apt must reach a mirror)")?;
+    for script in ["debian.sh", "systemd.sh"] {
+        fs::copy(project.join("packaging/checks").join(script), place.join(script))
+            .context("copy the checks")?;
+    }
+    let name = |folder: &Path| {
+        folder.file_name().map(|name| Path::new("/packages").join(name)).context("a folder has a name")
+    };
+    let mut inside = enter(&root, place);
+    inside.args(["sh", "/packages/debian.sh"]).arg(name(one)?).arg(name(two)?);
+    let debs = checks(&mut inside, release)?;
+    let rpms = rpm(project, place, release, &root, one)?;
+    let booted = systemd(project, place, release, &root, &[name(one)?, name(two)?])?;
+    fs::remove_dir_all(&root).context("remove the root")?;
+    Ok((debs.0 + rpms.0 + booted.0, debs.1 + rpms.1 + booted.1))
+}
+
+/// Adds systemd to the root, boots it in namespaces of its own, and runs the checks of the unit there.
+fn systemd(
+    project: &Path,
+    place: &Path,
+    release: &str,
+    root: &Path,
+    packages: &[PathBuf],
+) -> Result<(usize, usize)> {
+    let mut install = Command::new("chroot");
+    install.arg(root).args(["apt-get", "install", "--quiet", "--yes", "--no-install-recommends"]);
+    install.args(["systemd", "systemd-sysv", "dbus"]).env("DEBIAN_FRONTEND", "noninteractive");
+    fs::copy("/etc/resolv.conf", root.join("etc/resolv.conf")).context("copy resolv.conf")?;
+    // The root is made without lists of packages.
+    must(Command::new("chroot").arg(root).args(["apt-get", "update", "--quiet"])).context("list packages")?;
+    must(&mut install).context("install systemd into the root")?;
+    let mut boot = Command::new("unshare");
+    boot.args(SPACES).arg("sh").arg(project.join("packaging/checks/boot.sh")).arg(root).arg(place);
+    let mut outer = boot.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("run unshare")?;
+    let result = match booted(outer.id()) {
+        Some(first) => {
+            let mut inside = Command::new("nsenter");
+            inside.arg("--target").arg(first.to_string());
+            inside.args(["--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--root", "--wd"]);
+            inside.args(["sh", "/packages/systemd.sh"]).args(packages);
+            checks(&mut inside, release)
+        }
+        None => {
+            println!("skipped: systemd in {release}: it does not start in namespaces of this machine");
+            Ok((0, 0))
+        }
+    };
+    // Its child is the first process of the namespaces, which end with it.
+    outer.kill().context("end the booted root")?;
+    outer.wait().context("reap the booted root")?;
+    result
+}
+
+/// Waits until systemd, the child of process `outer`, answers; returns its process id.
+fn booted(outer: u32) -> Option<u32> {
+    let deadline = Instant::now() + BOOT;
+    while Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(200));
+        let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children")).unwrap_or_default();
+        let Some(first) = children.split_whitespace().next().and_then(|id| id.parse().ok()) else { continue };
+        let mut ask = Command::new("nsenter");
+        ask.args(["--target", &format!("{first}"), "--mount", "--pid", "--ipc", "--root", "--wd"]);
+        ask.args(["systemctl", "is-active", "multi-user.target"]);
+        if ask.output().is_ok_and(|out| out.status.success()) {
+            return Some(first);
+        }
+    }
+    None
+}
+
+/// The command that runs its further arguments in the root.
+fn enter(root: &Path, packages: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(SPACES).args(["sh", "-c", ENTER, "sh"]).arg(root).arg(packages);
+    command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LANG", "C.UTF-8");
+    command
+}
+
+/// Installs and removes the rpms by `rpm --root`, whose scripts run in the root.
+fn rpm(project: &Path, place: &Path, release: &str, root: &Path, one: &Path) -> Result<(usize, usize)> {
+    if Command::new("rpm").arg("--version").stdout(Stdio::null()).status().is_err() {
+        println!("skipped: rpm --root in {release}: no rpm (sudo apt-get install rpm)");
+        return Ok((0, 0));
+    }
+    let mut command = Command::new("sh");
+    command.arg(project.join("packaging/checks/rpm.sh")).arg(root).arg(one).arg(place.join("rpm-work"));
+    checks(&mut command, release)
+}
+
+/// Runs the static programs and those of the container image.
+pub(super) fn statics(project: &Path, place: &Path, packages: &Path) -> Result<(usize, usize)> {
+    let mut command = Command::new("sh");
+    command.arg(project.join("packaging/checks/static.sh")).arg(packages).arg(place.join("static-work"));
+    checks(&mut command, "static programs")
+}
+
+/// Runs a script of checks; counts its lines `ok …` and `failed …`.
+fn checks(command: &mut Command, what: &str) -> Result<(usize, usize)> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("run the checks")?;
+    let printed = child.stdout.take().context("the checks have no output")?;
+    let reader = std::thread::spawn(move || {
+        let (mut passed, mut failed) = (0, 0);
+        for line in BufReader::new(printed).lines().map_while(Result::ok) {
+            passed += usize::from(line.starts_with("ok "));
+            failed += usize::from(line.starts_with("failed "));
+            println!("{line}");
+        }
+        (passed, failed)
+    });
+    let end = process::wait(&mut child, LIMIT)?;
+    let (passed, mut failed) = reader.join().ok().context("read what the checks say")?;
+    if !matches!(&end, End::Exit(status) if status.success()) {
+        println!("the checks of {what} did not come to their end: {end:?}");
+        failed += 1;
+    }
+    Ok((passed, failed))
+}

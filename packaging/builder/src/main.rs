@@ -1,0 +1,269 @@
+//! Builds the packages of `packaging/packages.toml`: .deb, .rpm, static tarballs, a container image, checksums and the
+//! list of components. The same commit gives the same bytes.
+
+mod archive;
+mod deb;
+mod image;
+mod manifest;
+mod rpms;
+mod sbom;
+mod tree;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, ValueEnum};
+
+use archive::Archive;
+use manifest::Manifest;
+use tree::{Content, Site};
+
+/// Most bytes of the static daemon and of the container image (release builds).
+const DAEMON_MOST: usize = 5 << 20;
+const IMAGE_MOST: usize = 12 << 20;
+
+/// Builds the packages of packaging/packages.toml into target/package
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask package", bin_name = "cargo xtask package")]
+struct Args {
+    /// Kinds of packages; all by default
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Kind::value_variants().to_vec())]
+    only: Vec<Kind>,
+    /// Architectures of static programs and images
+    #[arg(long, value_delimiter = ',', default_values = ["x86_64", "aarch64"])]
+    arch: Vec<String>,
+    /// Version; by default that of the workspace
+    #[arg(long)]
+    version: Option<String>,
+    /// Use debug builds, for tests
+    #[arg(long)]
+    debug: bool,
+    /// Build nothing: package what is there
+    #[arg(long)]
+    no_build: bool,
+    /// Folder for the packages [default: target/package]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// The project's folder
+    #[arg(long, default_value = ".", hide = true)]
+    root: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Deb,
+    Rpm,
+    Static,
+    Image,
+    Sbom,
+}
+
+/// What all packages of one run have in common.
+pub(crate) struct Release {
+    /// Version as Debian writes it.
+    pub(crate) version: String,
+    /// Version as rpm writes it.
+    pub(crate) rpm_version: String,
+    pub(crate) deb_arch: &'static str,
+    pub(crate) rpm_arch: &'static str,
+    /// Time of the last commit, or SOURCE_DATE_EPOCH; seconds.
+    pub(crate) time: u64,
+    /// The same as e-mail writes it, and as JSON does.
+    pub(crate) date: String,
+    pub(crate) created: String,
+}
+
+/// The script `PREFIX.NAME`, if there is one.
+pub(crate) fn scripts(root: &Path, prefix: Option<&str>, name: &str) -> Result<Option<String>> {
+    let Some(prefix) = prefix else { return Ok(None) };
+    let path = root.join(format!("{prefix}.{name}"));
+    if !path.exists() {
+        return Ok(None);
+    }
+    fs::read_to_string(&path).map(Some).with_context(|| format!("read {}", path.display()))
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("package: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    let root = args.root.canonicalize().context("find the project's folder")?;
+    let manifest = Manifest::read(&root)?;
+    let release = release(&root, args)?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let out = args.out.clone().unwrap_or_else(|| root.join("target/package"));
+    if out.exists() {
+        fs::remove_dir_all(&out).with_context(|| format!("remove {}", out.display()))?;
+    }
+    fs::create_dir_all(&out).with_context(|| format!("make {}", out.display()))?;
+    let wants = |kind| args.only.contains(&kind);
+    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
+    let profile = if args.debug { "debug" } else { "release" };
+    if wants(Kind::Deb) || wants(Kind::Rpm) {
+        for words in manifest.build.native.iter().filter(|_| !args.no_build) {
+            build(&root, args.debug, words, None)?;
+        }
+        for package in &manifest.package {
+            for kind in [Kind::Deb, Kind::Rpm].into_iter().filter(|kind| wants(*kind)) {
+                let site = site(&root, &target.join(profile), &manifest, &release, kind);
+                files.push(match kind {
+                    Kind::Deb => deb::build(package, &manifest.project, &site, &release)?,
+                    _ => rpms::build(package, &manifest.project, &site, &release)?,
+                });
+            }
+        }
+    }
+    if wants(Kind::Static) || wants(Kind::Image) {
+        for arch in &args.arch {
+            let triple = format!("{arch}-unknown-linux-musl");
+            for words in manifest.build.statics.iter().filter(|_| !args.no_build) {
+                build(&root, args.debug, words, Some(&triple))?;
+            }
+            let mut site = site(&root, &target.join(profile), &manifest, &release, Kind::Static);
+            site.statics = target.join(&triple).join(profile);
+            if wants(Kind::Static) {
+                files.push(tarball(&manifest, &site, &release, &triple, args.debug)?);
+            }
+            if wants(Kind::Image) {
+                let go_arch = if arch == "x86_64" { "amd64" } else { "arm64" };
+                let made = image::build(&manifest.image, &manifest.project, &site, &release, go_arch)?;
+                at_most(&made.0, made.1.len(), IMAGE_MOST, args.debug)?;
+                files.push(made);
+            }
+        }
+    }
+    if wants(Kind::Sbom) {
+        let crates: Vec<_> = manifest.build.crates.iter().map(String::as_str).collect();
+        files.push(sbom::build(&root, &crates, &manifest.project, &release)?);
+    }
+    write(&out, files)
+}
+
+fn write(out: &Path, mut files: Vec<(String, Vec<u8>)>) -> Result<()> {
+    files.sort();
+    let mut sums = String::new();
+    for (name, bytes) in &files {
+        fs::write(out.join(name), bytes).with_context(|| format!("write {name}"))?;
+        sums.push_str(&format!("{}  {name}\n", image::hex(bytes)));
+        println!("package: {:>8.1} kB  {name}", bytes.len() as f64 / 1e3);
+    }
+    fs::write(out.join("SHA256SUMS"), sums).context("write SHA256SUMS")?;
+    println!("package: {} files and SHA256SUMS in {}", files.len(), out.display());
+    Ok(())
+}
+
+/// Builds with cargo, for this machine or for a static target.
+fn build(root: &Path, debug: bool, words: &str, triple: Option<&str>) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet"]).args(words.split_whitespace()).current_dir(root);
+    if !debug {
+        command.arg("--release");
+    }
+    if let Some(triple) = triple {
+        // The toolchain's own linker and start files: no C compiler for the target is needed.
+        let name = triple.to_uppercase().replace('-', "_");
+        command.args(["--target", triple]).env(format!("CARGO_TARGET_{name}_LINKER"), "rust-lld");
+    }
+    if !command.status().context("run cargo build")?.success() {
+        let remedy =
+            triple.map_or(String::new(), |t| format!("; the target may be missing: rustup target add {t}"));
+        bail!("cargo build {words} failed (its message is above{remedy})");
+    }
+    Ok(())
+}
+
+fn site(root: &Path, built: &Path, manifest: &Manifest, release: &Release, kind: Kind) -> Site {
+    let is_deb = kind == Kind::Deb;
+    let lib = match (is_deb, release.deb_arch) {
+        (true, "arm64") => "usr/lib/aarch64-linux-gnu",
+        (true, _) => "usr/lib/x86_64-linux-gnu",
+        (false, _) => "usr/lib64",
+    };
+    let (python, zsh) = match is_deb {
+        true => ("usr/lib/python3/dist-packages", "usr/share/zsh/vendor-completions"),
+        false => ("usr/lib/utipc/python3", "usr/share/zsh/site-functions"),
+    };
+    let names = vec![
+        ("lib", lib.to_owned()),
+        ("python", python.to_owned()),
+        ("zsh", zsh.to_owned()),
+        ("version", if is_deb { release.version.clone() } else { format!("{}-1", release.rpm_version) }),
+        ("upstream", upstream(&release.version).to_owned()),
+    ];
+    let (root, built) = (root.to_path_buf(), built.to_path_buf());
+    Site { root, statics: built.clone(), built, names, glibc: manifest.project.glibc.clone() }
+}
+
+/// The version without what a distribution adds.
+fn upstream(version: &str) -> &str {
+    version.split(['~', '+', '-']).next().unwrap_or(version)
+}
+
+fn tarball(
+    manifest: &Manifest,
+    site: &Site,
+    release: &Release,
+    triple: &str,
+    debug: bool,
+) -> Result<(String, Vec<u8>)> {
+    let tree = site.tree(&manifest.tarball.files)?;
+    for (path, entry) in &tree {
+        if let (true, Content::Bytes(bytes)) = (path.ends_with("bin/utipcd"), &entry.content) {
+            at_most(&format!("utipcd for {triple}"), bytes.len(), DAEMON_MOST, debug)?;
+        }
+    }
+    let name = format!("utipc-{}-{}", release.version, triple.replace("-unknown", ""));
+    let mut tar = Archive::new(&format!("{name}/"), release.time);
+    tar.tree(&tree)?;
+    Ok((format!("{name}.tar.gz"), tree::gzip(&tar.finish()?)?))
+}
+
+/// Refuses what is larger than promised; debug builds are.
+fn at_most(what: &str, bytes: usize, most: usize, debug: bool) -> Result<()> {
+    if bytes > most && !debug {
+        bail!("{what} has {bytes} bytes, more than {most}");
+    }
+    println!("package: {what}: {bytes} bytes");
+    Ok(())
+}
+
+fn release(root: &Path, args: &Args) -> Result<Release> {
+    let text = fs::read_to_string(root.join("Cargo.toml")).context("read Cargo.toml")?;
+    let cargo: toml::Table = text.parse().context("parse Cargo.toml")?;
+    let own = cargo["workspace"]["package"]["version"].as_str().context("the workspace has no version")?;
+    let version = args.version.clone().unwrap_or_else(|| own.to_owned());
+    let time = match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(given) => given.parse().context("SOURCE_DATE_EPOCH is not a number of seconds")?,
+        Err(_) => output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root))?
+            .parse()
+            .context("git log printed no time (set SOURCE_DATE_EPOCH)")?,
+    };
+    let date = |format: &str| {
+        output(Command::new("date").args(["-u", "-d", &format!("@{time}"), format]).env("LC_ALL", "C"))
+    };
+    let (deb_arch, rpm_arch) = match std::env::consts::ARCH {
+        "x86_64" => ("amd64", "x86_64"),
+        "aarch64" => ("arm64", "aarch64"),
+        other => bail!("packages for {other} are not set up (use --only static,image,sbom)"),
+    };
+    let (date, created) = (date("+%a, %d %b %Y %H:%M:%S +0000")?, date("+%Y-%m-%dT%H:%M:%SZ")?);
+    Ok(Release { rpm_version: version.replace('-', "~"), version, deb_arch, rpm_arch, time, date, created })
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let out = command.output().with_context(|| format!("run {command:?}"))?;
+    if !out.status.success() {
+        bail!("{command:?} failed: {}", String::from_utf8_lossy(&out.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
+}

@@ -1,0 +1,85 @@
+#!/bin/sh
+# The packages under systemd: `cargo xtask packages` boots a Debian root with it and runs this inside. Arguments: the
+# folders of the first and of the second version. Each check ends with a line `ok NAME` or `failed NAME`.
+set -u
+one=$1 two=$2
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin UTIPC_ENGINE=daemon
+release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+work=$(mktemp -d)
+chmod 755 "$work"
+
+check() {
+	(set -e; "$2") >"$work/output" 2>&1
+	if [ $? = 0 ]; then
+		echo "ok $release with systemd: $1"
+	else
+		sed 's/^/  | /' "$work/output"
+		echo "failed $release with systemd: $1"
+	fi
+}
+
+as() {
+	user=$1
+	shift
+	setpriv --reuid "$user" --regid "$(id -g "$user")" --init-groups env -u XDG_RUNTIME_DIR HOME=/ "$@"
+}
+
+message() {
+	as alice timeout 60 utipc-pipe -s -d 7 >"$work/got" &
+	server=$!
+	echo hello | as alice timeout 60 utipc-pipe -w 30000 7
+	wait "$server"
+	grep -qx hello "$work/got"
+}
+
+two_commands() {
+	dpkg -i "$one"/utipc_*.deb
+	usermod -aG utipc alice
+}
+
+runs() {
+	systemctl is-active utipcd
+	systemctl is-enabled utipcd
+	[ "$(stat -c %G:%a /run/utipc/default.sock)" = utipc:660 ]
+}
+
+accepted() {
+	if systemd-analyze verify /usr/lib/systemd/system/utipcd.service 2>&1 | grep utipcd.service; then return 1; fi
+	if journalctl --boot --no-pager | grep -E 'utipcd.service.*(Failed to parse|Unknown)'; then return 1; fi
+}
+
+reload() {
+	before=$(systemctl show --property MainPID utipcd)
+	systemctl reload utipcd
+	[ "$(systemctl show --property MainPID utipcd)" = "$before" ]
+	systemctl is-active utipcd
+}
+
+upgrade() {
+	before=$(systemctl show --property MainPID utipcd)
+	dpkg -i "$two"/utipc_*.deb
+	systemctl is-active utipcd
+	[ "$(systemctl show --property MainPID utipcd)" != "$before" ]
+	message
+}
+
+remove() {
+	dpkg -r utipc
+	if systemctl is-active utipcd; then return 1; fi
+	dpkg -P utipc
+	test ! -e /etc/systemd/system/multi-user.target.wants/utipcd.service
+	test ! -e /var/lib/utipc
+}
+
+id alice >/dev/null 2>&1 || useradd alice
+began=$(date +%s%N)
+check "two commands install the package and admit a user" two_commands
+check "programs of an ordinary user exchange a message by the daemon" message
+echo "measured $release with systemd: from dpkg -i to the first message by the daemon:" \
+	"$((($(date +%s%N) - began) / 1000000)) ms, 2 commands"
+check "the unit is enabled and runs, and its socket is for the group" runs
+check "systemd accepts every line of the unit" accepted
+check "systemctl reload keeps the process" reload
+check "an upgrade restarts the daemon" upgrade
+check "removal stops the daemon, and purge removes its files" remove
+rm -rf "$work"
