@@ -1,0 +1,3 @@
+module github.com/utipc/utipc/bindings/go
+
+go 1.24
