@@ -144,10 +144,10 @@ impl Window {
 }
 
 /// The counts of publisher and clients at one moment.
-struct Counts {
+pub(super) struct Counts {
     at: Instant,
-    publisher: Value,
-    client: Value,
+    pub(super) publisher: Value,
+    pub(super) client: Value,
 }
 
 fn number(value: &Value, name: &str) -> u64 {
@@ -265,20 +265,33 @@ impl Chain {
     }
 
     /// Sets the rate of the publisher.
-    fn publish(&mut self, rate: u64) -> Result<()> {
+    pub(super) fn publish(&mut self, rate: u64) -> Result<()> {
         let publisher = self.publisher.as_mut();
         publisher.map_or(Ok(()), |publisher| publisher.request(&format!("rate {rate}")).map(drop))
     }
 
-    fn counts(&mut self) -> Result<Counts> {
+    pub(super) fn counts(&mut self) -> Result<Counts> {
         let publisher = self.publisher.as_mut().map(|publisher| publisher.request("counts"));
         let publisher = publisher.transpose()?.unwrap_or_default();
         let client = self.client.request("counts")?;
         Ok(Counts { at: Instant::now(), publisher, client })
     }
 
+    /// Begins a measurement of latencies.
+    pub(super) fn mark(&mut self) -> Result<()> {
+        self.client.request("mark").map(drop)
+    }
+
+    /// The latencies since [`Chain::mark`].
+    pub(super) fn latency(&mut self) -> Result<Summary> {
+        let seen = self.client.request("counts")?;
+        let latency: Summary = serde_json::from_value(seen["latency_us"].clone()).context("latencies")?;
+        ensure!(latency.points > 0, "no update carried its send time");
+        Ok(latency)
+    }
+
     /// Stops the publisher, which finishes a round over its items, and waits until no more updates arrive.
-    fn stop(&mut self) -> Result<Counts> {
+    pub(super) fn stop(&mut self) -> Result<Counts> {
         if self.publisher.is_none() {
             return self.counts();
         }
@@ -314,7 +327,7 @@ impl Chain {
         let processes = self.processes(place);
         self.publish(rate)?;
         interrupt::sleep(warm_up, || Ok(()))?;
-        self.client.request("mark")?;
+        self.mark()?;
         let (before, cpu) = (self.counts()?, Reading::take(&processes)?);
         interrupt::sleep(time, || self.check_alive().and_then(|()| place.check_alive()))?;
         let (after, cpu) = (self.counts()?, Reading::take(&processes)?.since(&cpu));
@@ -339,7 +352,7 @@ impl Chain {
 }
 
 /// Whether all requested item streams are loaded.
-fn is_loaded(seen: &Value) -> bool {
+pub(super) fn is_loaded(seen: &Value) -> bool {
     seen["loaded"] == seen["wanted"] && seen["wanted"].as_u64() > Some(0)
 }
 
@@ -361,7 +374,7 @@ fn not_loaded(seen: &Value, after: Duration) -> String {
 }
 
 /// The faults of the client between two counts, as text.
-fn faults(before: &Value, after: &Value) -> Vec<String> {
+pub(super) fn faults(before: &Value, after: &Value) -> Vec<String> {
     FAULTS
         .iter()
         .map(|name| (*name, grown(before, after, name)))
@@ -372,7 +385,7 @@ fn faults(before: &Value, after: &Value) -> Vec<String> {
 }
 
 /// The growth of a count.
-fn grown(before: &Value, after: &Value, name: &str) -> u64 {
+pub(super) fn grown(before: &Value, after: &Value, name: &str) -> u64 {
     number(after, name).saturating_sub(number(before, name))
 }
 
@@ -392,7 +405,7 @@ fn start_publisher(place: &Place, plan: &Plan, source: &str) -> Result<(Process,
 }
 
 /// Starts the clients of a plan, connected `to` a server.
-fn start_clients(place: &Place, to: &str, plan: &Plan) -> Result<Process> {
+pub(super) fn start_clients(place: &Place, to: &str, plan: &Plan) -> Result<Process> {
     let (host, port) = to.rsplit_once(':').unwrap_or((to, "14002"));
     let mut command = place.command(Side::Sink, "rmdstestclient")?;
     command.args(["--control", "--host", host, "--port", port, "--service", &plan.service]);

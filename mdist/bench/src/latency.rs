@@ -82,18 +82,34 @@ impl LatencyTest {
         label(self.backbone, self.busy)
     }
 
-    /// Mean, p99 and p99.9 against rate.
+    /// The mean with a band up to p99 and all measurements, and p99.9, against rate.
     pub(super) fn curves(&self) -> Vec<Curve> {
-        let of = |label: &str, value: fn(&Summary) -> f64| Curve {
-            label: format!("{label}, {}", self.label()),
-            points: self
-                .points
-                .iter()
-                .filter_map(|point| Some((point.rate as f64, value(&point.summary()?))))
-                .collect(),
+        let at =
+            |point: &Point, value: fn(&Summary) -> f64| Some((point.rate as f64, value(&point.summary()?)));
+        let of =
+            |value: fn(&Summary) -> f64| self.points.iter().filter_map(|point| at(point, value)).collect();
+        let each = |point: &Point| {
+            let all = point.latencies().unwrap_or_default();
+            all.into_iter().map(|latency| (point.rate as f64, latency.mean)).collect::<Vec<_>>()
+        };
+        let band = |point: &Point| {
+            let summary = point.summary()?;
+            Some((point.rate as f64, summary.mean, summary.p99))
+        };
+        let mean = Curve {
+            label: format!("mean, band to p99, {}", self.label()),
+            points: of(|summary| summary.mean),
+            samples: self.points.iter().flat_map(each).collect(),
+            band: self.points.iter().filter_map(band).collect(),
             is_reference: false,
         };
-        vec![of("mean", |s| s.mean), of("p99", |s| s.p99), of("p99.9", |s| s.p999)]
+        let p999 = Curve {
+            label: format!("p99.9, {}", self.label()),
+            points: of(|summary| summary.p999),
+            is_reference: true,
+            ..Curve::default()
+        };
+        vec![mean, p999]
     }
 
     /// The highest of all clean rates with a mean of at most a millisecond.

@@ -9,6 +9,7 @@ mod report;
 mod run;
 mod runner;
 mod search;
+mod stall;
 mod table;
 mod targets;
 mod throughput;
@@ -29,9 +30,6 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match run::run(&options::Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("mdist-bench: {why:#}");
-            ExitCode::FAILURE
-        }
+        Err(why) => mdist::output::failed("mdist-bench", &why),
     }
 }

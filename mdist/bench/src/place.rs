@@ -150,16 +150,33 @@ fn program(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Builds the other programs if cargo runs this one: it has built only this one.
+/// The programs that tests start.
+const PROGRAMS: [&str; 5] = ["p2ps", "src_dist", "sink_driven_src", "rmdstestclient", "utipcd"];
+
+/// Builds the other programs if cargo runs this one, because it has built only this one, and if one is missing.
 pub(super) fn build_programs() -> Result<()> {
-    let (Some(cargo), Ok(own)) = (std::env::var_os("CARGO"), std::env::current_exe()) else { return Ok(()) };
+    let Ok(own) = std::env::current_exe() else { return Ok(()) };
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let cargo = match std::env::var_os("CARGO") {
+        Some(cargo) => cargo,
+        None if is_incomplete(&own) && sources.exists() => "cargo".into(),
+        None => return Ok(()),
+    };
     for packages in PACKAGES {
         eprintln!("building: cargo build {packages}");
         let mut command = Command::new(&cargo);
         command.args(["build", "--quiet"]).args(packages.split(' ')).stdout(std::process::Stdio::null());
-        command.args(is_release(&own).then_some("--release"));
-        let status = command.status().context("build the other programs")?;
+        command.args(is_release(&own).then_some("--release")).current_dir(sources);
+        if let Some(target) = own.parent().and_then(Path::parent) {
+            command.arg("--target-dir").arg(target);
+        }
+        let status = command.status().context("run cargo to build the other programs")?;
         ensure!(status.success(), "the other programs cannot be built");
     }
     Ok(())
+}
+
+/// Whether a program is missing beside this one.
+fn is_incomplete(own: &Path) -> bool {
+    PROGRAMS.iter().any(|name| !own.with_file_name(name).exists())
 }

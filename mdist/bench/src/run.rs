@@ -12,6 +12,7 @@ use super::foreign::ForeignServer;
 use super::latency::LatencyTest;
 use super::options::Options;
 use super::place::{self, Backbone};
+use super::stall::StallTest;
 use super::throughput::{self, Row};
 use super::vendor::{self, VendorPair};
 use super::{table, targets};
@@ -22,6 +23,7 @@ struct Results {
     machine: String,
     rows: Vec<Row>,
     latencies: Vec<LatencyTest>,
+    stalls: Vec<StallTest>,
     pair: Option<VendorPair>,
     foreign: Vec<ForeignServer>,
     /// (test, reason) of tests that were not run, and of tests that could not start.
@@ -46,8 +48,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some(_) => measure_foreign(options, &mut results)?,
         None => tests(options, &names, &mut results)?,
     }
-    println!("{}", results.text(options));
     save(options, &results)?;
+    mdist::say!("{}", results.text(options))?;
     interrupt::check()?;
     let failed = results.failures();
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
@@ -108,14 +110,26 @@ fn plots(options: &Options, results: &Results) -> Result<()> {
         label: label.into(),
         is_reference: true,
         points: super::report::LATENCY.iter().map(|point| (point.0 as f64, value(point))).collect(),
+        ..Curve::default()
     };
     let mut curves: Vec<Curve> = results.latencies.iter().flat_map(LatencyTest::curves).collect();
     curves.extend(results.pair.iter().map(VendorPair::curve));
     curves.push(published("report, RRCP, mean", |point| point.1));
     curves.push(published("report, Rendezvous, mean", |point| point.2));
     let path = options.plots.join("latency.svg");
-    let title = "Latency of the whole chain against rate".into();
-    let panel = Panel { title, x: ("updates per second", 10.0), y: "latency [µs]", curves };
+    let caption = format!(
+        "{}\nmedians of {} measurements of {} s; dots: each measurement; load before: see the report",
+        machine::caption(),
+        options.repeat(),
+        options.window().as_secs()
+    );
+    let panel = Panel {
+        title: "Latency of the whole chain against rate".into(),
+        caption,
+        x: ("updates per second", 10.0),
+        y: "latency [µs]",
+        curves,
+    };
     plot::write(&path, &[panel])?;
     progress(&format!("plot: {}", path.display()));
     Ok(())
@@ -148,6 +162,10 @@ impl Results {
                     self.add_latency(options, backbone, busy);
                 }
             }
+            "stall" => match StallTest::run(options, backbone) {
+                Ok(stall) => self.stalls.push(stall),
+                Err(why) => self.failed.push((label.to_owned(), format!("{why:#}"))),
+            },
             test => {
                 let row = throughput::run(options, backbone, test);
                 progress(&match row.line() {
@@ -172,6 +190,7 @@ impl Results {
         all.extend(
             self.latencies.iter().flat_map(|latency| targets::of_latency(latency, self.pair.as_ref())),
         );
+        all.extend(self.stalls.iter().flat_map(targets::of_stall));
         all.extend(self.pair.as_ref().map(targets::of_pair));
         all
     }
@@ -199,6 +218,7 @@ impl Results {
             "machine": self.machine, "seconds": options.window().as_secs(), "repeat": options.repeat(),
             "throughput": self.rows.iter().map(Row::json).collect::<Value>(),
             "latency": self.latencies.iter().map(LatencyTest::json).collect::<Value>(),
+            "stall": self.stalls.iter().map(StallTest::json).collect::<Value>(),
             "sdk": self.pair.as_ref().map(VendorPair::json),
             "target": self.foreign.iter().map(ForeignServer::json).collect::<Value>(),
             "targets": self.targets(),
@@ -241,6 +261,9 @@ impl Results {
             let title = format!("T8: latency over {}", latency.label());
             add(&title, ABOUT_LATENCY, table::latency(latency, self.pair.as_ref()));
         }
+        if !self.stalls.is_empty() {
+            add("A stopped server", ABOUT_STALL, table::stalls(&self.stalls));
+        }
         if let Some(pair) = &self.pair {
             add("The vendor's own pair", ABOUT_PAIR, table::pair(pair));
         }
@@ -268,4 +291,7 @@ const ABOUT_CPU: &str = "Cores busy while costs were measured. The parts sum to 
 const ABOUT_LATENCY: &str = "µs from the scheduled send time until the client has decoded all fields. The last line is the \
     highest rate with a mean of at most 1 ms; busy: p2ps polls its feed without a pause ([threads.feed] busy-poll), only \
     rates with targets. The vendor's pair counts from when it made an update.";
+const ABOUT_STALL: &str = "One of two servers does not run for a second. Slowest update: that of the other server, in ms \
+    from its scheduled send time until the client has decoded it, in two seconds without a stop and in those of the stop and \
+    the second after it.";
 const ABOUT_PAIR: &str = "ProvPerf, p2ps or nothing, ConsPerf; latencies in µs from when an update was made.";

@@ -1,12 +1,14 @@
 //! The results as Markdown tables, beside the figures of the report.
 
 use utipc_bench_kit::Named as _;
+use utipc_bench_kit::cpu::Usage;
 use utipc_bench_kit::stats::Summary;
 use utipc_bench_kit::table::{grouped, markdown_head as head, markdown_row};
 
 use super::foreign::ForeignServer;
 use super::latency::LatencyTest;
 use super::report;
+use super::stall::StallTest;
 use super::targets::{self, Target};
 use super::throughput::{Measurements, Row};
 use super::vendor::VendorPair;
@@ -44,15 +46,29 @@ pub(super) fn throughput(rows: &[Row]) -> String {
     text
 }
 
+/// Share of a core, or of all cores, from which CPU time limits the rate.
+const FULL: f64 = 0.85;
+
+/// What limits the rate of a measurement on a machine with `cores`.
+fn limit(cpu: &Usage, cores: f64) -> String {
+    let ((name, share), seconds) = (cpu.busiest(), cpu.elapsed.as_secs_f64().max(1e-9));
+    let (all, percent) = (cpu.total / seconds, share * 100.0);
+    if share >= FULL {
+        format!("{name}, {percent:.0} % of a core; all: {all:.2} cores")
+    } else if all >= FULL * cores {
+        format!("the machine, {all:.2} of {cores} cores; most: {name}, {percent:.0} % of a core")
+    } else {
+        format!("no process; most: {name}, {percent:.0} % of a core; all: {all:.2} of {cores} cores")
+    }
+}
+
 fn measured_cells(row: &Row, measured: &Measurements) -> [String; 11] {
     let (cost, typical, top) = (measured.cost(), measured.typical(), measured.top());
     let has_cost = !measured.charged.is_empty();
     let targets = targets::of_row(row);
     let verdict = targets.first().filter(|_| row.published.is_some() && has_cost);
-    let limit = top.map_or(String::new(), |top| {
-        let ((name, share), seconds) = (top.cpu.busiest(), top.cpu.elapsed.as_secs_f64());
-        format!("{name}, {:.0} % of a core; all: {:.2} cores", share * 100.0, top.cpu.total / seconds)
-    });
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let limit = top.map_or(String::new(), |top| limit(&top.cpu, cores as f64));
     [
         known(typical.map(|window| window.input)),
         known(typical.map(|window| window.output)),
@@ -119,6 +135,21 @@ pub(super) fn latency(latency: &LatencyTest, pair: Option<&VendorPair>) -> Strin
     text
 }
 
+/// Stopped servers.
+pub(super) fn stalls(tests: &[StallTest]) -> String {
+    let mut text = head("backbone | rate | slowest without a stop | slowest | delay | faults");
+    for test in tests {
+        for stall in &test.stalls {
+            let faults = if stall.faults.is_empty() { "none".into() } else { stall.faults.join(", ") };
+            let ms = |us: f64| format!("{:.1}", us / 1e3);
+            let (before, during) = (ms(stall.before.max), ms(stall.during.max));
+            let (delay, rate) = (format!("{:.1}", stall.delay_ms()), grouped(test.rate as f64));
+            text += &markdown_row([test.backbone.name(), rate, before, during, delay, faults]);
+        }
+    }
+    text
+}
+
 /// The vendor's pair.
 pub(super) fn pair(pair: &VendorPair) -> String {
     let mut text = head("path | rate | came/s | mean | deviation | min | max | ns of CPU an update");
@@ -177,6 +208,22 @@ pub(super) fn targets(targets: &[Target]) -> String {
 mod tests {
     use super::super::place::Backbone;
     use super::*;
+
+    #[test]
+    fn process_limits_the_rate_only_if_it_fills_a_core() {
+        let usage = |rows: &[(&str, f64)], total: f64| Usage {
+            elapsed: std::time::Duration::from_secs(10),
+            rows: rows.iter().map(|row| (row.0.to_owned(), row.1)).collect(),
+            total,
+        };
+        let rest = [("others", 0.0), ("rest", 0.0)];
+        let of = |p2ps: f64, total: f64| {
+            limit(&usage(&[("p2ps", p2ps), ("client", 1.0), rest[0], rest[1]], total), 2.0)
+        };
+        assert_eq!(of(9.5, 12.0), "p2ps, 95 % of a core; all: 1.20 cores");
+        assert_eq!(of(3.9, 12.0), "no process; most: p2ps, 39 % of a core; all: 1.20 of 2 cores");
+        assert_eq!(of(3.9, 19.5), "the machine, 1.95 of 2 cores; most: p2ps, 39 % of a core");
+    }
 
     #[test]
     fn failed_row_has_no_figures() {

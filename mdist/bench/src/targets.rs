@@ -5,6 +5,7 @@ use utipc_bench_kit::table::grouped;
 use utipc_bench_kit::{Named as _, Verdict};
 
 use super::latency::{LatencyTest, TARGET_RATES};
+use super::stall::StallTest;
 use super::throughput::Row;
 use super::vendor::VendorPair;
 
@@ -35,6 +36,8 @@ const WITHIN_A_MILLISECOND: u64 = 850_000;
 /// Largest mean latency of the chain in multiples of the direct pair's, and least share of its rate through p2ps.
 const TIMES_DIRECT: f64 = 3.0;
 const RATE_THROUGH: f64 = 0.6;
+/// Delay at the other server while one is stopped for a second, milliseconds.
+const DELAY_MS: f64 = 5.0;
 /// Mean, p99 and p99.9 at each of [`TARGET_RATES`], microseconds.
 const LATENCIES: [[Option<f64>; 3]; 2] =
     [[Some(100.0), Some(150.0), Some(250.0)], [Some(100.0), None, Some(430.0)]];
@@ -101,6 +104,22 @@ pub(super) fn of_latency(latency: &LatencyTest, pair: Option<&VendorPair>) -> Ve
         ));
     }
     targets
+}
+
+/// The targets of a stopped server.
+pub(super) fn of_stall(stall: &StallTest) -> [Target; 2] {
+    let name = format!("stall {} at {}/s", stall.backbone.name(), grouped(stall.rate as f64));
+    let delay = stall.delays().median;
+    let faults = stall.faults();
+    let got = if faults.is_empty() { "none".into() } else { faults.join(", ") };
+    [
+        Target::new(
+            format!("{name}: delay at the other server"),
+            format!("≤ {DELAY_MS:.0} ms"),
+            Some((format!("{delay:.1} ms"), delay <= DELAY_MS)),
+        ),
+        Target::new(format!("{name}: lost or suspect"), "none".into(), Some((got, faults.is_empty()))),
+    ]
 }
 
 /// The target of the vendor's pair with p2ps in between.

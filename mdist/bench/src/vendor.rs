@@ -253,7 +253,7 @@ impl VendorPair {
         rates.sort_unstable();
         rates.dedup();
         let points = rates.into_iter().filter_map(|rate| Some((rate as f64, self.mean_us(rate)?))).collect();
-        Curve { label: "mean, the vendor's pair directly".into(), points, is_reference: false }
+        Curve { label: "mean, the vendor's pair directly".into(), points, ..Curve::default() }
     }
 
     pub(super) fn json(&self) -> Value {

@@ -60,6 +60,26 @@ fn row_is_measured_and_written_as_json() {
 }
 
 #[test]
+fn stopped_server_loses_nothing() {
+    let json = std::env::temp_dir().join(format!("mdist-bench-stall-{}.json", std::process::id()));
+    let row = "stall --backbone lanes --quick --rate 20000 --items 1000 --json";
+    let child = bench(row).arg(&json).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = child.id();
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    assert!(status.success(), "{}", text(&stderr));
+    assert!(text(&stdout).contains("| lanes | 20,000 |"), "{}", text(&stdout));
+    let seen: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    std::fs::remove_file(&json).unwrap();
+    let stall = &seen["stall"][0]["each"][0];
+    let faults: Vec<_> =
+        stall["faults"].as_array().unwrap().iter().filter_map(|fault| fault.as_str()).collect();
+    // A busy machine may keep the publisher from its rate.
+    assert!(faults.iter().all(|fault| fault.starts_with("the publisher")), "{seen}");
+    assert!(stall["during_us"]["points"].as_u64() > Some(0), "{seen}");
+    wait_until_nothing_is_left(id);
+}
+
+#[test]
 fn killed_run_leaves_no_process() {
     let mut child = bench("T3 --backbone none --seconds 600 --rate 1000 --items 100")
         .stdout(Stdio::null())

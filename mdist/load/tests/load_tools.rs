@@ -120,3 +120,29 @@ fn disconnected_mounts_reconnect_and_reload() {
     let seen = consumer.stop().unwrap();
     assert_eq!((seen.counts.logins, seen.counts.gaps), (2, 0));
 }
+
+#[test]
+fn client_names_the_services_that_exist_instead() {
+    let (provider, _consumer) = pair(1_000, |_| {});
+    let port = provider.address().unwrap().port().to_string();
+    let arguments = ["--host", "127.0.0.1", "--port", &port, "--service", "NONE", "--startup-time", "2"];
+    let output =
+        std::process::Command::new(env!("CARGO_BIN_EXE_rmdstestclient")).args(arguments).output().unwrap();
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{why}");
+    let text = format!("127.0.0.1:{port} has no service 'NONE' (it has DIRECT_FEED;");
+    assert_eq!(why.matches(&text).count(), 2, "once while it waits, once at the end: {why}");
+}
+
+#[test]
+fn client_names_the_host_that_refuses() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let arguments = ["--host", "127.0.0.1", "--port", &free.port().to_string(), "--startup-time", "1"];
+    let output =
+        std::process::Command::new(env!("CARGO_BIN_EXE_rmdstestclient")).args(arguments).output().unwrap();
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && why.contains(&format!("{free}: ")) && why.contains("refused"),
+        "{why}"
+    );
+}

@@ -11,5 +11,6 @@ pub mod hub;
 pub mod metrics;
 pub mod mounts;
 pub mod net;
+pub mod output;
 pub mod server;
 pub mod upstream;

@@ -97,9 +97,9 @@ fn items_come_and_go_between_nodes() {
 }
 
 /// A sink that stops reading is disconnected from its feeds after the hold and resynchronises later; other
-/// sinks lose nothing.
+/// sinks lose nothing. The source keeps nothing for it.
 fn sink_that_stops_reading_is_disconnected(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
-    let source = RunningSource::start(source, "FEED", HOLD);
+    let source = RunningSource::with_stall(source, "FEED", HOLD, 0);
     let sinks: Vec<_> = ends.into_iter().map(|end| RunningSink::start(end, "FEED", &names(100))).collect();
     source.set_burst(100);
     for sink in &sinks {
@@ -151,6 +151,89 @@ fn sink_that_stops_reading_is_disconnected_over_lanes() {
 fn sink_that_stops_reading_is_disconnected_between_nodes() {
     let [red, blue, green] = embedded(plain);
     sink_that_stops_reading_is_disconnected(source(&red), [sink(&blue), sink(&green)]);
+}
+
+/// A sink that stops reading for a while misses nothing, and other sinks go on meanwhile.
+fn stalled_sink_catches_up(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
+    let source = RunningSource::start(source, "FEED", HOLD);
+    let sinks: Vec<_> = ends.into_iter().map(|end| RunningSink::start(end, "FEED", &names(100))).collect();
+    source.set_burst(100);
+    for sink in &sinks {
+        until("updates", || (updates(sink) > 2000).then_some(()));
+    }
+    for round in 1..=3 {
+        sinks[1].asleep.store(true, Ordering::Relaxed);
+        let before = updates(&sinks[0]);
+        // About 10 MB, twenty times what may be unread.
+        until("updates of the other sink", || (updates(&sinks[0]) > before + 100_000).then_some(()));
+        let (sent, seen) = (updates(&sinks[0]), updates(&sinks[1]));
+        assert!(sent > seen + 50_000, "round {round}: the sink has not stalled: {sent} and {seen} updates");
+        sinks[1].asleep.store(false, Ordering::Relaxed);
+        until("the stalled sink to catch up", || (updates(&sinks[1]) > sent).then_some(()));
+    }
+    for sink in &sinks {
+        let stats = sink.lock().side.stats();
+        assert_eq!((stats.gaps, stats.cuts, sink.counters().downs), (0, 0, 0));
+    }
+    assert_eq!(source.orders.cuts.load(Ordering::Relaxed), 0);
+    assert!(source.orders.stalls.load(Ordering::Relaxed) >= 3);
+    check(source, sinks, 100);
+}
+
+#[test]
+fn stalled_sink_catches_up_in_memory() {
+    let memory = Memory::new();
+    let source = Box::new(memory.source().unwrap());
+    stalled_sink_catches_up(source, [Box::new(memory.sink().unwrap()), Box::new(memory.sink().unwrap())]);
+}
+
+#[test]
+fn stalled_sink_catches_up_between_nodes() {
+    let [red, blue, green] = embedded(plain);
+    stalled_sink_catches_up(source(&red), [sink(&blue), sink(&green)]);
+}
+
+#[test]
+fn stalled_sink_on_the_host_of_its_source_catches_up_beside_one_on_another() {
+    let [near, far] = Host::joined();
+    stalled_sink_catches_up(source(&near.attach()), [sink(&far.attach()), sink(&near.attach())]);
+}
+
+#[test]
+fn stalled_sink_on_another_host_catches_up() {
+    let [near, far] = Host::joined();
+    stalled_sink_catches_up(source(&near.attach()), [sink(&near.attach()), sink(&far.attach())]);
+}
+
+#[test]
+fn stalled_sink_catches_up_over_lanes() {
+    let host = Host::start();
+    stalled_sink_catches_up(source(&host.attach()), [sink(&host.attach()), sink(&host.attach())]);
+}
+
+/// A sink that does not read for longer than its packets are kept is disconnected; the feed does not wait for it.
+#[test]
+fn sink_is_disconnected_when_the_memory_for_stalls_is_full() {
+    const STALL: usize = 3 << 20;
+    let memory = Memory::new();
+    let source = RunningSource::with_stall(Box::new(memory.source().unwrap()), "FEED", HOLD, STALL);
+    let ends = [memory.sink().unwrap(), memory.sink().unwrap()];
+    let sinks: Vec<_> =
+        ends.into_iter().map(|end| RunningSink::start(Box::new(end), "FEED", &names(100))).collect();
+    source.set_burst(100);
+    for sink in &sinks {
+        until("updates", || (updates(sink) > 2000).then_some(()));
+    }
+    sinks[1].asleep.store(true, Ordering::Relaxed);
+    until("cut", || (source.orders.cuts.load(Ordering::Relaxed) == 1).then_some(()));
+    let kept = source.orders.backlog.load(Ordering::Relaxed) as usize;
+    assert!(kept > STALL / 2 && kept <= STALL, "{kept} bytes kept");
+    let before = updates(&sinks[0]);
+    until("updates of the other sink", || (updates(&sinks[0]) > before + 100_000).then_some(()));
+    sinks[1].asleep.store(false, Ordering::Relaxed);
+    until("resynchronisation", || (sinks[1].counters().ups == 2).then_some(()));
+    assert_eq!(sinks[0].counters().downs, 0);
+    check(source, sinks, 100);
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn page_shows_mounts_and_reasons_of_disconnects() {
     let metrics = Metrics::new("p2ps");
     let backbone = Backbone::Memory(Memory::new());
     let chain = Chain::start(&config, &metrics, &backbone, &backbone, 10).unwrap();
-    let server = Server::start("127.0.0.1:0", &metrics).unwrap();
+    let server = Server::start("127.0.0.1:0", &[], &metrics).unwrap();
     until(&server, "/metrics", "mdist_hub_services{program=\"p2ps\",hub=\"p2ps\"} 1");
     let mount = TcpStream::connect(chain.server.addresses[0]).unwrap();
     let peer = format!("\"peer\": \"{}\"", mount.local_addr().unwrap());
@@ -77,7 +77,7 @@ fn latency_is_shown_if_it_is_measured() {
         config.src_dist.latency_calc = config.p2ps.latency_calc;
         config.p2ps.workers = 2;
         let metrics = Metrics::new("p2ps");
-        let server = Server::start("127.0.0.1:0", &metrics).unwrap();
+        let server = Server::start("127.0.0.1:0", &[], &metrics).unwrap();
         let (_chain, consumer) = chain(&mut config, &metrics, 50);
         let both = ["mounts", "backbone", "mount", "server"];
         let wanted = if per_connection {

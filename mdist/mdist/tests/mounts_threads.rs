@@ -75,7 +75,7 @@ fn mounts_of_all_threads_get_all_messages() {
 
 #[test]
 fn slow_consumers_of_each_thread_are_disconnected_alone() {
-    let provider = publisher(20_000);
+    let provider = publisher(5_000);
     let metrics = Metrics::new("p2ps");
     let mut server = server(&provider, &metrics, |config| {
         let p2ps = &mut config.p2ps;

@@ -1,7 +1,6 @@
 //! `rmdstestclient`: consumers for load tests. They request items, count messages, measure latency, and can check that
 //! every field is what the publisher sent.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,11 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
+use mdist::{output, say};
 use mdist_load::consumer::{Consumer, ConsumerOptions, Snapshot};
 use mdist_load::control::{Command, Control};
 use mdist_load::items::{self, Shares};
 use mdist_load::{msgdata, names};
-use utipc_bench_kit::plot;
+use utipc_bench_kit::machine;
+use utipc_bench_kit::plot::Histogram;
 
 /// Consumers for load tests: many mounts in one process.
 #[derive(Parser)]
@@ -129,10 +130,7 @@ fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(UNCLEAN),
-        Err(error) => {
-            eprintln!("rmdstestclient: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => output::failed("rmdstestclient", &error),
     }
 }
 
@@ -183,7 +181,8 @@ fn run(options: &Options) -> Result<bool> {
     let began = Instant::now();
     let mut before = (began, consumer.snapshot());
     let mut steady: Option<(Instant, Snapshot)> = None;
-    let mut out = std::io::stdout();
+    let mut missing: Option<String> = None;
+    let mut ended: Vec<String> = Vec::new();
     loop {
         let command = control.next(Duration::from_millis(if steady.is_none() { 100 } else { 1_000 }));
         let seen = consumer.snapshot();
@@ -197,11 +196,7 @@ fn run(options: &Options) -> Result<bool> {
                 }));
             }
             if !options.quiet && !options.control {
-                println!(
-                    "{} item streams loaded after {:.2?}",
-                    seen.wanted,
-                    seen.startup.unwrap_or_default()
-                );
+                say!("{} item streams loaded after {:.2?}", seen.wanted, seen.startup.unwrap_or_default())?;
             }
             before = (Instant::now(), consumer.snapshot());
             steady = Some(before.clone());
@@ -211,28 +206,45 @@ fn run(options: &Options) -> Result<bool> {
             Command::Line(word, rest) => {
                 let answer = execute(&consumer, &word, &rest)
                     .unwrap_or_else(|error| serde_json::json!({ "error": format!("{error:#}") }));
-                writeln!(out, "{answer}")?;
-                out.flush()?;
+                say!("{answer}")?;
             }
             Command::None => {
+                let told = missing.clone();
+                missing = missing_service(options, &consumer);
+                if let Some(text) = missing.as_ref().filter(|text| told.as_ref() != Some(text)) {
+                    eprintln!("rmdstestclient: {text}; waiting for it");
+                }
                 let late = began.elapsed() > Duration::from_secs(options.startup_time);
+                let fails = late && steady.is_none() && !options.control;
+                if fails {
+                    ended.extend(consumer.disconnect_reasons());
+                }
                 ensure!(
-                    steady.is_some() || !late || options.control,
-                    "{} of {} item streams were loaded after {} s: {:?}; disconnects: {:?}",
+                    !fails,
+                    "{}{} of {} item streams were loaded after {} s: {:?}; disconnects: {:?}",
+                    missing.as_ref().map(|text| format!("{text}; ")).unwrap_or_default(),
                     seen.loaded,
                     seen.wanted,
                     options.startup_time,
                     seen.counts,
-                    consumer.disconnect_reasons()
+                    ended
                 );
                 if !options.quiet && !options.control && before.0.elapsed() > Duration::from_millis(900) {
-                    progress(&consumer, &mut before);
+                    progress(&consumer, &mut before, &mut ended)?;
                 }
             }
         }
     }
     let Some((began, first)) = steady else { bail!("ended before all items were loaded") };
     report(options, consumer, began, &first)
+}
+
+/// The wanted service, if the server does not have it, and the services that it has.
+fn missing_service(options: &Options, consumer: &Consumer) -> Option<String> {
+    let services = consumer.services_instead()?;
+    let has = if services.is_empty() { "no services".into() } else { services.join(", ") };
+    let Options { host, port, service, .. } = options;
+    Some(format!("{host}:{port} has no service '{service}' (it has {has}; choose one with --service)"))
 }
 
 fn execute(consumer: &Consumer, word: &str, rest: &str) -> Result<serde_json::Value> {
@@ -254,12 +266,12 @@ fn execute(consumer: &Consumer, word: &str, rest: &str) -> Result<serde_json::Va
     }
 }
 
-fn progress(consumer: &Consumer, before: &mut (Instant, Snapshot)) {
+fn progress(consumer: &Consumer, before: &mut (Instant, Snapshot), ended: &mut Vec<String>) -> Result<()> {
     let (at, seen) = (Instant::now(), consumer.snapshot());
     let seconds = at.duration_since(before.0).as_secs_f64();
     let new = seen.counts.since(&before.1.counts);
     let latency = seen.latency.summary();
-    println!(
+    say!(
         "{:>12.0} updates/s  {:>9}/{} loaded  {:>9} images  latency {:.0} µs (p99 {:.0})  {} gaps  {} lost  {} suspect  {} disconnects",
         new.updates as f64 / seconds,
         seen.loaded,
@@ -271,11 +283,31 @@ fn progress(consumer: &Consumer, before: &mut (Instant, Snapshot)) {
         seen.counts.lost,
         seen.counts.suspect,
         seen.counts.cuts,
-    );
-    for reason in consumer.disconnect_reasons() {
-        println!("disconnected: {reason}");
+    )?;
+    let reasons = consumer.disconnect_reasons();
+    for reason in &reasons {
+        say!("disconnected: {reason}")?;
+    }
+    if !reasons.is_empty() {
+        *ended = reasons;
     }
     *before = (at, seen);
+    Ok(())
+}
+
+/// Writes the histogram of latency.
+fn plot(path: &Path, options: &Options, per_s: f64, seen: &Snapshot) -> Result<()> {
+    let summary = seen.latency.summary();
+    let Options { host, port, mounts, .. } = options;
+    let caption = format!(
+        "{}\nmounts: {mounts}; item streams: {}, of {host}:{port}; {per_s:.0} updates/s; with a stamp: {}",
+        machine::caption(),
+        seen.wanted,
+        summary.points
+    );
+    let classes = seen.latency.classes();
+    let title = "Latency of updates, from publisher to consumer";
+    Histogram { title, caption: &caption, counted: "updates", classes: &classes, summary }.write(path)
 }
 
 fn report(options: &Options, consumer: Consumer, began: Instant, first: &Snapshot) -> Result<bool> {
@@ -296,7 +328,7 @@ fn report(options: &Options, consumer: Consumer, began: Instant, first: &Snapsho
     let summary = seen.latency.summary();
     let clean = seen.counts.is_clean() && compared.as_ref().is_none_or(|compared| compared.is_equal());
     if let Some(path) = &options.plot {
-        plot::histogram(path, "latency of updates", &seen.latency.classes())?;
+        plot(path, options, per_s, &seen)?;
     }
     if options.json {
         let line = serde_json::json!({
@@ -308,13 +340,15 @@ fn report(options: &Options, consumer: Consumer, began: Instant, first: &Snapsho
             "histogram_us": seen.latency.classes(), "post_latency_us": seen.post_latency.summary(),
             "generic_latency_us": seen.generic_latency.summary(), "compared": compared, "clean": clean,
         });
-        println!("{line}");
+        say!("{line}")?;
     } else if !options.quiet {
-        println!(
+        say!(
             "{per_s:.0} updates/s over {seconds:.1} s ({slowest:.0} to {fastest:.0} for each mount); {} lost, {} gaps, {} disconnects",
-            counts.lost, counts.gaps, seen.counts.cuts
-        );
-        println!(
+            counts.lost,
+            counts.gaps,
+            seen.counts.cuts
+        )?;
+        say!(
             "latency of {} updates [µs]: mean {:.1}, deviation {:.1}, min {:.1}, max {:.1}, p50 {:.1}, p99 {:.1}, p99.9 {:.1}",
             summary.points,
             summary.mean,
@@ -324,13 +358,15 @@ fn report(options: &Options, consumer: Consumer, began: Instant, first: &Snapsho
             summary.p50,
             summary.p99,
             summary.p999
-        );
+        )?;
         if let Some(compared) = &compared {
-            println!(
+            say!(
                 "{} of {} item streams are equal in {} fields",
-                compared.equal, compared.items, compared.fields
-            );
-            compared.differences.iter().for_each(|difference| println!("different: {difference}"));
+                compared.equal,
+                compared.items,
+                compared.fields
+            )?;
+            compared.differences.iter().try_for_each(|difference| say!("different: {difference}"))?;
         }
     }
     Ok(clean)

@@ -1,7 +1,6 @@
 //! `sink_driven_src`: a publisher for load tests. It answers item requests as an interactive provider, or publishes to
 //! a distributor, and sends updates of 74 bytes at a rate.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
-use mdist::dictionaries;
+use mdist::{dictionaries, output, say};
 use mdist_load::control::{Command, Control};
 use mdist_load::provider::{Counts, Provider, ProviderOptions};
 use mdist_load::{items, msgdata, names};
@@ -102,10 +101,7 @@ enum Values {
 fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("sink_driven_src: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => output::failed("sink_driven_src", &error),
     }
 }
 
@@ -116,7 +112,7 @@ fn start(options: &Options) -> Result<(Provider, Option<SocketAddr>)> {
         None => msgdata::built_in()?,
     };
     sets.iter_mut().for_each(|set| set.running = options.values == Values::Running);
-    let publish = options.publish.as_deref().map(|to| mdist::net::resolve(to, 14_003)).transpose()?;
+    let publish = options.publish.as_deref().map(|to| mdist::net::resolve_local(to, 14_003)).transpose()?;
     let list = match (&options.item_file, publish) {
         (Some(path), _) => items::read(path)?,
         (None, Some(_)) => items::generated(options.item_count),
@@ -145,15 +141,13 @@ fn start(options: &Options) -> Result<(Provider, Option<SocketAddr>)> {
 
 fn run(options: &Options) -> Result<()> {
     let (provider, publish) = start(options)?;
-    let mut out = std::io::stdout();
     if options.control {
         let at = provider.address().map(|at| at.to_string());
-        writeln!(out, "{}", serde_json::json!({ "listening": at }))?;
-        out.flush()?;
+        say!("{}", serde_json::json!({ "listening": at }))?;
     } else if !options.quiet {
         match (provider.address(), publish) {
-            (Some(at), _) => println!("listening on {at}, service {}", options.service),
-            (None, to) => println!("publishing to {}", to.map(|to| to.to_string()).unwrap_or_default()),
+            (Some(at), _) => say!("listening on {at}, service {}", options.service)?,
+            (None, to) => say!("publishing to {}", to.map(|to| to.to_string()).unwrap_or_default())?,
         }
     }
     let control = Control::new(options.control, options.seconds)?;
@@ -164,18 +158,17 @@ fn run(options: &Options) -> Result<()> {
             Command::Line(word, rest) => {
                 let answer = execute(&provider, &word, &rest)
                     .unwrap_or_else(|error| serde_json::json!({ "error": format!("{error:#}") }));
-                writeln!(out, "{answer}")?;
-                out.flush()?;
+                say!("{answer}")?;
             }
             Command::None if options.quiet || options.control => {}
-            Command::None => progress(&provider, &mut before),
+            Command::None => progress(&provider, &mut before)?,
         }
     }
     let counts = provider.stop()?;
     if options.json {
-        println!("{}", serde_json::json!({ "test": "sink_driven_src", "counts": counts }));
+        say!("{}", serde_json::json!({ "test": "sink_driven_src", "counts": counts }))?;
     } else if !options.quiet && !options.control {
-        println!("{} updates, {} images, {} missed", counts.updates, counts.refreshes, counts.missed);
+        say!("{} updates, {} images, {} missed", counts.updates, counts.refreshes, counts.missed)?;
     }
     Ok(())
 }
@@ -198,16 +191,21 @@ fn execute(provider: &Provider, word: &str, rest: &str) -> Result<serde_json::Va
     }
 }
 
-fn progress(provider: &Provider, before: &mut (Instant, Counts)) {
+fn progress(provider: &Provider, before: &mut (Instant, Counts)) -> Result<()> {
     let (at, counts) = (Instant::now(), provider.counts());
     let seconds = at.duration_since(before.0).as_secs_f64();
     let rate = (counts.updates - before.1.updates) as f64 / seconds;
-    println!(
+    say!(
         "{rate:>12.0} updates/s  {:>9} items  {:>4} sessions  {:>9} images  {} missed  {} disconnects",
-        counts.items, counts.sessions, counts.refreshes, counts.missed, counts.cut
-    );
+        counts.items,
+        counts.sessions,
+        counts.refreshes,
+        counts.missed,
+        counts.cut
+    )?;
     for reason in provider.disconnect_reasons() {
-        println!("disconnected: {reason}");
+        say!("disconnected: {reason}")?;
     }
     *before = (at, counts);
+    Ok(())
 }

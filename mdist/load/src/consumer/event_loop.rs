@@ -222,7 +222,7 @@ impl EventLoop {
         self.disconnects += 1;
         self.startup = None;
         if self.reasons.len() < MAX_REASONS {
-            self.reasons.push(format!("{reason:#}"));
+            self.reasons.push(format!("{}: {reason:#}", self.shared.to));
         }
         let Some(client) = self.clients.get_mut(place) else { return };
         client.socket = None;
@@ -368,6 +368,8 @@ impl EventLoop {
         }
         all.startup = self.startup;
         report.snapshot = all;
+        report.services_instead =
+            self.clients.iter().find_map(|client| client.mount.state.services_instead());
         report.disconnect_reasons.append(&mut self.reasons);
         report.disconnect_reasons.truncate(MAX_REASONS);
         if want_images {

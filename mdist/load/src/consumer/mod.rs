@@ -40,6 +40,8 @@ struct Report {
     /// The last mark that the thread has processed.
     marks: u64,
     disconnect_reasons: Vec<String>,
+    /// Services of the server, if the wanted one is not among them.
+    services_instead: Option<Vec<String>>,
 }
 
 /// Place in the item list, whether it is loaded, and image of one item stream.
@@ -175,6 +177,12 @@ impl Consumer {
     #[must_use]
     pub fn disconnect_reasons(&self) -> Vec<String> {
         self.links.iter().flat_map(|link| std::mem::take(&mut link.report().disconnect_reasons)).collect()
+    }
+
+    /// The names of the server's services, if it has told them and the wanted service is not among them.
+    #[must_use]
+    pub fn services_instead(&self) -> Option<Vec<String>> {
+        self.links.iter().find_map(|link| link.report().services_instead.clone())
     }
 
     /// Stops all mounts and returns their last counts.

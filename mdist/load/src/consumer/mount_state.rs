@@ -1,5 +1,6 @@
 //! The state of one consumer: login, directory, dictionaries, and the counting of messages.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub(super) struct MountState {
     pub(super) stage: Stage,
     /// Id of the service, while it is up.
     pub(super) service: Option<u16>,
+    /// Names of the services in the directory, by id; `None` before the directory.
+    services: Option<BTreeMap<u16, String>>,
     /// Dictionaries received.
     dictionaries: u8,
     pub(super) streams: Streams,
@@ -59,6 +62,7 @@ impl MountState {
         Self {
             stage: Stage::Connection,
             service: None,
+            services: None,
             dictionaries: 0,
             streams: Streams::new(&shared, number),
             counts: Counts::default(),
@@ -71,6 +75,7 @@ impl MountState {
     pub(super) fn reset(&mut self) {
         self.stage = Stage::Connection;
         self.service = None;
+        self.services = None;
         self.dictionaries = 0;
         self.streams.reset();
     }
@@ -230,9 +235,22 @@ impl MountState {
         reply(&to_vec(|w| request.encode(w))?)
     }
 
+    /// The services of the server, if it has told them and the wanted one is not among them.
+    pub(super) fn services_instead(&self) -> Option<Vec<String>> {
+        let services = self.services.as_ref().filter(|_| self.service.is_none())?;
+        Some(services.values().cloned().collect())
+    }
+
     /// Handles a directory message: the service may appear, change or go at any time.
     fn directory(&mut self, payload: &[u8], reply: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.services.get_or_insert_default();
         for (action, service) in directory::decode(payload)? {
+            let services = self.services.get_or_insert_default();
+            match &service.info {
+                _ if action == directory::Action::Delete => drop(services.remove(&service.id)),
+                Some(info) => drop(services.insert(service.id, info.name.clone())),
+                None => {}
+            }
             let named = service.info.as_ref().is_some_and(|info| info.name == self.shared.service);
             if !named && self.service != Some(service.id) {
                 continue;

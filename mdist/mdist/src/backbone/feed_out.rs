@@ -62,11 +62,6 @@ impl FeedOut {
         self.due
     }
 
-    /// Bytes of the open packet.
-    pub(crate) fn len(&self) -> usize {
-        self.packet.len()
-    }
-
     /// Whether an entry of `size` bytes fits into the open packet.
     #[inline]
     pub(crate) fn fits(&self, size: usize) -> bool {
@@ -81,19 +76,20 @@ impl FeedOut {
         self.number += 1;
     }
 
-    /// Completes the open packet, which must have entries.
-    pub(crate) fn seal(&mut self) -> &[u8] {
+    /// Completes the open packet, which must have entries, and takes it out; [`FeedOut::begin`] has to follow.
+    pub(crate) fn seal(&mut self) -> Vec<u8> {
         let first = self.number + 1 - u64::from(self.count);
         let header = self.header(self.count, first, None);
         if let Some(place) = self.packet.first_chunk_mut::<HEADER>() {
             *place = header;
         }
         self.position += self.packet.len() as u64;
-        &self.packet
+        std::mem::take(&mut self.packet)
     }
 
-    /// Opens the next packet after [`FeedOut::seal`].
-    pub(crate) fn begin(&mut self) {
+    /// Opens the next packet after [`FeedOut::seal`], in the memory of that one.
+    pub(crate) fn begin(&mut self, packet: Vec<u8>) {
+        self.packet = packet;
         self.packet.truncate(HEADER);
         self.count = 0;
     }
@@ -117,7 +113,8 @@ impl FeedOut {
     }
 
     fn header(&self, count: u16, first: u64, part: Option<Part>) -> [u8; HEADER] {
-        Header { count, source: self.source, feed: self.id, first, position: self.position, part }.encode()
+        let (source, feed, position) = (self.source, self.id, self.position);
+        Header { count, source, feed, first, position, part, unordered: false }.encode()
     }
 }
 
@@ -136,8 +133,9 @@ mod tests {
         assert!(out.may_wait(start + flush / 2, flush));
         assert_eq!(out.due(), Some(start + flush));
         assert!(!out.may_wait(start + flush, flush) && out.due().is_none());
-        assert!(!out.seal().is_empty());
-        out.begin();
+        let packet = out.seal();
+        assert!(!packet.is_empty());
+        out.begin(packet);
         assert!(!out.may_wait(start + flush, flush));
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::meter::{Meter, unread};
+use super::senders::{Filter, Senders};
 use super::source_side::WINDOW;
 use super::wire::Header;
 use super::{Address, FeedReader, Result};
@@ -15,6 +16,11 @@ use crate::net::now;
 
 /// Size of a buffer for the largest message of any carrier, bytes.
 const BUFFER: usize = 66_000;
+/// Most packets of strangers that one call drops, so that a flood of them cannot hold it.
+const FOREIGN_PER_CALL: usize = 256;
+
+/// A packet: its sender, header and length.
+type Packet = (Address, Header, usize);
 
 /// The widest window among a sink's sources, bytes; shared by the sink side and its feeds.
 #[derive(Clone, Debug)]
@@ -42,16 +48,17 @@ pub struct Feeds {
     /// Number of the sink end that the reader belongs to.
     generation: u64,
     meter: Meter,
+    filter: Filter,
     window: Window,
     buffer: Vec<u8>,
-    /// The packet in `buffer` that [`Feeds::next`] returns next: its source and length.
-    fetched: Option<(Address, usize)>,
+    /// The packet in `buffer` that [`Feeds::next`] returns next.
+    fetched: Option<Packet>,
     /// Time at which it was read, if `timed`.
     fetched_at: Now,
     /// Whether it has not been credited yet.
     uncredited: bool,
     /// The packet in `buffer` that was returned last, until it is credited.
-    used: Option<(Address, usize)>,
+    used: Option<Packet>,
     /// Packets read ahead and credited, behind `fetched`; with the time of their read, if `timed`.
     ahead: VecDeque<(Now, Vec<u8>)>,
     ahead_bytes: usize,
@@ -69,11 +76,17 @@ impl std::fmt::Debug for Feeds {
 
 impl Feeds {
     /// The feeds of the sink end number `generation`.
-    pub(super) fn new(reader: Box<dyn FeedReader>, window: Window, generation: u64) -> Self {
+    pub(super) fn new(
+        reader: Box<dyn FeedReader>,
+        window: Window,
+        senders: Senders,
+        generation: u64,
+    ) -> Self {
         Self {
             reader,
             generation,
             meter: Meter::default(),
+            filter: Filter::new(senders),
             window,
             buffer: vec![0; BUFFER],
             fetched: None,
@@ -121,9 +134,9 @@ impl Feeds {
         if !self.fetch(wait)? {
             return Ok(None);
         }
-        if let Some((from, len)) = self.fetched.take() {
-            self.used = std::mem::take(&mut self.uncredited).then_some((from, len));
-            return Ok(self.buffer.get_mut(..len));
+        if let Some(packet) = self.fetched.take() {
+            self.used = std::mem::take(&mut self.uncredited).then_some(packet);
+            return Ok(self.buffer.get_mut(..packet.2));
         }
         self.current = self.ahead.pop_front().unwrap_or_default().1;
         self.ahead_bytes -= self.current.len();
@@ -140,15 +153,23 @@ impl Feeds {
             return Ok(true);
         }
         let end = (wait > Meter::IDLE).then(|| Instant::now() + wait);
-        let mut left = wait;
+        let (mut left, mut foreign) = (wait, 0);
         loop {
-            self.fetched = self.reader.receive(left.min(Meter::IDLE), &mut self.buffer)?;
-            if self.fetched.is_some() {
-                self.fetched_at = self.clock();
-                self.uncredited = true;
-                return Ok(true);
+            let received = self.reader.receive(left.min(Meter::IDLE), &mut self.buffer)?;
+            if let Some((from, len)) = received {
+                let packet = self.buffer.get(..len).unwrap_or(&[]);
+                self.fetched = self.filter.check(from, packet).map(|header| (from, header, len));
+                if self.fetched.is_some() {
+                    self.fetched_at = self.clock();
+                    self.uncredited = true;
+                    return Ok(true);
+                }
+                foreign += 1;
+                if wait.is_zero() && foreign < FOREIGN_PER_CALL {
+                    continue;
+                }
             }
-            if wait.is_zero() {
+            if wait.is_zero() || foreign >= FOREIGN_PER_CALL {
                 return Ok(false);
             }
             let now = Instant::now();
@@ -171,31 +192,34 @@ impl Feeds {
         let window = self.window.get();
         let most = window.saturating_sub(unread(window));
         self.credit();
-        if let Some((from, len)) = self.fetched.filter(|_| self.uncredited) {
+        if let Some(packet) = self.fetched.filter(|_| self.uncredited) {
             self.uncredited = false;
-            self.count_read(from, len, false);
+            self.count_read(packet);
         }
-        while (self.ahead_bytes as u64) < most {
+        let mut foreign = 0;
+        while (self.ahead_bytes as u64) < most && foreign < FOREIGN_PER_CALL {
             self.scratch.resize(BUFFER, 0);
             let Some((from, len)) = self.reader.receive(Duration::ZERO, &mut self.scratch)? else { break };
             let packet = self.scratch.get(..len).unwrap_or(&[]);
+            let Some(header) = self.filter.check(from, packet) else {
+                foreign += 1;
+                continue;
+            };
             self.ahead.push_back((self.clock(), packet.to_vec()));
             self.ahead_bytes += len;
-            self.count_read(from, len, true);
+            self.count_read((from, header, len));
         }
         Ok(())
     }
 
     fn credit(&mut self) {
-        if let Some((from, len)) = self.used.take() {
-            self.count_read(from, len, false);
+        if let Some(packet) = self.used.take() {
+            self.count_read(packet);
         }
     }
 
     /// Counts a packet as read, and sends the credit that is due.
-    fn count_read(&mut self, from: Address, len: usize, ahead: bool) {
-        let bytes = if ahead { &self.scratch } else { &self.buffer };
-        let Ok(header) = Header::decode(bytes.get(..len).unwrap_or(&[])) else { return };
+    fn count_read(&mut self, (from, header, len): Packet) {
         self.meter.set_window(self.window.get());
         if let Some((to, feed, position)) = self.meter.read(from, &header, len, Instant::now()) {
             self.reader.credit(to, feed, position);

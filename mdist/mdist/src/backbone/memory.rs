@@ -79,6 +79,19 @@ impl Readiness {
 }
 
 impl State {
+    /// Puts a packet of a source into a reader's queue, unless it is to be lost or the queue is full.
+    fn deliver(&mut self, from: SourceId, to: Address, packet: &[u8]) {
+        let Some(sink) = self.sinks.get_mut(&to) else { return };
+        match self.faults.lose.get_mut(&to).filter(|left| **left > 0) {
+            Some(left) => *left -= 1,
+            None if sink.bytes + packet.len() > QUEUE_MAX => {}
+            None => {
+                sink.bytes += packet.len();
+                sink.packets.push_back((Address(from.0.into()), packet.to_vec()));
+            }
+        }
+    }
+
     /// Connects a source and a sink.
     fn connect(&mut self, source: SourceId, reader: Address) {
         let (Some(from), Some(to)) = (self.sources.get_mut(&source), self.sinks.get_mut(&reader)) else {
@@ -210,6 +223,10 @@ impl SourceEnd for MemorySource {
         self.id
     }
 
+    fn address(&self) -> Address {
+        Address(self.id.0.into())
+    }
+
     fn open_feed(&mut self) -> Result<FeedId> {
         let mut state = self.memory.lock();
         state.next += 1;
@@ -221,20 +238,25 @@ impl SourceEnd for MemorySource {
             return Err(Error::TooLong { len: packet.len(), max: MAX_PACKET });
         }
         let mut state = self.memory.lock();
-        let State { sinks, faults, .. } = &mut *state;
-        for (address, sink) in sinks.iter_mut().filter(|(_, sink)| sink.feeds.contains(&feed)) {
-            match faults.lose.get_mut(address).filter(|left| **left > 0) {
-                Some(left) => *left -= 1,
-                None if sink.bytes + packet.len() > QUEUE_MAX => {}
-                None => {
-                    sink.bytes += packet.len();
-                    sink.packets.push_back((Address(self.id.0.into()), packet.to_vec()));
-                }
-            }
-        }
+        let listeners = state.sinks.iter().filter(|(_, sink)| sink.feeds.contains(&feed));
+        let listeners: Vec<_> = listeners.map(|(address, _)| *address).collect();
+        listeners.into_iter().for_each(|to| state.deliver(self.id, to, packet));
         drop(state);
         self.memory.state.1.notify_all();
         Ok(())
+    }
+
+    fn unicast(&mut self, to: Address, packet: &[u8]) -> Result<()> {
+        if packet.len() > MAX_PACKET {
+            return Err(Error::TooLong { len: packet.len(), max: MAX_PACKET });
+        }
+        self.memory.lock().deliver(self.id, to, packet);
+        self.memory.state.1.notify_all();
+        Ok(())
+    }
+
+    fn keeps_order(&self, _: FeedId) -> bool {
+        true
     }
 
     fn send(&mut self, sink: SinkId, record: &[u8]) {

@@ -20,6 +20,7 @@ mod feed_out;
 mod merge;
 pub mod meter;
 mod reconnecting;
+mod senders;
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -128,12 +129,16 @@ pub struct Credit {
     pub position: u64,
 }
 
-/// The source distributor's endpoint. Only [`SourceEnd::multicast`] and [`SourceEnd::credits`] may wait.
+/// The source distributor's endpoint. Only [`SourceEnd::multicast`], [`SourceEnd::unicast`] and [`SourceEnd::credits`]
+/// may wait.
 ///
 /// Its descriptor is readable while [`SourceEnd::poll`] has something to do.
 pub trait SourceEnd: AsFd + Send {
     /// Its id on the backbone.
     fn id(&self) -> SourceId;
+
+    /// The address from which it sends packets. Sinks drop packets of its feeds from other addresses.
+    fn address(&self) -> Address;
 
     /// Opens a feed.
     ///
@@ -147,6 +152,17 @@ pub trait SourceEnd: AsFd + Send {
     /// # Errors
     /// [`Error::TooLong`].
     fn multicast(&mut self, feed: FeedId, packet: &[u8]) -> Result<()>;
+
+    /// Sends one packet of at most [`wire::MAX_PACKET`] bytes to one reader. While [`SourceEnd::keeps_order`] holds for
+    /// its feed, it arrives in order with the multicasts.
+    ///
+    /// # Errors
+    /// As [`SourceEnd::multicast`].
+    fn unicast(&mut self, to: Address, packet: &[u8]) -> Result<()>;
+
+    /// Whether unicasts and multicasts of this feed arrive in the order in which they were sent, at each of its
+    /// listeners.
+    fn keeps_order(&self, feed: FeedId) -> bool;
 
     /// Queues a record of at most [`wire::MAX_RECORD`] bytes for one sink. A sink that leaves too much unread is
     /// disconnected.

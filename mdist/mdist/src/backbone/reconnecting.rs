@@ -66,12 +66,24 @@ impl Reconnecting<dyn SourceEnd> {
         self.end.as_deref().map_or(SourceId(0), SourceEnd::id)
     }
 
+    pub(super) fn address(&self) -> Address {
+        self.end.as_deref().map_or(Address(0), SourceEnd::address)
+    }
+
     pub(super) fn open_feed(&mut self) -> Result<FeedId> {
         self.call(|end| end.open_feed().map(Some)).map(|feed| feed.unwrap_or(FeedId(0)))
     }
 
     pub(super) fn multicast(&mut self, feed: FeedId, packet: &[u8]) -> Result<()> {
         self.call(|end| end.multicast(feed, packet))
+    }
+
+    pub(super) fn unicast(&mut self, to: Address, packet: &[u8]) -> Result<()> {
+        self.call(|end| end.unicast(to, packet))
+    }
+
+    pub(super) fn keeps_order(&self, feed: FeedId) -> bool {
+        self.end.as_deref().is_some_and(|end| end.keeps_order(feed))
     }
 
     pub(super) fn send(&mut self, sink: SinkId, record: &[u8]) {

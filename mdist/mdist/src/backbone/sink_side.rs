@@ -15,9 +15,10 @@ use rssl::rwf::{self, Class, Request, RequestFlags};
 use super::feeds::{Feeds, Window};
 use super::merge::{HISTORY, Merge, MergeError};
 use super::reconnecting::Reconnecting;
+use super::senders::Senders;
 use super::source_side::WINDOW;
 use super::wire::{Answer, Header, Record, VERSION};
-use super::{Error, FeedId, Result, SinkEnd, SinkEvent, SourceId};
+use super::{Address, Error, FeedId, Result, SinkEnd, SinkEvent, SourceId};
 use crate::dictionaries::{Half, Incoming};
 use crate::hub::{Now, UpstreamId};
 use crate::metrics::components::Upstream;
@@ -66,6 +67,8 @@ pub struct Stats {
     pub sources_lost: u64,
     /// Images requested again because the feed had passed them.
     pub asked_again: u64,
+    /// Packets dropped because they did not come from the source that they name.
+    pub foreign: u64,
 }
 
 /// The state of a source.
@@ -121,6 +124,8 @@ pub struct SinkSide {
     generation: u64,
     /// The widest window among the sources.
     window: Window,
+    /// The addresses from which the sources send.
+    senders: Senders,
     /// Dictionaries that have arrived since the last [`SinkSide::take_dictionaries`], each with the name of its source.
     dictionaries: Vec<(String, Half)>,
     stats: Stats,
@@ -148,6 +153,7 @@ impl SinkSide {
             history: HISTORY,
             generation: 0,
             window: Window::default(),
+            senders: Senders::default(),
             dictionaries: Vec::new(),
             stats: Stats::default(),
         }
@@ -199,14 +205,14 @@ impl SinkSide {
 
     /// The feeds, for a thread of their own; `None` from the second call for an endpoint on.
     pub fn feeds(&mut self) -> Option<Feeds> {
-        let (window, generation) = (self.window.clone(), self.generation);
-        self.end.reader().map(|reader| Feeds::new(reader, window, generation))
+        let (window, senders) = (self.window.clone(), self.senders.clone());
+        self.end.reader().map(|reader| Feeds::new(reader, window, senders, self.generation))
     }
 
     /// Counters since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.stats
+        Stats { foreign: self.senders.foreign(), ..self.stats }
     }
 
     /// The connected sources: id, upstream, name, and whether the hub has them as an upstream.
@@ -232,7 +238,7 @@ impl SinkSide {
         })
     }
 
-    /// Handles a packet of a feed. This is the hot path.
+    /// Handles a packet that [`Feeds`] has returned, and thereby found to be from its source. This is the hot path.
     pub fn feed(&mut self, now: Now, packet: &mut [u8], hub: &mut impl UpstreamEvents) {
         // Ignore undecodable packets.
         let Ok(header) = Header::decode(packet) else { return };
@@ -362,6 +368,7 @@ impl SinkSide {
     fn source_down(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.remove(&id) else { return };
         self.stats.sources_lost += 1;
+        self.senders.leave(id);
         tracing::info!("{id} ({}) is lost: {why}", source.name);
         for (feed, _) in source.merge.feeds() {
             self.end.ignore(feed);
@@ -462,7 +469,8 @@ impl SinkSide {
     ) -> Result<()> {
         let Some(source) = self.sources.get_mut(&id) else { return Ok(()) };
         match Record::decode(record) {
-            Ok(Record::Welcome { version, sink, name }) if version == VERSION => {
+            Ok(Record::Welcome { version, sink, sender, name }) if version == VERSION => {
+                self.senders.set(id, Address(sender));
                 (source.merge.sink, source.name) = (sink, name);
             }
             Ok(Record::Directory { feeds, payload }) => match directory::decode(&payload) {
@@ -583,6 +591,7 @@ impl SinkSide {
                 return;
             }
             source.announced = true;
+            tracing::info!("connected to {id} ({})", source.name);
             hub.up(now, source.up);
         }
         hub.services(now, source.up, services);

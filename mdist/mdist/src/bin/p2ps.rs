@@ -15,8 +15,8 @@ use mdist::server::{Backbone, p2ps, program};
 struct Cli {
     #[command(flatten)]
     args: Args,
-    /// Address for consumers; replaces the configured ones.
-    #[arg(long, value_name = "HOST:PORT")]
+    /// Address for consumers; replaces the configured ones. A port alone is one of 127.0.0.1.
+    #[arg(long, value_name = "[HOST:]PORT")]
     listen: Vec<String>,
     /// Interactive provider to get data from; replaces the configured upstreams.
     #[arg(long, value_name = "HOST:PORT")]
@@ -27,14 +27,15 @@ struct Cli {
     /// Cache last values and serve images from the cache.
     #[arg(long, value_name = "true|false")]
     cache: Option<bool>,
-    /// Start a publisher and a distributor in this process too; every item name exists and gets updates.
+    /// Start a publisher and a distributor in this process too; every item name exists and gets updates. Listens on
+    /// 127.0.0.1:14002 unless --listen names another address.
     #[arg(long)]
     demo: bool,
     /// Updates per second that the demo's publisher sends.
     #[arg(long, default_value_t = 100, requires = "demo", value_name = "UPDATES")]
     demo_rate: u64,
     /// Address of the HTTP server for metrics: /metrics, /mounts, /disconnects.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "[HOST:]PORT")]
     metrics: Option<String>,
 }
 
@@ -57,7 +58,7 @@ fn run(cli: Cli) -> Result<()> {
     config.p2ps.cache = cli.cache.unwrap_or(config.p2ps.cache);
     config.metrics.listen = cli.metrics.or(config.metrics.listen);
     if cli.args.print_config {
-        print!("{}", config.print());
+        mdist::say!("{}", config.print().trim_end())?;
         return Ok(());
     }
     if cli.demo {

@@ -13,8 +13,8 @@ use mdist::server::{Backbone, program, src_dist};
 struct Cli {
     #[command(flatten)]
     args: Args,
-    /// Address for non-interactive publishers; replaces the configured ones.
-    #[arg(long, value_name = "HOST:PORT")]
+    /// Address for non-interactive publishers; replaces the configured ones. A port alone is one of 127.0.0.1.
+    #[arg(long, value_name = "[HOST:]PORT")]
     listen: Vec<String>,
     /// Interactive provider to get data from; replaces the configured ones.
     #[arg(long, value_name = "HOST:PORT")]
@@ -23,7 +23,7 @@ struct Cli {
     #[arg(long, value_name = "true|false")]
     cache: Option<bool>,
     /// Address of the HTTP server for metrics: /metrics, /disconnects.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "[HOST:]PORT")]
     metrics: Option<String>,
 }
 
@@ -43,7 +43,7 @@ fn run(cli: Cli) -> Result<()> {
     config.src_dist.defaults.cache = cli.cache.unwrap_or(config.src_dist.defaults.cache);
     config.metrics.listen = cli.metrics.or(config.metrics.listen);
     if cli.args.print_config {
-        print!("{}", config.print());
+        mdist::say!("{}", config.print().trim_end())?;
         return Ok(());
     }
     program::serve("src_dist", &config, |config, metrics| {

@@ -223,7 +223,7 @@ mod tests {
         let error = toml("[metrics]\nfrobnicate = 1\n").unwrap_err().to_string();
         assert_eq!(
             error,
-            "x.toml, line 2: there is no setting `frobnicate`; there are: listen, stats-interval-s"
+            "x.toml, line 2: there is no setting `frobnicate`; there are: listen, hosts, stats-interval-s"
         );
         let error = toml("[p2ps]\nworkers = -1\n").unwrap_err().to_string();
         assert!(error.starts_with("x.toml, line 2: invalid value"), "{error}");

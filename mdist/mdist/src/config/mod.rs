@@ -1,6 +1,7 @@
 //! Settings of the programs: every setting has a default; TOML files and files in the style of `rmds.cnf` ([`cnf`])
 //! change them. Reference: docs/operating/mdist-config.md.
 
+mod admission;
 pub mod cnf;
 mod load;
 mod own_node;
@@ -8,6 +9,7 @@ mod p2ps;
 mod rrcp;
 mod src_dist;
 
+pub use admission::Admission;
 pub use load::{Args, Error, Loaded, check_hosts};
 pub use own_node::OwnNode;
 pub use p2ps::{Compression, LatencyCalc, P2ps, P2psService, Upstream, UpstreamKind};
@@ -154,6 +156,8 @@ impl Threads {
 pub struct Metrics {
     /// `address:port` of the HTTP server for metrics, mounts and disconnects; unset: none.
     pub listen: Option<String>,
+    /// Names by which browsers may request the web page, beside addresses, `localhost` and the name of this host.
+    pub hosts: Vec<String>,
     /// Seconds between two lines of statistics on standard output; 0: none.
     pub stats_interval_s: u32,
 }

@@ -1,6 +1,6 @@
 //! Settings of the point-to-point server.
 
-use super::{Error, check_hosts};
+use super::{Admission, Error, check_hosts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,6 +11,10 @@ use std::time::Duration;
 pub struct P2ps {
     /// `address:port` of each listener for consumers.
     pub listen: Vec<String>,
+    /// Who may connect.
+    pub admission: Admission,
+    /// Accepts posts of consumers; otherwise they are refused.
+    pub posts: bool,
     /// Threads that serve mounts; 0: one per core.
     pub workers: u16,
     /// Caches last values and serves images from the cache, unless configured for a service.
@@ -45,6 +49,14 @@ pub struct P2ps {
     pub max_mounts: u32,
     /// Most open items of one mount; announced as OpenLimit. Unset: no limit.
     pub open_limit: Option<u32>,
+    /// Most memory for the keys and views of one mount's open items, KiB.
+    pub open_kib: u32,
+    /// Most such memory of all mounts, MiB.
+    pub open_total_mib: u32,
+    /// Most mounts of one user; unset: no limit.
+    pub mounts_per_user: Option<u32>,
+    /// Most mounts from one address, or from one /64 network of IPv6; unset: no limit.
+    pub mounts_per_address: Option<u32>,
     /// Most outstanding requests of one mount; announced as OpenWindow. Unset: no limit.
     pub open_window: Option<u32>,
     /// Most items requested again per second after a recovery, over all upstreams; 0: no limit.
@@ -62,7 +74,9 @@ pub struct P2ps {
 impl Default for P2ps {
     fn default() -> Self {
         Self {
-            listen: vec!["0.0.0.0:14002".into()],
+            listen: vec!["127.0.0.1:14002".into()],
+            admission: Admission::default(),
+            posts: false,
             workers: 1,
             cache: true,
             services: Vec::new(),
@@ -80,6 +94,10 @@ impl Default for P2ps {
             compression: Compression::None,
             max_mounts: 5_000,
             open_limit: None,
+            open_kib: 64 * 1024,
+            open_total_mib: 1024,
+            mounts_per_user: None,
+            mounts_per_address: None,
             open_window: None,
             recovery_rate: 50_000,
             close_hold_ms: 0,
@@ -178,6 +196,10 @@ impl P2ps {
         let no = |what: &str, allowed: &str| {
             Err(Error::Value { setting: format!("p2ps.{what}"), allowed: allowed.into() })
         };
+        self.admission.check("p2ps")?;
+        if self.open_kib == 0 || self.open_total_mib == 0 {
+            return no("open-kib and open-total-mib", "above 0");
+        }
         if self.listen.is_empty() {
             return no("listen", "at least one address:port");
         }

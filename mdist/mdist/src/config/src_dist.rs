@@ -1,6 +1,6 @@
 //! Settings of the source distributor.
 
-use super::{Error, LatencyCalc, check_hosts};
+use super::{Admission, Error, LatencyCalc, check_hosts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub struct SrcDist {
     /// `address:port` of each listener for non-interactive publishers.
     pub listen: Vec<String>,
+    /// Which publishers may connect.
+    pub admission: Admission,
     /// Interactive providers to connect to.
     pub provider: Vec<Provider>,
     /// Services to announce, by name; empty: all that publishers offer.
@@ -26,6 +28,9 @@ pub struct SrcDist {
     pub max_unpublished: u32,
     /// Destination of posts for items of non-interactive publishers.
     pub posts: Posts,
+    /// Most memory for packets that are kept for stalled sinks, over all services, MiB; 0: feeds wait for stalled
+    /// sinks.
+    pub stall_mib: u32,
     /// Built-in latency statistics.
     pub latency_calc: LatencyCalc,
     /// Settings of services without an entry, or without that setting, in `service`.
@@ -37,7 +42,8 @@ pub struct SrcDist {
 impl Default for SrcDist {
     fn default() -> Self {
         Self {
-            listen: vec!["0.0.0.0:14003".into()],
+            listen: vec!["127.0.0.1:14003".into()],
+            admission: Admission::default(),
             provider: Vec::new(),
             services: Vec::new(),
             tcp_no_delay: true,
@@ -46,6 +52,7 @@ impl Default for SrcDist {
             close_hold_ms: 0,
             max_unpublished: 1_000_000,
             posts: Posts::default(),
+            stall_mib: 64,
             latency_calc: LatencyCalc::default(),
             defaults: SourceServiceSettings::default(),
             service: BTreeMap::new(),
@@ -68,9 +75,11 @@ pub struct Provider {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Posts {
+    /// Refused: a post changes an item for all its consumers.
+    #[default]
+    Refuse,
     /// Into the distributor's cache, and from there to all holders of the item; the distributor acknowledges them.
     /// Spec: rssl.md §6.1
-    #[default]
     Cache,
     /// To the publisher, on its login stream; it has to acknowledge them and to publish the result.
     Publisher,
@@ -150,6 +159,7 @@ impl SrcDist {
         let no = |what: &str, allowed: &str| {
             Err(Error::Value { setting: format!("src-dist.{what}"), allowed: allowed.into() })
         };
+        self.admission.check("src-dist")?;
         if let Some(n) = self.provider.iter().position(|p| p.hosts.is_empty()) {
             return no(&format!("provider[{n}].hosts"), "at least one host:port");
         }

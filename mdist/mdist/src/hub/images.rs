@@ -34,10 +34,8 @@ impl Hub {
     }
 
     pub(super) fn add_waiter(&mut self, id: ItemId, waiter: Waiter) {
-        if let Some(item) = self.items.get_mut(id)
-            && !item.waiting.contains(&waiter)
-        {
-            item.waiting.push(waiter);
+        if let Some(item) = self.items.get_mut(id) {
+            item.waiting.add(waiter);
         }
     }
 
@@ -84,7 +82,7 @@ impl Hub {
         let Some(item) = self.items.get_mut(id) else { return };
         let domain = item.spec.domain;
         let state = OwnedState { stream: StreamState::ClosedRecover, ..item.state.clone() };
-        let ended: Vec<_> = item.waiting.extract_if(.., |w| w.snapshot).collect();
+        let ended = item.waiting.take_where(|w| w.snapshot);
         for w in ended {
             self.refuse(w.side, w.token, domain, &state.borrow(), out);
         }
@@ -142,6 +140,7 @@ impl Hub {
             return;
         }
         item.set_state(&State::OK);
+        self.stats.recovered += 1;
         let Some(record) = self.records.get(id).filter(|_| !item.holders.is_empty()) else { return };
         let image = Image {
             domain: item.spec.domain,

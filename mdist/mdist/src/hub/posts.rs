@@ -13,13 +13,16 @@ use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
 use super::item::Item;
 use super::pending_posts::PendingPost;
 use super::request::{ItemSpec, Target};
-use super::state::Hub;
+use super::state::{Hub, Posts};
 
 /// Stream of the login, which also carries posts off an item's stream. Spec: rssl.md §6.1.
 pub const LOGIN_STREAM: i32 = 1;
 
 /// Reason why a post was refused: a code of [`nak`] and a text.
 type Refusal = (u8, &'static str);
+
+const POSTS_ARE_REFUSED: Refusal =
+    (nak::ACCESS_DENIED, "Posts for items of publishers are refused (src-dist.posts of the distributor)");
 
 impl Hub {
     /// Handles a post or generic message of a consumer.
@@ -62,7 +65,9 @@ impl Hub {
 
     /// Sends a post to its source, or applies it to the cache.
     fn post(&mut self, now: Now, side: SideId, token: Token, to: Target, post: &Post<'_>, out: &mut Batch) {
-        let refused = if !self.options.posts_to_publishers && self.is_published_only(to) {
+        let refused = if self.options.posts == Posts::Refuse && self.is_published_only(to) {
+            Err(POSTS_ARE_REFUSED)
+        } else if self.options.posts == Posts::Cache && self.is_published_only(to) {
             self.contribute(to, post, out)
         } else {
             match self.forward_post(now, side, token, to, post) {

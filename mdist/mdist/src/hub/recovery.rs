@@ -84,8 +84,8 @@ impl Hub {
         if !item.image.is_known() {
             item.set_state(&state);
         }
-        let snapshots: Vec<_> = item.waiting.extract_if(.., |w| w.snapshot).collect();
-        for w in &item.waiting {
+        let snapshots = item.waiting.take_where(|w| w.snapshot);
+        for w in item.waiting.iter() {
             let bytes = encode::status(&mut self.scratch, domain, &state);
             out.push(Kind::Notice, w.side, id, w.token, bytes);
         }

@@ -80,9 +80,11 @@ impl Hub {
                 && (item.image.restarts() || was_stale || !solicited)
                 || item.waiting.is_empty();
             item.recipients = if for_all { Recipients::All } else { Recipients::Waiters };
-            item.receiving.append(&mut item.waiting);
+            item.receiving.append(&mut item.waiting.take());
         }
+        let was_suspect = item.state.data == DataState::Suspect;
         item.set_state(&refresh.state);
+        self.stats.recovered += u64::from(was_suspect && item.state.data == DataState::Ok);
         if *item.group != *refresh.group {
             item.group = refresh.group.into();
         }
@@ -178,7 +180,7 @@ impl Hub {
         let service = item.spec.service;
         if !item.waiting.is_empty() {
             if self.records.have_image(id, item) {
-                let waiting = std::mem::take(&mut item.waiting);
+                let waiting = item.waiting.take();
                 self.send_cached_image(now, id, &waiting, out);
             } else {
                 self.request_again(now, id, false);

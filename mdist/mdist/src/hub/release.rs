@@ -64,7 +64,7 @@ impl Hub {
         let Some(item) = self.items.get_mut(id) else { return };
         item.apply(Event::Ended);
         self.records.take(id);
-        for w in item.waiting.drain(..).chain(item.receiving.drain(..)).filter(|w| w.snapshot) {
+        for w in item.waiting.take().into_iter().chain(item.receiving.drain(..)).filter(|w| w.snapshot) {
             let bytes = encode::status(&mut self.scratch, item.spec.domain, &item.state.borrow());
             out.push(Kind::Refused, w.side, id, w.token, bytes);
         }

@@ -160,7 +160,7 @@ impl Hub {
         }
         for id in self.items.all_where(|i| i.waiting.iter().chain(&i.receiving).any(|w| w.side == side)) {
             if let Some(item) = self.items.get_mut(id) {
-                item.waiting.retain(|w| w.side != side);
+                item.waiting.take_where(|w| w.side == side);
                 item.receiving.retain(|w| w.side != side);
             }
             self.release_if_unwanted(now, id);

@@ -14,6 +14,17 @@ use super::services::{Directory, Services};
 use super::streams::Streams;
 use crate::cache::{Cache, FieldTypes, Limits};
 
+/// Destination of posts for items of publishers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posts {
+    /// They are refused.
+    Refuse,
+    /// The cache, and from there all holders of the item.
+    Cache,
+    /// The publisher.
+    Publisher,
+}
+
 /// Options of a hub.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -35,8 +46,8 @@ pub struct Options {
     pub max_items: usize,
     /// Most requested items of one service that no publisher has published yet; further requests are refused.
     pub max_awaited: usize,
-    /// Whether posts for items of publishers go to the publisher instead of the cache.
-    pub posts_to_publishers: bool,
+    /// Destination of posts for items of publishers.
+    pub posts: Posts,
     /// Limits of a cached item.
     pub cache_limits: Limits,
     /// Longest payload of one part of an image from the cache, in bytes.
@@ -56,7 +67,7 @@ impl Default for Options {
             cache_limits: Limits::default(),
             max_items: 4_000_000,
             max_awaited: 1_000_000,
-            posts_to_publishers: false,
+            posts: Posts::Cache,
             max_part: 5_800,
         }
     }
@@ -86,6 +97,8 @@ pub struct Stats {
     pub cache_errors: u64,
     /// Refused requests of sides.
     pub refused: u64,
+    /// Suspect items that became current again.
+    pub recovered: u64,
 }
 
 /// One upstream.

@@ -8,6 +8,8 @@ component! {
         Gauge mounts "mounts_open" "Mounts connected now",
         Counter accepted "mounts_accepted" "Mounts accepted so far",
         Counter refused "mounts_refused" "Connections refused because the limit of mounts was reached",
+        Gauge pending "mounts_pending" "Connections that have not logged in",
+        Counter crowded "mounts_crowded_out" "Connections closed because newer ones had not logged in either",
         Gauge streams "mounts_streams" "Streams open now, over all mounts",
         Gauge waiting "mounts_requests_waiting" "Requests of mounts without a response now",
         Counter messages_in "mounts_messages_in" "Messages received from mounts",
@@ -37,6 +39,9 @@ component! {
         Counter refused "hub_refused" "Requests of mounts or sinks that the hub refused",
         Counter cached_images "hub_images_from_cache" "Images sent from the cache",
         Counter cache_errors "hub_cache_errors" "Messages that the cache could not apply; their items are no longer cached",
+        Counter denied "hub_connections_denied" "Connections closed because their host is in no allowed network",
+        Gauge pending "hub_publishers_pending" "Connections of publishers that have not logged in",
+        Counter crowded "hub_publishers_crowded_out" "Connections closed because newer ones had not logged in either",
     }
 }
 
@@ -69,6 +74,11 @@ component! {
         Counter left "backbone_sinks_left" "Connections to sinks that have ended",
         Counter cuts "backbone_sink_cuts" "Times a sink was disconnected from its feeds because it was too slow",
         Counter waits "backbone_waits" "Times a feed waited for a sink",
+        Counter stalls "backbone_sink_stalls" "Times a sink stopped reading and fell behind",
+        Counter late_packets "backbone_late_packets_out" "Packets sent to sinks that were behind",
+        Counter foreign "backbone_foreign_credits" "Credits ignored because they came from no sink of this source",
+        Gauge behind "backbone_sinks_behind" "Sinks that are behind now",
+        Gauge backlog "backbone_backlog_bytes" "Bytes kept now for sinks that are behind",
     }
 }
 
@@ -82,5 +92,6 @@ component! {
         Counter cuts "backbone_cuts" "Times a source disconnected this sink from its feeds because the sink was too slow",
         Counter gaps "backbone_gaps" "Times entries of a feed were lost",
         Counter asked_again "backbone_images_asked_again" "Images requested again because the feed had already passed them",
+        Counter foreign "backbone_foreign_packets" "Packets dropped because they did not come from the source that they name",
     }
 }

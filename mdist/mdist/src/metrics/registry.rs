@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::latency::{LatencyCollector, LatencyHistogram, Measured};
+use super::market::Viewed;
 use super::published::{AnyFamily, Component, Labels, Published, Source, lock};
 use super::upstreams::Upstreams;
 use super::{components, process};
@@ -27,6 +28,9 @@ pub struct Metrics {
 
 #[derive(Debug)]
 pub(super) struct Inner {
+    /// Name of the program.
+    pub(super) program: String,
+    pub(super) viewed: Viewed,
     registry: Mutex<Registry>,
     /// By metric name.
     families: Mutex<BTreeMap<&'static str, AnyFamily>>,
@@ -35,7 +39,7 @@ pub(super) struct Inner {
     /// Ended connections by kind and reason.
     ends: Family<Labels, Counter>,
     pub(super) latencies: LatencyCollector,
-    upstreams: Upstreams,
+    pub(super) upstreams: Upstreams,
     /// Whether a [`Server`](super::Server) was started, from which the mounts can be requested.
     pub(super) served: AtomicBool,
     /// JSON of each worker's mounts.
@@ -58,6 +62,8 @@ impl Metrics {
         registry.register_collector(Box::new(upstreams.clone()));
         Self {
             inner: Arc::new(Inner {
+                program: name.to_owned(),
+                viewed: Viewed::default(),
                 registry: Mutex::new(registry),
                 families: Mutex::default(),
                 components: Mutex::default(),
@@ -155,6 +161,16 @@ impl Metrics {
         json(&mounts.values().flatten().collect::<Vec<_>>())
     }
 
+    /// The first `most` mounts.
+    pub(super) fn mounts(&self, most: usize) -> Vec<serde_json::Value> {
+        lock(&self.inner.mounts).values().flatten().take(most).cloned().collect()
+    }
+
+    /// The newest `most` disconnects, the latest first.
+    pub(super) fn disconnects(&self, most: usize) -> Vec<serde_json::Value> {
+        lock(&self.inner.disconnects).iter().rev().take(most).cloned().collect()
+    }
+
     /// The newest disconnects as a JSON array, the latest first.
     #[must_use]
     pub fn disconnects_json(&self) -> String {
@@ -207,7 +223,7 @@ mod tests {
         assert!(metrics.text().contains(line), "{}", metrics.text());
         metrics.set_mounts(0, ["without a server"]);
         assert_eq!(metrics.mounts_json(), "[]");
-        let _server = Server::start("127.0.0.1:0", &metrics).unwrap();
+        let _server = Server::start("127.0.0.1:0", &[], &metrics).unwrap();
         metrics.set_mounts(0, ["a", "b"]);
         metrics.set_mounts(1, ["c"]);
         metrics.set_mounts(0, ["d"]);

@@ -17,6 +17,19 @@ use super::published::{Component, Counting, Labels, lock};
 pub(super) struct Upstreams(Arc<Mutex<BTreeMap<String, BTreeMap<Labels, Upstream>>>>);
 
 impl Upstreams {
+    /// The sessions, as the web page shows them.
+    pub(super) fn list(&self) -> Vec<serde_json::Value> {
+        let all = lock(&self.0);
+        let sessions = all.values().flatten().map(|(labels, upstream)| {
+            let label = |name| labels.iter().find(|(at, _)| *at == name).map(|(_, value)| value);
+            serde_json::json!({
+                "kind": label("kind"), "name": label(Upstream::LABEL), "state": upstream.state,
+                "messages": upstream.messages, "bytes": upstream.bytes, "reconnects": upstream.reconnects,
+            })
+        });
+        sessions.collect()
+    }
+
     /// Replaces the sessions of a program.
     pub(super) fn set(&self, program: &str, all: impl IntoIterator<Item = (&'static str, String, Upstream)>) {
         let labels = |kind: &str, name| {

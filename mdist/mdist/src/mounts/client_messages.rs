@@ -38,6 +38,14 @@ impl Worker {
     /// Handles a post: on the login stream it goes to the service of its key, else to the item of its stream. Spec:
     /// rssl.md §6.1
     pub(super) fn post(&mut self, id: Ticket, post: &Post<'_>, message: &[u8]) {
+        if !self.config.posts {
+            return self.refuse_post(
+                id,
+                post,
+                nak::ACCESS_DENIED,
+                "posts are refused by this server (p2ps.posts)",
+            );
+        }
         let Some(ticket) = self.find_stream(id, post.stream) else {
             return self.refuse_post(id, post, nak::NOT_OPEN, "no such stream is open");
         };

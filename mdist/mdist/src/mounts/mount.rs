@@ -1,12 +1,14 @@
 //! The state of one mount and of its streams.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use rssl::rwf::{Request, RequestFlags};
 use rssl::transport::{Channel, InputBuffer};
 
 use super::item_trouble::RecoveryOptions;
 use super::reason::Reason;
+use super::request_queue::ImageShare;
 use super::slots::Ticket;
 use super::view::View;
 use crate::hub::{ItemId, ItemSpec, Now};
@@ -28,7 +30,7 @@ impl MountId {
 pub struct MountStats {
     /// Address of the consumer.
     pub peer: String,
-    /// User name, empty before the login.
+    /// User name, empty before the login; a consumer that has logged out keeps it.
     pub user: String,
     /// Application name and id of the login.
     pub application: String,
@@ -100,14 +102,25 @@ pub(crate) struct Mount {
     /// Time when it connected or logged out, from which the login time-out counts.
     pub(crate) since_login: Now,
     pub(crate) channel: Channel,
-    /// Whether it counts among the server's mounts. If not, there were too many, and its handshake is refused.
-    pub(crate) admitted: bool,
+    /// Its consumer's address; unspecified if `peer` is not an address.
+    pub(crate) from: IpAddr,
+    /// Whether its handshake is refused because there are too many mounts.
+    pub(crate) refused: bool,
+    /// Its entry among the connections that have not logged in.
+    pub(crate) pending: Option<u64>,
     pub(crate) input: InputBuffer,
+    /// Its login. While it has one, it counts among the server's mounts.
     pub(crate) login: Option<Login>,
+    /// Its last login, after its consumer has closed that.
+    pub(crate) past_login: Option<Login>,
+    /// Bytes of keys and views of its open items.
+    pub(crate) open_bytes: usize,
     /// Streams by the consumer's stream id.
     pub(crate) ids: HashMap<i32, Ticket>,
     /// Queued requests, oldest first; the streams of some may have been closed meanwhile.
     pub(crate) queue: VecDeque<(Ticket, Wanted)>,
+    /// What its images may take while updates fill its output.
+    pub(crate) image_share: ImageShare,
     /// Number of requests at the hub whose image has not come.
     pub(crate) outstanding: usize,
     /// Id of the next stream that the server opens; negative.
@@ -118,17 +131,23 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    pub(crate) fn new(peer: String, channel: Channel, admitted: bool, now: Now) -> Self {
+    pub(crate) fn new(peer: String, channel: Channel, refused: bool, now: Now) -> Self {
+        let from = peer.parse::<SocketAddr>().map_or(Ipv4Addr::UNSPECIFIED.into(), |at| at.ip());
         Self {
             peer,
+            from,
             since: now,
             since_login: now,
             channel,
-            admitted,
+            refused,
+            pending: None,
+            open_bytes: 0,
             input: InputBuffer::default(),
             login: None,
+            past_login: None,
             ids: HashMap::new(),
             queue: VecDeque::new(),
+            image_share: ImageShare::default(),
             outstanding: 0,
             next_own: -1,
             disconnecting: None,
@@ -159,6 +178,15 @@ pub(crate) struct Extra {
     pub(crate) key: Option<Box<[u8]>>,
     /// The stream is a symbol list whose items the server opens too: as streams (`true`) or snapshots.
     pub(crate) opens_listed: Option<bool>,
+    /// Bytes of the view as the consumer sent it.
+    pub(crate) view_bytes: usize,
+}
+
+impl Extra {
+    /// Bytes that count against the budgets of keys and views.
+    pub(crate) fn bytes(&self) -> usize {
+        self.view_bytes + self.key.as_ref().map_or(0, |key| key.len())
+    }
 }
 
 /// One stream of a mount.
@@ -184,6 +212,8 @@ pub(crate) struct Stream {
     /// Hash of the request's key, which distinguishes a reissue from a request for another item.
     pub(crate) identity: u64,
     pub(crate) extra: Option<Box<Extra>>,
+    /// Bytes of the item's key.
+    pub(crate) key_bytes: usize,
 }
 
 impl Stream {
@@ -203,7 +233,13 @@ impl Stream {
             solicited: true,
             identity: 0,
             extra: None,
+            key_bytes: 0,
         }
+    }
+
+    /// Bytes that count against the budgets of keys and views.
+    pub(crate) fn bytes(&self) -> usize {
+        self.key_bytes + self.extra.as_ref().map_or(0, |extra| extra.bytes())
     }
 
     pub(crate) fn streaming(&self) -> bool {

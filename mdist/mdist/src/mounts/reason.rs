@@ -31,6 +31,12 @@ pub enum Reason {
         /// The limit.
         most: u32,
     },
+    /// The connection had not logged in when others took its place.
+    #[error("no login before {newer} newer connections (max-pending, max-pending-per-address)")]
+    Crowded {
+        /// Connections without a login that are newer, at least.
+        newer: usize,
+    },
     /// The consumer did not log in in time.
     #[error("no login within {seconds} s of connecting")]
     NoLogin {
@@ -61,6 +67,7 @@ impl Reason {
             Self::LoginRefused(_) => "login_refused",
             Self::Refused(_) => "refused",
             Self::TooManyMounts { .. } => "too_many_mounts",
+            Self::Crowded { .. } => "crowded",
             Self::NoLogin { .. } => "no_login",
             Self::PeerClosed => "peer_closed",
             Self::Lost(_) => "lost",

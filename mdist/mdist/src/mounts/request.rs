@@ -60,8 +60,13 @@ impl Worker {
     /// Handles a request for one item on a new stream; returns the stream, unless it was refused.
     pub(super) fn item_request(&mut self, id: Ticket, request: &Request<'_>) -> Option<Ticket> {
         let private = request.flags.contains(RequestFlags::PRIVATE);
-        let checked = self.check_item_request(id, request).and_then(|spec| Ok((spec, extra(request, None)?)));
-        let (spec, extra) = match checked {
+        let checked = self.check_item_request(id, request).and_then(|spec| {
+            let extra = extra(request, None)?;
+            let key_bytes = spec.key.len();
+            self.take_bytes(id, key_bytes + extra.as_ref().map_or(0, |extra| extra.bytes()))?;
+            Ok((spec, extra, key_bytes))
+        });
+        let (spec, extra, key_bytes) = match checked {
             Ok(checked) => checked,
             Err(state) => {
                 // The consumer does not know of streams that the server wanted to open.
@@ -85,6 +90,7 @@ impl Worker {
             solicited: request.stream > 0,
             identity: identity(request),
             extra,
+            key_bytes,
         })?;
         self.queue_request(ticket, Wanted::Open(spec));
         Some(ticket)
@@ -149,11 +155,16 @@ impl Worker {
             let text = b"this stream is open for another item";
             return self.refuse_stream(ticket, closed_suspect(code::USAGE_ERROR, text));
         }
-        let previous = stream.extra.as_ref().and_then(|extra| extra.view.clone());
-        let extra = match extra(request, previous) {
+        let (mount, before) = (stream.mount, stream.extra.as_ref().map_or(0, |extra| extra.bytes()));
+        let checked = extra(request, stream.extra.as_deref()).and_then(|extra| {
+            self.take_bytes(mount, extra.as_ref().map_or(0, |extra| extra.bytes()))?;
+            Ok(extra)
+        });
+        let extra = match checked {
             Ok(extra) => extra,
             Err(state) => return self.refuse_stream(ticket, state.borrow()),
         };
+        self.give_back_bytes(mount, before);
         let no_refresh = request.flags.contains(RequestFlags::NO_REFRESH);
         let Some(stream) = self.streams.get_mut(ticket) else { return };
         let was_paused = stream.flags.contains(RequestFlags::PAUSE);
@@ -283,12 +294,14 @@ fn identity(request: &Request<'_>) -> u64 {
 ///
 /// # Errors
 /// The view cannot be used: the state to refuse the request with.
-fn extra(request: &Request<'_>, previous: Option<View>) -> Result<Option<Box<Extra>>, OwnedState> {
+fn extra(request: &Request<'_>, previous: Option<&Extra>) -> Result<Option<Box<Extra>>, OwnedState> {
     let mut extra = Extra::default();
     if request.flags.contains(RequestFlags::VIEW) {
         extra.view = if request.container == DataType::NO_DATA {
-            previous
+            extra.view_bytes = previous.map_or(0, |previous| previous.view_bytes);
+            previous.and_then(|previous| previous.view.clone())
         } else {
+            extra.view_bytes = request.payload.len();
             Some(
                 View::decode(request.payload)
                     .map_err(|code| closed_suspect(code, b"the view cannot be used").to_owned())?,

@@ -4,6 +4,7 @@ use rssl::rdm::login;
 use rssl::rwf::{Domain, Request, RequestFlags, State, StreamState, code};
 use rssl::wire::to_vec;
 
+use super::config::Refusal;
 use super::item_trouble::RecoveryOptions;
 use super::mount::{Login, Role, Stream};
 use super::reason::Reason;
@@ -59,24 +60,33 @@ impl Worker {
             let state = denial.state();
             return Err(self.refuse_login(id, request.stream, state));
         }
-        if !self.shared.admit_user(&user, self.config.mounts_per_user) {
-            let most = self.config.mounts_per_user.unwrap_or_default();
-            let text = format!("this user has {most} connections already, the most allowed");
-            let state = recover_suspect(code::EXCEEDED_MAX_MOUNTS_PER_USER, text.as_bytes());
-            return Err(self.refuse_login(id, request.stream, state));
+        if let Err(refusal) = self.shared.admit(&self.config, &user, mount.from) {
+            let application = &self.config.application;
+            let (text, reason) = (refusal.text(application), refusal.reason(application));
+            let code = match refusal {
+                Refusal::User(_) => code::EXCEEDED_MAX_MOUNTS_PER_USER,
+                Refusal::Mounts(_) | Refusal::Address(_) => code::NONE,
+            };
+            self.refuse_login(id, request.stream, recover_suspect(code, text.as_bytes()));
+            return Err(reason);
+        }
+        if let Some(entry) = self.mounts.get_mut(id).and_then(|mount| mount.pending.take()) {
+            self.pending.remove(entry);
         }
         let stream = self.add_stream(Stream::own(id, request, Role::Login));
         if let (Some(stream), Some(mount)) = (stream, self.mounts.get_mut(id)) {
             let name = text(login_request.attributes.application_name);
             let number = text(login_request.attributes.application_id);
+            let application =
+                if number.is_empty() { name } else { format!("{name} ({number})").trim_start().to_owned() };
+            tracing::info!(
+                peer = mount.peer, user = %String::from_utf8_lossy(&user), application, position,
+                "a consumer logged in"
+            );
             mount.login = Some(Login {
                 stream,
                 user,
-                application: if number.is_empty() {
-                    name
-                } else {
-                    format!("{name} ({number})").trim_start().to_owned()
-                },
+                application,
                 position,
                 recovery: recovery_options(&login_request),
                 paused: request.flags.contains(RequestFlags::PAUSE),
@@ -119,7 +129,7 @@ impl Worker {
                 ..login_request.attributes.clone()
             },
             support_batch: ALL_BATCHES,
-            support_post: true,
+            support_post: self.config.posts,
             support_pause: true,
             support_optimized_pause: true,
             support_view: true,
@@ -146,8 +156,10 @@ impl Worker {
         mount.queue.clear();
         mount.since_login = mount.tally.last_read;
         if let Some(login) = mount.login.take() {
-            self.shared.dismiss_user(&login.user);
+            self.shared.dismiss(&login.user, mount.from);
+            mount.past_login = Some(login);
         }
+        self.await_login(id);
     }
 
     /// Sends the status that ends the login, before the mount is disconnected by order.

@@ -2,11 +2,12 @@
 
 use std::mem;
 
-use rssl::rwf::{Domain, State};
+use rssl::rwf::{Domain, OwnedState, State, code};
 
 use super::mount::{MountId, Role, Stream};
 use super::reason::Reason;
 use super::slots::Ticket;
+use super::states::recover_suspect;
 use super::subscribers::Subscriber;
 use super::worker::{Disconnect, Worker};
 use crate::hub::{HubRequest, ItemId};
@@ -21,8 +22,12 @@ impl Worker {
         mount.disconnecting = Some(reason.clone());
         mount.queue.clear();
         mount.input.clear();
+        if let Some(entry) = mount.pending.take() {
+            self.pending.remove(entry);
+        }
+        // Taken back once: a disconnected mount logs out no more.
         if let Some(login) = &mount.login {
-            self.shared.dismiss_user(&login.user);
+            self.shared.dismiss(&login.user, mount.from);
         }
         let streams: Vec<Ticket> = mount.ids.values().copied().collect();
         for stream in streams {
@@ -34,6 +39,7 @@ impl Worker {
     /// Ends a stream without a message; gives back the item with its last stream.
     pub(super) fn end_stream(&mut self, ticket: Ticket) {
         let Some(stream) = self.streams.remove(ticket) else { return };
+        self.give_back_bytes(stream.mount, stream.bytes());
         if let Some(mount) = self.mounts.get_mut(stream.mount) {
             mount.ids.remove(&stream.id);
             if stream.counted {
@@ -72,6 +78,34 @@ impl Worker {
             let (mount, domain, id) = (stream.mount, Domain(stream.domain), stream.id);
             self.status(mount, domain, id, private, state);
             self.end_stream(ticket);
+        }
+    }
+
+    /// Counts bytes of keys and views of a mount's items.
+    ///
+    /// # Errors
+    /// A budget does not allow them: the status that names it. Nothing is counted.
+    pub(super) fn take_bytes(&mut self, id: Ticket, bytes: usize) -> Result<(), OwnedState> {
+        let Some(mount) = self.mounts.get_mut(id) else { return Ok(()) };
+        let (own, total) = (self.config.open_bytes, self.config.open_bytes_total);
+        let text = if mount.open_bytes + bytes > own {
+            format!("the keys and views of this connection would take more than {own} bytes (open-kib)")
+        } else if !self.shared.take_bytes(bytes, total) {
+            format!(
+                "the keys and views of all connections would take more than {total} bytes (open-total-mib)"
+            )
+        } else {
+            mount.open_bytes += bytes;
+            return Ok(());
+        };
+        Err(recover_suspect(code::TOO_MANY_ITEMS, text.as_bytes()).to_owned())
+    }
+
+    /// Takes back [`Worker::take_bytes`].
+    pub(super) fn give_back_bytes(&mut self, id: Ticket, bytes: usize) {
+        if let Some(mount) = self.mounts.get_mut(id) {
+            mount.open_bytes -= bytes;
+            self.shared.give_back_bytes(bytes);
         }
     }
 

@@ -8,7 +8,7 @@ use rssl::rwf::Message;
 use rssl::transport::{Channel, Pulled, Received, Tick};
 
 use super::arena::Arena;
-use super::config::{Config, Shared};
+use super::config::{Config, Refusal, Shared};
 use super::directory::Services;
 use super::latency::MountLatencies;
 use super::mount::{Mount, MountId, MountStats, Stream};
@@ -20,6 +20,7 @@ use super::slow_consumer::Overflow;
 use super::subscribers::{Item, Subscriber};
 use crate::dictionaries::Dictionaries;
 use crate::hub::{HubRequest, MAX_FRAMED, Now, SideId};
+use crate::net::Pending;
 
 /// Interval at which time-outs are checked.
 const TICK: Duration = Duration::from_secs(1);
@@ -65,6 +66,8 @@ pub struct Worker {
     pub(super) permissions: Box<dyn Permissions>,
     pub(super) services: Services,
     pub(super) mounts: Slots<Mount>,
+    /// Mounts that have not logged in.
+    pub(super) pending: Pending<Ticket>,
     /// Outputs of the mounts, by index of the mount.
     pub(super) outputs: Vec<Output>,
     /// The messages that outputs list.
@@ -104,6 +107,7 @@ impl Worker {
         dictionaries: Arc<Dictionaries>,
         permissions: Box<dyn Permissions>,
     ) -> Self {
+        let pending = Pending::new(config.pending);
         let latency = config.latency.map(|each| Box::new(MountLatencies::new(each)));
         Self {
             side,
@@ -114,6 +118,7 @@ impl Worker {
             permissions,
             services: Services::default(),
             mounts: Slots::default(),
+            pending,
             outputs: Vec::new(),
             arena: Arena::default(),
             streams: Slots::default(),
@@ -132,26 +137,41 @@ impl Worker {
         }
     }
 
-    /// Adds a mount for a connection that was accepted from `peer`. Above the limit of mounts its handshake is refused.
+    /// Adds a mount for a connection that was accepted from `peer`. If there are too many mounts, its handshake is
+    /// refused; if too many connections have not logged in, the oldest of them is disconnected.
     pub fn open(&mut self, now: Now, peer: String) -> MountId {
         let mut transport = self.config.transport.clone();
-        let (name, most) = (&self.config.application, self.config.max_mounts);
-        let admitted = self.shared.admit(most);
-        if !admitted {
-            transport.refuse = Some(format!(
-                "{name} has {most} connections, the most it takes (max-mounts); try again later"
-            ));
+        let most = self.config.max_mounts;
+        let refused = self.shared.is_full(most);
+        if refused {
+            transport.refuse = Some(Refusal::Mounts(most).text(&self.config.application));
         }
         let mut channel = Channel::server(transport);
         channel.received(now);
         channel.sent(now);
-        let ticket = self.mounts.insert(Mount::new(peer, channel, admitted, now));
+        let ticket = self.mounts.insert(Mount::new(peer, channel, refused, now));
         let output = Output::new(ticket, self.config.output);
         match self.outputs.get_mut(ticket.index() as usize) {
             Some(place) => *place = output,
             None => self.outputs.push(output),
         }
+        self.await_login(ticket);
         MountId(ticket)
+    }
+
+    /// Puts a mount among those that have not logged in; the oldest of them may have to go.
+    pub(super) fn await_login(&mut self, id: Ticket) {
+        let Some(mount) = self.mounts.get_mut(id) else { return };
+        let (entry, oldest) = self.pending.add(id, mount.from);
+        mount.pending = Some(entry);
+        if let Some(oldest) = oldest {
+            self.disconnect(oldest, Reason::Crowded { newer: self.pending.len() });
+        }
+    }
+
+    /// Number of mounts that have not logged in.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
     }
 
     /// Handles bytes received from the mount's consumer.
@@ -197,7 +217,7 @@ impl Worker {
                     }
                 }
                 Ok(Pulled::Handshake) => {}
-                Ok(Pulled::Refused { .. }) if !mount.admitted => {
+                Ok(Pulled::Refused { .. }) if mount.refused => {
                     end = Some(Reason::TooManyMounts { most: self.config.max_mounts });
                 }
                 Ok(Pulled::Refused { text }) => end = Some(Reason::Refused(text.to_owned())),
@@ -281,6 +301,7 @@ impl Worker {
             mount.tally.bytes_out += count as u64;
         }
         if !mount.queue.is_empty() {
+            self.grant_images(id.0, count);
             self.send_requests(id.0);
             self.resume_queues();
         }
@@ -294,9 +315,6 @@ impl Worker {
         self.pending_disconnects.retain(|disconnect| disconnect.mount != id);
         let stats = self.stats(id)?;
         let mount = self.mounts.remove(id.0)?;
-        if mount.admitted {
-            self.shared.dismiss();
-        }
         if let Some(output) = self.outputs.get_mut(id.index()) {
             output.release(&mut self.arena, &self.shared.pool);
         }
@@ -357,7 +375,7 @@ impl Worker {
     pub fn stats(&self, id: MountId) -> Option<MountStats> {
         let mount = self.mounts.get(id.0)?;
         let output = self.outputs.get(id.index())?;
-        let login = mount.login.as_ref();
+        let login = mount.login.as_ref().or(mount.past_login.as_ref());
         Some(MountStats {
             peer: mount.peer.clone(),
             user: login.map(|login| String::from_utf8_lossy(&login.user).into_owned()).unwrap_or_default(),

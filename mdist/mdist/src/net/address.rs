@@ -11,8 +11,35 @@ pub fn resolve(text: &str, port: u16) -> io::Result<SocketAddr> {
     let failed =
         |why: &dyn std::fmt::Display| io::Error::other(format!("'{text}' is not a valid address: {why}"));
     let (host, own_port) = split(text).map_err(|why| failed(&why))?;
+    if is_number(host) {
+        return Err(failed(&"a number is not a host"));
+    }
     let found = (host, own_port.unwrap_or(port)).to_socket_addrs();
     found.map_err(|why| failed(&why))?.next().ok_or_else(|| failed(&"the host has no address"))
+}
+
+/// Resolves an address of this host to listen at, or to connect to: as [`resolve`], and a number alone is a port of
+/// 127.0.0.1.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_local(text: &str, port: u16) -> io::Result<SocketAddr> {
+    if is_number(text) { resolve(&format!("127.0.0.1:{text}"), port) } else { resolve(text, port) }
+}
+
+/// Whether the text is a number, which systems accept as an address: 14002 is 0.0.54.178.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a connection to `to` reaches a listener at `listener` of this host.
+#[must_use]
+pub fn reaches(to: SocketAddr, listener: SocketAddr) -> bool {
+    if to.port() != listener.port() {
+        return false;
+    }
+    let is_own = || std::net::UdpSocket::bind((to.ip(), 0)).is_ok();
+    to.ip() == listener.ip() || to.ip().is_unspecified() || (listener.ip().is_unspecified() && is_own())
 }
 
 /// Checks the text form of an address to connect to: a host, and a port from 1 to 65535.
@@ -22,6 +49,7 @@ pub fn resolve(text: &str, port: u16) -> io::Result<SocketAddr> {
 pub fn check_peer(text: &str) -> Result<(), String> {
     match split(text) {
         Ok(("", _)) => Err(format!("'{text}' has no host")),
+        Ok((host, None)) if is_number(host) => Err(format!("'{text}' has no host")),
         Ok((_, None)) => Err(format!("'{text}' has no port")),
         Ok((_, Some(0))) => Err(format!("'{text}' has port 0")),
         Ok(_) => Ok(()),
@@ -45,7 +73,7 @@ fn is_whole(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_peer, resolve};
+    use super::{check_peer, reaches, resolve, resolve_local};
 
     #[test]
     fn hosts_resolve_with_and_without_a_port() {
@@ -70,12 +98,36 @@ mod tests {
     }
 
     #[test]
+    fn number_alone_is_a_port_of_this_host() {
+        assert_eq!(resolve_local("14002", 1).unwrap().to_string(), "127.0.0.1:14002");
+        assert_eq!(resolve_local("127.0.0.2:7", 1).unwrap().to_string(), "127.0.0.2:7");
+        let why = resolve_local("99999", 1).unwrap_err().to_string();
+        assert!(why.contains("the port must be a number from 0 to 65535"), "{why}");
+        assert!(resolve("14002", 1).unwrap_err().to_string().contains("a number is not a host"));
+    }
+
+    #[test]
+    fn own_listeners_are_recognised() {
+        for (to, listener, want) in [
+            ("127.0.0.1:5", "127.0.0.1:5", true),
+            ("127.0.0.1:5", "0.0.0.0:5", true),
+            ("127.0.0.1:5", "127.0.0.1:6", false),
+            ("127.0.0.2:5", "127.0.0.1:5", false),
+            ("192.0.2.1:5", "0.0.0.0:5", false),
+            ("0.0.0.0:5", "127.0.0.1:5", true),
+        ] {
+            assert_eq!(reaches(to.parse().unwrap(), listener.parse().unwrap()), want, "{to} {listener}");
+        }
+    }
+
+    #[test]
     fn address_to_connect_to_needs_host_and_port() {
         for (text, want) in [
             ("feed1:14002", Ok(())),
             ("[::1]:7", Ok(())),
             ("feed1", Err("'feed1' has no port")),
             ("::1", Err("'::1' has no port")),
+            ("14002", Err("'14002' has no host")),
             (":14002", Err("':14002' has no host")),
             ("feed1:0", Err("'feed1:0' has port 0")),
             ("feed1:99999", Err("'feed1:99999': the port must be a number from 0 to 65535")),

@@ -2,12 +2,16 @@
 
 mod address;
 mod clock;
+mod network;
+mod pending;
 mod poller;
 mod tcp;
 mod threads;
 
-pub use address::{check_peer, resolve};
+pub use address::{check_peer, reaches, resolve, resolve_local};
 pub use clock::{Now, now};
+pub use network::Network;
+pub use pending::{Pending, PendingLimits, network};
 pub use poller::{Event, Interest, Poller, Registry, Waker};
 pub use tcp::{Socket, SocketOptions, connect, listen};
 pub use threads::{Role, Scheduler, ThreadSettings, spawn};

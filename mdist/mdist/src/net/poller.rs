@@ -6,14 +6,17 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
+use utipc::Look;
 
 /// Most events that one wait reports; the next wait reports the rest.
 const EVENTS_MAX: usize = 256;
+/// Least time limit of a wait that looks for events before it sleeps: a look may take half of it.
+const LOOK_MIN: Duration = Duration::from_micros(100);
 /// The token of the waker.
 const WAKER: u64 = u64::MAX;
 
@@ -58,6 +61,8 @@ pub struct Poller {
     waker: Waker,
     /// Whether waits poll without sleeping.
     busy: bool,
+    /// Locked by the thread that waits.
+    look: Mutex<Look>,
 }
 
 /// The members of a poller. Any thread may change them, also during a wait.
@@ -116,7 +121,7 @@ impl Poller {
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let waker = Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
         epoll::add(&*epoll, &*waker.0, EventData::new_u64(WAKER), EventFlags::IN)?;
-        Ok(Self { members: Registry(epoll), waker, busy: false })
+        Ok(Self { members: Registry(epoll), waker, busy: false, look: Mutex::new(Look::new()) })
     }
 
     /// Polls without sleeping if `busy`: a whole core for the least latency.
@@ -160,12 +165,29 @@ impl Poller {
     /// The wait fails in the system.
     pub fn wait(&self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         if !self.busy {
-            self.wait_once(timeout, events)?;
-            return Ok(());
+            return self.look_and_wait(timeout, events);
         }
         let end = timeout.map(|timeout| Instant::now() + timeout);
         while !self.wait_once(Some(Duration::ZERO), events)? && end.is_none_or(|end| Instant::now() < end) {
             std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    /// Looks for events for a moment, if events that come soon have become likely, and then sleeps.
+    fn look_and_wait(&self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        let look = self.look.try_lock().ok().filter(|_| timeout.is_none_or(|timeout| timeout >= LOOK_MIN));
+        let Some(mut look) = look else { return self.wait_once(timeout, events).map(drop) };
+        let mut probe = || match self.wait_once(Some(Duration::ZERO), events) {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(why) => Some(Err(why)),
+        };
+        if let Some(found) = look.at_descriptors(&mut probe) {
+            return found;
+        }
+        if self.wait_once(timeout, events)? {
+            look.slept();
         }
         Ok(())
     }
@@ -203,7 +225,7 @@ impl Poller {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
@@ -240,6 +262,24 @@ mod tests {
         poller.wait(None, &mut events).unwrap();
         thread.join().unwrap();
         assert!(events.is_empty());
+    }
+
+    #[test]
+    fn events_that_come_at_once_each_time_are_all_reported() {
+        let (mut near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(&far, 7, Interest::Read).unwrap();
+        let (asked, asks) = std::sync::mpsc::channel();
+        let writer = std::thread::spawn(move || asks.iter().for_each(|()| near.write_all(b"x").unwrap()));
+        for _ in 0..1000 {
+            asked.send(()).unwrap();
+            let mut events = Vec::new();
+            poller.wait(None, &mut events).unwrap();
+            assert!(events.len() == 1 && events[0].token == 7, "{events:?}");
+            (&far).read_exact(&mut [0]).unwrap();
+        }
+        drop(asked);
+        writer.join().unwrap();
     }
 
     #[test]

@@ -6,6 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::sockopt;
 
+/// Connections that may wait to be accepted. While the queue is full, the system drops attempts, and a client tries
+/// again only after a second; so a flood must not fill it. The system's own limit is usually the same.
+const BACKLOG: i32 = 4096;
+
 /// Options of a TCP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
@@ -119,6 +123,8 @@ impl AsFd for Socket {
 pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let bind = || {
         let listener = TcpListener::bind(at)?;
+        // Again, because the standard library's queue is short.
+        rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     };

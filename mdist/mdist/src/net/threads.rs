@@ -19,8 +19,6 @@ pub enum Role {
     Feed,
     /// Serves a share of the mounts; the number is in its name.
     Mounts(u16),
-    /// Serves metrics over HTTP.
-    Metrics,
 }
 
 impl Role {
@@ -31,7 +29,6 @@ impl Role {
             Self::Main => "main".into(),
             Self::Feed => "feed".into(),
             Self::Mounts(number) => format!("mounts-{number}"),
-            Self::Metrics => "metrics".into(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use rssl::dictionary::Dictionary;
 use rssl::transport::ClientOptions;
 
@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::dictionaries::{self, Dictionaries};
 use crate::hub::{self, Batch, Hub, UpstreamId};
 use crate::metrics::Metrics;
-use crate::net::{Now, Poller, Registry, SocketOptions};
+use crate::net::{Now, Poller, Registry, SocketOptions, reaches, resolve};
 
 use super::connector::{Connector, Target};
 use super::driver::{Driver, READ};
@@ -23,6 +23,7 @@ use super::hub_metrics::HubMetrics;
 use super::identity::{component, login};
 use super::known_dictionary::KnownDictionary;
 use super::listeners::Listeners;
+use super::news::News;
 use super::publishers::Publishers;
 use super::reconnect::Reconnect;
 use super::running::Running;
@@ -97,13 +98,31 @@ impl<'a> Assembly<'a> {
     }
 
     /// Connectors to `targets`; they are the hub's upstreams 0, 1, 2 and so on.
-    pub(super) fn connect(&self, targets: impl IntoIterator<Item = Target>) -> Vec<Connector> {
-        (0..)
-            .zip(targets)
-            .map(|(number, target)| {
-                Connector::new(UpstreamId(number), target, self.registry(), self.metrics.clone())
-            })
-            .collect()
+    ///
+    /// # Errors
+    /// A target is one of the program's own listeners: it would wait for itself for ever.
+    pub(super) fn connect(
+        &self,
+        listeners: &Listeners,
+        targets: impl IntoIterator<Item = Target>,
+    ) -> Result<Vec<Connector>> {
+        let own = listeners.addresses()?;
+        let connector = |(number, target): (u16, Target)| {
+            for host in &target.hosts {
+                // A host that is unknown now may be known later.
+                let Ok(to) = resolve(host, super::connector::PORT) else { continue };
+                let found = own.iter().find(|listener| reaches(to, **listener));
+                ensure!(
+                    found.is_none(),
+                    "the {} {host} is this program's own listener: a server cannot get data from itself (change the \
+                     port of --listen or of the {})",
+                    target.kind,
+                    target.kind
+                );
+            }
+            Ok(Connector::new(UpstreamId(number), target, self.registry(), self.metrics.clone()))
+        };
+        (0..).zip(targets).map(connector).collect()
     }
 
     /// Starts the program's threads.
@@ -135,6 +154,7 @@ impl<'a> Assembly<'a> {
             buffer: vec![0; READ],
             main_wakes_at: Now::ZERO,
             hub_metrics: parts.hub_metrics,
+            news: News::default(),
         };
         Running::start(driver, self.poller, parts.feeds, addresses, &self.config.threads)
     }

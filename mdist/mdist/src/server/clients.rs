@@ -204,6 +204,7 @@ impl Clients {
         let pause = Now::from_millis(2) * u32::try_from(mounts.len()).unwrap_or(u32::MAX);
         self.publish_at = now + PUBLISH_INTERVAL + pause;
         let mut all = self.past;
+        all.pending = self.worker.pending() as u64;
         for stats in &mounts {
             count(&mut all, stats);
             all.mounts += 1;
@@ -277,10 +278,22 @@ impl Clients {
             self.sockets.get_mut(id.index()).and_then(|place| place.take_if(|client| client.id == id));
         if let Some(farewell) = self.worker.closed(id, reason) {
             count(&mut self.past, &farewell.stats);
+            let crowded = matches!(farewell.reason, Reason::Crowded { .. });
+            self.past.crowded += u64::from(crowded);
+            if crowded {
+                // Without a line for each: a flood of connections must not become a flood of lines.
+                if self.past.crowded == 1 {
+                    tracing::warn!(
+                        peer = farewell.stats.peer,
+                        "connections that have not logged in are closed for newer ones; further ones are only counted (mounts_crowded_out)"
+                    );
+                }
+                return;
+            }
             self.past.refused += u64::from(matches!(farewell.reason, Reason::TooManyMounts { .. }));
             tracing::info!(
                 peer = farewell.stats.peer, user = farewell.stats.user, application = farewell.stats.application,
-                reason = %farewell.reason, "a consumer left"
+                position = farewell.stats.position, reason = %farewell.reason, "a consumer left"
             );
             self.metrics.disconnect(
                 "mount",

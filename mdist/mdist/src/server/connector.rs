@@ -22,7 +22,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// Pause after a permanent refusal.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 /// Port of an upstream without one; the settings refuse such hosts.
-const PORT: u16 = 14_002;
+pub(super) const PORT: u16 = 14_002;
 
 /// An upstream to connect to, and the options for that.
 #[derive(Clone, Debug)]
@@ -58,6 +58,8 @@ pub(super) struct Connector {
     host: usize,
     version: u8,
     pause: Duration,
+    /// Whether the log has the opening of the current session.
+    reported: bool,
     /// Counts of earlier sessions.
     tally: Tally,
     metrics: Metrics,
@@ -75,6 +77,7 @@ impl Connector {
             host: 0,
             version: VERSION_NEWEST,
             pause: BACKOFF,
+            reported: false,
             tally: Tally::default(),
             metrics,
         }
@@ -188,6 +191,10 @@ impl Connector {
                 );
                 if connection.session.is_open() {
                     self.pause = BACKOFF;
+                    if !std::mem::replace(&mut self.reported, true) {
+                        let peer = connection.peer();
+                        tracing::info!(host = self.host(), %peer, "connected to the {}", self.target.kind);
+                    }
                 }
                 if let Err(why) = result {
                     self.lost(now, &why, hub, out);
@@ -205,6 +212,7 @@ impl Connector {
         let session = Consumer::new(transport, self.target.login.clone(), now);
         let mut connection = Connection::new(socket, session, self.token, &self.registry);
         *connection.tally = self.tally;
+        self.reported = false;
         self.state = State::Open(connection);
     }
 

@@ -16,7 +16,8 @@ use super::connector::Connector;
 use super::hub_input::HubInput;
 use super::hub_metrics::{HubMetrics, Sources};
 use super::known_dictionary::KnownDictionary;
-use super::listeners::Listeners;
+use super::listeners::{ACCEPTS_PER_TURN, Listeners};
+use super::news::News;
 use super::publishers::Publishers;
 use super::reconnect::Reconnect;
 use super::side::Side;
@@ -56,6 +57,7 @@ pub(super) struct Driver {
     /// Time at which the main thread wakes by itself.
     pub(super) main_wakes_at: Now,
     pub(super) hub_metrics: HubMetrics,
+    pub(super) news: News,
 }
 
 impl Driver {
@@ -80,7 +82,9 @@ impl Driver {
         } else if token == BACKBONE {
             self.poll_backbone_at = now;
         } else {
-            while let Some(socket) = self.listeners.accept(token, now) {
+            // The poller reports the listener again if more connections wait.
+            for _ in 0..ACCEPTS_PER_TURN {
+                let Some(socket) = self.listeners.accept(token, now) else { break };
                 self.adopt(socket, now);
             }
         }
@@ -88,7 +92,7 @@ impl Driver {
 
     fn adopt(&mut self, socket: Socket, now: Now) {
         match (&mut self.publishers, &mut self.side) {
-            (Some(publishers), _) => publishers.adopt(socket, now),
+            (Some(publishers), _) => publishers.adopt(socket, now, &mut self.hub, &mut self.batch),
             (None, Side::Mounts(clients)) => {
                 if let Some(socket) = self.workers.assign(socket) {
                     clients.adopt(socket, now);
@@ -176,8 +180,10 @@ impl Driver {
         if !self.hub_metrics.is_due(now) {
             return;
         }
+        self.news.report(now, &self.hub);
         let lost_ends = self.reconnect.lost;
-        let Self { hub_metrics, hub, side, sources, connectors, publishers, .. } = self;
+        let denied = self.listeners.denied();
+        let Self { hub_metrics, hub, side, sources, connectors, publishers, dictionary, .. } = self;
         hub_metrics.publish(
             now,
             &Sources {
@@ -187,8 +193,10 @@ impl Driver {
                 connectors,
                 publishers: publishers.as_ref(),
                 lost_ends,
+                denied,
             },
         );
+        hub_metrics.publish_market(hub, dictionary.dictionary());
     }
 
     /// Sends the output that the side has collected, and records the disconnects and latencies that the side

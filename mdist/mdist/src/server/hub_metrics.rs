@@ -1,9 +1,11 @@
 //! Publishes the counters of the hub, its upstreams and the backbone.
 
+use rssl::dictionary::Dictionary;
+
 use crate::backbone::sink_side::SinkSide;
 use crate::backbone::source_side::{Farewell, SourceSide};
 use crate::hub::Hub;
-use crate::metrics::{Metrics, PUBLISH_INTERVAL, Published, SOURCE, components};
+use crate::metrics::{LISTED, Market, Metrics, PUBLISH_INTERVAL, Published, SOURCE, components, list};
 use crate::net::Now;
 use crate::upstream::Session as _;
 
@@ -33,6 +35,8 @@ pub(super) struct Sources<'a> {
     pub(super) publishers: Option<&'a Publishers>,
     /// Endpoints of the backbone lost so far.
     pub(super) lost_ends: u64,
+    /// Connections refused because their host is in no allowed network.
+    pub(super) denied: u64,
 }
 
 impl HubMetrics {
@@ -71,7 +75,7 @@ impl HubMetrics {
     pub(super) fn publish(&mut self, now: Now, from: &Sources<'_>) {
         self.due = now + PUBLISH_INTERVAL;
         self.publish_upstreams(from);
-        self.publish_hub(from.hub);
+        self.publish_hub(from);
         self.publish_backbone(from);
         if let (Some(place), Side::Backbone(sinks)) = (&self.source, from.side) {
             self.publish_latency(sinks, from);
@@ -84,6 +88,11 @@ impl HubMetrics {
                 left: stats.left,
                 cuts: stats.cuts,
                 waits: stats.waits,
+                stalls: stats.stalls,
+                late_packets: stats.late_packets,
+                foreign: stats.foreign,
+                behind: sinks.behind() as u64,
+                backlog: sinks.backlog() as u64,
             });
         }
         if let (Some(place), Some(sources)) = (&self.sink, from.sources) {
@@ -96,8 +105,24 @@ impl HubMetrics {
                 cuts: stats.cuts,
                 gaps: stats.gaps,
                 asked_again: stats.asked_again,
+                foreign: stats.foreign,
             });
         }
+    }
+
+    /// Publishes what the web page shows, while one is open.
+    pub(super) fn publish_market(&self, hub: &mut Hub, dictionary: &Dictionary) {
+        let Some(wanted) = self.metrics.wanted() else { return };
+        let values = wanted.into_iter().map(|(service, item)| {
+            let values = match hub.view_values(&service, &item, dictionary) {
+                Ok(fields) => list(&fields),
+                Err(why) => why.into(),
+            };
+            ((service, item), values)
+        });
+        let values = values.collect();
+        let (services, items) = (list(&hub.view_services()), list(&hub.view_items(LISTED)));
+        self.metrics.set_market(&self.program, Market { services, items, values });
     }
 
     fn publish_upstreams(&self, from: &Sources<'_>) {
@@ -112,7 +137,9 @@ impl HubMetrics {
         self.metrics.set_upstreams(&self.program, connectors.chain(sources).chain(publishers));
     }
 
-    fn publish_hub(&self, hub: &Hub) {
+    fn publish_hub(&self, from: &Sources<'_>) {
+        let hub = from.hub;
+        let (pending, crowded) = from.publishers.map_or((0, 0), Publishers::pending);
         let stats = hub.stats();
         self.hub.publish(&components::Hub {
             services: hub.services().services.len() as u64,
@@ -127,6 +154,9 @@ impl HubMetrics {
             refused: stats.refused,
             cached_images: stats.cached_images,
             cache_errors: stats.cache_errors,
+            denied: from.denied,
+            pending,
+            crowded,
         });
     }
 

@@ -42,6 +42,11 @@ impl KnownDictionary {
         Self { dictionary, fields, enums, given_out, warned: false }
     }
 
+    /// What it has now.
+    pub(super) fn dictionary(&self) -> &Dictionary {
+        &self.dictionary
+    }
+
     /// Learns a dictionary of the source `from`; returns whether this one has changed.
     pub(super) fn learn(&mut self, from: &str, half: Half, hub: &mut Hub) -> bool {
         let name = half.name();

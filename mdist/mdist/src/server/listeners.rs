@@ -5,15 +5,22 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::net::{Interest, Now, Poller, Registry, Socket, SocketOptions, listen, resolve};
+use crate::net::{Interest, Network, Now, Poller, Registry, Socket, SocketOptions, listen, resolve_local};
 
 /// Pause after the system refused a connection: while it is out of descriptors, it would refuse the next one too.
 const BACKOFF: Duration = Duration::from_millis(200);
+
+/// Most connections that one turn accepts at a listener, about 10 µs each: upstreams and mounts are served in between.
+pub(super) const ACCEPTS_PER_TURN: usize = 64;
 
 /// All listening sockets of a program; their tokens in the poller are 0, 1, 2 and so on.
 pub(super) struct Listeners {
     sockets: Vec<TcpListener>,
     options: SocketOptions,
+    /// Networks whose hosts may connect; empty: every host.
+    allow: Vec<Network>,
+    /// Connections refused because of `allow`.
+    denied: u64,
     registry: Registry,
     /// No connection is accepted before then.
     paused_until: Option<Now>,
@@ -22,19 +29,39 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Listens at these addresses; `port` completes those without one.
+    /// Listens at these addresses; `port` completes those without one, and a number alone is a port of 127.0.0.1.
     ///
     /// # Errors
     /// An address that is taken or not this host's; the error names it.
     pub(super) fn open(at: &[String], port: u16, options: SocketOptions, poller: &Poller) -> Result<Self> {
         let mut sockets = Vec::new();
         for (token, text) in (0..).zip(at) {
-            let socket = listen(resolve(text, port)?)?;
+            let socket = listen(resolve_local(text, port)?)?;
             poller.add(&socket, token, Interest::Read)?;
             sockets.push(socket);
         }
         let registry = poller.registry().clone();
-        Ok(Self { sockets, options, registry, paused_until: None, refusals: 0 })
+        Ok(Self { sockets, options, allow: Vec::new(), denied: 0, registry, paused_until: None, refusals: 0 })
+    }
+
+    /// Closes connections from hosts outside these networks; empty: from none. Logs which hosts may connect: `setting`
+    /// names the networks, and `what` may be done by the hosts that connect.
+    pub(super) fn allow(&mut self, networks: Vec<Network>, setting: &str, what: &str) {
+        self.allow = networks;
+        let open = self.sockets.iter().filter_map(|socket| socket.local_addr().ok());
+        for at in open.filter(|at| !at.ip().is_loopback()) {
+            if self.allow.is_empty() {
+                tracing::warn!(%at, "every host that reaches this address may {what}, without a password: name the networks that may in {setting}");
+            } else {
+                let networks: Vec<_> = self.allow.iter().map(ToString::to_string).collect();
+                tracing::info!(%at, networks = networks.join(", "), "hosts of these networks may {what}");
+            }
+        }
+    }
+
+    /// Connections refused because their host is in no allowed network.
+    pub(super) fn denied(&self) -> u64 {
+        self.denied
     }
 
     /// The addresses of the sockets, in the order of the settings.
@@ -45,8 +72,24 @@ impl Listeners {
         self.sockets.iter().map(|socket| Ok(socket.local_addr()?)).collect()
     }
 
-    /// Accepts the next connection at the listener with this token.
+    /// Accepts the next connection at the listener with this token; closes those of hosts that may not connect, at most
+    /// [`ACCEPTS_PER_TURN`].
     pub(super) fn accept(&mut self, token: u64, now: Now) -> Option<Socket> {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let socket = self.accept_any(token, now)?;
+            let peer = socket.peer();
+            if self.allow.is_empty() || self.allow.iter().any(|network| network.contains(peer.ip())) {
+                return Some(socket);
+            }
+            self.denied += 1;
+            if self.denied == 1 {
+                tracing::warn!(%peer, "a connection is closed: its host is in no allowed network; further ones are only counted (hub_connections_denied)");
+            }
+        }
+        None
+    }
+
+    fn accept_any(&mut self, token: u64, now: Now) -> Option<Socket> {
         let listener = usize::try_from(token).ok().and_then(|place| self.sockets.get(place))?;
         if self.paused_until.is_some() {
             return None;

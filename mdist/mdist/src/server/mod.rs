@@ -12,6 +12,7 @@ mod hub_metrics;
 mod identity;
 mod known_dictionary;
 mod listeners;
+mod news;
 pub mod p2ps;
 pub mod program;
 mod publishers;

@@ -46,14 +46,21 @@ const FULL: usize = 64 * 1024;
 pub fn start(config: &Config, metrics: &Metrics, backbone: &Backbone) -> Result<Running> {
     let settings = &config.p2ps;
     let assembly = Assembly::new("p2ps", config, metrics)?;
-    let listeners = assembly.listen(&settings.listen, PORT, client_socket(settings))?;
+    let mut listeners = assembly.listen(&settings.listen, PORT, client_socket(settings))?;
+    listeners.allow(settings.admission.networks(), "p2ps.admission.allow", "read all data");
+    if settings.posts {
+        tracing::warn!("consumers may post to sources (p2ps.posts = true)");
+    } else {
+        tracing::info!("posts of consumers are refused (p2ps.posts = false)");
+    }
+    let connectors = assembly.connect(&listeners, upstreams(settings, &assembly))?;
     let mounts = Mounts::new(settings, &assembly)?;
     let (workers, threads) = mounts.workers(&assembly)?;
     let mut parts = Parts {
         hub: hub_options(config),
         timed: settings.latency_calc.enabled,
         listeners,
-        connectors: assembly.connect(upstreams(settings, &assembly)),
+        connectors,
         publishers: None,
         sources: None,
         feeds: None,
@@ -130,16 +137,16 @@ struct Mounts {
 
 impl Mounts {
     fn new(settings: &P2ps, assembly: &Assembly<'_>) -> Result<Self> {
-        let config = mounts_config(settings);
+        let (config, threads) = (mounts_config(settings), mount_threads(settings.workers));
         Ok(Self {
             dictionaries: assembly.given_out.clone(),
-            config: Arc::new(config),
+            config: Arc::new(mounts::Config { pending: config.pending.share(threads), ..config }),
             shared: Arc::new(Shared::new(settings.pool_size as usize)),
             writes: settings
                 .flush_timer()
                 .map_or(Writes::AtOnce, |every| Writes::Timed { every, full: FULL }),
             metrics: assembly.metrics.clone(),
-            threads: mount_threads(settings.workers),
+            threads,
         })
     }
 
@@ -202,6 +209,13 @@ fn mounts_config(settings: &P2ps) -> mounts::Config {
         },
         max_mounts: settings.max_mounts,
         open_limit: settings.open_limit.unwrap_or(defaults.open_limit),
+        open_bytes: (settings.open_kib as usize) << 10,
+        open_bytes_total: (settings.open_total_mib as usize) << 20,
+        posts: settings.posts,
+        mounts_per_user: settings.mounts_per_user,
+        mounts_per_address: settings.mounts_per_address,
+        pending: settings.admission.pending(),
+        login_timeout: settings.admission.login_timeout(),
         open_window: settings.open_window.unwrap_or(defaults.open_window),
         latency: settings.latency_calc.enabled.then_some(settings.latency_calc.per_connection),
         ..defaults

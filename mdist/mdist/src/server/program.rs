@@ -12,6 +12,7 @@ use super::Running;
 use super::demo::Chain;
 use crate::config::{Config, Loaded};
 use crate::metrics::{Lines, Metrics, Server};
+use crate::{output, say};
 
 /// Runs a program. The log goes to standard error, filtered by `RUST_LOG`; an error is printed there in one line, and
 /// the exit code is 1.
@@ -24,10 +25,7 @@ pub fn main(name: &str, run: impl FnOnce() -> Result<()>) -> ExitCode {
         .init();
     match run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{name}: {}", format!("{why:#}").replace('\n', " "));
-            ExitCode::FAILURE
-        }
+        Err(why) => output::failed(name, &why),
     }
 }
 
@@ -47,6 +45,11 @@ pub fn settings(loaded: Loaded) -> Config {
 pub trait Served {
     /// The part with the listeners.
     fn running(&mut self) -> &mut Running;
+
+    /// Lines for the user about what to try.
+    fn hints(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl Served for Running {
@@ -58,6 +61,10 @@ impl Served for Running {
 impl Served for Chain {
     fn running(&mut self) -> &mut Running {
         &mut self.server
+    }
+
+    fn hints(&self) -> Vec<String> {
+        Chain::hints(self)
     }
 }
 
@@ -73,17 +80,23 @@ pub fn serve<S: Served>(
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("handle signals")?;
     let metrics = Metrics::new(name);
     let mut served = start(config, &metrics)?;
-    let page = config.metrics.listen.as_deref().map(|at| Server::start(at, &metrics)).transpose()?;
+    let page = |at: &str| Server::start(at, &config.metrics.hosts, &metrics);
+    let page = config.metrics.listen.as_deref().map(page).transpose()?;
     let every = Duration::from_secs(config.metrics.stats_interval_s.into());
     let _lines =
-        (!every.is_zero()).then(|| Lines::start(&metrics, every, |line| println!("{line}"))).transpose()?;
+        (!every.is_zero()).then(|| Lines::start(&metrics, every, |line| drop(say!("{line}")))).transpose()?;
+    // A server goes on when nobody reads its output.
     for address in &served.running().addresses {
-        println!("{name}: listening at {address}");
+        let _ = say!("{name}: listening at {address}");
     }
     if let Some(page) = &page {
-        println!("{name}: metrics at http://{}/metrics", page.address());
+        let _ = say!("{name}: metrics at http://{}/metrics", page.address());
+        let _ = say!("{name}: web page at http://{}/", page.address());
     }
-    println!("{name}: ready");
+    for hint in served.hints() {
+        let _ = say!("{name}: {hint}");
+    }
+    let _ = say!("{name}: ready");
     loop {
         let running = served.running();
         if signals.pending().next().is_some() {

@@ -10,7 +10,7 @@ use super::tokens::FIRST_PUBLISHER;
 use crate::dictionaries::Dictionaries;
 use crate::hub::{Batch, Hub, UpstreamId};
 use crate::metrics::Metrics;
-use crate::net::{Interest, Now, Registry, Socket};
+use crate::net::{Interest, Now, Pending, PendingLimits, Registry, Socket};
 use crate::upstream::{Publisher, Session as _, SessionError};
 
 /// The distributor's terms for publishers: options, dictionaries, accepted services.
@@ -20,6 +20,17 @@ pub(super) struct Acceptance {
     pub(super) dictionaries: Arc<Dictionaries>,
     /// Services to accept, by name; empty: all.
     pub(super) services: Vec<String>,
+    /// Limits of connections that have not logged in.
+    pub(super) pending: PendingLimits,
+    /// Longest time from connecting to the login.
+    pub(super) login_timeout: Duration,
+}
+
+/// A connection, which is an upstream of the hub once it has logged in.
+struct Slot {
+    connection: Connection<Publisher>,
+    /// Its entry among those that have not logged in.
+    pending: Option<u64>,
 }
 
 /// The publishers of a distributor; each is an upstream of the hub while it is connected.
@@ -27,8 +38,15 @@ pub(super) struct Publishers {
     /// Upstream number of the first slot.
     first: u16,
     /// Slots, as many as publishers were ever connected at once.
-    connections: Vec<Option<Connection<Publisher>>>,
+    slots: Vec<Option<Slot>>,
+    /// Most publishers that are logged in.
     max: u16,
+    /// Number of publishers that are logged in.
+    logged_in: u16,
+    /// Slots of connections that have not logged in.
+    pending: Pending<usize>,
+    /// Connections closed because newer ones had not logged in either.
+    crowded: u64,
     acceptance: Acceptance,
     registry: Registry,
     metrics: Metrics,
@@ -43,45 +61,77 @@ impl Publishers {
         registry: Registry,
         metrics: Metrics,
     ) -> Self {
-        Self { first, connections: Vec::new(), max, acceptance, registry, metrics }
+        let pending = Pending::new(acceptance.pending);
+        let slots = Vec::new();
+        Self { first, slots, max, logged_in: 0, pending, crowded: 0, acceptance, registry, metrics }
     }
 
-    /// Starts a session on an accepted connection.
-    pub(super) fn adopt(&mut self, socket: Socket, now: Now) {
+    /// Starts a session on an accepted connection. If too many have not logged in, the oldest of them is closed.
+    pub(super) fn adopt(&mut self, socket: Socket, now: Now, hub: &mut Hub, out: &mut Batch) {
         let peer = socket.peer();
-        let place = self.connections.iter().position(Option::is_none).unwrap_or(self.connections.len());
-        if place >= self.max.into() {
-            return tracing::warn!(%peer, "a publisher is refused: {place} are connected already");
-        }
+        let place = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
         let token = FIRST_PUBLISHER + place as u64;
-        match self.registry.add(&socket, token, Interest::Read) {
-            Ok(()) => {
-                let Acceptance { transport, dictionaries, .. } = &self.acceptance;
-                let session = Publisher::new(transport.clone(), dictionaries.clone(), now);
-                let connection = Connection::new(socket, session, token, &self.registry);
-                match self.connections.get_mut(place) {
-                    Some(free) => *free = Some(connection),
-                    None => self.connections.push(Some(connection)),
-                }
-                tracing::info!(%peer, "a publisher connected");
-            }
-            Err(why) => tracing::warn!(%peer, %why, "cannot accept a publisher"),
+        if let Err(why) = self.registry.add(&socket, token, Interest::Read) {
+            return tracing::warn!(%peer, %why, "cannot accept a publisher");
         }
+        let Acceptance { transport, dictionaries, login_timeout, .. } = &self.acceptance;
+        let session =
+            Publisher::new(transport.clone(), dictionaries.clone(), now).with_login_timeout(*login_timeout);
+        let connection = Connection::new(socket, session, token, &self.registry);
+        let (entry, oldest) = self.pending.add(place, peer.ip());
+        let slot = Some(Slot { connection, pending: Some(entry) });
+        match self.slots.get_mut(place) {
+            Some(free) => *free = slot,
+            None => self.slots.push(slot),
+        }
+        tracing::debug!(%peer, "a connection for publishers");
+        if let Some(oldest) = oldest {
+            self.lost(oldest, now, &SessionError::Crowded { newer: self.pending.len() }, hub, out);
+        }
+    }
+
+    /// Counts a publisher that has logged in.
+    ///
+    /// # Errors
+    /// There are too many.
+    fn logged_in(&mut self, place: usize) -> Result<(), SessionError> {
+        let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
+        if !slot.connection.session.is_open() {
+            return Ok(());
+        }
+        let Some(entry) = slot.pending.take() else { return Ok(()) };
+        self.pending.remove(entry);
+        self.logged_in += 1;
+        let who = slot.connection.session.identity();
+        tracing::info!(
+            peer = %slot.connection.peer(), user = who.user, application = who.application, position = who.position,
+            "a publisher logged in"
+        );
+        if self.logged_in > self.max {
+            let max = self.max;
+            return Err(SessionError::Refused(format!(
+                "{max} publishers are connected already; try again later"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Connections that have not logged in now, and those closed so far because newer ones had not either.
+    pub(super) fn pending(&self) -> (u64, u64) {
+        (self.pending.len() as u64, self.crowded)
     }
 
     /// Records how long a message of this upstream stayed in the program.
     pub(super) fn record_latency(&mut self, up: UpstreamId, took: Duration) {
         let place = up.0.checked_sub(self.first).map(usize::from);
-        if let Some(connection) =
-            place.and_then(|place| self.connections.get_mut(place)).and_then(Option::as_mut)
-        {
-            connection.tally.latency.record(took);
+        if let Some(slot) = place.and_then(|place| self.slots.get_mut(place)).and_then(Option::as_mut) {
+            slot.connection.tally.latency.record(took);
         }
     }
 
     /// The connected publishers.
     pub(super) fn connections(&self) -> impl Iterator<Item = &Connection<Publisher>> {
-        self.connections.iter().flatten()
+        self.slots.iter().flatten().map(|slot| &slot.connection)
     }
 
     fn id(&self, place: usize) -> UpstreamId {
@@ -100,16 +150,31 @@ impl Publishers {
     ) {
         let place = usize::try_from(token.wrapping_sub(FIRST_PUBLISHER)).unwrap_or(usize::MAX);
         let id = self.id(place);
-        let Some(connection) = self.connections.get_mut(place).and_then(Option::as_mut) else { return };
-        if let Err(why) =
-            connection.ready(readable, writable, now, id, &self.acceptance.services, buffer, hub, out)
-        {
+        let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
+        let services = &self.acceptance.services;
+        let ready = slot.connection.ready(readable, writable, now, id, services, buffer, hub, out);
+        if let Err(why) = ready.and_then(|()| self.logged_in(place)) {
             self.lost(place, now, &why, hub, out);
         }
     }
 
     fn lost(&mut self, place: usize, now: Now, why: &SessionError, hub: &mut Hub, out: &mut Batch) {
-        let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take) else { return };
+        let Some(Slot { mut connection, pending }) = self.slots.get_mut(place).and_then(Option::take) else {
+            return;
+        };
+        match pending {
+            Some(entry) => drop(self.pending.remove(entry)),
+            None => self.logged_in -= 1,
+        }
+        if matches!(why, SessionError::Crowded { .. }) {
+            // Without a line for each: a flood of connections must not become a flood of lines.
+            self.crowded += 1;
+            if self.crowded == 1 {
+                let peer = connection.peer();
+                tracing::warn!(%peer, "connections that have not logged in are closed for newer ones; further ones are only counted (hub_publishers_crowded_out)");
+            }
+            return;
+        }
         connection.session.end_login(why);
         // The final message is written as far as the socket takes it.
         let _ = connection.flush(now);
@@ -125,9 +190,8 @@ impl Publishers {
     /// Queues a message of the hub, if it is for a publisher.
     pub(super) fn send(&mut self, to: UpstreamId, message: &[u8]) {
         let place = to.0.checked_sub(self.first).map(usize::from);
-        if let Some(connection) =
-            place.and_then(|place| self.connections.get_mut(place)).and_then(Option::as_mut)
-            && let Err(why) = connection.session.send(message)
+        if let Some(slot) = place.and_then(|place| self.slots.get_mut(place)).and_then(Option::as_mut)
+            && let Err(why) = slot.connection.session.send(message)
         {
             tracing::warn!(%why, "cannot pass a post on to its publisher");
         }
@@ -150,12 +214,9 @@ impl Publishers {
         out: &mut Batch,
         f: impl Fn(&mut Connection<Publisher>, Now) -> Result<(), SessionError>,
     ) {
-        for place in 0..self.connections.len() {
-            let result = self
-                .connections
-                .get_mut(place)
-                .and_then(Option::as_mut)
-                .map_or(Ok(()), |connection| f(connection, now));
+        for place in 0..self.slots.len() {
+            let slot = self.slots.get_mut(place).and_then(Option::as_mut);
+            let result = slot.map_or(Ok(()), |slot| f(&mut slot.connection, now));
             if let Err(why) = result {
                 self.lost(place, now, &why, hub, out);
             }
@@ -164,6 +225,6 @@ impl Publishers {
 
     /// Time when [`Publishers::tick`] is due next.
     pub(super) fn deadline(&self) -> Option<Now> {
-        self.connections.iter().flatten().filter_map(|connection| connection.session.deadline()).min()
+        self.connections().filter_map(|connection| connection.session.deadline()).min()
     }
 }

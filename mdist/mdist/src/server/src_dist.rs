@@ -36,12 +36,14 @@ const MAX_PUBLISHERS: u16 = 1024;
 pub fn start(config: &Config, metrics: &Metrics, backbone: &Backbone) -> Result<Running> {
     let settings = &config.src_dist;
     let assembly = Assembly::new("src_dist", config, metrics)?;
-    let connectors = assembly.connect(providers(settings, &assembly));
+    let mut listeners = assembly.listen(&settings.listen, PORT, socket(settings))?;
+    let connectors = assembly.connect(&listeners, providers(settings, &assembly))?;
     let (opener, end) =
         Opener::new(backbone, tipc_options(config), Backbone::open_source, assembly.poller.waker())?;
     let side = source_side(settings, end)?;
     watch(assembly.poller.registry(), side.descriptor())?;
-    let listeners = assembly.listen(&settings.listen, PORT, socket(settings))?;
+    listeners.allow(settings.admission.networks(), "src-dist.admission.allow", "publish data");
+    log_posts(settings.posts);
     let first_publisher = u16::try_from(connectors.len()).unwrap_or(u16::MAX);
     let publishers = Publishers::new(
         first_publisher,
@@ -66,6 +68,21 @@ pub fn start(config: &Config, metrics: &Metrics, backbone: &Backbone) -> Result<
     })
 }
 
+/// Logs what happens to posts.
+fn log_posts(posts: Posts) {
+    match posts {
+        Posts::Refuse => tracing::info!("posts for items of publishers are refused (src-dist.posts)"),
+        Posts::Cache => {
+            tracing::warn!(
+                "consumers may overwrite items of publishers for everyone (src-dist.posts = \"cache\")"
+            )
+        }
+        Posts::Publisher => {
+            tracing::warn!("consumers may post to publishers (src-dist.posts = \"publisher\")")
+        }
+    }
+}
+
 /// The interactive providers to connect to.
 fn providers<'a>(settings: &'a SrcDist, assembly: &'a Assembly<'_>) -> impl Iterator<Item = Target> + 'a {
     settings.provider.iter().map(move |provider| {
@@ -86,6 +103,7 @@ fn source_side(settings: &SrcDist, end: Option<Box<dyn SourceEnd>>) -> Result<So
     for name in settings.service.keys() {
         side.set_policy(Some(name), policy(&settings.service(name)));
     }
+    side.set_stall((settings.stall_mib as usize) << 20);
     side.directory(&[])?;
     Ok(side)
 }
@@ -100,6 +118,8 @@ fn acceptance(settings: &SrcDist, assembly: &Assembly<'_>) -> Result<Acceptance>
         },
         dictionaries: assembly.given_out.clone(),
         services: settings.services.clone(),
+        pending: settings.admission.pending(),
+        login_timeout: settings.admission.login_timeout(),
     })
 }
 
@@ -116,7 +136,11 @@ fn hub_options(config: &Config) -> hub::Options {
         cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
         cache_limits: config.cache.limits(),
         max_awaited: settings.max_unpublished as usize,
-        posts_to_publishers: settings.posts == Posts::Publisher,
+        posts: match settings.posts {
+            Posts::Refuse => hub::Posts::Refuse,
+            Posts::Cache => hub::Posts::Cache,
+            Posts::Publisher => hub::Posts::Publisher,
+        },
         ..hub::Options::default()
     }
 }

@@ -15,7 +15,7 @@ use rssl::transport::{Channel, ServerOptions};
 use rssl::wire::to_vec;
 
 use super::LOGIN_STREAM;
-use super::session::{ChannelEvent, Connection, Event, Session, SessionError};
+use super::session::{ChannelEvent, Connection, Event, OPEN_TIMEOUT, Session, SessionError};
 use crate::dictionaries::Dictionaries;
 use crate::hub::Now;
 
@@ -42,6 +42,7 @@ pub struct PublisherIdentity {
 pub struct Publisher {
     connection: Connection,
     dialogue: Dialogue,
+    login_timeout: Now,
 }
 
 impl Publisher {
@@ -55,7 +56,14 @@ impl Publisher {
             login_stream: LOGIN_STREAM,
             directory_stream: None,
         };
-        Self { connection: Connection::new(Channel::server(transport), now), dialogue }
+        let connection = Connection::new(Channel::server(transport), now);
+        Self { connection, dialogue, login_timeout: OPEN_TIMEOUT }
+    }
+
+    /// Limits the time from connecting to the login; 45 s without this call.
+    #[must_use]
+    pub fn with_login_timeout(self, limit: Now) -> Self {
+        Self { login_timeout: limit, ..self }
     }
 
     /// The identity of the publisher; empty before the login.
@@ -93,13 +101,17 @@ impl Session for Publisher {
         (self.dialogue.phase != Phase::Open).then_some("login")
     }
 
+    fn open_timeout(&self) -> Now {
+        self.login_timeout
+    }
+
     fn input(
         &mut self,
         bytes: &[u8],
         now: Now,
         mut on: impl FnMut(Event<'_>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
-        let Self { connection, dialogue } = self;
+        let Self { connection, dialogue, .. } = self;
         connection.input(bytes, now, |on_event, replies| match on_event {
             ChannelEvent::Opened => {
                 dialogue.phase = Phase::Login;

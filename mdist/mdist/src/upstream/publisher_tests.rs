@@ -222,5 +222,10 @@ fn silent_publisher_times_out() {
     assert!(matches!(session.tick(T0 + timeout + Now::from_secs(1)), Err(SessionError::Silent(_))));
     let mut silent = Publisher::new(ServerOptions::default(), dictionaries(), T0);
     silent.connection.channel.received(T0 + Now::from_secs(46));
-    assert_eq!(silent.tick(T0 + Now::from_secs(46)), Err(SessionError::Slow("login")));
+    let slow = |seconds| Err(SessionError::Slow { what: "login", seconds });
+    assert_eq!(silent.tick(T0 + Now::from_secs(46)), slow(45));
+    let mut limited = silent.with_login_timeout(Now::from_secs(10));
+    assert_eq!(limited.tick(T0 + Now::from_secs(10)), Ok(()));
+    assert_eq!(limited.deadline(), Some(T0 + Now::from_secs(10)));
+    assert_eq!(limited.tick(T0 + Now::from_secs(11)), slow(10));
 }

@@ -9,7 +9,7 @@ use crate::hub::Now;
 /// Most bytes of an incomplete frame; handshakes agree on smaller frames.
 const MAX_PARTIAL: usize = 1 << 17;
 /// Longest time from connecting until the session is open.
-const OPEN_TIMEOUT: Now = Now::from_secs(45);
+pub(super) const OPEN_TIMEOUT: Now = Now::from_secs(45);
 
 /// Reason why a session ended, and its connection is to be closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -38,8 +38,19 @@ pub enum SessionError {
     #[error("nothing was heard for {0} s")]
     Silent(u64),
     /// The named message of login or directory did not come in time.
-    #[error("no {0} within 45 s")]
-    Slow(&'static str),
+    #[error("no {what} within {seconds} s")]
+    Slow {
+        /// The message.
+        what: &'static str,
+        /// The limit.
+        seconds: u64,
+    },
+    /// The connection had not logged in when others took its place.
+    #[error("no login before {newer} newer connections (max-pending, max-pending-per-address)")]
+    Crowded {
+        /// Connections without a login that are newer, at least.
+        newer: usize,
+    },
     /// The connection ended.
     #[error("the connection ended: {0}")]
     Ended(String),
@@ -56,7 +67,8 @@ impl SessionError {
             Self::Protocol(_) => "protocol",
             Self::Directory(_) => "directory",
             Self::Silent(_) => "silent",
-            Self::Slow(_) => "slow",
+            Self::Slow { .. } => "slow",
+            Self::Crowded { .. } => "crowded",
             Self::Ended(_) => "ended",
         }
     }
@@ -124,6 +136,11 @@ pub trait Session {
         on: impl FnMut(Event<'_>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError>;
 
+    /// Longest time from connecting until the session is open.
+    fn open_timeout(&self) -> Now {
+        OPEN_TIMEOUT
+    }
+
     /// Whether messages may be sent.
     fn is_open(&self) -> bool {
         self.awaits().is_none()
@@ -157,14 +174,14 @@ pub trait Session {
     /// # Errors
     /// A time-out has passed: the session has ended.
     fn tick(&mut self, now: Now) -> Result<(), SessionError> {
-        let awaits = self.awaits();
+        let awaits = self.awaits().map(|what| (what, self.open_timeout()));
         self.connection_mut().tick(now, awaits)
     }
 
     /// Time when [`Session::tick`] is due.
     fn deadline(&self) -> Option<Now> {
         let connection = self.connection();
-        let open_timeout = (!self.is_open()).then_some(connection.since + OPEN_TIMEOUT);
+        let open_timeout = (!self.is_open()).then_some(connection.since + self.open_timeout());
         [connection.channel.deadline(), open_timeout].into_iter().flatten().min()
     }
 }
@@ -248,7 +265,7 @@ impl Connection {
         }
     }
 
-    fn tick(&mut self, now: Now, awaits: Option<&'static str>) -> Result<(), SessionError> {
+    fn tick(&mut self, now: Now, awaits: Option<(&'static str, Now)>) -> Result<(), SessionError> {
         match self.channel.tick(now) {
             Tick::SendPing if self.out.is_empty() => self.channel.ping(&mut self.out),
             Tick::None | Tick::SendPing => {}
@@ -259,7 +276,9 @@ impl Connection {
             }
         }
         match awaits {
-            Some(what) if now.saturating_sub(self.since) > OPEN_TIMEOUT => Err(SessionError::Slow(what)),
+            Some((what, limit)) if now.saturating_sub(self.since) > limit => {
+                Err(SessionError::Slow { what, seconds: limit.as_secs() })
+            }
             _ => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mdist::backbone::feeds::Feeds;
 use mdist::backbone::sink_side::{SinkSide, UpstreamEvents};
-use mdist::backbone::source_side::{Farewell, Policy, SourceSide};
+use mdist::backbone::source_side::{Farewell, Policy, STALL, SourceSide};
 use mdist::backbone::{POLL_EVERY, SinkEnd, SourceEnd};
 use mdist::hub::{Batch, HubRequest, ItemId, ItemSpec, Kind, Now, SideId, Token, UpstreamId};
 use mdist::net::{Interest, Poller};
@@ -141,6 +141,10 @@ pub(crate) struct Orders {
     stop: AtomicBool,
     pub(crate) updates: AtomicU64,
     pub(crate) cuts: AtomicU64,
+    /// Times a sink fell behind.
+    pub(crate) stalls: AtomicU64,
+    /// Most bytes kept for sinks that were behind.
+    pub(crate) backlog: AtomicU64,
     /// Sinks that have left or were disconnected from their feeds.
     pub(crate) farewells: Mutex<Vec<Farewell>>,
     /// Connected sinks.
@@ -160,9 +164,14 @@ pub(crate) struct RunningSource {
 
 impl RunningSource {
     pub(crate) fn start(end: Box<dyn SourceEnd>, service: &str, hold: Duration) -> Self {
+        Self::with_stall(end, service, hold, STALL)
+    }
+
+    /// Starts a source that keeps at most `stall` bytes for sinks that are behind.
+    pub(crate) fn with_stall(end: Box<dyn SourceEnd>, service: &str, hold: Duration, stall: usize) -> Self {
         let orders = Arc::new(Orders::default());
         let (told, service) = (Arc::clone(&orders), service.to_owned());
-        let thread = std::thread::spawn(move || run_source(end, &service, hold, &told));
+        let thread = std::thread::spawn(move || run_source(end, &service, hold, stall, &told));
         Self { orders, thread: Some(thread) }
     }
 
@@ -183,9 +192,10 @@ pub(crate) fn services(name: &str) -> Vec<Service> {
     vec![Service { id: 5, info: Some(info), state: Some(state), ..Service::default() }]
 }
 
-fn run_source(end: Box<dyn SourceEnd>, service: &str, hold: Duration, orders: &Orders) {
+fn run_source(end: Box<dyn SourceEnd>, service: &str, hold: Duration, stall: usize, orders: &Orders) {
     let mut side = SourceSide::new(Some(end), SIDE, "source");
     side.set_policy(None, Policy { hold, ..Policy::default() });
+    side.set_stall(stall);
     side.directory(&services(service)).unwrap();
     let (mut hub, mut batch) = (Publisher::default(), Batch::default());
     let poller = Poller::new().unwrap();
@@ -214,6 +224,8 @@ fn run_source(end: Box<dyn SourceEnd>, service: &str, hold: Duration, orders: &O
         orders.updates.fetch_add(updates as u64, Ordering::Relaxed);
         orders.farewells.lock().unwrap().extend(side.farewells());
         orders.cuts.store(side.stats().cuts, Ordering::Relaxed);
+        orders.stalls.store(side.stats().stalls, Ordering::Relaxed);
+        orders.backlog.fetch_max(side.backlog() as u64, Ordering::Relaxed);
         orders.sinks.store(side.sinks().count() as u64, Ordering::Relaxed);
         orders.longest.fetch_max(start.elapsed().as_micros() as u64, Ordering::Relaxed);
         if burst == 0 {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mdist_load::consumer::{Consumer, ConsumerOptions, Snapshot};
 use mdist_load::provider::Provider;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::load_common::{sets, settled_within, until_seen_within};
 
@@ -87,7 +88,7 @@ impl Program {
             let line = line.unwrap();
             if let Some((_, at)) = line.split_once("listening at ") {
                 addresses.push(at.parse().unwrap());
-            } else if let Some((_, at)) = line.split_once("http://") {
+            } else if let Some((_, at)) = line.split_once("metrics at http://") {
                 metrics = Some(at.trim_end_matches("/metrics").parse().unwrap());
             } else if line.ends_with("ready") {
                 return Self { child, addresses, metrics };
@@ -100,6 +101,25 @@ impl Program {
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Sends a signal to the process.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Whether a signal has stopped the process.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    }
+
+    /// The value of a metric without labels of its own, from the metrics page.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let page = self.page("/metrics");
+        let line = page.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse().ok());
+        value.unwrap_or_else(|| panic!("no {name} in\n{page}"))
     }
 
     /// Gets a page of its metrics server.

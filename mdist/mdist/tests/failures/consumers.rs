@@ -9,10 +9,10 @@ use crate::load_common::publisher;
 
 #[test]
 fn slow_consumer_is_disconnected_with_a_reason_and_delays_no_other() {
-    let (backbone, provider) = (Backbone::new(), publisher(50_000));
+    let (backbone, provider) = (Backbone::new(), publisher(5_000));
     let upstream = provider.address().unwrap().to_string();
     let settings = std::env::temp_dir().join(format!("mdist-slow-{}.toml", std::process::id()));
-    std::fs::write(&settings, "[p2ps]\nguaranteed-output-buffers = 50\nmax-output-buffers = 1000\npool-size = 2000\nsend-buffer-kib = 64\n").unwrap();
+    std::fs::write(&settings, "[p2ps]\nguaranteed-output-buffers = 50\nmax-output-buffers = 500\npool-size = 2000\nsend-buffer-kib = 64\n").unwrap();
     let server = Program::p2ps(
         "127.0.0.1:0".parse().unwrap(),
         &backbone,

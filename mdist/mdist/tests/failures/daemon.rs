@@ -40,10 +40,10 @@ fn daemon_process() {
 }
 
 /// A daemon in a process of its own; killed when dropped.
-struct DaemonProcess(Child);
+pub(crate) struct DaemonProcess(Child);
 
 impl DaemonProcess {
-    fn start(socket: &Path) -> Self {
+    pub(crate) fn start(socket: &Path) -> Self {
         Self::with(Command::new(std::env::current_exe().unwrap()), socket, 1)
     }
 

@@ -10,3 +10,4 @@ mod consumers;
 mod daemon;
 mod server;
 mod sources;
+mod stalls;

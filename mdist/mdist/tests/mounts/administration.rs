@@ -149,6 +149,24 @@ fn closing_the_login_ends_all_streams_silently() {
 }
 
 #[test]
+fn consumer_that_logged_out_keeps_its_name() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    let mount = rig.consumers[at].mount;
+    let before = rig.worker.stats(mount).unwrap();
+    rig.send(
+        at,
+        &to_vec(|w| Close { domain: Domain::LOGIN, stream: 1, ..Close::default() }.encode(w)).unwrap(),
+    );
+    let closed = rig.worker.closed(mount, Reason::PeerClosed).unwrap();
+    let who = |stats: &mdist::mounts::MountStats| {
+        (stats.user.clone(), stats.application.clone(), stats.position.clone())
+    };
+    assert_eq!(who(&closed.stats), who(&before));
+    assert_eq!(closed.stats.user, "user");
+}
+
+#[test]
 fn login_reissue_leaves_items_open() {
     let mut rig = Rig::new();
     let at = rig.login();

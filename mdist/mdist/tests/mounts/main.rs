@@ -1,5 +1,6 @@
 //! The RSSL server side without sockets: messages to consumers for their requests and for the hub's log.
 
+mod abuse;
 mod administration;
 mod hostile;
 mod items;

@@ -83,6 +83,40 @@ fn burst_of_requests_does_not_overflow_a_reading_consumer() {
 }
 
 #[test]
+fn images_arrive_while_updates_fill_the_output() {
+    // Images stop at half of four buffers; updates keep more than that unread at all times.
+    let mut rig = Rig::with(small(4, 64), 100, Box::new(AllowAll));
+    let at = rig.login();
+    rig.request(at, 5, "A");
+    rig.received(at);
+    rig.consumers[at].reads = false;
+    let item = rig.hub.item("A");
+    let fill = |rig: &mut Rig| {
+        while rig.worker.waiting(rig.consumers[at].mount) < 4 * 6144 {
+            rig.push_message(item, &update(Domain::MARKET_PRICE));
+            assert!(rig.disconnects.is_empty(), "{:?}", rig.disconnects);
+        }
+    };
+    fill(&mut rig);
+    let items = 200;
+    let opens = rig.hub.opens;
+    for n in 0..items {
+        rig.request(at, 100 + n, &format!("ITEM{n}"));
+    }
+    assert_eq!(rig.hub.opens, opens, "no image is requested before the consumer reads");
+    let mut read = 0;
+    while rig.hub.opens - opens < items as usize {
+        read += rig.take(at, 6144).len();
+        rig.run();
+        fill(&mut rig);
+        assert!(rig.disconnects.is_empty(), "{:?}", rig.disconnects);
+        let images = rig.hub.opens - opens;
+        assert!(read < 64 << 20, "{images} images requested after {read} bytes");
+    }
+    assert!(read > 2 * 6144, "images took more than their share: {read} bytes");
+}
+
+#[test]
 fn requests_closed_in_the_queue_do_not_reach_the_hub() {
     let mut rig = Rig::with(small(1, 2), 0, Box::new(AllowAll));
     let at = rig.login();
@@ -131,7 +165,7 @@ fn silent_and_late_consumers_are_disconnected() {
     assert_eq!(
         disconnects,
         [
-            (consumers[late].mount, Reason::NoLogin { seconds: 45 }),
+            (consumers[late].mount, Reason::NoLogin { seconds: 10 }),
             (consumers[silent].mount, Reason::Silent { seconds: timeout }),
         ]
     );

@@ -228,7 +228,7 @@ pub(crate) fn service(id: u16, name: &str) -> Service {
 
 impl Rig {
     pub(crate) fn new() -> Self {
-        Self::with(Config::default(), 1000, Box::new(AllowAll))
+        Self::with(Config { posts: true, ..Config::default() }, 1000, Box::new(AllowAll))
     }
 
     pub(crate) fn with(config: Config, pool: usize, permissions: Box<dyn Permissions>) -> Self {
@@ -396,11 +396,11 @@ impl Rig {
     }
 
     pub(crate) fn close(&mut self, at: usize, stream: i32) {
-        self.send(
-            at,
-            &to_vec(|w| Close { domain: Domain::MARKET_PRICE, stream, ..Close::default() }.encode(w))
-                .unwrap(),
-        );
+        self.close_domain(at, stream, Domain::MARKET_PRICE);
+    }
+
+    pub(crate) fn close_domain(&mut self, at: usize, stream: i32, domain: Domain) {
+        self.send(at, &to_vec(|w| Close { domain, stream, ..Close::default() }.encode(w)).unwrap());
     }
 
     /// The only disconnect since the last call.

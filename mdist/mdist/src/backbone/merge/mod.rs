@@ -4,7 +4,7 @@
 //! feed wait for it. An image that the feed has passed is followed by the item's later entries, from a bounded history.
 //! So the sink's hub sees each item's messages in the order of the source's hub.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
@@ -23,6 +23,9 @@ pub(super) const HISTORY: usize = 32 << 20;
 const HISTORY_DELAYED: usize = 2 << 20;
 /// Entries that are known to be sent are lost if they have not arrived after this time.
 const STALL: Duration = Duration::from_secs(2);
+/// Longest time between two checks that counts as such time. After a longer one this process has been stopped, and the
+/// entries may wait unread.
+const CHECK_GAP: Duration = Duration::from_millis(500);
 
 /// Reason why the feeds of a source have to be joined again.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -92,6 +95,8 @@ struct Feed {
     ahead: VecDeque<Answer>,
     /// The parts of a long entry so far.
     part: Vec<u8>,
+    /// Packets that have overtaken earlier ones, by their first entry and the offset of their part.
+    early: BTreeMap<(u64, u32), Vec<u8>>,
 }
 
 /// All feeds of one source.
@@ -117,6 +122,8 @@ pub(crate) struct Merge {
     /// Requests to repeat, with the image in the feed.
     retries: Vec<Vec<u8>>,
     swept: Option<Instant>,
+    /// Time of the last [`Merge::check`].
+    checked: Option<Instant>,
 }
 
 /// Passes a message to `out` with the sink's stream id, and restores its bytes.
@@ -157,6 +164,7 @@ impl Merge {
             retries: Vec::new(),
             delayed: 0,
             swept: None,
+            checked: None,
         }
     }
 
@@ -173,6 +181,7 @@ impl Merge {
             history: History::default(),
             ahead: VecDeque::new(),
             part: Vec::new(),
+            early: BTreeMap::new(),
         });
     }
 
@@ -180,7 +189,7 @@ impl Merge {
     pub(crate) fn leave(&mut self, id: FeedId) {
         let Some(at) = self.feeds.iter().position(|feed| feed.id == id) else { return };
         let feed = self.feeds.swap_remove(at);
-        self.held_bytes -= feed.held.iter().map(Vec::len).sum::<usize>();
+        self.held_bytes -= feed.held.iter().chain(feed.early.values()).map(Vec::len).sum::<usize>();
         self.waiting_bytes -= feed.ahead.iter().map(|answer| answer.message.len()).sum::<usize>();
     }
 
@@ -276,7 +285,11 @@ impl Merge {
     /// Checks for entries that are known to be sent and do not arrive. To be called repeatedly.
     pub(crate) fn check(&mut self, now: Instant) -> Result<()> {
         self.sweep(now);
+        let stopped = self.checked.replace(now).is_some_and(|checked| now - checked > CHECK_GAP);
         for feed in &mut self.feeds {
+            if stopped {
+                feed.stalled = None;
+            }
             let behind = feed.phase == Phase::Active && feed.newest > feed.read;
             match feed.stalled.filter(|(read, _)| behind && *read == feed.read) {
                 Some((read, since)) if now - since > STALL => {

@@ -1,13 +1,16 @@
 //! Handles the packets of feeds, entry by entry.
 
+use std::collections::btree_map;
+
 use super::{HISTORY_DELAYED, Merge, MergeError, Phase, Result, deliver, stream_of};
 use crate::backbone::wire::{Entry, HEADER, Header, MAX_RECORD};
 
-/// Most bytes of packets held while feeds are being joined.
+/// Most bytes of packets held: while feeds are being joined, and of those that have overtaken others.
 const HELD_MAX: usize = 8 << 20;
 
 impl Merge {
-    /// Handles a packet: passes its messages to `out` in order, and restores its bytes.
+    /// Handles a packet, and those that have overtaken it: passes their messages to `out` in order, and restores its
+    /// bytes.
     pub(crate) fn packet(
         &mut self,
         header: &Header,
@@ -15,6 +18,49 @@ impl Merge {
         out: &mut impl FnMut(&[u8]),
     ) -> Result<()> {
         let Some(at) = self.feeds.iter().position(|feed| feed.id == header.feed) else { return Ok(()) };
+        self.next_packet(at, header, packet, out)?;
+        while let Some(mut packet) = self.take_early(at) {
+            let header = Header::decode(&packet)?;
+            self.next_packet(at, &header, &mut packet, out)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a packet that has overtaken earlier ones. If these do not come, [`Merge::check`] finds that.
+    #[cold]
+    fn keep_early(&mut self, at: usize, header: &Header, packet: &[u8]) -> Result<()> {
+        let Some(feed) = self.feeds.get_mut(at) else { return Ok(()) };
+        if self.held_bytes + packet.len() > HELD_MAX {
+            return Err(MergeError::Gap { feed: feed.id, from: feed.read + 1, to: header.first - 1 });
+        }
+        let offset = header.part.map_or(0, |part| part.offset);
+        feed.newest = feed.newest.max(header.first);
+        if let btree_map::Entry::Vacant(place) = feed.early.entry((header.first, offset)) {
+            self.held_bytes += packet.len();
+            place.insert(packet.to_vec());
+        }
+        Ok(())
+    }
+
+    /// The next packet of a feed, if it has overtaken earlier ones that have arrived now.
+    #[inline]
+    fn take_early(&mut self, at: usize) -> Option<Vec<u8>> {
+        let feed = self.feeds.get_mut(at).filter(|feed| !feed.early.is_empty())?;
+        let next = (feed.read + 1, feed.part.len() as u32);
+        let first = feed.early.first_entry().filter(|early| *early.key() <= next)?;
+        let packet = first.remove();
+        self.held_bytes -= packet.len();
+        Some(packet)
+    }
+
+    /// Handles a packet of the feed at index `at`.
+    fn next_packet(
+        &mut self,
+        at: usize,
+        header: &Header,
+        packet: &mut [u8],
+        out: &mut impl FnMut(&[u8]),
+    ) -> Result<()> {
         let Some(feed) = self.feeds.get_mut(at) else { return Ok(()) };
         if feed.phase == Phase::Joining {
             self.held_bytes += packet.len();
@@ -31,6 +77,9 @@ impl Merge {
             return Ok(());
         }
         if header.first > feed.read + 1 {
+            if header.unordered {
+                return self.keep_early(at, header, packet);
+            }
             return Err(MergeError::Gap { feed: feed.id, from: feed.read + 1, to: header.first - 1 });
         }
         let number = header.first;
@@ -44,6 +93,9 @@ impl Merge {
             && part.total as usize <= MAX_RECORD
             && feed.part.len() + body.len() <= part.total as usize;
         if !fits {
+            if header.unordered && part.offset as usize > feed.part.len() {
+                return self.keep_early(at, header, packet);
+            }
             // A part was lost, and with it the entry.
             return Err(MergeError::Gap { feed: feed.id, from: number, to: number });
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::*;
 use crate::backbone::SourceId;
 use crate::backbone::feed_out::FeedOut;
-use crate::backbone::wire::{AnswerKind, Entry};
+use crate::backbone::wire::{AnswerKind, Entry, mark_unordered};
 
 const FEED: FeedId = FeedId(7);
 const SINK: u32 = 3;
@@ -95,8 +95,9 @@ impl World {
 
     fn seal(&mut self) {
         if !self.out.is_empty() {
-            self.packets.push_back(self.out.seal().to_vec());
-            self.out.begin();
+            let packet = self.out.seal();
+            self.packets.push_back(packet.clone());
+            self.out.begin(packet);
         }
     }
 
@@ -343,7 +344,8 @@ fn any_interleaving_gives_each_item_in_source_order() {
 
 fn packet(first: u64, messages: &[&[u8]]) -> Vec<u8> {
     let count = messages.len() as u16;
-    let header = Header { count, source: SourceId(1), feed: FEED, first, position: 0, part: None };
+    let (source, unordered) = (SourceId(1), false);
+    let header = Header { count, source, feed: FEED, first, position: 0, part: None, unordered };
     let mut packet = header.encode().to_vec();
     messages.iter().for_each(|message| Entry::Message(message).append(&mut packet));
     packet
@@ -354,6 +356,71 @@ fn give(merge: &mut Merge, mut packet: Vec<u8>) -> Result<u32> {
     let header = Header::decode(&packet)?;
     merge.packet(&header, &mut packet, &mut |_| count += 1)?;
     Ok(count)
+}
+
+/// Packets of 40 entries; every tenth entry is longer than a packet.
+fn some_packets() -> Vec<Vec<u8>> {
+    let mut out = FeedOut::new(SourceId(1), FEED);
+    let mut packets = Vec::new();
+    for number in 1..=40_u64 {
+        let mut bytes = message(UPDATE, 1, 1, number, 0);
+        if number % 10 == 0 {
+            bytes.resize(100_000, 0);
+            packets.extend(out.parts(&Entry::Message(&bytes)));
+            continue;
+        }
+        out.push(&Entry::Message(&bytes));
+        let packet = out.seal();
+        packets.push(packet.clone());
+        out.begin(packet);
+    }
+    packets
+}
+
+#[test]
+fn packets_that_overtake_others_are_put_in_order_if_they_are_marked() {
+    let mut dice = Dice(5);
+    for _ in 0..200 {
+        let mut merge = Merge::new(0, HISTORY);
+        merge.join(FEED);
+        merge.joined(FEED, 0, &mut |_| {}).unwrap();
+        merge.slots = vec![Slot::default(), Slot { stream: 9, live: true }];
+        let mut packets = some_packets();
+        for at in (1..packets.len()).rev() {
+            packets.swap(at, at - (dice.next(5) as usize).min(at));
+        }
+        let mut numbers = Vec::new();
+        for mut packet in packets {
+            mark_unordered(&mut packet);
+            let header = Header::decode(&packet).unwrap();
+            merge.packet(&header, &mut packet, &mut |bytes| numbers.push(parsed(bytes).3)).unwrap();
+        }
+        assert!(numbers.iter().copied().eq(1..=40), "{numbers:?}");
+        assert_eq!(merge.held_bytes, 0);
+    }
+}
+
+#[test]
+fn marked_packets_after_a_lost_one_are_a_gap_at_last() {
+    let mut merge = Merge::new(0, HISTORY);
+    merge.join(FEED);
+    merge.joined(FEED, 0, &mut |_| {}).unwrap();
+    let mut packets = some_packets().into_iter().skip(1);
+    let mut give_next = |merge: &mut Merge| {
+        let mut packet = packets.next().unwrap();
+        mark_unordered(&mut packet);
+        give(merge, packet)
+    };
+    assert_eq!((give_next(&mut merge), give_next(&mut merge)), (Ok(0), Ok(0)));
+    let start = Instant::now();
+    for step in 0..=STALL.as_millis() / CHECK_GAP.as_millis() {
+        assert_eq!(merge.check(start + step as u32 * CHECK_GAP), Ok(()));
+    }
+    let late = start + STALL + Duration::from_millis(1);
+    assert_eq!(merge.check(late), Err(MergeError::Stalled { feed: FEED, read: 0 }));
+    merge.held_bytes = 8 << 20;
+    assert_eq!(give_next(&mut merge), Err(MergeError::Gap { feed: FEED, from: 1, to: 3 }));
+    merge.leave(FEED);
 }
 
 #[test]
@@ -387,7 +454,13 @@ fn gaps_stalls_and_invalid_entries_are_reported() {
     let start = Instant::now();
     merge.newest(FEED, 9);
     assert_eq!(merge.check(start), Ok(()));
-    assert_eq!(merge.check(start + STALL), Ok(()));
+    // This process was stopped, so the entries may wait unread.
+    let stopped = start + 10 * STALL;
+    assert_eq!(merge.check(stopped), Ok(()));
+    let start = stopped;
+    for step in 0..=STALL.as_millis() / CHECK_GAP.as_millis() {
+        assert_eq!(merge.check(start + step as u32 * CHECK_GAP), Ok(()));
+    }
     let late = start + STALL + Duration::from_millis(1);
     assert_eq!(merge.check(late), Err(MergeError::Stalled { feed: FEED, read: 4 }));
     let huge = Answer {

@@ -28,7 +28,7 @@ impl SourceSide {
                 continue;
             };
             let (number, position) = (out.number(), out.position());
-            sink.joined.push(Joined { feed, credited: position });
+            sink.joined.push(Joined { feed, credited: position, sent: position, next: None });
             if let Some(members) = self.members.get_mut(usize::from(feed)) {
                 *members += 1;
             }
@@ -46,20 +46,19 @@ impl SourceSide {
         for joined in &sink.joined {
             if feed.is_none_or(|feed| feed == joined.feed) {
                 let index = usize::from(joined.feed);
-                if let (Some(members), Some(out)) = (self.members.get_mut(index), self.feeds.get(index)) {
+                if let Some(members) = self.members.get_mut(index) {
                     *members -= 1;
-                    let unread = out.position().saturating_sub(joined.credited);
-                    sink.in_flight = sink.in_flight.saturating_sub(unread);
+                    sink.in_flight = sink.in_flight.saturating_sub(joined.sent - joined.credited);
                 }
             }
         }
         sink.joined.retain(|joined| feed.is_some_and(|feed| feed != joined.feed));
-        if feed.is_none() {
-            sink.wanted.clear();
-            let streams = std::mem::take(&mut sink.streams);
-            for (stream, known) in streams {
-                self.release(id, stream, known.item);
-            }
+        self.trim_backlogs();
+        let Some(sink) = self.sinks.get_mut(&id).filter(|_| feed.is_none()) else { return };
+        sink.wanted.clear();
+        let streams = std::mem::take(&mut sink.streams);
+        for (stream, known) in streams {
+            self.release(id, stream, known.item);
         }
     }
 

@@ -4,6 +4,8 @@
 //! over the connection to its sink, with the number of the feed's last entry before it.
 
 mod apply;
+mod backlog;
+mod catching_up;
 mod latency;
 mod membership;
 mod multicast;
@@ -19,6 +21,8 @@ use std::time::{Duration, Instant};
 
 use rssl::rdm::directory;
 
+use self::backlog::Backlog;
+pub use self::catching_up::STALL;
 use self::pacing::Pace;
 pub use self::reason::{Farewell, Reason};
 use super::feed_out::FeedOut;
@@ -71,8 +75,14 @@ pub struct Stats {
     pub cuts: u64,
     /// Times a feed waited for a sink.
     pub waits: u64,
+    /// Times a sink fell behind.
+    pub stalls: u64,
+    /// Packets sent to sinks that were behind.
+    pub late_packets: u64,
     /// Connections to sinks that have ended.
     pub left: u64,
+    /// Credits ignored because they came from no sink of this source.
+    pub foreign: u64,
 }
 
 /// A sink.
@@ -88,6 +98,8 @@ struct Sink {
     in_flight: u64,
     /// Time at which its last credit arrived.
     credited_at: Instant,
+    /// Time at which its last credit arrived, or since which it is behind.
+    progressed: Instant,
     streams: HashMap<i32, Stream>,
     pace: Pace,
 }
@@ -97,6 +109,17 @@ struct Joined {
     feed: u16,
     /// Position of the sink's last credit.
     credited: u64,
+    /// Position up to which the feed was sent to the sink.
+    sent: u64,
+    /// If the sink is behind: number of the next packet in the backlog.
+    next: Option<u64>,
+}
+
+impl Sink {
+    /// Its membership in a feed.
+    fn joined(&self, feed: u16) -> Option<&Joined> {
+        self.joined.iter().find(|joined| joined.feed == feed)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +149,12 @@ pub struct SourceSide {
     feeds: Vec<FeedOut>,
     /// Policies by feed.
     feed_policies: Vec<Policy>,
+    /// Packets for sinks that are behind, by feed.
+    backlogs: Vec<Backlog>,
+    /// Bytes of all backlogs.
+    backlog_bytes: usize,
+    /// Most bytes of all backlogs.
+    stall: usize,
     /// Feeds by service id.
     services: HashMap<u16, u16>,
     /// Number of joined sinks by feed.
@@ -177,6 +206,9 @@ impl SourceSide {
             policy: Policy::default(),
             feeds: Vec::new(),
             feed_policies: Vec::new(),
+            backlogs: Vec::new(),
+            backlog_bytes: 0,
+            stall: STALL,
             services: HashMap::new(),
             members: Vec::new(),
             feed_of: Vec::new(),
@@ -298,6 +330,7 @@ impl SourceSide {
             self.services.insert(service.id, self.feeds.len() as u16);
             self.feeds.push(FeedOut::new(self.end.id(), id));
             self.feed_policies.push(policy);
+            self.backlogs.push(Backlog::default());
             self.members.push(0);
         }
         let feeds: Vec<_> = services

@@ -1,12 +1,13 @@
-//! Packs entries into packets and multicasts each as soon as every sink has room, or after the hold.
+//! Packs entries into packets and multicasts each to the sinks that have room.
 
 use std::time::{Duration, Instant};
 
+use super::catching_up::PATIENCE;
 use super::{Farewell, Policy, Reason, Sink, SourceSide};
 use crate::backbone::feed_out::FeedOut;
 use crate::backbone::meter::unread;
 use crate::backbone::wire::{Entry, Record};
-use crate::backbone::{FeedId, Result, SinkId};
+use crate::backbone::{Result, SinkId};
 use crate::net::now;
 
 impl SourceSide {
@@ -35,9 +36,9 @@ impl SourceSide {
             out.push(entry);
             return Ok(());
         }
-        for packet in out.parts(entry) {
+        for mut packet in out.parts(entry) {
             self.stats.entries += 1;
-            self.multicast(feed, packet.len(), |side, id| side.end.multicast(id, &packet))?;
+            self.multicast(feed, &mut packet)?;
         }
         Ok(())
     }
@@ -54,6 +55,7 @@ impl SourceSide {
                 self.seal(feed as u16)?;
             }
         }
+        self.catch_up()?;
         self.end.flush();
         self.resume_held();
         Ok(())
@@ -61,18 +63,16 @@ impl SourceSide {
 
     /// Sends the open packet of a feed.
     pub(super) fn seal(&mut self, feed: u16) -> Result<()> {
-        let Some(out) = self.feeds.get(usize::from(feed)).filter(|out| !out.is_empty()) else {
+        let Some(out) = self.feeds.get_mut(usize::from(feed)).filter(|out| !out.is_empty()) else {
             return Ok(());
         };
         self.stats.entries += u64::from(out.waiting());
-        self.multicast(feed, out.len(), |side, id| match side.feeds.get_mut(usize::from(feed)) {
-            Some(out) => {
-                let sent = side.end.multicast(id, out.seal());
-                out.begin();
-                sent
-            }
-            None => Ok(()),
-        })?;
+        let mut packet = out.seal();
+        let sent = self.multicast(feed, &mut packet);
+        if let Some(out) = self.feeds.get_mut(usize::from(feed)) {
+            out.begin(packet);
+        }
+        sent?;
         if let Some(latency) = &mut self.latency {
             latency.sent(feed, now);
         }
@@ -88,34 +88,39 @@ impl SourceSide {
         self.feeds.get_mut(usize::from(feed)).is_some_and(|out| out.may_wait(Instant::now(), flush))
     }
 
-    /// Time at which a waiting packet is due.
+    /// Time at which [`SourceSide::flush`] is due, for a waiting packet or for sinks that are behind.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.feeds.iter().filter_map(FeedOut::due).min()
+        self.feeds.iter().filter_map(FeedOut::due).chain(self.look_at()).min()
     }
 
-    /// Sends a packet of `len` bytes as soon as every sink has room for it. Disconnects the sinks that have
-    /// none after the hold from their feeds.
-    pub(super) fn multicast(
-        &mut self,
-        feed: u16,
-        len: usize,
-        send: impl FnOnce(&mut Self, FeedId) -> Result<()>,
-    ) -> Result<()> {
-        let len = len as u64;
+    /// Sends a packet to the sinks of a feed. One that has no room for it gets it later, from the backlog; without
+    /// memory for one the packet waits for room at all sinks, at most for the hold.
+    pub(super) fn multicast(&mut self, feed: u16, packet: &mut [u8]) -> Result<()> {
+        let len = packet.len() as u64;
         let policy = self.policy_of(feed);
         let window = unread(policy.window);
-        if self.sinks.values().any(|sink| sink.in_flight + len > window / 2) {
+        if self.backlog_bytes > 0 || self.sinks.values().any(|sink| sink.in_flight + len > window / 2) {
             self.wait_for_room(feed, len, window, policy.hold)?;
         }
         let Some(id) = self.feeds.get(usize::from(feed)).map(|out| out.id) else { return Ok(()) };
-        send(self, id)?;
+        let behind = self.has_behind(feed);
+        self.mark_if_unordered(feed, behind, packet);
+        if behind {
+            self.keep(feed, packet);
+        } else {
+            self.end.multicast(id, packet)?;
+        }
         self.stats.packets += 1;
         self.stats.bytes += len;
         for sink in self.sinks.values_mut() {
-            if sink.joined.iter().any(|joined| joined.feed == feed) {
-                sink.in_flight += len;
+            let joined = sink.joined.iter_mut().find(|joined| joined.feed == feed);
+            let Some(joined) = joined.filter(|joined| joined.next.is_none()) else { continue };
+            if let Some(reader) = sink.reader.filter(|_| behind) {
+                self.end.unicast(reader, packet)?;
             }
+            sink.in_flight += len;
+            joined.sent += len;
         }
         Ok(())
     }
@@ -125,60 +130,75 @@ impl SourceSide {
         self.feed_policies.get(usize::from(feed)).copied().unwrap_or(self.policy)
     }
 
-    /// Waits at most `hold` until all sinks of a feed have room, then disconnects those that have none from
-    /// their feeds.
+    /// Waits until all sinks of a feed that are not behind have room: a short time, then those without room are behind;
+    /// without memory for that at most `hold`, then they are disconnected from their feeds. Finally waits for room in
+    /// the backlog if the packet needs it.
     fn wait_for_room(&mut self, feed: u16, len: u64, window: u64, hold: Duration) -> Result<()> {
         self.read_credits(Duration::ZERO)?;
+        self.send_kept()?;
+        let allows_behind = self.stall > 0;
+        let limit = if allows_behind { hold.min(PATIENCE) } else { hold };
+        let full = |sink: &Sink| {
+            sink.in_flight + len > window && sink.joined(feed).is_some_and(|joined| joined.next.is_none())
+        };
         let mut start = None;
         loop {
-            let full = |sink: &Sink| {
-                sink.in_flight + len > window && sink.joined.iter().any(|joined| joined.feed == feed)
-            };
-            if !self.sinks.values().any(full) {
-                return Ok(());
+            // Another feed has waited for a sink that is behind there.
+            let awaited = |sink: &Sink| full(sink) && !(allows_behind && sink.is_behind());
+            if !self.sinks.values().any(awaited) {
+                break;
             }
             let now = Instant::now();
             let since = *start.get_or_insert_with(|| {
                 self.stats.waits += 1;
                 now
             });
-            let Some(left) = hold.checked_sub(now - since).filter(|left| !left.is_zero()) else {
-                let late: Vec<_> =
-                    self.sinks.iter().filter(|(_, sink)| full(sink)).map(|(id, _)| *id).collect();
-                late.into_iter().for_each(|id| self.cut(id, hold));
-                return Ok(());
-            };
+            let Some(left) = limit.checked_sub(now - since).filter(|left| !left.is_zero()) else { break };
             self.read_credits(left)?;
+            self.send_kept()?;
         }
+        let late: Vec<_> = self.sinks.iter().filter(|(_, sink)| full(sink)).map(|(id, _)| *id).collect();
+        for id in late {
+            if allows_behind {
+                self.fall_behind(id, feed);
+            } else {
+                self.cut(id);
+            }
+        }
+        if self.has_behind(feed) { self.make_room(len, hold) } else { Ok(()) }
     }
 
     /// Handles credits; waits at most `wait` for the first.
-    fn read_credits(&mut self, wait: Duration) -> Result<()> {
+    pub(super) fn read_credits(&mut self, wait: Duration) -> Result<()> {
         let mut credits = std::mem::take(&mut self.credits);
         self.end.credits(wait, &mut credits)?;
         let now = Instant::now();
         for credit in credits.drain(..) {
             let Some(feed) = self.feeds.iter().position(|feed| feed.id == credit.feed) else { continue };
             let sink = self.sinks.values_mut().find(|sink| sink.reader == Some(credit.reader));
-            let (Some(sink), Some(out)) = (sink, self.feeds.get(feed)) else { continue };
+            let Some(sink) = sink else {
+                self.stats.foreign += 1;
+                continue;
+            };
             let Some(joined) = sink.joined.iter_mut().find(|joined| usize::from(joined.feed) == feed) else {
                 continue;
             };
             // Ignore old credits, and positions that were not sent yet.
-            if credit.position > joined.credited && credit.position <= out.position() {
+            if credit.position > joined.credited && credit.position <= joined.sent {
                 sink.in_flight = sink.in_flight.saturating_sub(credit.position - joined.credited);
                 joined.credited = credit.position;
-                sink.credited_at = now;
+                (sink.credited_at, sink.progressed) = (now, now);
             }
         }
         self.credits = credits;
         Ok(())
     }
 
-    pub(super) fn cut(&mut self, id: SinkId, hold: Duration) {
+    /// Disconnects a sink that is too slow from its feeds.
+    pub(super) fn cut(&mut self, id: SinkId) {
         let Some(sink) = self.sinks.get(&id) else { return };
-        let ms = u64::try_from(hold.as_millis()).unwrap_or(u64::MAX);
-        let reason = Reason::Behind { unread: sink.in_flight, ms };
+        let ms = u64::try_from(sink.progressed.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let reason = Reason::Behind { unread: sink.in_flight + self.unsent(sink), ms };
         let why = reason.to_string();
         tracing::warn!("{id} ({}) is disconnected from its feeds: {why}", sink.name);
         self.stats.cuts += 1;

@@ -11,6 +11,8 @@ use crate::backbone::wire::AnswerKind;
 const FIRST_GUESS: u64 = 512;
 /// Most requests of one sink that wait.
 const HELD_MAX: usize = 4 << 20;
+/// Most bytes of these requests: a million requests with keys of 100 bytes, twice.
+const HELD_BYTES: usize = 256 << 20;
 /// Time after which an image that the hub has not sent yet no longer counts against the window, because it may
 /// take any time.
 const FORGET: Duration = Duration::from_secs(1);
@@ -28,6 +30,8 @@ pub(super) struct SinkRequest {
 pub(super) struct Pace {
     /// Requests that wait for room in the window, in order.
     held: VecDeque<SinkRequest>,
+    /// Bytes of their messages.
+    held_bytes: usize,
     /// Images requested from the hub and not received yet.
     outstanding: u64,
     /// Moving average of an image's size, bytes.
@@ -38,7 +42,13 @@ pub(super) struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { held: VecDeque::new(), outstanding: 0, size: FIRST_GUESS, moved: Instant::now() }
+        Self {
+            held: VecDeque::new(),
+            held_bytes: 0,
+            outstanding: 0,
+            size: FIRST_GUESS,
+            moved: Instant::now(),
+        }
     }
 }
 
@@ -82,6 +92,10 @@ impl SourceSide {
         if sink.pace.held.len() >= HELD_MAX {
             return Err(format!("more than {HELD_MAX} of its requests wait"));
         }
+        if sink.pace.held_bytes + request.message.len() > HELD_BYTES {
+            return Err(format!("more than {HELD_BYTES} bytes of its requests wait"));
+        }
+        sink.pace.held_bytes += request.message.len();
         sink.pace.held.push_back(request);
         Ok(())
     }
@@ -103,6 +117,7 @@ impl SourceSide {
             }
             while let Some(sink) = self.sinks.get_mut(&id).filter(|sink| sink.pace.has_room(queued, window)) {
                 let Some(request) = sink.pace.held.pop_front() else { break };
+                sink.pace.held_bytes -= request.message.len();
                 if let Err(why) = self.handle_request(id, request) {
                     self.end.disconnect(id);
                     self.remove_sink(id, Reason::Protocol(why));

@@ -30,6 +30,7 @@ impl SourceSide {
                         joined: Vec::new(),
                         in_flight: 0,
                         credited_at: now,
+                        progressed: now,
                         streams: HashMap::new(),
                         pace: Pace::default(),
                     };
@@ -87,16 +88,28 @@ impl SourceSide {
         }
     }
 
+    /// Whether this address is that of another sink, whose credits and joins a second one could then forge.
+    fn is_reader_of_another(&self, id: SinkId, reader: Address) -> bool {
+        self.sinks.iter().any(|(other, sink)| *other != id && sink.reader == Some(reader))
+    }
+
     /// Handles a record of a sink; the inner error breaks its connection.
     fn handle_record(&mut self, id: SinkId, record: &[u8]) -> Result<std::result::Result<(), Reason>> {
+        let decoded = Record::decode(record);
+        if let Ok(Record::Hello { address, .. }) = decoded
+            && self.is_reader_of_another(id, Address(address))
+        {
+            return Ok(Err(Reason::Protocol("its address is that of another sink".into())));
+        }
         let Some(sink) = self.sinks.get_mut(&id) else { return Ok(Ok(())) };
-        match Record::decode(record) {
+        match decoded {
             Ok(Record::Hello { version, .. }) if version != VERSION => {
                 Ok(Err(Reason::Version { theirs: version.into(), ours: VERSION.into() }))
             }
             Ok(Record::Hello { address, name, .. }) => {
                 (sink.reader, sink.name) = (Some(Address(address)), name);
-                let welcome = Record::Welcome { version: VERSION, sink: id.0, name: self.name.clone() };
+                let (sender, name) = (self.end.address().0, self.name.clone());
+                let welcome = Record::Welcome { version: VERSION, sink: id.0, sender, name };
                 self.end.send(id, &welcome.encode());
                 self.dictionaries.iter().for_each(|record| self.end.send(id, record));
                 if let Some(directory) = &self.directory {

@@ -12,7 +12,7 @@ mod source;
 pub use sink::TipcSink;
 pub use source::TipcSource;
 
-use utipc::{PortId, Spin};
+use utipc::{NodeAddr, PortId, Spin};
 
 use super::{Address, Error};
 
@@ -20,6 +20,10 @@ use super::{Address, Error};
 pub const SOURCE_TYPE: u32 = 0x6D64_7301;
 /// Default service type of feeds.
 pub const FEED_TYPE: u32 = 0x6D64_7302;
+
+/// Most credits that a source reads in one call: a program that floods its port cannot hold its thread. A credit costs
+/// about 1 µs.
+pub const CREDITS_PER_TURN: usize = 1024;
 
 /// Options of an endpoint. Both ends need the same service types.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +46,10 @@ impl Default for Options {
 
 fn address(port: PortId) -> Address {
     Address(u64::from(port.node.0) << 32 | u64::from(port.port))
+}
+
+fn port(address: Address) -> PortId {
+    PortId { node: NodeAddr((address.0 >> 32) as u32), port: address.0 as u32 }
 }
 
 fn failed(what: &'static str) -> impl FnOnce(utipc::Error) -> Error {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use utipc::{
-    Change, Importance, Node, NodeAddr, OptionValue, PortId, Scope, ServiceAddress, ServiceRange, Socket,
-    SocketOption, Topology,
+    Change, Importance, Node, OptionValue, Scope, ServiceAddress, ServiceRange, Socket, SocketOption,
+    Topology,
 };
 
 use super::connection::Connection;
-use super::{Options, address, failed, refused};
+use super::{Options, address, failed, port, refused};
 use crate::backbone::wire::encode_credit;
 use crate::backbone::{Address, FeedId, FeedReader, Result, SinkEnd, SinkEvent, SourceId};
 use crate::net::{Event, Interest, Poller};
@@ -276,8 +276,7 @@ impl FeedReader for Reader {
     }
 
     fn credit(&mut self, to: Address, feed: FeedId, position: u64) {
-        let port = PortId { node: NodeAddr((to.0 >> 32) as u32), port: to.0 as u32 };
         // A lost credit does not matter: the next one replaces it.
-        let _ = self.data.within(Duration::ZERO).send_to(&encode_credit(feed, position), port);
+        let _ = self.data.within(Duration::ZERO).send_to(&encode_credit(feed, position), port(to));
     }
 }

@@ -11,9 +11,11 @@ use utipc::{
 };
 
 use super::connection::Connection;
-use super::{Options, address, failed, refused};
+use super::{CREDITS_PER_TURN, Options, address, failed, port, refused};
 use crate::backbone::wire::{MAX_PACKET, decode_credit};
-use crate::backbone::{Credit, Ended, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent, SourceId};
+use crate::backbone::{
+    Address, Credit, Ended, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent, SourceId,
+};
 use crate::net::{Event, Interest, Poller};
 
 const LISTENER: u64 = 1 << 32;
@@ -41,6 +43,12 @@ impl Readers {
             [one] if !self.multicast_sent && one.node != here => Some(*one),
             _ => None,
         }
+    }
+
+    /// Whether unicasts keep their place among multicasts: all readers are on this node, where both take the same
+    /// lanes, or the only one gets unicasts anyway.
+    fn keep_order(&self, here: NodeAddr) -> bool {
+        self.ports.iter().all(|port| port.node == here) || self.sole_remote(here).is_some()
     }
 
     /// Records that a packet is multicast.
@@ -167,6 +175,15 @@ impl TipcSource {
     }
 }
 
+/// The result of sending a packet. It is lost if no reader is left or a TIPC link is stuck: readers find the gap by the
+/// numbers.
+fn sent_or_lost(sent: utipc::Result<usize>, what: &'static str) -> Result<()> {
+    match sent {
+        Ok(_) | Err(utipc::Error::Send { .. } | utipc::Error::TimedOut { .. }) => Ok(()),
+        Err(why) => Err(failed(what)(why)),
+    }
+}
+
 fn random() -> Result<u32> {
     let mut bytes = [0; 4];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
@@ -183,6 +200,10 @@ impl AsFd for TipcSource {
 impl SourceEnd for TipcSource {
     fn id(&self) -> SourceId {
         self.id
+    }
+
+    fn address(&self) -> Address {
+        address(self.data.port())
     }
 
     fn open_feed(&mut self) -> Result<FeedId> {
@@ -206,11 +227,19 @@ impl SourceEnd for TipcSource {
             let range = ServiceRange::new(self.options.feed_type, feed.0, feed.0);
             self.data.send_to(packet, range)
         };
-        match sent {
-            // No reader is left, or a TIPC link is stuck: readers find the gap by the numbers.
-            Ok(_) | Err(utipc::Error::Send { .. } | utipc::Error::TimedOut { .. }) => Ok(()),
-            Err(why) => Err(failed("multicast")(why)),
+        sent_or_lost(sent, "multicast")
+    }
+
+    fn unicast(&mut self, to: Address, packet: &[u8]) -> Result<()> {
+        if packet.len() > MAX_PACKET {
+            return Err(Error::TooLong { len: packet.len(), max: MAX_PACKET });
         }
+        sent_or_lost(self.data.send_to(packet, port(to)), "send to one reader")
+    }
+
+    fn keeps_order(&self, feed: FeedId) -> bool {
+        let here = self.data.port().node;
+        self.readers.get(&feed).is_none_or(|readers| readers.keep_order(here))
     }
 
     fn send(&mut self, sink: SinkId, record: &[u8]) {
@@ -265,7 +294,7 @@ impl SourceEnd for TipcSource {
     fn credits(&mut self, wait: Duration, credits: &mut Vec<Credit>) -> Result<()> {
         let mut wait = wait;
         let mut buffer = [0; 64];
-        loop {
+        for _ in 0..CREDITS_PER_TURN {
             match self.data.within(wait).receive_with(&mut buffer, utipc::RecvOptions::default()) {
                 Ok(received) => {
                     let bytes = buffer.get(..received.len).unwrap_or(&[]);
@@ -279,6 +308,7 @@ impl SourceEnd for TipcSource {
                 Err(why) => return Err(failed("read credits")(why)),
             }
         }
+        Ok(())
     }
 
     fn disconnect(&mut self, sink: SinkId) {
@@ -298,9 +328,11 @@ mod tests {
         readers.note_multicast();
         readers.ports.push(one);
         assert_eq!(readers.sole_remote(here), Some(one), "the multicast before had no reader");
+        assert!(readers.keep_order(here) && readers.keep_order(one.node));
         assert_eq!(readers.sole_remote(one.node), None, "a reader on the same node is served by lanes");
         readers.ports.push(other);
         assert_eq!(readers.sole_remote(here), None);
+        assert!(!readers.keep_order(here), "two links");
         readers.note_multicast();
         readers.remove(other);
         assert_eq!(readers.sole_remote(here), None, "the last multicast may be under way");

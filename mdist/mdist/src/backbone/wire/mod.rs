@@ -9,13 +9,14 @@ mod record;
 use rssl::wire::Reader;
 
 pub use self::framing::Records;
+pub(crate) use self::packet::mark_unordered;
 pub use self::packet::{Entry, Header, Part};
 pub(crate) use self::record::answer;
 pub use self::record::{Answer, AnswerKind, Record};
 use super::FeedId;
 
 /// Version of this format; both ends must have the same.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Longest packet, bytes: below the longest message of TIPC (66,000).
 pub const MAX_PACKET: usize = 60_000;
 /// Longest record, bytes. Images are records too.

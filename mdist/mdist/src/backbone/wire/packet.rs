@@ -15,6 +15,8 @@ const SPECIAL_HEADER: usize = 7;
 const FLAG_PART: u8 = 1;
 /// Flag: it is the last part.
 const FLAG_LAST: u8 = 2;
+/// Flag: the packet may arrive before earlier ones, because they took another path.
+const FLAG_UNORDERED: u8 = 4;
 
 /// The header of a packet on a feed.
 ///
@@ -34,6 +36,8 @@ pub struct Header {
     pub position: u64,
     /// Set if the packet carries a part of one long entry.
     pub part: Option<Part>,
+    /// Whether the packet may arrive before earlier ones; otherwise those are lost.
+    pub unordered: bool,
 }
 
 /// The part of a long entry that a packet carries.
@@ -53,7 +57,9 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         let part = self.part.unwrap_or(Part { offset: 0, total: 0, last: false });
-        let flags = if self.part.is_some() { FLAG_PART } else { 0 } | if part.last { FLAG_LAST } else { 0 };
+        let flags = if self.part.is_some() { FLAG_PART } else { 0 }
+            | if part.last { FLAG_LAST } else { 0 }
+            | if self.unordered { FLAG_UNORDERED } else { 0 };
         out[0] = PACKET_MARK;
         out[1] = flags;
         out[2..4].copy_from_slice(&self.count.to_be_bytes());
@@ -84,7 +90,7 @@ impl Header {
             let (total, offset) = (r.u32()?, r.u32()?);
             let part =
                 (flags & FLAG_PART != 0).then_some(Part { offset, total, last: flags & FLAG_LAST != 0 });
-            Ok(Self { count, source, feed, first, position, part })
+            Ok(Self { count, source, feed, first, position, part, unordered: flags & FLAG_UNORDERED != 0 })
         };
         let header = rest().map_err(short(WHAT))?;
         if header.first == 0 || header.first.checked_add(header.count.into()).is_none() {
@@ -94,6 +100,13 @@ impl Header {
             return Err(WireError::Unknown { what: WHAT, field: "position", value: header.position });
         }
         Ok(header)
+    }
+}
+
+/// Sets [`Header::unordered`] in an encoded packet.
+pub(crate) fn mark_unordered(packet: &mut [u8]) {
+    if let Some(flags) = packet.get_mut(1) {
+        *flags |= FLAG_UNORDERED;
     }
 }
 

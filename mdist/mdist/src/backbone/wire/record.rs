@@ -2,7 +2,7 @@
 
 use rssl::wire::Reader;
 
-use super::{MAX_FEEDS, Result, WireError, short};
+use super::{MAX_FEEDS, Result, VERSION, WireError, short};
 use crate::backbone::FeedId;
 
 /// Longest name of an endpoint, bytes.
@@ -78,6 +78,8 @@ pub enum Record {
         version: u16,
         /// The sink's number in [`Entry::Image`](super::Entry::Image).
         sink: u32,
+        /// The address from which the source sends the packets of its feeds.
+        sender: u64,
         /// The source's name, for logs.
         name: String,
     },
@@ -163,10 +165,11 @@ impl Record {
                 out.extend_from_slice(&[ASK, u8::from(*reissue) | u8::from(*in_feed) << 1]);
                 out.extend_from_slice(message);
             }
-            Self::Welcome { version, sink, name } => {
+            Self::Welcome { version, sink, sender, name } => {
                 out.push(WELCOME);
                 out.extend_from_slice(&version.to_be_bytes());
                 out.extend_from_slice(&sink.to_be_bytes());
+                out.extend_from_slice(&sender.to_be_bytes());
                 text(&mut out, name);
             }
             Self::Directory { feeds, payload } => {
@@ -278,7 +281,12 @@ fn decode_ask(mut r: Reader<'_>) -> rssl::Result<Record> {
 }
 
 fn decode_welcome(mut r: Reader<'_>) -> rssl::Result<Record> {
-    Ok(Record::Welcome { version: r.u16()?, sink: r.u32()?, name: read_text(&mut r)? })
+    let (version, sink) = (r.u16()?, r.u32()?);
+    if version != VERSION {
+        // The rest has another layout; the receiver only reports the version.
+        return Ok(Record::Welcome { version, sink, sender: 0, name: String::new() });
+    }
+    Ok(Record::Welcome { version, sink, sender: r.u64()?, name: read_text(&mut r)? })
 }
 
 fn decode_joined(mut r: Reader<'_>) -> rssl::Result<Record> {

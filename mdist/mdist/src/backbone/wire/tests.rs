@@ -10,7 +10,7 @@ fn records() -> Vec<Record> {
         Record::Hello { version: VERSION, address: u64::MAX, name: "p2ps on host".into() },
         Record::Join { epoch: 7, feed },
         Record::Ask { reissue: false, in_feed: true, message: b"message".to_vec() },
-        Record::Welcome { version: VERSION, sink: 9, name: String::new() },
+        Record::Welcome { version: VERSION, sink: 9, sender: 1 << 40, name: String::new() },
         Record::Directory { feeds: vec![(1, feed), (65_535, FeedId(0))], payload: b"payload".to_vec() },
         Record::Dictionary { enums: true, first: false, last: true, payload: b"part".to_vec() },
         Record::Joined { epoch: 7, feed, number: u64::MAX, position: 3, window: 8 << 20 },
@@ -68,16 +68,22 @@ fn entries_decode_as_encoded() {
 #[test]
 fn headers_decode_as_encoded_and_invalid_ones_are_refused() {
     let part = Some(Part { offset: 60_000, total: 100_000, last: true });
-    for part in [None, part] {
-        let header = Header { count: 3, source: SourceId(1), feed: FeedId(2), first: 4, position: 5, part };
-        let bytes = header.encode();
+    for (part, unordered) in [(None, false), (part, false), (None, true), (part, true)] {
+        let (source, feed) = (SourceId(1), FeedId(2));
+        let header = Header { count: 3, source, feed, first: 4, position: 5, part, unordered: false };
+        let mut bytes = header.encode();
+        if unordered {
+            mark_unordered(&mut bytes);
+        }
+        let header = Header { unordered, ..header };
+        assert_eq!(header.encode(), bytes);
         assert_eq!(Header::decode(&bytes), Ok(header));
         for cut in 0..HEADER {
             assert!(Header::decode(&bytes[..cut]).is_err());
         }
     }
-    let header =
-        Header { count: 9, source: SourceId(1), feed: FeedId(2), first: u64::MAX, position: 5, part: None };
+    let (source, feed, unordered) = (SourceId(1), FeedId(2), false);
+    let header = Header { count: 9, source, feed, first: u64::MAX, position: 5, part: None, unordered };
     assert!(Header::decode(&header.encode()).is_err());
     assert!(Header::decode(&Header { first: 0, ..header }.encode()).is_err());
     assert!(Header::decode(&Header { first: 1, position: u64::MAX, ..header }.encode()).is_err());

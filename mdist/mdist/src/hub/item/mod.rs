@@ -2,6 +2,7 @@
 
 mod lifecycle;
 mod table;
+mod waiters;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ pub(super) use lifecycle::{Event, Image, Phase, Publication, Transition};
 #[cfg(test)]
 pub(super) use lifecycle::{next_image, next_phase, next_publication};
 pub(super) use table::Items;
+pub(super) use waiters::Waiters;
 
 /// A queue of requests of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ pub(super) struct PendingRequest {
 }
 
 /// A request of a side that waits for an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Waiter {
     pub(super) side: SideId,
     pub(super) token: Token,
@@ -82,7 +84,7 @@ pub(super) struct Item {
     pub(super) group: Box<[u8]>,
     /// Holds by side.
     pub(super) holders: Vec<(SideId, u32)>,
-    pub(super) waiting: Vec<Waiter>,
+    pub(super) waiting: Waiters,
     /// Waiters that get the refresh under way.
     pub(super) receiving: Vec<Waiter>,
     /// Time at which the hold after the last close ends.
@@ -109,7 +111,7 @@ impl Item {
             state: OwnedState::default(),
             group: Box::default(),
             holders: Vec::new(),
-            waiting: Vec::new(),
+            waiting: Waiters::default(),
             receiving: Vec::new(),
             closing: None,
             cacheable: true,
@@ -170,8 +172,8 @@ impl Item {
 
     /// Puts the waiters of an interrupted refresh back among those that wait.
     pub(super) fn requeue_receiving(&mut self) {
-        let mut interrupted = std::mem::take(&mut self.receiving);
-        self.waiting.append(&mut interrupted);
+        let interrupted = std::mem::take(&mut self.receiving);
+        interrupted.into_iter().for_each(|waiter| self.waiting.add(waiter));
     }
 
     /// Adds one hold of a side.
@@ -189,7 +191,7 @@ impl Item {
             *has = has.saturating_sub(holds);
             if *has == 0 {
                 self.holders.swap_remove(at);
-                self.waiting.retain(|w| w.side != side || w.snapshot);
+                self.waiting.take_where(|w| w.side == side && !w.snapshot);
                 self.receiving.retain(|w| w.side != side || w.snapshot);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::lifecycle::{Event, Phase};
-use super::{Item, ItemId, ItemSpec};
+use super::{Item, ItemId, ItemSpec, Waiters};
 
 /// All items of a hub.
 #[derive(Debug, Default)]
@@ -19,6 +19,11 @@ impl Items {
     /// Number of places in use.
     pub(in crate::hub) fn len(&self) -> usize {
         self.list.len() - self.free.len()
+    }
+
+    /// The item at a place; `None` behind the last place, `Some(None)` if the place is free.
+    pub(in crate::hub) fn place(&self, id: ItemId) -> Option<Option<&Item>> {
+        self.list.get(id.index()).map(|item| Some(item).filter(|item| item.phase != Phase::Free))
     }
 
     pub(in crate::hub) fn get(&self, id: ItemId) -> Option<&Item> {
@@ -76,7 +81,7 @@ impl Items {
         let Some(item) = self.get_mut(id) else { return };
         item.apply(Event::Freed);
         item.holders = Vec::new();
-        item.waiting = Vec::new();
+        item.waiting = Waiters::default();
         item.receiving = Vec::new();
         self.free.push_back(id.0);
     }

@@ -280,7 +280,7 @@ fn publisher_that_accepts_no_requests_is_served() {
 
 #[test]
 fn posts_reach_the_publisher_on_its_login_stream() {
-    let mut rig = Rig::new(Options { posts_to_publishers: true, ..Options::default() }, 1);
+    let mut rig = Rig::new(Options { posts: super::super::Posts::Publisher, ..Options::default() }, 1);
     let up = publisher(&mut rig);
     publish(&mut rig, up, -6, "A");
     let a = open(&mut rig, 0, "A", true);
@@ -343,6 +343,18 @@ fn posts_change_the_cached_item_and_reach_all_streams() {
     assert_eq!(contribute(&mut rig, a, "A", DataType::MSG, &image), None);
     assert_eq!(rig.view(0, a).images, 2);
     assert!(rig.models[up].seen.is_empty(), "stock publishers do not take posts");
+}
+
+#[test]
+fn posts_are_refused_where_the_settings_say_so() {
+    let mut rig = Rig::new(Options { posts: super::super::Posts::Refuse, ..Options::default() }, 1);
+    let up = publisher(&mut rig);
+    publish(&mut rig, up, -6, "A");
+    let a = open(&mut rig, 0, "A", true);
+    let fields = encode(&Fields::from([(22, vec![9; 4])]));
+    assert_eq!(contribute(&mut rig, a, "A", DataType::FIELD_LIST, &fields), Some(nak::ACCESS_DENIED));
+    assert_eq!(rig.view(0, a).updates, 0);
+    rig.check_all();
 }
 
 #[test]

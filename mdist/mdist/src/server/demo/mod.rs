@@ -10,6 +10,9 @@ use super::{Running, p2ps, src_dist};
 use crate::config::{Config, Provider, Upstream, UpstreamKind};
 use crate::metrics::Metrics;
 
+/// Items to try.
+const ITEMS: [&str; 3] = ["TRI.N", "IBM.N", "EUR="];
+
 /// The parts of a chain; when dropped, they stop in the order from consumers to publisher.
 pub struct Chain {
     /// The server: consumers connect to its addresses.
@@ -41,6 +44,19 @@ impl Chain {
         config.p2ps.upstream = vec![Upstream { kind: UpstreamKind::Backbone, ..Upstream::default() }];
         let server = p2ps::start(&config, metrics, below).context("start the server")?;
         Ok(Self { server, distributor, publisher })
+    }
+
+    /// What a user can try: the service, some items, and a command that shows them.
+    #[must_use]
+    pub fn hints(&self) -> Vec<String> {
+        let mut hints = vec![format!(
+            "service {}: every item name exists and gets updates, such as {}",
+            publisher::SERVICE,
+            ITEMS.join(", ")
+        )];
+        let command = |at: &std::net::SocketAddr| format!("try: rmdsview --server {at} {}", ITEMS.join(" "));
+        hints.extend(self.server.addresses.first().map(command));
+        hints
     }
 
     /// Updates published so far.

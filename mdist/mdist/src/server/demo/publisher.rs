@@ -21,7 +21,8 @@ use rssl::wire::to_vec;
 
 use crate::net::now;
 
-const SERVICE: &str = "DIRECT_FEED";
+/// The service.
+pub(super) const SERVICE: &str = "DIRECT_FEED";
 const SERVICE_ID: u16 = 1;
 /// Field ids of the vendor's dictionary.
 const PRICE: i16 = 6;

@@ -1,0 +1,60 @@
+//! The log of what goes well: services that are up, and items that are current again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::hub::{Directory, Hub};
+use crate::net::Now;
+
+/// Time without a further recovered item after which the count is logged.
+const QUIET: Now = Now::from_secs(1);
+
+/// What was logged so far.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    directory: Option<Arc<Directory>>,
+    /// Whether each known service is up.
+    services: BTreeMap<String, bool>,
+    /// Recovered items at the last look, and those of them that were logged.
+    recovered: u64,
+    logged: u64,
+    /// Time of the last change of `recovered`.
+    changed_at: Now,
+}
+
+impl News {
+    /// Logs what has changed since the last call.
+    pub(super) fn report(&mut self, now: Now, hub: &Hub) {
+        let directory = hub.services();
+        if !self.directory.as_ref().is_some_and(|last| Arc::ptr_eq(last, directory)) {
+            self.directory = Some(directory.clone());
+            self.report_services(directory);
+        }
+        let recovered = hub.stats().recovered;
+        if recovered != self.recovered {
+            (self.recovered, self.changed_at) = (recovered, now);
+        } else if recovered > self.logged && now.saturating_sub(self.changed_at) >= QUIET {
+            tracing::info!(items = recovered - self.logged, "suspect items are current again");
+            self.logged = recovered;
+        }
+    }
+
+    fn report_services(&mut self, directory: &Directory) {
+        let services = directory.services.iter().filter_map(|service| {
+            let up = service.state.as_ref().is_some_and(|state| state.up);
+            Some((service.info.as_ref()?.name.clone(), up))
+        });
+        let services: BTreeMap<String, bool> = services.collect();
+        for (service, up) in &services {
+            match (self.services.get(service), up) {
+                (None | Some(false), true) => tracing::info!(service, "the service is up"),
+                (Some(true), false) => tracing::warn!(service, "the service is down"),
+                _ => {}
+            }
+        }
+        for service in self.services.keys().filter(|name| !services.contains_key(*name)) {
+            tracing::warn!(service, "the service is gone");
+        }
+        self.services = services;
+    }
+}
