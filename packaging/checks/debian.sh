@@ -4,32 +4,9 @@
 # Each check ends with a line `ok NAME` or `failed NAME`; lines `measured …` are figures.
 set -u
 one=$1 two=$2
-export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
-unset UTIPC_ENGINE UTIPC_SOCKET UTIPC_INSTANCE
-release=$(. /etc/os-release && echo "$VERSION_CODENAME")
-work=$(mktemp -d)
-chmod 755 "$work"
+. "${0%/*}/common.sh"
 cd "$work" || exit 1
 daemon=
-
-# check NAME FUNCTION: runs a check; shows its output if it fails.
-check() {
-	# A separate command, because in a condition `set -e` would have no effect.
-	(set -e; "$2") >"$work/output" 2>&1
-	if [ $? = 0 ]; then
-		echo "ok $release: $1"
-	else
-		sed 's/^/  | /' "$work/output"
-		echo "failed $release: $1"
-	fi
-}
-
-# as USER COMMAND...: runs a command with the groups of a user.
-as() {
-	user=$1
-	shift
-	setpriv --reuid "$user" --regid "$(id -g "$user")" --init-groups env -u XDG_RUNTIME_DIR HOME=/ "$@"
-}
 
 # until COMMAND...: waits up to 30 s until the command succeeds.
 until_true() {

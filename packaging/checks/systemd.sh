@@ -3,26 +3,9 @@
 # folders of the first and of the second version. Each check ends with a line `ok NAME` or `failed NAME`.
 set -u
 one=$1 two=$2
-export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin UTIPC_ENGINE=daemon
-release=$(. /etc/os-release && echo "$VERSION_CODENAME")
-work=$(mktemp -d)
-chmod 755 "$work"
-
-check() {
-	(set -e; "$2") >"$work/output" 2>&1
-	if [ $? = 0 ]; then
-		echo "ok $release with systemd: $1"
-	else
-		sed 's/^/  | /' "$work/output"
-		echo "failed $release with systemd: $1"
-	fi
-}
-
-as() {
-	user=$1
-	shift
-	setpriv --reuid "$user" --regid "$(id -g "$user")" --init-groups env -u XDG_RUNTIME_DIR HOME=/ "$@"
-}
+. "${0%/*}/common.sh"
+export UTIPC_ENGINE=daemon
+release="$release with systemd"
 
 message() {
 	as alice timeout 60 utipc-pipe -s -d 7 >"$work/got" &
@@ -75,7 +58,7 @@ id alice >/dev/null 2>&1 || useradd alice
 began=$(date +%s%N)
 check "two commands install the package and admit a user" two_commands
 check "programs of an ordinary user exchange a message by the daemon" message
-echo "measured $release with systemd: from dpkg -i to the first message by the daemon:" \
+echo "measured $release: from dpkg -i to the first message by the daemon:" \
 	"$((($(date +%s%N) - began) / 1000000)) ms, 2 commands"
 check "the unit is enabled and runs, and its socket is for the group" runs
 check "systemd accepts every line of the unit" accepted

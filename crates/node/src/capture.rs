@@ -254,7 +254,7 @@ mod tests {
         captures.flush();
         assert_eq!(read(&reader).unwrap().dropped, lost);
         drop(reader);
-        captures.received("udp:U", udp(1), udp(2), b"nobody reads");
+        captures.received("udp:U", udp(1), udp(2), b"without a reader");
         captures.flush();
         assert!(captures.is_empty());
     }

@@ -190,11 +190,10 @@ fn send_some(fd: BorrowedFd<'_>, frames: &impl Frames, datagrams: &[Datagram]) -
         let code = unsafe { libc::sendmsg(fd.as_raw_fd(), headers.as_ptr().cast(), flags) };
         return if code < 0 { Err(io::Error::last_os_error()) } else { Ok(1) };
     }
-    // SAFETY: the first `count` headers were written above. Each points to vectors and, where it
-    // has one, a control buffer of this function, and to bytes and an address that the borrowed
-    // parameters keep alive until the call returns; the kernel writes only msg_len of the headers.
-    let code =
-        unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as u32, flags as _) };
+    let (fd, first) = (fd.as_raw_fd(), headers.as_mut_ptr().cast());
+    // SAFETY: `count` headers were written above; all that they point to belongs to this function or is borrowed for
+    // longer than the call. The kernel writes only their msg_len.
+    let code = unsafe { libc::sendmmsg(fd, first, count as u32, flags as _) };
     usize::try_from(code).map_err(|_| io::Error::last_os_error())
 }
 

@@ -85,7 +85,7 @@ pub fn is_journal() -> bool {
 pub fn print_error(program: &str, text: &str) {
     let level = if is_journal() { "<3>" } else { "" };
     for line in text.lines() {
-        // Nobody can be told if standard error is closed.
+        // If standard error is closed, there is no place for the error.
         let _ = writeln!(std::io::stderr(), "{level}{program}: {line}");
     }
 }

@@ -26,7 +26,7 @@ pub fn of_matches<T: FromArgMatches>(command: &Command, matches: &ArgMatches) ->
 
 fn end(command: &Command, error: &clap::Error) -> ! {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // Fails if nobody reads it.
+        // Fails if standard output is closed.
         let _ = error.print();
         exit(0);
     }

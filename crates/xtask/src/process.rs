@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,29 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
+/// Runs a script of checks and repeats what it prints; returns the numbers of its lines `ok …` and `failed …`. A script
+/// that ends badly, or not within `limit`, counts as one more failure of `what`.
+pub(crate) fn checks(command: &mut Command, limit: Duration, what: &str) -> Result<(usize, usize)> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("run the checks")?;
+    let printed = child.stdout.take().context("the checks have no output")?;
+    let reader = std::thread::spawn(move || {
+        let (mut passed, mut failed) = (0, 0);
+        for line in BufReader::new(printed).lines().map_while(Result::ok) {
+            passed += usize::from(line.starts_with("ok "));
+            failed += usize::from(line.starts_with("failed "));
+            println!("{line}");
+        }
+        (passed, failed)
+    });
+    let end = wait(&mut child, limit)?;
+    let (passed, mut failed) = reader.join().ok().context("read what the checks print")?;
+    if !matches!(&end, End::Exit(status) if status.success()) {
+        println!("the checks of {what} did not come to their end: {end:?}");
+        failed += 1;
+    }
+    Ok((passed, failed))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +119,16 @@ mod tests {
         assert!(matches!(wait(&mut child, Duration::from_millis(100)), Ok(End::TimedOut)));
         // The grandchild had the other end of the pipe, so its end is an end of file here.
         assert_eq!(std::io::Read::read(&mut out, &mut [0; 8]).expect("end of file"), 0, "{line}");
+    }
+
+    #[test]
+    fn checks_are_counted_and_an_early_end_is_a_failure() {
+        let run = |script: &str| {
+            checks(Command::new("sh").args(["-c", script]), Duration::from_secs(60), "a test")
+                .expect("run sh")
+        };
+        assert_eq!(run("echo ok one; echo failed two; echo measured three"), (1, 1));
+        assert_eq!(run("echo ok one; exit 3"), (1, 1));
     }
 
     #[test]

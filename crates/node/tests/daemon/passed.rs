@@ -27,7 +27,7 @@ const LINGER: Duration = Duration::from_secs(3600);
 /// A connection whose last close blocks until the other end is closed: it has data that the peer does not read.
 struct Lingering {
     end: OwnedFd,
-    /// Dropping it ends the wait of whoever has closed `end`.
+    /// Dropping it ends the close of `end`, in whichever process that waits.
     peer: TcpStream,
 }
 

@@ -9,15 +9,13 @@
 mod base;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{self, End};
-use crate::{install_c, python};
+use crate::{install_c, process, python};
 
 /// The oldest C library with which programs built on Debian 12 run. README.md and docs/python.md state it too.
 const GLIBC: &str = "2.34";
@@ -116,23 +114,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     // Python's compiled library goes here because the root is read-only. Otherwise every interpreter would
     // compile it again.
     command.env("PYTHONPYCACHEPREFIX", "/opt/pycache");
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("run unshare")?;
-    let printed = child.stdout.take().context("unshare has no output")?;
-    let reader = std::thread::spawn(move || {
-        let (mut passed, mut failed) = (0, 0);
-        for line in BufReader::new(printed).lines().map_while(Result::ok) {
-            passed += usize::from(line.starts_with("ok "));
-            failed += usize::from(line.starts_with("failed "));
-            println!("{line}");
-        }
-        (passed, failed)
-    });
-    let end = process::wait(&mut child, LIMIT)?;
-    let (passed, mut failed) = reader.join().ok().context("read what the checks say")?;
-    if !matches!(&end, End::Exit(status) if status.success()) {
-        println!("the checks did not come to their end: {end:?}");
-        failed += 1;
-    }
+    let (passed, failed) = process::checks(&mut command, LIMIT, "the clean root")?;
     println!("clean-root: {passed} passed, {failed} failed");
     Ok(failed == 0)
 }

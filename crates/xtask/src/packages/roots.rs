@@ -1,7 +1,6 @@
 //! Clean Debian roots, and the checks in them.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::must;
-use crate::process::{self, End};
+use crate::process;
 
 /// Time limit of the checks in one root.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -50,7 +49,7 @@ pub(super) fn debian(
     let mut make = Command::new("mmdebstrap");
     make.args(["--quiet", "--mode=root", "--variant=minbase", release]).arg(&root);
     must(&mut make).context("make a Debian root (apt must reach a mirror)")?;
-    for script in ["debian.sh", "systemd.sh"] {
+    for script in ["common.sh", "debian.sh", "systemd.sh"] {
         fs::copy(project.join("packaging/checks").join(script), place.join(script))
             .context("copy the checks")?;
     }
@@ -59,7 +58,7 @@ pub(super) fn debian(
     };
     let mut inside = enter(&root, place);
     inside.args(["sh", "/packages/debian.sh"]).arg(name(one)?).arg(name(two)?);
-    let debs = checks(&mut inside, release)?;
+    let debs = process::checks(&mut inside, LIMIT, release)?;
     let rpms = rpm(project, place, release, &root, one)?;
     let booted = systemd(project, place, release, &root, &[name(one)?, name(two)?])?;
     fs::remove_dir_all(&root).context("remove the root")?;
@@ -90,7 +89,7 @@ fn systemd(
             inside.arg("--target").arg(first.to_string());
             inside.args(["--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--root", "--wd"]);
             inside.args(["sh", "/packages/systemd.sh"]).args(packages);
-            checks(&mut inside, release)
+            process::checks(&mut inside, LIMIT, release)
         }
         None => {
             println!("skipped: systemd in {release}: it does not start in namespaces of this machine");
@@ -136,34 +135,12 @@ fn rpm(project: &Path, place: &Path, release: &str, root: &Path, one: &Path) -> 
     }
     let mut command = Command::new("sh");
     command.arg(project.join("packaging/checks/rpm.sh")).arg(root).arg(one).arg(place.join("rpm-work"));
-    checks(&mut command, release)
+    process::checks(&mut command, LIMIT, release)
 }
 
 /// Runs the static programs and those of the container image.
 pub(super) fn statics(project: &Path, place: &Path, packages: &Path) -> Result<(usize, usize)> {
     let mut command = Command::new("sh");
     command.arg(project.join("packaging/checks/static.sh")).arg(packages).arg(place.join("static-work"));
-    checks(&mut command, "static programs")
-}
-
-/// Runs a script of checks; counts its lines `ok …` and `failed …`.
-fn checks(command: &mut Command, what: &str) -> Result<(usize, usize)> {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("run the checks")?;
-    let printed = child.stdout.take().context("the checks have no output")?;
-    let reader = std::thread::spawn(move || {
-        let (mut passed, mut failed) = (0, 0);
-        for line in BufReader::new(printed).lines().map_while(Result::ok) {
-            passed += usize::from(line.starts_with("ok "));
-            failed += usize::from(line.starts_with("failed "));
-            println!("{line}");
-        }
-        (passed, failed)
-    });
-    let end = process::wait(&mut child, LIMIT)?;
-    let (passed, mut failed) = reader.join().ok().context("read what the checks say")?;
-    if !matches!(&end, End::Exit(status) if status.success()) {
-        println!("the checks of {what} did not come to their end: {end:?}");
-        failed += 1;
-    }
-    Ok((passed, failed))
+    process::checks(&mut command, LIMIT, "static programs")
 }

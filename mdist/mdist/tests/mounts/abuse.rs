@@ -2,9 +2,7 @@
 
 use mdist::mounts::{AllowAll, Config, MountId, Reason};
 use mdist::net::PendingLimits;
-use rssl::rwf::{
-    Attrib, DataType, Domain, Key, Message, Post, PostFlags, Request, RequestFlags, StreamState, nak,
-};
+use rssl::rwf::{Attrib, DataType, Domain, Key, Message, Request, RequestFlags, StreamState, nak};
 use rssl::transport::ClientOptions;
 use rssl::wire::to_vec;
 
@@ -152,16 +150,7 @@ fn posts_are_refused_by_default_with_the_setting_that_accepts_them() {
     let at = rig.login();
     rig.request(at, 5, "A");
     rig.received(at);
-    let post = Post {
-        domain: Domain::MARKET_PRICE,
-        stream: 5,
-        flags: PostFlags::COMPLETE | PostFlags::ACK,
-        container: DataType::FIELD_LIST,
-        post_id: Some(7),
-        payload: &FIELDS,
-        ..Post::default()
-    };
-    rig.send(at, &to_vec(|w| post.encode(w)).unwrap());
+    rig.send(at, &post_on_5(7));
     let received = rig.one(at);
     let Message::Ack(ack) = received.message() else { panic!("{received:?}") };
     assert_eq!((ack.ack_id, ack.nak), (7, Some(nak::ACCESS_DENIED)));

@@ -9,8 +9,8 @@ use mdist::hub::{Batch, HubRequest, ItemId, ItemSpec, Kind, SideId, Target};
 use mdist::mounts::{AllowAll, Config, Disconnect, MountId, Permissions, Reason, Shared, Worker};
 use rssl::rdm::directory::{Info, Service, ServiceState};
 use rssl::rwf::{
-    Close, DataState, DataType, Domain, Key, Message, Qos, Refresh, RefreshFlags, Request, RequestFlags,
-    State, Status, StreamState, Update,
+    Close, DataState, DataType, Domain, Key, Message, Post, PostFlags, Qos, Refresh, RefreshFlags, Request,
+    RequestFlags, State, Status, StreamState, Update,
 };
 use rssl::transport::{Channel, ClientOptions, InputBuffer, Pulled};
 use rssl::wire::to_vec;
@@ -193,6 +193,20 @@ pub(crate) fn update(domain: Domain) -> Vec<u8> {
         ..Update::default()
     };
     to_vec(|w| update.encode(w)).unwrap()
+}
+
+/// A post of [`FIELDS`] on stream 5 that asks for an acknowledgement.
+pub(crate) fn post_on_5(id: u32) -> Vec<u8> {
+    let post = Post {
+        domain: Domain::MARKET_PRICE,
+        stream: 5,
+        flags: PostFlags::COMPLETE | PostFlags::ACK,
+        container: DataType::FIELD_LIST,
+        post_id: Some(id),
+        payload: &FIELDS,
+        ..Post::default()
+    };
+    to_vec(|w| post.encode(w)).unwrap()
 }
 
 pub(crate) fn status(domain: Domain, state: State<'_>) -> Vec<u8> {

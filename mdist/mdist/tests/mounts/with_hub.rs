@@ -7,8 +7,7 @@ use mdist::cache::FieldTypes;
 use mdist::hub::{Batch, Hub, Now, Options, UpstreamId};
 use rssl::rdm::directory::Action;
 use rssl::rwf::{
-    Ack, DataState, DataType, Domain, Message, Post, PostFlags, Refresh, RefreshFlags, RequestFlags, State,
-    StreamState,
+    Ack, DataState, DataType, Domain, Message, Post, Refresh, RefreshFlags, RequestFlags, State, StreamState,
 };
 use rssl::wire::to_vec;
 
@@ -237,16 +236,7 @@ fn post_is_acknowledged() {
     let at = rig.login();
     request_with(&mut rig, at, 5, "A");
     rig.received(at);
-    let post = Post {
-        domain: Domain::MARKET_PRICE,
-        stream: 5,
-        flags: PostFlags::COMPLETE | PostFlags::ACK,
-        container: DataType::FIELD_LIST,
-        post_id: Some(77),
-        payload: &FIELDS,
-        ..Post::default()
-    };
-    rig.send(at, &to_vec(|w| post.encode(w)).unwrap());
+    rig.send(at, &post_on_5(77));
     let received = rig.one(at);
     assert!(
         matches!(received.message(), Message::Ack(Ack { ack_id: 77, stream: 5, nak: None, .. })),

@@ -122,7 +122,7 @@ fn multicast(host: &Host) -> Vec<Finding> {
     host.probes.iter().map(finding).collect()
 }
 
-/// Who holds the port of TIPC, apart from the daemon.
+/// Checks that no process but the daemon has TIPC's UDP port.
 fn port(host: &Host, shot: Option<&Snapshot>) -> Finding {
     const CHECK: &str = "port-6118";
     let daemon = shot.and_then(|shot| shot.daemon.as_ref()).map(|daemon| daemon.pid);

@@ -114,7 +114,7 @@ impl Honest {
             .context("read what it says")
     }
 
-    /// What it has measured since the last time.
+    /// The times measured since the last call.
     fn window(&mut self) -> Result<Window> {
         self.child.stdin.as_mut().context("it has no input")?.write_all(b"\n").context("ask a process")?;
         serde_json::from_str(&self.line()?).context("read what a process has measured")
