@@ -1,8 +1,9 @@
-# Functions of the checks of the packages; debian.sh and systemd.sh read this file.
+# Functions of the checks of the packages; debian.sh, static.sh and systemd.sh read this file.
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 unset UTIPC_ENGINE UTIPC_SOCKET UTIPC_INSTANCE
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
-work=$(mktemp -d)
+# The folder for scratch files, unless the script has one.
+: "${work:=$(mktemp -d)}"
 chmod 755 "$work"
 
 # check NAME FUNCTION: runs a check; shows its output if it fails.

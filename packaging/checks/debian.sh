@@ -52,6 +52,19 @@ absent() {
 install_one() { dpkg -i "$one"/utipc_*.deb; }
 embedded() { message alice; }
 
+install_market_data() { dpkg -i "$one"/mdist_*.deb; }
+# Two commands of an ordinary user: a server with data of its own, and the display of an item.
+first_tick() {
+	as alice p2ps --demo --listen 14002 >"$work/p2ps" 2>&1 &
+	server=$!
+	until_true grep -q 127.0.0.1:14002 "$work/p2ps"
+	as alice timeout 30 rmdsview --count 2 TRI.N >"$work/tick" || true
+	kill "$server"
+	wait "$server" || true
+	cat "$work/tick" "$work/p2ps"
+	grep -q update "$work/tick"
+}
+
 install_rest() { dpkg -i "$one"/libutipc*.deb "$one"/utipc-preload*.deb "$one"/mdist*.deb; }
 
 user_exists() {
@@ -126,6 +139,10 @@ began=$(date +%s%N)
 check "dpkg -i installs utipc on a bare system" install_one
 check "an ordinary user's programs exchange a message" embedded
 echo "measured $release: from dpkg -i to the first message, without a daemon: $((($(date +%s%N) - began) / 1000000)) ms"
+began=$(date +%s%N)
+check "dpkg -i installs mdist" install_market_data
+check "an ordinary user sees the first update of an item in rmdsview" first_tick
+echo "measured $release: from dpkg -i of mdist to the first update: $((($(date +%s%N) - began) / 1000000)) ms, 3 commands"
 check "the other packages install" install_rest
 dpkg-query -W -f '${Version}' utipc >"$work/version"
 check "the user, the group and the state folder exist" user_exists

@@ -5,16 +5,8 @@
 set -u
 packages=$1 work=$2
 mkdir -p "$work"
-
-check() {
-	(set -e; "$2") >"$work/output" 2>&1
-	if [ $? = 0 ]; then
-		echo "ok static: $1"
-	else
-		sed 's/^/  | /' "$work/output"
-		echo "failed static: $1"
-	fi
-}
+. "${0%/*}/common.sh"
+release=static
 
 # A program for another processor runs by qemu's interpreter.
 runs_on() {
@@ -84,7 +76,6 @@ inside() {
 	grep -qx hello "$work/got"
 }
 
-unset UTIPC_SOCKET UTIPC_INSTANCE
 check "x86_64: each program runs, and utipcd has at most 5 MB" x86_64
 if command -v qemu-aarch64-static >/dev/null; then
 	check "aarch64: each program runs, and utipcd has at most 5 MB" aarch64

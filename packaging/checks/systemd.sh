@@ -31,6 +31,20 @@ accepted() {
 	if journalctl --boot --no-pager | grep -E 'utipcd.service.*(Failed to parse|Unknown)'; then return 1; fi
 }
 
+# python3 comes from Debian; the package brings the rest.
+python() {
+	dpkg -i "$one"/python3-utipc_*.deb
+	as alice timeout 60 python3 - <<'END'
+import utipc
+with utipc.Node() as node, node.rdm() as server, node.rdm() as client:
+    hello = utipc.ServiceAddress(18888, 1)
+    server.bind(hello)
+    client.send_to(b"Hello World", hello)
+    assert server.receive().data == b"Hello World"
+END
+	dpkg -P python3-utipc
+}
+
 reload() {
 	before=$(systemctl show --property MainPID utipcd)
 	systemctl reload utipcd
@@ -62,6 +76,7 @@ echo "measured $release: from dpkg -i to the first message by the daemon:" \
 	"$((($(date +%s%N) - began) / 1000000)) ms, 2 commands"
 check "the unit is enabled and runs, and its socket is for the group" runs
 check "systemd accepts every line of the unit" accepted
+check "python3-utipc installs, and a program of an ordinary user exchanges a message" python
 check "systemctl reload keeps the process" reload
 check "an upgrade restarts the daemon" upgrade
 check "removal stops the daemon, and purge removes its files" remove

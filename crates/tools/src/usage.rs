@@ -8,9 +8,12 @@ use clap::{ArgMatches, Command, FromArgMatches, Parser};
 /// The exit code after a wrong command line.
 pub const CODE: i32 = 2;
 
-/// The command line of this process. Ends the process if it is wrong, after one line on standard error, and after help.
+/// The command line of this process. Ends the process if it is wrong, after one line on standard error,
+/// after help, and after a completion script.
 pub fn parse<T: Parser>() -> T {
-    let matches = matches(T::command());
+    let command = mdist::usage::with_completion(T::command());
+    let matches = matches(command.clone());
+    mdist::usage::complete(&matches, command);
     T::from_arg_matches(&matches).unwrap_or_else(|error| end(&T::command(), &error))
 }
 

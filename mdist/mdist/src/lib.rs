@@ -14,3 +14,4 @@ pub mod net;
 pub mod output;
 pub mod server;
 pub mod upstream;
+pub mod usage;

@@ -176,7 +176,8 @@ fn stalled_sink_catches_up(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 
         assert_eq!((stats.gaps, stats.cuts, sink.counters().downs), (0, 0, 0));
     }
     assert_eq!(source.orders.cuts.load(Ordering::Relaxed), 0);
-    assert!(source.orders.stalls.load(Ordering::Relaxed) >= 3);
+    // A round can begin before the source has sent the backlog of the round before: then both are one stall.
+    assert!(source.orders.stalls.load(Ordering::Relaxed) >= 1);
     check(source, sinks, 100);
 }
 

@@ -75,7 +75,7 @@ fn systemd(
 ) -> Result<(usize, usize)> {
     let mut install = Command::new("chroot");
     install.arg(root).args(["apt-get", "install", "--quiet", "--yes", "--no-install-recommends"]);
-    install.args(["systemd", "systemd-sysv", "dbus"]).env("DEBIAN_FRONTEND", "noninteractive");
+    install.args(["systemd", "systemd-sysv", "dbus", "python3"]).env("DEBIAN_FRONTEND", "noninteractive");
     fs::copy("/etc/resolv.conf", root.join("etc/resolv.conf")).context("copy resolv.conf")?;
     // The root is made without lists of packages.
     must(Command::new("chroot").arg(root).args(["apt-get", "update", "--quiet"])).context("list packages")?;

@@ -73,6 +73,6 @@ fn run(cli: Cli) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = mdist::usage::parse();
     program::main("p2ps", || run(cli))
 }

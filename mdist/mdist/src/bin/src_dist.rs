@@ -52,6 +52,6 @@ fn run(cli: Cli) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = mdist::usage::parse();
     program::main("src_dist", || run(cli))
 }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use mdist::{net, output};
+use mdist::{net, output, usage};
 use rssl::rwf::Domain;
 
 use viewer::Viewer;
@@ -89,7 +89,7 @@ fn run(cli: &Cli) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    match run(&Cli::parse()) {
+    match run(&usage::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => output::failed("rmdsview", &why),
     }
