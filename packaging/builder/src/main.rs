@@ -5,6 +5,7 @@ mod archive;
 mod deb;
 mod image;
 mod manifest;
+mod notices;
 mod rpms;
 mod sbom;
 mod tree;
@@ -107,6 +108,8 @@ fn run(args: &Args) -> Result<()> {
     fs::create_dir_all(&out).with_context(|| format!("make {}", out.display()))?;
     let wants = |kind| args.only.contains(&kind);
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();
+    let crates: Vec<_> = manifest.build.crates.iter().map(String::as_str).collect();
+    let notices = tree::gzip(notices::build(&root, &crates)?.as_bytes())?;
     let profile = if args.debug { "debug" } else { "release" };
     if wants(Kind::Deb) || wants(Kind::Rpm) {
         for words in manifest.build.native.iter().filter(|_| !args.no_build) {
@@ -114,7 +117,7 @@ fn run(args: &Args) -> Result<()> {
         }
         for package in &manifest.package {
             for kind in [Kind::Deb, Kind::Rpm].into_iter().filter(|kind| wants(*kind)) {
-                let site = site(&root, &target.join(profile), &manifest, &release, kind);
+                let site = site(&root, &target.join(profile), &manifest, &release, &notices, kind);
                 files.push(match kind {
                     Kind::Deb => deb::build(package, &manifest.project, &site, &release)?,
                     _ => rpms::build(package, &manifest.project, &site, &release)?,
@@ -128,7 +131,7 @@ fn run(args: &Args) -> Result<()> {
             for words in manifest.build.statics.iter().filter(|_| !args.no_build) {
                 build(&root, args.debug, words, Some(&triple))?;
             }
-            let mut site = site(&root, &target.join(profile), &manifest, &release, Kind::Static);
+            let mut site = site(&root, &target.join(profile), &manifest, &release, &notices, Kind::Static);
             site.statics = target.join(&triple).join(profile);
             if wants(Kind::Static) {
                 files.push(tarball(&manifest, &site, &release, &triple, args.debug)?);
@@ -142,7 +145,6 @@ fn run(args: &Args) -> Result<()> {
         }
     }
     if wants(Kind::Sbom) {
-        let crates: Vec<_> = manifest.build.crates.iter().map(String::as_str).collect();
         files.push(sbom::build(&root, &crates, &manifest.project, &release)?);
     }
     write(&out, files)
@@ -182,7 +184,14 @@ fn build(root: &Path, debug: bool, words: &str, triple: Option<&str>) -> Result<
     Ok(())
 }
 
-fn site(root: &Path, built: &Path, manifest: &Manifest, release: &Release, kind: Kind) -> Site {
+fn site(
+    root: &Path,
+    built: &Path,
+    manifest: &Manifest,
+    release: &Release,
+    notices: &[u8],
+    kind: Kind,
+) -> Site {
     let is_deb = kind == Kind::Deb;
     let lib = match (is_deb, release.deb_arch) {
         (true, "arm64") => "usr/lib/aarch64-linux-gnu",
@@ -201,7 +210,8 @@ fn site(root: &Path, built: &Path, manifest: &Manifest, release: &Release, kind:
         ("upstream", upstream(&release.version).to_owned()),
     ];
     let (root, built) = (root.to_path_buf(), built.to_path_buf());
-    Site { root, statics: built.clone(), built, names, glibc: manifest.project.glibc.clone() }
+    let (notices, glibc) = (notices.to_vec(), manifest.project.glibc.clone());
+    Site { root, statics: built.clone(), built, names, notices, glibc }
 }
 
 /// The version without what a distribution adds.

@@ -1,6 +1,6 @@
 //! The list of everything that the programs are built from (CycloneDX 1.5), from `cargo metadata`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -18,28 +18,15 @@ pub(crate) fn build(
     release: &Release,
 ) -> Result<(String, Vec<u8>)> {
     let metadata = metadata(root)?;
-    let crates: BTreeMap<&str, &Value> = list(&metadata["packages"], "id");
-    let nodes: BTreeMap<&str, &Value> = list(&metadata["resolve"]["nodes"], "id");
-    let is_root =
-        |id: &&&str| crates.get(**id).is_some_and(|c| packages.iter().any(|name| c["name"] == *name));
-    let mut open: Vec<&str> = crates.keys().filter(is_root).copied().collect();
-    if open.len() != packages.len() {
-        bail!("cargo metadata does not know all of {packages:?}");
-    }
-    let mut seen = BTreeSet::new();
-    let mut depends = Vec::new();
-    while let Some(id) = open.pop() {
-        if !seen.insert(id) {
-            continue;
-        }
-        let wants = nodes.get(id).map(|node| built_in(node)).unwrap_or_default();
-        let names: Vec<_> = wants.iter().filter_map(|id| crates.get(id)).map(|c| purl(c)).collect();
-        if let Some(from) = crates.get(id) {
-            depends.push(json!({"ref": purl(from), "dependsOn": names}));
-        }
-        open.extend(wants);
-    }
-    let components: Vec<_> = seen.iter().filter_map(|id| crates.get(id)).map(|c| component(c)).collect();
+    let parts = parts(&metadata, packages)?;
+    let depends: Vec<_> = parts
+        .iter()
+        .map(|part| {
+            let names: Vec<_> = part.wants.iter().map(|wanted| purl(wanted)).collect();
+            json!({"ref": purl(part.package), "dependsOn": names})
+        })
+        .collect();
+    let components: Vec<_> = parts.iter().map(|part| component(part.package)).collect();
     let bom = json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
@@ -61,7 +48,34 @@ pub(crate) fn build(
     Ok((format!("utipc-{}.cdx.json", release.version), serde_json::to_vec_pretty(&bom)?))
 }
 
-fn metadata(root: &Path) -> Result<Value> {
+/// A crate that programs are built from, and those that it is built from.
+pub(crate) struct Part<'a> {
+    pub(crate) package: &'a Value,
+    wants: Vec<&'a Value>,
+}
+
+/// The crates `packages` and all that they are built from, by their ids.
+pub(crate) fn parts<'a>(metadata: &'a Value, packages: &[&str]) -> Result<Vec<Part<'a>>> {
+    let crates: BTreeMap<&str, &Value> = list(&metadata["packages"], "id");
+    let nodes: BTreeMap<&str, &Value> = list(&metadata["resolve"]["nodes"], "id");
+    let is_root =
+        |id: &&&str| crates.get(**id).is_some_and(|c| packages.iter().any(|name| c["name"] == *name));
+    let mut open: Vec<&str> = crates.keys().filter(is_root).copied().collect();
+    if open.len() != packages.len() {
+        bail!("cargo metadata does not know all of {packages:?}");
+    }
+    let mut seen = BTreeMap::new();
+    while let Some(id) = open.pop() {
+        let Some(package) = crates.get(id).filter(|_| !seen.contains_key(id)) else { continue };
+        let ids = nodes.get(id).map(|node| built_in(node)).unwrap_or_default();
+        let wants = ids.iter().filter_map(|id| crates.get(id)).copied().collect();
+        seen.insert(id, Part { package, wants });
+        open.extend(ids);
+    }
+    Ok(seen.into_values().collect())
+}
+
+pub(crate) fn metadata(root: &Path) -> Result<Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let words =
         ["metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu"];
@@ -94,7 +108,7 @@ fn purl(package: &Value) -> String {
     format!("pkg:cargo/{}@{}", text(package, "name"), text(package, "version"))
 }
 
-fn text<'a>(package: &'a Value, key: &str) -> &'a str {
+pub(crate) fn text<'a>(package: &'a Value, key: &str) -> &'a str {
     package[key].as_str().unwrap_or_default()
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Site {
     pub(crate) statics: PathBuf,
     /// Replacements of `{name}`.
     pub(crate) names: Vec<(&'static str, String)>,
+    /// Licences of dependencies, compressed.
+    pub(crate) notices: Vec<u8>,
     /// Newest glibc that programs may need.
     pub(crate) glibc: String,
 }
@@ -81,6 +83,7 @@ impl Site {
             }
             "link" => put(to, 0o777, Content::Link(name.to_owned())),
             "run" => put(to, 0o644, Content::Bytes(self.printed(name)?)),
+            "notices" => put(to, 0o644, Content::Bytes(self.notices.clone())),
             "pkgconfig" => put(to, 0o644, Content::Bytes(self.pkgconfig(name)?)),
             "" | "config" => {
                 for file in self.named(name)? {
