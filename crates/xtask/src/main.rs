@@ -8,6 +8,7 @@ mod golden;
 mod howto;
 mod install_c;
 mod interop;
+mod java;
 mod lab;
 mod packages;
 mod process;
@@ -68,6 +69,8 @@ enum Chore {
     Howto,
     /// Tests the Go package against the C library, on an embedded node and on utipcd
     Go,
+    /// Tests the Java package against the C library, on an embedded node and on utipcd
+    Java,
     /// Builds the wheel of the Python package, installs it into a clean environment and tests it there
     Python {
         /// Run its tests and all examples on the kernel's own TIPC instead, in the lab's machine
@@ -219,6 +222,7 @@ fn chore(chore: Chore) -> Result<ExitCode> {
             let code = lab::run(&lab, &script, &args, &out, limits, &mut |line| println!("{line}"))?;
             return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
         }
+        Chore::Java => return Ok(verdict(java::run(&root())?)),
         Chore::Golden { write } => return golden::run(&root(), write),
         Chore::Conformance(options) => return Ok(exit(conformance::run(&root(), &options)?)),
         Chore::Programs(options) => return Ok(exit(conformance::programs(&root(), &options)?)),

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::python::{self, Home};
-use crate::{go, install_c};
+use crate::{go, install_c, java};
 use page::{Names, Page};
 use program::Running;
 
@@ -27,7 +27,7 @@ enum Engine {
 /// The examples of one language, and the command that starts them.
 struct Language {
     name: &'static str,
-    /// The words of the command. The name of the program replaces `{}` in the last one.
+    /// The words of the command. The name of the program replaces `{}`, that of its class `{Class}`.
     command: Vec<String>,
     /// Names of the examples.
     programs: Vec<String>,
@@ -107,8 +107,8 @@ pub(crate) fn build_all(root: &Path) -> Result<Vec<String>> {
 /// The name of a language on the command line, and the function that builds its examples if this machine can.
 type Builder = (&'static str, fn(&Path) -> Result<Option<Language>>);
 
-const BUILDERS: [Builder; 4] =
-    [("rust", |root| rust(root).map(Some)), ("c", c), ("python", python), ("go", go)];
+const BUILDERS: [Builder; 5] =
+    [("rust", |root| rust(root).map(Some)), ("c", c), ("python", python), ("go", go), ("java", java)];
 
 /// Builds the examples of the languages `only`, or of all.
 fn build(root: &Path, only: &[String]) -> Result<Vec<Language>> {
@@ -235,6 +235,35 @@ fn go_at(root: &Path) -> Result<Language> {
     Ok(Language { name: "Go", command: vec![program.display().to_string()], programs })
 }
 
+/// Builds the examples in Java; the class `HelloServer` is the program `hello_server`.
+fn java(root: &Path) -> Result<Option<Language>> {
+    if let Some((reason, remedy)) = java::obstacle(root) {
+        println!("skipped: examples in Java: {reason} ({remedy})");
+        return Ok(None);
+    }
+    let programs = names(&root.join("examples/java"), "java")?.iter().map(|name| snake(name)).collect();
+    Ok(Some(Language { name: "Java", command: java::build_examples(root)?, programs }))
+}
+
+/// `HelloServer` of `hello_server`.
+fn class(program: &str) -> String {
+    let word =
+        |word: &str| word.get(..1).unwrap_or_default().to_uppercase() + word.get(1..).unwrap_or_default();
+    program.split('_').map(word).collect()
+}
+
+/// `hello_server` of `HelloServer`.
+fn snake(class: &str) -> String {
+    let mut name = String::new();
+    for c in class.chars() {
+        if c.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(c.to_ascii_lowercase());
+    }
+    name
+}
+
 /// Names of the files in a folder that end with `end`, without that end.
 fn names(folder: &Path, end: &str) -> Result<Vec<String>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
@@ -248,7 +277,9 @@ impl Site<'_> {
         if !self.language.programs.iter().any(|known| known == program) {
             bail!("there is no {program} in {}", self.language.name);
         }
-        let mut words = self.language.command.iter().map(|word| word.replace("{}", program));
+        let (name, class) = (program, class(program));
+        let mut words =
+            self.language.command.iter().map(|word| word.replace("{}", name).replace("{Class}", &class));
         let mut command = Command::new(words.next().context("a language has a command")?);
         command.args(words).args(arguments);
         command.env_remove("UTIPC_SOCKET").env_remove("UTIPC_INSTANCE").env("XDG_RUNTIME_DIR", self.home);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::judge::Judge;
-use crate::{clean_root, go, howto, lab, packages, python, sandbox, web_page};
+use crate::{clean_root, go, howto, java, lab, packages, python, sandbox, web_page};
 
 /// The runs that include a suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,8 @@ pub(crate) const SUITES: &[Suite] = &[
                 "--exclude",
                 "utipc-c",
                 "--features",
-                "utipc/tokio,utipc-tools/test-tools",
+                // Also the party of `utipc bench` that an ordinary build leaves out.
+                "utipc/tokio,utipc-tools/test-tools,utipc-tools/iceoryx2",
             ],
         )
     },
@@ -130,14 +131,7 @@ pub(crate) const SUITES: &[Suite] = &[
             &["cargo", "run", "--quiet", "--release", "--", "demo"],
         )
     },
-    // Every measurement of `utipc bench` on every transport, also the one that an ordinary build leaves out.
-    suite(
-        "bench-smoke",
-        minutes(10),
-        Judge::CargoTest,
-        &["cargo", "test", "-p", "utipc-tools", "--features", "iceoryx2", "--test", "bench"],
-    ),
-    // Every example in Rust, C and Python prints the output that examples/README.md shows.
+    // Every example in Rust, C, Python, Go and Java prints the output that examples/README.md shows.
     Suite {
         when: When::Always,
         ..suite("examples", minutes(20), Judge::Total("examples"), &["xtask", "examples"])
@@ -171,6 +165,11 @@ pub(crate) const SUITES: &[Suite] = &[
         obstacle: no_go,
         required_in_ci: false,
         ..suite("go", minutes(15), Judge::Total("go"), &["xtask", "go"])
+    },
+    Suite {
+        obstacle: no_java,
+        required_in_ci: false,
+        ..suite("java", minutes(15), Judge::Total("java"), &["xtask", "java"])
     },
     // gRPC by service name; a workspace of its own, because no other suite needs hyper and tonic.
     Suite {
@@ -329,7 +328,10 @@ pub(crate) const SUITES: &[Suite] = &[
                 "utipc-client",
                 "-p",
                 "utipc",
-                // Examples too, as programs: tests run them.
+                // Examples too, because tests run them. The examples of the documentation run in the suite `tests`.
+                "--lib",
+                "--tests",
+                "--examples",
                 "--no-fail-fast",
             ],
         )
@@ -605,6 +607,10 @@ fn no_promtool(_: &Path) -> Option<Skip> {
 
 fn no_go(root: &Path) -> Option<Skip> {
     go::obstacle(root).map(|(reason, remedy)| Skip { reason, remedy })
+}
+
+fn no_java(root: &Path) -> Option<Skip> {
+    java::obstacle(root).map(|(reason, remedy)| Skip { reason, remedy })
 }
 
 fn no_clean_root(root: &Path) -> Option<Skip> {

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package io.github.utipc;
+
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.util.concurrent.ConcurrentLinkedDeque;
+
+/**
+ * Native memory for one call. A call takes one and gives it back, and never waits meanwhile, so there are about as many
+ * as processors.
+ */
+final class Scratch implements AutoCloseable {
+    /** Size of the longest message, bytes. */
+    static final int LONGEST = 66_000;
+
+    private static final ConcurrentLinkedDeque<Scratch> FREE = new ConcurrentLinkedDeque<>();
+    private static final long ADDRESS_SIZE = 16;
+
+    final MemorySegment state = Arena.global().allocate(Linker.Option.captureStateLayout());
+    final MemorySegment data = Arena.global().allocate(LONGEST, 8);
+    /** Two of struct tipc_addr, and a number. */
+    final MemorySegment first = Arena.global().allocate(ADDRESS_SIZE, 8);
+    final MemorySegment second = Arena.global().allocate(ADDRESS_SIZE, 8);
+    final MemorySegment number = Arena.global().allocate(4, 4);
+
+    private Scratch() {
+    }
+
+    static Scratch take() {
+        Scratch free = FREE.pollFirst();
+        return free == null ? new Scratch() : free;
+    }
+
+    @Override
+    public void close() {
+        FREE.addFirst(this);
+    }
+
+    /** The error number of the last call. */
+    int errno() {
+        return state.get(JAVA_INT, 0);
+    }
+
+    void put(byte[] bytes, int offset, int length) {
+        MemorySegment.copy(bytes, offset, data, JAVA_BYTE, 0, length);
+    }
+
+    void get(byte[] bytes, int offset, int length) {
+        MemorySegment.copy(data, JAVA_BYTE, 0, bytes, offset, length);
+    }
+
+    /** Stores a destination in {@link #first}. */
+    void destination(Address to) {
+        if (to instanceof ServiceAddress service) {
+            words(service.type(), service.instance(), service.node());
+        } else if (to instanceof ServiceRange range) {
+            words(range.type(), range.lower(), range.upper());
+        } else if (to instanceof PortId port) {
+            words(0, port.port(), port.node());
+        }
+    }
+
+    private void words(int type, int instance, int node) {
+        first.set(JAVA_INT, 0, type);
+        first.set(JAVA_INT, 4, instance);
+        first.set(JAVA_INT, 8, node);
+        first.set(JAVA_INT, 12, 0);
+    }
+
+    static PortId port(MemorySegment address) {
+        return new PortId(address.get(JAVA_INT, 4), address.get(JAVA_INT, 8));
+    }
+
+    /** What a sender addressed; null if it was the socket itself. */
+    static ServiceRange range(MemorySegment address) {
+        int type = address.get(JAVA_INT, 0);
+        if (type == 0) {
+            return null;
+        }
+        int lower = address.get(JAVA_INT, 4);
+        int upper = address.get(JAVA_INT, 8);
+        // A single instance has no upper end in the library's answer.
+        return new ServiceRange(type, lower, Integer.compareUnsigned(lower, upper) > 0 ? lower : upper);
+    }
+}
