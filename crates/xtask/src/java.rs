@@ -200,6 +200,40 @@ fn tally(output: &str) -> (usize, usize) {
     (count("Tests run: ") - failed, failed)
 }
 
+/// Measures round trips on an embedded node and on a daemon's, with release builds.
+pub(crate) fn bench(root: &Path) -> Result<()> {
+    let java = &installed().map_or_else(|| runtime(root, RUNTIMES[0]), Ok)?;
+    let build = crate::target(root).join("java/build");
+    process::output(maven(root, java, &build).arg("test-compile")).context("build the benchmark")?;
+    let library = crate::target(root).join("release/libutipc.so");
+    let words = ["build", "--release", "--quiet", "--package", "utipc-c", "--package", "utipc-tools"];
+    process::output(Command::new("cargo").args(words).current_dir(root)).context("build the C library")?;
+    let named = crate::target(root).join("java/run/libutipc.so.0");
+    std::fs::create_dir_all(crate::target(root).join("java/run")).context("make a folder")?;
+    std::fs::copy(&library, &named).context("copy the C library")?;
+    let socket = crate::target(root).join("java/run/bench.sock");
+    let mut daemon = Command::new(crate::target(root).join("release/utipcd"))
+        .arg("--socket")
+        .arg(&socket)
+        .spawn()
+        .context("start utipcd")?;
+    let result = ["embedded", "daemon"].into_iter().try_for_each(|engine| {
+        let mut command = Command::new(java.program());
+        command.arg("--enable-native-access=ALL-UNNAMED");
+        command.arg(format!("-Dutipc.library={}", named.display()));
+        command.args(["-cp", &format!("{0}/classes:{0}/test-classes", build.display())]);
+        command.arg("io.github.utipc.RoundTrip").env("UTIPC_ENGINE", engine);
+        if engine == "daemon" {
+            command.env("UTIPC_SOCKET", &socket);
+        }
+        print!("{engine}:\n{}", process::output(&mut command)?);
+        Ok(())
+    });
+    daemon.kill().context("end utipcd")?;
+    daemon.wait().context("reap utipcd")?;
+    result
+}
+
 /// Builds the examples; returns the words of the command that runs the class `{Class}`.
 pub(crate) fn build_examples(root: &Path) -> Result<Vec<String>> {
     let java = &installed().map_or_else(|| runtime(root, RUNTIMES[0]), Ok)?;

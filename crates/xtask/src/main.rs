@@ -70,7 +70,11 @@ enum Chore {
     /// Tests the Go package against the C library, on an embedded node and on utipcd
     Go,
     /// Tests the Java package against the C library, on an embedded node and on utipcd
-    Java,
+    Java {
+        /// Measures round trips beside Java's own TCP instead, with a release build of the C library
+        #[arg(long)]
+        bench: bool,
+    },
     /// Builds the wheel of the Python package, installs it into a clean environment and tests it there
     Python {
         /// Run its tests and all examples on the kernel's own TIPC instead, in the lab's machine
@@ -222,7 +226,8 @@ fn chore(chore: Chore) -> Result<ExitCode> {
             let code = lab::run(&lab, &script, &args, &out, limits, &mut |line| println!("{line}"))?;
             return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
         }
-        Chore::Java => return Ok(verdict(java::run(&root())?)),
+        Chore::Java { bench: true } => java::bench(&root())?,
+        Chore::Java { bench: false } => return Ok(verdict(java::run(&root())?)),
         Chore::Golden { write } => return golden::run(&root(), write),
         Chore::Conformance(options) => return Ok(exit(conformance::run(&root(), &options)?)),
         Chore::Programs(options) => return Ok(exit(conformance::programs(&root(), &options)?)),

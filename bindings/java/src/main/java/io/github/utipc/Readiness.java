@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package io.github.utipc;
 
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
@@ -10,14 +11,17 @@ import java.util.concurrent.locks.ReentrantLock;
  */
 final class Readiness {
     /** Longest time for which a call is repeated before its thread waits, ns. */
-    private static final long LOOK = 30_000;
-    /** Looks in vain after which only each sixteenth wait begins with one. */
-    private static final int PATIENCE = 4;
+    private static final long LOOK = 50_000;
+    /** A look may pay after a wait that was shorter than this, ns: a wake-up of both ends takes less. */
+    private static final long SHORT = 300_000;
+    /** Threads of the process that may look at once. */
+    private static final int LOOKERS = Math.max(2, Runtime.getRuntime().availableProcessors() / 2);
+    private static final AtomicInteger LOOKING = new AtomicInteger();
 
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
     private long events;
-    private int vain;
+    private volatile long lastWait;
 
     long events() {
         lock.lock();
@@ -38,26 +42,26 @@ final class Readiness {
         }
     }
 
-    /** How long to repeat a call before its thread waits, ns: only while that has paid. */
+    /** How long to repeat a call before its thread waits, ns; after 0, {@link #looked} is not called. */
     long look() {
-        int misses = vain;
-        if (misses >= PATIENCE) {
-            vain = misses + 1;
+        if (lastWait > SHORT) {
+            return 0;
         }
-        return misses < PATIENCE || misses % 16 == 0 ? LOOK : 0;
+        if (LOOKING.incrementAndGet() > LOOKERS) {
+            LOOKING.decrementAndGet();
+            return 0;
+        }
+        return LOOK;
     }
 
-    void looked(boolean paid) {
-        if (paid) {
-            vain = 0;
-        } else if (vain < PATIENCE) {
-            vain++;
-        }
+    void looked() {
+        LOOKING.decrementAndGet();
     }
 
     /** Waits until there were other events than so many; false if that takes longer than {@code nanos}. */
     boolean await(long seen, long nanos) throws InterruptedException {
         lock.lockInterruptibly();
+        long begun = System.nanoTime();
         try {
             long left = nanos;
             while (events == seen) {
@@ -68,6 +72,7 @@ final class Readiness {
             }
             return true;
         } finally {
+            lastWait = System.nanoTime() - begun;
             lock.unlock();
         }
     }

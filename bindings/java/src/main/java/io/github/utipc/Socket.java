@@ -115,13 +115,22 @@ abstract class Socket implements AutoCloseable {
             return AGAIN;
         }
         long begun = System.nanoTime();
-        int result;
-        do {
-            Thread.onSpinWait();
-            result = guarded(attempt);
-        } while (result == AGAIN && System.nanoTime() - begun < limit);
-        readiness.looked(result != AGAIN);
-        return result;
+        boolean virtual = Thread.currentThread().isVirtual();
+        try {
+            int result;
+            do {
+                if (virtual) {
+                    // Other virtual threads go first.
+                    Thread.yield();
+                } else {
+                    Thread.onSpinWait();
+                }
+                result = guarded(attempt);
+            } while (result == AGAIN && System.nanoTime() - begun < limit);
+            return result;
+        } finally {
+            readiness.looked();
+        }
     }
 
     private boolean await(Readiness readiness, long seen, long left) throws IOException {
