@@ -328,10 +328,7 @@ pub(crate) const SUITES: &[Suite] = &[
                 "utipc-client",
                 "-p",
                 "utipc",
-                // Examples too, because tests run them. The examples of the documentation run in the suite `tests`.
-                "--lib",
-                "--tests",
-                "--examples",
+                // No `--lib --tests`: tests run the examples, which only a build of all targets makes as programs.
                 "--no-fail-fast",
             ],
         )
