@@ -74,7 +74,8 @@ fn number(text: &str) -> Option<u32> {
 
 /// Reason why the package cannot be built and tested here, and the command that changes that.
 pub(crate) fn obstacle(root: &Path) -> Option<(String, String)> {
-    if Command::new("mvn").arg("--version").stdout(Stdio::null()).status().is_err() {
+    let mut probe = Command::new("mvn");
+    if probe.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         return Some(("there is no mvn".into(), "sudo apt install maven".into()));
     }
     if installed().is_some() {
