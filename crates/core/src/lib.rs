@@ -12,6 +12,7 @@ pub mod config;
 pub mod discovery;
 pub mod error;
 pub mod event;
+pub mod group;
 pub mod limits;
 pub mod link;
 pub mod monitor;

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
+use utipc_core::group::{JoinError, LeaveError};
 use utipc_core::socket::{
     AcceptError, BindError, ConnectError, Errno, OptionError, RecvError, SendError, StateError, WaitReason,
 };
@@ -48,6 +49,17 @@ pub enum Error {
     /// A binding could not be withdrawn.
     #[error("cannot unbind: {0}")]
     Unbind(BindError),
+    /// The socket did not join a group.
+    #[error("cannot join group {group}: {why}")]
+    Join {
+        /// The group.
+        group: u32,
+        /// The reason.
+        why: JoinError,
+    },
+    /// The socket is in no group.
+    #[error("cannot leave: {0}")]
+    Leave(LeaveError),
     /// The socket cannot listen.
     #[error("cannot listen: {0}")]
     Listen(StateError),
@@ -210,6 +222,8 @@ impl Error {
     pub fn errno(&self) -> i32 {
         let errno = match self {
             Self::Bind { why, .. } | Self::Unbind(why) => why.errno(),
+            Self::Join { why, .. } => why.errno(),
+            Self::Leave(why) => why.errno(),
             Self::Listen(why) | Self::Shutdown(why) => why.errno(),
             Self::Accept(why) => why.errno(),
             Self::Connect(why) => why.errno(),

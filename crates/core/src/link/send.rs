@@ -39,6 +39,11 @@ impl Link {
         Ok(accepted)
     }
 
+    /// Whether the backlog has room for another message, however congested it is.
+    pub(crate) fn takes(&self) -> bool {
+        self.backlog.len() < MAX_BACKLOG
+    }
+
     /// Decides by the backlog of the message's level whether its sender must wait.
     fn admit(&mut self, message: &Message, io: &mut LinkIo<'_>) -> Result<Accepted, SendFault> {
         if self.backlog.overflows(message.view()) {

@@ -159,6 +159,12 @@ impl Peer {
         slot.is_some_and(|slot| slot.link.queue_lengths().1 > 0)
     }
 
+    /// Whether the link with this selector can take another message.
+    pub(crate) fn takes(&self, selector: u32) -> bool {
+        let slot = self.active_bearer(selector).and_then(|bearer| self.slot(bearer));
+        slot.is_none_or(|slot| slot.link.takes())
+    }
+
     /// The congested levels by link selector (4 bits each) and importance; `before` is the previous result.
     pub(crate) fn congestion(&self, before: u8) -> u8 {
         let of = |selector: u8| {

@@ -18,6 +18,7 @@
 //! ```
 
 mod full;
+mod groups;
 mod lanes;
 mod manage;
 mod quotas;
@@ -72,6 +73,8 @@ pub struct Stack {
     /// Full receivers, and the senders that wait for them.
     full: full::FullReceivers,
     services: Services,
+    /// The sockets in groups, by service type.
+    groups: BTreeMap<u32, BTreeSet<u32>>,
     /// What the sockets of each user use.
     ledger: Ledger,
 }
@@ -89,6 +92,7 @@ impl Stack {
             ready_ports: BTreeSet::new(),
             full: full::FullReceivers::default(),
             services: Services::default(),
+            groups: BTreeMap::new(),
             ledger: Ledger::default(),
         };
         stack.start_services(now);

@@ -140,8 +140,10 @@ pub(crate) struct Switch {
     /// Lost nodes whose bindings are not all withdrawn yet, and how many more this call withdraws.
     leaving: BTreeSet<NodeAddr>,
     names_left: usize,
-    /// Changes of the binding table, for the topology server.
+    /// Changes of the binding table, for the topology server and for groups.
     pub(crate) changes: VecDeque<Change>,
+    /// Nodes to which contact was lost, for groups.
+    pub(crate) lost: VecDeque<NodeAddr>,
     pub(crate) frames: FrameBatch,
     pub(crate) pool: Pool,
     trim_at: Time,
@@ -193,6 +195,7 @@ impl Switch {
             leaving: BTreeSet::new(),
             names_left: names::NAMES_PER_CALL,
             changes: VecDeque::new(),
+            lost: VecDeque::new(),
             frames: FrameBatch::default(),
             pool: Pool::default(),
             trim_at: now,
