@@ -126,9 +126,11 @@ fn every_mixture_of_messages_keeps_the_counters_balanced() {
         let number = (rng.next_u32() % 4) as u16;
         match rng.next_u32() % 13 {
             0 => group.published(member, 2),
-            1 => group.withdrawn(member, rng.next_u32() % 2 == 0),
+            1 => group.withdrawn(member, rng.next_u32().is_multiple_of(2)),
             2 => group.control(member, Control::Join { sync_point: 0, window: number }),
-            3 if rng.next_u32() % 8 == 0 => group.control(member, Control::Leave { sync_point: number }),
+            3 if rng.next_u32().is_multiple_of(8) => {
+                group.control(member, Control::Leave { sync_point: number })
+            }
             4 => group.control(member, Control::Advertise { window: number }),
             5 => group.control(member, Control::Ack { acked: group.next }),
             6 => group.control(member, Control::Reclaim),

@@ -37,7 +37,7 @@ impl Lan {
         all
     }
 
-    fn to_group(&mut self, node: usize, port: u32, data: &[u8]) -> Result<usize, SendError> {
+    fn tell_all(&mut self, node: usize, port: u32, data: &[u8]) -> Result<usize, SendError> {
         let sent = self.nodes[node].send(self.now, port, data, None);
         self.exchange();
         sent
@@ -57,7 +57,7 @@ fn members_find_each_other_and_exchange_all_kinds_of_messages() {
     lan.run(100);
     assert_eq!(lan.all(0, ports[0]), ["+", "+"]);
     assert_eq!(lan.all(2, ports[2]), ["+", "+"]);
-    assert_eq!(lan.to_group(0, ports[0], b"all"), Ok(3));
+    assert_eq!(lan.tell_all(0, ports[0], b"all"), Ok(3));
     let at = lan.at(1, ports[1]);
     for to in [at.into(), Destination::service(GROUP, 1), ServiceRange::new(GROUP, 1, 1).into()] {
         lan.nodes[0].send(lan.now, ports[0], b"one", Some(to)).unwrap();
@@ -89,8 +89,8 @@ fn one_sender_keeps_one_order_over_broadcasts_and_unicasts() {
         if round % 50 == 0 {
             lan.run(5);
             received.extend(lan.all(4, ports[4]));
-            for node in 1..4 {
-                lan.all(node, ports[node]);
+            for (node, port) in ports.iter().enumerate().take(4).skip(1) {
+                lan.all(node, *port);
             }
         }
     }
@@ -109,11 +109,11 @@ fn many_broadcasts_use_the_broadcast_link() {
     let ports: Vec<u32> = (0..5).map(|node| lan.member(node, GroupRequest::new(GROUP, 7))).collect();
     lan.run(100);
     for number in 0..10 {
-        assert_eq!(lan.to_group(0, ports[0], format!("{number}").as_bytes()), Ok(1));
+        assert_eq!(lan.tell_all(0, ports[0], format!("{number}").as_bytes()), Ok(1));
         lan.run(10);
     }
-    for node in 1..5 {
-        assert_eq!(lan.all(node, ports[node]), (0..10).map(|n| format!("b{n}")).collect::<Vec<_>>());
+    for (node, port) in ports.iter().enumerate().skip(1) {
+        assert_eq!(lan.all(node, *port), (0..10).map(|n| format!("b{n}")).collect::<Vec<_>>());
     }
     let group = lan.nodes[0].endpoint(ports[0]).unwrap().group().unwrap();
     assert!(!group.must_replicast());
@@ -129,20 +129,20 @@ fn a_member_whose_node_is_cut_off_leaves_and_blocks_nobody() {
     lan.all(0, ports[0]);
     lan.cut.push((2, 0));
     // The first broadcast awaits an acknowledgement that does not come.
-    assert_eq!(lan.to_group(0, ports[0], b"x"), Ok(1));
-    assert_eq!(lan.to_group(0, ports[0], b"y"), Err(SendError::WouldBlock));
+    assert_eq!(lan.tell_all(0, ports[0], b"x"), Ok(1));
+    assert_eq!(lan.tell_all(0, ports[0], b"y"), Err(SendError::WouldBlock));
     let waits = lan.nodes[0].endpoint(ports[0]).unwrap().wait_reason().unwrap();
     assert_eq!(waits, WaitReason::MemberAck { member: lan.at(2, ports[2]) });
     lan.run(10_000);
     assert_eq!(lan.all(0, ports[0]), ["-"], "{:?}", lan.events);
-    assert_eq!(lan.to_group(0, ports[0], b"y"), Ok(1));
+    assert_eq!(lan.tell_all(0, ports[0], b"y"), Ok(1));
     lan.run(100);
     assert_eq!(lan.all(1, ports[1]), ["+", "+", "bx", "-", "by"]);
     // It comes back: the members join again.
     lan.cut.clear();
     lan.run(10_000);
     assert_eq!(lan.all(0, ports[0]), ["+"]);
-    assert_eq!(lan.to_group(0, ports[0], b"z"), Ok(1));
+    assert_eq!(lan.tell_all(0, ports[0], b"z"), Ok(1));
     lan.run(100);
     assert_eq!(lan.all(2, ports[2]).last().unwrap(), "bz");
 }
@@ -154,13 +154,13 @@ fn a_closed_member_leaves_and_its_messages_arrive_before() {
     let a = lan.member(0, GroupRequest::new(GROUP, 1).with_events());
     let b = lan.member(1, GroupRequest::new(GROUP, 2));
     lan.run(100);
-    assert_eq!(lan.to_group(1, b, b"last"), Ok(4));
+    assert_eq!(lan.tell_all(1, b, b"last"), Ok(4));
     let now = lan.now;
     lan.nodes[1].close(now, b);
     lan.run(100);
     assert_eq!(lan.all(0, a), ["+", "blast", "-"]);
     assert_eq!(lan.states(0, a), []);
-    assert_eq!(lan.to_group(0, a, b"x"), Err(SendError::HostUnreachable));
+    assert_eq!(lan.tell_all(0, a, b"x"), Err(SendError::HostUnreachable));
     // A node closes all sockets of a process that ends.
     let b = lan.member(1, GroupRequest::new(GROUP, 2));
     let now = lan.now;
@@ -178,12 +178,12 @@ fn groups_of_node_scope_stay_on_their_node() {
     let b = lan.member(0, local);
     let other_node = lan.member(1, local);
     let cluster = lan.member(0, GroupRequest::new(GROUP, 1));
-    assert_eq!(lan.to_group(0, a, b"here"), Ok(4));
+    assert_eq!(lan.tell_all(0, a, b"here"), Ok(4));
     lan.run(100);
     assert_eq!(lan.all(0, b), ["bhere"]);
     assert_eq!(lan.states(1, other_node), []);
     assert_eq!(lan.states(0, cluster), [], "another scope is another group");
-    assert_eq!(lan.to_group(1, other_node, b"x"), Err(SendError::HostUnreachable));
+    assert_eq!(lan.tell_all(1, other_node, b"x"), Err(SendError::HostUnreachable));
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn loopback_returns_own_messages_in_order() {
     lan.run(100);
     assert_eq!(lan.all(0, a), ["+", "+"], "the socket sees itself join");
     for data in [b"1", b"2", b"3"] {
-        assert_eq!(lan.to_group(0, a, data), Ok(1));
+        assert_eq!(lan.tell_all(0, a, data), Ok(1));
         lan.run(20);
     }
     assert_eq!(lan.all(0, a), ["b1", "b2", "b3"]);
@@ -207,12 +207,12 @@ fn members_that_join_before_the_address_is_final_stay_members() {
     let mut lan = Lan::new(2);
     let a = lan.member(0, GroupRequest::new(GROUP, 1));
     let b = lan.member(0, GroupRequest::new(GROUP, 2));
-    assert_eq!(lan.to_group(0, a, b"early"), Ok(5));
+    assert_eq!(lan.tell_all(0, a, b"early"), Ok(5));
     lan.run(3000);
     assert!(lan.nodes[0].address_is_final());
     let c = lan.member(1, GroupRequest::new(GROUP, 3));
     lan.run(100);
-    assert_eq!(lan.to_group(0, a, b"late"), Ok(4));
+    assert_eq!(lan.tell_all(0, a, b"late"), Ok(4));
     lan.run(100);
     assert_eq!(lan.all(0, b), ["bearly", "blate"]);
     assert_eq!(lan.all(1, c), ["blate"]);
@@ -232,7 +232,7 @@ fn a_plain_binding_of_the_type_blocks_broadcasts_until_it_is_withdrawn() {
     let range = ServiceRange::new(GROUP, 9, 9);
     lan.nodes[1].bind(now, stranger, range, Scope::Cluster).unwrap();
     lan.run(100);
-    assert_eq!(lan.to_group(0, a, b"x"), Err(SendError::WouldBlock));
+    assert_eq!(lan.tell_all(0, a, b"x"), Err(SendError::WouldBlock));
     let reason = lan.nodes[0].endpoint(a).unwrap().wait_reason().unwrap();
     let member = lan.at(1, stranger);
     assert_eq!(reason, WaitReason::MemberWindow { member, joined: false, window: 0 });
@@ -240,7 +240,7 @@ fn a_plain_binding_of_the_type_blocks_broadcasts_until_it_is_withdrawn() {
     let now = lan.now;
     lan.nodes[1].unbind(now, stranger, Some((range, Scope::Cluster))).unwrap();
     lan.run(100);
-    assert_eq!(lan.to_group(0, a, b"x"), Ok(1));
+    assert_eq!(lan.tell_all(0, a, b"x"), Ok(1));
     lan.run(100);
     assert_eq!(lan.all(1, b), ["bx"]);
 }
@@ -256,7 +256,7 @@ fn a_member_that_joins_while_another_one_sends_gets_everything_from_its_join_on(
     let mut sent = 0;
     let (mut at_b, mut at_c) = (Vec::new(), Vec::new());
     for round in 0..400 {
-        if lan.to_group(0, a, format!("{sent}").as_bytes()).is_ok() {
+        if lan.tell_all(0, a, format!("{sent}").as_bytes()).is_ok() {
             sent += 1;
         }
         if round == 100 {
