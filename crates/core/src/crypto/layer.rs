@@ -140,9 +140,10 @@ impl Encryption {
         self.sending.schedule(now);
     }
 
-    /// Time of the next new key.
+    /// Time of the next new key. Without a master key a node that restarts could not be handed the session keys, so
+    /// there are none by the clock.
     pub(crate) fn rekey_at(&self) -> Option<Time> {
-        self.sending.rekey_at.filter(|_| self.sending.is_on && self.entropy.is_some())
+        self.sending.rekey_at.filter(|_| self.sending.has_master() && self.entropy.is_some())
     }
 
     /// The message that hands the newest key of this node to a peer.
