@@ -9,6 +9,7 @@ pub mod addr;
 pub mod broadcast;
 mod collections;
 pub mod config;
+pub mod crypto;
 pub mod discovery;
 pub mod error;
 pub mod event;

@@ -302,10 +302,14 @@ const IO_ERROR: i32 = 5;
 /// a port in use.
 fn start_errno(why: &StartError) -> i32 {
     use utipc_node::bearers::BearerError;
+    use utipc_node::key_file::KeyFileError;
     let system = |cause: &io::Error| cause.raw_os_error().unwrap_or(Errno::NoMemory.number());
     match why {
         StartError::Os(error) | StartError::Bearer(BearerError::Os(error)) => system(error.cause()),
         StartError::Thread(cause) => system(cause),
+        StartError::KeyFile(KeyFileError::Unreadable { error, .. }) => system(error),
+        StartError::KeyFile(KeyFileError::Owner { .. } | KeyFileError::Open(_)) => Errno::Access.number(),
+        StartError::KeyFile(_) | StartError::Key(_) => Errno::Invalid.number(),
         StartError::Bearer(BearerError::Config { .. }) | StartError::Property(_) => Errno::Invalid.number(),
         _ => Errno::NoMemory.number(),
     }

@@ -1,6 +1,6 @@
 //! Communication groups: the members of a socket's group, their windows, and the order of their messages.
 //!
-//! A [`Group`] belongs to one socket. It does not send: [`Group::take_controls`] and [`Group::take_ready`] return what
+//! A [`Group`] belongs to one socket. It does not send: `take_controls` and `take_ready` return what
 //! a call has produced, and the endpoint passes it on. Members on this node have the node [`NodeAddr::NONE`], because
 //! the node's address may become known after they have joined. Spec: tipc.md §9.
 

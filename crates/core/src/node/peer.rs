@@ -108,6 +108,11 @@ impl Peer {
         }
     }
 
+    /// Sets the bytes that encryption adds to a packet of its links.
+    pub(crate) fn set_overhead(&mut self, bytes: u16) {
+        self.slots.iter_mut().flatten().for_each(|slot| slot.link.set_overhead(bytes));
+    }
+
     pub(crate) fn is_up(&self) -> bool {
         self.active[0].is_some()
     }
@@ -252,7 +257,7 @@ impl Peer {
     ) -> Option<R> {
         let slot = self.slots.get_mut(usize::from(bearer))?.as_mut()?;
         let mut io = LinkIo {
-            frames: FrameSink::new(ctx.frames, bearer, Target::Unicast(slot.media)),
+            frames: FrameSink::new(ctx.frames, bearer, Target::Unicast(slot.media)).for_peer(self.addr),
             pool: ctx.pool,
             bcast: ctx.stamp,
             deferral_room: ctx.deferral_room,

@@ -19,6 +19,7 @@
 
 mod full;
 mod groups;
+mod keys;
 mod lanes;
 mod manage;
 mod quotas;
@@ -156,7 +157,13 @@ impl Stack {
 
     /// Frames to send, oldest first; the caller clears the batch.
     pub fn frames(&mut self) -> &mut FrameBatch {
-        &mut self.switch.frames
+        self.switch.outgoing()
+    }
+
+    /// True if [`Self::frames`] would be a single plain acknowledgement; see [`FrameBatch::only_acknowledges`].
+    #[must_use]
+    pub fn only_acknowledges(&self) -> bool {
+        self.switch.frames.only_acknowledges()
     }
 
     /// True if, since the last call, a message was queued behind a link's window, or the end of a stream was collected.

@@ -32,6 +32,7 @@ impl Switch {
     pub(super) fn dispatch(&mut self, now: Time, addr: NodeAddr, message: Message) {
         match message.user() {
             User::NameDistributor => self.receive_names(now, addr, message),
+            User::Crypto => self.receive_key(now, addr, &message),
             User::BcastProtocol => {
                 if let Some(member) = self.members.0.get_mut(&addr) {
                     member.receiver.synchronize(message.last_bcast());

@@ -6,6 +6,7 @@ mod contact;
 mod deferral;
 mod deliver;
 mod discovery;
+mod encryption;
 mod hold;
 mod info;
 mod manage;
@@ -24,6 +25,7 @@ pub use manage::{LinkProperty, PropertyError};
 use crate::addr::{NodeAddr, NodeId, PortId};
 use crate::broadcast::{BroadcastConfig, BroadcastReceiver, BroadcastSender, MulticastPolicy, SocketMethods};
 use crate::config::{BearerConfig, BearerError, StackConfig};
+use crate::crypto::Encryption;
 use crate::discovery::{Discoverer, DiscovererConfig, KnownNodes, OwnAddress};
 use crate::event::Event;
 use crate::limits::{CAPABILITIES, MAX_BEARERS};
@@ -145,6 +147,9 @@ pub(crate) struct Switch {
     /// Nodes to which contact was lost, for groups.
     pub(crate) lost: VecDeque<NodeAddr>,
     pub(crate) frames: FrameBatch,
+    encryption: Encryption,
+    /// Time of the last call that received it.
+    now: Time,
     pub(crate) pool: Pool,
     trim_at: Time,
     pub(crate) congestion: Congestion,
@@ -167,6 +172,7 @@ impl Switch {
             (None, None) => None,
         };
         let (first_seqno, first_name_seqno) = (config.first_seqno, config.first_name_seqno);
+        let encryption = Encryption::new(&config.encryption, rng.clone().next_u64());
         let bcast = BroadcastConfig { first_seqno, ..BroadcastConfig::new(NodeAddr::NONE, config.cluster) };
         let mut switch = Self {
             bcast: BroadcastSender::new(bcast),
@@ -197,6 +203,8 @@ impl Switch {
             changes: VecDeque::new(),
             lost: VecDeque::new(),
             frames: FrameBatch::default(),
+            encryption,
+            now,
             pool: Pool::default(),
             trim_at: now,
             congestion: Congestion::default(),

@@ -474,20 +474,14 @@ pub(crate) const SUITES: &[Suite] = &[
         )
     },
     // Hostile peers against a node; `cargo xtask soak peers` alone runs longer. The suite `tests` has a short run.
-    Suite {
-        when: When::Named,
-        ..suite(
-            "peers",
-            minutes(10),
-            Judge::LastLine("peers: ok"),
-            &["xtask", "soak", "peers", "--peers", "300", "--seconds", "4"],
-        )
-    },
+    suite(
+        "peers",
+        minutes(10),
+        Judge::LastLine("peers: ok"),
+        &["xtask", "soak", "peers", "--peers", "300", "--seconds", "4"],
+    ),
     // Lanes in perturbed schedules; `cargo xtask soak schedules` alone runs longer.
-    Suite {
-        when: When::Named,
-        ..suite("schedules", minutes(10), Judge::CargoTest, &["xtask", "soak", "schedules", "--runs", "40"])
-    },
+    suite("schedules", minutes(10), Judge::CargoTest, &["xtask", "soak", "schedules", "--runs", "40"]),
     // Programs made with the vendor's SDK, unmodified, against p2ps, src_dist and the load tools.
     Suite {
         live: true,
