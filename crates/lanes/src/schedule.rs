@@ -5,15 +5,12 @@
 //! sleeping, in unusual ones.
 
 #[cfg(feature = "schedule")]
-pub use perturbed::{perturb, visits};
+pub use perturbed::{perturb, point, visits};
 
 /// A point between two steps that another thread or process may come between.
 #[cfg(not(feature = "schedule"))]
 #[inline(always)]
 pub(crate) fn point(_label: &'static str) {}
-
-#[cfg(feature = "schedule")]
-pub(crate) use perturbed::point;
 
 #[cfg(feature = "schedule")]
 mod perturbed {
@@ -53,7 +50,7 @@ mod perturbed {
     }
 
     /// Yields or sleeps at random.
-    pub(crate) fn point(label: &'static str) {
+    pub fn point(label: &'static str) {
         let seed = SEED.load(Relaxed);
         if seed == 0 {
             return;

@@ -7,7 +7,7 @@ mod lane_support;
 use std::thread;
 
 use lane_support::{Receiver, Sender, receive_all};
-use utipc_lanes::{Arena, Kind, LaneError, Shape, Side};
+use utipc_lanes::{Arena, Kind, LaneError, Peek, Shape, Side, Wakeup};
 use utipc_os::shm::Segment;
 
 /// Rings of 512 B to 32 KiB.
@@ -139,6 +139,31 @@ fn reader_dies(round: u64) {
     assert_eq!(sender.join().unwrap(), number);
 }
 
+/// Several senders of one side share its doorbell and the reports of room. One that checks before it announces its
+/// sleep is not woken, and another one may take the report: the last check has to be of the own lane.
+#[test]
+fn room_that_comes_before_the_announced_sleep_shows_only_in_the_lane() {
+    let arena = arena(&[7]);
+    let (outgoing, incoming) = (arena.outgoing(Side::One), arena.incoming(Side::Zero));
+    let (mut writer, mut reader) = (outgoing.writer(7).unwrap(), incoming.reader(7).unwrap());
+    while writer.push(&[0; 24], &[&[0; 100]], 1).is_ok() {}
+    let bell = arena.doorbell(Side::One);
+    let seen = bell.seq();
+    writer.want_room().unwrap();
+    assert!(!writer.has_room(124).unwrap());
+    while let Peek::Record(record) = reader.peek().unwrap() {
+        reader.consume(record, 1);
+    }
+    assert_eq!(reader.take_wakeup(), Wakeup::Quiet);
+    let mut reported = Vec::new();
+    outgoing.take_room(|slot| reported.push(slot));
+    assert_eq!(reported, [7]);
+    let parked = bell.park();
+    assert_eq!((bell.seq(), outgoing.has_room()), (seen, false));
+    assert!(writer.has_room(124).unwrap());
+    drop(parked);
+}
+
 #[cfg(feature = "schedule")]
 mod perturbed {
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -148,21 +173,22 @@ mod perturbed {
 
     /// Messages of each thread of a run.
     const MESSAGES: u64 = 300;
-    /// A run that takes longer has lost a wake-up, seconds.
+    /// If no thread comes to a point for so long, a wake-up was lost, seconds. A run may last longer.
     const LONGEST_S: u64 = 60;
 
     fn number(variable: &str) -> Option<u64> {
         std::env::var(variable).ok()?.parse().ok()
     }
 
-    /// Ends the process if no run ends for a long time.
+    /// Ends the process if nothing happens for a long time.
     fn watch(done: &'static AtomicU64, seed: u64) {
+        let state = || (done.load(SeqCst), visits().values().sum::<u64>());
         std::thread::spawn(move || {
             loop {
-                let before = done.load(SeqCst);
+                let before = state();
                 std::thread::sleep(Duration::from_secs(LONGEST_S));
-                if done.load(SeqCst) == before {
-                    let seed = seed + before;
+                if state() == before {
+                    let seed = seed + before.0;
                     eprintln!(
                         "run with seed {seed} hangs (repeat it: cargo xtask soak schedules --seed {seed})"
                     );

@@ -33,7 +33,8 @@ impl<M: Memory> Writer<M> {
     }
 
     /// Asks to be notified of room, by [`Outgoing::take_room`](crate::Outgoing::take_room) and this side's doorbell,
-    /// and checks once more: try again after this, and sleep only if that fails too.
+    /// and checks once more: try again after this, and sleep only if that fails too. Announce the sleep
+    /// ([`Doorbell::park`](crate::Doorbell::park)) first: otherwise room that comes in between wakes no thread.
     pub fn want_room(&mut self) -> Result<(), LaneError> {
         self.want_outstanding(u64::MAX)
     }

@@ -12,6 +12,12 @@ use utipc_lanes::{
     Wakeup, Writer,
 };
 
+#[cfg(feature = "schedule")]
+use utipc_lanes::schedule::point;
+
+#[cfg(not(feature = "schedule"))]
+fn point(_label: &str) {}
+
 /// Longest sleep: a longer one means that a wake-up was lost.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -134,8 +140,12 @@ impl Sender {
     }
 
     /// Waits until the ring has room for `len` bytes, or the lane can move to one of `class`.
+    ///
+    /// As a socket, it asks and checks after it has announced its sleep, and the check is of its own lane: another
+    /// sender of this side may take the report of room between the two.
     fn wait_for_room(&mut self, seen: u32, len: usize, class: Option<u8>) -> Result<(), LaneError> {
         let _ = self.writer.flush()?;
+        let parked = self.bell.park();
         self.writer.want_room()?;
         let found = match class.map(|class| self.writer.grow(class)) {
             None => self.writer.has_room(len)?,
@@ -144,13 +154,12 @@ impl Sender {
         };
         if found {
             self.writer.ignore_room();
-            return Ok(());
-        }
-        let parked = self.bell.park();
-        if !self.outgoing.has_room() {
+        } else {
+            point("support: before sleeping");
             sleep(&parked, seen);
         }
         drop(parked);
+        point("support: before taking reports");
         self.outgoing.take_room(|_| ());
         Ok(())
     }

@@ -146,13 +146,11 @@ pub(crate) const SUITES: &[Suite] = &[
     // The web page of daemons and of p2ps, in Chromium.
     Suite {
         obstacle: no_browser,
-        required_in_ci: false,
         ..suite("web-page", minutes(10), Judge::Total("web-page"), &["xtask", "web-page"])
     },
     // The alert rules for Prometheus, with their tests; that their metrics exist is a test of utipcd.
     Suite {
         obstacle: no_promtool,
-        required_in_ci: false,
         ..suite(
             "alert-rules",
             minutes(2),
@@ -161,16 +159,9 @@ pub(crate) const SUITES: &[Suite] = &[
         )
     },
     // The Go package, built against the C library as a user installs it.
-    Suite {
-        obstacle: no_go,
-        required_in_ci: false,
-        ..suite("go", minutes(15), Judge::Total("go"), &["xtask", "go"])
-    },
-    Suite {
-        obstacle: no_java,
-        required_in_ci: false,
-        ..suite("java", minutes(15), Judge::Total("java"), &["xtask", "java"])
-    },
+    Suite { obstacle: no_go, ..suite("go", minutes(15), Judge::Total("go"), &["xtask", "go"]) },
+    // The Java package, on the oldest and a newer version of Java.
+    Suite { obstacle: no_java, ..suite("java", minutes(15), Judge::Total("java"), &["xtask", "java"]) },
     // gRPC by service name; a workspace of its own, because no other suite needs hyper and tonic.
     Suite {
         folder: Some("target/tonic"),
@@ -191,7 +182,6 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         live: true,
         obstacle: no_packages,
-        required_in_ci: false,
         folder: Some("target/package-builder"),
         ..suite("packages", minutes(12), Judge::Total("packages"), &["xtask", "packages"])
     },
@@ -219,6 +209,44 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         obstacle: no_make,
         ..suite("programs", minutes(10), Judge::Total("programs"), &["xtask", "programs"])
+    },
+    // Before the suites of the lab: beside its machine it takes twice the time.
+    Suite {
+        when: When::Always,
+        quick: Some(&[
+            "cargo",
+            "run",
+            "--quiet",
+            "-p",
+            "utipc-sim",
+            "--",
+            "--nodes",
+            "8",
+            "--seeds",
+            "50",
+            "--faults",
+            "loss,reorder,duplicate,partition,crash",
+        ]),
+        ..suite(
+            "sim",
+            minutes(10),
+            Judge::Seeds,
+            &[
+                "cargo",
+                "run",
+                "--quiet",
+                "--release",
+                "-p",
+                "utipc-sim",
+                "--",
+                "--nodes",
+                "8",
+                "--seeds",
+                "500",
+                "--faults",
+                "loss,reorder,duplicate,partition,crash",
+            ],
+        )
     },
     // The same cases on the kernel's own TIPC.
     Suite {
@@ -328,10 +356,7 @@ pub(crate) const SUITES: &[Suite] = &[
                 "utipc-client",
                 "-p",
                 "utipc",
-                // Examples too, because tests run them. The examples of the documentation run in the suite `tests`.
-                "--lib",
-                "--tests",
-                "--examples",
+                // No `--lib --tests`: tests run the examples, which only a build of all targets makes as programs.
                 "--no-fail-fast",
             ],
         )
@@ -383,43 +408,6 @@ pub(crate) const SUITES: &[Suite] = &[
                 "utipc-lanes",
                 "--test",
                 "lane_threads",
-            ],
-        )
-    },
-    Suite {
-        when: When::Always,
-        quick: Some(&[
-            "cargo",
-            "run",
-            "--quiet",
-            "-p",
-            "utipc-sim",
-            "--",
-            "--nodes",
-            "8",
-            "--seeds",
-            "50",
-            "--faults",
-            "loss,reorder,duplicate,partition,crash",
-        ]),
-        ..suite(
-            "sim",
-            minutes(10),
-            Judge::Seeds,
-            &[
-                "cargo",
-                "run",
-                "--quiet",
-                "--release",
-                "-p",
-                "utipc-sim",
-                "--",
-                "--nodes",
-                "8",
-                "--seeds",
-                "500",
-                "--faults",
-                "loss,reorder,duplicate,partition,crash",
             ],
         )
     },
@@ -511,20 +499,14 @@ pub(crate) const SUITES: &[Suite] = &[
         )
     },
     // Hostile peers against a node; `cargo xtask soak peers` alone runs longer. The suite `tests` has a short run.
-    Suite {
-        when: When::Named,
-        ..suite(
-            "peers",
-            minutes(10),
-            Judge::LastLine("peers: ok"),
-            &["xtask", "soak", "peers", "--peers", "300", "--seconds", "4"],
-        )
-    },
+    suite(
+        "peers",
+        minutes(10),
+        Judge::LastLine("peers: ok"),
+        &["xtask", "soak", "peers", "--peers", "300", "--seconds", "4"],
+    ),
     // Lanes in perturbed schedules; `cargo xtask soak schedules` alone runs longer.
-    Suite {
-        when: When::Named,
-        ..suite("schedules", minutes(10), Judge::CargoTest, &["xtask", "soak", "schedules", "--runs", "40"])
-    },
+    suite("schedules", minutes(10), Judge::CargoTest, &["xtask", "soak", "schedules", "--runs", "40"]),
     // Programs made with the vendor's SDK, unmodified, against p2ps, src_dist and the load tools.
     Suite {
         live: true,

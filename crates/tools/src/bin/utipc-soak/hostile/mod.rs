@@ -36,6 +36,9 @@ const HONEST_USER: u32 = 64_100;
 /// Users of the hostile processes.
 const USERS: u32 = 3;
 
+/// This program, also for users who may not enter the folder that it lies in.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// Longest life of a hostile process, seconds.
 const LIFE: f64 = 5.0;
 
@@ -95,7 +98,7 @@ struct Honest {
 
 impl Honest {
     fn start(socket: &Path, role: &str) -> Result<Self> {
-        let mut command = Command::new(std::env::current_exe().context("find this program")?);
+        let mut command = Command::new(OWN_PROGRAM);
         command.args(["bystander", "--role", role, "--socket"]).arg(socket);
         as_user(&mut command, HONEST_USER);
         let mut child =
@@ -158,7 +161,7 @@ impl Mob<'_> {
         self.started += 1;
         let life = (1.0 + self.random.below(1000) as f64 / 1000.0 * (LIFE - 1.0)).min(left);
         let is_killed = self.random.below(2) == 0;
-        let mut command = Command::new(std::env::current_exe().context("find this program")?);
+        let mut command = Command::new(OWN_PROGRAM);
         command.args(["attacker", "--seconds", &life.to_string()]);
         command.args(["--seed", &(self.options.seed * 1_000_000 + number).to_string()]);
         command.args(["--services", &format!("{},{},1,2", ECHO.service, TARGET.service), "--socket"]);
