@@ -411,6 +411,30 @@ pub(crate) const SUITES: &[Suite] = &[
             ],
         )
     },
+    // Groups with virtual synchrony under all faults.
+    suite(
+        "vsync",
+        minutes(5),
+        Judge::Seeds,
+        &["cargo", "run", "--quiet", "--release", "-p", "utipc-vsync-sim", "--", "--seeds", "200"],
+    ),
+    // Each fault planted in the view change must be caught by the model.
+    suite(
+        "vsync-planted",
+        minutes(5),
+        Judge::CargoTest,
+        &[
+            "cargo",
+            "test",
+            "--release",
+            "-p",
+            "utipc-vsync-sim",
+            "--features",
+            "planted-faults",
+            "--test",
+            "planted",
+        ],
+    ),
     // Two networks and two bearers a node: synchronisation and failover.
     suite(
         "sim-links",

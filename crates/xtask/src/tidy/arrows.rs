@@ -62,6 +62,8 @@ const ARROWS: &[Arrow] = &[
     arrow("mdist-load", &["rssl", "mdist", "utipc-bench-kit"], None),
     arrow("mdist-bench", &["mdist", "mdist-load", "utipc-bench-kit", "utipc-netns"], None),
     arrow("utipc-sim", &["utipc-core", "rssl"], None),
+    arrow("utipc-vsync", &["utipc-core"], Some(&["thiserror"])),
+    arrow("utipc-vsync-sim", &["utipc-core", "utipc-vsync"], None),
     arrow("utipc-fuzz", &["utipc-core", "utipc-manage", "rssl", "mdist"], None),
     arrow("xtask", &[], None),
 ];

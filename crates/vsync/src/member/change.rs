@@ -1,0 +1,225 @@
+//! A view change at each of its members.
+
+use std::collections::VecDeque;
+
+use super::{Accepted, Epoch, Member, Target};
+use crate::config::{Components, Founding};
+use crate::event::{Cause, Event, ViewChange};
+use crate::log::Log;
+use crate::planted::{Fault, active};
+use crate::state::{Event as Step, State};
+use crate::view::{Ballot, MemberId};
+use crate::wire::{Cut, Message, Proposal, Refusal, Report, Status};
+
+/// Bytes that the application may leave untaken at a view change, in windows.
+const MAX_BACKLOG: usize = 4;
+
+impl Member {
+    /// Answers a coordinator.
+    pub(super) fn receive_collect(&mut self, from: MemberId, ballot: Ballot) {
+        if self.state == State::Idle || ballot.coordinator != from {
+            return;
+        }
+        self.round_seen = self.round_seen.max(ballot.round);
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.out_until = utipc_core::Time::ZERO;
+        }
+        let refusal = if self.coordinator() != from {
+            Some(Refusal::Deferred)
+        } else if ballot <= self.promised {
+            Some(Refusal::Outdated)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            let round = self.promised.round;
+            return self.transmit(Target::One(from), &Message::Refuse { ballot, round, refusal });
+        }
+        self.round = None;
+        self.promise(ballot);
+        let status = Box::new(self.status());
+        self.transmit(Target::One(from), &Message::Status { ballot, status });
+    }
+
+    /// Promises a ballot: from now on the view takes no messages.
+    pub(super) fn promise(&mut self, ballot: Ballot) {
+        if !self.step(Step::Promise) {
+            return;
+        }
+        self.promised = ballot;
+        self.pending = None;
+        self.lost.clear();
+        self.runs.clear();
+        self.ack_at = None;
+        if ballot.coordinator != self.me {
+            self.patience = Some(self.now + self.config.patience + self.config.settle);
+        }
+    }
+
+    pub(super) fn status(&self) -> Status {
+        Status {
+            hello: self.hello(),
+            view: self.view().cloned(),
+            accepted: self.accepted.as_ref().map(|accepted| (accepted.ballot, accepted.proposal.clone())),
+            report: self.log().map_or_else(Report::default, Log::report),
+        }
+    }
+
+    /// Takes a proposal; it is accepted once all messages up to the cut are here.
+    pub(super) fn receive_proposal(&mut self, ballot: Ballot, proposal: Proposal, holders: &[MemberId]) {
+        let promised = ballot == self.promised || active(Fault::PromiseBroken);
+        if !matches!(self.state, State::Flushing | State::Prepared) || !promised {
+            return;
+        }
+        if let (Some(cut), Some(log)) = (proposal.cut_of(self.view_id(), self.me), self.log()) {
+            if !log.fits(cut) {
+                self.stats.refused += 1;
+                return self.give_up(Cause::Protocol);
+            }
+            let missing: Vec<_> = log
+                .received()
+                .zip(&cut.ends)
+                .enumerate()
+                .filter(|(_, (received, end))| received < *end)
+                .map(|(rank, (received, end))| (rank, received, *end))
+                .collect();
+            let view = cut.view;
+            for (rank, after, end) in missing {
+                let holder = holders.get(rank).copied().unwrap_or_default();
+                self.transmit(Target::One(holder), &Message::Fetch { view, rank: rank as u8, after, end });
+            }
+        }
+        self.pending = Some(Accepted { ballot, proposal });
+        self.accept_if_complete();
+    }
+
+    /// Accepts the pending proposal if nothing is missing.
+    pub(super) fn accept_if_complete(&mut self) {
+        let Some(pending) = self.pending.as_ref() else { return };
+        let cut = pending.proposal.cut_of(self.view_id(), self.me);
+        let complete = cut.is_none_or(|cut| self.log().is_some_and(|log| log.has_all(cut)));
+        let ballot = pending.ballot;
+        if !complete && !active(Fault::AcceptedTooEarly) || !self.step(Step::Accept) {
+            return;
+        }
+        self.accepted = self.pending.take();
+        if ballot.coordinator == self.me {
+            self.receive_accepted(self.me, ballot);
+        } else {
+            self.transmit(Target::One(ballot.coordinator), &Message::Accepted { ballot });
+        }
+    }
+
+    /// A peer asks for packets that it lacks.
+    pub(super) fn receive_fetch(&mut self, from: MemberId, fetch: (crate::ViewId, u8, u64, u64)) {
+        let (view, rank, after, end) = fetch;
+        let Some(log) = self.log().filter(|log| log.view.id == view) else { return };
+        let packets: Vec<_> = log.packets(usize::from(rank), after, end).map(|p| p.bytes.clone()).collect();
+        for packet in packets {
+            self.transmit(Target::One(from), &Message::Relay { rank, packet: &packet });
+        }
+    }
+
+    /// Installs the accepted view: ends the old one by its cut and starts the new one.
+    pub(super) fn install(&mut self) {
+        let Some(Accepted { ballot, proposal }) = self.accepted.take() else { return };
+        self.promised = self.promised.max(ballot);
+        self.pending = None;
+        self.round = None;
+        self.patience = None;
+        self.blocked = false;
+        self.hello_due = true;
+        self.stats.views += 1;
+        let cut = proposal.cut_of(self.view_id(), self.me).cloned();
+        let previous = self.view().map(|view| view.id).filter(|_| cut.is_some());
+        match &cut {
+            Some(cut) => self.seal(cut),
+            None => self.abandon_view(),
+        }
+        if !proposal.view.contains(self.me) {
+            if self.leaving {
+                self.depart(Event::Left);
+            } else {
+                let excluded = self.step(Step::Exclude);
+                debug_assert!(excluded);
+                if cut.is_some() {
+                    self.has_state = false;
+                    self.after.push_back(Event::Excluded(Cause::Superseded));
+                }
+                self.joined_at = self.now;
+            }
+            return;
+        }
+        let together = cut.map_or_else(|| vec![self.me], |cut| cut.together);
+        self.enter(proposal, previous, together);
+    }
+
+    fn enter(&mut self, proposal: Proposal, previous: Option<crate::ViewId>, together: Vec<MemberId>) {
+        let Proposal { view, joining, .. } = proposal;
+        let wait = self.config.state_transfer && joining.contains(&self.me);
+        let stepped = self.step(if wait { Step::InstallWithoutState } else { Step::Install });
+        debug_assert!(stepped);
+        self.has_state = !wait;
+        if self.config.components == Components::Primary {
+            // A founder that the group has left behind must not found a second one.
+            self.config.founding = Founding::Never;
+        }
+        // A member that installed the view earlier may have sent messages while the path to it was lost.
+        let cut_off = |id: MemberId| self.lost.contains(&id) || !self.peers.contains_key(&id);
+        self.broken = view.members().any(|id| id != self.me && cut_off(id));
+        self.installed_at = self.now;
+        self.runs.clear();
+        self.announced = 0;
+        self.announced_stable = 0;
+        self.acked = 0;
+        self.acks = vec![0; view.seats.len()];
+        self.ack_at = None;
+        self.start_transfer(&view, &joining);
+        let change = ViewChange { view: view.clone(), previous, together, joining };
+        let before = std::mem::take(&mut self.after);
+        let log = Log::new(view);
+        self.epochs.push_back(Epoch {
+            log,
+            before,
+            change: Some(change),
+            ready: !wait,
+            offset: 0,
+            tokens: VecDeque::new(),
+        });
+        self.refuse_backlog();
+    }
+
+    /// Ends the old view for this member and those that move on with it.
+    fn seal(&mut self, cut: &Cut) {
+        let rank = self.rank();
+        if let Some(log) = self.log_mut() {
+            if active(Fault::SentAgain)
+                && let Some(packet) = log.packets(rank, 0, u64::MAX).last().cloned()
+                && let Some(range) = crate::wire::next_message(&packet.bytes, crate::wire::DATA_HEADER)
+            {
+                let class = packet.class;
+                log.seal(cut);
+                return self.batches.push(class, packet.bytes.get(range).unwrap_or_default());
+            }
+            log.seal(cut);
+        }
+    }
+
+    /// The group goes on without this member's part of the old view.
+    fn abandon_view(&mut self) {
+        let had_state = self.has_state;
+        let leaving = self.leaving;
+        self.drop_view();
+        if had_state && !leaving {
+            self.after.push_back(Event::Excluded(Cause::Superseded));
+        }
+    }
+
+    /// A member whose application does not take its messages leaves.
+    fn refuse_backlog(&mut self) {
+        let backlog: usize = self.epochs.iter().map(|epoch| epoch.log.undelivered).sum();
+        if backlog > MAX_BACKLOG * self.config.window as usize {
+            self.give_up(Cause::SlowConsumer);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What the application sees, in order.
+
+use super::Member;
+use crate::config::Ordering;
+use crate::event::{Delivery, Event, Outcome, Payload};
+use crate::wire::{Class, DATA_HEADER, next_message};
+
+impl Member {
+    /// The next event for the application. Messages that it does not take are not acknowledged beyond a window, which
+    /// makes the senders wait.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        loop {
+            let current = self.epochs.len() == 1;
+            let Some(epoch) = self.epochs.front_mut() else { return self.after.pop_front() };
+            if let Some(event) = epoch.before.pop_front() {
+                if current && matches!(event, Event::State { .. }) {
+                    self.piece_taken();
+                }
+                return Some(event);
+            }
+            if !epoch.ready {
+                // Notices of a member that has no state yet; the others keep their place.
+                return None;
+            }
+            if let Some(change) = epoch.change.take() {
+                if current && std::mem::take(&mut self.transfer.ask) {
+                    epoch.before.push_back(Event::StateWanted { view: change.view.id });
+                }
+                return Some(Event::View(change));
+            }
+            if let Some(event) = self.next_message() {
+                return Some(event);
+            }
+            let exhausted = self.epochs.front().is_some_and(|epoch| epoch.log.is_exhausted());
+            if !exhausted {
+                self.resume_acknowledging();
+                return self.after.pop_front();
+            }
+            self.epochs.pop_front();
+        }
+    }
+
+    /// The next message of the oldest view.
+    fn next_message(&mut self) -> Option<Event> {
+        let epoch = self.epochs.front_mut()?;
+        loop {
+            let turn = epoch.log.turn(self.config.ordering == Ordering::Safe)?;
+            let offset = epoch.offset.max(DATA_HEADER);
+            let Some(range) = next_message(&turn.packet.bytes, offset) else {
+                epoch.offset = 0;
+                epoch.log.delivered_one();
+                continue;
+            };
+            epoch.offset = range.end;
+            let sender = epoch.log.view.seats.get(turn.rank).map(|seat| seat.id)?;
+            if turn.packet.class == Class::Atomic
+                && sender == self.me
+                && let Some(token) = epoch.tokens.pop_front()
+            {
+                epoch.before.push_back(Event::Outcome(token, Outcome::Delivered));
+            }
+            let delivery = Delivery {
+                view: epoch.log.view.id,
+                place: turn.place,
+                sender,
+                payload: Payload::new(turn.packet.bytes.clone(), range),
+                transitional: turn.transitional,
+            };
+            self.stats.delivered += 1;
+            return Some(Event::Deliver(delivery));
+        }
+    }
+}
