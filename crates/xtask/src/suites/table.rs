@@ -487,20 +487,25 @@ pub(crate) const SUITES: &[Suite] = &[
         )
     },
     // Hostile peers against a node; `cargo xtask soak peers` alone runs longer. The suite `tests` has a short run.
+    suite(
+        "peers",
+        minutes(10),
+        Judge::LastLine("peers: ok"),
+        &["xtask", "soak", "peers", "--peers", "300", "--seconds", "4"],
+    ),
+    // The same attacks over UDP, from network namespaces; `cargo xtask soak peers --real` alone runs longer.
     Suite {
-        when: When::Named,
+        obstacle: no_root,
+        required_in_ci: false,
         ..suite(
-            "peers",
+            "real-peers",
             minutes(10),
             Judge::LastLine("peers: ok"),
-            &["xtask", "soak", "peers", "--peers", "300", "--seconds", "4"],
+            &["xtask", "soak", "peers", "--real", "--seconds", "20"],
         )
     },
     // Lanes in perturbed schedules; `cargo xtask soak schedules` alone runs longer.
-    Suite {
-        when: When::Named,
-        ..suite("schedules", minutes(10), Judge::CargoTest, &["xtask", "soak", "schedules", "--runs", "40"])
-    },
+    suite("schedules", minutes(10), Judge::CargoTest, &["xtask", "soak", "schedules", "--runs", "40"]),
     // Programs made with the vendor's SDK, unmodified, against p2ps, src_dist and the load tools.
     Suite {
         live: true,
@@ -583,8 +588,8 @@ fn bearers_without_root(_: &Path) -> Option<Skip> {
 }
 
 fn no_root(_: &Path) -> Option<Skip> {
-    let reason = "only root starts processes of other users".into();
-    (!user_is_root()).then_some(Skip { reason, remedy: "sudo -E cargo xtask test hostile".into() })
+    let reason = "only root starts processes of other users, and joins network namespaces by a switch".into();
+    (!user_is_root()).then_some(Skip { reason, remedy: "sudo -E cargo xtask test hostile real-peers".into() })
 }
 
 fn no_python(root: &Path) -> Option<Skip> {
