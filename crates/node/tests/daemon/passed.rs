@@ -261,6 +261,23 @@ fn pass_all(hostile: &mut Client, fd: &impl AsFd) -> usize {
     0
 }
 
+/// Runs an action while the daemon's event loop waits.
+fn hold(host: &Host, action: impl FnOnce()) {
+    let (entered, has_entered) = std::sync::mpsc::channel();
+    let (release, is_released) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            host.daemon().with(move |_, _| {
+                entered.send(()).unwrap();
+                let _ = is_released.recv();
+            })
+        });
+        has_entered.recv().unwrap();
+        action();
+        drop(release);
+    });
+}
+
 /// A descriptor whose close blocks stops one closing thread; everything passed after it stays open in the daemon.
 #[test]
 fn descriptors_that_wait_for_a_blocked_close_are_limited_for_each_user() {
@@ -277,9 +294,12 @@ fn descriptors_that_wait_for_a_blocked_close_are_limited_for_each_user() {
     assert_eq!(near.send(&[IoSlice::new(b"x")], &[end.as_fd()], true).unwrap(), Put::Sent);
     drop(end);
     let request = encoded(&Request::Notices);
-    assert_eq!(hostile.channel.send(&[IoSlice::new(&request)], &[far.as_fd()], true).unwrap(), Put::Sent);
+    // The own copy is closed before the daemon's: the last close blocks.
+    hold(&host, || {
+        assert_eq!(hostile.channel.send(&[IoSlice::new(&request)], &[far.as_fd()], true).unwrap(), Put::Sent);
+        drop(far);
+    });
     assert_eq!(hostile.receive_reply(), Reply::Done);
-    drop(far);
     let (_read, write) = std::io::pipe().unwrap();
     let passed = pass_all(&mut hostile, &write);
     assert!((WAITING_PER_USER - MAX_FDS..=WAITING_PER_USER + MAX_FDS).contains(&passed), "{passed}");
