@@ -8,7 +8,10 @@ fn main() {
     for source in ["crates", "Cargo.lock", "Cargo.toml"] {
         println!("cargo:rerun-if-changed={}", root.join(source).display());
     }
-    let place = PathBuf::from(variable("OUT_DIR")).join("build");
+    println!("cargo:rerun-if-env-changed=UTIPC_SHIM_BUILD");
+    // Tests name cargo's target folder of an earlier build, so that nothing is built twice.
+    let place = std::env::var_os("UTIPC_SHIM_BUILD")
+        .map_or_else(|| PathBuf::from(variable("OUT_DIR")).join("build"), PathBuf::from);
     let mut cargo = Command::new(variable("CARGO"));
     cargo.args(["build", "--quiet", "--package", "utipc-preload", "--manifest-path"]);
     cargo.arg(root.join("Cargo.toml")).arg("--target-dir").arg(&place);

@@ -11,8 +11,8 @@ use utipc_core::addr::NodeAddr;
 /// ([`crate::Request::Keep`], [`crate::Request::Claim`]). Version 4 lets the writers of lanes wake readers that poll
 /// ([`crate::Request::FarEnd`]), and ends the waits of programs that poll for room ([`crate::Request::AwaitRoom`]).
 /// Version 5 adds [`Refusal::TooManyOfUser`], and lets sockets keep their descriptors when they attach to the next
-/// daemon ([`crate::Request::Adopt`]).
-pub const NEWEST: u16 = 5;
+/// daemon ([`crate::Request::Adopt`]). Version 6 adds groups ([`crate::Request::Join`]).
+pub const NEWEST: u16 = 6;
 /// The oldest supported version.
 pub const OLDEST: u16 = 1;
 

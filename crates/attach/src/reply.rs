@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use utipc_core::addr::PortId;
+use utipc_core::group::{JoinError, LeaveError};
 use utipc_core::socket::{
-    AcceptError, BindError, ConnectError, OptionError, Received, RecvError, SendError, StateError,
+    AcceptError, BindError, ConnectError, GroupMessage, OptionError, Received, RecvError, SendError,
+    StateError,
 };
 
 use crate::types::{BindingPage, NodeEntry, SocketView};
@@ -53,6 +55,8 @@ pub enum Reply {
     Managed {
         next: Option<u64>,
     },
+    /// As `Received`, of a member of the socket's group. The payload of an event is an event of the topology server.
+    ReceivedInGroup(Received, GroupMessage),
 }
 
 /// The reason why a request has failed.
@@ -103,4 +107,10 @@ pub enum Failure {
     /// There is no such link.
     #[error("no link is called {0} (list the links for their names)")]
     NoLink(String),
+    /// See the type.
+    #[error(transparent)]
+    Join(JoinError),
+    /// See the type.
+    #[error(transparent)]
+    Leave(LeaveError),
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utipc_core::LinkProperty;
 use utipc_core::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use utipc_core::group::GroupRequest;
 use utipc_core::socket::{Destination, OptionValue, RecvOptions, SocketKind, SocketOption};
 
 use crate::lanes::{LaneEnd, LaneId, PairId};
@@ -132,4 +133,8 @@ pub enum Request {
     /// the request, and becomes that of `port`. With `near`, the near end comes, in a second request: the program owns
     /// it, as after `Keep`. [`crate::Reply::Done`], or [`crate::Failure::State`] if the descriptor is not such an end.
     Adopt { port: u32, near: bool },
+    /// From version 6 on. Joins a group: [`crate::Reply::Done`]. The socket becomes hosted, for good.
+    Join { port: u32, request: GroupRequest },
+    /// From version 6 on. Leaves the group.
+    Leave { port: u32 },
 }

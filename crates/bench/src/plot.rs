@@ -18,7 +18,8 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
     /// The single measurements (x, y) that the points sum up, drawn as dots.
     pub samples: Vec<(f64, f64)>,
-    /// A band (x, lowest y, highest y), by rising x, such as from the median to the 99th percentile.
+    /// A band (x, lowest y, highest y), by rising x, such as from the median to the 99th percentile. Of a reference
+    /// only its upper edge is drawn.
     pub band: Vec<(f64, f64, f64)>,
     /// A curve to compare with, drawn faint and thin.
     pub is_reference: bool,
@@ -265,14 +266,19 @@ fn draw(area: &Area<'_>, panel: &Panel) -> Drawn {
         .x_label_formatter(&plain)
         .y_label_formatter(&|value| short(*value))
         .draw()?;
+    // Bands first, so that they cover no line. Those of references are an edge only: several fills hide each other.
+    for (number, curve) in panel.curves.iter().enumerate() {
+        let (colour, _) = style(number, curve);
+        let up = curve.band.iter().map(|(x, _, high)| (*x, *high)).filter(is_positive);
+        let down = curve.band.iter().rev().map(|(x, low, _)| (*x, *low)).filter(is_positive);
+        let outline: Vec<(f64, f64)> = up.clone().chain(down).collect();
+        if outline.len() > 3 && !curve.is_reference {
+            chart.draw_series([Polygon::new(outline, colour.mix(0.1).filled())])?;
+        }
+        chart.draw_series(LineSeries::new(up, ShapeStyle::from(colour.mix(0.45)).stroke_width(1)))?;
+    }
     for (number, curve) in panel.curves.iter().enumerate() {
         let (colour, line) = style(number, curve);
-        let up = curve.band.iter().map(|(x, _, high)| (*x, *high));
-        let down = curve.band.iter().rev().map(|(x, low, _)| (*x, *low));
-        let outline: Vec<(f64, f64)> = up.chain(down).filter(is_positive).collect();
-        if outline.len() > 3 {
-            chart.draw_series([Polygon::new(outline, colour.mix(0.12).filled())])?;
-        }
         let samples = curve.samples.iter().copied().filter(is_positive);
         chart.draw_series(samples.map(|at| Circle::new(at, 2, colour.mix(0.5).filled())))?;
         chart.draw_series(LineSeries::new(curve.positive(), line))?;

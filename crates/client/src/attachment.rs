@@ -45,6 +45,9 @@ const AWAIT_ROOM_VERSION: u16 = 4;
 /// First version in which the node takes multicasts from node lanes.
 const MULTICAST_VERSION: u16 = 4;
 
+/// The first version with groups.
+const GROUP_VERSION: u16 = 6;
+
 /// Pauses between tries while the daemon closes the connection during the handshake, because this process was too slow
 /// or too many processes attach at once.
 const HANDSHAKE_BACKOFF: [Duration; 7] = {
@@ -182,6 +185,11 @@ impl Attachment {
     }
 
     /// Version of the protocol.
+    /// Whether sockets can join groups.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.version >= GROUP_VERSION
+    }
+
     pub(crate) fn version(&self) -> u16 {
         self.version
     }

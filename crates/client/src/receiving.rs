@@ -194,19 +194,28 @@ impl Socket {
     fn receive_from_node(&self, sink: &mut Sink<'_>, options: RecvOptions) -> Result<Received, Error> {
         let room = u32::try_from(sink.capacity(MAX_USER_DATA).min(MAX_USER_DATA)).unwrap_or(u32::MAX);
         let request = Request::Receive { port: self.port(), room, options };
-        self.attachment.call(&request, &[], |reply, extra| match (reply, sink) {
-            (Reply::Received(mut received), Sink::Slice(buffer)) => {
-                received.len = extra.payload.len().min(buffer.len());
-                buffer[..received.len].copy_from_slice(&extra.payload[..received.len]);
-                Some(received)
-            }
-            (Reply::Received(mut received), Sink::Whole(data)) => {
-                received.len = extra.payload.len();
-                data.clear();
-                data.extend_from_slice(extra.payload);
-                Some(received)
-            }
-            _ => None,
+        self.attachment.call(&request, &[], |reply, extra| {
+            let mut received = match reply {
+                Reply::Received(received) => received,
+                Reply::ReceivedInGroup(received, group) => Received { group: Some(group), ..received },
+                _ => return None,
+            };
+            let copied = match sink {
+                Sink::Slice(buffer) => {
+                    let copied = extra.payload.len().min(buffer.len());
+                    buffer[..copied].copy_from_slice(&extra.payload[..copied]);
+                    copied
+                }
+                Sink::Whole(data) => {
+                    data.clear();
+                    data.extend_from_slice(extra.payload);
+                    data.len()
+                }
+            };
+            // An event is in the buffer and does not count as data.
+            let is_event = received.group.is_some_and(|group| group.kind.is_event());
+            received.len = if is_event { 0 } else { copied };
+            Some(received)
         })
     }
 

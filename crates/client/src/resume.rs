@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use utipc_attach::{Refusal, Reply, Request};
 use utipc_core::addr::{Scope, ServiceRange};
+use utipc_core::group::GroupRequest;
 use utipc_core::socket::{Destination, OptionValue, SocketOption};
 use utipc_os::hangup::{self, Table};
 use utipc_os::hidden::{Hiding, raise};
@@ -57,6 +58,7 @@ struct Record {
     bindings: Vec<(ServiceRange, Scope)>,
     options: Vec<(SocketOption, OptionValue)>,
     default_to: Option<Destination>,
+    group: Option<GroupRequest>,
 }
 
 #[derive(Debug)]
@@ -192,6 +194,9 @@ impl Resumption {
         for (range, scope) in &record.bindings {
             note(next.bind(*range, *scope))?;
         }
+        if let Some(request) = record.group {
+            note(next.join(request))?;
+        }
         next.state.interruptible.store(self.state.interruptible.load(Relaxed), Relaxed);
         next.adopt_descriptor()?;
         if let Some(resumption) = &next.resumption {
@@ -232,9 +237,14 @@ impl Resumption {
     }
 
     pub(crate) fn forget_binding(&self, which: Option<(ServiceRange, Scope)>) {
-        let bindings = &mut lock(&self.record).bindings;
+        let mut record = lock(&self.record);
+        let record = &mut *record;
+        let bindings = &mut record.bindings;
         match which {
-            None => bindings.clear(),
+            None => {
+                bindings.clear();
+                record.group = None;
+            }
             Some(which) => {
                 if let Some(at) = bindings.iter().position(|binding| *binding == which) {
                     bindings.remove(at);
@@ -247,6 +257,10 @@ impl Resumption {
         let options = &mut lock(&self.record).options;
         options.retain(|(other, _)| *other != option);
         options.push((option, value));
+    }
+
+    pub(crate) fn note_group(&self, request: Option<GroupRequest>) {
+        lock(&self.record).group = request;
     }
 
     pub(crate) fn note_destination(&self, to: Option<Destination>) {

@@ -356,7 +356,7 @@ impl Socket {
             let destination = match address {
                 Address::Named(service, _) => Some(service.into()),
                 Address::Multicast(range) => Some(range),
-                Address::Connection | Address::Direct => None,
+                Address::Connection | Address::Direct | Address::Group(_) => None,
             };
             self.state.return_message(Received {
                 source: port,

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use utipc_attach::{Failure, LaneId, Reply, Request, SocketView};
 use utipc_core::addr::{PortId, Scope, ServiceRange};
+use utipc_core::group::{GroupRequest, JoinError, LeaveError};
 use utipc_core::limits::MESSAGE_OVERHEAD;
 use utipc_core::socket::{
     AcceptError, ConnectError, Destination, EndpointStats, OptionValue, RecvError, SendError, SocketKind,
@@ -228,6 +229,38 @@ impl Socket {
         Ok(())
     }
 
+    /// Joins a group: from now on the socket sends to members and receives from them only, all through the node.
+    ///
+    /// # Errors
+    /// [`Failure::Join`], [`Failure::NotAllowed`].
+    pub fn join(&self, request: GroupRequest) -> Result<(), Error> {
+        if !self.attachment.has_groups() {
+            return Err(Failure::Join(JoinError::Unsupported).into());
+        }
+        // A lane would pass by the order of the group.
+        self.attachment.host(&self.state)?;
+        self.request(&Request::Join { port: self.port(), request })?;
+        if let Some(resumption) = &self.resumption {
+            resumption.note_group(Some(request));
+        }
+        Ok(())
+    }
+
+    /// Leaves the group.
+    ///
+    /// # Errors
+    /// [`Failure::Leave`].
+    pub fn leave(&self) -> Result<(), Error> {
+        if !self.attachment.has_groups() {
+            return Err(Failure::Leave(LeaveError::NotJoined).into());
+        }
+        self.request(&Request::Leave { port: self.port() })?;
+        if let Some(resumption) = &self.resumption {
+            resumption.note_group(None);
+        }
+        Ok(())
+    }
+
     /// Makes it a listener.
     ///
     /// # Errors
@@ -337,6 +370,9 @@ impl Socket {
     /// # Errors
     /// [`Failure::Option`].
     pub fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<(), Error> {
+        if (option, value) == (SocketOption::GroupLeave, OptionValue::None) {
+            return self.leave();
+        }
         self.request(&Request::SetOption { port: self.port(), option, value })?;
         if let Some(resumption) = &self.resumption {
             resumption.note_option(option, value);

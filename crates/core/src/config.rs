@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::addr::{ClusterId, NodeAddr, NodeId};
+use crate::crypto::EncryptionConfig;
 use crate::limits::{
     DEFAULT_PRIORITY, DEFAULT_TOLERANCE_MS, MAX_BEARERS, MAX_TOLERANCE_MS, MAX_WINDOW, MIN_BEARER_MTU,
     MIN_TOLERANCE_MS, MIN_WINDOW,
@@ -32,6 +33,8 @@ pub struct StackConfig {
     pub first_name_seqno: u16,
     /// First session number of links; random if absent. A fixed value makes it wrap early.
     pub first_session: Option<u16>,
+    /// Encryption; without a key it does nothing.
+    pub encryption: EncryptionConfig,
 }
 
 impl StackConfig {
@@ -53,6 +56,7 @@ impl Default for StackConfig {
             first_seqno: FIRST_SEQNO,
             first_name_seqno: 0,
             first_session: None,
+            encryption: EncryptionConfig::default(),
         }
     }
 }

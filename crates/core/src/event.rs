@@ -56,6 +56,12 @@ pub enum Drop {
     Malformed(WireError),
     /// Encrypted; this node has no key.
     Encrypted,
+    /// Encrypted with a key that this node does not have, or altered.
+    WrongKey,
+    /// Encrypted; its number was received before, or is too old.
+    Replayed,
+    /// Not encrypted, which this node refuses since it has keys.
+    ClearText,
     /// Addressed to another node.
     NotForUs,
     /// From a node that is not a neighbour.
@@ -79,6 +85,9 @@ impl Drop {
         match self {
             Self::Malformed(_) => "malformed",
             Self::Encrypted => "encrypted",
+            Self::WrongKey => "wrong key",
+            Self::Replayed => "replayed",
+            Self::ClearText => "clear text",
             Self::NotForUs => "not for us",
             Self::UnknownPeer => "unknown peer",
             Self::NoLink => "no link",
@@ -95,6 +104,9 @@ impl fmt::Display for Drop {
         match self {
             Self::Malformed(e) => write!(f, "malformed: {e}"),
             Self::Encrypted => f.write_str("encrypted, and this node has no key"),
+            Self::WrongKey => f.write_str("encrypted with another key, or altered"),
+            Self::Replayed => f.write_str("encrypted, and received before"),
+            Self::ClearText => f.write_str("not encrypted, which this node refuses"),
             Self::NotForUs => f.write_str("addressed to another node"),
             Self::UnknownPeer => f.write_str("sender is not a neighbour"),
             Self::NoLink => f.write_str("no link on this bearer"),

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::addr::NodeAddr;
 use crate::wire::{MediaAddr, Message};
 
 /// Index of a bearer on its node, 0 to 2.
@@ -27,6 +28,8 @@ pub struct FrameRef {
     pub bearer: BearerId,
     /// Destination.
     pub to: Target,
+    /// The node whose link sends it; none for discovery and broadcasts.
+    pub(crate) peer: NodeAddr,
     /// The frame's own bytes in the buffer.
     head: Range<u32>,
     /// The bytes after them: a part of one of the shared messages.
@@ -77,8 +80,24 @@ impl FrameBatch {
         let start = self.buffer.len() as u32;
         self.buffer.extend_from_slice(frame);
         let head = start..self.buffer.len() as u32;
-        self.frames.push(FrameRef { bearer, to, head, part: 0..0, message: 0 });
+        self.frames.push(FrameRef { bearer, to, peer: NodeAddr::NONE, head, part: 0..0, message: 0 });
         self.ends_with_ack = false;
+    }
+
+    /// Appends a frame that goes where another one goes; `write` appends its bytes to the buffer.
+    pub(crate) fn push_with(&mut self, like: &FrameRef, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.buffer.len() as u32;
+        write(&mut self.buffer);
+        let head = start..self.buffer.len() as u32;
+        self.frames.push(FrameRef { head, part: 0..0, message: 0, ..like.clone() });
+        self.ends_with_ack = false;
+    }
+
+    /// Notes the node whose link has sent the last frame.
+    fn set_peer(&mut self, peer: NodeAddr) {
+        if let Some(last) = self.frames.last_mut() {
+            last.peer = peer;
+        }
     }
 
     /// Appends a frame that consists of `head` and a part of a message; the part is not copied.
@@ -166,28 +185,39 @@ pub struct FrameSink<'a> {
     batch: &'a mut FrameBatch,
     bearer: BearerId,
     to: Target,
+    peer: NodeAddr,
 }
 
 impl<'a> FrameSink<'a> {
     /// A sink that sends everything to `to` over `bearer`.
     pub fn new(batch: &'a mut FrameBatch, bearer: BearerId, to: Target) -> Self {
-        Self { batch, bearer, to }
+        Self { batch, bearer, to, peer: NodeAddr::NONE }
+    }
+
+    /// The sink of a link to this node.
+    #[must_use]
+    pub fn for_peer(self, peer: NodeAddr) -> Self {
+        Self { peer, ..self }
     }
 
     /// Sends one frame.
     pub fn push(&mut self, frame: &[u8]) {
         self.batch.push(self.bearer, self.to, frame);
+        self.batch.set_peer(self.peer);
     }
 
     /// Sends a frame that consists of a head and a part of a message.
     pub(crate) fn push_part(&mut self, head: &[u8], part: &Part) {
         self.batch.push_part(self.bearer, self.to, head, part);
+        self.batch.set_peer(self.peer);
     }
 
     /// Sends a plain acknowledgement, which replaces one that is still the last of the batch. Returns true if it
     /// replaced one.
     pub(crate) fn push_ack(&mut self, frame: &[u8]) -> bool {
-        self.batch.push_ack(self.bearer, self.to, frame)
+        let replaces = self.batch.push_ack(self.bearer, self.to, frame);
+        self.batch.set_peer(self.peer);
+        replaces
     }
 }
 

@@ -1,7 +1,7 @@
 //! The core's only source of randomness: a generator that the owner seeds.
 
 /// SplitMix64: small, seedable, and independent of dependency upgrades, so that a seed keeps reproducing its run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Rng(u64);
 
 impl Rng {

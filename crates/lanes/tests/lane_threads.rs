@@ -173,7 +173,7 @@ mod perturbed {
 
     /// Messages of each thread of a run.
     const MESSAGES: u64 = 300;
-    /// If no thread comes to a point for so long, a wake-up was lost, seconds. On a loaded machine a run may last longer.
+    /// If no thread comes to a point for so long, a wake-up was lost, seconds. A run may last longer.
     const LONGEST_S: u64 = 60;
 
     fn number(variable: &str) -> Option<u64> {

@@ -27,6 +27,8 @@ impl Errno {
     pub const INVALID: Self = Self(22);
     /// ERANGE: an attribute has the wrong length.
     pub const RANGE: Self = Self(34);
+    /// ENODATA: an attribute is missing.
+    pub const NO_DATA: Self = Self(61);
     /// ENOPROTOOPT: there is no broadcast link.
     pub const NO_PROTOCOL_OPTION: Self = Self(92);
     /// EOPNOTSUPP: no such command, or not served.
@@ -35,6 +37,8 @@ impl Errno {
     pub const ADDRESS_IN_USE: Self = Self(98);
     /// EADDRNOTAVAIL.
     pub const ADDRESS_NOT_AVAILABLE: Self = Self(99);
+    /// EKEYREJECTED: not a usable key.
+    pub const KEY_REJECTED: Self = Self(129);
     /// 524 (ENOTSUPP), the kernel's errno for a peer that is the node itself.
     pub const OWN_NODE: Self = Self(524);
 
@@ -52,10 +56,12 @@ impl Errno {
             19 => "no such device or local address",
             22 => "invalid, or no such thing",
             34 => "out of range",
+            61 => "nothing given to set",
             92 => "no such link",
             95 => "not supported",
             98 => "address in use",
             99 => "address not available",
+            129 => "not a usable key",
             524 => "this is the node itself",
             _ => "refused",
         }

@@ -25,6 +25,7 @@ mod entry;
 mod errno;
 pub mod family;
 mod identity;
+mod key;
 pub mod legacy;
 mod netlink;
 mod reply;
@@ -37,6 +38,7 @@ pub use entry::{
     Properties, Publication, Quota, ResourceUse, Socket, Stats, Udp,
 };
 pub use errno::{Errno, Refusal};
+pub use key::{KeyChange, REKEY_NOW, Secret};
 pub use netlink::{Header, Message, Messages, flag, kind};
 pub use reply::{Reply, ReplyWriter, replies, without_error_texts};
 pub use request::Request;

@@ -10,6 +10,7 @@ use crate::family::{
     EXTENDED, VERSION, bearer, command, link, longest, media, monitor, net, socket, top, udp,
 };
 use crate::identity;
+use crate::key::KeyChange;
 use crate::netlink::{self, Header, Messages, flag};
 
 /// One request of the family.
@@ -144,8 +145,8 @@ pub enum Request {
         /// The node's identity; `None`: by address.
         identity: Option<[u8; 16]>,
     },
-    /// Sets a key, which is not decoded because encryption is not implemented.
-    KeySet,
+    /// Sets a key, or when the node makes new session keys, or both.
+    KeySet(KeyChange),
     /// Removes all keys.
     KeyFlush,
 }
@@ -184,7 +185,7 @@ impl Request {
             Self::MonitorSet { .. } => (command::MON_SET, false),
             Self::MonitorPeers { .. } => (command::MON_PEER_GET, true),
             Self::PeerRemove { .. } => (command::PEER_REMOVE, false),
-            Self::KeySet => (command::KEY_SET, false),
+            Self::KeySet(_) => (command::KEY_SET, false),
             Self::KeyFlush => (command::KEY_FLUSH, false),
         }
     }
@@ -205,7 +206,7 @@ impl Request {
                 | Self::NetSet { .. }
                 | Self::MonitorSet { .. }
                 | Self::PeerRemove { .. }
-                | Self::KeySet
+                | Self::KeySet(_)
                 | Self::KeyFlush
         )
     }
@@ -277,7 +278,7 @@ impl Request {
                 out.optional_u32(net::ADDR, *address);
                 identity::write(out, identity.as_ref());
             }),
-            Self::KeySet => out.nest(top::NODE, |_| {}),
+            Self::KeySet(change) => out.nest(top::NODE, |out| change.write(out)),
             Self::Capture(capture) => out.nest(top::NODE, |out| capture.write(out)),
             Self::Bearers
             | Self::Sockets
@@ -423,7 +424,7 @@ impl Request {
                 let nest = nest(all, top::NET)?;
                 Self::PeerRemove { address: nest.u32(net::ADDR)?, identity: identity::read(nest)? }
             }
-            command::KEY_SET if !dump => nest(all, top::NODE).map(|_| Self::KeySet)?,
+            command::KEY_SET if !dump => Self::KeySet(KeyChange::read(nest(all, top::NODE)?)?),
             command::KEY_FLUSH if !dump => Self::KeyFlush,
             command::ADDR_LEGACY_GET if !dump => Self::LegacyAddress,
             _ => return Err(Errno::NOT_SUPPORTED.into()),

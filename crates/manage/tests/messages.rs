@@ -2,9 +2,9 @@
 
 use utipc_manage::capture::CaptureRequest;
 use utipc_manage::{
-    Bearer, Connection, Domain, Down, Entry, Errno, Family, FamilyRequest, Header, Link, Media, Messages,
-    Monitor, MonitorPeer, Net, Node, Path, Process, Properties, Publication, Quota, Refusal, Reply,
-    ReplyWriter, Request, ResourceUse, Socket, Stats, Udp, family, flag, replies,
+    Bearer, Connection, Domain, Down, Entry, Errno, Family, FamilyRequest, Header, KeyChange, Link, Media,
+    Messages, Monitor, MonitorPeer, Net, Node, Path, Process, Properties, Publication, Quota, REKEY_NOW,
+    Refusal, Reply, ReplyWriter, Request, ResourceUse, Secret, Socket, Stats, Udp, family, flag, replies,
 };
 
 const HEADER: Header =
@@ -65,7 +65,13 @@ fn requests() -> Vec<Request> {
         Request::MonitorPeers { bearer: 2 },
         Request::PeerRemove { address: Some(1), identity: None },
         Request::PeerRemove { address: None, identity: Some([7; 16]) },
-        Request::KeySet,
+        Request::KeySet(KeyChange {
+            key: Some(Secret { algorithm: "gcm(aes)".to_owned(), bytes: vec![7; 28].into() }),
+            master: true,
+            identity: Some(*b"0123456789abcdef"),
+            rekeying: Some(1440),
+        }),
+        Request::KeySet(KeyChange { rekeying: Some(REKEY_NOW), ..KeyChange::default() }),
         Request::KeyFlush,
         Request::Capture(CaptureRequest::default()),
         Request::Capture(CaptureRequest {
@@ -286,4 +292,29 @@ fn decode_and_encode(bytes: &[u8]) {
         }
     }
     let _ = (FamilyRequest::from_bytes(bytes), Family::from_bytes(bytes));
+}
+
+#[test]
+fn key_whose_length_does_not_match_is_refused_and_never_printed() {
+    let key = |claimed: u32, len: usize| {
+        let bytes = [&[0; 32][..], &claimed.to_ne_bytes(), &vec![0x5a; len]].concat();
+        let mut out = Vec::new();
+        out.extend_from_slice(&Request::KeyFlush.to_bytes(&HEADER));
+        out.truncate(20);
+        out[16] = family::command::KEY_SET;
+        utipc_manage::Writer::for_request(&mut out).nest(family::top::NODE, |out| {
+            out.bytes(family::node::KEY, &bytes);
+        });
+        let len = out.len() as u32;
+        out[..4].copy_from_slice(&len.to_ne_bytes());
+        Request::from_bytes(&out).unwrap().1
+    };
+    for (claimed, len) in [(20, 19), (19, 20), (20, 21), (u32::MAX, 20), (72, 72), (37, 37), (0, 20)] {
+        assert_eq!(key(claimed, len).unwrap_err().errno, Errno::INVALID, "{claimed} {len}");
+    }
+    let good = key(20, 20).unwrap();
+    let Request::KeySet(change) = &good else { panic!("{good:?}") };
+    assert_eq!(*change.key.as_ref().unwrap().bytes, [0x5a; 20]);
+    let shown = format!("{good:?}");
+    assert!(!shown.contains("5a") && !shown.contains("90"), "{shown}");
 }

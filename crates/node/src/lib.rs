@@ -17,6 +17,7 @@ pub mod bearers;
 mod capture;
 pub mod daemon;
 mod driver;
+pub mod key_file;
 mod observe;
 pub mod run;
 pub mod table;

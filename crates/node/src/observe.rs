@@ -35,9 +35,12 @@ pub struct Counters {
     pub nodes_down: u64,
     /// Frames that were not accepted, by reason.
     pub dropped: DropCounters,
-    /// Frames that show a problem which an operator can solve, by its name: `encrypted`, `other-cluster`,
-    /// `duplicate-address`, `other-medium`, `outside-domain`, `too-many-nodes`, `malformed`.
+    /// Frames that show a problem which an operator can solve, by its name: `encrypted`, `wrong-key`,
+    /// `clear-text`, `replayed`, `other-cluster`, `duplicate-address`, `other-medium`, `outside-domain`,
+    /// `too-many-nodes`, `malformed`.
     pub problems: BTreeMap<Cow<'static, str>, Problem>,
+    /// Counters of encryption, by name: [`utipc_core::crypto::EncryptionStats`].
+    pub encryption: BTreeMap<Cow<'static, str>, u64>,
     /// Traffic of each bearer, by name.
     pub bearers: Vec<(String, bearers::Counters)>,
 }
@@ -62,6 +65,9 @@ pub struct Problem {
 const fn problem(reason: &Drop) -> Option<&'static str> {
     Some(match reason {
         Drop::Encrypted => "encrypted",
+        Drop::WrongKey => "wrong-key",
+        Drop::ClearText => "clear-text",
+        Drop::Replayed => "replayed",
         Drop::Malformed(_) | Drop::Discovery(Refusal::Malformed(_)) => "malformed",
         Drop::Discovery(Refusal::OtherCluster(_)) => "other-cluster",
         Drop::Discovery(Refusal::DuplicateAddress(_)) => "duplicate-address",

@@ -65,6 +65,8 @@ pub struct SimConfig {
     pub near_wrap: bool,
     /// Mean interval of actions of a node's applications, microseconds.
     pub pace_us: u64,
+    /// Encrypt everything: the nodes have a master key and make new session keys every virtual minute.
+    pub keys: bool,
     /// Log every event to standard error.
     pub log: bool,
 }
@@ -81,6 +83,7 @@ impl SimConfig {
             faults: FaultKind::ALL.to_vec(),
             near_wrap: seed % 4 == 3,
             pace_us: 40_000,
+            keys: false,
             log: false,
         }
     }

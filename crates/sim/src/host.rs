@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use utipc_core::crypto::{EncryptionConfig, Key, KeyUse};
 use utipc_core::{
     BearerConfig, BearerId, MediaAddr, NodeAddr, NodeId, Scope, ServiceRange, Stack, StackConfig, Time,
 };
@@ -93,12 +94,22 @@ impl Host {
         let address = style.legacy.then(|| NodeAddr::legacy(1, 1, self.index as u32 + 1));
         let identity = NodeId::from_text(&format!("node-{}", self.index));
         let mut wanted = StackConfig { identity: Some(identity), address, seed, ..StackConfig::default() };
+        if config.keys {
+            let secret = Some([self.index as u8 + 1; 36].into());
+            wanted.encryption = EncryptionConfig { strict: true, clock_at_zero: 0, secret };
+        }
         if config.near_wrap {
             wanted.first_seqno = NEAR_WRAP;
             wanted.first_name_seqno = NEAR_WRAP;
             wanted.first_session = Some(LAST_SESSIONS);
         }
         let mut stack = Stack::new(now, wanted);
+        if config.keys {
+            let key = Key::new(&[9; 20]).expect("20 bytes are a key");
+            stack.set_key(now, KeyUse::Master, key).expect("a new node takes a key");
+            stack.rekey(now).expect("the node has a master key");
+            stack.set_rekeying(now, 1);
+        }
         let bearers = (0..config.bearers).map(|plane| {
             let bearer = BearerConfig::new(
                 INTERFACES[usize::from(plane)],

@@ -58,6 +58,9 @@ struct Args {
     /// fragments, tunnel; all if absent.
     #[arg(long, value_delimiter = ',', requires = "peers")]
     attacks: Vec<Attack>,
+    /// Encrypt everything, with a master key and session keys that change every virtual minute.
+    #[arg(long)]
+    keys: bool,
     /// Log every event to standard error.
     #[arg(long)]
     log: bool,
@@ -131,6 +134,7 @@ fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> u64 {
             let mut config = SimConfig::new(args.nodes as usize, seed, args.minutes);
             config.bearers = args.bearers;
             config.near_wrap |= args.near_wrap;
+            config.keys = args.keys;
             config.log = args.log;
             if let Some(kinds) = kinds {
                 config.faults = kinds.to_vec();

@@ -29,6 +29,24 @@ fn invariants_hold_under_all_faults() {
 }
 
 #[test]
+fn invariants_hold_while_session_keys_change_under_all_faults() {
+    for seed in 200..203 {
+        let config = SimConfig { keys: true, ..SimConfig::new(4, seed, 3.0) };
+        let outcome = run(&config).unwrap_or_else(|e| panic!("seed {seed}: {}", e.0));
+        assert!(outcome.rounds >= 2 && outcome.datagrams > 100, "{outcome:?}");
+    }
+}
+
+#[test]
+fn session_keys_change_without_losing_a_message_or_a_link() {
+    let mut config = SimConfig { keys: true, ..SimConfig::new(4, 9, 10.0) };
+    config.faults = vec![FaultKind::Loss, FaultKind::Reorder, FaultKind::Duplicate];
+    let outcome = run(&config).unwrap_or_else(|e| panic!("{}", e.0));
+    assert_eq!(outcome.contacts_lost, 0);
+    assert!(outcome.datagrams > 1000 && outcome.returned < outcome.datagrams, "{outcome:?}");
+}
+
+#[test]
 fn links_stay_up_for_sixty_minutes() {
     let mut config = SimConfig::new(3, 7, 60.0);
     config.faults = vec![FaultKind::Loss, FaultKind::Reorder, FaultKind::Duplicate];

@@ -2,8 +2,8 @@
 
 pub mod daemon;
 pub mod drain;
-pub mod log;
-pub mod usage;
+
+pub use mdist::{log, usage};
 
 /// An error and its causes in one line, outermost first, without causes that the text before them contains, and
 /// without the system's numbers of errors.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use utipc_client::Place;
 use utipc_core::config::StackConfig;
+use utipc_core::crypto::{EncryptionConfig, KeyUse};
 use utipc_node::bearers::{Bearer, EthernetBearer, HostBearer, HostConfig, UdpBearer, UdpConfig};
-use utipc_node::{NodeConfig, Plan, StartError};
+use utipc_node::{NodeConfig, Plan, StartError, key_file};
 
 use crate::engine::{self, Choice};
 use crate::{ClusterId, Engine, Error, Node, NodeAddr, NodeId, Result, Spin};
@@ -45,6 +46,9 @@ pub struct Builder {
     tolerance_ms: Option<u32>,
     window: Option<u16>,
     wrap: Option<Wrap>,
+    keys: Vec<(KeyUse, PathBuf)>,
+    strict: Option<bool>,
+    rekeying: Option<u32>,
     spin: Duration,
     exact_hang_up: Option<bool>,
     choice: Choice,
@@ -168,6 +172,45 @@ impl Builder {
     #[must_use]
     pub fn label(mut self, label: &str) -> Self {
         label.clone_into(&mut self.label);
+        self
+    }
+
+    /// Encrypts everything with the key in this file, which all nodes of the cluster have. The file holds one line of
+    /// hexadecimal digits: 16, 24 or 32 bytes of AES key and 4 of salt. Only its owner may read it.
+    #[must_use]
+    pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.keys.push((KeyUse::Cluster, path.into()));
+        self
+    }
+
+    /// Like [`Self::key_file`], with a master key: nodes use it only until they have handed each other session keys,
+    /// which they replace every day or as [`Self::rekeying_minutes`] says.
+    #[must_use]
+    pub fn master_key_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.keys.push((KeyUse::Master, path.into()));
+        self
+    }
+
+    /// Like [`Self::key_file`], with the key of one node: it sends with it, the others receive from it with it. A node
+    /// needs its own key and those of all its peers.
+    #[must_use]
+    pub fn node_key_file(mut self, identity: &str, path: impl Into<PathBuf>) -> Self {
+        self.keys.push((KeyUse::Node(NodeId::from_text(identity)), path.into()));
+        self
+    }
+
+    /// Whether a node with a key refuses everything that is not encrypted. Default: true with a key file. Linux nodes
+    /// accept clear text.
+    #[must_use]
+    pub fn strict_encryption(mut self, strict: bool) -> Self {
+        self.strict = Some(strict);
+        self
+    }
+
+    /// Interval of new session keys, minutes, 1440 by default; 0 for none.
+    #[must_use]
+    pub fn rekeying_minutes(mut self, minutes: u32) -> Self {
+        self.rekeying = Some(minutes);
         self
     }
 
@@ -315,6 +358,7 @@ impl Builder {
             (self.seed.is_some(), "a seed"),
             (self.tolerance_ms.is_some() || self.window.is_some(), "link properties"),
             (self.wrap.is_some(), "a middleware"),
+            (!self.keys.is_empty() || self.strict.is_some() || self.rekeying.is_some(), "encryption"),
         ];
         settings.into_iter().find_map(|(is_set, what)| is_set.then_some(what))
     }
@@ -324,11 +368,19 @@ impl Builder {
             identity: self.identity,
             address: self.address,
             cluster: self.cluster,
+            encryption: EncryptionConfig {
+                strict: self.strict.unwrap_or(!self.keys.is_empty()),
+                ..EncryptionConfig::default()
+            },
             ..StackConfig::default()
         };
         let mut config =
             NodeConfig { stack, label: self.label, spin: self.spin, wait, ..NodeConfig::default() };
         config.choose_identity()?;
+        config.rekeying_minutes = self.rekeying;
+        for (key_use, path) in &self.keys {
+            config.keys.push((*key_use, key_file::read(path).map_err(StartError::from)?));
+        }
         for open in std::mem::take(&mut self.bearers) {
             let mut bearer = open(&config.stack)?;
             if let Some(wrap) = &mut self.wrap {

@@ -14,8 +14,9 @@
 //! ```
 
 pub use utipc_core::config::{BearerConfig, StackConfig};
+pub use utipc_core::crypto::{Key, KeyUse};
 pub use utipc_node::daemon::*;
-pub use utipc_node::{NodeConfig, Plan};
+pub use utipc_node::{NodeConfig, Plan, key_file};
 pub use utipc_os::fdpass::Doorway;
 pub use utipc_os::runtime_dir::usual_socket;
 

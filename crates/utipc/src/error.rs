@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
+use utipc_core::group::{JoinError, LeaveError};
 use utipc_core::socket::{
     AcceptError, BindError, ConnectError, Errno, OptionError, RecvError, SendError, StateError, WaitReason,
 };
@@ -48,6 +49,17 @@ pub enum Error {
     /// A binding could not be withdrawn.
     #[error("cannot unbind: {0}")]
     Unbind(BindError),
+    /// The socket did not join a group.
+    #[error("cannot join group {group}: {why}")]
+    Join {
+        /// The group.
+        group: u32,
+        /// The reason.
+        why: JoinError,
+    },
+    /// The socket is in no group.
+    #[error("cannot leave: {0}")]
+    Leave(LeaveError),
     /// The socket cannot listen.
     #[error("cannot listen: {0}")]
     Listen(StateError),
@@ -210,6 +222,8 @@ impl Error {
     pub fn errno(&self) -> i32 {
         let errno = match self {
             Self::Bind { why, .. } | Self::Unbind(why) => why.errno(),
+            Self::Join { why, .. } => why.errno(),
+            Self::Leave(why) => why.errno(),
             Self::Listen(why) | Self::Shutdown(why) => why.errno(),
             Self::Accept(why) => why.errno(),
             Self::Connect(why) => why.errno(),
@@ -288,10 +302,14 @@ const IO_ERROR: i32 = 5;
 /// a port in use.
 fn start_errno(why: &StartError) -> i32 {
     use utipc_node::bearers::BearerError;
+    use utipc_node::key_file::KeyFileError;
     let system = |cause: &io::Error| cause.raw_os_error().unwrap_or(Errno::NoMemory.number());
     match why {
         StartError::Os(error) | StartError::Bearer(BearerError::Os(error)) => system(error.cause()),
         StartError::Thread(cause) => system(cause),
+        StartError::KeyFile(KeyFileError::Unreadable { error, .. }) => system(error),
+        StartError::KeyFile(KeyFileError::Owner { .. } | KeyFileError::Open(_)) => Errno::Access.number(),
+        StartError::KeyFile(_) | StartError::Key(_) => Errno::Invalid.number(),
         StartError::Bearer(BearerError::Config { .. }) | StartError::Property(_) => Errno::Invalid.number(),
         _ => Errno::NoMemory.number(),
     }

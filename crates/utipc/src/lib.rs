@@ -38,6 +38,7 @@
 //! | one reply to each request, within a time limit | [`Requester`], [`Responder`] |
 //! | names of services as constants that the compiler checks | [`Service`] |
 //! | to learn which services, nodes and links exist, and of each change | [`Topology`] |
+//! | a group whose members send to one another, in order, with flow control | [`Group`] |
 //! | timeouts, importance, non-blocking calls, why a call waits | [`Socket`] |
 //! | a socket in a poll loop | [`Socket`'s `AsFd`](Socket#impl-AsFd-for-Socket) |
 //! | async tasks of tokio instead of threads | `utipc::tokio`, with the feature `tokio` |
@@ -52,6 +53,7 @@ mod connection;
 pub mod daemon;
 mod engine;
 mod error;
+mod group;
 mod info;
 mod look;
 pub mod manage;
@@ -69,6 +71,7 @@ pub use builder::Builder;
 pub use connection::{Connection, Listener};
 pub use engine::Engine;
 pub use error::{Error, Result};
+pub use group::{Group, GroupIncoming, Member, SentTo};
 pub use info::{Counters, LinkInfo, LinkProperty, PeerInfo};
 pub use look::{Look, Looked};
 pub use node::Node;
@@ -84,10 +87,11 @@ pub use utipc_core::addr::{
     Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, ServiceAddr as ServiceAddress,
     ServiceRange,
 };
+pub use utipc_core::group::{GroupRequest, JoinError, LeaveError};
 pub use utipc_core::socket::{
-    AcceptError, BindError, ConnectError, Destination, EndpointStats as SocketStats, Errno, Method,
-    OptionError, OptionValue, Received, RecvError, RecvOptions, Returned, SendError, SocketKind,
-    SocketOption, State, StateError, WaitReason,
+    AcceptError, BindError, ConnectError, Destination, EndpointStats as SocketStats, Errno, GroupMessage,
+    GroupMessageKind, Method, OptionError, OptionValue, Received, RecvError, RecvOptions, Returned,
+    SendError, SocketKind, SocketOption, State, StateError, WaitReason,
 };
 pub use utipc_core::stack::OpenError;
 pub use utipc_core::topology::Filter;

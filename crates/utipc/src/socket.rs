@@ -8,8 +8,8 @@ use utipc_core::socket::{OptionError, OptionValue, SocketOption, State};
 
 use crate::engine::{self, Wait};
 use crate::{
-    Destination, Error, Importance, Method, Node, PortId, Received, RecvOptions, Result, Returned, Scope,
-    ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
+    Destination, Error, GroupRequest, Importance, Method, Node, PortId, Received, RecvOptions, Result,
+    Returned, Scope, ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
 
 /// A TIPC socket of any kind; opened by [`Node::rdm`], [`Node::dgram`], [`Node::seqpacket`] or [`Node::stream`].
@@ -143,6 +143,24 @@ impl Socket {
         self.engine.unbind(None)
     }
 
+    /// Joins a group, for [`Group`](crate::Group) and for programs that use the calls of sockets: a message without a
+    /// destination then goes to all members, to a service address to one with this instance, to a range to all with its
+    /// lower instance, to a [`PortId`] to that member. [`Received::group`] tells what was received.
+    ///
+    /// # Errors
+    /// [`Error::Join`].
+    pub fn join(&self, request: GroupRequest) -> Result<()> {
+        self.engine.join(request)
+    }
+
+    /// Leaves the group.
+    ///
+    /// # Errors
+    /// [`Error::Leave`] if the socket is in none.
+    pub fn leave(&self) -> Result<()> {
+        self.engine.leave()
+    }
+
     /// Sends a message.
     ///
     /// * To a [`ServiceAddress`](crate::ServiceAddress): to *one* of the sockets bound to it, round robin ("anycast").
@@ -243,6 +261,12 @@ impl Socket {
     /// As [`Socket::receive_into`].
     pub fn receive(&self) -> Result<Incoming> {
         self.receive_waiting(self.wait(self.receive_limit.get()))
+    }
+
+    /// Receives one message into `data`, which is resized, with its properties.
+    pub(crate) fn receive_all_of(&self, data: &mut Vec<u8>) -> Result<Received> {
+        let wait = self.wait(self.receive_limit.get());
+        self.engine.receive_whole(data, wait)?.ok_or_else(|| self.overdue("receive", wait))
     }
 
     pub(crate) fn receive_waiting(&self, wait: Wait) -> Result<Incoming> {

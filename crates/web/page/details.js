@@ -2,12 +2,8 @@
 
 import { bytes, el, link, short, terms, when } from "./dom.js";
 
-function range(service) {
-  return service.lower === service.upper ? `${service.lower}` : `${service.lower}–${service.upper}`;
-}
-
-export function serviceText(service) {
-  return `{${service.type}, ${range(service)}}`;
+export function serviceText({ type, lower, upper }) {
+  return lower === upper ? `{${type},${lower}}` : `{${type},${lower},${upper}}`;
 }
 
 function list(items, most = 30) {
@@ -98,7 +94,7 @@ function ofService(state, type, choose) {
     el("h2", {}, `Service type ${type}`),
     el("h3", {}, `Bindings (${bound.length})`),
     list(bound.map((each) => {
-      const text = `${serviceText(each)}, scope ${each.scope}: socket ${each.port} of node ${each.node}`;
+      const text = `${serviceText(each)}, scope ${each.scope}: socket ${each.node}:${each.port}`;
       return each.node === state.node.address ? link(text, () => choose("socket", each.port)) : text;
     }), 100),
   ];

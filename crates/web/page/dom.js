@@ -66,7 +66,7 @@ export function terms(pairs) {
 }
 
 /** Most rows that a table shows. */
-const ROWS = 200;
+export const ROWS = 200;
 
 /**
  * A table whose rows are kept from one update to the next, so that focus and selection stay. Columns: name, kind

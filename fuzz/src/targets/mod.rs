@@ -2,6 +2,7 @@
 
 pub(crate) mod backbone;
 pub(crate) mod discovery;
+pub(crate) mod encrypted;
 pub(crate) mod link;
 pub(crate) mod manage;
 pub(crate) mod monitor;

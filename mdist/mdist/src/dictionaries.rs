@@ -19,8 +19,11 @@ pub const PART: usize = 8192;
 /// A file cannot be read or is not a dictionary; the error names the file and the line.
 pub fn load<P: AsRef<Path>>(fields: Option<P>, enums: Option<P>) -> anyhow::Result<Dictionary> {
     let mut dictionary = Dictionary::small();
-    let read =
-        |path: &Path| std::fs::read(path).with_context(|| format!("read the dictionary {}", path.display()));
+    let read = |path: &Path| {
+        std::fs::read(path).with_context(|| {
+            format!("cannot read the dictionary {} (check dictionary.fields and .enums)", path.display())
+        })
+    };
     if let Some(path) = fields.as_ref().map(P::as_ref) {
         dictionary.fields = Fields::parse(&read(path)?).with_context(|| format!("in {}", path.display()))?;
     }

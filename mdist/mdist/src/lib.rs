@@ -8,6 +8,7 @@ pub mod cache;
 pub mod config;
 pub mod dictionaries;
 pub mod hub;
+pub mod log;
 pub mod metrics;
 pub mod mounts;
 pub mod net;

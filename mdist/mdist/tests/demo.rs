@@ -230,36 +230,3 @@ fn closed_pipe_ends_a_viewer_quietly() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((text(&output.stderr), output.status.code()), (String::new(), Some(128 + 13)));
 }
-
-const PROGRAMS: [&str; 3] =
-    [env!("CARGO_BIN_EXE_p2ps"), env!("CARGO_BIN_EXE_src_dist"), env!("CARGO_BIN_EXE_rmdsview")];
-
-#[test]
-fn completion_scripts_have_the_options() {
-    for program in PROGRAMS {
-        for shell in ["bash", "zsh", "fish"] {
-            let out = Command::new(program).args(["--completion", shell]).output().unwrap();
-            let script = String::from_utf8(out.stdout).unwrap();
-            let option = if program.ends_with("rmdsview") { "snapshot" } else { "listen" };
-            assert!(out.status.success() && script.contains(option), "{program} {shell}: {script}");
-        }
-    }
-}
-
-#[test]
-fn manual_pages_have_every_option() {
-    for program in PROGRAMS {
-        let name = program.rsplit('/').next().unwrap();
-        let page = format!("{}/../../packaging/man/man1/{name}.1", env!("CARGO_MANIFEST_DIR"));
-        let page = std::fs::read_to_string(page).unwrap().replace("\\-", "-");
-        let help = String::from_utf8(Command::new(program).arg("--help").output().unwrap().stdout).unwrap();
-        let options = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
-        let options: Vec<&str> =
-            options.flat_map(str::split_whitespace).filter(|word| word.starts_with("--")).collect();
-        assert!(options.len() > 5, "{help}");
-        for option in options {
-            let option = option.trim_end_matches(',');
-            assert!(page.contains(option), "{option} is not in {name}(1)");
-        }
-    }
-}

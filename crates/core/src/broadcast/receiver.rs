@@ -317,6 +317,7 @@ fn may_be_broadcast(view: View<'_>) -> bool {
 fn is_broadcast_payload(view: View<'_>) -> bool {
     let to_many =
         matches!(view.message_type(), MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast);
-    let known = view.user() == User::NameDistributor || view.is_data() && to_many;
+    let system = matches!(view.user(), User::NameDistributor | User::Crypto);
+    let known = system || view.is_data() && to_many;
     known && view.header_fits()
 }

@@ -124,6 +124,8 @@ pub struct BroadcastSender {
     peers: BTreeMap<NodeAddr, Peer>,
     members: PeerSet,
     stats: SenderStats,
+    /// Bytes that encryption adds to a packet.
+    overhead: usize,
 }
 
 impl BroadcastSender {
@@ -140,6 +142,7 @@ impl BroadcastSender {
             peers: BTreeMap::new(),
             members: PeerSet::default(),
             stats: SenderStats::default(),
+            overhead: 0,
         }
     }
 
@@ -366,7 +369,15 @@ impl BroadcastSender {
     /// Largest message that is not fragmented, bytes. Spec: tipc.md §5.9.
     #[must_use]
     pub fn mss(&self) -> usize {
-        self.mtu().saturating_sub(TUNNEL_RESERVE)
+        match self.overhead {
+            0 => self.mtu().saturating_sub(TUNNEL_RESERVE),
+            overhead => (self.mtu() & !3).saturating_sub(overhead + TUNNEL_RESERVE),
+        }
+    }
+
+    /// Sets the bytes that encryption adds to a packet.
+    pub fn set_overhead(&mut self, bytes: usize) {
+        self.overhead = bytes;
     }
 
     /// True if the media of the bearers in use copy a broadcast. Spec: tipc.md §7.6.

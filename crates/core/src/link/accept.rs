@@ -14,5 +14,6 @@ pub(super) fn may_be_inside(message: View<'_>) -> bool {
 
 /// True for a message that a link may deliver from a packet of its own.
 pub(super) fn may_be_top(message: View<'_>) -> bool {
-    may_be_inside(message) || message.user() == User::BcastProtocol && message.header_fits()
+    let user = message.user();
+    may_be_inside(message) || matches!(user, User::BcastProtocol | User::Crypto) && message.header_fits()
 }

@@ -255,8 +255,10 @@ impl Backlog {
 
 /// True if a packet may be part of a bundle. Spec: tipc.md §5.10.
 fn can_bundle(packet: View<'_>, mss: usize) -> bool {
-    let kept_apart =
-        matches!(packet.user(), User::Fragmenter | User::Tunnel | User::BcastProtocol | User::Bundler);
+    let kept_apart = matches!(
+        packet.user(),
+        User::Fragmenter | User::Tunnel | User::BcastProtocol | User::Bundler | User::Crypto
+    );
     !kept_apart && packet.size() + INTERNAL_HEADER < mss
 }
 

@@ -33,6 +33,8 @@ pub struct LinkConfig {
     pub max_receive: u16,
     /// Smallest MTU accepted from the peer, bytes.
     pub min_mtu: u16,
+    /// Bytes that encryption adds to a packet.
+    pub overhead: u16,
     /// Tolerance, milliseconds, 50 to 30000.
     pub tolerance_ms: u32,
     /// Priority, 0 to 31.

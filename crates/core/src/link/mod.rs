@@ -281,7 +281,21 @@ impl Link {
     /// Largest packet when a message is fragmented; leaves room for a tunnel header. Spec: tipc.md §5.9.
     #[must_use]
     pub fn mss(&self) -> usize {
-        usize::from(self.mtu).saturating_sub(TUNNEL_RESERVE)
+        self.largest().saturating_sub(TUNNEL_RESERVE)
+    }
+
+    /// The largest packet that fits into a frame, bytes. Encryption pads packets to a multiple of 4 bytes.
+    fn largest(&self) -> usize {
+        match usize::from(self.config.overhead) {
+            0 => usize::from(self.mtu),
+            overhead => (usize::from(self.mtu) & !3).saturating_sub(overhead),
+        }
+    }
+
+    /// Sets the bytes that encryption adds to a packet; packets in flight keep their size, for which the reserve of a
+    /// tunnel leaves room.
+    pub fn set_overhead(&mut self, bytes: u16) {
+        self.config.overhead = bytes;
     }
 
     /// The peer's bearer.

@@ -18,7 +18,7 @@ impl Link {
         }
         let is_packet = matches!(message.user(), User::Fragmenter | User::Bundler | User::Tunnel);
         let must_fragment = message.size() > self.mss() && !is_packet;
-        if !must_fragment && message.size() > usize::from(self.mtu) {
+        if !must_fragment && message.size() > self.largest() {
             return Err(SendFault::TooLarge { size: message.size(), mtu: self.mtu });
         }
         let accepted = self.admit(&message, io)?;
@@ -37,6 +37,11 @@ impl Link {
             self.round_trip.sent(now, first);
         }
         Ok(accepted)
+    }
+
+    /// Whether the backlog has room for another message, however congested it is.
+    pub(crate) fn takes(&self) -> bool {
+        self.backlog.len() < MAX_BACKLOG
     }
 
     /// Decides by the backlog of the message's level whether its sender must wait.

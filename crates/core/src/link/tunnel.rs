@@ -180,7 +180,7 @@ impl Link {
     }
 
     fn wrap(&self, packet: &Message, bearer: BearerId, out: &mut Vec<Message>) -> Result<(), SendFault> {
-        let room = usize::from(self.mtu).saturating_sub(INTERNAL_HEADER).max(1);
+        let room = self.largest().saturating_sub(INTERNAL_HEADER).max(1);
         if packet.size() <= room {
             out.push(self.tunnel_packet(FAILOVER, bearer, packet.bytes()));
             return Ok(());

@@ -108,6 +108,11 @@ impl Peer {
         }
     }
 
+    /// Sets the bytes that encryption adds to a packet of its links.
+    pub(crate) fn set_overhead(&mut self, bytes: u16) {
+        self.slots.iter_mut().flatten().for_each(|slot| slot.link.set_overhead(bytes));
+    }
+
     pub(crate) fn is_up(&self) -> bool {
         self.active[0].is_some()
     }
@@ -157,6 +162,12 @@ impl Peer {
     pub(crate) fn has_backlog(&self, selector: u32) -> bool {
         let slot = self.active_bearer(selector).and_then(|bearer| self.slot(bearer));
         slot.is_some_and(|slot| slot.link.queue_lengths().1 > 0)
+    }
+
+    /// Whether the link with this selector can take another message.
+    pub(crate) fn takes(&self, selector: u32) -> bool {
+        let slot = self.active_bearer(selector).and_then(|bearer| self.slot(bearer));
+        slot.is_none_or(|slot| slot.link.takes())
     }
 
     /// The congested levels by link selector (4 bits each) and importance; `before` is the previous result.
@@ -246,7 +257,7 @@ impl Peer {
     ) -> Option<R> {
         let slot = self.slots.get_mut(usize::from(bearer))?.as_mut()?;
         let mut io = LinkIo {
-            frames: FrameSink::new(ctx.frames, bearer, Target::Unicast(slot.media)),
+            frames: FrameSink::new(ctx.frames, bearer, Target::Unicast(slot.media)).for_peer(self.addr),
             pool: ctx.pool,
             bcast: ctx.stamp,
             deferral_room: ctx.deferral_room,

@@ -20,12 +20,19 @@ impl Endpoint {
         uplink: &mut dyn Uplink,
     ) -> Result<(), OptionError> {
         match (option, value) {
-            (SocketOption::GroupJoin | SocketOption::GroupLeave, _) => Err(OptionError::NotSupported),
+            // The request does not fit an option's value: see `join`.
+            (SocketOption::GroupJoin, _) => Err(OptionError::NotSupported),
+            (SocketOption::GroupLeave, OptionValue::None) => {
+                self.leave(uplink).map_err(|_| OptionError::Invalid)
+            }
             (SocketOption::MulticastBroadcast, OptionValue::None) => {
                 uplink.multicast_method(self.port, Some(Method::Broadcast));
                 Ok(())
             }
             (SocketOption::MulticastReplicast, OptionValue::None) => {
+                if let Some(group) = &mut self.group {
+                    group.force_replicast();
+                }
                 uplink.multicast_method(self.port, Some(Method::Replicast));
                 Ok(())
             }
@@ -67,7 +74,7 @@ impl Endpoint {
     /// Reads an option.
     ///
     /// # Errors
-    /// [`OptionError::Invalid`] if the option is not readable, [`OptionError::NoSuchOption`] for groups.
+    /// [`OptionError::Invalid`] if the option is not readable.
     pub fn option(&self, option: SocketOption) -> Result<u32, OptionError> {
         let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Ok(match option {
@@ -80,8 +87,7 @@ impl Endpoint {
             SocketOption::ReceiveQueueUsed => small(self.queue.charged()),
             SocketOption::ReceiveBuffer => small(self.settings.receive_buffer),
             SocketOption::ReceiveLowWater => small(self.settings.low_water),
-            // Linux reports group 0 before a join; programs that probe for groups would conclude that they exist.
-            SocketOption::GroupJoin => return Err(OptionError::NoSuchOption),
+            SocketOption::GroupJoin => self.group.as_ref().map_or(0, |group| group.request().member.service),
             SocketOption::ExactHangUp => u32::from(self.settings.exact_hang_up),
             _ => return Err(OptionError::Invalid),
         })

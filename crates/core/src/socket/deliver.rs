@@ -2,6 +2,7 @@
 
 use super::endpoint::Endpoint;
 use super::error::ConnectError;
+use super::group::is_group;
 use super::multicast_sync::Filtered;
 use super::queue::charge;
 use super::state::{Event, State};
@@ -26,6 +27,10 @@ impl Endpoint {
     pub fn handle_message(&mut self, now: Time, msg: Message, uplink: &mut dyn Uplink) {
         if !msg.header_fits() {
             self.stats.dropped += 1;
+        } else if msg.user() == User::GroupProtocol {
+            self.group_control(&msg, uplink);
+        } else if msg.is_data() && self.group.is_some() && !self.closed {
+            self.group_data(msg, uplink);
         } else if msg.user() == User::ConnManager {
             self.connection_control(msg, uplink);
         } else if !msg.is_data() {
@@ -229,9 +234,4 @@ impl Endpoint {
         }
         self.continue_closing(uplink);
     }
-}
-
-fn is_group(msg: &Message) -> bool {
-    use MessageType::{GroupBcast, GroupEvent, GroupMcast, GroupUcast};
-    matches!(msg.message_type(), GroupEvent | GroupBcast | GroupMcast | GroupUcast)
 }

@@ -14,6 +14,7 @@ use super::state::{Event, State};
 use super::types::{Destination, EndpointStats, Readiness, SocketKind, WaitReason};
 use super::uplink::{BindError, SubmitError, Submitted, Uplink};
 use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use crate::group::Group;
 use crate::limits::MESSAGE_OVERHEAD;
 use crate::quota::UserId;
 use crate::rng::Rng;
@@ -59,6 +60,8 @@ pub struct Endpoint {
     /// The connection was set up; it may have ended since.
     pub(super) was_established: bool,
     pub(super) blocked: Option<WaitReason>,
+    /// The group that the socket is in.
+    pub(super) group: Option<Box<Group>>,
     bindings: u32,
     /// The user that it is charged to, if any.
     user: Option<UserId>,
@@ -102,6 +105,7 @@ impl Endpoint {
             error: None,
             was_established: false,
             blocked: None,
+            group: None,
             bindings: 0,
             user: None,
             memory_limit: u64::MAX,
@@ -182,15 +186,18 @@ impl Endpoint {
         if self.state == State::Established || self.closing.is_some() || self.closed {
             return Err(BindError::InvalidState);
         }
+        if self.group.is_some() {
+            return Err(BindError::InGroup);
+        }
         uplink.bind(self.port, range, scope)?;
         self.bindings = self.bindings.saturating_add(1);
         Ok(())
     }
 
-    /// Withdraws one binding, or all.
+    /// Withdraws one binding, or all; of a socket in a group only all, with which it leaves the group.
     ///
     /// # Errors
-    /// [`BindError::NotBound`] if there is no such binding, or none at all.
+    /// [`BindError::NotBound`] if there is no such binding, or none at all; [`BindError::InGroup`].
     pub fn unbind(
         &mut self,
         which: Option<(ServiceRange, Scope)>,
@@ -198,6 +205,15 @@ impl Endpoint {
     ) -> Result<(), BindError> {
         if which.is_none() && self.bindings == 0 {
             return Err(BindError::NotBound);
+        }
+        if self.group.is_some() {
+            if which.is_some() {
+                return Err(BindError::InGroup);
+            }
+            let _ = self.leave(uplink);
+            if self.bindings == 0 {
+                return Ok(());
+            }
         }
         uplink.unbind(self.port, which)?;
         self.bindings = if which.is_some() { self.bindings.saturating_sub(1) } else { 0 };
@@ -224,7 +240,8 @@ impl Endpoint {
     #[must_use]
     pub fn memory(&self) -> u64 {
         let kept = self.queue.charged() + self.full.bytes() + self.multicast_sync.bytes();
-        kept as u64 + self.nagle.bytes() + self.beyond_bytes
+        let deferred = self.group.as_ref().map_or(0, |group| group.deferred_bytes());
+        (kept + deferred) as u64 + self.nagle.bytes() + self.beyond_bytes
     }
 
     /// Limits by how many bytes [`Self::memory`] may grow from now on; messages beyond it are rejected with OVERLOAD.
@@ -344,7 +361,7 @@ impl Endpoint {
             }
             State::Listen | State::Connecting => r.readable = received,
             State::Open => {
-                r.writable = self.congested.is_empty();
+                r.writable = self.congested.is_empty() && self.is_group_open();
                 r.readable = received && !self.kind.is_connection_oriented();
             }
             State::Disconnecting => {
@@ -401,6 +418,7 @@ impl Endpoint {
             WaitReason::PeerWindow { .. } if self.state == State::Established && self.flow.is_congested() => {
                 self.window_reason()
             }
+            WaitReason::MemberWindow { .. } | WaitReason::MemberAck { .. } => return self.group_reason(),
             WaitReason::Connecting { .. } if self.state == State::Connecting => self.setup_reason(),
             _ => return None,
         };

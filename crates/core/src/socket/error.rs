@@ -270,8 +270,8 @@ pub enum OptionError {
     /// This kind of socket does not have the option.
     #[error("this kind of socket has no such option")]
     NoSuchOption,
-    /// Group communication is not supported yet.
-    #[error("group communication is not yet supported")]
+    /// A group is joined by a call of its own: its request does not fit the value of an option.
+    #[error("a group is not joined by setting an option (call `join`)")]
     NotSupported,
 }
 
@@ -292,7 +292,7 @@ impl BindError {
     #[must_use]
     pub const fn errno(self) -> Errno {
         match self {
-            Self::Reserved => Errno::Access,
+            Self::Reserved | Self::InGroup => Errno::Access,
             Self::InvalidRange | Self::InvalidState | Self::NotBound => Errno::Invalid,
             Self::InUse | Self::TooMany => Errno::AddressInUse,
         }

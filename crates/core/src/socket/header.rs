@@ -53,7 +53,27 @@ pub enum Address {
     Named(ServiceAddr, u8),
     /// Multicast to a service range.
     Multicast(ServiceRange),
+    /// To members of a group.
+    Group(GroupAddress),
 }
+
+/// How a message to members of a group is addressed. Spec: tipc.md §9.5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupAddress {
+    /// Unicast, multicast or broadcast of a group.
+    pub kind: MessageType,
+    /// The group, and the instance of the members that get a multicast.
+    pub member: ServiceAddr,
+    /// Scope of the group.
+    pub scope: Scope,
+    /// Number of this broadcast or multicast; of a unicast, the number of the next one.
+    pub seqno: u16,
+    /// Every receiver acknowledges it.
+    pub ack_request: bool,
+}
+
+/// Bit of word 10: the receiver acknowledges the broadcast. Spec: tipc.md §2.1.
+const ACK_REQUEST: u32 = 1;
 
 /// The header of a message with `data` bytes from the socket `own` to the socket `to`.
 #[inline]
@@ -64,11 +84,13 @@ pub fn header(options: SendOptions, own: PortId, to: PortId, address: Address, d
         Address::Direct => MessageType::Direct,
         Address::Named(..) => MessageType::Named,
         Address::Multicast(_) => MessageType::Mcast,
+        Address::Group(group) => group.kind,
     };
     let mut header = DataHeader::of_data(options.importance, kind, data);
     header.set_dest_droppable(options.dest_droppable);
     // In a multicast the bit means "sent by replicast".
-    header.set_src_droppable(options.source_droppable && kind != MessageType::Mcast);
+    let to_many = matches!(kind, MessageType::Mcast | MessageType::GroupMcast | MessageType::GroupBcast);
+    header.set_src_droppable(options.source_droppable && !to_many);
     header.set_prev_node(own.node);
     header.set_origin_port(own.port);
     header.set_dest_port(to.port);
@@ -85,6 +107,13 @@ pub fn header(options: SendOptions, own: PortId, to: PortId, address: Address, d
             header.set_name_type(range.service);
             header.set_name_lower(range.lower);
             header.set_name_upper(range.upper);
+        }
+        Address::Group(group) => {
+            header.set_lookup_scope(group.scope.number());
+            header.set_name_type(group.member.service);
+            header.set_name_instance(group.member.instance);
+            header.set_word(10, u32::from(group.ack_request) * ACK_REQUEST);
+            header.set_group_seqno(group.seqno);
         }
         Address::Connection | Address::Direct => {}
     }

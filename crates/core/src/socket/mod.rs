@@ -13,6 +13,7 @@ mod endpoint;
 mod error;
 mod flow;
 mod full;
+mod group;
 mod header;
 mod lanes;
 mod multicast_sync;
@@ -37,11 +38,12 @@ pub use crate::wire::reverse;
 pub use built::{Built, Unsent};
 pub use endpoint::Endpoint;
 pub use error::{AcceptError, ConnectError, Errno, OptionError, RecvError, SendError, StateError};
-pub use header::{Address, SendOptions, header};
+pub use header::{Address, GroupAddress, SendOptions, header};
 pub use options::{OptionValue, SocketOption};
 pub use patience::{MAX_WAIT, Patience};
 pub use state::State;
 pub use types::{
-    Destination, EndpointStats, Method, Readiness, Received, RecvOptions, Returned, SocketKind, WaitReason,
+    Destination, EndpointStats, GroupMessage, GroupMessageKind, Method, Readiness, Received, RecvOptions,
+    Returned, SocketKind, WaitReason,
 };
 pub use uplink::{BindError, Resolved, SubmitError, Submitted, Uplink};

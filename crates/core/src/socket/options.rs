@@ -21,7 +21,7 @@ pub enum SocketOption {
     MulticastBroadcast = 133,
     /// Send all multicasts by replicast; no value.
     MulticastReplicast = 134,
-    /// Join a group: refused, and not readable, until groups are supported.
+    /// The group that the socket is in, 0 if none; set by [`super::Endpoint::join`].
     GroupJoin = 135,
     /// Leave the group; no value.
     GroupLeave = 136,

@@ -2,6 +2,7 @@
 
 use super::endpoint::Endpoint;
 use super::error::{ConnectError, RecvError};
+use super::group;
 use super::state::State;
 use super::types::{Received, RecvOptions, Returned, SocketKind, WaitReason};
 use super::uplink::Uplink;
@@ -83,7 +84,8 @@ impl Endpoint {
             MessageType::Conn => self.service.map(ServiceRange::from),
             _ => None,
         };
-        Received { source: msg.origin(), destination, importance: msg.importance(), ..Received::default() }
+        let (source, importance) = (msg.origin(), msg.importance());
+        Received { source, destination, importance, group: group::describe(msg), ..Received::default() }
     }
 
     /// Handles a message with an error code at the front of the queue.
@@ -116,6 +118,13 @@ impl Endpoint {
         let offset = self.queue.read;
         let Some(msg) = self.queue.front() else { return Received::default() };
         let mut received = self.describe(msg);
+        if msg.message_type() == MessageType::GroupEvent {
+            copy(msg.data(), buffer);
+            if !options.peek {
+                self.consume_first(uplink);
+            }
+            return received;
+        }
         let unread = msg.data().get(offset..).unwrap_or_default();
         received.len = copy(unread, buffer);
         let rest_stays = received.len < unread.len() && options.keep_remainder;
@@ -170,6 +179,7 @@ impl Endpoint {
         if self.kind.is_connection_oriented() && self.flow.consume(msg.size()) {
             self.acknowledge(false, uplink);
         }
+        self.group_read(&msg, uplink);
         uplink.recycle(msg);
     }
 }

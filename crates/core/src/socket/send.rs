@@ -32,6 +32,9 @@ impl Endpoint {
         if data.len() > MAX_USER_DATA && self.kind != SocketKind::Stream {
             return Err(SendError::MessageSize);
         }
+        if self.group.is_some() {
+            return self.send_to_group(to, data, uplink);
+        }
         if !self.kind.is_connection_oriented() {
             let to = to.or(self.default_to).ok_or(SendError::DestinationRequired)?;
             return self.send_to(to, data, uplink);
@@ -142,7 +145,13 @@ impl Endpoint {
     }
 
     /// A message of the socket, in recycled memory.
-    fn message(&self, to: PortId, address: Address, data: &[u8], uplink: &mut dyn Uplink) -> Message {
+    pub(super) fn message(
+        &self,
+        to: PortId,
+        address: Address,
+        data: &[u8],
+        uplink: &mut dyn Uplink,
+    ) -> Message {
         let header = self.template(uplink.own_node()).header(to, address, data.len());
         header.with_data(uplink.memory(header.header_size() + data.len()), data)
     }
@@ -271,14 +280,18 @@ impl Endpoint {
         self.flow.is_congested().then(|| self.window_reason())
     }
 
-    fn would_block(&mut self, reason: WaitReason) -> Result<usize, SendError> {
+    pub(super) fn would_block(&mut self, reason: WaitReason) -> Result<usize, SendError> {
         self.note_blocked(reason);
         Err(SendError::WouldBlock)
     }
 
     pub(super) fn note_blocked(&mut self, reason: WaitReason) {
         match reason {
-            WaitReason::PeerWindow { .. } => self.stats.window_waits += 1,
+            WaitReason::PeerWindow { .. }
+            | WaitReason::MemberWindow { .. }
+            | WaitReason::MemberAck { .. } => {
+                self.stats.window_waits += 1;
+            }
             _ => self.stats.link_waits += 1,
         }
         self.blocked = Some(reason);

@@ -35,7 +35,7 @@ impl Endpoint {
     /// [`Self::is_closed`] returns true; until then (at most 8 s, while congestion clears) it must get messages,
     /// wake-ups and timeouts as before.
     pub fn close(&mut self, now: Time, uplink: &mut dyn Uplink) {
-        // first, so that no new lookup finds a socket that is going away
+        // first, so that no new lookup finds a socket that is going away; it leaves its group
         let _ = self.unbind(None, uplink);
         self.shut = true;
         match &mut self.closing {

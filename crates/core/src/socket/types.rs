@@ -105,6 +105,40 @@ pub struct Returned {
     pub data: Vec<u8>,
 }
 
+/// What the message of a group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum GroupMessageKind {
+    /// To this member alone: sent to its address, or an anycast.
+    Unicast,
+    /// To all members with this member's instance.
+    Multicast,
+    /// To all members.
+    Broadcast,
+    /// No message: the member has joined. The buffer holds an event of the topology server.
+    Joined,
+    /// No message: the member has left, or is lost.
+    Left,
+}
+
+impl GroupMessageKind {
+    /// Whether a member has joined or left.
+    #[must_use]
+    pub const fn is_event(self) -> bool {
+        matches!(self, Self::Joined | Self::Left)
+    }
+}
+
+/// The sender of a message in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct GroupMessage {
+    /// The group, and the instance of the member that sent the message, or that the event is about.
+    pub member: ServiceAddr,
+    /// What it is.
+    pub kind: GroupMessageKind,
+}
+
 /// Result of a receive call, in addition to the bytes in the caller's buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -123,6 +157,11 @@ pub struct Received {
     pub end_of_record: bool,
     /// Importance of the message.
     pub importance: Importance,
+    /// Set for what a member of the socket's group has sent, and for events of members. Of an event `source` is the
+    /// member, and `len` is 0, although the buffer holds the event, as far as it fits. Not encoded: a protocol that
+    /// carries it does so beside this value.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub group: Option<GroupMessage>,
 }
 
 /// Operations that do not block on a socket. Spec: tipc.md §8.11.
@@ -166,6 +205,20 @@ pub enum WaitReason {
         /// Importance of this socket.
         importance: Importance,
     },
+    /// A member of the group has no window left: its application does not read.
+    MemberWindow {
+        /// The member; without a node if it is on this node.
+        member: PortId,
+        /// False if it has never joined: a socket that is bound to the group's type and is not in the group.
+        joined: bool,
+        /// Blocks left.
+        window: u16,
+    },
+    /// A member of the group has not acknowledged the last broadcast.
+    MemberAck {
+        /// The member; without a node if it is on this node.
+        member: PortId,
+    },
 }
 
 impl fmt::Display for WaitReason {
@@ -184,6 +237,18 @@ impl fmt::Display for WaitReason {
             }
             Self::LinkCongested { node, importance } => {
                 write!(f, "waiting for the link to node {node}: its {importance:?} queue is full")
+            }
+            Self::MemberWindow { member, joined: true, window } => {
+                write!(f, "waiting for member {member} of the group to read: {window} blocks left")
+            }
+            Self::MemberWindow { member, .. } => {
+                write!(
+                    f,
+                    "waiting for socket {member}: it is bound to the group's type and never joined the group"
+                )
+            }
+            Self::MemberAck { member } => {
+                write!(f, "waiting for member {member} of the group to acknowledge the last broadcast")
             }
         }
     }

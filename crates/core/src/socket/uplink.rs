@@ -64,6 +64,9 @@ pub enum BindError {
     /// There is no such binding to withdraw.
     #[error("the socket has no such binding")]
     NotBound,
+    /// The socket is in a group.
+    #[error("a socket in a group makes no other bindings (leave the group, or use another socket)")]
+    InGroup,
 }
 
 /// The node of an endpoint. It must not pass messages submitted for the own node to the same endpoint before the call
@@ -110,6 +113,20 @@ pub trait Uplink {
     /// # Errors
     /// As there.
     fn submit_multicast_elsewhere(&mut self, msg: Message) -> Result<Submitted, SubmitError>;
+    /// The bindings of a type with this scope: the socket and the lower end of each, oldest first.
+    fn group_bindings(&self, service: u32, scope: Scope) -> Vec<(PortId, u32)>;
+    /// Sends a message to the members of a group: on this node if `local`, and on other `nodes`, by `replicast` or as
+    /// the node chooses. Members whose node is not reachable any more are left out.
+    ///
+    /// # Errors
+    /// See [`SubmitError`]; no member gets the message.
+    fn submit_group(
+        &mut self,
+        msg: Message,
+        local: bool,
+        nodes: &[NodeAddr],
+        replicast: bool,
+    ) -> Result<Submitted, SubmitError>;
     /// Sets the method for all further multicasts of `port`; `None` leaves the choice to the node.
     fn multicast_method(&mut self, port: u32, forced: Option<Method>);
     /// Binds `port` to a range.

@@ -18,6 +18,8 @@
 //! ```
 
 mod full;
+mod groups;
+mod keys;
 mod lanes;
 mod manage;
 mod quotas;
@@ -72,6 +74,8 @@ pub struct Stack {
     /// Full receivers, and the senders that wait for them.
     full: full::FullReceivers,
     services: Services,
+    /// The sockets in groups, by service type.
+    groups: BTreeMap<u32, BTreeSet<u32>>,
     /// What the sockets of each user use.
     ledger: Ledger,
 }
@@ -89,6 +93,7 @@ impl Stack {
             ready_ports: BTreeSet::new(),
             full: full::FullReceivers::default(),
             services: Services::default(),
+            groups: BTreeMap::new(),
             ledger: Ledger::default(),
         };
         stack.start_services(now);
@@ -152,7 +157,13 @@ impl Stack {
 
     /// Frames to send, oldest first; the caller clears the batch.
     pub fn frames(&mut self) -> &mut FrameBatch {
-        &mut self.switch.frames
+        self.switch.outgoing()
+    }
+
+    /// True if [`Self::frames`] would be a single plain acknowledgement; see [`FrameBatch::only_acknowledges`].
+    #[must_use]
+    pub fn only_acknowledges(&self) -> bool {
+        self.switch.frames.only_acknowledges()
     }
 
     /// True if, since the last call, a message was queued behind a link's window, or the end of a stream was collected.

@@ -110,9 +110,12 @@ impl Stack {
 
     /// Does one step of the node's own services; false if there was nothing to do.
     pub(super) fn serve(&mut self, now: Time) -> bool {
-        if let Some(change) = self.switch.changes.pop_front() {
+        if let Some(node) = self.switch.lost.pop_front() {
+            self.tell_groups_of_loss(now, node);
+        } else if let Some(change) = self.switch.changes.pop_front() {
             self.services.topology.announce(&change.binding, change.up, change.edge);
             self.settle_subscriptions();
+            self.tell_group(now, &change);
         } else if let Some(port) = self.services.touched.pop_first() {
             if self.services.listener == Some(port) {
                 self.accept_subscribers(now, port);

@@ -1,5 +1,6 @@
 //! The sockets of a node, by port number.
 
+use super::groups;
 use super::quotas::Charges;
 use super::uplink::Direct;
 use super::{MAX_SOCKETS, OpenError, Stack};
@@ -235,7 +236,7 @@ impl Stack {
             return None;
         };
         let privileged = self.services.owns(port);
-        let (before, due) = (endpoint.readiness(), endpoint.deadline());
+        let (before, due, group) = (endpoint.readiness(), endpoint.deadline(), groups::of(endpoint));
         let charges = Charges::of(endpoint);
         charges.limit(endpoint, &self.ledger);
         let result = f(endpoint, &mut Direct { switch: &mut self.switch, now, privileged, found: None });
@@ -245,6 +246,7 @@ impl Stack {
         self.full.note(port, endpoint.is_full());
         charges.update(endpoint, &mut self.ledger);
         let (closed, deadline) = (endpoint.is_closed(), endpoint.deadline());
+        let group_after = groups::of(endpoint);
         let touched = closed || news(&result) || endpoint.readiness() != before;
         if closed {
             self.endpoints.remove(&port);
@@ -252,6 +254,9 @@ impl Stack {
             self.set_deadline(port, None);
         } else if deadline != due {
             self.set_deadline(port, deadline);
+        }
+        if group_after != group {
+            self.regroup(port, group, group_after);
         }
         if touched {
             self.touch(port);

@@ -64,6 +64,22 @@ impl Uplink for Direct<'_> {
         self.switch.submit_multicast_elsewhere(self.now, message)
     }
 
+    fn group_bindings(&self, service: u32, scope: Scope) -> Vec<(PortId, u32)> {
+        let all = self.switch.table().snapshot(ServiceRange::new(service, 0, u32::MAX), true);
+        let of_scope = all.into_iter().filter(|binding| binding.scope == scope);
+        of_scope.map(|binding| (binding.port, binding.range.lower)).collect()
+    }
+
+    fn submit_group(
+        &mut self,
+        message: Message,
+        local: bool,
+        nodes: &[NodeAddr],
+        replicast: bool,
+    ) -> Result<Submitted, SubmitError> {
+        self.switch.submit_group(self.now, message, local, nodes, replicast)
+    }
+
     fn multicast_method(&mut self, port: u32, forced: Option<Method>) {
         self.switch.force_method(port, forced);
     }

@@ -134,6 +134,7 @@ impl Switch {
                 self.local.push_back((port, no_node(peer, port)));
             }
         }
+        self.lost.push_back(addr);
         self.event(Event::NodeDown(addr));
     }
 

@@ -32,12 +32,16 @@ impl Switch {
     pub(super) fn dispatch(&mut self, now: Time, addr: NodeAddr, message: Message) {
         match message.user() {
             User::NameDistributor => self.receive_names(now, addr, message),
+            User::Crypto => self.receive_key(now, addr, &message),
             User::BcastProtocol => {
                 if let Some(member) = self.members.0.get_mut(&addr) {
                     member.receiver.synchronize(message.last_bcast());
                 }
             }
-            User::ConnManager | User::GroupProtocol => self.deliver(now, message),
+            User::ConnManager => self.deliver(now, message),
+            // No node passes on what another one has sent to a group.
+            _ if is_group(&message) && message.origin_node() != addr => self.stats.messages_dropped += 1,
+            User::GroupProtocol => self.deliver(now, message),
             user if user.is_data() && message.message_type() == MessageType::GroupEvent => {
                 self.stats.messages_dropped += 1; // valid only inside a node, never from a peer
             }
@@ -79,8 +83,10 @@ impl Switch {
     }
 
     fn deliver_multicast(&mut self, mut message: Message) {
-        let from_here = self.is_self(message.origin_node());
-        let rule = if from_here { ScopeRule::Any } else { ScopeRule::Exactly(Scope::Cluster) };
+        let Some(rule) = scope_rule(&message, self.is_self(message.origin_node())) else {
+            self.stats.messages_dropped += 1;
+            return;
+        };
         let mut ports = core::mem::take(&mut self.port_buffer);
         self.table.local_ports(multicast_range(&message), rule, &mut ports);
         if let Some((last, others)) = ports.split_last() {
@@ -135,6 +141,22 @@ impl Switch {
 /// True for multicasts. A broadcast packet has the cluster id in place of the port, so the type decides.
 fn is_to_many(message: &Message) -> bool {
     matches!(message.message_type(), MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast)
+}
+
+/// Whether a message belongs to a group.
+fn is_group(message: &Message) -> bool {
+    let kinds = [MessageType::GroupBcast, MessageType::GroupMcast, MessageType::GroupUcast];
+    message.user() == User::GroupProtocol || message.is_data() && kinds.contains(&message.message_type())
+}
+
+/// The bindings that a message to many reaches: of a group those of the group's scope, which a node's sockets share
+/// with no other node. Spec: tipc.md §7.7, §9.7.
+fn scope_rule(message: &Message, from_here: bool) -> Option<ScopeRule> {
+    if !is_group(message) {
+        return Some(if from_here { ScopeRule::Any } else { ScopeRule::Exactly(Scope::Cluster) });
+    }
+    let scope = Scope::from_number(message.lookup_scope())?;
+    (from_here || scope == Scope::Cluster).then_some(ScopeRule::Exactly(scope))
 }
 
 /// The range whose sockets a multicast reaches; a group message goes to the members of the whole type.

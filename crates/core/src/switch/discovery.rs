@@ -133,6 +133,7 @@ impl Switch {
             mtu: bearer.config.mtu as u16,
             max_receive: bearer.config.max_receive as u16,
             min_mtu: bearer.config.min_mtu as u16,
+            overhead: self.encryption.overhead() as u16,
             tolerance_ms: bearer.config.tolerance_ms,
             priority: bearer.config.priority,
             min_window: bearer.config.min_window,

@@ -6,6 +6,7 @@ mod contact;
 mod deferral;
 mod deliver;
 mod discovery;
+mod encryption;
 mod hold;
 mod info;
 mod manage;
@@ -24,6 +25,7 @@ pub use manage::{LinkProperty, PropertyError};
 use crate::addr::{NodeAddr, NodeId, PortId};
 use crate::broadcast::{BroadcastConfig, BroadcastReceiver, BroadcastSender, MulticastPolicy, SocketMethods};
 use crate::config::{BearerConfig, BearerError, StackConfig};
+use crate::crypto::Encryption;
 use crate::discovery::{Discoverer, DiscovererConfig, KnownNodes, OwnAddress};
 use crate::event::Event;
 use crate::limits::{CAPABILITIES, MAX_BEARERS};
@@ -140,9 +142,14 @@ pub(crate) struct Switch {
     /// Lost nodes whose bindings are not all withdrawn yet, and how many more this call withdraws.
     leaving: BTreeSet<NodeAddr>,
     names_left: usize,
-    /// Changes of the binding table, for the topology server.
+    /// Changes of the binding table, for the topology server and for groups.
     pub(crate) changes: VecDeque<Change>,
+    /// Nodes to which contact was lost, for groups.
+    pub(crate) lost: VecDeque<NodeAddr>,
     pub(crate) frames: FrameBatch,
+    encryption: Encryption,
+    /// Time of the last call that received it.
+    now: Time,
     pub(crate) pool: Pool,
     trim_at: Time,
     pub(crate) congestion: Congestion,
@@ -165,6 +172,7 @@ impl Switch {
             (None, None) => None,
         };
         let (first_seqno, first_name_seqno) = (config.first_seqno, config.first_name_seqno);
+        let encryption = Encryption::new(&config.encryption, rng.clone().next_u64());
         let bcast = BroadcastConfig { first_seqno, ..BroadcastConfig::new(NodeAddr::NONE, config.cluster) };
         let mut switch = Self {
             bcast: BroadcastSender::new(bcast),
@@ -193,7 +201,10 @@ impl Switch {
             leaving: BTreeSet::new(),
             names_left: names::NAMES_PER_CALL,
             changes: VecDeque::new(),
+            lost: VecDeque::new(),
             frames: FrameBatch::default(),
+            encryption,
+            now,
             pool: Pool::default(),
             trim_at: now,
             congestion: Congestion::default(),

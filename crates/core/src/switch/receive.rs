@@ -1,6 +1,7 @@
 //! Incoming frames: checks and dispatch. Spec: tipc.md §6.1.
 
 use super::Switch;
+use super::encryption::Carried;
 use super::names::NAMES_PER_CALL;
 use crate::addr::NodeAddr;
 use crate::broadcast::{self, BroadcastIo};
@@ -10,28 +11,40 @@ use crate::link::{DownReason, Link};
 use crate::node::state::State;
 use crate::outbox::BearerId;
 use crate::time::Time;
-use crate::wire::{MessageType, User, View};
-
-/// Protocol version that marks an encrypted packet. Spec: tipc.md §12.2.
-const ENCRYPTED: u8 = 7;
+use crate::wire::{Encrypted, EncryptedSource, MessageType, User, View};
 
 impl Switch {
     pub(crate) fn receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) {
         self.stats.frames_received += 1;
         self.names_left = NAMES_PER_CALL;
+        self.now = now;
         if let Err(reason) = self.try_receive(now, bearer, frame) {
             self.stats.frames_dropped += 1;
-            let peer = View::parse(frame).map_or(NodeAddr::NONE, |v| v.prev_node());
+            let peer = sender(frame);
             self.event(Event::Dropped { bearer, peer, reason });
         }
     }
 
     fn try_receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) -> Result<(), Drop> {
-        if frame.first().is_some_and(|b| b >> 5 == ENCRYPTED) {
-            return Err(Drop::Encrypted);
+        if Encrypted::is_encrypted(frame) {
+            return self.receive_encrypted(now, bearer, frame);
+        }
+        if self.encryption.refuses_clear_text() {
+            return self.refuse_clear_text(frame);
         }
         let view = View::parse(frame).map_err(Drop::Malformed)?;
-        check_user(view)?;
+        self.process(now, bearer, view, Carried::Clear)
+    }
+
+    /// Processes a packet that arrived in clear text, or that was decrypted.
+    pub(super) fn process(
+        &mut self,
+        now: Time,
+        bearer: BearerId,
+        view: View<'_>,
+        carried: Carried,
+    ) -> Result<(), Drop> {
+        check_user(view, carried)?;
         match (view.user(), view.non_sequenced()) {
             (User::LinkConfig, true) => self.receive_discovery(now, bearer, view),
             (_, true) => self.receive_broadcast(now, bearer, view),
@@ -140,8 +153,22 @@ impl Switch {
     }
 }
 
+/// The node that a frame names as its sender.
+fn sender(frame: &[u8]) -> NodeAddr {
+    match Encrypted::parse(frame).map(|packet| packet.source) {
+        Ok(EncryptedSource::Node(node)) => node,
+        Ok(EncryptedSource::Identity(_)) => NodeAddr::NONE,
+        Err(_) => View::parse(frame).map_or(NodeAddr::NONE, |v| v.prev_node()),
+    }
+}
+
+/// True for the tunnelled packet, or its first part, of a key distribution.
+fn carries_key(tunnel: View<'_>) -> bool {
+    tunnel.fragment_number() <= 1 && View::of_header(tunnel.payload()).user() == User::Crypto
+}
+
 /// Refuses users and types that are not accepted on this path. Spec: tipc.md §14.2.
-fn check_user(view: View<'_>) -> Result<(), Drop> {
+fn check_user(view: View<'_>, carried: Carried) -> Result<(), Drop> {
     use User as U;
     let illegal = Err(Drop::IllegalUser(view.user().into()));
     if !view.header_fits() {
@@ -152,6 +179,8 @@ fn check_user(view: View<'_>) -> Result<(), Drop> {
     }
     match (view.user(), view.non_sequenced()) {
         (U::LinkConfig, true) | (U::BcastProtocol, _) => Ok(()),
+        (U::Crypto, _) if carried == Carried::Encrypted => Ok(()),
+        (U::Tunnel, _) if carried == Carried::Clear && carries_key(view) => illegal,
         (U::Crypto | U::TopologyServer | U::LinkConfig | U::Other(_), _) => illegal,
         (U::Bundler | U::NameDistributor | U::Fragmenter, _) => Ok(()),
         (user, true) if user.is_data() => match view.message_type() {

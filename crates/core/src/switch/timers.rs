@@ -22,10 +22,14 @@ impl Switch {
         }
         let discovery = self.bearers.iter().flatten().filter_map(|b| b.discoverer.deadline()).min();
         let tick = self.ticks.first().map(|(at, _)| *at);
-        discovery.into_iter().chain(tick).min()
+        discovery.into_iter().chain(tick).chain(self.encryption.rekey_at()).min()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
+        if self.encryption.rekey_at().is_some_and(|at| at <= now) {
+            self.rekey(now).ok(); // an unfinished change of keys comes first
+        }
         if self.trim_at <= now {
             self.pool.trim();
             self.trim_at = now.plus_millis(TRIM_MS);
@@ -50,6 +54,7 @@ impl Switch {
 
     fn tick_peer(&mut self, now: Time, addr: NodeAddr) {
         self.monitor_tick(addr);
+        self.tick_keys(now, addr);
         self.with_peer(now, addr, |peer, ctx| peer.tick(ctx));
         let Some(member) = self.members.0.get_mut(&addr) else { return };
         member.receiver.state_sent(); // the STATE of a tick acknowledges broadcasts too
@@ -77,6 +82,7 @@ impl Switch {
     pub(super) fn remove_peer(&mut self, addr: NodeAddr) {
         if let Some(member) = self.members.0.remove(&addr) {
             self.ticks.remove(&(member.peer.next_tick, addr));
+            self.encryption.forget(self.now, &member.peer.id);
             self.deferral.remove(addr, &member.deferred);
             self.congestion.note(addr, 0);
             self.monitor_forget(addr);

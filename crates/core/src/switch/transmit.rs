@@ -136,6 +136,41 @@ impl Switch {
         (destinations.local, reachable.collect())
     }
 
+    /// Sends a message to the members of a group, on this node if `local`, and on other nodes. No member gets it if the
+    /// queue to one of them is full: its order would have a gap.
+    pub(crate) fn submit_group(
+        &mut self,
+        now: Time,
+        mut message: Message,
+        local: bool,
+        nodes: &[NodeAddr],
+        replicast: bool,
+    ) -> Result<Submitted, SubmitError> {
+        let remote: Vec<NodeAddr> = nodes.iter().copied().filter(|node| self.is_reachable(*node)).collect();
+        let mut result = Ok(Submitted::Done);
+        if !remote.is_empty() {
+            let cluster = self.cluster_view();
+            let cookie = self.methods.entry(message.origin_port()).or_default();
+            let mut choice = cookie.choose(now, message.service_range(), remote.len(), &cluster);
+            if replicast {
+                choice.method = Method::Replicast;
+            }
+            let selector = message.link_selector();
+            let is_full =
+                |node: &NodeAddr| self.members.0.get(node).is_some_and(|member| !member.peer.takes(selector));
+            if choice.method == Method::Replicast && remote.iter().any(is_full) {
+                return Err(SubmitError::NoBuffers);
+            }
+            // The order of a group makes the announcement of a change unnecessary.
+            let _ = start_switch(&mut message, choice, &cluster);
+            result = self.multicast_by(now, message.clone(), &remote, choice.method);
+        }
+        if local && result.is_ok() {
+            self.deliver(now, message);
+        }
+        result
+    }
+
     /// Passes one copy of a multicast to a socket of this node.
     pub(crate) fn submit_copy(&mut self, mut message: Message, port: u32) -> Result<Submitted, SubmitError> {
         if !self.ports.contains(&port) {

@@ -94,20 +94,24 @@ impl<'a> Encrypted<'a> {
     /// Encodes the packet.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let flag = |set: bool, bit: u8| u8::from(set) << bit;
-        let flags = flag(self.keepalive, 3) | flag(self.has_master, 2) | flag(self.no_rx_key, 1);
-        let mut bytes = vec![
-            ENCRYPTED_VERSION << 5 | u8::from(self.user) << 1 | u8::from(self.destined),
-            self.tx_slot << 6 | (self.rx_slot & 3) << 4 | flags | u8::from(self.reserved.0),
-        ];
-        bytes.extend_from_slice(&self.reserved.1.to_be_bytes());
-        bytes.extend_from_slice(&self.seqno.to_be_bytes());
-        match self.source {
-            EncryptedSource::Node(node) => bytes.extend_from_slice(&node.0.to_be_bytes()),
-            EncryptedSource::Identity(id) => bytes.extend_from_slice(&id.0),
-        }
+        let mut bytes = Vec::new();
+        self.write_header(&mut bytes);
         bytes.extend_from_slice(self.ciphertext);
         bytes
+    }
+
+    /// Appends the outer header.
+    pub fn write_header(&self, out: &mut Vec<u8>) {
+        let flag = |set: bool, bit: u8| u8::from(set) << bit;
+        let flags = flag(self.keepalive, 3) | flag(self.has_master, 2) | flag(self.no_rx_key, 1);
+        out.push(ENCRYPTED_VERSION << 5 | u8::from(self.user) << 1 | u8::from(self.destined));
+        out.push(self.tx_slot << 6 | (self.rx_slot & 3) << 4 | flags | u8::from(self.reserved.0));
+        out.extend_from_slice(&self.reserved.1.to_be_bytes());
+        out.extend_from_slice(&self.seqno.to_be_bytes());
+        match self.source {
+            EncryptedSource::Node(node) => out.extend_from_slice(&node.0.to_be_bytes()),
+            EncryptedSource::Identity(id) => out.extend_from_slice(&id.0),
+        }
     }
 }
 

@@ -49,6 +49,11 @@ fn check_header(bytes: &[u8], total: usize) -> Result<usize, WireError> {
 }
 
 impl<'a> View<'a> {
+    /// A view of a header that this node has written; fields beyond its end read as 0.
+    pub(crate) const fn of_header(bytes: &'a [u8]) -> Self {
+        Packet(bytes)
+    }
+
     /// The message at the start of `bytes`; trailing bytes (Ethernet padding) are ignored.
     ///
     /// # Errors

@@ -1,19 +1,27 @@
 //! Configuration of a node, and errors of its start.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use utipc_core::addr::NodeId;
 use utipc_core::config::{BearerConfig, StackConfig};
+use utipc_core::crypto::{Key, KeyUse, MAX_KEY, SetKeyError};
 use utipc_os::spin::Mode;
 use utipc_os::{OsError, random};
+use zeroize::Zeroizing;
 
+use super::now;
 use crate::bearers::{self, Bearer};
+use crate::key_file::KeyFileError;
 
 /// Configuration of a node.
 #[derive(Default)]
 pub struct NodeConfig {
     /// Identity, cluster and seed.
     pub stack: StackConfig,
+    /// Keys that are set before the bearers are enabled.
+    pub keys: Vec<(KeyUse, Key)>,
+    /// Interval of new session keys, minutes; 0 for none. By default a day.
+    pub rekeying_minutes: Option<u32>,
     /// Its bearers, opened. A node without bearers serves its own process alone.
     pub bearers: Vec<Plan>,
     /// Name in logs and of the background thread; empty for none.
@@ -34,6 +42,22 @@ impl NodeConfig {
         let stack = &mut self.stack;
         if stack.identity.is_none() && stack.address.is_none() {
             stack.identity = Some(NodeId(random::identity()?));
+        }
+        Ok(())
+    }
+
+    /// Gives encryption the wall clock and the system's randomness, unless it has them.
+    pub(crate) fn complete_encryption(&mut self) -> Result<(), OsError> {
+        let encryption = &mut self.stack.encryption;
+        if encryption.clock_at_zero == 0 {
+            let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let clock = u64::try_from(clock.as_nanos()).unwrap_or(u64::MAX);
+            encryption.clock_at_zero = clock.saturating_sub(now().as_nanos());
+        }
+        if encryption.secret.is_none() {
+            let mut secret = Zeroizing::new([0; MAX_KEY]);
+            random::fill(&mut *secret)?;
+            encryption.secret = Some(secret);
         }
         Ok(())
     }
@@ -89,6 +113,12 @@ pub enum StartError {
     /// A bearer's properties are out of range.
     #[error(transparent)]
     Property(#[from] utipc_core::config::BearerError),
+    /// A key file is not usable.
+    #[error(transparent)]
+    KeyFile(#[from] KeyFileError),
+    /// A key cannot be set.
+    #[error("cannot set a key: {0}")]
+    Key(#[from] SetKeyError),
     /// The system refuses a thread for the supervisor.
     #[error("cannot start the node's background thread: {0} (raise the limit of threads, `ulimit -u`)")]
     Thread(std::io::Error),

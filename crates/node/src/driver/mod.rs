@@ -123,7 +123,8 @@ fn token(bearer: usize, fd: usize) -> u64 {
 }
 
 impl NodeDriver {
-    pub(crate) fn new(config: NodeConfig, label: Arc<str>) -> Result<Self, StartError> {
+    pub(crate) fn new(mut config: NodeConfig, label: Arc<str>) -> Result<Self, StartError> {
+        config.complete_encryption()?;
         let now = now();
         let mut driver = Self {
             stack: Stack::new(now, config.stack),
@@ -155,6 +156,12 @@ impl NodeDriver {
             check_often_until: Time::ZERO,
             stop: false,
         };
+        if let Some(minutes) = config.rekeying_minutes {
+            driver.stack.set_rekeying(now, minutes);
+        }
+        for (key_use, key) in config.keys {
+            driver.stack.set_key(now, key_use, key)?;
+        }
         for plan in config.bearers {
             driver.enable(now, plan)?;
         }
@@ -474,6 +481,8 @@ impl NodeDriver {
 
     pub(crate) fn counters(&self) -> Counters {
         let mut counters = self.observer.counters().clone();
+        let encryption = self.stack.encryption_stats().named();
+        counters.encryption = encryption.map(|(name, count)| (name.into(), count)).into();
         counters.bearers = self.bearers.iter().map(|(_, b)| (b.name().to_owned(), b.counters())).collect();
         counters
     }

@@ -140,7 +140,7 @@ fn finish_turn<T>(
     driver.handle_timeout(time);
     let mut done = attempt(&mut driver.stack, time);
     if done.is_none()
-        && driver.stack.frames().only_acknowledges()
+        && driver.stack.only_acknowledges()
         && let Some(path) = path
         && path.express.look(&mut waiting.ring, usize::MAX).is_ok()
         && waiting.ring.filled() > 0

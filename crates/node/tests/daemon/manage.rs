@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use utipc_attach::{Reply as Answered, Request as Command};
 use utipc_core::addr::{NodeAddr, ServiceRange};
 use utipc_core::socket::SocketKind;
-use utipc_manage::{Entry, Errno, Header, Properties, Quota, Refusal, Reply, Request, Udp, family, replies};
+use utipc_manage::{
+    Entry, Errno, Header, KeyChange, Properties, Quota, REKEY_NOW, Refusal, Reply, Request, Secret, Udp,
+    family, replies,
+};
 use utipc_node::daemon::{FixedName, Policy};
 
 use crate::client::{Client, Host, LIMIT};
@@ -261,5 +264,31 @@ fn malformed_management_requests_are_answered_or_refused() {
         }
     }
     assert!(client.try_call(&Command::Manage { from: 0 }, &[]).is_some());
-    assert_eq!(refusal(&mut client, &Request::KeySet), Errno::NOT_SUPPORTED);
+}
+
+#[test]
+fn keys_are_set_and_flushed_or_refused_with_the_reason() {
+    let host = Host::new();
+    let mut client = host.client();
+    let secret =
+        |algorithm: &str, len| Secret { algorithm: algorithm.to_owned(), bytes: vec![7; len].into() };
+    let key = |secret| Request::KeySet(KeyChange { key: Some(secret), ..KeyChange::default() });
+    assert_eq!(refusal(&mut client, &key(secret("ccm(aes)", 20))), Errno::NO_DEVICE);
+    assert_eq!(refusal(&mut client, &key(secret("gcm(aes)", 21))), Errno::KEY_REJECTED);
+    let rekeying = |minutes| Request::KeySet(KeyChange { rekeying: Some(minutes), ..KeyChange::default() });
+    assert_eq!(refusal(&mut client, &rekeying(REKEY_NOW)), Errno::INVALID, "there is no key yet");
+    done(&mut client, &key(secret("gcm(aes)", 20)));
+    done(&mut client, &rekeying(10));
+    assert_eq!(refusal(&mut client, &rekeying(REKEY_NOW)), Errno::BUSY, "a key is being introduced");
+    let master = KeyChange { key: Some(secret("gcm(aes)", 28)), master: true, ..KeyChange::default() };
+    let peer = KeyChange {
+        key: Some(secret("gcm(aes)", 36)),
+        identity: Some(*b"another node\0\0\0\0"),
+        ..KeyChange::default()
+    };
+    for change in [master, peer] {
+        done(&mut client, &Request::KeySet(change));
+    }
+    done(&mut client, &Request::KeyFlush);
+    assert_eq!(refusal(&mut client, &rekeying(REKEY_NOW)), Errno::INVALID);
 }

@@ -48,6 +48,10 @@ fn general_option(entry: &Entry, name: c_int) -> Result<Option<u32>, Code> {
 
 fn tipc_option(entry: &Entry, name: c_int) -> Result<u32, Code> {
     let option = u32::try_from(name).ok().and_then(SocketOption::from_number).ok_or(libc::EINVAL)?;
+    if option == SocketOption::GroupJoin {
+        // Programs that probe for groups must not find them: the shim does not join any.
+        return Err(libc::ENOPROTOOPT);
+    }
     entry.socket()?.option(option).map_err(|error| code(&error))
 }
 
@@ -69,7 +73,7 @@ fn set_tipc_option(entry: &Entry, name: c_int, value: *const c_void, len: sockle
     }
     let number = if needed == 0 {
         if option == Some(SocketOption::GroupLeave) {
-            // Groups are not implemented, so there is none to leave.
+            // The shim joins no group, so there is none to leave.
             return Err(libc::EINVAL);
         }
         OptionValue::None

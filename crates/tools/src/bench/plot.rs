@@ -28,21 +28,21 @@ pub(super) fn write(path: &Path, runs: &[Run]) -> Result<()> {
     let panels = [
         panel(
             &[Name::Latency],
-            "Round trip: median of all rounds, each round, and the band up to the 99th percentile",
+            "Round trip: median of all rounds (thick), each round (dots), 99th percentile (thin)",
             "round trip [µs]",
             Run::p50,
             Some(p99),
         ),
         panel(
             &rates,
-            "Throughput: median of all rounds, and each round",
+            "Throughput: median of all rounds, and each round (dots)",
             "throughput [Mbit/s]",
             Run::mbit_per_s,
             None,
         ),
         panel(
             &rates,
-            "Message rate: median of all rounds, and each round",
+            "Message rate: median of all rounds, and each round (dots)",
             "rate [messages/s]",
             |run| run.measured.messages_per_s(),
             None,

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use utipc::bearers::{Bearer, EthernetBearer, HostBearer, HostConfig, UdpBearer, UdpConfig, UdpMode};
-use utipc::daemon::{DaemonConfig, FixedName, Limits, NodeConfig, Plan, Policy, StackConfig, usual_socket};
+use utipc::daemon::{
+    DaemonConfig, FixedName, Limits, NodeConfig, Plan, Policy, StackConfig, key_file, usual_socket,
+};
 use utipc::{ClusterId, NodeAddr, NodeId};
 
 use super::faults::{At, Fault};
@@ -24,7 +26,11 @@ pub(crate) fn config(file: &File, instance: &str, socket: PathBuf) -> Result<Dae
         cluster: cluster(file),
         ..StackConfig::default()
     };
-    let node = NodeConfig { stack, bearers: Vec::new(), label: instance.to_owned(), ..NodeConfig::default() };
+    let mut node =
+        NodeConfig { stack, bearers: Vec::new(), label: instance.to_owned(), ..NodeConfig::default() };
+    let encryption = &file.encryption;
+    node.stack.encryption.strict = encryption.strict.unwrap_or_else(|| encryption.files().next().is_some());
+    node.rekeying_minutes = encryption.rekeying_minutes;
     let mode = file.policy.socket_mode.as_deref().map(socket_mode).transpose().map_err(wrong)?;
     Ok(DaemonConfig {
         node,
@@ -50,6 +56,11 @@ pub(crate) fn cluster(file: &File) -> ClusterId {
 pub(crate) fn open(config: &mut DaemonConfig, file: &File) -> Result<(), Fault> {
     let of_node = |error: utipc::OsError| Fault::new(At::key("node", "identity"), error.to_string());
     config.node.choose_identity().map_err(of_node)?;
+    for (key_use, key, path) in file.encryption.files() {
+        let wrong =
+            |error: key_file::KeyFileError| Fault::new(At::key("encryption", &key), error.to_string());
+        config.node.keys.push((key_use, key_file::read(path).map_err(wrong)?));
+    }
     for (number, bearer) in file.bearer.iter().enumerate() {
         let key = match bearer.media {
             Media::Udp => "local",

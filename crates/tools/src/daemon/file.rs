@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 use toml::de::DeTable;
+use utipc::NodeId;
+use utipc::daemon::KeyUse;
 
 use super::faults::{Faults, Source};
 use super::parse;
@@ -20,6 +22,7 @@ pub(crate) struct File {
     pub(crate) bearer: Vec<Bearer>,
     pub(crate) policy: Policy,
     pub(crate) limits: Limits,
+    pub(crate) encryption: Encryption,
     pub(crate) log: Log,
     pub(crate) metrics: Metrics,
 }
@@ -125,6 +128,35 @@ impl Local {
             Self::WithPort(at) => at,
             Self::Plain(ip) => SocketAddr::new(ip, utipc::bearers::DEFAULT_PORT),
         }
+    }
+}
+
+/// `[encryption]`: keys of the cluster, each in a file that only the daemon's user may read; by default none.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Encryption {
+    /// Key of all nodes.
+    pub(crate) key_file: Option<PathBuf>,
+    /// Key that nodes use only until they have handed each other session keys.
+    pub(crate) master_key_file: Option<PathBuf>,
+    /// Keys of single nodes by their identities, this one included.
+    pub(crate) node_key_files: BTreeMap<String, PathBuf>,
+    /// Whether to refuse clear text as soon as there is a key; default true if this table names a key file.
+    pub(crate) strict: Option<bool>,
+    /// Interval of new session keys, minutes, 0 for none; default 1440.
+    pub(crate) rekeying_minutes: Option<u32>,
+}
+
+impl Encryption {
+    /// Every key file with its key in the table.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (KeyUse, String, &Path)> {
+        let cluster = self.key_file.as_deref().map(|path| (KeyUse::Cluster, "key_file".to_owned(), path));
+        let master =
+            self.master_key_file.as_deref().map(|path| (KeyUse::Master, "master_key_file".to_owned(), path));
+        let nodes = self.node_key_files.iter().map(|(id, path)| {
+            (KeyUse::Node(NodeId::from_text(id)), format!("node_key_files.{id}"), path.as_path())
+        });
+        cluster.into_iter().chain(master).chain(nodes)
     }
 }
 
@@ -251,6 +283,7 @@ impl File {
         fixed("node.cluster", a.cluster == b.cluster);
         fixed("node.user", a.user == b.user);
         fixed("bearer", self.bearer == new.bearer);
+        fixed("encryption", self.encryption == new.encryption);
         fixed("metrics", self.metrics == new.metrics);
         fixed("policy.socket_mode", self.policy.socket_mode == new.policy.socket_mode);
         keys

@@ -20,6 +20,10 @@ pub(super) enum Kind {
     Users,
     /// A table from service types to users.
     Bindings,
+    /// True or false.
+    Flag,
+    /// A table from identities of nodes to files.
+    Files,
 }
 
 /// A key and an example of its value, as the user writes it.
@@ -99,12 +103,21 @@ const LIMITS: &[Key] = &[
     limit("memory_per_user_mib"),
 ];
 
+const ENCRYPTION: &[Key] = &[
+    text("key_file", "\"/etc/utipc/cluster.key\""),
+    text("master_key_file", "\"/etc/utipc/master.key\""),
+    key("node_key_files", Kind::Files, "{ \"node-a\" = \"/etc/utipc/node-a.key\" }"),
+    key("strict", Kind::Flag, "true"),
+    key("rekeying_minutes", Kind::Number(0, 1 << 24, " minutes"), "1440"),
+];
+
 /// All tables.
 pub(super) const SECTIONS: &[Section] = &[
     Section { name: "node", is_list: false, keys: NODE },
     Section { name: "bearer", is_list: true, keys: BEARER },
     Section { name: "policy", is_list: false, keys: POLICY },
     Section { name: "limits", is_list: false, keys: LIMITS },
+    Section { name: "encryption", is_list: false, keys: ENCRYPTION },
     Section {
         name: "metrics",
         is_list: false,
@@ -125,7 +138,8 @@ impl Key {
             Kind::Addresses => format!("a list of IP addresses, as in {}", self.example),
             Kind::Hosts => format!("a list of names of hosts, as in {}", self.example),
             Kind::Users => format!("a list of users, as in {}", self.example),
-            Kind::Bindings => format!("a table, as in {}", self.example),
+            Kind::Bindings | Kind::Files => format!("a table, as in {}", self.example),
+            Kind::Flag => "true or false".to_owned(),
         }
     }
 }

@@ -142,6 +142,7 @@ fn check(settings: &Settings) -> Result<()> {
     log::filter_of_environment().map_err(|why| anyhow::anyhow!(why))?;
     let runs = system::is_served(&settings.socket);
     let mut faults: Vec<Fault> = system::place(&settings.socket).into_iter().collect();
+    faults.extend(system::keys(&settings.file));
     faults.extend(system::bearers(&settings.file.bearer, build::cluster(&settings.file), !runs));
     if !faults.is_empty() {
         bail!(settings.source.faults(&faults));

@@ -118,6 +118,13 @@ fn check_value(key: &Key, value: &Spanned<DeValue<'_>>) -> Option<(Option<usize>
                 })
             })
         }),
+        (Kind::Flag, DeValue::Boolean(_)) => None,
+        (Kind::Files, DeValue::Table(files)) => {
+            let (name, file) =
+                files.iter().find(|(_, file)| !matches!(file.get_ref(), DeValue::String(_)))?;
+            let text = format!("{}: {} is not a path in quotes", name.get_ref(), shown(file.get_ref()));
+            Some((Some(name.span().start), format!("{text} (write {})", key.wanted())))
+        }
         (_, other) => wrong(kind(other)),
     }
 }

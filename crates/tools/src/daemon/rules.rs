@@ -30,6 +30,9 @@ pub(super) fn faults(file: &File) -> Vec<Fault> {
         At::key("metrics", "listen"),
         listen.and_then(|text| metrics::address(text).err()).map(|e| e.to_string()),
     );
+    for id in file.encryption.node_key_files.keys() {
+        check(At::key("encryption", &format!("node_key_files.{id}")), identity::check(id).err());
+    }
     bearers(&file.bearer, &mut faults);
     faults
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::fs::{Access, AtFlags, CWD, FlockOperation, accessat, flock};
 use utipc::ClusterId;
 use utipc::bearers::{EthernetBearer, UdpBearer, UdpMode};
+use utipc::daemon::key_file;
 
 use super::faults::{At, Fault};
 use super::file::{Bearer, File, Media};
@@ -18,6 +19,15 @@ const MAX_PATH: usize = 106;
 
 /// The directory of the system's daemons, which a daemon of root creates.
 pub(super) const SYSTEM: &str = "/run/utipc";
+
+/// The faults of key files.
+pub(super) fn keys(file: &File) -> Vec<Fault> {
+    let wrong = |(_, key, path): (_, String, &Path)| {
+        let error = key_file::read(path).err()?;
+        Some(Fault::new(At::key("encryption", &key), error.to_string()))
+    };
+    file.encryption.files().filter_map(wrong).collect()
+}
 
 /// The faults of users and groups.
 pub(super) fn users(file: &File) -> Vec<Fault> {

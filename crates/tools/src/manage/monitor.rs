@@ -5,6 +5,7 @@ use utipc_manage::{Domain, Entry, Monitor, MonitorPeer, Request};
 use super::bearer;
 use super::call::{Call, Ended};
 use super::identity::show_address;
+use super::output::Output;
 
 const TITLE: &str =
     "node          status monitored generation applied_node_status [non_applied_node:status]\n";
@@ -22,8 +23,13 @@ pub(super) fn get_threshold(call: &mut Call) -> Ended {
     for entry in reply {
         if let Entry::Threshold(nodes) = entry {
             call.begin();
-            // Without an object around it, as in iproute2.
-            call.out.any("threshold", nodes, &format!("{nodes}\n"));
+            let threshold = |out: &mut Output| out.any("threshold", nodes, &format!("{nodes}\n"));
+            if call.options.own {
+                call.out.object("", threshold);
+            } else {
+                // iproute2 prints no object around it, which is no JSON.
+                threshold(&mut call.out);
+            }
             call.out.end();
         }
     }

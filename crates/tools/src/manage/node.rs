@@ -2,10 +2,12 @@
 
 use serde_json::Value;
 use utipc::NodeAddr;
-use utipc_manage::{Entry, Request};
+use utipc_manage::{Entry, KeyChange, REKEY_NOW, Request, Secret};
+use zeroize::Zeroizing;
 
-use super::call::{Call, Ended, Failure, needed};
+use super::call::{Call, Ended, Failure, needed, number};
 use super::identity;
+use super::words::Key;
 
 pub(super) fn list(call: &mut Call) -> Ended {
     let reply = call.ask(&Request::Nodes)?;
@@ -120,9 +122,56 @@ pub(super) fn identity(call: &mut Call) -> Result<[u8; 16], Failure> {
     identity::read(&word).ok_or_else(|| Failure::Words(format!("{word:?} {wrong}")))
 }
 
+/// Keys after the key itself, as in iproute2.
+const KEY_KEYS: [Key; 4] = [("algname", true), ("nodeid", true), ("master", false), ("rekeying", true)];
+
+/// A key, its properties, and the interval of session keys; or that interval alone.
 pub(super) fn set_key(call: &mut Call) -> Ended {
-    needed(call.words.next(), "the key")?;
-    call.order(&Request::KeySet)
+    let mut change = KeyChange::default();
+    let word = needed(call.words.next(), "the key")?;
+    let is_interval = word == "rekeying";
+    if is_interval {
+        call.words.back();
+    }
+    let keys = call.keys(&KEY_KEYS)?;
+    if !is_interval {
+        let bytes = key_bytes(&word)?;
+        let algorithm = keys.get("algname").unwrap_or("gcm(aes)").to_owned();
+        change.key = Some(Secret { algorithm, bytes });
+    }
+    let wrong = "is not an identity (use at most 16 of a-z A-Z 0-9 - _ . : @, or 32 hexadecimal digits)";
+    let identity =
+        |text: &str| identity::read(text).ok_or_else(|| Failure::Words(format!("{text:?} {wrong}")));
+    change.identity = keys.get("nodeid").map(identity).transpose()?;
+    change.master = keys.get("master").is_some();
+    change.rekeying = keys.get("rekeying").map(interval).transpose()?;
+    if change.master && change.identity.is_some() {
+        return Err(Failure::Words("a master key belongs to all nodes (leave out nodeid)".to_owned()));
+    }
+    call.order(&Request::KeySet(change))
+}
+
+/// A key as `0x` and hexadecimal digits, or as text.
+fn key_bytes(word: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
+    let Some(digits) = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) else {
+        return Ok(Zeroizing::new(word.as_bytes().to_vec()));
+    };
+    let pairs = digits.as_bytes().chunks(2).map(|pair| {
+        let text = std::str::from_utf8(pair).ok().filter(|text| text.len() == 2)?;
+        u8::from_str_radix(text, 16).ok()
+    });
+    let bytes: Option<Vec<u8>> = pairs.collect();
+    let wrong =
+        || Failure::Words("the key is not a hexadecimal number with an even number of digits".to_owned());
+    bytes.map(Zeroizing::new).ok_or_else(wrong)
+}
+
+/// The interval of session keys.
+fn interval(word: &str) -> Result<u32, Failure> {
+    match word {
+        "now" => Ok(REKEY_NOW),
+        minutes => number(minutes),
+    }
 }
 
 pub(super) fn flush_keys(call: &mut Call) -> Ended {

@@ -311,7 +311,14 @@ pub(super) const COMMANDS: &[Word] = &[
                     run("identity", "Identity of the node", "IDENTITY", &[], node::set_identity),
                     run("netid", "Number of the cluster, 1 to 9999", "NUMBER", &[], node::set_cluster),
                     run("clusterid", "Number of the cluster, 1 to 9999", "NUMBER", &[], node::set_cluster),
-                    run("key", "Key of the cluster", "KEY", &[], node::set_key),
+                    run(
+                        "key",
+                        "Key: 16, 24 or 32 bytes and 4 of salt, as text or 0x and hexadecimal digits; or the \
+                         interval of session keys, minutes",
+                        "KEY [algname NAME] [master | nodeid IDENTITY] [rekeying MINUTES|now] | rekeying MINUTES|now",
+                        &["algname", "master", "nodeid", "rekeying"],
+                        node::set_key,
+                    ),
                 ],
             ),
             branch(

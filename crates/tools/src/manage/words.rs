@@ -12,6 +12,8 @@ pub(super) struct Options {
     pub(super) processes: bool,
     /// Not in iproute2: the engine to query.
     pub(super) engine: Option<String>,
+    /// The program runs under its own name, not as `tipc`.
+    pub(super) own: bool,
 }
 
 /// Options without a value, and with one.
@@ -23,7 +25,7 @@ const OWN_FLAGS: [&str; 2] = ["why", "processes"];
 /// # Errors
 /// An unknown option.
 pub(super) fn split(args: &[String], own: bool) -> Result<(Options, Vec<String>), String> {
-    let (mut options, mut words) = (Options::default(), Vec::new());
+    let (mut options, mut words) = (Options { own, ..Options::default() }, Vec::new());
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         if arg == "--" {

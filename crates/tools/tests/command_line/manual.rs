@@ -1,36 +1,143 @@
 //! The manual pages have the options that `--help` prints, and no others; that of the configuration has every key.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+/// Commands of `utipc` whose options the page utipc(1) has. `daemon` has those of utipcd(8), `bench` a page of its own.
+const OWN: [&str; 9] =
+    ["demo", "run", "status", "doctor", "top", "capture", "proxy", "completion", "install-tipc"];
 
 fn page(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/man").join(name);
-    std::fs::read_to_string(&path).unwrap().replace("\\-", "-")
+    let text = std::fs::read_to_string(&path).unwrap().replace("\\-", "-");
+    ["\\fB", "\\fR", "\\fI"].iter().fold(text, |text, font| text.replace(font, ""))
 }
 
 /// The long options in a text.
 fn options(text: &str) -> BTreeSet<String> {
-    let is_part = |c: char| c.is_ascii_lowercase() || c == '-';
+    let is_part = |c: char| c.is_ascii_lowercase() || c == '-' || c == '_';
     let starts = text.match_indices("--").filter(|(at, _)| !text[..*at].ends_with(is_part));
     let names = starts.map(|(at, _)| text[at..].split(|c| !is_part(c)).next().unwrap_or_default());
     names.filter(|name| name.len() > 2).map(str::to_owned).collect()
 }
 
+fn help(program: &str, words: &[&str]) -> String {
+    let output = Command::new(program).args(words).arg("--help").output().unwrap();
+    assert!(output.status.success(), "{program} {words:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// The options that the program documents: those that begin a line of its help.
-fn documented(program: &Path) -> BTreeSet<String> {
-    let output = Command::new(program).arg("--help").output().unwrap();
-    assert!(output.status.success(), "{}", program.display());
-    let help = String::from_utf8(output.stdout).unwrap();
+fn documented(program: &str, words: &[&str]) -> BTreeSet<String> {
+    let help = help(program, words);
     let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
     lines.flat_map(|line| options(line.split("  ").next().unwrap_or_default())).collect()
+}
+
+/// The names below `Commands:` of a help.
+fn commands(help: &str) -> Vec<String> {
+    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = list.take_while(|line| line.starts_with(' '));
+    // What is indented further continues a line.
+    let names =
+        lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+    names.map(str::to_owned).collect()
 }
 
 #[test]
 fn page_of_utipcd_has_every_option_and_no_other() {
     let in_page = options(&page("man8/utipcd.8"));
-    assert_eq!(in_page, documented(&PathBuf::from(env!("CARGO_BIN_EXE_utipcd"))));
+    assert_eq!(in_page, documented(env!("CARGO_BIN_EXE_utipcd"), &[]));
     assert!(in_page.len() > 8, "{in_page:?}");
+}
+
+#[test]
+fn page_of_utipc_pipe_has_every_option_and_no_other() {
+    let text = page("man1/utipc-pipe.1");
+    // In this page's language an option lacks its first dash, and those after the first follow commas.
+    let lines = text.lines().filter(|line| line.contains("Fl "));
+    let in_page: BTreeSet<String> =
+        lines.flat_map(str::split_whitespace).flat_map(|word| options(&format!("-{word}"))).collect();
+    let mut known = documented(env!("CARGO_BIN_EXE_utipc-pipe"), &[]);
+    for usual in ["--help", "--version"] {
+        assert!(known.remove(usual));
+    }
+    assert_eq!(in_page, known);
+    assert!(in_page.len() > 20, "{in_page:?}");
+}
+
+#[test]
+fn page_of_utipc_has_every_option_of_its_commands_and_no_other() {
+    let utipc = env!("CARGO_BIN_EXE_utipc");
+    let mut known: BTreeSet<String> = OWN.iter().flat_map(|name| documented(utipc, &[name])).collect();
+    for command in managed(utipc) {
+        let words: Vec<&str> = command.split(' ').collect();
+        known.extend(options(&help(utipc, &words)));
+    }
+    // The options of the management tool itself, which its help has in their short form.
+    known.extend(["--json", "--pretty", "--engine"].map(str::to_owned));
+    let mut in_page = options(&page("utipc.1"));
+    in_page.insert("--version".to_owned());
+    known.insert("--version".to_owned());
+    assert_eq!(in_page, known);
+}
+
+#[test]
+fn page_of_the_benchmark_has_every_option_and_no_other() {
+    let utipc = env!("CARGO_BIN_EXE_utipc");
+    let names = commands(&help(utipc, &["bench"]));
+    assert!(names.len() > 9, "{names:?}");
+    let text = page("man1/utipc-bench.1");
+    let mut known = BTreeSet::new();
+    for name in names.iter().filter(|name| *name != "help") {
+        assert!(text.contains(name.as_str()), "{name} is not in utipc-bench(1)");
+        known.extend(documented(utipc, &["bench", name]));
+    }
+    known.remove("--help");
+    assert_eq!(options(&text), known);
+}
+
+/// Every command of the management tool, with its words: those that have no list of commands in their help.
+fn managed(utipc: &str) -> Vec<String> {
+    let others = OWN.iter().chain(&["bench", "daemon", "help"]);
+    let others: BTreeSet<&str> = others.copied().collect();
+    let mut open = commands(&help(utipc, &[]));
+    open.retain(|name| !others.contains(name.as_str()));
+    let mut all = Vec::new();
+    while let Some(path) = open.pop() {
+        let words: Vec<&str> = path.split(' ').collect();
+        let more = commands(&help(utipc, &words));
+        if more.is_empty() {
+            all.push(path);
+        } else {
+            open.extend(more.iter().map(|word| format!("{path} {word}")));
+        }
+    }
+    all
+}
+
+/// Whether a line of the page, in which `|` stands between alternatives, begins with these words.
+fn covers(line: &str, words: &[&str]) -> bool {
+    let mut parts = line.split_whitespace();
+    words.iter().all(|word| parts.next().is_some_and(|part| part.split('|').any(|one| one == *word)))
+}
+
+#[test]
+fn page_of_utipc_has_every_command() {
+    let utipc = env!("CARGO_BIN_EXE_utipc");
+    let text = page("utipc.1");
+    let lines: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(".B ")).collect();
+    let managed = managed(utipc);
+    assert!(managed.len() > 40, "{managed:?}");
+    let own = OWN.iter().chain(&["bench", "daemon"]).map(|name| (*name).to_owned());
+    let is_there = |command: &String| {
+        let words: Vec<&str> = command.split(' ').collect();
+        lines.iter().any(|line| covers(line, &words))
+    };
+    let missing: Vec<String> = managed.into_iter().chain(own).filter(|command| !is_there(command)).collect();
+    assert!(missing.is_empty(), "not in utipc(1): {missing:?}");
+    assert!(!covers("link list", &["link", "get"]) && covers("link get|set x|y", &["link", "set", "y"]));
 }
 
 #[test]

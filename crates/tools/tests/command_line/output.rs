@@ -8,8 +8,7 @@ use utipc::{Node, Scope, ServiceAddress, ServiceRange};
 use super::mistakes::Stage;
 use super::{text, utipc};
 
-/// Commands that print something. `link monitor get threshold` is not among them: it prints what iproute2 prints, an
-/// array with a name in it, which is no JSON.
+/// Commands that print something.
 const COMMANDS: &[&str] = &[
     "bearer list",
     "bearer get priority media udp name UDP",
@@ -23,6 +22,7 @@ const COMMANDS: &[&str] = &[
     "link get tolerance link broadcast-link",
     "link get broadcast",
     "link statistics show",
+    "link monitor get threshold",
     "link monitor list",
     "link monitor summary",
     "media list",

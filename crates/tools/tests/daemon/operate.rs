@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use utipc::{Destination, Node, Scope, ServiceAddress, ServiceRange};
+use utipc_netns::{Cable, Namespace};
 
 use super::Scratch;
 
@@ -30,9 +31,16 @@ fn address() -> Ipv4Addr {
 }
 
 fn utipc(socket: &std::path::Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_utipc"));
+    with_socket(Command::new(env!("CARGO_BIN_EXE_utipc")), socket, args)
+}
+
+fn with_socket(mut command: Command, socket: &std::path::Path, args: &[&str]) -> Command {
     command.args(args).env("UTIPC_SOCKET", socket).env_remove("UTIPC_ENGINE").env_remove("UTIPC_LOG");
     command
+}
+
+fn command_in(namespace: Option<&Namespace>, program: &str) -> Command {
+    namespace.map_or_else(|| Command::new(program), |namespace| namespace.command(program))
 }
 
 /// A daemon that ends with the value.
@@ -40,21 +48,28 @@ struct Daemon {
     child: Child,
     socket: PathBuf,
     local: Ipv4Addr,
+    /// The namespace of the daemon and of the commands to it, if that is not the test's own.
+    namespace: Option<Namespace>,
 }
 
 impl Daemon {
     fn start(scratch: &Scratch, name: &str) -> Self {
+        Self::start_in(scratch, name, None, address())
+    }
+
+    fn start_in(scratch: &Scratch, name: &str, namespace: Option<Namespace>, local: Ipv4Addr) -> Self {
         let socket = scratch.0.join(name);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_utipcd"));
+        let mut command = command_in(namespace.as_ref(), env!("CARGO_BIN_EXE_utipcd"));
         command.arg("--socket").arg(&socket).env_remove("UTIPC_LOG").env_remove("NOTIFY_SOCKET");
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let daemon = Self { child, socket, local: address() };
+        let daemon = Self { child, socket, local, namespace };
         soon("the daemon answers", || daemon.run(&["node", "get", "clusterid"]).status.success());
         daemon
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        utipc(&self.socket, args).output().unwrap()
+        let program = command_in(self.namespace.as_ref(), env!("CARGO_BIN_EXE_utipc"));
+        with_socket(program, &self.socket, args).output().unwrap()
     }
 
     fn text(&self, line: &str) -> String {
@@ -108,11 +123,16 @@ impl Drop for Daemon {
 /// Two daemons with a link.
 fn linked(scratch: &Scratch) -> (Daemon, Daemon) {
     let (a, b) = (Daemon::start(scratch, "a"), Daemon::start(scratch, "b"));
+    link(&a, &b);
+    (a, b)
+}
+
+/// Links two daemons.
+fn link(a: &Daemon, b: &Daemon) {
     a.enable(b.local);
     b.enable(a.local);
     soon("the link is up", || a.json("status --json")["links"][0]["up"] == true);
     soon("the link is up at the other end", || b.json("status --json")["links"][0]["up"] == true);
-    (a, b)
 }
 
 #[test]
@@ -211,6 +231,37 @@ fn doctor_finds_peer_lists_of_one_side() {
     b.finds("one-sided-peers", "warning");
     let text = b.text("doctor --quiet");
     assert!(text.contains(&format!("remoteip {}`", a.local)), "the remedy names the peer: {text}");
+}
+
+const CABLE: Cable =
+    Cable { interface: "narrow0", addresses: [Ipv4Addr::new(10, 79, 0, 1), Ipv4Addr::new(10, 79, 0, 2)] };
+
+#[test]
+fn doctor_finds_paths_that_carry_less_than_their_link() {
+    let [here, there] = match CABLE.join() {
+        Ok(pair) => pair,
+        Err(why) => {
+            eprintln!("skipped: MTU of real interfaces: {why:#}");
+            return;
+        }
+    };
+    let scratch = Scratch::new("mtu");
+    let [first, second] = CABLE.addresses;
+    let a = Daemon::start_in(&scratch, "a", Some(here), first);
+    let b = Daemon::start_in(&scratch, "b", Some(there), second);
+    link(&a, &b);
+    let level = |check: &str| {
+        let report = a.json("doctor --json");
+        let mut found = report["findings"].as_array().unwrap().iter();
+        found.find(|found| found["check"] == check).unwrap()["level"].clone()
+    };
+    assert_eq!(level("path-mtu"), "ok");
+    // As a tunnel on the way.
+    let ip = a.namespace.as_ref().unwrap();
+    ip.ip(&["route", "replace", &format!("{second}/32"), "dev", CABLE.interface, "mtu", "900"]).unwrap();
+    a.finds("path-mtu", "warning");
+    let text = a.text("doctor --quiet");
+    assert!(text.contains("a path of 900 bytes: 1500 bytes"), "path and packet are named: {text}");
 }
 
 /// Captures while `send` is called again and again, until the capture ends by itself.

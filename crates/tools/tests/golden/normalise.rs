@@ -10,12 +10,14 @@
 /// | `table` | numbers of six digits and more, hexadecimal addresses, generations; not the width of their column |
 /// | `blocks` | as `text` outside of braces; the order of the paragraphs |
 /// | `media` | whether there is InfiniBand |
+/// | `object` | braces: iproute2 prints an array with a name in it, which is no JSON |
 pub(crate) fn normalise(how: &str, text: &str) -> String {
     match how {
         "text" => text.lines().map(|line| numbers(line) + "\n").collect(),
         "table" => text.lines().map(|line| columns(line) + "\n").collect(),
         "blocks" => blocks(text),
         "media" => text.lines().filter(|line| *line != "ib").map(|line| format!("{line}\n")).collect(),
+        "object" => text.replace(['{', '}'], ""),
         _ => text.to_owned(),
     }
 }

@@ -9,8 +9,9 @@ use utipc_core::socket::{BindError, ConnectError, OptionValue, RecvError, SendEr
 use utipc_os::Wait;
 
 use crate::{
-    Binding, Counters, Destination, Error, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Received,
-    RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
+    Binding, Counters, Destination, Error, GroupRequest, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId,
+    Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, Spin,
+    WaitReason,
 };
 
 #[derive(Clone, Debug)]
@@ -125,6 +126,25 @@ impl Socket {
         self.0.live().and_then(|s| s.unbind(which)).map_err(|error| {
             public_error(error, |failure| match failure {
                 Failure::Bind(why) => Ok(Error::Unbind(why)),
+                other => Err(other),
+            })
+        })
+    }
+
+    pub(super) fn join(&self, request: GroupRequest) -> Result<()> {
+        let group = request.member.service;
+        self.0.live().and_then(|s| s.join(request)).map_err(|error| {
+            public_error(error, |failure| match failure {
+                Failure::Join(why) => Ok(Error::Join { group, why }),
+                other => Err(other),
+            })
+        })
+    }
+
+    pub(super) fn leave(&self) -> Result<()> {
+        self.0.live().and_then(|s| s.leave()).map_err(|error| {
+            public_error(error, |failure| match failure {
+                Failure::Leave(why) => Ok(Error::Leave(why)),
                 other => Err(other),
             })
         })

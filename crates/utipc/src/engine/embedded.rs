@@ -14,8 +14,8 @@ use utipc_node::{Slot, Want};
 use utipc_os::Wait;
 
 use crate::{
-    Binding, Counters, Destination, Error, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Received,
-    RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, WaitReason,
+    Binding, Counters, Destination, Error, GroupRequest, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId,
+    Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, WaitReason,
 };
 
 #[derive(Clone, Debug)]
@@ -131,6 +131,16 @@ impl Socket {
         in_own_process(&self.node)?
             .with(|stack, now| stack.unbind(now, self.port, which))
             .map_err(Error::Unbind)
+    }
+
+    pub(super) fn join(&self, request: GroupRequest) -> Result<()> {
+        in_own_process(&self.node)?
+            .with(|stack, now| stack.join(now, self.port, request))
+            .map_err(|why| Error::Join { group: request.member.service, why })
+    }
+
+    pub(super) fn leave(&self) -> Result<()> {
+        in_own_process(&self.node)?.with(|stack, now| stack.leave(now, self.port)).map_err(Error::Leave)
     }
 
     pub(super) fn listen(&self) -> Result<()> {

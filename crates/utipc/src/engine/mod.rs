@@ -18,8 +18,9 @@ pub use choice::Engine;
 pub(crate) use kernel::TipcNetlink;
 
 use crate::{
-    Binding, Counters, Destination, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Received,
-    RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
+    Binding, Counters, Destination, GroupRequest, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId,
+    Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, Spin,
+    WaitReason,
 };
 
 /// A node of any engine.
@@ -163,6 +164,14 @@ impl Socket {
 
     pub(crate) fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
         dispatch!(Socket, self, socket => socket.unbind(which))
+    }
+
+    pub(crate) fn join(&self, request: GroupRequest) -> Result<()> {
+        dispatch!(Socket, self, socket => socket.join(request))
+    }
+
+    pub(crate) fn leave(&self) -> Result<()> {
+        dispatch!(Socket, self, socket => socket.leave())
     }
 
     pub(crate) fn listen(&self) -> Result<()> {

@@ -118,6 +118,7 @@ fn test(root: &Path, place: &Path, release: bool) -> Result<Tally> {
     tally.note("the same commit gives the same packages", same(&one, &again));
     fs::remove_dir_all(&again).context("remove the second build")?;
     tally.note("lintian finds nothing", lintian(&one));
+    tally.add(roots::cargo_install(root, place)?);
     if release {
         tally.add(roots::statics(root, place, &one)?);
     } else {

@@ -13,6 +13,9 @@ use crate::process;
 /// Time limit of the checks in one root.
 const LIMIT: Duration = Duration::from_secs(300);
 
+/// Time limit of what builds programs.
+const CARGO: Duration = Duration::from_secs(600);
+
 /// Time limit of booting a root.
 const BOOT: Duration = Duration::from_secs(60);
 
@@ -143,4 +146,11 @@ pub(super) fn statics(project: &Path, place: &Path, packages: &Path) -> Result<(
     let mut command = Command::new("sh");
     command.arg(project.join("packaging/checks/static.sh")).arg(packages).arg(place.join("static-work"));
     process::checks(&mut command, LIMIT, "static programs")
+}
+
+/// Installs programs and shim with `cargo install` into an empty folder, and runs a program on the shim.
+pub(super) fn cargo_install(project: &Path, place: &Path) -> Result<(usize, usize)> {
+    let mut command = Command::new("sh");
+    command.arg(project.join("packaging/checks/cargo.sh")).arg(project).arg(crate::target(project));
+    process::checks(command.arg(place.join("cargo-work")), CARGO, "cargo install")
 }

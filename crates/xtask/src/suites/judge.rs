@@ -31,6 +31,17 @@ pub(crate) fn slow_test(line: &str) -> Option<(f64, &str)> {
     Some((seconds.parse().ok()?, name))
 }
 
+/// A line without the sequences that colour a terminal: Maven writes one at its end, also where there is none.
+pub(crate) fn plain(line: &str) -> String {
+    let mut parts = line.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |mut text, part| {
+        let end = part.find(|c: char| c.is_ascii_alphabetic()).map_or(part.len(), |at| at + 1);
+        text.push_str(part.get(end..).unwrap_or_default());
+        text
+    })
+}
+
 /// The form of a suite's output, from which its tests are counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Judge {
@@ -105,6 +116,14 @@ mod tests {
         let text = "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured\n\
                     test result: FAILED. 1 passed; 2 failed; 0 ignored\n";
         assert_eq!(Judge::CargoTest.counts(text, false), Counts { passed: 4, failed: 2 });
+    }
+
+    #[test]
+    fn colours_of_a_terminal_do_not_hide_a_result() {
+        let line = plain("\u{1b}[0mjava: 72 passed, \u{1b}[1;31m0 failed\u{1b}[0m");
+        assert_eq!(line, "java: 72 passed, 0 failed");
+        assert_eq!(Judge::Total("java").counts(&line, true), Counts { passed: 72, failed: 0 });
+        assert_eq!(plain("no colour"), "no colour");
     }
 
     #[test]

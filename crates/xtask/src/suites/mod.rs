@@ -200,7 +200,7 @@ fn capture(site: &Site<'_>, suite: &Suite, share: Share, log: &PathBuf) -> Resul
     let reader = std::thread::spawn(move || {
         let mut output = String::new();
         for line in BufReader::new(read).split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line);
+            let line = judge::plain(&String::from_utf8_lossy(&line));
             // If the disk is full, the log is incomplete, but the run continues.
             let _ = writeln!(file, "{line}");
             if let Some(name) = live {

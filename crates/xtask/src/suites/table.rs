@@ -146,13 +146,11 @@ pub(crate) const SUITES: &[Suite] = &[
     // The web page of daemons and of p2ps, in Chromium.
     Suite {
         obstacle: no_browser,
-        required_in_ci: false,
         ..suite("web-page", minutes(10), Judge::Total("web-page"), &["xtask", "web-page"])
     },
     // The alert rules for Prometheus, with their tests; that their metrics exist is a test of utipcd.
     Suite {
         obstacle: no_promtool,
-        required_in_ci: false,
         ..suite(
             "alert-rules",
             minutes(2),
@@ -161,16 +159,9 @@ pub(crate) const SUITES: &[Suite] = &[
         )
     },
     // The Go package, built against the C library as a user installs it.
-    Suite {
-        obstacle: no_go,
-        required_in_ci: false,
-        ..suite("go", minutes(15), Judge::Total("go"), &["xtask", "go"])
-    },
-    Suite {
-        obstacle: no_java,
-        required_in_ci: false,
-        ..suite("java", minutes(15), Judge::Total("java"), &["xtask", "java"])
-    },
+    Suite { obstacle: no_go, ..suite("go", minutes(15), Judge::Total("go"), &["xtask", "go"]) },
+    // The Java package, on the oldest and a newer version of Java.
+    Suite { obstacle: no_java, ..suite("java", minutes(15), Judge::Total("java"), &["xtask", "java"]) },
     // gRPC by service name; a workspace of its own, because no other suite needs hyper and tonic.
     Suite {
         folder: Some("target/tonic"),
@@ -191,7 +182,6 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         live: true,
         obstacle: no_packages,
-        required_in_ci: false,
         folder: Some("target/package-builder"),
         ..suite("packages", minutes(12), Judge::Total("packages"), &["xtask", "packages"])
     },
@@ -328,10 +318,7 @@ pub(crate) const SUITES: &[Suite] = &[
                 "utipc-client",
                 "-p",
                 "utipc",
-                // Examples too, because tests run them. The examples of the documentation run in the suite `tests`.
-                "--lib",
-                "--tests",
-                "--examples",
+                // No `--lib --tests`: tests run the examples, which only a build of all targets makes as programs.
                 "--no-fail-fast",
             ],
         )

@@ -37,18 +37,15 @@ const fn arrow(
     Arrow { from, inside, outside }
 }
 
-/// External crates that pure crates may use: derives for errors and for serialisation.
-const PURE: Option<&[&str]> = Some(&["serde", "thiserror"]);
-
 const ARROWS: &[Arrow] = &[
-    arrow("utipc-core", &[], PURE),
+    arrow("utipc-core", &[], Some(&["aes-gcm", "graviola", "serde", "thiserror", "zeroize"])),
     arrow("rssl", &[], Some(&["flate2", "lz4_flex", "thiserror"])),
     arrow("utipc-os", &[], None),
     arrow("utipc-netns", &["utipc-os"], None),
     arrow("utipc-lanes", &["utipc-attach", "utipc-core", "utipc-os"], None),
     arrow("utipc-bench-kit", &["utipc-netns"], None),
     arrow("utipc-attach", &["utipc-core"], Some(&["postcard", "serde", "thiserror"])),
-    arrow("utipc-manage", &[], PURE),
+    arrow("utipc-manage", &[], Some(&["serde", "thiserror", "zeroize"])),
     arrow("utipc-node", &["utipc-attach", "utipc-core", "utipc-lanes", "utipc-manage", "utipc-os"], None),
     arrow("utipc-client", &["utipc-attach", "utipc-core", "utipc-lanes", "utipc-os"], None),
     arrow("utipc", &["utipc-client", "utipc-node", "utipc-core", "utipc-manage", "utipc-os"], None),

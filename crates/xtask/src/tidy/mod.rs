@@ -19,6 +19,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+pub(crate) use links::resolve;
+
 /// One broken rule at one place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {

@@ -177,3 +177,15 @@ fn dead_links_are_found() {
     let places: Vec<_> = found.iter().map(|f| f.place.as_str()).collect();
     assert_eq!(places, ["docs/sub/c.md:3", "docs/sub/c.md:4", "docs/sub/c.md:5"], "{found:?}");
 }
+
+#[test]
+fn pages_that_the_book_does_not_list_are_found() {
+    let mut links = links::Links::default();
+    links.add("docs/SUMMARY.md", "- [a](a.md)\n");
+    links.add("docs/a.md", "# a\n");
+    links.add("docs/guide/b.md", "# b\n");
+    links.add("README.md", "# not a page of the book\n");
+    let found = links.check();
+    let places: Vec<_> = found.iter().map(|f| f.place.as_str()).collect();
+    assert_eq!(places, ["docs/guide/b.md"], "{found:?}");
+}

@@ -129,7 +129,7 @@ fn node_page(stage: &Stage, page: &mut Page) -> Result<()> {
     page.load(&format!("http://{}/", all[0].port))?;
     page.wait_for("both peers are up", "document.querySelectorAll('#map .node.up').length === 2")?;
     page.wait_for("links are up", "document.querySelectorAll('#map line.up').length === 2")?;
-    for service in ["{18888, 10}", "{18888, 20}", "{18888, 30}"] {
+    for service in ["{18888,10}", "{18888,20}", "{18888,30}"] {
         page.wait_for(service, &has(service))?;
     }
     page.wait_for("rates", "[...document.querySelectorAll('.tile')].some(t => t.innerText.startsWith('Sent') && parseFloat(t.querySelector('.value').innerText) > 5)")?;
@@ -146,7 +146,7 @@ fn node_page(stage: &Stage, page: &mut Page) -> Result<()> {
         "the details of a socket",
         "/Process\\s+\\d+/.test(document.querySelector('#details').innerText)",
     )?;
-    page.wait_for("its binding", "document.querySelector('#details').innerText.includes('{18888, 10}')")?;
+    page.wait_for("its binding", "document.querySelector('#details').innerText.includes('{18888,10}')")?;
     page.picture(&stage.pictures.join("web-page-light.png"))?;
 
     let killed = Pid::from_raw(i32::try_from(all[1].child.id()).unwrap_or(0));
@@ -162,7 +162,7 @@ fn node_page(stage: &Stage, page: &mut Page) -> Result<()> {
         "its service is gone",
         &format!(
             "!document.querySelector('section[aria-label=Services]').innerText.includes({:?})",
-            "{18888, 20}"
+            "{18888,20}"
         ),
     )?;
     let reason = "document.querySelector('.events [data-kind=link-down]').innerText";

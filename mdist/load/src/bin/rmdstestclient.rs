@@ -306,6 +306,12 @@ fn plot(path: &Path, options: &Options, per_s: f64, seen: &Snapshot) -> Result<(
         summary.points
     );
     let classes = seen.latency.classes();
+    if classes.is_empty() {
+        eprintln!(
+            "rmdstestclient: no plot in {}: no update had a time stamp (sink_driven_src --latency-update-rate sends them)",
+            path.display()
+        );
+    }
     let title = "Latency of updates, from publisher to consumer";
     Histogram { title, caption: &caption, counted: "updates", classes: &classes, summary }.write(path)
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read.
-    #[error("cannot read the settings {path}: {why}")]
+    #[error("cannot read the settings {path}: {why} (check the path)")]
     Read {
         /// The file.
         path: PathBuf,

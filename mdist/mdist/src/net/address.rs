@@ -8,8 +8,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 /// # Errors
 /// The host is unknown, or the text is not a valid address; the error quotes it.
 pub fn resolve(text: &str, port: u16) -> io::Result<SocketAddr> {
-    let failed =
-        |why: &dyn std::fmt::Display| io::Error::other(format!("'{text}' is not a valid address: {why}"));
+    let failed = |why: &dyn std::fmt::Display| {
+        io::Error::other(format!("'{text}' is not a valid address: {why} (write HOST:PORT, or a port alone)"))
+    };
     let (host, own_port) = split(text).map_err(|why| failed(&why))?;
     if is_number(host) {
         return Err(failed(&"a number is not a host"));
@@ -92,7 +93,9 @@ mod tests {
     fn bad_port_is_refused_with_the_range() {
         for text in ["127.0.0.1:port", "0.0.0.0:99999", "[::1]:65536", "127.0.0.1:-1", "127.0.0.1:"] {
             let why = resolve(text, 1).unwrap_err().to_string();
-            let want = format!("'{text}' is not a valid address: the port must be a number from 0 to 65535");
+            let want = format!(
+                "'{text}' is not a valid address: the port must be a number from 0 to 65535 (write HOST:PORT, or a port alone)"
+            );
             assert_eq!(why, want);
         }
     }

@@ -128,7 +128,16 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
         listener.set_nonblocking(true)?;
         Ok(listener)
     };
-    bind().map_err(|why: io::Error| io::Error::new(why.kind(), format!("cannot listen on {at}: {why}")))
+    let named = |why: io::Error| {
+        let remedy = match why.kind() {
+            io::ErrorKind::AddrInUse => " (another program has this port: `ss -ltnp` names it)",
+            io::ErrorKind::AddrNotAvailable => " (give an address of this host: `ip address` lists them)",
+            io::ErrorKind::PermissionDenied => " (ports below 1024 are for root)",
+            _ => "",
+        };
+        io::Error::new(why.kind(), format!("cannot listen on {at}: {why}{remedy}"))
+    };
+    bind().map_err(named)
 }
 
 /// Starts to connect. The socket becomes writable when the attempt has ended; [`Socket::connected`] returns the result.

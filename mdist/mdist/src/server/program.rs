@@ -1,6 +1,5 @@
 //! The frame of both programs around their server: log, signals, metrics, exit code.
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,17 +11,14 @@ use super::Running;
 use super::demo::Chain;
 use crate::config::{Config, Loaded};
 use crate::metrics::{Lines, Metrics, Server};
-use crate::{output, say};
+use crate::{log, output, say};
 
 /// Runs a program. The log goes to standard error, filtered by `RUST_LOG`; an error is printed there in one line, and
 /// the exit code is 1.
 pub fn main(name: &str, run: impl FnOnce() -> Result<()>) -> ExitCode {
-    use tracing_subscriber::EnvFilter;
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()))
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
+    if let Err(why) = log::start(log::MARKET_VARIABLE, "info") {
+        return output::failed(name, &anyhow::Error::msg(why));
+    }
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => output::failed(name, &why),

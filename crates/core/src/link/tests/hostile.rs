@@ -212,7 +212,6 @@ fn users_that_links_do_not_carry() {
     for (user, kind, header) in [
         (User::Other(4), 0, 40),
         (User::LinkConfig, 0, 60),
-        (User::Crypto, 0, 40),
         (User::TopologyServer, 0, 40),
         (User::Low, event, 44),
         (User::NameDistributor, 0, 24),

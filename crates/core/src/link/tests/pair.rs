@@ -42,6 +42,7 @@ pub(super) fn config(own: NodeAddr, peer: NodeAddr) -> LinkConfig {
         mtu: 1500,
         max_receive: 1500,
         min_mtu: 100,
+        overhead: 0,
         tolerance_ms: 1500,
         priority: 10,
         min_window: 50,

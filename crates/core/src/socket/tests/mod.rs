@@ -3,6 +3,7 @@
 mod built;
 mod connection;
 mod datagram;
+mod group;
 mod hostile;
 mod multicast;
 mod options;
@@ -100,6 +101,32 @@ impl Uplink for Access<'_> {
         let submitted = self.submit_multicast(msg);
         self.wire.bindings.extend(here);
         submitted
+    }
+
+    fn group_bindings(&self, service: u32, scope: Scope) -> Vec<(PortId, u32)> {
+        let of_group =
+            |(range, of, _): &&(ServiceRange, Scope, PortId)| range.service == service && *of == scope;
+        self.wire.bindings.iter().filter(of_group).map(|(range, _, port)| (*port, range.lower)).collect()
+    }
+
+    fn submit_group(
+        &mut self,
+        msg: Message,
+        local: bool,
+        nodes: &[NodeAddr],
+        _: bool,
+    ) -> Result<Submitted, SubmitError> {
+        let here = local.then_some(self.own);
+        for node in nodes.iter().copied().chain(here) {
+            let mut copy = msg.clone();
+            copy.set_is_replicast(true);
+            if node != self.own {
+                copy.set_dest_node(node);
+            }
+            self.wire.log.push((self.own, copy.clone()));
+            self.wire.in_flight.push_back((node, copy));
+        }
+        Ok(Submitted::Done)
     }
 
     fn multicast_method(&mut self, port: u32, forced: Option<Method>) {
@@ -293,6 +320,13 @@ impl Cluster {
         if msg.is_data() && msg.message_type() == MessageType::Mcast && msg.error_code() == ErrorCode::Ok {
             let ports: BTreeSet<_> = self.wire.bound(msg.service_range()).into_iter().collect();
             for at in ports.into_iter().filter(|p| p.node == node) {
+                self.inject(at, msg.clone());
+            }
+            return;
+        }
+        if matches!(msg.message_type(), MessageType::GroupBcast | MessageType::GroupMcast) && msg.is_data() {
+            let group = ServiceRange::new(msg.name_type(), 0, u32::MAX);
+            for at in self.wire.bound(group).into_iter().filter(|p| p.node == node) {
                 self.inject(at, msg.clone());
             }
             return;

@@ -16,7 +16,7 @@ fn options_by_kind_of_socket() {
         (ReceiveQueueDepth, false, true),
         (MulticastBroadcast, false, false),
         (MulticastReplicast, false, false),
-        (GroupJoin, false, false),
+        (GroupJoin, false, true),
         (GroupLeave, false, false),
         (ReceiveQueueUsed, false, true),
         (NoDelay, true, false),
@@ -56,17 +56,15 @@ fn option_values_are_checked() {
 }
 
 #[test]
-fn group_options_are_refused_as_unsupported() {
+fn a_group_is_not_joined_by_an_option_and_left_only_after_a_join() {
     let mut c = Cluster::new();
     let at = c.open(A, SocketKind::Rdm);
-    for option in [SocketOption::GroupJoin, SocketOption::GroupLeave] {
-        let refused = set(&mut c, at, option, OptionValue::None).unwrap_err();
-        assert_eq!(refused, OptionError::NotSupported);
-        assert_eq!(refused.to_string(), "group communication is not yet supported");
-        assert_eq!(refused.errno(), Errno::NotSupported);
-    }
-    let unknown = c.sockets[&at].option(SocketOption::GroupJoin);
-    assert_eq!(unknown, Err(OptionError::NoSuchOption), "a probe must not find groups");
+    let refused = set(&mut c, at, SocketOption::GroupJoin, OptionValue::Number(4300)).unwrap_err();
+    assert_eq!((refused, refused.errno()), (OptionError::NotSupported, Errno::NotSupported));
+    assert_eq!(set(&mut c, at, SocketOption::GroupLeave, OptionValue::None), Err(OptionError::Invalid));
+    c.on(at, |s, _, up| s.join(crate::group::GroupRequest::new(4300, 1), up)).unwrap();
+    assert_eq!(set(&mut c, at, SocketOption::GroupLeave, OptionValue::None), Ok(()));
+    assert!(c.sockets[&at].group().is_none());
 }
 
 #[test]

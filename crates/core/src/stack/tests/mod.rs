@@ -2,6 +2,7 @@
 
 mod contact;
 mod floods;
+mod group;
 mod lanes;
 
 use super::*;

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use utipc_attach::{Failure, Reply, Request, SocketView, decode};
 use utipc_core::Time;
 use utipc_core::addr::{Scope, ServiceRange};
+use utipc_core::group::GroupRequest;
 use utipc_core::quota::Resource;
 use utipc_core::socket::{Endpoint, OptionError, SocketKind};
 use utipc_lanes::daemon::{EndCause, SocketEnd, is_datagram};
@@ -76,6 +77,13 @@ impl Dispatcher {
             Request::Close { port } => self.check_holds(id, port).map(|()| self.close(now, id, port, answer)),
             Request::Bind { port, range, scope } => self.bind(now, id, port, range, scope),
             Request::Unbind { port, which } => self.unbind(now, id, port, which, answer),
+            Request::Join { port, request } => self.join(now, id, port, request),
+            Request::Leave { port } => {
+                self.check_holds(id, port)?;
+                self.driver.stack.leave(now, port).map_err(Failure::Leave)?;
+                self.sockets.remove_bindings(port, false);
+                Ok(Reply::Done)
+            }
             Request::Listen { port } => {
                 self.check_holds(id, port)?;
                 self.driver.stack.listen(now, port).map_err(Failure::Call).map(done)
@@ -158,7 +166,8 @@ impl Dispatcher {
             }
             Request::Lend { port } => {
                 self.check_holds(id, port)?;
-                if !self.sockets.is_sole(port) {
+                let in_group = self.driver.stack.endpoint(port).is_some_and(|e| e.group().is_some());
+                if !self.sockets.is_sole(port) || in_group {
                     return Err(Failure::State);
                 }
                 self.with_lanes(now, |lanes, context| lanes.lend(context, id, port));
@@ -244,8 +253,28 @@ impl Dispatcher {
         self.driver.stack.shutdown(now, port).map_err(Failure::Call).map(done)
     }
 
+    /// Joins a group, whose messages all go through the node: the socket is hosted.
+    fn join(&mut self, now: Time, id: AttachmentId, port: u32, request: GroupRequest) -> Done {
+        self.check_holds(id, port)?;
+        if self.lanes.is_direct(port) {
+            return Err(Failure::State);
+        }
+        self.check_binding(id, port, request.member.into())?;
+        self.driver.stack.join(now, port, request).map_err(Failure::Join)?;
+        self.sockets.add_binding(port);
+        Ok(Reply::Done)
+    }
+
     fn bind(&mut self, now: Time, id: AttachmentId, port: u32, range: ServiceRange, scope: Scope) -> Done {
         self.check_holds(id, port)?;
+        self.check_binding(id, port, range)?;
+        self.driver.stack.bind(now, port, range, scope).map_err(Failure::Bind)?;
+        self.sockets.add_binding(port);
+        Ok(Reply::Done)
+    }
+
+    /// Checks that the policy and the limits allow a binding.
+    fn check_binding(&mut self, id: AttachmentId, port: u32, range: ServiceRange) -> Result<(), Failure> {
         let Some(peer) = self.attachments.peer(id) else { return Err(Failure::State) };
         if !self.rules.may_bind(&peer, range) {
             let what = format!("bind service type {}", range.service);
@@ -261,9 +290,7 @@ impl Dispatcher {
         if let Some(user) = self.driver.stack.user_of(port) {
             self.check_quota(user, Resource::Bindings, 1)?;
         }
-        self.driver.stack.bind(now, port, range, scope).map_err(Failure::Bind)?;
-        self.sockets.add_binding(port);
-        Ok(Reply::Done)
+        Ok(())
     }
 
     fn unbind(

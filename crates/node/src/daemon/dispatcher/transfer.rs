@@ -133,7 +133,10 @@ impl Dispatcher {
         let room = (room as usize).min(endpoint.available().clamp(1, MAX_USER_DATA));
         answer.payload.resize(room, 0);
         let received = self.driver.stack.recv(now, port, &mut answer.payload, options);
-        answer.payload.truncate(received.as_ref().map_or(0, |r| r.len));
+        let group = received.as_ref().ok().and_then(|received| received.group);
+        if !group.is_some_and(|group| group.kind.is_event()) {
+            answer.payload.truncate(received.as_ref().map_or(0, |r| r.len));
+        }
         if received == Err(RecvError::WouldBlock) {
             self.sockets.wants_to_read(port);
         }
@@ -142,6 +145,10 @@ impl Dispatcher {
             self.sockets.watch(port);
         }
         self.with_lanes(now, |lanes, context| lanes.consider_node_lanes(context, port));
-        received.map(Reply::Received).map_err(Failure::Receive)
+        let reply = |received| match group {
+            Some(group) => Reply::ReceivedInGroup(received, group),
+            None => Reply::Received(received),
+        };
+        received.map(reply).map_err(Failure::Receive)
     }
 }

@@ -2,10 +2,11 @@
 
 use utipc_core::addr::{ClusterId, NodeAddr, NodeId};
 use utipc_core::broadcast::{MulticastPolicy, SMALLEST_WINDOW};
+use utipc_core::crypto::{Key, KeyError, KeyUse, SetKeyError};
 use utipc_core::wire::Method;
 use utipc_core::{LinkProperty, PeerError, PropertyError};
 use utipc_manage::family::BROADCAST_LINK;
-use utipc_manage::{Errno, Properties, Refusal};
+use utipc_manage::{Errno, KeyChange, Properties, REKEY_NOW, Refusal};
 
 use super::media::check;
 use super::{Access, Naming};
@@ -123,6 +124,39 @@ impl Access<'_> {
             };
             Refusal::new(errno, error.to_string())
         })
+    }
+
+    /// Sets a key, or when the node makes session keys.
+    pub(super) fn change_keys(&mut self, change: &KeyChange) -> Result<(), Refusal> {
+        let busy = |error: SetKeyError| {
+            let errno = match error {
+                SetKeyError::Busy => Errno::BUSY,
+                SetKeyError::NoIdentity => Errno::NOT_PERMITTED,
+                SetKeyError::TooMany => Errno::NO_MEMORY,
+                SetKeyError::NoKey | SetKeyError::NoEntropy => Errno::INVALID,
+            };
+            Refusal::new(errno, error.to_string())
+        };
+        if let Some(secret) = &change.key {
+            let key = Key::for_algorithm(secret.algorithm.as_bytes(), &secret.bytes).map_err(|error| {
+                let unknown = error == KeyError::Algorithm;
+                Refusal::new(if unknown { Errno::NO_DEVICE } else { Errno::KEY_REJECTED }, error.to_string())
+            })?;
+            let key_use = match change.identity {
+                Some(identity) => KeyUse::Node(NodeId(identity)),
+                None if change.master => KeyUse::Master,
+                None => KeyUse::Cluster,
+            };
+            self.driver.stack.set_key(self.now, key_use, key).map_err(busy)?;
+        }
+        match change.rekeying {
+            Some(REKEY_NOW) => self.driver.stack.rekey(self.now).map_err(busy),
+            Some(minutes) => {
+                self.driver.stack.set_rekeying(self.now, minutes);
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     pub(super) fn set_net(

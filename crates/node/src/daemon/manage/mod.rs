@@ -207,10 +207,8 @@ impl Management {
             Request::NetSet { id, address, identity } => {
                 access.set_net(&mut self.naming, *id, *address, *identity)?;
             }
-            Request::KeySet | Request::KeyFlush => {
-                let text = "this node does not encrypt yet: keys cannot be set";
-                return Err(Refusal::new(Errno::NOT_SUPPORTED, text));
-            }
+            Request::KeySet(change) => access.change_keys(change)?,
+            Request::KeyFlush => access.driver.stack.flush_keys(),
             _ => return Err(Errno::NOT_SUPPORTED.into()),
         }
         Ok(None)

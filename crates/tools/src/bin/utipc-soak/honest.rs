@@ -9,6 +9,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::bystander::Window;
 
+/// This program, also for users who may not enter the folder that it lies in.
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// The user number of honest processes. The user need not exist.
 const HONEST_USER: u32 = 64_100;
 
@@ -27,7 +30,7 @@ pub(crate) struct Honest {
 
 impl Honest {
     pub(crate) fn start(socket: &Path, role: &str) -> Result<Self> {
-        let mut command = Command::new(std::env::current_exe().context("find this program")?);
+        let mut command = Command::new(OWN_PROGRAM);
         command.args(["bystander", "--role", role, "--socket"]).arg(socket);
         as_user(&mut command, HONEST_USER);
         let mut child =

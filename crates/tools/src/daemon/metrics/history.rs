@@ -124,8 +124,8 @@ impl History {
             return;
         }
         let text = |(kind, lower, upper, node, port): Service| {
-            let range = if lower == upper { lower.to_string() } else { format!("{lower}-{upper}") };
-            format!("{{{kind}, {range}}} of socket {port}@{}", NodeAddr(node))
+            let range = if lower == upper { lower.to_string() } else { format!("{lower},{upper}") };
+            format!("{{{kind},{range}}} of socket {}:{port}", NodeAddr(node))
         };
         for gone in before.difference(&now) {
             self.add(time, "service-down", gone.3, text(*gone), String::new());

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use utipc_core::group::{GroupRequest, JoinError, LeaveError};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{BindError, ConnectError, OptionValue, RecvError, Returned, SocketOption, State};
 use utipc_core::wire::ErrorCode;
@@ -115,6 +116,14 @@ impl Socket {
         self.kernel.unbind(which).map_err(|error| errors::bind_error(error, Error::Unbind))?;
         self.bindings.store(remaining, Relaxed);
         Ok(())
+    }
+
+    pub(crate) fn join(&self, request: GroupRequest) -> Result<()> {
+        Err(Error::Join { group: request.member.service, why: JoinError::Unsupported })
+    }
+
+    pub(crate) fn leave(&self) -> Result<()> {
+        Err(Error::Leave(LeaveError::NotJoined))
     }
 
     pub(crate) fn listen(&self) -> Result<()> {

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::grammar::{self, Known};
 use super::junk::Junk;
+use crate::honest::OWN_PROGRAM;
 use crate::message::Random;
 
 /// Descriptors from the daemon that a process keeps.
@@ -338,8 +339,8 @@ impl Link<'_> {
 
     /// A child that has a copy of the attachment, and attacks by it too.
     fn hand_down(&mut self, attacker: &Attacker) {
-        let (Ok(own), Ok(copy)) = (std::env::current_exe(), self.channel.try_clone()) else { return };
-        let mut child = Command::new(own);
+        let Ok(copy) = self.channel.try_clone() else { return };
+        let mut child = Command::new(OWN_PROGRAM);
         child.args(["attacker", "--inherited", "--seconds", "0.2", "--seed"]);
         child.arg((self.random.next() >> 21).to_string()).arg("--socket").arg(&attacker.socket);
         child.stdin(Stdio::from(copy)).stdout(Stdio::null()).stderr(Stdio::null());

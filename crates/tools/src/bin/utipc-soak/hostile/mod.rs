@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::bystander::{ECHO, TARGET, Window};
 use crate::daemon::Watched;
-use crate::honest::{Honest, as_user};
+use crate::honest::{Honest, OWN_PROGRAM, as_user};
 use crate::message::Random;
 use crate::report::Rest;
 
@@ -107,7 +107,7 @@ impl Mob<'_> {
         self.started += 1;
         let life = (1.0 + self.random.below(1000) as f64 / 1000.0 * (LIFE - 1.0)).min(left);
         let is_killed = self.random.below(2) == 0;
-        let mut command = Command::new(std::env::current_exe().context("find this program")?);
+        let mut command = Command::new(OWN_PROGRAM);
         command.args(["attacker", "--seconds", &life.to_string()]);
         command.args(["--seed", &(self.options.seed * 1_000_000 + number).to_string()]);
         command.args(["--services", &format!("{},{},1,2", ECHO.service, TARGET.service), "--socket"]);

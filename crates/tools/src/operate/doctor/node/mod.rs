@@ -31,6 +31,9 @@ pub(crate) fn all(shot: &Snapshot) -> Vec<Finding> {
         foreign_cluster,
         duplicate_address,
         undecryptable,
+        wrong_key,
+        clear_text,
+        replayed,
         malformed,
         mtu,
         quotas,
@@ -229,9 +232,33 @@ fn duplicate_address(shot: &Snapshot) -> Vec<Finding> {
 }
 
 fn undecryptable(shot: &Snapshot) -> Vec<Finding> {
-    let remedy = "this node cannot decrypt: flush the keys of the kernel nodes (`tipc node flush key`)";
+    let remedy =
+        "give this node the cluster's key: [encryption] in its configuration, or `utipc node set key`";
     recent(shot, "encrypted", "undecryptable-frames", Level::Error, remedy, |_| {
         "encrypted frames arrive, for which this node has no key".to_owned()
+    })
+}
+
+fn wrong_key(shot: &Snapshot) -> Vec<Finding> {
+    let remedy =
+        "compare the keys of the nodes, and set the same ones: `utipc node flush key`, `utipc node set key`";
+    recent(shot, "wrong-key", "wrong-key", Level::Error, remedy, |_| {
+        "frames arrive that are encrypted with another key than this node has, or were altered".to_owned()
+    })
+}
+
+fn clear_text(shot: &Snapshot) -> Vec<Finding> {
+    let remedy = "give the other nodes the key too, or accept clear text (encryption.strict = false)";
+    recent(shot, "clear-text", "clear-text", Level::Warning, remedy, |_| {
+        "nodes send in clear text, which this node refuses because it has a key".to_owned()
+    })
+}
+
+fn replayed(shot: &Snapshot) -> Vec<Finding> {
+    let remedy = "if a node has just restarted with a clock that went back, wait until its link is up; else look for an \
+                  attacker on this network";
+    recent(shot, "replayed", "replayed-frames", Level::Warning, remedy, |_| {
+        "encrypted frames arrive that were received before".to_owned()
     })
 }
 

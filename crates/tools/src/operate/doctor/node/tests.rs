@@ -90,6 +90,9 @@ fn every_check_finds_its_problem() {
         ("other-cluster", "foreign-cluster", Warning),
         ("duplicate-address", "duplicate-address", Error),
         ("encrypted", "undecryptable-frames", Error),
+        ("wrong-key", "wrong-key", Error),
+        ("clear-text", "clear-text", Warning),
+        ("replayed", "replayed-frames", Warning),
         ("malformed", "malformed-frames", Warning),
     ] {
         assert_eq!(wrong(|shot| shot.problems.push(problem(name, shot.time - 1000))), [(check, level)]);

@@ -10,8 +10,11 @@ use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{Format, FormatEvent, FormatFields, Full, Writer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The variable that sets what is logged.
+/// The variable that sets what the programs of utipc log.
 pub const VARIABLE: &str = "UTIPC_LOG";
+
+/// That of the programs for market data.
+pub const MARKET_VARIABLE: &str = "RUST_LOG";
 
 /// Levels, from few lines to many.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -46,9 +49,13 @@ pub fn filter(text: &str) -> Result<EnvFilter, String> {
 /// # Errors
 /// As [`filter`].
 pub fn filter_of_environment() -> Result<Option<EnvFilter>, String> {
-    match std::env::var(VARIABLE) {
+    filter_of(VARIABLE)
+}
+
+fn filter_of(variable: &str) -> Result<Option<EnvFilter>, String> {
+    match std::env::var(variable) {
         Ok(text) if !text.is_empty() => {
-            filter(&text).map(Some).map_err(|why| format!("{VARIABLE}={text}: {why}"))
+            filter(&text).map(Some).map_err(|why| format!("{variable}={text}: {why}"))
         }
         _ => Ok(None),
     }
@@ -59,7 +66,15 @@ pub fn filter_of_environment() -> Result<Option<EnvFilter>, String> {
 /// # Errors
 /// As [`filter`].
 pub fn start_of_command(usual: &str) -> Result<(), String> {
-    let filter = filter_of_environment()?.unwrap_or_else(|| EnvFilter::new(usual));
+    start(VARIABLE, usual)
+}
+
+/// As [`start_of_command`], with another variable.
+///
+/// # Errors
+/// As [`filter`].
+pub fn start(variable: &str, usual: &str) -> Result<(), String> {
+    let filter = filter_of(variable)?.unwrap_or_else(|| EnvFilter::new(usual));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     lines.with_ansi(is_coloured()).event_format(Lines::new()).init();
     Ok(())

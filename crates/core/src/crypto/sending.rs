@@ -1,0 +1,247 @@
+//! The keys that this node sends with, and which of them a frame takes. Spec: tipc.md §12.4.
+
+use std::sync::Arc;
+
+use super::aead::Aead;
+use super::key::{Key, Mode};
+use super::receiving::Receiving;
+use super::slots::{self, Busy, Change, LAST, Slots, Usage};
+use crate::time::Time;
+use crate::wire::{LinkProtocolType, User, View};
+
+/// Slot of the master key.
+pub(super) const MASTER: u8 = 0;
+/// Time for which the master key replaces the active one after a peer was found to have no key, milliseconds.
+const GRACE_MS: u64 = 5000;
+/// Time without a change among the users of a pending key before it becomes active, milliseconds.
+const LASTING_MS: u64 = 10_000;
+/// Default interval of new keys, minutes.
+pub const REKEYING_MINUTES: u32 = 24 * 60;
+
+/// A key to send with.
+#[derive(Debug)]
+pub(super) struct SendingKey {
+    pub(super) aead: Arc<Aead>,
+    pub(super) key: Key,
+    pub(super) mode: Mode,
+    /// Counts the keys of this node.
+    pub(super) generation: u16,
+    /// Peers that receive with it.
+    pub(super) users: i32,
+}
+
+/// Keys to send with.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    keys: [Option<SendingKey>; LAST as usize + 1],
+    pub(super) slots: Slots,
+    /// False until a key is set; then nothing is sent in clear text.
+    pub(super) is_on: bool,
+    generation: u16,
+    /// Number of the last frame; the same counter for all keys, so that no change of keys repeats a number.
+    seqno: u64,
+    users_changed: Time,
+    grace_until: Time,
+    /// A peer has no master key.
+    legacy_user: bool,
+    /// Interval of new keys, minutes; 0 for none.
+    pub(super) rekeying_minutes: u32,
+    pub(super) rekey_at: Option<Time>,
+}
+
+/// The slots whose keys a frame is sent with: copies first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// An additional copy that shows whether the peer can receive with a pending key.
+    pub(super) probe: Option<u8>,
+    /// An additional copy with the master key, for peers of which this node knows nothing.
+    pub(super) master_copy: bool,
+    /// The frame itself; `None` if there is no key for it.
+    pub(super) main: Option<u8>,
+}
+
+impl Sending {
+    pub(super) fn new(generation: u16) -> Self {
+        Self {
+            keys: Default::default(),
+            slots: Slots::default(),
+            is_on: false,
+            generation,
+            seqno: 0,
+            users_changed: Time::ZERO,
+            grace_until: Time::ZERO,
+            legacy_user: false,
+            rekeying_minutes: REKEYING_MINUTES,
+            rekey_at: None,
+        }
+    }
+
+    pub(super) fn get(&self, slot: u8) -> Option<&SendingKey> {
+        self.keys.get(usize::from(slot))?.as_ref()
+    }
+
+    fn get_mut(&mut self, slot: u8) -> Option<&mut SendingKey> {
+        self.keys.get_mut(usize::from(slot))?.as_mut()
+    }
+
+    fn users(&self, slot: u8) -> i32 {
+        self.get(slot).map_or(0, |key| key.users)
+    }
+
+    pub(super) fn has_master(&self) -> bool {
+        self.get(MASTER).is_some()
+    }
+
+    /// The next number; never 0. Numbers start at the clock, so that a node that restarts repeats none.
+    pub(super) fn next_seqno(&mut self) -> u64 {
+        self.seqno = self.seqno.saturating_add(1);
+        self.seqno
+    }
+
+    /// Adds a key; `clock` is the wall clock, nanoseconds. Returns its slot.
+    pub(super) fn attach(
+        &mut self,
+        now: Time,
+        clock: u64,
+        key: Key,
+        mode: Mode,
+        master: bool,
+    ) -> Result<u8, Busy> {
+        let slot = if master {
+            MASTER
+        } else {
+            let (slots, slot) = self.slots.attach(self.users(self.slots.pending), 0)?;
+            self.slots = slots;
+            slot
+        };
+        self.generation = self.generation.wrapping_add(1);
+        self.seqno = self.seqno.max(clock);
+        self.is_on = true;
+        self.users_changed = now;
+        let aead = Arc::new(Aead::new(&key));
+        if let Some(place) = self.keys.get_mut(usize::from(slot)) {
+            *place = Some(SendingKey { aead, key, mode, generation: self.generation, users: 0 });
+        }
+        self.schedule(now);
+        Ok(slot)
+    }
+
+    /// Removes all keys: from now on everything is clear text.
+    pub(super) fn flush(&mut self) {
+        let kept = (self.generation, self.seqno, self.rekeying_minutes);
+        *self = Self { seqno: kept.1, rekeying_minutes: kept.2, ..Self::new(kept.0) };
+    }
+
+    /// Plans the next new key.
+    pub(super) fn schedule(&mut self, now: Time) {
+        let minutes = u64::from(self.rekeying_minutes);
+        self.rekey_at = (minutes != 0).then(|| now.plus_millis(minutes * 60_000));
+    }
+
+    /// The key that a new one resembles in length; `None` while one is being introduced.
+    pub(super) fn template(&self) -> Option<&SendingKey> {
+        let slot = if self.slots.active != 0 { self.slots.active } else { MASTER };
+        self.get(slot).filter(|_| self.slots.pending == 0)
+    }
+
+    /// The newest key, which peers without one receive.
+    pub(super) fn newest(&self) -> Option<&SendingKey> {
+        let slot = if self.slots.pending != 0 { self.slots.pending } else { self.slots.active };
+        self.get(slot).filter(|_| slot != MASTER)
+    }
+
+    /// The keys of the whole cluster, with which a frame from a peer may be encrypted: at most two.
+    pub(super) fn cluster_keys(&self) -> impl Iterator<Item = &SendingKey> {
+        let slots = [self.slots.pending, self.slots.active];
+        slots
+            .into_iter()
+            .filter(|slot| *slot != 0)
+            .filter_map(|slot| self.get(slot))
+            .filter(|key| key.mode == Mode::Cluster)
+    }
+
+    /// Chooses the keys for a message to a peer, or to nobody in particular.
+    pub(super) fn choose(&self, now: Time, peer: Option<&Receiving>, message: View<'_>) -> Choice {
+        let Slots { pending, active, .. } = self.slots;
+        let (user, peer_uses) = (message.user(), peer.map_or(0, |peer| peer.peer_active));
+        let mut choice = Choice::default();
+        if pending != 0 {
+            let only = active == 0 && !self.has_master();
+            if only || peer.is_some() && peer_uses == pending {
+                return Choice { main: Some(pending), ..choice };
+            }
+            if matches!(user, User::LinkConfig | User::LinkProtocol) {
+                choice.probe = Some(pending);
+            }
+        }
+        let main = (active != 0).then_some(active);
+        if !self.has_master() {
+            return Choice { main, ..choice };
+        }
+        if main.is_none() {
+            return Choice { main: Some(MASTER), ..choice };
+        }
+        let is_vital = match user {
+            User::LinkConfig | User::Crypto => true,
+            User::LinkProtocol => message.link_type() == LinkProtocolType::Reset,
+            _ => false,
+        };
+        if !is_vital && now >= self.grace_until {
+            return Choice { main, ..choice };
+        }
+        match peer {
+            Some(peer) if peer.has_master && peer_uses == 0 => Choice { main: Some(MASTER), ..choice },
+            Some(_) => Choice { main, ..choice },
+            None if !self.legacy_user => Choice { main: Some(MASTER), ..choice },
+            None => {
+                choice.master_copy = true;
+                Choice { main, ..choice }
+            }
+        }
+    }
+
+    /// A peer has announced whether it has a master key.
+    pub(super) fn note_master(&mut self, has_master: bool) {
+        self.legacy_user |= !has_master;
+    }
+
+    /// A peer has announced that it has no key of this node.
+    pub(super) fn begin_grace(&mut self, now: Time) {
+        self.grace_until = now.plus_millis(GRACE_MS);
+    }
+
+    /// A peer receives with another key of this node than before.
+    pub(super) fn move_user(&mut self, now: Time, from: u8, to: u8) {
+        if let Some(key) = self.get_mut(to).filter(|_| to != MASTER) {
+            key.users = key.users.saturating_add(1);
+        }
+        if let Some(key) = self.get_mut(from).filter(|_| from != MASTER) {
+            key.users = (key.users - 1).max(0);
+        }
+        self.users_changed = now;
+    }
+
+    /// Handles the passing of time; true if a pending key became active.
+    pub(super) fn tick(&mut self, now: Time) -> bool {
+        let Slots { pending, active, .. } = self.slots;
+        let usage = Usage {
+            pending: self.users(pending),
+            active: self.users(active),
+            settled: now >= self.users_changed.plus_millis(LASTING_MS),
+            ..Usage::default()
+        };
+        let change = self.slots.tick_sending(usage);
+        if change == Some(Change::Activate) {
+            if let Some(place) = self.keys.get_mut(usize::from(active)).filter(|_| active != 0) {
+                *place = None;
+            }
+            self.slots = Slots { pending: 0, active: pending, passive: 0 };
+        }
+        if now >= self.grace_until {
+            self.legacy_user = false;
+        }
+        change.is_some()
+    }
+}
+
+const _: () = assert!(slots::next(LAST) == 1);

@@ -1,0 +1,245 @@
+//! What arrives from members: protocol messages, and messages for the application, which are put in order.
+//! Spec: tipc.md §9.4, §9.6.
+
+use super::member::{Again, Arrived, Member};
+use super::state::{Event, MemberState};
+use super::{ACTIVE_WINDOW, Group, IDLE_WINDOW, MAX_JOINING, MAX_MEMBERS, Ready};
+use crate::addr::PortId;
+use crate::wire::{EventKind, GroupControlKind, Message, MessageType, blocks, seq};
+
+/// An active member gets more window when it may send no more than this. Spec: tipc.md §9.4.
+const ADVERTISE_ACTIVE: u32 = ACTIVE_WINDOW as u32 * 3 / 4;
+/// A member that waits for a place gets more window when it may send no more than this. Ours: it must not depend on
+/// other members that never give their place back.
+const ADVERTISE_PENDING: u32 = IDLE_WINDOW as u32 / 2;
+/// Bit of word 10: the receiver acknowledges the broadcast. Spec: tipc.md §2.1.
+const ACK_REQUEST: u32 = 1;
+
+impl Group {
+    /// Handles a protocol message of the socket `from`.
+    pub(crate) fn control(&mut self, from: PortId, kind: GroupControlKind) {
+        match kind {
+            GroupControlKind::Join { sync_point, window } => self.receive_join(from, sync_point, window),
+            GroupControlKind::Leave { sync_point } => self.receive_leave(from, sync_point),
+            GroupControlKind::Advertise { window } => {
+                if let Some(member) = self.living(from) {
+                    member.extend_window(window);
+                    self.recheck(from);
+                }
+            }
+            GroupControlKind::Ack { acked } => self.receive_ack(from, acked),
+            GroupControlKind::Reclaim => self.receive_reclaim(from),
+            GroupControlKind::Remit { window } => self.receive_remit(from, window.into()),
+        }
+    }
+
+    /// A member that does not leave.
+    fn living(&mut self, port: PortId) -> Option<&mut Member> {
+        self.members.get_mut(&port).filter(|member| member.state != MemberState::Leaving)
+    }
+
+    /// JOIN counts once in a membership: a repeated one would move the sequence point and add window.
+    fn receive_join(&mut self, from: PortId, sync_point: u16, window: u16) {
+        if from == self.own && !self.request.loopback {
+            return;
+        }
+        let Some(member) = self.members.get_mut(&from) else {
+            self.make_room_to_join(from);
+            if self.members.len() < MAX_MEMBERS {
+                let mut member = Member::new(MemberState::Joining, 0);
+                (member.next, member.window) = (sync_point, window.min(ACTIVE_WINDOW));
+                self.members.insert(from, member);
+                self.joining.insert((from.node, from.port));
+            }
+            return;
+        };
+        match member.state {
+            MemberState::Leaving => member.again.joined = Some((sync_point, window)),
+            MemberState::Published => {
+                member.next = sync_point;
+                member.extend_window(window);
+                self.change(from, Event::Join);
+                self.advertise(from);
+                self.joined(from);
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes room for one more member of this node whose binding is unknown: one of them gives way, because a correct
+    /// member is not in this state for long.
+    fn make_room_to_join(&mut self, from: PortId) {
+        let of_node = self.joining.range((from.node, 0)..=(from.node, u32::MAX));
+        if of_node.clone().count() >= MAX_JOINING
+            && let Some((node, port)) = of_node.copied().next()
+        {
+            self.change(PortId { port, node }, Event::Lose);
+        }
+    }
+
+    fn receive_leave(&mut self, from: PortId, sync_point: u16) {
+        let Some(member) = self.members.get_mut(&from) else { return };
+        match member.state {
+            MemberState::Leaving if member.leaves_at.is_some() => {
+                // The membership that has begun meanwhile has ended too.
+                member.again = Again::default();
+            }
+            MemberState::Leaving => member.leaves_at = Some(sync_point),
+            state if state.is_sender() => {
+                member.leaves_at = Some(sync_point);
+                self.change(from, Event::Leave);
+            }
+            _ => {
+                self.change(from, Event::Leave);
+            }
+        }
+        self.finish_leaving(from);
+    }
+
+    /// Removes a member that has left and of which everything is delivered; begins its next membership.
+    fn finish_leaving(&mut self, port: PortId) {
+        let Some(member) = self.members.get(&port).filter(|member| member.has_left()) else { return };
+        let (instance, again) = (member.instance, member.again);
+        self.change(port, Event::Lose);
+        self.report(port, instance, EventKind::Withdrawn);
+        if let Some((sync_point, window)) = again.joined {
+            self.receive_join(port, sync_point, window);
+        }
+        if let Some(instance) = again.published {
+            self.published(port, instance);
+        }
+    }
+
+    /// An acknowledgement counts once in a round, and only if it is of the last broadcast.
+    fn receive_ack(&mut self, from: PortId, acked: u16) {
+        let next = self.next;
+        let Some(member) = self.members.get_mut(&from).filter(|member| member.owes_ack && acked == next)
+        else {
+            return;
+        };
+        member.owes_ack = false;
+        self.awaited -= 1;
+        self.recheck(from);
+    }
+
+    fn receive_reclaim(&mut self, from: PortId) {
+        let Some(member) = self.living(from).filter(|member| member.state != MemberState::Joining) else {
+            return;
+        };
+        let window = member.window;
+        member.window = IDLE_WINDOW;
+        self.controls.push((from, GroupControlKind::Remit { window }));
+        self.recheck(from);
+    }
+
+    fn receive_remit(&mut self, from: PortId, remitted: u32) {
+        let Some(member) = self.members.get_mut(&from) else { return };
+        if member.state != MemberState::Reclaiming {
+            return;
+        }
+        let in_flight = member.advertised.saturating_sub(remitted);
+        member.advertised = u32::from(IDLE_WINDOW) + in_flight;
+        self.change(from, if in_flight > 0 { Event::RemitEarly } else { Event::RemitLate });
+    }
+
+    /// Takes a message of a member; false if it is not accepted. `room` is the memory that messages may still take,
+    /// bytes.
+    pub(crate) fn receive(&mut self, from: PortId, message: Message, room: u64) -> bool {
+        let Some(member) = self.members.get_mut(&from).filter(|member| member.state.is_sender()) else {
+            return false;
+        };
+        let arrived = Arrived::new(message, room);
+        if seq::lt(arrived.message.group_seqno(), member.next) || !member.may_send(arrived.cost) {
+            return false;
+        }
+        let before = member.deferred_bytes();
+        member.defer(arrived);
+        self.deferred_bytes += member.deferred_bytes() - before;
+        self.release(from);
+        true
+    }
+
+    /// Passes on the messages of a member that are next in its order.
+    fn release(&mut self, from: PortId) {
+        loop {
+            let Some(member) = self.members.get_mut(&from) else { return };
+            let before = member.deferred_bytes();
+            let Some(arrived) = member.next_in_order() else { break };
+            self.deferred_bytes -= before - member.deferred_bytes();
+            let is_numbered = arrived.is_numbered();
+            let is_duplicate = is_numbered && arrived.message.group_seqno() != member.next;
+            let is_for_others = arrived.message.message_type() == MessageType::GroupMcast
+                && arrived.message.name_instance() != self.request.member.instance;
+            let mut message = arrived.message;
+            // The other kind of message may have this bit set, left over from a broadcast.
+            let wants_ack = is_numbered && !is_duplicate && message.word(10) & ACK_REQUEST != 0;
+            if is_numbered && !is_duplicate {
+                member.next = member.next.wrapping_add(1);
+            }
+            let acked = member.next;
+            if is_duplicate || is_for_others || arrived.is_lost || message.data().is_empty() {
+                self.consumed(from, arrived.cost);
+            } else {
+                message.set_name_instance(member.instance);
+                self.ready.push(Ready::Message(message));
+            }
+            if wants_ack {
+                self.controls.push((from, GroupControlKind::Ack { acked }));
+            }
+        }
+        self.finish_leaving(from);
+    }
+
+    /// The application has read a message of this size, header included.
+    pub(crate) fn read(&mut self, from: PortId, size: usize) {
+        self.consumed(from, blocks(size));
+    }
+
+    /// Blocks of a member are consumed: it may send again, within the limits of its state.
+    pub(super) fn consumed(&mut self, from: PortId, cost: u32) {
+        let Some(member) = self.members.get_mut(&from) else { return };
+        member.held = member.held.saturating_sub(cost);
+        member.advertised = member.advertised.saturating_sub(cost);
+        let advertised = member.advertised;
+        match member.state {
+            MemberState::Joined => self.activate(from),
+            MemberState::Active => {
+                if self.active.back() != Some(&from) {
+                    self.active.retain(|other| *other != from);
+                    self.active.push_back(from);
+                }
+                if advertised <= ADVERTISE_ACTIVE {
+                    self.advertise(from);
+                }
+            }
+            MemberState::Pending if advertised <= ADVERTISE_PENDING => self.advertise(from),
+            MemberState::Remitted if advertised <= IDLE_WINDOW.into() => {
+                self.change(from, Event::Drain);
+                self.advertise(from);
+            }
+            _ => {}
+        }
+    }
+
+    /// A member has sent: it becomes active, or waits for a place. When few places are left, the member that was read
+    /// least recently gives its place back.
+    fn activate(&mut self, from: PortId) {
+        let (places, most) = (self.places, self.max_active());
+        if places <= most {
+            self.change(from, Event::Promote);
+            self.advertise(from);
+        } else {
+            self.change(from, Event::Wait);
+        }
+        if places < most * 3 / 4 {
+            return;
+        }
+        if let Some(oldest) = self.active.front().copied() {
+            self.change(oldest, Event::Reclaim);
+            self.controls.push((oldest, GroupControlKind::Reclaim));
+        } else if let Some(oldest) = self.pending.front().copied() {
+            self.change(oldest, Event::Demote);
+            self.advertise(oldest);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Sockets in groups, beside the capture of a kernel's. Spec: tipc.md §9.
+
+use super::*;
+use crate::group::{GroupRequest, JoinError, LeaveError};
+use crate::socket::{GroupMessage, GroupMessageKind};
+
+impl Cluster {
+    fn join(&mut self, at: PortId, request: GroupRequest) {
+        self.on(at, |s, _, up| s.join(request, up)).unwrap();
+        self.tell(at, request, true);
+    }
+
+    fn leave(&mut self, at: PortId) {
+        let request = self.sockets[&at].group().unwrap().request();
+        self.on(at, |s, _, up| s.leave(up)).unwrap();
+        self.tell(at, request, false);
+    }
+
+    /// All sockets learn of the binding that a membership makes.
+    fn tell(&mut self, of: PortId, request: GroupRequest, up: bool) {
+        for at in self.sockets.keys().copied().collect::<Vec<_>>() {
+            let range = ServiceRange::from(request.member);
+            self.on(at, |s, _, uplink| s.group_changed(range, (of, request.scope), up, uplink));
+        }
+    }
+
+    /// Reads everything that a socket has.
+    fn drain(&mut self, at: PortId) -> Vec<(Vec<u8>, GroupMessage)> {
+        let mut all = Vec::new();
+        while let Ok((data, received)) = self.recv_with(at, 66_000, RecvOptions::default()) {
+            all.push((data, received.group.unwrap()));
+        }
+        all
+    }
+
+    fn texts(&mut self, at: PortId) -> Vec<String> {
+        self.drain(at).into_iter().map(|(data, _)| String::from_utf8(data).unwrap()).collect()
+    }
+}
+
+fn rdm(c: &mut Cluster, node: NodeAddr, request: GroupRequest) -> PortId {
+    let at = c.open(node, SocketKind::Rdm);
+    c.join(at, request);
+    c.run();
+    at
+}
+
+/// The group messages of the capture, without the link's stamps, and without what a kernel leaves in unicasts.
+fn captured() -> VecDeque<String> {
+    let all = crate::vectors::messages("group")
+        .into_iter()
+        .filter(|m| m.user() == User::GroupProtocol || m.is_data() && m.message_type() != MessageType::Conn);
+    all.map(normal).collect()
+}
+
+fn normal(mut msg: Message) -> String {
+    msg.set_bcast_ack(0);
+    msg.set_ack(0);
+    msg.set_seqno(0);
+    if msg.is_data() && msg.message_type() == MessageType::GroupUcast {
+        let seqno = msg.group_seqno();
+        msg.set_name_instance(0);
+        msg.set_word(10, 0);
+        msg.set_group_seqno(seqno);
+    }
+    let size = msg.size();
+    msg.bytes()[..size].iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn sent_to_others(c: &mut Cluster) -> impl Iterator<Item = Message> {
+    let goes_out = |m: &Message| m.dest_node().is_some_and(|to| !to.is_none() && to != m.prev_node());
+    c.take_log().into_iter().filter(goes_out)
+}
+
+/// Compares what these sockets have sent to the other node with the next messages of the capture.
+fn compare(c: &mut Cluster, captured: &mut VecDeque<String>, what: &str) {
+    // A kernel sends larger ones in fragments.
+    for msg in sent_to_others(c).filter(|m| m.size() <= 1428) {
+        assert_eq!(normal(msg), captured.pop_front().unwrap_or_default(), "{what}");
+    }
+}
+
+#[test]
+fn group_pcap_is_what_these_sockets_send() {
+    let mut rest = captured();
+    assert!(rest.len() > 140, "{}", rest.len());
+    let mut c = Cluster::new();
+    let a1 = c.open_as(A, SocketKind::Rdm, 0x83b7_ff21);
+    let b1 = c.open_as(B, SocketKind::Rdm, 0xea50_94ed);
+    let b2 = c.open_as(B, SocketKind::Rdm, 0xb229_6411);
+    let all = [b1, b2, a1];
+    c.join(a1, GroupRequest::new(4300, 1));
+    c.join(b1, GroupRequest::new(4300, 2));
+    c.run();
+    compare(&mut c, &mut rest, "b1 joins");
+    c.join(b2, GroupRequest::new(4300, 2).with_loopback());
+    c.run();
+    // Here the binding reached a1 before the JOIN left.
+    let mut next: Vec<_> = rest.drain(..4).collect();
+    next.sort();
+    let mut sent: Vec<_> = sent_to_others(&mut c).map(normal).collect();
+    sent.sort();
+    assert_eq!(sent, next, "b2 joins");
+
+    let step = |c: &mut Cluster, what: &str, rest: &mut VecDeque<String>, from, data: &[u8], to| {
+        let sent = c.on(from, |s, now, up| s.send(now, data, to, up));
+        assert_eq!(sent, Ok(data.len()), "{what}");
+        c.run();
+        for at in all {
+            c.drain(at);
+        }
+        c.run();
+        compare(c, rest, what);
+    };
+    step(&mut c, "broadcast", &mut rest, a1, b"broadcast", None);
+    let fragments: Vec<u8> = vec![7; 3000];
+    step(&mut c, "fragments", &mut rest, b1, &fragments, None);
+    let two = Destination::Range(ServiceRange::new(4300, 2, 2));
+    step(&mut c, "multicast", &mut rest, a1, b"multicast to 2", Some(two));
+    step(&mut c, "anycast", &mut rest, a1, b"anycast to 2", Some(Destination::service(4300, 2)));
+    step(&mut c, "unicast", &mut rest, a1, b"unicast", Some(b1.into()));
+    step(&mut c, "back", &mut rest, b1, b"back", Some(a1.into()));
+    let all_captured = crate::vectors::messages("group").into_iter();
+    let long = all_captured
+        .filter(|m| m.is_data() && m.message_type() == MessageType::GroupBcast && m.size() == 1044);
+    for (i, captured) in long.enumerate() {
+        let data = captured.data().get(..1000).unwrap().to_vec();
+        step(&mut c, &format!("broadcast {i}"), &mut rest, a1, &data, None);
+    }
+    c.leave(b1);
+    c.leave(b2);
+    compare(&mut c, &mut rest, "both leave");
+    assert_eq!(rest.len(), 0, "all of the capture was compared");
+}
+
+#[test]
+fn all_four_kinds_arrive_and_tell_their_sender() {
+    let mut c = Cluster::new();
+    let a = rdm(&mut c, A, GroupRequest::new(4300, 1));
+    let b = rdm(&mut c, B, GroupRequest::new(4300, 2));
+    let b2 = rdm(&mut c, B, GroupRequest::new(4300, 2));
+    let two = Destination::Range(ServiceRange::new(4300, 2, 2));
+    c.on(a, |s, now, up| s.send(now, b"all", None, up)).unwrap();
+    c.run();
+    for (data, to) in [("two", two), ("one", b.into()), ("any", Destination::service(4300, 2))] {
+        assert_eq!(c.send_to(a, data.as_bytes(), to), Ok(3));
+        c.run();
+    }
+    let from = ServiceAddr { service: 4300, instance: 1 };
+    let kinds: Vec<_> = c.drain(b).into_iter().map(|(_, group)| (group.member == from, group.kind)).collect();
+    use GroupMessageKind::{Broadcast, Multicast, Unicast};
+    assert_eq!(kinds[..3], [(true, Broadcast), (true, Multicast), (true, Unicast)]);
+    let count = kinds.len() + c.drain(b2).len();
+    assert_eq!(count, 3 + 2 + 1, "the anycast went to one of the two");
+}
+
+#[test]
+fn members_are_reported_with_an_event_in_the_buffer() {
+    let mut c = Cluster::new();
+    let a = rdm(&mut c, A, GroupRequest::new(4300, 1).with_events());
+    let b = rdm(&mut c, B, GroupRequest::new(4300, 2));
+    let mut buffer = [0; 100];
+    let got = c.on(a, |s, now, up| s.recv(now, &mut buffer, RecvOptions::default(), up)).unwrap();
+    let member = ServiceAddr { service: 4300, instance: 2 };
+    let joined = GroupMessage { member, kind: GroupMessageKind::Joined };
+    assert_eq!((got.len, got.source, got.group), (0, b, Some(joined)));
+    let event =
+        crate::wire::TopologyEvent::from_bytes(&buffer[..48], crate::wire::ByteOrder::NATIVE).unwrap();
+    assert_eq!((event.port, event.found), (b, ServiceRange::from(member)));
+    c.leave(b);
+    c.run();
+    let left = GroupMessage { member, kind: GroupMessageKind::Left };
+    assert_eq!(c.drain(a), [(vec![], left)]);
+}
+
+#[test]
+fn join_and_leave_are_refused_in_the_wrong_state() {
+    let mut c = Cluster::new();
+    let a = rdm(&mut c, A, GroupRequest::new(4300, 1));
+    let join = |c: &mut Cluster, at, id| c.on(at, |s, _, up| s.join(GroupRequest::new(id, 1), up));
+    assert_eq!(join(&mut c, a, 4301), Err(JoinError::AlreadyJoined));
+    let range = ServiceRange::new(5000, 1, 1);
+    assert_eq!(c.on(a, |s, _, up| s.bind(range, Scope::Cluster, up)), Err(BindError::InGroup));
+    let own = ServiceRange::new(4300, 1, 1);
+    let unbound = c.on(a, |s, _, up| s.unbind(Some((own, Scope::Cluster)), up));
+    assert_eq!(unbound, Err(BindError::InGroup));
+    let other = c.open(A, SocketKind::Rdm);
+    assert_eq!(join(&mut c, other, 63), Err(JoinError::Reserved));
+    assert_eq!(c.on(other, |s, _, up| s.leave(up)), Err(LeaveError::NotJoined));
+    let stream = c.open(A, SocketKind::Stream);
+    assert_eq!(join(&mut c, stream, 4300), Err(JoinError::WrongKind));
+    assert_eq!(c.sockets[&a].option(SocketOption::GroupJoin), Ok(4300));
+    assert_eq!(c.sockets[&other].option(SocketOption::GroupJoin), Ok(0));
+    c.leave(a);
+    assert_eq!(c.sockets[&a].option(SocketOption::GroupJoin), Ok(0));
+    assert!(c.wire.bindings.is_empty());
+}
+
+#[test]
+fn a_closed_socket_leaves_its_group() {
+    let mut c = Cluster::new();
+    let a = rdm(&mut c, A, GroupRequest::new(4300, 1).with_events());
+    let b = rdm(&mut c, B, GroupRequest::new(4300, 2));
+    c.drain(a);
+    c.close(b);
+    c.run();
+    assert_eq!(c.drain(a).len(), 1, "the member has left");
+    assert_eq!(c.on(a, |s, now, up| s.send(now, b"x", None, up)), Err(SendError::HostUnreachable));
+    assert!(c.wire.bindings.iter().all(|(.., port)| *port == a));
+}
+
+#[test]
+fn a_member_that_does_not_read_blocks_its_senders_until_it_does() {
+    let mut c = Cluster::new();
+    let a = rdm(&mut c, A, GroupRequest::new(4300, 1));
+    let b = rdm(&mut c, B, GroupRequest::new(4300, 2));
+    let data = [7; 66_000];
+    assert_eq!(c.on(a, |s, now, up| s.send(now, &data, None, up)), Ok(66_000));
+    c.run();
+    assert_eq!(c.on(a, |s, now, up| s.send(now, b"more", None, up)), Err(SendError::WouldBlock));
+    assert!(!c.readiness(a).writable);
+    let reason = c.wait_reason(a).unwrap();
+    assert_eq!(reason, WaitReason::MemberWindow { member: b, joined: true, window: 0 });
+    assert_eq!(c.recv(b, 66_000).unwrap().len(), 66_000);
+    c.run();
+    assert!(c.readiness(a).writable);
+    assert_eq!(c.on(a, |s, now, up| s.send(now, b"more", None, up)), Ok(4));
+    c.run();
+    assert_eq!(c.texts(b), ["more"]);
+}
+
+#[test]
+fn other_messages_do_not_reach_a_socket_in_a_group() {
+    let mut c = Cluster::new();
+    let a = rdm(&mut c, A, GroupRequest::new(4300, 1));
+    let stranger = c.open(B, SocketKind::Rdm);
+    c.send_to(stranger, b"direct", a.into()).unwrap();
+    c.send_to(stranger, b"named", Destination::service(4300, 1)).unwrap();
+    c.send_to(stranger, b"mcast", Destination::Range(ServiceRange::new(4300, 0, 9))).unwrap();
+    c.run();
+    assert_eq!(c.recv(a, 100), Err(RecvError::WouldBlock));
+    assert_eq!(c.sockets[&a].stats().dropped, 3);
+}
+
+#[test]
+fn empty_messages_are_not_sent() {
+    let mut c = Cluster::new();
+    let a = rdm(&mut c, A, GroupRequest::new(4300, 1));
+    assert_eq!(c.on(a, |s, now, up| s.send(now, &[], None, up)), Err(SendError::HostUnreachable));
+    let b = rdm(&mut c, B, GroupRequest::new(4300, 2));
+    c.take_log();
+    assert_eq!(c.on(a, |s, now, up| s.send(now, &[], None, up)), Ok(0));
+    assert_eq!(c.send_to(a, &[], b.into()), Ok(0));
+    assert_eq!(c.take_log().len(), 0, "a receiver would never give their window back");
+}
+
+#[test]
+fn messages_read_in_parts_are_consumed_once() {
+    let mut c = Cluster::new();
+    let a = rdm(&mut c, A, GroupRequest::new(4300, 1));
+    let b = rdm(&mut c, B, GroupRequest::new(4300, 2));
+    c.on(a, |s, now, up| s.send(now, &[1; 5000], None, up)).unwrap();
+    c.run();
+    let options = RecvOptions { keep_remainder: true, ..RecvOptions::default() };
+    let unread = |c: &Cluster| c.sockets[&b].group().unwrap().members().next().unwrap().unread;
+    assert_eq!(c.recv_with(b, 3000, options).unwrap().0.len(), 3000);
+    assert_eq!(unread(&c), 5);
+    assert_eq!(c.recv_with(b, 3000, options).unwrap().0.len(), 2000);
+    assert_eq!(unread(&c), 0);
+}

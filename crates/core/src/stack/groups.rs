@@ -1,0 +1,84 @@
+//! The sockets of this node that are in groups: what they learn of bindings and nodes. Spec: tipc.md §9.1.
+
+use super::Stack;
+use crate::addr::NodeAddr;
+use crate::group::{GroupRequest, JoinError, LeaveError};
+use crate::names::Change;
+use crate::socket::{BindError, Endpoint};
+use crate::time::Time;
+
+/// The type of the group that a socket is in.
+pub(super) fn of(endpoint: &Endpoint) -> Option<u32> {
+    endpoint.group().map(|group| group.request().member.service)
+}
+
+impl Stack {
+    /// Lets a socket join a group: from then on it sends to members of the group and receives from them only.
+    ///
+    /// ```
+    /// use utipc_core::group::GroupRequest;
+    /// use utipc_core::{SocketKind, Stack, StackConfig, Time};
+    /// let now = Time::ZERO;
+    /// let mut node = Stack::new(now, StackConfig::default());
+    /// let members: Vec<u32> = (0..3).map(|_| node.open(now, SocketKind::Rdm).unwrap()).collect();
+    /// for (instance, member) in members.iter().enumerate() {
+    ///     node.join(now, *member, GroupRequest::new(4300, instance as u32)).unwrap();
+    /// }
+    /// // Without a destination a message goes to all other members.
+    /// node.send(now, members[0], b"hello", None).unwrap();
+    /// let mut buffer = [0; 100];
+    /// for member in &members[1..] {
+    ///     let got = node.recv(now, *member, &mut buffer, Default::default()).unwrap();
+    ///     assert_eq!((&buffer[..got.len], got.source.port), (&b"hello"[..], members[0]));
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`JoinError`].
+    pub fn join(&mut self, now: Time, port: u32, request: GroupRequest) -> Result<(), JoinError> {
+        self.on(now, port, JoinError::Bind(BindError::InvalidState), |e, uplink| e.join(request, uplink))
+    }
+
+    /// Lets a socket leave its group. What it has received before can still be read.
+    ///
+    /// # Errors
+    /// See [`LeaveError`].
+    pub fn leave(&mut self, now: Time, port: u32) -> Result<(), LeaveError> {
+        self.on(now, port, LeaveError::NotJoined, |e, uplink| e.leave(uplink))
+    }
+
+    /// Notes that a socket has joined or left.
+    pub(super) fn regroup(&mut self, port: u32, before: Option<u32>, after: Option<u32>) {
+        if let Some(group) = before
+            && let Some(ports) = self.groups.get_mut(&group)
+        {
+            ports.remove(&port);
+            if ports.is_empty() {
+                self.groups.remove(&group);
+            }
+        }
+        if let Some(group) = after {
+            self.groups.entry(group).or_default().insert(port);
+        }
+    }
+
+    /// Tells the members of a group that a binding of its type has changed.
+    pub(super) fn tell_group(&mut self, now: Time, change: &Change) {
+        let binding = change.binding;
+        let Some(ports) = self.groups.get(&binding.range.service) else { return };
+        for port in ports.clone() {
+            let news = |endpoint: &mut Endpoint, uplink: &mut super::uplink::Direct<'_>| {
+                endpoint.group_changed(binding.range, (binding.port, binding.scope), change.up, uplink);
+            };
+            self.change_endpoint(now, port, news, |()| false);
+        }
+    }
+
+    /// Tells all sockets in groups that contact with a node is lost.
+    pub(super) fn tell_groups_of_loss(&mut self, now: Time, node: NodeAddr) {
+        let all: Vec<u32> = self.groups.values().flatten().copied().collect();
+        for port in all {
+            self.change_endpoint(now, port, |e, uplink| e.group_node_lost(node, uplink), |()| false);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Encryption of what bearers carry: frames on their way out and in, keys, strict mode. Spec: tipc.md §12.
+
+use super::{Members, Switch};
+use crate::addr::{NodeAddr, NodeId};
+use crate::crypto::{EncryptionInfo, EncryptionStats, Key, KeyUse, Own, SetKeyError, Verdict};
+use crate::event::Drop;
+use crate::link::Link;
+use crate::outbox::{BearerId, FrameBatch};
+use crate::time::Time;
+use crate::wire::{Encrypted, EncryptedSource, LinkProtocolType, Message, User, View};
+
+/// How a packet came to this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carried {
+    /// As it is.
+    Clear,
+    /// In an encrypted frame.
+    Encrypted,
+}
+
+impl Switch {
+    fn own(&self) -> Own {
+        Own { id: self.identity().unwrap_or_default(), addr: self.own_node() }
+    }
+
+    /// Opens an encrypted frame and processes the packet in it.
+    pub(super) fn receive_encrypted(
+        &mut self,
+        now: Time,
+        bearer: BearerId,
+        frame: &[u8],
+    ) -> Result<(), Drop> {
+        if !self.encryption.has_keys() {
+            return Err(Drop::Encrypted);
+        }
+        let own = self.own();
+        let id = match Encrypted::parse(frame).map_err(Drop::Malformed)?.source {
+            EncryptedSource::Identity(id) => id,
+            EncryptedSource::Node(addr) if addr == own.addr => own.id,
+            EncryptedSource::Node(addr) => self.identity_of(addr).ok_or(Drop::UnknownPeer)?,
+        };
+        if id == own.id {
+            return Ok(()); // many media return a broadcast to its sender
+        }
+        let members = &self.members;
+        let opened = self.encryption.open(now, own, id, frame, |view| judge(members, bearer, id, view))?;
+        let view = View::parse(&opened.0).map_err(Drop::Malformed)?;
+        let processed = self.process(now, bearer, view, Carried::Encrypted);
+        self.encryption.recycle(opened);
+        processed
+    }
+
+    /// Refuses a frame in clear text, except one of this node that its medium returns.
+    pub(super) fn refuse_clear_text(&mut self, frame: &[u8]) -> Result<(), Drop> {
+        View::parse(frame).map_err(Drop::Malformed)?;
+        self.encryption.refused_clear_text();
+        Err(Drop::ClearText)
+    }
+
+    fn identity_of(&self, addr: NodeAddr) -> Option<NodeId> {
+        self.members.0.get(&addr).map(|member| member.peer.id)
+    }
+
+    /// The frames to send, encrypted if the node has a key.
+    pub(crate) fn outgoing(&mut self) -> &mut FrameBatch {
+        let (own, now) = (self.own(), self.now);
+        let members = &self.members.0;
+        let identity = |addr| members.get(&addr).map(|member| member.peer.id);
+        self.encryption.outgoing(now, own, &mut self.frames, identity)
+    }
+
+    /// Sets a key, and hands it to the peers if this node sends with it.
+    pub(crate) fn set_key(&mut self, now: Time, key_use: KeyUse, key: Key) -> Result<(), SetKeyError> {
+        self.now = now;
+        let is_own = self.encryption.set_key(now, self.identity(), key_use, key)?;
+        self.apply_overhead();
+        if is_own {
+            self.distribute_key(now);
+        }
+        Ok(())
+    }
+
+    /// Removes all keys.
+    pub(crate) fn flush_keys(&mut self) {
+        self.encryption.flush();
+        self.apply_overhead();
+    }
+
+    /// Makes a new session key and hands it to the peers.
+    pub(crate) fn rekey(&mut self, now: Time) -> Result<(), SetKeyError> {
+        self.now = now;
+        self.encryption.rekey(now)?;
+        self.distribute_key(now);
+        Ok(())
+    }
+
+    /// Sets the interval of new session keys, minutes; 0 for none.
+    pub(crate) fn set_rekeying(&mut self, now: Time, minutes: u32) {
+        self.encryption.set_rekeying(now, minutes);
+    }
+
+    pub(crate) fn set_strict(&mut self, strict: bool) {
+        self.encryption.set_strict(strict);
+    }
+
+    pub(crate) fn encryption_stats(&self) -> EncryptionStats {
+        self.encryption.stats()
+    }
+
+    pub(crate) fn encryption_info(&self) -> EncryptionInfo {
+        self.encryption.info()
+    }
+
+    /// Packets become smaller or larger by what encryption adds.
+    fn apply_overhead(&mut self) {
+        let bytes = self.encryption.overhead();
+        self.bcast.set_overhead(bytes);
+        for member in self.members.0.values_mut() {
+            member.peer.set_overhead(bytes as u16);
+        }
+    }
+
+    fn distribute_key(&mut self, now: Time) {
+        let peers = self.members.0.iter().filter(|(_, member)| member.peer.is_up());
+        for addr in peers.map(|(addr, _)| *addr).collect::<Vec<_>>() {
+            self.send_key(now, addr);
+        }
+    }
+
+    fn send_key(&mut self, now: Time, to: NodeAddr) {
+        if let Some(message) = self.encryption.distribution(self.own_node(), to) {
+            self.send_to_peer(now, to, message, 0).ok(); // a peer without contact asks when it is back
+        }
+    }
+
+    /// A peer has sent the key that it is going to use.
+    pub(super) fn receive_key(&mut self, now: Time, from: NodeAddr, message: &Message) {
+        let taken =
+            self.identity_of(from).is_some_and(|id| self.encryption.receive_key(now, id, message.view()));
+        self.stats.messages_dropped += u64::from(!taken);
+    }
+
+    /// Handles the passing of time for the keys of a peer.
+    pub(super) fn tick_keys(&mut self, now: Time, addr: NodeAddr) {
+        let Some(id) = self.identity_of(addr).filter(|_| self.encryption.is_on()) else { return };
+        if self.encryption.tick(now, &id) {
+            self.send_key(now, addr);
+        }
+    }
+}
+
+/// Judges a message whose number under the peer's key was used before. A peer that has restarted and counts anew proves
+/// it by the session in its ACTIVATE, which this node has chosen.
+fn judge(members: &Members, bearer: BearerId, id: NodeId, view: View<'_>) -> Verdict {
+    let member = members.0.get(&view.prev_node()).filter(|member| member.peer.id == id);
+    let link = member.and_then(|member| member.peer.slot(bearer)).map(|slot| &slot.link);
+    let is_activate = view.user() == User::LinkProtocol && view.link_type() == LinkProtocolType::Activate;
+    let answers =
+        |link: &Link| !link.is_up() && view.dest_session_valid() && view.dest_session() == link.session();
+    if is_activate && link.is_some_and(answers) {
+        return Verdict::Fresh;
+    }
+    let in_contact = member.is_some_and(|member| member.peer.is_up());
+    if view.user() == User::LinkConfig && !in_contact { Verdict::Harmless } else { Verdict::Stale }
+}

@@ -1,0 +1,517 @@
+//! Nodes with keys on a network in virtual time, with loss, restarts and an attacker who records. Spec: tipc.md §12.
+
+use utipc_core::crypto::{EncryptionConfig, Key, KeyRole, KeyUse, SetKeyError};
+use utipc_core::wire::{Encrypted, Envelope, KeyDistribution, MediaAddr, User};
+use utipc_core::{
+    BearerConfig, Destination, Drop, Event, Message, NodeId, RecvOptions, Rng, Scope, ServiceRange,
+    SocketKind, Stack, StackConfig, Target, Time,
+};
+
+const KEY1: &str = "00112233445566778899aabbccddeeff01020304";
+const KEY2: &str = "ffeeddccbbaa99887766554433221100a0b0c0d0";
+const LONG: &str = "0x000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1fdeadbeef";
+const MEDIUM: &str = "000102030405060708090a0b0c0d0e0f1011121314151617deadbeef";
+/// 2026, nanoseconds since 1970.
+const CLOCK: u64 = 1_790_000_000_000_000_000;
+
+fn key(hex: &str) -> Key {
+    Key::from_hex(hex).unwrap()
+}
+
+fn id(node: usize) -> NodeId {
+    NodeId::from_text(&format!("node{node}"))
+}
+
+fn media(node: usize) -> MediaAddr {
+    MediaAddr::Udp(format!("10.0.0.{}:6118", node + 1).parse().unwrap())
+}
+
+struct Lan {
+    now: Time,
+    nodes: Vec<Stack>,
+    strict: bool,
+    /// Clock of each node at time 0, nanoseconds; 0 makes it count as Linux does.
+    clocks: Vec<u64>,
+    /// Every so many frames one is lost; 0 for none.
+    loss: u64,
+    rng: Rng,
+    dropped: Vec<Vec<Drop>>,
+    /// Every frame: {sender, target, bytes}.
+    sent: Vec<(usize, Target, Vec<u8>)>,
+}
+
+impl Lan {
+    fn new(count: usize, strict: bool) -> Self {
+        let mut lan = Self {
+            now: Time::from_millis(1000),
+            nodes: Vec::new(),
+            strict,
+            clocks: vec![CLOCK; count],
+            loss: 0,
+            rng: Rng::new(5),
+            dropped: vec![Vec::new(); count],
+            sent: Vec::new(),
+        };
+        for i in 0..count {
+            let node = lan.made(i, i as u64 + 1);
+            lan.nodes.push(node);
+        }
+        lan
+    }
+
+    fn made(&self, node: usize, seed: u64) -> Stack {
+        let secret = Some([node as u8 + 1; 36].into());
+        let encryption = EncryptionConfig { strict: self.strict, clock_at_zero: self.clocks[node], secret };
+        let config = StackConfig { identity: Some(id(node)), seed, encryption, ..StackConfig::default() };
+        Stack::new(self.now, config)
+    }
+
+    fn set_all(&mut self, key_use: KeyUse, hex: &str) {
+        for node in 0..self.nodes.len() {
+            self.nodes[node].set_key(self.now, key_use, key(hex)).unwrap();
+        }
+    }
+
+    fn plug(&mut self, node: usize) {
+        self.nodes[node].enable_bearer(self.now, BearerConfig::new("udp:U", media(node), 1472)).unwrap();
+    }
+
+    fn plug_all(&mut self) {
+        (0..self.nodes.len()).for_each(|node| self.plug(node));
+    }
+
+    /// A node vanishes without notice and starts again, with the keys that `set` gives it.
+    fn restart(&mut self, node: usize, set: impl Fn(&mut Stack, Time)) {
+        let mut fresh = self.made(node, self.now.as_nanos());
+        set(&mut fresh, self.now);
+        self.nodes[node] = fresh;
+        self.plug(node);
+    }
+
+    fn exchange(&mut self) {
+        loop {
+            let mut moved = false;
+            for from in 0..self.nodes.len() {
+                let batch = std::mem::take(self.nodes[from].frames());
+                for frame in batch.frames() {
+                    moved = true;
+                    let bytes = batch.frame(frame).to_vec();
+                    self.deliver(from, frame.to, frame.bearer, &bytes);
+                    self.sent.push((from, frame.to, bytes));
+                }
+                while let Some(event) = self.nodes[from].poll_event() {
+                    if let Event::Dropped { reason, .. } = event {
+                        self.dropped[from].push(reason);
+                    }
+                }
+                while self.nodes[from].poll_ready().is_some() {}
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn deliver(&mut self, from: usize, target: Target, bearer: u8, bytes: &[u8]) {
+        for to in (0..self.nodes.len()).filter(|to| *to != from) {
+            let meant = target == Target::Broadcast || target == Target::Unicast(media(to));
+            if meant && (self.loss == 0 || self.rng.below(self.loss) != 0) {
+                self.nodes[to].receive(self.now, bearer, bytes);
+            }
+        }
+    }
+
+    fn run(&mut self, millis: u64) {
+        let end = self.now.plus_millis(millis);
+        loop {
+            self.exchange();
+            let next = self.nodes.iter().filter_map(Stack::deadline).min();
+            let Some(next) = next.filter(|n| *n <= end) else { break };
+            self.now = self.now.max(next);
+            for node in &mut self.nodes {
+                if node.deadline().is_some_and(|d| d <= self.now) {
+                    node.handle_timeout(self.now);
+                }
+            }
+        }
+        self.now = end;
+    }
+
+    fn peers(&self, node: usize) -> usize {
+        self.nodes[node].nodes().iter().filter(|peer| peer.up).count()
+    }
+
+    fn is_linked(&self) -> bool {
+        (0..self.nodes.len()).all(|node| self.peers(node) == self.nodes.len() - 1)
+    }
+
+    fn all_encrypted(&self) -> bool {
+        self.sent.iter().all(|(_, _, bytes)| Encrypted::is_encrypted(bytes))
+    }
+
+    /// The slots of a node's own keys by role.
+    fn slot(&self, node: usize, role: KeyRole) -> u8 {
+        self.nodes[node].encryption().keys.iter().find(|key| key.role == role).map_or(0, |key| key.slot)
+    }
+}
+
+/// A connection from the last node to the first that carries numbered messages.
+struct Flow {
+    sender: u32,
+    receiver: u32,
+    sent: u32,
+    received: u32,
+}
+
+impl Flow {
+    fn new(lan: &mut Lan) -> Self {
+        let last = lan.nodes.len() - 1;
+        let receiver = lan.nodes[0].open(lan.now, SocketKind::Rdm).unwrap();
+        lan.nodes[0].bind(lan.now, receiver, ServiceRange::new(18888, 17, 17), Scope::Cluster).unwrap();
+        let sender = lan.nodes[last].open(lan.now, SocketKind::Rdm).unwrap();
+        lan.run(1000);
+        Self { sender, receiver, sent: 0, received: 0 }
+    }
+
+    /// Sends a message, small or in fragments, and reads what has arrived: in order and without a gap.
+    fn step(&mut self, lan: &mut Lan) {
+        let last = lan.nodes.len() - 1;
+        let size = if self.sent.is_multiple_of(5) { 20_000 } else { 40 };
+        let mut data = vec![self.sent as u8; size];
+        data[..4].copy_from_slice(&self.sent.to_be_bytes());
+        let to = Some(Destination::service(18888, 17));
+        if lan.nodes[last].send(lan.now, self.sender, &data, to).is_ok() {
+            self.sent += 1;
+        }
+        lan.run(20);
+        self.read(lan);
+    }
+
+    fn read(&mut self, lan: &mut Lan) {
+        let mut buffer = vec![0; 66_000];
+        while let Ok(got) = lan.nodes[0].recv(lan.now, self.receiver, &mut buffer, RecvOptions::default()) {
+            let number = u32::from_be_bytes(*buffer.first_chunk().unwrap());
+            assert_eq!(number, self.received, "a message was lost, repeated or reordered");
+            assert!(buffer[4..got.len].iter().all(|byte| *byte == number as u8));
+            self.received += 1;
+        }
+    }
+
+    fn finish(mut self, lan: &mut Lan) {
+        for _ in 0..50 {
+            lan.run(100);
+            self.read(lan);
+        }
+        assert_eq!(self.received, self.sent);
+    }
+}
+
+#[test]
+fn cluster_key_of_each_length_encrypts_everything() {
+    for (hex, strict) in [(KEY1, false), (MEDIUM, true), (LONG, true)] {
+        let mut lan = Lan::new(3, strict);
+        lan.set_all(KeyUse::Cluster, hex);
+        lan.plug_all();
+        lan.run(3000);
+        assert!(lan.is_linked(), "{:?}", lan.dropped);
+        let mut flow = Flow::new(&mut lan);
+        (0..50).for_each(|_| flow.step(&mut lan));
+        flow.finish(&mut lan);
+        lan.run(60_000);
+        assert!(lan.is_linked() && lan.all_encrypted());
+        assert!(lan.sent.iter().all(|(_, _, bytes)| bytes.len() <= 1472));
+        assert!(lan.dropped.iter().flatten().all(|drop| *drop == Drop::UnknownPeer), "{:?}", lan.dropped);
+        assert_eq!((lan.slot(0, KeyRole::Active), lan.slot(0, KeyRole::Pending)), (1, 0));
+    }
+}
+
+#[test]
+fn keys_of_single_nodes_encrypt_each_direction() {
+    let mut lan = Lan::new(3, true);
+    for node in 0..3 {
+        for (owner, hex) in [KEY1, KEY2, LONG].into_iter().enumerate() {
+            lan.nodes[node].set_key(lan.now, KeyUse::Node(id(owner)), key(hex)).unwrap();
+        }
+    }
+    lan.plug_all();
+    lan.run(3000);
+    assert!(lan.is_linked(), "{:?}", lan.dropped);
+    let mut flow = Flow::new(&mut lan);
+    (0..50).for_each(|_| flow.step(&mut lan));
+    flow.finish(&mut lan);
+    assert!(lan.all_encrypted());
+}
+
+#[test]
+fn session_keys_replace_the_master_key_and_change_under_traffic_without_loss() {
+    let mut lan = Lan::new(3, true);
+    lan.set_all(KeyUse::Master, KEY1);
+    lan.plug_all();
+    lan.run(3000);
+    assert!(lan.is_linked(), "{:?}", lan.dropped);
+    lan.loss = 20;
+    let mut flow = Flow::new(&mut lan);
+    for step in 0..5000 {
+        if step % 1000 == 100 {
+            for node in 0..3 {
+                lan.nodes[node].rekey(lan.now).unwrap();
+                assert_eq!(lan.nodes[node].rekey(lan.now), Err(SetKeyError::Busy));
+            }
+        }
+        flow.step(&mut lan);
+    }
+    flow.finish(&mut lan);
+    lan.run(60_000);
+    assert!(lan.is_linked() && lan.all_encrypted());
+    for node in 0..3 {
+        let info = lan.nodes[node].encryption();
+        assert!(lan.slot(node, KeyRole::Active) != 0 && lan.slot(node, KeyRole::Pending) == 0, "{info:?}");
+        assert!(info.stats.switches >= 15 && info.stats.received >= 10, "{info:?}");
+        assert!(
+            info.peers.iter().all(|peer| peer.receives_with == lan.slot(node, KeyRole::Active)),
+            "{info:?}"
+        );
+    }
+    // Data no longer uses the master key.
+    let from = lan.sent.len();
+    lan.loss = 0;
+    lan.run(10_000);
+    let data = lan.sent[from..].iter().filter_map(|(_, _, bytes)| Encrypted::parse(bytes).ok());
+    assert!(data.filter(|packet| u8::from(packet.user) == 7).all(|packet| packet.tx_slot != 0));
+}
+
+#[test]
+fn rekeying_happens_at_its_interval() {
+    let mut lan = Lan::new(2, true);
+    lan.set_all(KeyUse::Master, KEY1);
+    lan.plug_all();
+    lan.nodes[0].set_rekeying(lan.now, 2);
+    lan.run(5 * 60_000);
+    let info = lan.nodes[0].encryption();
+    assert_eq!(info.rekeying_minutes, 2);
+    assert!((2..=4).contains(&info.stats.distributed), "{info:?}");
+    let before = info.stats.distributed;
+    assert!(lan.is_linked());
+    lan.nodes[0].set_rekeying(lan.now, 0);
+    lan.run(10 * 60_000);
+    assert_eq!(lan.nodes[0].encryption().stats.distributed, before);
+}
+
+#[test]
+fn keys_set_while_links_are_up_lose_nothing() {
+    let mut lan = Lan::new(2, false);
+    lan.plug_all();
+    lan.run(3000);
+    let mut flow = Flow::new(&mut lan);
+    for step in 0..400 {
+        for (node, at) in [(0, 50), (1, 75)] {
+            if step == at {
+                lan.nodes[node].set_key(lan.now, KeyUse::Cluster, key(KEY1)).unwrap();
+            }
+        }
+        flow.step(&mut lan);
+    }
+    flow.finish(&mut lan);
+    assert!(lan.is_linked());
+    lan.sent.clear();
+    lan.run(5000);
+    assert!(lan.all_encrypted());
+    lan.nodes.iter_mut().for_each(Stack::flush_keys);
+    lan.sent.clear();
+    lan.run(5000);
+    assert!(!lan.all_encrypted() && lan.is_linked());
+}
+
+#[test]
+fn nodes_with_different_keys_do_not_link_and_say_why() {
+    let mut lan = Lan::new(2, false);
+    lan.nodes[0].set_key(lan.now, KeyUse::Cluster, key(KEY1)).unwrap();
+    lan.nodes[1].set_key(lan.now, KeyUse::Cluster, key(KEY2)).unwrap();
+    lan.plug_all();
+    lan.run(10_000);
+    assert_eq!((lan.peers(0), lan.peers(1)), (0, 0));
+    assert!(lan.dropped.iter().all(|dropped| dropped.contains(&Drop::WrongKey)), "{:?}", lan.dropped);
+    assert!(lan.nodes[0].encryption().stats.wrong_key > 0);
+}
+
+#[test]
+fn node_without_a_key_says_why() {
+    let mut lan = Lan::new(2, false);
+    lan.nodes[0].set_key(lan.now, KeyUse::Cluster, key(KEY1)).unwrap();
+    lan.plug_all();
+    lan.run(5000);
+    assert!(!lan.is_linked());
+    assert!(lan.dropped[1].contains(&Drop::Encrypted));
+}
+
+#[test]
+fn strict_node_refuses_clear_text_and_others_take_it() {
+    for strict in [true, false] {
+        let mut lan = Lan::new(2, strict);
+        lan.nodes[0].set_key(lan.now, KeyUse::Cluster, key(KEY1)).unwrap();
+        lan.plug_all();
+        lan.run(5000);
+        assert_eq!(lan.dropped[0].contains(&Drop::ClearText), strict);
+        assert_eq!(lan.nodes[0].nodes().is_empty(), strict, "discovery in clear text counts too");
+        assert_eq!(lan.nodes[0].encryption().stats.clear_text > 0, strict);
+    }
+}
+
+#[test]
+fn recorded_frames_are_refused() {
+    let mut lan = Lan::new(2, true);
+    lan.set_all(KeyUse::Cluster, KEY1);
+    lan.plug_all();
+    lan.run(3000);
+    let mut flow = Flow::new(&mut lan);
+    (0..100).for_each(|_| flow.step(&mut lan));
+    let (received, before) = (flow.received, lan.nodes[0].encryption().stats);
+    let recorded: Vec<_> = lan.sent.iter().filter(|(from, ..)| *from == 1).cloned().collect();
+    for (_, _, bytes) in &recorded {
+        lan.nodes[0].receive(lan.now, 0, bytes);
+    }
+    flow.read(&mut lan);
+    let after = lan.nodes[0].encryption().stats;
+    assert_eq!(after.replayed - before.replayed, recorded.len() as u64);
+    assert_eq!((flow.received, after.opened), (received, before.opened));
+    assert!(lan.is_linked());
+}
+
+#[test]
+fn restarted_peer_comes_back_in_strict_mode() {
+    // A utipc node, whose numbers start at the clock, and a node that counts from 1 again, as Linux does.
+    for (clock, what) in [(CLOCK, "clock"), (0, "counter")] {
+        let mut lan = Lan::new(2, true);
+        lan.clocks[1] = clock;
+        let node = lan.made(1, 77);
+        lan.nodes[1] = node;
+        lan.set_all(KeyUse::Cluster, KEY1);
+        lan.plug_all();
+        lan.run(3000);
+        let mut flow = Flow::new(&mut lan);
+        (0..300).for_each(|_| flow.step(&mut lan));
+        assert!(lan.is_linked());
+        // The time of the run goes on, so the counter has to be set back for its numbers to repeat.
+        let set = |node: &mut Stack, now: Time| {
+            let now = if clock == 0 { Time::ZERO } else { now };
+            node.set_key(now, KeyUse::Cluster, key(KEY1)).unwrap();
+        };
+        lan.restart(1, set);
+        lan.run(8000);
+        assert!(lan.is_linked(), "{what}: {:?}", lan.dropped[0]);
+        assert_eq!(lan.dropped[0].contains(&Drop::Replayed), clock == 0, "{what}");
+        // What was recorded before the restart stays refused.
+        if clock != 0 {
+            let opened = lan.nodes[0].encryption().stats.opened;
+            let recorded: Vec<_> = lan.sent.iter().filter(|(from, ..)| *from == 1).cloned().collect();
+            recorded.iter().for_each(|(_, _, bytes)| lan.nodes[0].receive(lan.now, 0, bytes));
+            assert_eq!(lan.nodes[0].encryption().stats.opened, opened);
+        }
+    }
+}
+
+#[test]
+fn restarted_peer_with_a_master_key_gets_session_keys_again() {
+    let mut lan = Lan::new(3, true);
+    lan.set_all(KeyUse::Master, KEY1);
+    lan.plug_all();
+    lan.run(3000);
+    (0..3).for_each(|node| lan.nodes[node].rekey(lan.now).unwrap());
+    lan.run(30_000);
+    assert!((0..3).all(|node| lan.slot(node, KeyRole::Active) == 1));
+    lan.restart(1, |node, now| node.set_key(now, KeyUse::Master, key(KEY1)).unwrap());
+    lan.run(20_000);
+    assert!(lan.is_linked(), "{:?}", lan.dropped);
+    let mut flow = Flow::new(&mut lan);
+    (0..100).for_each(|_| flow.step(&mut lan));
+    flow.finish(&mut lan);
+    let info = lan.nodes[1].encryption();
+    assert!(
+        info.peers.iter().all(|peer| !peer.keys.is_empty()),
+        "it was sent the keys of its peers: {info:?}"
+    );
+}
+
+#[test]
+fn no_number_is_used_twice_under_a_key() {
+    let mut lan = Lan::new(2, true);
+    lan.set_all(KeyUse::Cluster, KEY1);
+    lan.plug_all();
+    lan.run(5000);
+    for _ in 0..3 {
+        let again = |node: &mut Stack, now| node.set_key(now, KeyUse::Cluster, key(KEY1)).unwrap();
+        lan.restart(1, again);
+        lan.run(5000);
+        lan.nodes[0].flush_keys();
+        lan.nodes[0].set_key(lan.now, KeyUse::Cluster, key(KEY1)).unwrap();
+        lan.run(5000);
+    }
+    let numbers = lan.sent.iter().map(|(from, _, bytes)| (*from, Encrypted::parse(bytes).unwrap().seqno));
+    let unique: std::collections::BTreeSet<_> = numbers.collect();
+    assert_eq!(unique.len(), lan.sent.len());
+}
+
+#[test]
+fn forged_frames_do_not_take_keys_away() {
+    let mut lan = Lan::new(2, true);
+    for node in 0..2 {
+        for (owner, hex) in [KEY1, KEY2].into_iter().enumerate() {
+            lan.nodes[node].set_key(lan.now, KeyUse::Node(id(owner)), key(hex)).unwrap();
+        }
+    }
+    lan.plug_all();
+    lan.run(3000);
+    let template = lan.sent.iter().rfind(|(from, ..)| *from == 1).unwrap().2.clone();
+    for round in 0..200u32 {
+        for slot in 0..4 {
+            let mut forged = template.clone();
+            forged[1] = slot << 6;
+            *forged.last_mut().unwrap() ^= 1 + (round % 200) as u8;
+            lan.nodes[0].receive(lan.now, 0, &forged);
+        }
+        lan.run(100);
+        assert!(lan.is_linked(), "round {round}: {:?}", lan.dropped[0].last());
+    }
+}
+
+#[test]
+fn key_in_clear_text_is_refused() {
+    let mut lan = Lan::new(2, false);
+    lan.nodes[0].set_key(lan.now, KeyUse::Node(id(1)), key(KEY1)).unwrap();
+    lan.plug_all();
+    lan.run(3000);
+    assert!(lan.is_linked(), "only a key to receive with: clear text both ways");
+    let (own, peer) = (lan.nodes[0].own_node(), lan.nodes[1].own_node());
+    let envelope = Envelope::between(peer, own, 40);
+    let key = Key::from_hex(KEY2).unwrap();
+    let mut algorithm = [0; 32];
+    algorithm[..8].copy_from_slice(b"gcm(aes)");
+    let body = KeyDistribution { generation: 7, mode: 2, algorithm: &algorithm, key: key.bytes() };
+    let plain = body.to_message(&envelope);
+    let wrapped = |user, kind| {
+        let mut outer = Message::build(user, kind, 40, plain.bytes());
+        outer.set_prev_node(peer);
+        outer.set_origin_node(peer);
+        outer.set_dest_node(own);
+        outer
+    };
+    let mut broadcast = plain.clone();
+    broadcast.set_non_sequenced(true);
+    for message in [plain.clone(), broadcast, wrapped(User::Tunnel, 1)] {
+        lan.nodes[0].receive(lan.now, 0, message.bytes());
+        lan.exchange();
+        let refused = lan.dropped[0].pop();
+        assert!(matches!(refused, Some(Drop::IllegalUser(_))), "{refused:?}");
+    }
+    // In a bundle it reaches the link, which refuses it.
+    let next = lan.nodes[0].links()[0].stats.refused;
+    let mut bundle = wrapped(User::Bundler, 0);
+    for seqno in 0..=u16::MAX {
+        bundle.set_seqno(seqno);
+        lan.nodes[0].receive(lan.now, 0, bundle.bytes());
+        if lan.nodes[0].links()[0].stats.refused > next {
+            break;
+        }
+    }
+    assert_eq!(lan.nodes[0].encryption().stats.received, 0);
+}
