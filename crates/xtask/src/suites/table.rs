@@ -482,6 +482,8 @@ pub(crate) const SUITES: &[Suite] = &[
     ),
     // The same attacks over UDP, from network namespaces; `cargo xtask soak peers --real` alone runs longer.
     Suite {
+        // On a loaded machine fewer links of hostile peers come up than it expects.
+        when: When::Named,
         obstacle: no_root,
         required_in_ci: false,
         ..suite(

@@ -221,6 +221,12 @@ fn finish(
     if options.forget {
         wrong.extend(wait_until_forgotten(&daemons[0], daemons.len() - 1)?);
     }
+    // The neighbour that came later: its bindings go with it.
+    for late in daemons.drain(fresh.len()..) {
+        if !late.end()? {
+            wrong.push("the late daemon has failed".to_owned());
+        }
+    }
     let mut rests = Vec::new();
     for (daemon, fresh) in daemons.iter_mut().zip(fresh) {
         let rest = Rest::after(daemon, fresh)?;
