@@ -273,9 +273,10 @@ fn process_that_leaves_descriptors_unread_is_detached() {
     let (greedy, mut other) = (host.direct_client(), host.direct_client());
     let mut bytes = Vec::new();
     encode(&Request::FetchTable, &[], &mut bytes);
-    for _ in 0..4 {
-        assert_eq!(greedy.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap(), Put::Sent);
-    }
+    // The daemon may detach it after the second one.
+    let sent =
+        (0..4).take_while(|_| greedy.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap() == Put::Sent);
+    assert!(sent.count() >= 2);
     // A turn reads one packet of each process.
     for _ in 0..8 {
         assert_eq!(other.call_for_fd(&Request::FetchTable).len(), 2);
