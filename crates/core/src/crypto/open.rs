@@ -19,7 +19,7 @@ pub(crate) enum Verdict {
     Stale,
     /// It can do no harm, because there is no contact with the peer.
     Harmless,
-    /// It answers a message that this node has just sent: the peer has restarted and counts anew.
+    /// It answers a message that this node has just sent: the peer has restarted, and its numbers too.
     Fresh,
 }
 

@@ -41,7 +41,7 @@ pub(super) struct ReceivingKey {
     works: bool,
     /// Numbers of frames to all, and to this node: Linux counts them separately under a node's own key.
     windows: [Window; 2],
-    /// The numbers to this node before Linux began to count anew.
+    /// The numbers to this node before Linux restarted them.
     earlier: Option<Window>,
 }
 

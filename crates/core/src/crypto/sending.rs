@@ -160,7 +160,7 @@ impl Sending {
             .filter(|key| key.mode == Mode::Cluster)
     }
 
-    /// Chooses the keys for a message to a peer, or to nobody in particular.
+    /// Chooses the keys for a message to one peer, or to several.
     pub(super) fn choose(&self, now: Time, peer: Option<&Receiving>, message: View<'_>) -> Choice {
         let Slots { pending, active, .. } = self.slots;
         let (user, peer_uses) = (message.user(), peer.map_or(0, |peer| peer.peer_active));

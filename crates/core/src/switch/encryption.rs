@@ -149,7 +149,7 @@ impl Switch {
     }
 }
 
-/// Judges a message whose number under the peer's key was used before. A peer that has restarted and counts anew proves
+/// Judges a message whose number under the peer's key was used before. A peer that has restarted its numbers proves
 /// it by the session in its ACTIVATE, which this node has chosen.
 fn judge(members: &Members, bearer: BearerId, id: NodeId, view: View<'_>) -> Verdict {
     let member = members.0.get(&view.prev_node()).filter(|member| member.peer.id == id);
