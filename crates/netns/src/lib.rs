@@ -1,8 +1,9 @@
-//! Network namespaces on one machine, in pairs joined by a virtual Ethernet cable. They stand for hosts in
-//! measurements, the demo and tests.
-//!
+//! Network namespaces on one machine, in pairs joined by a virtual Ethernet cable, or many joined by a switch. They
+//! stand for hosts in measurements, the demo and tests.
 //!
 //! A single thread enters a namespace by [`enter`], or makes an empty one by [`unshare`].
+
+mod switch;
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+pub use switch::Switch;
 pub use utipc_os::netns::{enter, unshare};
 
 /// MTU of a cable, bytes: that of an Ethernet.

@@ -4,9 +4,12 @@
 //! serves several processes therefore receives all descriptors of a packet ([`Channel::receive_all`]), and leaves their
 //! close to threads that do nothing else.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 
@@ -22,6 +25,16 @@ const THREADS: usize = 64;
 /// Most descriptors that wait for one thread. Further ones stay open: waiting for the thread could last for ever.
 const WAITING_MAX: usize = 4096;
 
+/// Descriptors of one user that may wait before [`Disposal::is_full`]. Those whose close does not block wait for
+/// microseconds.
+pub const WAITING_PER_USER: usize = 1024;
+
+/// The same while [`CROWDED`] descriptors of all users wait.
+const WAITING_WHEN_CROWDED: usize = 64;
+
+/// Descriptors of all users: four users that have as many as they may.
+const CROWDED: usize = 4 * WAITING_PER_USER;
+
 /// Closes descriptors of other processes on threads of its own. Copies share the threads, which end with the last copy.
 #[derive(Clone, Debug, Default)]
 pub struct Disposal(Arc<Shared>);
@@ -29,12 +42,45 @@ pub struct Disposal(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     hasher: RandomState,
-    threads: Mutex<[Option<SyncSender<OwnedFd>>; THREADS]>,
+    threads: Mutex<[Option<Thread>; THREADS]>,
+    waiting: Arc<Waiting>,
+}
+
+/// A thread takes a descriptor and its user.
+type Thread = SyncSender<(u32, OwnedFd)>;
+
+/// The descriptors that wait for a thread, or that one closes: of each user that has some, and of all.
+#[derive(Debug, Default)]
+struct Waiting {
+    of_users: Mutex<HashMap<u32, usize>>,
+    all: AtomicUsize,
+}
+
+impl Waiting {
+    fn add(&self, user: u32) {
+        *lock(&self.of_users).entry(user).or_default() += 1;
+        self.all.fetch_add(1, Relaxed);
+    }
+
+    fn remove(&self, user: u32) {
+        self.all.fetch_sub(1, Relaxed);
+        let mut of_users = lock(&self.of_users);
+        if let Some(count) = of_users.get_mut(&user) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                of_users.remove(&user);
+            }
+        }
+    }
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { hasher: RandomState::new(), threads: Mutex::new([const { None }; THREADS]) }
+        Self {
+            hasher: RandomState::new(),
+            threads: Mutex::new([const { None }; THREADS]),
+            waiting: Arc::default(),
+        }
     }
 }
 
@@ -44,6 +90,23 @@ impl Disposal {
         for fd in fds {
             self.close_one(user, fd);
         }
+    }
+
+    /// Whether a process of this user must pass nothing more: descriptors of its user whose close blocks would take all
+    /// that this process may have open.
+    #[must_use]
+    pub fn is_full(&self, user: u32) -> bool {
+        let Waiting { of_users, all } = &*self.0.waiting;
+        let all = all.load(Relaxed);
+        let most = if all < CROWDED { WAITING_PER_USER } else { WAITING_WHEN_CROWDED };
+        // Nearly always few of all users wait: no lock then.
+        all >= most && lock(of_users).get(&user).is_some_and(|count| *count >= most)
+    }
+
+    /// The number of descriptors that are not closed yet.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.waiting.all.load(Relaxed)
     }
 
     /// Ends a connection to a process of this user, and closes it, without waiting.
@@ -59,32 +122,39 @@ impl Disposal {
         let at = (self.0.hasher.hash_one(user) % THREADS as u64) as usize;
         let mut threads = lock(&self.0.threads);
         let Some(place) = threads.get_mut(at) else { return };
+        let waiting = &self.0.waiting;
         if place.is_none() {
-            *place = start().ok();
+            *place = start(Arc::clone(waiting)).ok();
         }
         // Without a thread the descriptor is closed here: the system has no memory.
         let Some(thread) = place else { return };
-        match thread.try_send(fd) {
+        waiting.add(user);
+        match thread.try_send((user, fd)) {
             Ok(()) => {}
-            Err(TrySendError::Full(fd)) => std::mem::forget(fd),
-            Err(TrySendError::Disconnected(_)) => *place = None,
+            // It counts for ever, as it is open for ever.
+            Err(TrySendError::Full((_, fd))) => std::mem::forget(fd),
+            Err(TrySendError::Disconnected(_)) => {
+                waiting.remove(user);
+                *place = None;
+            }
         }
     }
 }
 
 /// Starts a thread.
-fn start() -> io::Result<SyncSender<OwnedFd>> {
+fn start(waiting: Arc<Waiting>) -> io::Result<Thread> {
     let (sender, receiver) = sync_channel(WAITING_MAX);
     let thread = std::thread::Builder::new().name("utipc close".to_owned());
-    signals::masked(|| thread.spawn(move || run(&receiver)))?;
+    signals::masked(|| thread.spawn(move || run(&receiver, &waiting)))?;
     Ok(sender)
 }
 
-fn run(descriptors: &Receiver<OwnedFd>) {
-    for fd in descriptors {
+fn run(descriptors: &Receiver<(u32, OwnedFd)>, waiting: &Waiting) {
+    for (user, fd) in descriptors {
         // A socket need not wait for its peer. Fails if it is none.
         let _ = set_socket_linger(&fd, None);
         drop(fd);
+        waiting.remove(user);
     }
 }
 
@@ -142,19 +212,47 @@ mod tests {
         }
     }
 
-    /// A TCP socket that waits at its close until all of its data has arrived.
-    #[test]
-    fn close_that_blocks_delays_no_caller_and_is_not_waited_for() {
+    /// A TCP socket whose close waits until the peer, which does not read, is closed.
+    fn lingering() -> (OwnedFd, std::net::TcpStream) {
         use std::io::Write;
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut end = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let _peer = listener.accept().unwrap();
+        let peer = listener.accept().unwrap().0;
         end.set_nonblocking(true).unwrap();
         while end.write(&[0; 65_536]).is_ok() {}
         set_socket_linger(&end, Some(Duration::from_secs(3600))).unwrap();
-        let (disposal, begun) = (Disposal::default(), Instant::now());
+        (end.into(), peer)
+    }
+
+    #[test]
+    fn users_with_many_descriptors_whose_close_blocks_are_full_until_it_returns() {
+        let disposal = Disposal::default();
+        let (near, far) = Channel::pair().unwrap();
+        let (end, peer) = lingering();
+        near.send(&[IoSlice::new(b"x")], &[end.as_fd()], false).unwrap();
+        // Not the last copy: that lies in the queue.
+        drop(end);
+        disposal.close(7, [far.into_fd()]);
+        let (_read, write) = io::pipe().unwrap();
+        let copies = |count: usize| (0..count).map(|_| write.try_clone().unwrap().into());
+        disposal.close(7, copies(WAITING_PER_USER));
+        assert!(disposal.is_full(7) && !disposal.is_full(8));
+        assert_eq!(disposal.waiting(), WAITING_PER_USER + 1);
+        drop(peer);
+        let begun = Instant::now();
+        while disposal.waiting() > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{} are not closed", disposal.waiting());
+            std::thread::yield_now();
+        }
+        assert!(!disposal.is_full(7));
+    }
+
+    /// A TCP socket that waits at its close until all of its data has arrived.
+    #[test]
+    fn close_that_blocks_delays_no_caller_and_is_not_waited_for() {
+        let ((end, _peer), disposal, begun) = (lingering(), Disposal::default(), Instant::now());
         let (read, write) = io::pipe().unwrap();
-        disposal.close(7, [OwnedFd::from(end), OwnedFd::from(write)]);
+        disposal.close(7, [end, OwnedFd::from(write)]);
         is_closed_soon(&read);
         assert!(begun.elapsed() < Duration::from_secs(60));
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-use crate::fdpass::{Channel, Got};
+use crate::fdpass::{Channel, Got, MAX_FDS};
 use crate::hidden::{Hiding, raise};
 use crate::{OsError, Result, fork, lock};
 
@@ -358,6 +358,10 @@ pub fn drain_to_end(end: impl AsFd) -> (bool, bool) {
 pub fn drain_foreign(end: &Channel) -> Vec<OwnedFd> {
     let (mut fds, mut packet) = (Vec::new(), [0; PLUG]);
     for _ in 0..MAX_PACKETS {
+        // The rest stays with its sender.
+        if fds.len() > MAX_FDS {
+            break;
+        }
         // A packet that is cut off is an error.
         match end.receive_all(&mut packet, &mut fds) {
             Ok(Got::Packet(_)) | Err(_) => {}

@@ -11,8 +11,11 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     match args.split_first() {
         Some((first, _)) if first == "hostile" => return hostile(root, args),
         Some((first, _)) if first == "steps" => return steps(root),
-        Some((first, rest)) if first == "peers" => return peers(root, rest),
+        Some((first, rest)) if first == "peers" && !rest.iter().any(|arg| arg == REAL) => {
+            return peers(root, rest);
+        }
         Some((first, rest)) if first == "schedules" => return schedules(root, rest),
+        Some((first, rest)) if first == "mdist" => return mdist(root, rest),
         _ => {}
     }
     let package =
@@ -24,9 +27,12 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     }
     ensure!(build.status().context("run cargo")?.success(), "utipcd cannot be built");
     let mut soak = Command::new(cargo());
-    soak.arg("run").args(package).args(["--bin", "utipc-soak", "--"]).args(args).current_dir(root);
-    finish(&mut soak)
+    soak.arg("run").args(package).args(["--bin", "utipc-soak", "--"]);
+    finish(soak.args(args.iter().filter(|arg| *arg != REAL)).current_dir(root))
 }
+
+/// Of `soak peers`: in network namespaces against a daemon, instead of in the simulator.
+const REAL: &str = "--real";
 
 fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
@@ -91,18 +97,36 @@ fn schedules(root: &Path, args: &[String]) -> Result<ExitCode> {
     let test = ["test", "--quiet", "--release", "--package", "utipc-lanes", "--features", "schedule"];
     let mut runs = Command::new(cargo());
     runs.args(test).args(["--test", "lane_threads", "perturbed", "--", "--nocapture"]).current_dir(root);
-    let mut count = "10000";
+    runs.env("UTIPC_SCHEDULE_RUNS", "10000");
+    let options = [("--runs", "UTIPC_SCHEDULE_RUNS"), ("--seed", "UTIPC_SCHEDULE_SEED")];
+    finish(numbers(&mut runs, "soak schedules", args, options)?)
+}
+
+/// All abuses of the market-data programs at once: `--seconds` and `--rate`, updates per second.
+fn mdist(root: &Path, args: &[String]) -> Result<ExitCode> {
+    let mut campaign = Command::new(cargo());
+    campaign.args(["test", "--quiet", "--release", "--package", "mdist", "--test", "abuse", "campaign::"]);
+    campaign.args(["--", "--nocapture"]).current_dir(root);
+    campaign.env("MDIST_ABUSE_SECONDS", "1800").env("MDIST_ABUSE_RATE", "100000");
+    let options = [("--seconds", "MDIST_ABUSE_SECONDS"), ("--rate", "MDIST_ABUSE_RATE")];
+    finish(numbers(&mut campaign, "soak mdist", args, options)?)
+}
+
+/// Passes options that are numbers on in the environment.
+fn numbers<'a>(
+    command: &'a mut Command,
+    name: &str,
+    args: &[String],
+    known: [(&str, &str); 2],
+) -> Result<&'a mut Command> {
     let mut rest = args.iter();
     while let Some(option) = rest.next() {
-        let value = rest.next().with_context(|| format!("soak schedules: {option} needs a number"))?;
-        value.parse::<u64>().with_context(|| format!("soak schedules: {option} {value}: not a number"))?;
-        match option.as_str() {
-            "--runs" => count = value,
-            "--seed" => {
-                runs.env("UTIPC_SCHEDULE_SEED", value);
-            }
-            _ => bail!("soak schedules: unknown option {option} (use --runs N and --seed S)"),
-        }
+        let Some((_, variable)) = known.iter().find(|(known, _)| known == option) else {
+            bail!("{name}: unknown option {option} (use {} N and {} N)", known[0].0, known[1].0);
+        };
+        let value = rest.next().with_context(|| format!("{name}: {option} needs a number"))?;
+        value.parse::<u64>().with_context(|| format!("{name}: {option} {value}: not a number"))?;
+        command.env(variable, value);
     }
-    finish(runs.env("UTIPC_SCHEDULE_RUNS", count))
+    Ok(command)
 }

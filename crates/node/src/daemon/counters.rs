@@ -29,6 +29,8 @@ pub(super) enum EndReason {
     Garbage,
     /// The process does not read its replies.
     Unread,
+    /// Too many descriptors that processes of its user have passed are not closed yet, because their close blocks.
+    Unclosed,
     /// The system refused a resource that it needs.
     System,
     /// The daemon stops.
@@ -48,6 +50,7 @@ impl EndReason {
             Self::TooMany => "too-many",
             Self::Garbage => "garbage",
             Self::Unread => "unread-replies",
+            Self::Unclosed => "unclosed-descriptors",
             Self::System => "system",
             Self::Leaving => "leaving",
         }
@@ -75,6 +78,8 @@ pub struct DaemonCounters {
     pub sockets: usize,
     /// Descriptors of sockets that programs poll now; each costs the daemon a descriptor.
     pub descriptors: usize,
+    /// Descriptors that processes have passed and that are not closed yet.
+    pub closing: usize,
     /// Lanes now; a lane counts until both ends are done with it.
     pub lanes: usize,
     /// Pairs of processes that share memory now.

@@ -12,11 +12,16 @@ use rustix::net::sockopt;
 use utipc_attach::{Failure, Greeting, Hello, Reply, Request, encode};
 use utipc_core::addr::ServiceRange;
 use utipc_core::socket::{Destination, SocketKind};
-use utipc_os::fdpass::{Channel, Put};
+use utipc_os::disposal::WAITING_PER_USER;
+use utipc_os::fdpass::{Channel, Got, MAX_FDS, Put};
 use utipc_os::packets;
 use utipc_os::reactor::{Reactor, Waker};
 
-use crate::client::{Client, Host, LIMIT};
+use crate::client::{Client, Host, LIMIT, as_user, shake_hands};
+
+/// Users without a login on this machine.
+const MALLORY: u32 = 64_101;
+const BYSTANDER: u32 = 64_102;
 
 const SERVICE: ServiceRange = ServiceRange::new(4500, 1, 1);
 const TO: Option<Destination> = Some(Destination::service(4500, 1));
@@ -238,6 +243,82 @@ fn adopted_packet_sockets_affect_no_other_process() {
     }
     assert!(!packets::is_peer_closed(&near_of_honest));
     has_released(&host, 1, 1, 1);
+}
+
+/// Passes copies of a descriptor with requests until the daemon ends the attachment; returns how many.
+fn pass_all(hostile: &mut Client, fd: &impl AsFd) -> usize {
+    let copies = [fd.as_fd(); MAX_FDS];
+    let request = encoded(&Request::Notices);
+    for passed in 0.. {
+        let sent = hostile.channel.send(&[IoSlice::new(&request)], &copies, true);
+        let mut reply = [0; 4096];
+        let got = hostile.channel.receive(&mut reply, &mut Vec::new(), MAX_FDS, true);
+        if !matches!((sent, got), (Ok(Put::Sent), Ok(Got::Packet(_)))) {
+            return passed * MAX_FDS;
+        }
+        assert!(passed * MAX_FDS < 64 * WAITING_PER_USER, "the daemon keeps all that it is passed");
+    }
+    0
+}
+
+/// Runs an action while the daemon's event loop waits.
+fn hold(host: &Host, action: impl FnOnce()) {
+    let (entered, has_entered) = std::sync::mpsc::channel();
+    let (release, is_released) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            host.daemon().with(move |_, _| {
+                entered.send(()).unwrap();
+                let _ = is_released.recv();
+            })
+        });
+        has_entered.recv().unwrap();
+        action();
+        drop(release);
+    });
+}
+
+/// A descriptor whose close blocks stops one closing thread; everything passed after it stays open in the daemon.
+#[test]
+fn descriptors_that_wait_for_a_blocked_close_are_limited_for_each_user() {
+    // The daemon is a part of this process.
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    let host = Host::new();
+    let Some(mut hostile) = host.client_of(MALLORY) else { return };
+    let mut second = host.client_of(MALLORY).unwrap();
+    // In the queue of a socket: the closing thread makes the socket itself not linger.
+    let (near, far) = Channel::pair().unwrap();
+    let Lingering { end, peer } = Lingering::new();
+    assert_eq!(near.send(&[IoSlice::new(b"x")], &[end.as_fd()], true).unwrap(), Put::Sent);
+    drop(end);
+    let request = encoded(&Request::Notices);
+    // The own copy is closed before the daemon's: the last close blocks.
+    hold(&host, || {
+        assert_eq!(hostile.channel.send(&[IoSlice::new(&request)], &[far.as_fd()], true).unwrap(), Put::Sent);
+        drop(far);
+    });
+    assert_eq!(hostile.receive_reply(), Reply::Done);
+    let (_read, write) = std::io::pipe().unwrap();
+    let passed = pass_all(&mut hostile, &write);
+    assert!((WAITING_PER_USER - MAX_FDS..=WAITING_PER_USER + MAX_FDS).contains(&passed), "{passed}");
+    // Neither an older process of the user nor a new one can pass more.
+    assert_eq!(pass_all(&mut second, &write), 0);
+    let attach = || shake_hands(&host.path, Greeting::OWN, false).1.is_some();
+    assert_eq!(as_user(MALLORY, attach), Some(false));
+    assert!(host.ended("unclosed-descriptors") >= 3);
+    assert!((WAITING_PER_USER..2 * WAITING_PER_USER).contains(&host.daemon().counters().closing));
+    // Other users notice nothing.
+    let mut bystander = host.client_of(BYSTANDER).unwrap();
+    bystander.open(SocketKind::Rdm);
+    // Once the close has returned, the user is served again.
+    drop(peer);
+    let begun = Instant::now();
+    while as_user(MALLORY, attach) != Some(true) {
+        assert!(begun.elapsed() < LIMIT, "the user is not served again");
+        std::thread::yield_now();
+    }
 }
 
 /// `Adopt` with ends whose other ends the daemon has too: it would never see these close, and keep both sockets for

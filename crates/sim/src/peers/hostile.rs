@@ -1,6 +1,7 @@
 //! One hostile peer: it keeps a link up with as little as possible, and attacks over it.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use utipc_core::discovery::{DiscoveryKind, DiscoveryMessage};
 use utipc_core::wire::{
@@ -38,6 +39,14 @@ pub struct Victim {
     pub cluster: ClusterId,
     /// Honest neighbours, whose addresses are forged too.
     pub neighbours: Vec<NodeAddr>,
+}
+
+impl Victim {
+    /// A node over UDP in the default cluster.
+    #[must_use]
+    pub fn over_udp(addr: NodeAddr, at: SocketAddr, neighbours: Vec<NodeAddr>) -> Self {
+        Self { addr, media: MediaAddr::Udp(at), cluster: ClusterId::default(), neighbours }
+    }
 }
 
 /// A hostile peer on one network.
@@ -89,6 +98,12 @@ impl Hostile {
             asked: 0,
             connections: BTreeSet::new(),
         }
+    }
+
+    /// [`Self::new`] for a host that has this place on a network of UDP.
+    #[must_use]
+    pub fn over_udp(index: u32, attack: Attack, at: SocketAddr, seed: u64) -> Self {
+        Self::new(index, attack, MediaAddr::Udp(at), seed)
     }
 
     /// Its address.

@@ -505,6 +505,19 @@ pub(crate) const SUITES: &[Suite] = &[
         Judge::LastLine("peers: ok"),
         &["xtask", "soak", "peers", "--peers", "300", "--seconds", "4"],
     ),
+    // The same attacks over UDP, from network namespaces; `cargo xtask soak peers --real` alone runs longer.
+    Suite {
+        // On a loaded machine fewer links of hostile peers come up than it expects.
+        when: When::Named,
+        obstacle: no_root,
+        required_in_ci: false,
+        ..suite(
+            "real-peers",
+            minutes(10),
+            Judge::LastLine("peers: ok"),
+            &["xtask", "soak", "peers", "--real", "--seconds", "20"],
+        )
+    },
     // Lanes in perturbed schedules; `cargo xtask soak schedules` alone runs longer.
     suite("schedules", minutes(10), Judge::CargoTest, &["xtask", "soak", "schedules", "--runs", "40"]),
     // Programs made with the vendor's SDK, unmodified, against p2ps, src_dist and the load tools.
@@ -589,8 +602,8 @@ fn bearers_without_root(_: &Path) -> Option<Skip> {
 }
 
 fn no_root(_: &Path) -> Option<Skip> {
-    let reason = "only root starts processes of other users".into();
-    (!user_is_root()).then_some(Skip { reason, remedy: "sudo -E cargo xtask test hostile".into() })
+    let reason = "only root starts processes of other users, and joins network namespaces by a switch".into();
+    (!user_is_root()).then_some(Skip { reason, remedy: "sudo -E cargo xtask test hostile real-peers".into() })
 }
 
 fn no_python(root: &Path) -> Option<Skip> {

@@ -55,7 +55,8 @@ const ARROWS: &[Arrow] = &[
     arrow("utipc-web", &[], Some(&["httparse", "rustix", "tracing"])),
     arrow(
         "utipc-tools",
-        &["utipc", "utipc-manage", "utipc-netns", "utipc-bench-kit", "utipc-web", "mdist"],
+        // The simulator's hostile peers, for a program of the feature `test-tools`.
+        &["utipc", "utipc-manage", "utipc-netns", "utipc-bench-kit", "utipc-web", "mdist", "utipc-sim"],
         None,
     ),
     arrow("mdist", &["rssl", "utipc", "utipc-web"], None),

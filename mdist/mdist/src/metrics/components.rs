@@ -21,6 +21,8 @@ component! {
         Gauge bytes_waiting "mounts_bytes_waiting" "Bytes that wait to be written to mounts now",
         Gauge buffers "mounts_output_buffers" "Output buffers of mounts in use now",
         Gauge buffers_high "mounts_output_buffers_high" "Most output buffers that a mount connected now has held at once",
+        Gauge turn_longest "mounts_turn_longest_us" "Longest turn of the worker's thread so far, microseconds; 0 for the main thread",
+        Counter turns_long "mounts_turns_long" "Turns of the worker's thread of more than 20 ms",
     }
 }
 
@@ -42,6 +44,8 @@ component! {
         Counter denied "hub_connections_denied" "Connections closed because their host is in no allowed network",
         Gauge pending "hub_publishers_pending" "Connections of publishers that have not logged in",
         Counter crowded "hub_publishers_crowded_out" "Connections closed because newer ones had not logged in either",
+        Gauge turn_longest "hub_turn_longest_us" "Longest turn of the program's main thread and of that of the feeds so far, microseconds",
+        Counter turns_long "hub_turns_long" "Turns of these threads of more than 20 ms",
     }
 }
 

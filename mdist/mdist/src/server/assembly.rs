@@ -28,6 +28,7 @@ use super::publishers::Publishers;
 use super::reconnect::Reconnect;
 use super::running::Running;
 use super::side::Side;
+use super::turns::TurnMeter;
 use super::workers::Workers;
 
 /// A program under construction: its settings, dictionary and main poller.
@@ -155,6 +156,7 @@ impl<'a> Assembly<'a> {
             main_wakes_at: Now::ZERO,
             hub_metrics: parts.hub_metrics,
             news: News::default(),
+            turns: TurnMeter::default(),
         };
         Running::start(driver, self.poller, parts.feeds, addresses, &self.config.threads)
     }

@@ -5,6 +5,7 @@ use crate::mounts::{MountId, MountStats, Reason, Worker};
 use crate::net::{Interest, Now, Registry, Socket, now as clock};
 
 use super::tokens::FIRST_CLIENT;
+use super::turns::TurnMeter;
 
 /// Most bytes that are read from one client before the next is served.
 const READ: usize = 64 * 1024;
@@ -57,6 +58,8 @@ pub(super) struct Clients {
     /// Counts of closed mounts, and counts that belong to no single mount.
     past: components::Mounts,
     publish_at: Now,
+    /// Turns of the thread, unless that is the main one.
+    pub(super) turns: TurnMeter,
 }
 
 impl Clients {
@@ -81,6 +84,7 @@ impl Clients {
             published: metrics.component(&number.to_string()),
             past: components::Mounts::default(),
             publish_at: Now::ZERO,
+            turns: TurnMeter::default(),
             metrics,
         }
     }
@@ -205,6 +209,7 @@ impl Clients {
         self.publish_at = now + PUBLISH_INTERVAL + pause;
         let mut all = self.past;
         all.pending = self.worker.pending() as u64;
+        (all.turn_longest, all.turns_long) = self.turns.counts();
         for stats in &mounts {
             count(&mut all, stats);
             all.mounts += 1;

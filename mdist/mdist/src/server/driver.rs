@@ -22,6 +22,7 @@ use super::publishers::Publishers;
 use super::reconnect::Reconnect;
 use super::side::Side;
 use super::tokens::{BACKBONE, FIRST_CLIENT, FIRST_CONNECTOR, FIRST_PUBLISHER};
+use super::turns::TurnMeter;
 use super::workers::Workers;
 
 /// Most bytes that one read of an upstream takes, so that many updates share a turn.
@@ -58,6 +59,7 @@ pub(super) struct Driver {
     pub(super) main_wakes_at: Now,
     pub(super) hub_metrics: HubMetrics,
     pub(super) news: News,
+    pub(super) turns: TurnMeter,
 }
 
 impl Driver {
@@ -183,6 +185,7 @@ impl Driver {
         self.news.report(now, &self.hub);
         let lost_ends = self.reconnect.lost;
         let denied = self.listeners.denied();
+        let turns = self.turns.counts();
         let Self { hub_metrics, hub, side, sources, connectors, publishers, dictionary, .. } = self;
         hub_metrics.publish(
             now,
@@ -194,6 +197,7 @@ impl Driver {
                 publishers: publishers.as_ref(),
                 lost_ends,
                 denied,
+                turns,
             },
         );
         hub_metrics.publish_market(hub, dictionary.dictionary());

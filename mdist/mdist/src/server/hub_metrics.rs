@@ -37,6 +37,8 @@ pub(super) struct Sources<'a> {
     pub(super) lost_ends: u64,
     /// Connections refused because their host is in no allowed network.
     pub(super) denied: u64,
+    /// The longest turn of the main thread and that of the feeds, microseconds, and the number of long ones.
+    pub(super) turns: (u64, u64),
 }
 
 impl HubMetrics {
@@ -157,6 +159,8 @@ impl HubMetrics {
             denied: from.denied,
             pending,
             crowded,
+            turn_longest: from.turns.0,
+            turns_long: from.turns.1,
         });
     }
 

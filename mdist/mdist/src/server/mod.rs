@@ -23,6 +23,7 @@ mod side;
 pub mod src_dist;
 mod ticket_lock;
 mod tokens;
+mod turns;
 mod workers;
 
 pub use backbone::Backbone;

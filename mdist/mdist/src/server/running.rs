@@ -15,6 +15,7 @@ use crate::net::{Poller, Role, ThreadSettings, Waker, now, spawn};
 use super::driver::Driver;
 use super::side::Side;
 use super::ticket_lock::TicketLock;
+use super::turns::{Part, Ready};
 
 /// Longest sleep, which limits the delay after a missed wake-up.
 const MAX_SLEEP: Duration = Duration::from_millis(500);
@@ -107,17 +108,23 @@ const AHEAD_AFTER: Duration = Duration::from_millis(5);
 
 /// The main thread's loop.
 fn serve(driver: &TicketLock<Driver>, poller: &Poller, stop: &AtomicBool) -> Result<()> {
-    let mut events = Vec::new();
+    let mut ready = Ready::default();
     let mut wait = Duration::ZERO;
     while !stop.load(Ordering::Acquire) {
-        poller.wait(Some(wait), &mut events)?;
+        ready.wait(poller, wait)?;
         let mut driver = driver.lock();
         let at = now();
-        for event in events.drain(..) {
+        driver.turns.begin(Part::Sockets, at);
+        while let Some(event) = ready.next(now()) {
             driver.ready(event, at);
         }
+        driver.turns.enter(Part::Timers, now());
         driver.tick(at)?;
+        driver.turns.enter(Part::Hub, now());
         let more = driver.turn(at)?;
+        if let Some(long) = driver.turns.end(now()) {
+            long.log("main");
+        }
         let due = driver.deadline().map_or(MAX_SLEEP, |due| due.saturating_sub(at));
         wait = if more { Duration::ZERO } else { due.min(MAX_SLEEP) };
         driver.main_wakes_at = at + wait;
@@ -183,6 +190,7 @@ fn read_some(
     let mut driver = ticket.lock();
     let at = now();
     let mut state = Ok(());
+    driver.turns.begin(Part::Feeds, at);
     driver.batch.begin_read(None, || feeds.read_at());
     for _ in 0..in_a_row {
         match feeds.next(Duration::ZERO) {
@@ -195,7 +203,11 @@ fn read_some(
         }
     }
     driver.batch.end_read();
+    driver.turns.enter(Part::Hub, now());
     let more = driver.turn(at)?;
+    if let Some(long) = driver.turns.end(now()) {
+        long.log("feeds");
+    }
     // The main thread runs the timers, and sleeps until the earliest that it knew of.
     let next = if more { Some(at) } else { driver.deadline() };
     if let Some(next) = next.filter(|next| *next < driver.main_wakes_at) {

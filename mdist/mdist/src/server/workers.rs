@@ -14,6 +14,7 @@ use crate::net::{Poller, Socket, Waker, now};
 
 use super::clients::Clients;
 use super::tokens::FIRST_CLIENT;
+use super::turns::{Part, Ready};
 
 /// Most turns that a worker may be behind; above this the hub waits for it, and the upstreams wait for the hub.
 const MAX_BEHIND: usize = 64;
@@ -130,26 +131,34 @@ fn serve(
     main: &Waker,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let mut events = Vec::new();
+    let mut ready = Ready::default();
     while !stop.load(Ordering::Acquire) {
         let due = clients.deadline().map_or(MAX_SLEEP, |due| due.saturating_sub(now()).min(MAX_SLEEP));
-        poller.wait(Some(due), &mut events)?;
+        ready.wait(poller, due)?;
         let at = now();
+        clients.turns.begin(Part::Log, at);
         for socket in take(&exchange.sockets) {
             clients.adopt(socket, at);
         }
         for turn in coming.try_iter().take(MAX_BEHIND) {
             clients.worker.apply(&turn.batch, &turn.directory.services);
         }
-        for event in events.drain(..).filter(|event| event.token >= FIRST_CLIENT) {
-            clients.ready(event.token, event.readable, event.writable, at);
+        clients.turns.enter(Part::Sockets, now());
+        while let Some(event) = ready.next(now()) {
+            if event.token >= FIRST_CLIENT {
+                clients.ready(event.token, event.readable, event.writable, at);
+            }
         }
+        clients.turns.enter(Part::Output, now());
         clients.worker.tick(at);
         clients.flush(at);
         let requests: Vec<_> = clients.worker.hub_requests().collect();
         if !requests.is_empty() {
             put(&exchange.requests, requests);
             main.wake();
+        }
+        if let Some(long) = clients.turns.end(now()) {
+            long.log("worker");
         }
     }
     clients.shut_down(now());

@@ -139,6 +139,10 @@ impl Attachments {
         passed: &mut Option<OwnedFd>,
     ) -> Received {
         let Some(attachment) = self.all.get(&id) else { return Received::Nothing };
+        // What else it has sent is closed with its connection, as one descriptor.
+        if self.disposal.is_full(attachment.peer.uid) {
+            return Received::End(EndReason::Unclosed);
+        }
         let mut descriptors = Vec::new();
         let is_served = attachment.session.is_some();
         let received = attachment.channel.receive_all(packet, &mut descriptors);

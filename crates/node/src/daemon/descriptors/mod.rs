@@ -49,9 +49,11 @@ impl FarEnd {
         }
     }
 
-    /// Makes the near end writable.
+    /// Makes the near end writable, unless that could bring descriptors of a user whose others are not closed yet.
     fn drain(&self, disposal: &Disposal) {
-        disposal.close(self.payer(), packets::drain_foreign(&self.channel));
+        if !disposal.is_full(self.payer()) {
+            disposal.close(self.payer(), packets::drain_foreign(&self.channel));
+        }
     }
 
     /// The number of the user that is charged for it.

@@ -26,9 +26,12 @@ impl Dispatcher {
             let Some(channel) = self.admission.accept(now, &self.reactor) else { return };
             // More connections without a handshake than fit are a flood; processes that are turned away try again.
             let peer = channel.peer().ok();
-            let Some(peer) = peer.filter(|peer| self.has_place(now, peer)) else {
-                self.counters.count_end(EndReason::TooMany);
-                self.disposal.end(peer.map_or(0, |peer| peer.uid), channel);
+            let uid = peer.as_ref().map_or(0, |peer| peer.uid);
+            let is_full = self.disposal.is_full(uid);
+            let Some(peer) = peer.filter(|peer| !is_full && self.has_place(now, peer)) else {
+                let reason = if is_full { EndReason::Unclosed } else { EndReason::TooMany };
+                self.counters.count_end(reason);
+                self.disposal.end(uid, channel);
                 continue;
             };
             let id = self.admission.next_id();

@@ -294,6 +294,7 @@ impl Dispatcher {
             attached: self.attachments.served(),
             sockets: self.sockets.len(),
             descriptors: self.descriptors.len(),
+            closing: self.disposal.waiting(),
             lanes: lanes.lanes,
             pairs: lanes.pairs,
             lanes_corrupt: lanes.corrupt,

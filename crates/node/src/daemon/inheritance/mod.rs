@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use utipc_attach::Failure;
 use utipc_core::quota::UserId;
 use utipc_os::disposal::Disposal;
-use utipc_os::fdpass::{Channel, Got};
+use utipc_os::fdpass::{Channel, Got, MAX_FDS};
 use utipc_os::packets;
 use utipc_os::reactor::{Interest, Reactor};
 
@@ -45,11 +45,16 @@ impl Inheritance {
             self.nonces.remove(at);
             return true;
         }
-        let mut bytes = [0; 8];
+        let (mut bytes, mut passed) = ([0; 8], 0);
         for _ in 0..MAX_NONCES {
             let mut fds = Vec::new();
             let got = self.far.receive_all(&mut bytes, &mut fds);
+            passed += fds.len();
             disposal.close(self.user.0, fds);
+            // No process of utipc passes any.
+            if passed > MAX_FDS {
+                break;
+            }
             let Ok(Got::Packet(len)) = got else { break };
             if len != bytes.len() {
                 continue;

@@ -47,11 +47,15 @@ impl Watched {
 
     /// Starts one of several daemons, with this configuration.
     pub(crate) fn start_with(program: &Path, name: &str, configuration: &str) -> Result<Self> {
+        Self::start_by(Command::new(program), name, configuration)
+    }
+
+    /// [`Self::start_with`] for a command that becomes the program.
+    pub(crate) fn start_by(mut command: Command, name: &str, configuration: &str) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("utipc-soak-{}{name}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let (config, socket) = (folder.join("utipcd.toml"), folder.join("sock"));
         std::fs::write(&config, configuration).context("write the configuration")?;
-        let mut command = Command::new(program);
         command
             .arg("--config")
             .arg(&config)
@@ -59,7 +63,7 @@ impl Watched {
             .arg(&socket)
             .env("UTIPC_LOG", "warn,utipc_tools=info");
         let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
-        let mut child = child.with_context(|| format!("start {}", program.display()))?;
+        let mut child = child.with_context(|| format!("start {command:?}"))?;
         let log = child.stderr.take().context("the daemon has no log")?;
         let (sender, counters) = channel();
         std::thread::spawn(move || {
@@ -121,12 +125,35 @@ impl Watched {
         })
     }
 
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The processor time that it has used, to 10 ms.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let stat = stat.context("look at the daemon")?;
+        // The name of the program, in parentheses, may have spaces.
+        let fields = stat.rsplit_once(')').context("read the daemon's times")?.1.split_whitespace();
+        let ticks = fields.skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>();
+        let ticks = ticks.context("read the daemon's times")?;
+        Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+    }
+
     /// Ends the daemon with SIGTERM; returns whether it succeeded.
     pub(crate) fn end(mut self) -> Result<bool> {
         self.check_alive()?;
         self.signal(Signal::SIGTERM)?;
         Ok(self.child.wait().context("wait for the daemon")?.success())
     }
+}
+
+/// Resident memory of a process, KiB; 0 if there is none.
+pub(crate) fn resident_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 /// Mappings of a thread: its stack with a guard page, and the allocator's arena with one.

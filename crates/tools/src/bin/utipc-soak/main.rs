@@ -3,14 +3,17 @@
 //! daemon must hold no more than a fresh one.
 
 mod actor;
+mod bystander;
 mod calls;
 mod connections;
 mod crew;
 mod daemon;
 mod flow;
+mod honest;
 mod hostile;
 mod life;
 mod message;
+mod peers;
 mod report;
 mod roles;
 mod tally;
@@ -53,7 +56,12 @@ enum Part {
     Attacker(hostile::Attacker),
     /// One of the honest processes; the run itself starts them
     #[command(hide = true)]
-    Bystander(hostile::Bystander),
+    Bystander(bystander::Bystander),
+    /// Attacks a daemon by hostile peers in network namespaces, beside honest nodes, which must lose nothing
+    Peers(peers::Options),
+    /// One of the hostile peers; the run itself starts them
+    #[command(hide = true)]
+    Peer(peers::Peer),
     /// Makes random calls on AF_TIPC sockets under the shim; none may stay, and the daemon must hold nothing afterwards
     Calls(calls::Options),
 }
@@ -86,7 +94,7 @@ struct Options {
     #[arg(long)]
     daemon: Option<PathBuf>,
     /// Print the result as one JSON object
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
 }
 
@@ -104,8 +112,12 @@ fn main() -> ExitCode {
         Some(Part::Hostile(options)) => {
             program(&cli.options).and_then(|daemon| hostile::run(options, &daemon, cli.options.json))
         }
+        Some(Part::Peers(options)) => {
+            program(&cli.options).and_then(|daemon| peers::run(options, &daemon, cli.options.json))
+        }
+        Some(Part::Peer(peer)) => peers::attack(peer).map(|()| true),
         Some(Part::Attacker(attacker)) => hostile::attack(attacker).map(|()| true),
-        Some(Part::Bystander(bystander)) => hostile::live(bystander).map(|()| true),
+        Some(Part::Bystander(bystander)) => bystander::live(bystander).map(|()| true),
         None => run(&cli.options),
     };
     match result {

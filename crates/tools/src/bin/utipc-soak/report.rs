@@ -87,6 +87,11 @@ impl Rest {
         }
     }
 
+    /// Resident memory, KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        self.resident_kib
+    }
+
     /// The resources that the daemon holds beyond those of a fresh one, except memory.
     pub(crate) fn leaks(&self, fresh: &Rest) -> Vec<String> {
         let rows = [

@@ -134,6 +134,8 @@ const FAMILIES: &[Family] = &[
     one!(gauge "sockets", "Sockets of programs now", |s| s.counters.sockets as f64),
     one!(gauge "descriptors", "Sockets that programs poll now, each with a descriptor of the daemon",
         |s| s.counters.descriptors as f64),
+    one!(gauge "descriptors_closing", "Descriptors that programs have passed and that are not closed yet",
+        |s| s.counters.closing as f64),
     one!(gauge "lanes", "Lanes now", |s| s.counters.lanes as f64),
     one!(gauge "lane_pairs", "Pairs of programs that share memory now", |s| s.counters.pairs as f64),
     one!(counter "lanes_corrupt", "Times that the memory of a lane was malformed", |s| s.counters.lanes_corrupt as f64),

@@ -19,9 +19,9 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::OWN_PROGRAM;
 use super::grammar::{self, Known};
 use super::junk::Junk;
+use crate::honest::OWN_PROGRAM;
 use crate::message::Random;
 
 /// Descriptors from the daemon that a process keeps.

@@ -2,15 +2,13 @@
 //! of another user must lose nothing: neither messages nor their link, and not much time.
 
 mod attacker;
-mod bystander;
 mod grammar;
 mod junk;
 mod names;
 
-use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::os::unix::process::CommandExt;
+use std::io::Read;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -19,25 +17,21 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::bystander::{ECHO, TARGET, Window};
 use crate::daemon::Watched;
+use crate::honest::{Honest, OWN_PROGRAM, as_user};
 use crate::message::Random;
 use crate::report::Rest;
 
 pub(crate) use attacker::{Attacker, attack};
-pub(crate) use bystander::{Bystander, live};
 
 use attacker::Done;
-use bystander::{ECHO, TARGET, Window};
 
-/// The first user number of the hostile processes, and that of the honest ones. They need not exist.
+/// The first user number of the hostile processes. They need not exist.
 const HOSTILE_USER: u32 = 64_110;
-const HONEST_USER: u32 = 64_100;
 
 /// Users of the hostile processes.
 const USERS: u32 = 3;
-
-/// This program, also for users who may not enter the folder that it lies in.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Longest life of a hostile process, seconds.
 const LIFE: f64 = 5.0;
@@ -81,54 +75,6 @@ pub(crate) struct Options {
     /// Run the daemon from a build with AddressSanitizer; handled by `cargo xtask soak`
     #[arg(long)]
     asan: bool,
-}
-
-/// Makes a command run as another user, if this process may.
-fn as_user(command: &mut Command, user: u32) {
-    if rustix::process::geteuid().is_root() {
-        command.uid(user).gid(user);
-    }
-}
-
-/// An honest process.
-struct Honest {
-    child: Child,
-    said: Lines<BufReader<ChildStdout>>,
-}
-
-impl Honest {
-    fn start(socket: &Path, role: &str) -> Result<Self> {
-        let mut command = Command::new(OWN_PROGRAM);
-        command.args(["bystander", "--role", role, "--socket"]).arg(socket);
-        as_user(&mut command, HONEST_USER);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("start a process")?;
-        let said = BufReader::new(child.stdout.take().context("it has no output")?).lines();
-        let mut honest = Self { child, said };
-        let ready = honest.line()?;
-        ensure!(ready == "ready", "an honest process says {ready}");
-        Ok(honest)
-    }
-
-    fn line(&mut self) -> Result<String> {
-        self.said
-            .next()
-            .context("an honest process has failed (its error is above)")?
-            .context("read what it says")
-    }
-
-    /// The times measured since the last call.
-    fn window(&mut self) -> Result<Window> {
-        self.child.stdin.as_mut().context("it has no input")?.write_all(b"\n").context("ask a process")?;
-        serde_json::from_str(&self.line()?).context("read what a process has measured")
-    }
-}
-
-impl Drop for Honest {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// A hostile process, and when it has to be killed: in the middle of an attack, or because it does not end.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use utipc::{Node, NodeAddr, Scope, ServiceRange};
 
-use super::bystander::{ECHO, TARGET};
 use super::{INTERVAL, LIMIT};
+use crate::bystander::{ECHO, TARGET};
 use crate::message::Random;
 
 /// Port of TIPC over UDP.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use utipc::{Connection, Engine, Node, Scope, ServiceAddress, SocketKind};
 
 /// Service of the connections, and of datagrams that the server reads and throws away: hostile processes find both.
-pub(super) const ECHO: ServiceAddress = ServiceAddress::new(9501, 1);
-pub(super) const TARGET: ServiceAddress = ServiceAddress::new(9502, 1);
+pub(crate) const ECHO: ServiceAddress = ServiceAddress::new(9501, 1);
+pub(crate) const TARGET: ServiceAddress = ServiceAddress::new(9502, 1);
 
 /// Longest wait for a message or a connection.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ const SIZE: usize = 64;
 
 /// What a bystander does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// Answers.
     Server,
     /// Asks, and prints a [`Window`] for each line of its input.
@@ -44,11 +44,11 @@ pub(crate) struct Bystander {
 
 /// Exchanges of one period.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Window {
-    pub(super) trips: u64,
-    pub(super) p50_us: u64,
-    pub(super) p99_us: u64,
-    pub(super) longest_us: u64,
+pub(crate) struct Window {
+    pub(crate) trips: u64,
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+    pub(crate) longest_us: u64,
 }
 
 impl Window {
