@@ -11,6 +11,7 @@ use utipc_bench_kit::interrupt;
 use utipc_bench_kit::process::Process;
 use utipc_bench_kit::stats::Summary;
 
+use super::between::Between;
 use super::place::{Place, Side};
 
 /// The programs of a test and their settings.
@@ -42,18 +43,22 @@ pub(super) struct Plan {
     pub(super) source: Option<String>,
     /// A file with settings for our programs; they override those of the test.
     pub(super) settings: Option<PathBuf>,
+    /// Updates per second that the publisher makes while clients load their items.
+    pub(super) loading_rate: u64,
+    /// Time limit for loading the items.
+    pub(super) load_time: Duration,
+}
+
+/// Settings of the distributor and of servers: with `prompt` output is sent at once.
+fn flushing(prompt: bool) -> (&'static str, &'static str) {
+    if prompt {
+        ("flush-interval-ms = 0\n", "timed-writes = false\n")
+    } else {
+        ("flush-interval-ms = 20\n", "timed-writes = true\nflush-interval-ms = 20\n")
+    }
 }
 
 impl Plan {
-    /// Settings of the distributor and of servers that depend on [`Self::prompt`].
-    fn flushing(&self) -> (&'static str, &'static str) {
-        if self.prompt {
-            ("flush-interval-ms = 0\n", "timed-writes = false\n")
-        } else {
-            ("flush-interval-ms = 20\n", "timed-writes = true\nflush-interval-ms = 20\n")
-        }
-    }
-
     pub(super) fn shares(&self) -> Shares {
         if self.mounts == 1 { Shares::one(self.items) } else { Shares::half(self.mounts, self.own) }
     }
@@ -65,6 +70,7 @@ pub(super) struct Chain {
     servers: Vec<Process>,
     publisher: Option<Process>,
     fan_out: f64,
+    load_time: Duration,
     /// The counts of the client once it was loaded.
     loaded: Value,
 }
@@ -157,8 +163,11 @@ fn number(value: &Value, name: &str) -> u64 {
 /// Counts of the client that make a window unclean.
 const FAULTS: [&str; 8] =
     ["gaps", "backwards", "early", "unknown", "suspect", "closed", "closed_recover", "cuts"];
-/// Time limit for loading the item streams, and longest time without progress at a foreign server.
-const LOAD_TIME: Duration = Duration::from_secs(120);
+/// Time limit for loading the item streams, unless a plan has another one.
+pub(super) const LOAD_TIME: Duration = Duration::from_secs(120);
+/// Time in which the programs of a chain find each other.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Longest time without progress at a foreign server.
 const STANDSTILL: Duration = Duration::from_secs(15);
 /// Time limit for updates that arrive after the publisher has stopped.
 const REST_TIME: Duration = Duration::from_secs(60);
@@ -171,15 +180,10 @@ impl Chain {
             (publisher, at) = (Some(process), address);
         }
         let mut servers = Vec::new();
-        let (flush, writes) = plan.flushing();
+        let (flush, writes) = flushing(plan.prompt);
         let more = plan.settings.as_deref();
         if let Some(cache) = plan.distributor {
-            let text = format!(
-                "[src-dist]\nlisten = [\"127.0.0.1:0\"]\n[[src-dist.provider]]\nhosts = [\"{at}\"]\n\
-                 [src-dist.defaults]\ncache = {cache}\n{flush}{}",
-                place.node_settings(Side::Source)
-            );
-            servers.push(start(place, Side::Source, "src_dist", "src_dist", &text, more)?);
+            servers.push(distribute(place, cache, flush, &at, more)?);
         }
         if let Some(cache) = plan.server {
             let mut upstream = match plan.distributor {
@@ -202,9 +206,14 @@ impl Chain {
             servers.push(server);
             at = address;
         }
+        if plan.loading_rate > 0 {
+            // The load begins when all programs have found each other.
+            interrupt::sleep(SETTLE, || Ok(()))?;
+        }
         let client = start_clients(place, plan.foreign.as_ref().unwrap_or(&at), plan)?;
         let fan_out = plan.shares().fan_out();
-        let mut chain = Self { client, servers, publisher, fan_out, loaded: Value::Null };
+        let load_time = plan.load_time;
+        let mut chain = Self { client, servers, publisher, fan_out, load_time, loaded: Value::Null };
         chain.loaded = chain.wait_until_loaded().with_context(|| match plan.source {
             Some(_) => "load the item streams".to_owned(),
             None => format!(
@@ -244,7 +253,8 @@ impl Chain {
     /// Waits until every item stream is loaded; returns the counts of the client.
     fn wait_until_loaded(&mut self) -> Result<Value> {
         let began = Instant::now();
-        let standstill = if self.publisher.is_some() { LOAD_TIME } else { STANDSTILL };
+        let limit = self.load_time;
+        let standstill = if self.publisher.is_some() { limit } else { STANDSTILL };
         let (mut loaded, mut progress) = (Value::Null, began);
         loop {
             self.check_alive()?;
@@ -256,7 +266,7 @@ impl Chain {
                 (loaded, progress) = (seen["loaded"].clone(), Instant::now());
             }
             ensure!(
-                progress.elapsed() < standstill && began.elapsed() < LOAD_TIME,
+                progress.elapsed() < standstill && began.elapsed() < limit,
                 "{}",
                 not_loaded(&seen, began.elapsed())
             );
@@ -395,7 +405,8 @@ fn start_publisher(place: &Place, plan: &Plan, source: &str) -> Result<(Process,
         .rsplit_once(':')
         .context("the address of the publisher has no port (--source ADDRESS:PORT)")?;
     let mut command = place.command(Side::Source, "sink_driven_src")?;
-    command.args(["--control", "--update-rate", "0", "--nano-time", "--address", host, "--port", port]);
+    command.args(["--control", "--nano-time", "--address", host, "--port", port]);
+    command.args(["--update-rate", &plan.loading_rate.to_string()]);
     command.args(["--latency-update-rate", &plan.stamps.to_string()]);
     let mut publisher = Process::start("sink_driven_src", command)?;
     let greeting = publisher.line()?;
@@ -440,6 +451,39 @@ fn start(
         command.arg("--config").arg(more);
     }
     Process::start(name, command)
+}
+
+/// Starts a distributor that connects to the provider `at`.
+fn distribute(place: &Place, cache: bool, flush: &str, at: &str, more: Option<&Path>) -> Result<Process> {
+    let text = format!(
+        "[src-dist]\nlisten = [\"127.0.0.1:0\"]\n[[src-dist.provider]]\nhosts = [\"{at}\"]\n\
+         [src-dist.defaults]\ncache = {cache}\n{flush}{}",
+        place.node_settings(Side::Source)
+    );
+    start(place, Side::Source, "src_dist", "src_dist", &text, more)
+}
+
+/// Starts our programs between a foreign publisher at `provider` and its consumers; returns them and the address for
+/// consumers.
+pub(super) fn serve_between(
+    place: &Place,
+    between: Between,
+    cache: bool,
+    prompt: bool,
+    provider: &str,
+) -> Result<(Vec<Process>, String)> {
+    let (flush, writes) = flushing(prompt);
+    let (mut servers, upstream) = match between {
+        Between::Nothing => return Ok((Vec::new(), provider.to_owned())),
+        Between::P2ps => (Vec::new(), format!("kind = \"provider\"\nhosts = [\"{provider}\"]")),
+        Between::Chain => {
+            let upstream = format!("kind = \"backbone\"\n{}", place.node_settings(Side::Sink));
+            (vec![distribute(place, cache, flush, provider, None)?], upstream)
+        }
+    };
+    let (server, address) = serve(place, "p2ps", cache, writes, &upstream, None)?;
+    servers.push(server);
+    Ok((servers, address))
 }
 
 /// Starts a server; returns it and its address.

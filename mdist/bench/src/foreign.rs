@@ -29,7 +29,7 @@ pub(super) struct Counted {
 impl ForeignServer {
     /// Measures with one mount, then with many.
     pub(super) fn run(options: &Options) -> Vec<Self> {
-        let plans = ["T3", "T5"].map(|test| setup(options, Backbone::None, test).plan);
+        let plans = ["T3", "T5"].map(|test| setup(options, Backbone::None, test, false).plan);
         let counted = |plan: &Plan| measure(options, plan).map_err(|why| format!("{why:#}"));
         let plans = plans.iter().take_while(|_| !interrupt::came());
         plans.map(|plan| Self { mounts: plan.mounts, counted: counted(plan) }).collect()

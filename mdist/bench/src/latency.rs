@@ -20,12 +20,34 @@ use super::{report, search};
 #[derive(Clone, Debug)]
 pub(super) struct LatencyTest {
     pub(super) backbone: Backbone,
-    /// Whether p2ps polled its feed without a pause. Only rates with targets are measured then.
-    pub(super) busy: bool,
+    pub(super) variant: Variant,
     /// By rising rate.
     pub(super) points: Vec<Point>,
     /// The measurement at the highest rate with a mean of at most a millisecond, if that was searched.
     pub(super) fastest: Result<Option<Window>, String>,
+}
+
+/// Settings of the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Variant {
+    /// Caches off, as in the report.
+    Plain,
+    /// Caches on, as by default. As with `Busy`, only rates with targets are measured.
+    Caches,
+    /// Caches off, and p2ps polls its feed without a pause.
+    Busy,
+}
+
+impl Variant {
+    pub(super) const ALL: [Self; 3] = [Self::Plain, Self::Caches, Self::Busy];
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Caches => ", caches on",
+            Self::Busy => ", busy",
+        }
+    }
 }
 
 /// The measurements at a rate, or why there are none.
@@ -67,19 +89,20 @@ impl Point {
 
 impl LatencyTest {
     /// Measures all rates. Fails only if the programs do not start.
-    pub(super) fn run(options: &Options, backbone: Backbone, busy: bool) -> Result<Self> {
-        let plan = Plan { prompt: true, busy, stamps: STAMPS, ..setup(options, backbone, "T8").plan };
-        let label = format!("T8 {}", label(backbone, busy));
+    pub(super) fn run(options: &Options, backbone: Backbone, variant: Variant) -> Result<Self> {
+        let base = setup(options, backbone, "T8", variant == Variant::Caches).plan;
+        let plan = Plan { prompt: true, busy: variant == Variant::Busy, stamps: STAMPS, ..base };
+        let label = format!("T8 {}", label(backbone, variant));
         let mut runner = Runner::start(options, backbone, label, plan)?;
-        let points = rates(options, busy).into_iter().map(|rate| point(&mut runner, rate)).collect();
-        let fastest =
-            if options.rates.is_empty() && !busy { fastest(&mut runner).map(Some) } else { Ok(None) };
-        Ok(Self { backbone, busy, points, fastest: fastest.map_err(|why| format!("{why:#}")) })
+        let points = rates(options, variant).into_iter().map(|rate| point(&mut runner, rate)).collect();
+        let is_searched = options.rates.is_empty() && variant == Variant::Plain;
+        let fastest = if is_searched { fastest(&mut runner).map(Some) } else { Ok(None) };
+        Ok(Self { backbone, variant, points, fastest: fastest.map_err(|why| format!("{why:#}")) })
     }
 
-    /// Name of the test: the backbone, and whether p2ps polled.
+    /// Name of the test: the backbone and the variant.
     pub(super) fn label(&self) -> String {
-        label(self.backbone, self.busy)
+        label(self.backbone, self.variant)
     }
 
     /// The mean with a band up to p99 and all measurements, and p99.9, against rate.
@@ -132,17 +155,20 @@ impl LatencyTest {
             Ok(window) => window.as_ref().map(Window::json).into(),
             Err(why) => json!({ "failed": why }),
         };
-        json!({ "test": "T8", "backbone": self.backbone, "busy": self.busy, "points": points, "fastest_within_1_ms": fastest })
+        json!({
+            "test": "T8", "backbone": self.backbone, "busy": self.variant == Variant::Busy,
+            "caches": self.variant == Variant::Caches, "points": points, "fastest_within_1_ms": fastest,
+        })
     }
 }
 
-fn label(backbone: Backbone, busy: bool) -> String {
-    format!("{}{}", backbone.name(), if busy { ", busy" } else { "" })
+fn label(backbone: Backbone, variant: Variant) -> String {
+    format!("{}{}", backbone.name(), variant.suffix())
 }
 
-fn rates(options: &Options, busy: bool) -> Vec<u64> {
+fn rates(options: &Options, variant: Variant) -> Vec<u64> {
     match options.rates.as_slice() {
-        [] if options.quick || busy => TARGET_RATES.to_vec(),
+        [] if options.quick || variant != Variant::Plain => TARGET_RATES.to_vec(),
         [] if options.full => report::latency_rates(),
         [] => SOME_RATES.to_vec(),
         some => some.to_vec(),
@@ -194,7 +220,7 @@ mod tests {
         let points = vec![at(1_000, &[90.0, 80.0, 200.0]), at(100_000, &[1_500.0]), failed];
         let mut latency = LatencyTest {
             backbone: Backbone::Lanes,
-            busy: false,
+            variant: Variant::Plain,
             points,
             fastest: Ok(Some(window(80_000, 950.0))),
         };

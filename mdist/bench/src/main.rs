@@ -1,7 +1,9 @@
 //! `mdist-bench`: the tables of the RMDS performance report, run again on this machine.
 
+mod between;
 mod chain;
 mod foreign;
+mod images;
 mod latency;
 mod options;
 mod place;

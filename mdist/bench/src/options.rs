@@ -13,13 +13,15 @@ use super::place::Backbone;
 /// reach it, at 0.9 of its own highest rate; and the highest rate without loss. T8 measures latency against rate.
 /// `chain` measures the highest rate of publisher, distributor, backbone, server and client together; `direct` that of
 /// publisher and client alone. `stall` stops one of two servers for a second at 200,000 updates a second, and measures
-/// how late the other one's updates are. `sdk` measures the vendor's own pair, alone and with p2ps in between, if
-/// UTIPC_RTSDK_BIN names the folder of its ConsPerf and ProvPerf. Prints a Markdown report to standard output and
-/// progress to standard error. All tests take about 25 minutes; the machine should be idle otherwise.
+/// how late the other one's updates are. `images` loads all items while the publisher sends 2,000,000 updates a second,
+/// and searches the highest rate at which that takes at most 5 s. `sdk` measures the vendor's own pair, alone and with
+/// our programs in between, if UTIPC_RTSDK_BIN names the folder of its ConsPerf and ProvPerf; `images` uses them too.
+/// Prints a Markdown report to standard output and progress to standard error. All tests take about 40 minutes; the
+/// machine should be idle otherwise.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "mdist-bench", version)]
 pub(crate) struct Options {
-    /// Tests to run: direct, sdk, T1 … T8, chain, stall [default: all except direct]
+    /// Tests to run: direct, sdk, images, T1 … T8, chain, stall [default: all except direct]
     #[arg(value_name = "TEST")]
     pub(crate) tests: Vec<String>,
     /// The path between distributor and server; several are measured one after the other [default: lanes,udp]
@@ -58,7 +60,7 @@ pub(crate) struct Options {
     /// Rates of T8 [default: some rates of the report; with --full all of them]
     #[arg(long, value_delimiter = ',')]
     pub(crate) rates: Vec<u64>,
-    /// Measure T1 to T7, chain, stall and direct at this rate only, without a search for the highest
+    /// Measure T1 to T7, chain, stall, images and direct at this rate only, without a search for the highest
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rate: Option<u64>,
     /// Settings for p2ps and src_dist; they override those of the test
@@ -73,8 +75,8 @@ pub(crate) struct Options {
 }
 
 /// Names of the tests, in the order in which they run.
-pub(super) const TESTS: [&str; 12] =
-    ["direct", "sdk", "T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "chain", "stall"];
+pub(super) const TESTS: [&str; 13] =
+    ["direct", "sdk", "images", "T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "chain", "stall"];
 
 impl Options {
     /// The tests to run.
@@ -132,7 +134,7 @@ mod tests {
     fn quick_and_full_change_the_defaults() {
         let of = |text: &str| Options::parse_from(text.split(' '));
         let all = of("mdist-bench");
-        assert_eq!((all.names().unwrap().len(), all.repeat(), all.window().as_secs()), (11, 3, 10));
+        assert_eq!((all.names().unwrap().len(), all.repeat(), all.window().as_secs()), (12, 3, 10));
         assert_eq!((all.long().as_secs(), all.backbones().len(), all.own_items()), (60, 2, 10));
         let quick = of("mdist-bench --quick t8 T1 --backbone lanes");
         assert_eq!(quick.names().unwrap(), ["T1", "T8"]);

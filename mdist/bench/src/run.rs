@@ -9,7 +9,8 @@ use utipc_bench_kit::plot::{self, Curve, Panel};
 use utipc_bench_kit::{Named as _, interrupt, machine, progress};
 
 use super::foreign::ForeignServer;
-use super::latency::LatencyTest;
+use super::images::ImagesTest;
+use super::latency::{LatencyTest, Variant};
 use super::options::Options;
 use super::place::{self, Backbone};
 use super::stall::StallTest;
@@ -25,6 +26,7 @@ struct Results {
     latencies: Vec<LatencyTest>,
     stalls: Vec<StallTest>,
     pair: Option<VendorPair>,
+    images: Option<ImagesTest>,
     foreign: Vec<ForeignServer>,
     /// (test, reason) of tests that were not run, and of tests that could not start.
     skipped: Vec<(String, String)>,
@@ -66,7 +68,7 @@ fn tests(options: &Options, names: &[&'static str], results: &mut Results) -> Re
             if interrupt::came() {
                 return Ok(());
             }
-            let has_backbone = !matches!(*name, "direct" | "sdk");
+            let has_backbone = !matches!(*name, "direct" | "sdk" | "images");
             // Tests without a backbone run once.
             if !has_backbone && round > 0 {
                 continue;
@@ -94,10 +96,10 @@ fn measure_foreign(options: &Options, results: &mut Results) -> Result<()> {
         return Ok(());
     }
     for test in ["T3", "T5"] {
-        results.rows.push(throughput::run(options, Backbone::None, test));
+        results.rows.push(throughput::run(options, Backbone::None, test, false));
         interrupt::check()?;
     }
-    results.add_latency(options, Backbone::None, false);
+    results.add_latency(options, Backbone::None, Variant::Plain);
     plots(options, results)
 }
 
@@ -157,29 +159,38 @@ impl Results {
                     .ok_or_else(|| format!("no folder with ConsPerf and ProvPerf in {}", vendor::FOLDER))?;
                 self.pair = Some(VendorPair::run(options, &folder));
             }
+            "images" => self.images = Some(ImagesTest::run(options)),
             "T8" => {
-                for busy in [false, true] {
-                    self.add_latency(options, backbone, busy);
+                for variant in Variant::ALL {
+                    self.add_latency(options, backbone, variant);
                 }
             }
             "stall" => match StallTest::run(options, backbone) {
                 Ok(stall) => self.stalls.push(stall),
                 Err(why) => self.failed.push((label.to_owned(), format!("{why:#}"))),
             },
-            test => {
-                let row = throughput::run(options, backbone, test);
-                progress(&match row.line() {
-                    Ok(line) => format!("{label}: {line}"),
-                    Err(why) => format!("{label}: failed: {why}"),
-                });
-                self.rows.push(row);
+            // The report has no figures with caches for these; caches are our default.
+            "T5" | "chain" => {
+                self.add_row(options, backbone, name, false);
+                self.add_row(options, backbone, name, true);
             }
+            test => self.add_row(options, backbone, test, false),
         }
         Ok(())
     }
 
-    fn add_latency(&mut self, options: &Options, backbone: Backbone, busy: bool) {
-        match LatencyTest::run(options, backbone, busy) {
+    fn add_row(&mut self, options: &Options, backbone: Backbone, test: &'static str, caches: bool) {
+        let row = throughput::run(options, backbone, test, caches);
+        let label = row.name();
+        progress(&match row.line() {
+            Ok(line) => format!("{label}: {line}"),
+            Err(why) => format!("{label}: failed: {why}"),
+        });
+        self.rows.push(row);
+    }
+
+    fn add_latency(&mut self, options: &Options, backbone: Backbone, variant: Variant) {
+        match LatencyTest::run(options, backbone, variant) {
             Ok(latency) => self.latencies.push(latency),
             Err(why) => self.failed.push((format!("T8 {}", backbone.name()), format!("{why:#}"))),
         }
@@ -191,14 +202,15 @@ impl Results {
             self.latencies.iter().flat_map(|latency| targets::of_latency(latency, self.pair.as_ref())),
         );
         all.extend(self.stalls.iter().flat_map(targets::of_stall));
-        all.extend(self.pair.as_ref().map(targets::of_pair));
+        all.extend(self.pair.iter().flat_map(targets::of_pair));
+        all.extend(self.images.iter().flat_map(targets::of_images));
         all
     }
 
     /// Names of the tests that have no figures.
     fn failures(&self) -> Vec<String> {
         let rows = self.rows.iter().filter(|row| row.measured.is_err());
-        let mut all: Vec<String> = rows.map(|row| format!("{} {}", row.test, row.backbone.name())).collect();
+        let mut all: Vec<String> = rows.map(|row| row.name()).collect();
         for latency in &self.latencies {
             let points = latency.points.iter().filter(|point| point.windows.is_err());
             all.extend(points.map(|point| format!("T8 {} at {}/s", latency.label(), point.rate)));
@@ -209,6 +221,7 @@ impl Results {
         let foreign = self.foreign.iter().filter(|row| row.counted.is_err());
         all.extend(foreign.map(|row| format!("target with {} mounts", row.mounts)));
         all.extend(self.pair.iter().filter(|pair| pair.failed.is_some()).map(|_| "sdk".to_owned()));
+        all.extend(self.images.iter().filter(|test| test.failed.is_some()).map(|_| "images".to_owned()));
         all.extend(self.failed.iter().map(|(name, _)| name.clone()));
         all
     }
@@ -220,6 +233,7 @@ impl Results {
             "latency": self.latencies.iter().map(LatencyTest::json).collect::<Value>(),
             "stall": self.stalls.iter().map(StallTest::json).collect::<Value>(),
             "sdk": self.pair.as_ref().map(VendorPair::json),
+            "images": self.images.as_ref().map(ImagesTest::json),
             "target": self.foreign.iter().map(ForeignServer::json).collect::<Value>(),
             "targets": self.targets(),
             "skipped": self.skipped, "failed": self.failed, "took_s": self.took,
@@ -267,6 +281,9 @@ impl Results {
         if let Some(pair) = &self.pair {
             add("The vendor's own pair", ABOUT_PAIR, table::pair(pair));
         }
+        if let Some(images) = &self.images {
+            add("Images under full load", ABOUT_IMAGES, table::images(images));
+        }
         let targets = self.targets();
         if !targets.is_empty() {
             add("Targets", "", table::targets(&targets));
@@ -289,9 +306,12 @@ const ABOUT_CPU: &str = "Cores busy while costs were measured. The parts sum to 
     `no process` is interrupts, processes that ended, time of the hypervisor, and the difference between the kernel's two \
     ways of counting.";
 const ABOUT_LATENCY: &str = "µs from the scheduled send time until the client has decoded all fields. The last line is the \
-    highest rate with a mean of at most 1 ms; busy: p2ps polls its feed without a pause ([threads.feed] busy-poll), only \
-    rates with targets. The vendor's pair counts from when it made an update.";
+    highest rate with a mean of at most 1 ms; with caches on, and busy (p2ps polls its feed without a pause, \
+    [threads.feed] busy-poll), only rates with targets. The vendor's pair counts from when it made an update.";
 const ABOUT_STALL: &str = "One of two servers does not run for a second. Slowest update: that of the other server, in ms \
     from its scheduled send time until the client has decoded it, in two seconds without a stop and in those of the stop and \
     the second after it.";
-const ABOUT_PAIR: &str = "ProvPerf, p2ps or nothing, ConsPerf; latencies in µs from when an update was made.";
+const ABOUT_PAIR: &str =
+    "ProvPerf, our programs or nothing, ConsPerf; latencies in µs from when an update was made.";
+const ABOUT_IMAGES: &str = "A consumer loads all its items while the publisher sends updates, with caches on. Highest rate: \
+    all images within 5 s, then all updates for 3 s.";

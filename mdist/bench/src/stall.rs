@@ -62,11 +62,9 @@ impl StallTest {
         let has_daemons = matches!(backbone, Backbone::Lanes | Backbone::Udp);
         ensure!(has_daemons, "it needs a backbone with utipcd (use --backbone lanes or udp)");
         let rate = options.rate.unwrap_or(RATE);
-        let base = setup(options, backbone, "stall").plan;
+        let base = setup(options, backbone, "stall", true).plan;
         let items = options.items.min(ITEMS);
-        // Caches as by default.
-        let (distributor, server) = (Some(true), Some(true));
-        let plan = Plan { distributor, server, prompt: true, stamps: STAMPS, items, ..base };
+        let plan = Plan { prompt: true, stamps: STAMPS, items, ..base };
         let place = Place::new(backbone)?;
         let mut chain = Chain::start(&place, &plan)?;
         let mut second = Second::start(&place, &plan)?;

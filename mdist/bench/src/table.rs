@@ -6,6 +6,7 @@ use utipc_bench_kit::stats::Summary;
 use utipc_bench_kit::table::{grouped, markdown_head as head, markdown_row};
 
 use super::foreign::ForeignServer;
+use super::images::ImagesTest;
 use super::latency::LatencyTest;
 use super::report;
 use super::stall::StallTest;
@@ -152,20 +153,48 @@ pub(super) fn stalls(tests: &[StallTest]) -> String {
 
 /// The vendor's pair.
 pub(super) fn pair(pair: &VendorPair) -> String {
-    let mut text = head("path | rate | came/s | mean | deviation | min | max | ns of CPU an update");
+    let mut text = head("path | rate | came/s | mean | deviation | min | max | p99.9 | ns of CPU an update");
     let paths = [
         ("direct", &pair.latencies),
+        ("through the chain", &pair.chain),
         ("direct, highest", &pair.direct),
         ("through p2ps, highest", &pair.through),
     ];
     for (path, run) in paths.iter().flat_map(|(path, runs)| runs.iter().map(move |run| (*path, run))) {
         let clean = if run.clean { "" } else { " (not kept)" };
         let mut cells = vec![path.to_owned(), grouped(run.rate as f64) + clean, grouped(run.output)];
-        cells.extend(run.latency.map(|us| format!("{us:.0}")));
+        cells.extend(run.latency.iter().chain([&run.p999]).map(|us| format!("{us:.0}")));
         cells.push(run.costs());
         text += &markdown_row(cells);
     }
     if let Some(why) = &pair.failed {
+        text += &format!("\nFailed: {why}\n");
+    }
+    text
+}
+
+/// Images under full load.
+pub(super) fn images(test: &ImagesTest) -> String {
+    let programs = if test.is_vendor { "ProvPerf and ConsPerf" } else { "our own load programs" };
+    let mut text = format!("{} items, {programs}.\n\n", grouped(test.items as f64));
+    let rate = grouped(test.rate as f64);
+    text += &head(&format!(
+        "path | seconds at {rate}/s | each | highest rate | of the direct one | seconds at that"
+    ));
+    for path in &test.paths {
+        let each = path.stated.iter().map(|load| match &load.seconds {
+            Ok(seconds) => format!("{seconds:.2}"),
+            Err(why) => failed(why),
+        });
+        let each = each.collect::<Vec<_>>().join(", ");
+        let median = path.seconds().map_or("–".into(), |seconds| format!("{:.2}", seconds.median));
+        let share = test.share(path.between).map_or("–".into(), |share| format!("{share:.2}"));
+        let highest = path.highest.iter().filter_map(|load| load.seconds.as_ref().ok());
+        let highest = highest.map(|seconds| format!("{seconds:.2}")).collect::<Vec<_>>().join(", ");
+        let top = known(path.rate().map(|rate| rate.median));
+        text += &markdown_row([path.between.name(), &median, &each, &top, &share, &highest]);
+    }
+    if let Some(why) = &test.failed {
         text += &format!("\nFailed: {why}\n");
     }
     text
@@ -232,6 +261,7 @@ mod tests {
             component: "src_dist",
             backbone: Backbone::Udp,
             cache: false,
+            is_extra: false,
             mounts: 1,
             published: None,
             measured: Err("src_dist ended by itself; its last output:\n    out | of memory".into()),

@@ -4,6 +4,8 @@ use serde::Serialize;
 use utipc_bench_kit::table::grouped;
 use utipc_bench_kit::{Named as _, Verdict};
 
+use super::between::Between;
+use super::images::{ImagesTest, WITHIN};
 use super::latency::{LatencyTest, TARGET_RATES};
 use super::stall::StallTest;
 use super::throughput::Row;
@@ -33,9 +35,12 @@ const FAN_OUT: f64 = 6e6;
 const CHAIN: f64 = 1.2e6;
 /// The highest rate with a mean latency of a millisecond.
 const WITHIN_A_MILLISECOND: u64 = 850_000;
-/// Largest mean latency of the chain in multiples of the direct pair's, and least share of its rate through p2ps.
-const TIMES_DIRECT: f64 = 3.0;
+/// Largest mean and 99.9th percentile of the chain's latency, in multiples of the direct pair's.
+const TIMES_DIRECT: [(&str, f64); 2] = [("mean", 1.7), ("p99.9", 1.5)];
+/// Least share of the direct pair's rate through p2ps.
 const RATE_THROUGH: f64 = 0.6;
+/// Least share of the direct pair's rate with all images, through p2ps and through the chain.
+const IMAGES_THROUGH: [(Between, f64); 2] = [(Between::P2ps, 0.9), (Between::Chain, 0.6)];
 /// Delay at the other server while one is stopped for a second, milliseconds.
 const DELAY_MS: f64 = 5.0;
 /// Mean, p99 and p99.9 at each of [`TARGET_RATES`], microseconds.
@@ -44,7 +49,7 @@ const LATENCIES: [[Option<f64>; 3]; 2] =
 
 /// The targets of a row: of its cost and of its rate.
 pub(super) fn of_row(row: &Row) -> Vec<Target> {
-    let name = format!("{} {}", row.test, row.backbone.name());
+    let name = row.name();
     let mut targets = Vec::new();
     let mut add = |what, wanted, got| targets.push(Target::new(what, wanted, got));
     let measured = row.measured.as_ref().ok();
@@ -86,12 +91,7 @@ pub(super) fn of_latency(latency: &LatencyTest, pair: Option<&VendorPair>) -> Ve
             let got = value.map(|value| (format!("{value:.0} µs"), value <= limit));
             targets.push(Target::new(format!("{name}: {which}"), format!("≤ {limit:.0} µs"), got));
         }
-        if let Some(direct) = pair.and_then(|pair| pair.mean_us(rate)) {
-            let what = format!("{name}: mean ÷ the vendor's direct pair's ({direct:.0} µs)");
-            let ratio = seen.map(|seen| seen.mean / direct);
-            let got = ratio.map(|ratio| (format!("{ratio:.2}"), ratio <= TIMES_DIRECT));
-            targets.push(Target::new(what, format!("≤ {TIMES_DIRECT:.0}"), got));
-        }
+        targets.extend(times_direct(&name, pair, rate, seen.map(|seen| (seen.mean, seen.p999))));
     }
     let searched = !matches!(latency.fastest, Ok(None));
     if searched {
@@ -104,6 +104,22 @@ pub(super) fn of_latency(latency: &LatencyTest, pair: Option<&VendorPair>) -> Ve
         ));
     }
     targets
+}
+
+/// The targets of the chain's latency (mean, p99.9) at a rate, relative to the direct pair's in the same run.
+fn times_direct(name: &str, pair: Option<&VendorPair>, rate: u64, seen: Option<(f64, f64)>) -> Vec<Target> {
+    let Some(pair) = pair else { return Vec::new() };
+    let direct = [pair.mean_us(rate), pair.p999_us(rate)];
+    let seen = [seen.map(|seen| seen.0), seen.map(|seen| seen.1)];
+    let rows = TIMES_DIRECT.into_iter().zip(direct).zip(seen);
+    rows.filter_map(|(((which, most), direct), seen)| {
+        let direct = direct?;
+        let what = format!("{name}: {which} ÷ the vendor's direct pair's ({direct:.0} µs)");
+        let ratio = seen.map(|seen| seen / direct);
+        let got = ratio.map(|ratio| (format!("{ratio:.2}"), ratio <= most));
+        Some(Target::new(what, format!("≤ {most}"), got))
+    })
+    .collect()
 }
 
 /// The targets of a stopped server.
@@ -122,14 +138,39 @@ pub(super) fn of_stall(stall: &StallTest) -> [Target; 2] {
     ]
 }
 
-/// The target of the vendor's pair with p2ps in between.
-pub(super) fn of_pair(pair: &VendorPair) -> Target {
+/// The targets of the vendor's pair with our programs in between.
+pub(super) fn of_pair(pair: &VendorPair) -> Vec<Target> {
     let got = pair.rates().map(|(direct, through)| {
         let ratio = through.median / direct.median;
         let text = format!("{ratio:.2} ({} of {})", grouped(through.median), grouped(direct.median));
         (text, ratio >= RATE_THROUGH)
     });
-    Target::new("sdk: updates/s through p2ps ÷ directly".into(), format!("≥ {RATE_THROUGH}"), got)
+    let mut targets =
+        vec![Target::new("sdk: updates/s through p2ps ÷ directly".into(), format!("≥ {RATE_THROUGH}"), got)];
+    for rate in TARGET_RATES {
+        let name = format!("sdk: the chain at {}/s", grouped(rate as f64));
+        targets.extend(times_direct(&name, Some(pair), rate, pair.through_chain_us(rate)));
+    }
+    targets
+}
+
+/// The targets of images under full load.
+pub(super) fn of_images(test: &ImagesTest) -> Vec<Target> {
+    let chain = test.paths.iter().find(|path| path.between == Between::Chain);
+    let got = chain
+        .and_then(|path| path.seconds())
+        .map(|seconds| (format!("{:.1} s", seconds.median), seconds.median <= WITHIN.as_secs_f64()));
+    let what = format!("images: {} at {}/s", grouped(test.items as f64), grouped(test.rate as f64));
+    let what = format!("{what} {}", Between::Chain.name());
+    let mut targets = vec![Target::new(what, format!("≤ {} s", WITHIN.as_secs()), got)];
+    if test.paths.iter().any(|path| !path.highest.is_empty()) {
+        targets.extend(IMAGES_THROUGH.into_iter().map(|(between, least)| {
+            let got = test.share(between).map(|share| (format!("{share:.2}"), share >= least));
+            let what = format!("images: highest rate {} ÷ directly", between.name());
+            Target::new(what, format!("≥ {least}"), got)
+        }));
+    }
+    targets
 }
 
 #[cfg(test)]
@@ -144,6 +185,7 @@ mod tests {
             component: "p2ps",
             backbone: Backbone::Lanes,
             cache: false,
+            is_extra: false,
             mounts: 100,
             published: super::super::report::THROUGHPUT.iter().find(|row| row.test == "T5").copied(),
             measured: Err("p2ps ended".into()),
@@ -151,6 +193,6 @@ mod tests {
         let targets = of_row(&row);
         assert_eq!(targets.len(), 2);
         assert!(targets.iter().all(|target| target.verdict == Verdict::uncounted("failed")));
-        assert_eq!(of_pair(&VendorPair::default()).verdict.met, None);
+        assert_eq!(of_pair(&VendorPair::default())[0].verdict.met, None);
     }
 }

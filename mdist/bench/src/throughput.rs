@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use utipc_bench_kit::Named as _;
 use utipc_bench_kit::stats::Spread;
 
-use super::chain::{Chain, Plan, Window};
+use super::chain::{self, Chain, Plan, Window};
 use super::options::Options;
 use super::place::{Backbone, Place, Side};
 use super::report::{self, Published};
@@ -21,6 +21,8 @@ pub(super) struct Row {
     pub(super) component: &'static str,
     pub(super) backbone: Backbone,
     pub(super) cache: bool,
+    /// Whether it has caches although the test of the report has none.
+    pub(super) is_extra: bool,
     pub(super) mounts: usize,
     pub(super) published: Option<Published>,
     /// The measurements, or why there are none.
@@ -80,13 +82,15 @@ pub(super) struct Setup {
     pub(super) component: &'static str,
     /// The end of the backbone at which the component is, if it uses the backbone.
     pub(super) side: Option<Side>,
+    /// Whether there are caches although the test of the report has none.
+    is_extra: bool,
 }
 
-/// The programs of `test` over `backbone`.
-pub(super) fn setup(options: &Options, backbone: Backbone, test: &str) -> Setup {
+/// The programs of `test` over `backbone`; `caches`: they have caches also where the report has none.
+pub(super) fn setup(options: &Options, backbone: Backbone, test: &str, caches: bool) -> Setup {
     let base = Plan {
-        distributor: (backbone != Backbone::None).then_some(false),
-        server: Some(false),
+        distributor: (backbone != Backbone::None).then_some(caches),
+        server: Some(caches),
         pop: None,
         mounts: 1,
         items: options.items,
@@ -98,13 +102,15 @@ pub(super) fn setup(options: &Options, backbone: Backbone, test: &str) -> Setup 
         source: Some("127.0.0.1:0".into()),
         settings: options.settings.clone(),
         foreign: options.target.clone(),
+        loading_rate: 0,
+        load_time: chain::LOAD_TIME,
     };
     let many = options.mounts.max(2);
     if base.foreign.is_some() {
         let mounts = if test == "T5" { many } else { 1 };
         let source = options.source.clone();
         let plan = Plan { distributor: None, server: None, prompt: test == "T8", mounts, source, ..base };
-        return Setup { plan, component: "foreign server", side: None };
+        return Setup { plan, component: "foreign server", side: None, is_extra: false };
     }
     let (plan, component, side) = match test {
         "direct" => (Plan { distributor: None, server: None, ..base }, "sink_driven_src", None),
@@ -118,17 +124,17 @@ pub(super) fn setup(options: &Options, backbone: Backbone, test: &str) -> Setup 
         "T7" => (Plan { pop: Some(true), mounts: many, ..base }, "pop", None),
         _ => (base, "chain", None),
     };
-    Setup { plan, component, side }
+    Setup { plan, component, side, is_extra: caches }
 }
 
 /// Runs a test over a backbone. An error is part of the row.
-pub(super) fn run(options: &Options, backbone: Backbone, test: &'static str) -> Row {
-    let setup = setup(options, backbone, test);
+pub(super) fn run(options: &Options, backbone: Backbone, test: &'static str, caches: bool) -> Row {
+    let setup = setup(options, backbone, test, caches);
     let published = report::THROUGHPUT.iter().find(|row| row.test == test).copied();
     let is_direct = test == "direct" || setup.plan.foreign.is_some();
     let backbone = if is_direct { Backbone::None } else { backbone };
     let measured = measure(options, backbone, test, &setup, published.as_ref());
-    let Setup { plan, component, .. } = setup;
+    let Setup { plan, component, is_extra, .. } = setup;
     Row {
         test,
         component,
@@ -138,6 +144,7 @@ pub(super) fn run(options: &Options, backbone: Backbone, test: &'static str) -> 
             "pop" => plan.pop == Some(true),
             _ => plan.server == Some(true),
         },
+        is_extra,
         mounts: plan.mounts,
         published,
         measured: measured.map_err(|why| format!("{why:#}")),
@@ -155,7 +162,8 @@ fn measure(
     if backbone == Backbone::None && matches!(test, "T1" | "T2") {
         bail!("it measures the distributor, which runs only with a backbone (add --backbone lanes)");
     }
-    let label = format!("{test} {}", backbone.name());
+    let caches = if setup.is_extra { ", caches on" } else { "" };
+    let label = format!("{test} {}{caches}", backbone.name());
     let mut runner = Runner::start(options, backbone, label, setup.plan.clone())?;
     let (chain, place) = runner.running()?;
     let (charged, startup_s) = (charged(setup, chain, place), chain.startup_s());
@@ -236,6 +244,12 @@ fn window_json(measured: &Measurements, window: &Window) -> Value {
 }
 
 impl Row {
+    /// The row's test and backbone.
+    pub(super) fn name(&self) -> String {
+        let suffix = if self.is_extra { ", caches on" } else { "" };
+        format!("{} {}{suffix}", self.test, self.backbone.name())
+    }
+
     /// The row as JSON.
     pub(super) fn json(&self) -> Value {
         let mut value = json!({

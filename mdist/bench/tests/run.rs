@@ -80,6 +80,32 @@ fn stopped_server_loses_nothing() {
 }
 
 #[test]
+fn images_are_loaded_while_updates_are_sent() {
+    let json = std::env::temp_dir().join(format!("mdist-bench-images-{}.json", std::process::id()));
+    let child = bench("images --quick --rate 20000 --items 1000 --json")
+        .arg(&json)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let id = child.id();
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    assert!(status.success(), "{}", text(&stderr));
+    assert!(text(&stdout).contains("1,000 items, our own load programs."), "{}", text(&stdout));
+    assert!(text(&stdout).contains("| images: 1,000 at 20,000/s through the chain |"), "{}", text(&stdout));
+    let seen: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    std::fs::remove_file(&json).unwrap();
+    let paths = seen["images"]["paths"].as_array().unwrap();
+    let names: Vec<_> = paths.iter().filter_map(|path| path["between"].as_str()).collect();
+    assert_eq!(names, ["nothing", "p2ps", "chain"]);
+    for path in paths {
+        assert!(path["stated"][0]["images_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{seen}");
+        assert!(path["stated"][0]["out_per_s"].as_f64() > Some(0.0), "{seen}");
+    }
+    wait_until_nothing_is_left(id);
+}
+
+#[test]
 fn killed_run_leaves_no_process() {
     let mut child = bench("T3 --backbone none --seconds 600 --rate 1000 --items 100")
         .stdout(Stdio::null())
@@ -109,7 +135,7 @@ fn tests_that_cannot_run_are_reported() {
     assert!(sdk.status.success() && text(&sdk.stdout).contains("UTIPC_RTSDK_BIN"), "{}", text(&sdk.stdout));
     let unknown = bench("T9").output().unwrap();
     assert!(
-        text(&unknown.stderr).contains("unknown test 'T9' (use direct, sdk, T1,"),
+        text(&unknown.stderr).contains("unknown test 'T9' (use direct, sdk, images, T1,"),
         "{}",
         text(&unknown.stderr)
     );
