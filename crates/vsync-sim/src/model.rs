@@ -7,7 +7,7 @@ use utipc_vsync::{Class, Components, Delivery, MemberId, Outcome, Token, ViewCha
 /// A broken promise of virtual synchrony.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// A message that nobody sent, or from another sender.
+    /// An application received a message that no member sent, or with a wrong sender.
     Invented(String),
     /// A message twice.
     Duplicate(String),

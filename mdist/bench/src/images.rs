@@ -158,7 +158,7 @@ impl ImagesTest {
     }
 }
 
-/// Starts publisher, consumer and the programs in between, anew for each load.
+/// Starts new instances of publisher, consumer and the programs in between for each load.
 struct Loader<'a> {
     options: &'a Options,
     /// The vendor's programs.

@@ -139,7 +139,7 @@ impl Attachments {
         passed: &mut Option<OwnedFd>,
     ) -> Received {
         let Some(attachment) = self.all.get(&id) else { return Received::Nothing };
-        // What else it has sent is closed with its connection, as one descriptor.
+        // Its unread packets are closed together with its connection, which counts as one descriptor.
         if self.disposal.is_full(attachment.peer.uid) {
             return Received::End(EndReason::Unclosed);
         }
