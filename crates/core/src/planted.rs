@@ -55,31 +55,40 @@ pub enum Fault {
     SilentWithdrawal,
 }
 
-#[cfg(feature = "planted-faults")]
-mod switch {
-    use super::Fault;
-    use core::cell::Cell;
+/// Makes `plant` and `active` for the faults of a crate with the feature `planted-faults`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! planted_switch {
+    ($fault:ident) => {
+        #[cfg(feature = "planted-faults")]
+        mod switch {
+            use super::$fault;
+            use core::cell::Cell;
 
-    std::thread_local! {
-        static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
-    }
+            std::thread_local! {
+                static PLANTED: Cell<Option<$fault>> = const { Cell::new(None) };
+            }
 
-    /// Plants a fault for everything that runs on this thread; `None` removes it.
-    pub fn plant(fault: Option<Fault>) {
-        PLANTED.set(fault);
-    }
+            /// Plants a fault for everything that runs on this thread; `None` removes it.
+            pub fn plant(fault: Option<$fault>) {
+                PLANTED.set(fault);
+            }
 
-    pub(crate) fn active(fault: Fault) -> bool {
-        PLANTED.get() == Some(fault)
-    }
+            pub(crate) fn active(fault: $fault) -> bool {
+                PLANTED.get() == Some(fault)
+            }
+        }
+
+        #[cfg(feature = "planted-faults")]
+        pub(crate) use switch::active;
+        #[cfg(feature = "planted-faults")]
+        pub use switch::plant;
+
+        #[cfg(not(feature = "planted-faults"))]
+        pub(crate) const fn active(_: $fault) -> bool {
+            false
+        }
+    };
 }
 
-#[cfg(feature = "planted-faults")]
-pub(crate) use switch::active;
-#[cfg(feature = "planted-faults")]
-pub use switch::plant;
-
-#[cfg(not(feature = "planted-faults"))]
-pub(crate) const fn active(_: Fault) -> bool {
-    false
-}
+planted_switch!(Fault);

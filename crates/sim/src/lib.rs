@@ -20,6 +20,7 @@ mod payload;
 pub mod peers;
 mod quiet;
 mod reading;
+pub mod seeds;
 mod subscribers;
 mod trace;
 mod workload;

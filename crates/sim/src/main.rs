@@ -1,8 +1,6 @@
 //! Deterministic TIPC cluster simulator.
 
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
@@ -11,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use utipc_sim::check::Violation;
 use utipc_sim::peers::{self, Attack, Campaign, Probe, Report};
-use utipc_sim::{FaultKind, Outcome, SimConfig, run};
+use utipc_sim::{FaultKind, Outcome, SimConfig, run, seeds};
 
 /// Counts the memory of hostile peers' victims.
 #[global_allocator]
@@ -69,10 +67,6 @@ struct Args {
     json: bool,
 }
 
-fn faults(list: &str) -> Result<Vec<FaultKind>, String> {
-    list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::parse).collect()
-}
-
 fn print_json(seed: u64, outcome: &Outcome, violation: Option<&Violation>) {
     let line = serde_json::json!({
         "seed": seed,
@@ -115,49 +109,35 @@ fn print_text(seed: u64, o: &Outcome, violation: Option<&Violation>) {
     }
 }
 
-/// Makes all runs, on as many threads as there are cores; returns the number of runs that broke an invariant.
+/// Makes all runs; returns the number of runs that broke an invariant.
 fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> u64 {
-    let next = AtomicU64::new(0);
-    let broken = AtomicU64::new(0);
-    let printing = Mutex::new(());
-    let work = || {
-        loop {
-            let n = next.fetch_add(1, Ordering::Relaxed);
-            if n >= args.seeds || broken.load(Ordering::Relaxed) > 0 {
-                return;
-            }
-            let seed = args.seed + n;
-            if args.skip.contains(&seed) {
-                println!("seed {seed} skipped (--skip)");
-                continue;
-            }
-            let mut config = SimConfig::new(args.nodes as usize, seed, args.minutes);
-            config.bearers = args.bearers;
-            config.near_wrap |= args.near_wrap;
-            config.keys = args.keys;
-            config.log = args.log;
-            if let Some(kinds) = kinds {
-                config.faults = kinds.to_vec();
-            }
-            let (outcome, violation) = match run(&config) {
-                Ok(outcome) => (outcome, None),
-                Err(failure) => (failure.1, Some(failure.0)),
-            };
-            if violation.is_some() {
-                broken.fetch_add(1, Ordering::Relaxed);
-            }
-            let _one_at_a_time = printing.lock();
-            let print = if args.json { print_json } else { print_text };
-            print(seed, &outcome, violation.as_ref());
+    let make = |seed| {
+        if args.skip.contains(&seed) {
+            return None;
         }
+        let mut config = SimConfig::new(args.nodes as usize, seed, args.minutes);
+        config.bearers = args.bearers;
+        config.near_wrap |= args.near_wrap;
+        config.keys = args.keys;
+        config.log = args.log;
+        if let Some(kinds) = kinds {
+            config.faults = kinds.to_vec();
+        }
+        Some(run(&config))
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(args.seeds as usize);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
-        }
-    });
-    broken.into_inner()
+    seeds::run_all(args.seed, args.seeds, make, |seed, result| {
+        let (outcome, violation) = match result {
+            None => {
+                println!("seed {seed} skipped (--skip)");
+                return true;
+            }
+            Some(Ok(outcome)) => (outcome, None),
+            Some(Err(failure)) => (failure.1, Some(failure.0)),
+        };
+        let print = if args.json { print_json } else { print_text };
+        print(seed, &outcome, violation.as_ref());
+        violation.is_none()
+    })
 }
 
 fn processor_time() -> Duration {
@@ -243,7 +223,7 @@ fn main() -> ExitCode {
     if let Some(count) = args.peers {
         return attack(&args, count);
     }
-    let kinds = match args.faults.as_deref().map(faults).transpose() {
+    let kinds = match args.faults.as_deref().map(seeds::list).transpose() {
         Ok(kinds) => kinds,
         Err(reason) => {
             eprintln!("utipc-sim: cannot start: {reason}");

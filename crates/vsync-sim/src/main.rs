@@ -1,10 +1,10 @@
 //! Deterministic simulator of virtual synchrony.
 
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Parser, ValueEnum};
+use utipc_sim::seeds;
 use utipc_vsync::Components;
 use utipc_vsync_sim::{Broken, FaultKind, Outcome, SimConfig, run};
 
@@ -44,10 +44,6 @@ struct Args {
     log: bool,
 }
 
-fn faults(list: &str) -> Result<Vec<FaultKind>, String> {
-    list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::parse).collect()
-}
-
 fn print(seed: u64, o: &Outcome, failure: Option<(u64, &Broken)>) {
     let [delivered, aborted, unknown] = o.atomic;
     let lost = if o.majority_lost { ", majority lost" } else { "" };
@@ -70,56 +66,39 @@ fn print(seed: u64, o: &Outcome, failure: Option<(u64, &Broken)>) {
     }
 }
 
-/// Makes all runs, on as many threads as there are cores; returns whether all invariants held.
+/// Makes all runs; returns whether all invariants held.
 fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> bool {
-    let next = AtomicU64::new(0);
-    let broken = AtomicU64::new(0);
     let lost = AtomicU64::new(0);
-    let printing = Mutex::new(());
-    let work = || {
-        loop {
-            let n = next.fetch_add(1, Ordering::Relaxed);
-            if n >= args.seeds || broken.load(Ordering::Relaxed) > 0 {
-                return;
-            }
-            let seed = args.seed + n;
-            let mut config = SimConfig::new(args.members as usize, seed);
-            config.rounds = args.rounds;
-            config.log = args.log;
-            if let Some(mode) = args.components {
-                config.components =
-                    if matches!(mode, Mode::All) { Components::All } else { Components::Primary };
-            }
-            if let Some(kinds) = kinds {
-                config.faults = kinds.to_vec();
-            }
-            let result = run(&config);
-            let _one_at_a_time = printing.lock();
-            match &result {
-                Ok(outcome) => {
-                    lost.fetch_add(outcome.majority_lost.into(), Ordering::Relaxed);
-                    print(seed, outcome, None);
-                }
-                Err(failure) => {
-                    broken.fetch_add(1, Ordering::Relaxed);
-                    print(seed, &failure.outcome, Some((failure.at_ms, &failure.broken)));
-                }
-            }
+    let make = |seed| {
+        let mut config = SimConfig::new(args.members as usize, seed);
+        config.rounds = args.rounds;
+        config.log = args.log;
+        if let Some(mode) = args.components {
+            config.components = if matches!(mode, Mode::All) { Components::All } else { Components::Primary };
         }
+        if let Some(kinds) = kinds {
+            config.faults = kinds.to_vec();
+        }
+        run(&config)
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(args.seeds as usize);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
+    let broken = seeds::run_all(args.seed, args.seeds, make, |seed, result| match result {
+        Ok(outcome) => {
+            lost.fetch_add(outcome.majority_lost.into(), Ordering::Relaxed);
+            print(seed, &outcome, None);
+            true
+        }
+        Err(failure) => {
+            print(seed, &failure.outcome, Some((failure.at_ms, &failure.broken)));
+            false
         }
     });
     println!("{} runs lost their majority for good", lost.into_inner());
-    broken.into_inner() == 0
+    broken == 0
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let kinds = match args.faults.as_deref().map(faults).transpose() {
+    let kinds = match args.faults.as_deref().map(seeds::list).transpose() {
         Ok(kinds) => kinds,
         Err(reason) => {
             eprintln!("utipc-vsync-sim: cannot start: {reason}");

@@ -33,31 +33,4 @@ pub enum Fault {
     UnplacedDropped,
 }
 
-#[cfg(feature = "planted-faults")]
-mod switch {
-    use super::Fault;
-    use core::cell::Cell;
-
-    std::thread_local! {
-        static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
-    }
-
-    /// Plants a fault for everything that runs on this thread; `None` removes it.
-    pub fn plant(fault: Option<Fault>) {
-        PLANTED.set(fault);
-    }
-
-    pub(crate) fn active(fault: Fault) -> bool {
-        PLANTED.get() == Some(fault)
-    }
-}
-
-#[cfg(feature = "planted-faults")]
-pub(crate) use switch::active;
-#[cfg(feature = "planted-faults")]
-pub use switch::plant;
-
-#[cfg(not(feature = "planted-faults"))]
-pub(crate) const fn active(_: Fault) -> bool {
-    false
-}
+utipc_core::planted_switch!(Fault);

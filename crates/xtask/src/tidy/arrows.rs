@@ -64,7 +64,7 @@ const ARROWS: &[Arrow] = &[
     arrow("mdist-bench", &["mdist", "mdist-load", "utipc-bench-kit", "utipc-netns"], None),
     arrow("utipc-sim", &["utipc-core", "rssl"], None),
     arrow("utipc-vsync", &["utipc-core"], Some(&["thiserror"])),
-    arrow("utipc-vsync-sim", &["utipc-core", "utipc-vsync"], None),
+    arrow("utipc-vsync-sim", &["utipc-core", "utipc-sim", "utipc-vsync"], None),
     arrow("utipc-fuzz", &["utipc-core", "utipc-manage", "rssl", "mdist"], None),
     arrow("xtask", &[], None),
 ];
