@@ -70,6 +70,8 @@ pub enum Drop {
     NoLink,
     /// Not legal in the current state of the contact or link.
     State,
+    /// Beyond what may wait of a peer that sends faster than this node works; it arrives again.
+    Held,
     /// A user or type that is not accepted on this path.
     IllegalUser(u8),
     /// A broadcast that the peer may not send, or may not send now.
@@ -92,6 +94,7 @@ impl Drop {
             Self::UnknownPeer => "unknown peer",
             Self::NoLink => "no link",
             Self::State => "state",
+            Self::Held => "held",
             Self::IllegalUser(_) => "illegal user",
             Self::Broadcast(_) => "broadcast",
             Self::Discovery(_) => "discovery",
@@ -111,6 +114,7 @@ impl fmt::Display for Drop {
             Self::UnknownPeer => f.write_str("sender is not a neighbour"),
             Self::NoLink => f.write_str("no link on this bearer"),
             Self::State => f.write_str("not legal in the state of the link"),
+            Self::Held => f.write_str("too many messages of this peer wait already"),
             Self::IllegalUser(user) => write!(f, "user {user} is not legal here"),
             Self::Broadcast(refused) => write!(f, "{refused}"),
             Self::Discovery(refusal) => write!(f, "{refusal}"),

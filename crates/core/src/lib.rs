@@ -45,8 +45,8 @@ pub use rng::Rng;
 pub use socket::{Destination, Endpoint, Received, RecvOptions, SocketKind};
 pub use stack::{OpenError, Stack};
 pub use switch::{
-    BearerInfo, BearerProperty, BroadcastInfo, Joined, LinkInfo, LinkProperty, MonitorInfo, PeerError,
-    PeerInfo, PropertyError, SwitchStats,
+    Barrier, BearerInfo, BearerProperty, BroadcastInfo, Joined, LinkInfo, LinkProperty, MonitorInfo,
+    PeerError, PeerInfo, PropertyError, SwitchStats,
 };
 pub use time::Time;
 pub use wire::{MediaAddr, Message, View};

@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::lan::{Lan, PEER, forged, media};
+use common::lan::{Lan, PEER, VICTIM, forged, media};
 use utipc_core::discovery::{DiscoveryKind, DiscoveryMessage};
-use utipc_core::wire::{NameItem, User};
+use utipc_core::wire::{NAME_ITEM_LEN, NameItem, User};
 use utipc_core::{
-    ClusterId, Destination, Message, NodeAddr, NodeId, Scope, ServiceRange, SocketKind, Stack, StackConfig,
-    Time, limits,
+    ClusterId, Destination, Drop, Event, Message, NodeAddr, NodeId, PortId, RecvOptions, Scope, ServiceRange,
+    SocketKind, Stack, StackConfig, Time, limits,
 };
 
 /// Most bindings of a lost node that one call withdraws; as in `switch::names`.
@@ -135,8 +135,127 @@ fn forge_bindings(lan: &mut Lan, from: NodeAddr, count: u32) {
         let mut names = of(forged(Message::build(User::NameDistributor, 0, 40, &items)));
         names.set_name_bulk(true);
         names.set_bcast_ack_invalid(true);
-        names.set_seqno(1 + part as u16);
+        names.set_seqno((1 + part) as u16);
         give(&names);
+    }
+}
+
+/// Work of a turn in the tests below, messages to one socket.
+const WORK: usize = 4096;
+
+/// One turn of the victim: what earlier turns have left, then frames.
+fn turn(lan: &mut Lan) {
+    let now = lan.now;
+    lan.nodes[0].begin_turn(now, WORK);
+    lan.exchange();
+    for node in &mut lan.nodes {
+        if node.deadline().is_some_and(|due| due <= now) {
+            node.handle_timeout(now);
+        }
+    }
+}
+
+/// The frames that arrive at once carry more bindings than a turn applies. A message behind them waits for them all.
+#[test]
+fn bindings_that_arrive_together_are_applied_in_turns() {
+    const BINDINGS: u32 = 5000;
+    // A binding costs 256, half as much work is done for those that wait, and the last message is applied as a whole.
+    const MOST: usize = (WORK + WORK / 2) / 256 + 2 * 1472 / NAME_ITEM_LEN;
+    let mut lan = Lan::apart();
+    let (now, [victim, peer]) = (lan.now, &mut lan.nodes);
+    for n in 0..BINDINGS {
+        let port = peer.open(now, SocketKind::Rdm).unwrap();
+        peer.bind(now, port, ServiceRange::new(1000, n, n), Scope::Cluster).unwrap();
+    }
+    let sender = peer.open(now, SocketKind::Rdm).unwrap();
+    let receiver = victim.open(now, SocketKind::Rdm).unwrap();
+    let to = Destination::Port(PortId { port: receiver, node: VICTIM });
+    let (mut sent, mut received, mut busy, mut applied) = (false, false, 0, 0);
+    for _ in 0..4000 {
+        lan.now = lan.now.plus_millis(1);
+        turn(&mut lan);
+        let now_applied = of_peer(&lan.nodes[0]);
+        assert!(now_applied - applied <= MOST, "{} in one turn", now_applied - applied);
+        applied = now_applied;
+        busy += usize::from(lan.nodes[0].has_work());
+        if !sent && lan.nodes[1].nodes().iter().any(|node| node.up) {
+            sent = lan.nodes[1].send(lan.now, sender, b"behind the bindings", Some(to)).is_ok();
+        }
+        if !received && lan.nodes[0].endpoint(receiver).is_some_and(|e| e.readiness().readable) {
+            received = true;
+            assert_eq!(applied, BINDINGS as usize + 1, "the message overtook bindings");
+        }
+    }
+    assert!(busy >= 5, "only {busy} turns left work to the next one");
+    assert!(sent && received && lan.is_linked());
+    assert_eq!(applied, BINDINGS as usize + 1);
+}
+
+/// One frame carries many multicasts, each to many sockets.
+#[test]
+fn copies_of_multicasts_that_arrive_together_are_made_in_turns() {
+    const SOCKETS: usize = 256;
+    const MULTICASTS: usize = 200;
+    let mut lan = Lan::linked();
+    let (now, [victim, _]) = (lan.now, &mut lan.nodes);
+    let range = ServiceRange::new(1000, 1, 1);
+    let open = |_| {
+        let port = victim.open(now, SocketKind::Rdm).unwrap();
+        victim.bind(now, port, range, Scope::Cluster).unwrap();
+        port
+    };
+    let receivers: Vec<u32> = (0..SOCKETS).map(open).collect();
+    lan.run(1000);
+    let sender = lan.nodes[1].open(lan.now, SocketKind::Rdm).unwrap();
+    for _ in 0..MULTICASTS {
+        lan.nodes[1].send(lan.now, sender, b"to all", Some(Destination::Range(range))).unwrap();
+    }
+    let arrived = |lan: &mut Lan| -> usize {
+        let (now, victim) = (lan.now, &mut lan.nodes[0]);
+        let mut receive = |port| victim.recv(now, port, &mut [0; 16], RecvOptions::default()).is_ok();
+        receivers
+            .iter()
+            .map(|port| std::iter::repeat_with(|| receive(*port)).take_while(|got| *got).count())
+            .sum()
+    };
+    let (mut busy, mut received) = (0, 0);
+    for _ in 0..2000 {
+        lan.now = lan.now.plus_millis(1);
+        turn(&mut lan);
+        let copies = arrived(&mut lan);
+        assert!(copies <= WORK + WORK / 2 + 2 * SOCKETS, "{copies} in one turn");
+        received += copies;
+        busy += usize::from(lan.nodes[0].has_work());
+    }
+    assert!(busy >= 5, "only {busy} turns left work to the next one");
+    assert_eq!(received, SOCKETS * MULTICASTS);
+}
+
+/// A node that sends more bindings than a turn applies delays only its own messages, and what waits of it is bounded.
+#[test]
+fn node_that_sends_more_than_a_turn_handles_delays_no_other_node() {
+    const BINDINGS: u32 = 1_000_000;
+    const MAX_HELD: usize = 16 << 20;
+    let mut lan = Lan::linked();
+    let (now, [victim, peer]) = (lan.now, &mut lan.nodes);
+    let receiver = victim.open(now, SocketKind::Rdm).unwrap();
+    let sender = peer.open(now, SocketKind::Rdm).unwrap();
+    let to = Destination::Port(PortId { port: receiver, node: VICTIM });
+    lan.nodes[0].begin_turn(lan.now, WORK);
+    forge_bindings(&mut lan, NodeAddr::legacy(1, 2, 1), BINDINGS);
+    let victim = &mut lan.nodes[0];
+    let dropped = std::iter::from_fn(|| victim.poll_event());
+    let dropped = dropped.filter(|e| matches!(e, Event::Dropped { reason: Drop::Held, .. })).count();
+    let kept = BINDINGS as usize / 50 - victim.stats().frames_dropped as usize;
+    assert!(dropped > 0 && kept * 1000 <= MAX_HELD, "{dropped} events, {kept} packets kept");
+    for _ in 0..20 {
+        lan.now = lan.now.plus_millis(1);
+        lan.nodes[0].begin_turn(lan.now, WORK);
+        lan.nodes[1].send(lan.now, sender, b"in between", Some(to)).unwrap();
+        lan.exchange();
+        assert!(lan.nodes[0].has_work(), "all bindings are applied");
+        let got = lan.nodes[0].recv(lan.now, receiver, &mut [0; 16], RecvOptions::default());
+        assert!(got.is_ok(), "{got:?}");
     }
 }
 

@@ -34,6 +34,8 @@ struct Lan {
     clocks: Vec<u64>,
     /// Every so many frames one is lost; 0 for none.
     loss: u64,
+    /// A node that receives nothing.
+    deaf: Option<usize>,
     rng: Rng,
     dropped: Vec<Vec<Drop>>,
     /// Every frame: {sender, target, bytes}.
@@ -48,6 +50,7 @@ impl Lan {
             strict,
             clocks: vec![CLOCK; count],
             loss: 0,
+            deaf: None,
             rng: Rng::new(5),
             dropped: vec![Vec::new(); count],
             sent: Vec::new(),
@@ -88,6 +91,20 @@ impl Lan {
         self.plug(node);
     }
 
+    /// Two strict nodes with messages on their way; node 1 has this clock at time 0.
+    fn busy(clock: u64) -> Self {
+        let mut lan = Self::new(2, true);
+        lan.clocks[1] = clock;
+        lan.nodes[1] = lan.made(1, 77);
+        lan.set_all(KeyUse::Cluster, KEY1);
+        lan.plug_all();
+        lan.run(3000);
+        let mut flow = Flow::new(&mut lan);
+        (0..300).for_each(|_| flow.step(&mut lan));
+        assert!(lan.is_linked());
+        lan
+    }
+
     fn exchange(&mut self) {
         loop {
             let mut moved = false;
@@ -115,7 +132,7 @@ impl Lan {
     fn deliver(&mut self, from: usize, target: Target, bearer: u8, bytes: &[u8]) {
         for to in (0..self.nodes.len()).filter(|to| *to != from) {
             let meant = target == Target::Broadcast || target == Target::Unicast(media(to));
-            if meant && (self.loss == 0 || self.rng.below(self.loss) != 0) {
+            if meant && self.deaf != Some(to) && (self.loss == 0 || self.rng.below(self.loss) != 0) {
                 self.nodes[to].receive(self.now, bearer, bytes);
             }
         }
@@ -381,16 +398,7 @@ fn recorded_frames_are_refused() {
 fn restarted_peer_comes_back_in_strict_mode() {
     // A utipc node, whose numbers start at the clock, and a node that counts from 1 again, as Linux does.
     for (clock, what) in [(CLOCK, "clock"), (0, "counter")] {
-        let mut lan = Lan::new(2, true);
-        lan.clocks[1] = clock;
-        let node = lan.made(1, 77);
-        lan.nodes[1] = node;
-        lan.set_all(KeyUse::Cluster, KEY1);
-        lan.plug_all();
-        lan.run(3000);
-        let mut flow = Flow::new(&mut lan);
-        (0..300).for_each(|_| flow.step(&mut lan));
-        assert!(lan.is_linked());
+        let mut lan = Lan::busy(clock);
         // The time of the run goes on, so the counter has to be set back for its numbers to repeat.
         let set = |node: &mut Stack, now: Time| {
             let now = if clock == 0 { Time::ZERO } else { now };
@@ -408,6 +416,22 @@ fn restarted_peer_comes_back_in_strict_mode() {
             assert_eq!(lan.nodes[0].encryption().stats.opened, opened);
         }
     }
+}
+
+/// This end has taken the RESET of the peer's last life: it would answer with an ACTIVATE for that, for ever, and the
+/// peer's new RESETs have old numbers.
+#[test]
+fn peer_that_restarts_after_its_reset_comes_back_in_strict_mode() {
+    let mut lan = Lan::busy(0);
+    // The peer loses its link, and says so, but hears no answer.
+    lan.deaf = Some(1);
+    lan.run(3000);
+    assert!(!lan.is_linked());
+    lan.deaf = None;
+    lan.restart(1, |node, _| node.set_key(Time::ZERO, KeyUse::Cluster, key(KEY1)).unwrap());
+    lan.run(8000);
+    assert!(lan.dropped[0].contains(&Drop::Replayed));
+    assert!(lan.is_linked(), "{:?}", lan.nodes[0].encryption());
 }
 
 #[test]

@@ -258,10 +258,13 @@ impl BroadcastSender {
             self.stats.congested += 1;
             return Err(BroadcastFault::Overflow(self.backlog.len()));
         }
-        if let Some(importance) = level.importance().filter(|_| self.backlog.is_congested(level)) {
-            self.stats.congested += 1;
-            self.register(message.view(), importance);
-            accepted = Accepted::Congested;
+        if let Some(importance) = level.importance() {
+            self.backlog.count(importance, message.origin_port(), message.size());
+            if self.backlog.is_congested(level) {
+                self.stats.congested += 1;
+                self.register(message.view(), importance);
+                accepted = Accepted::Congested;
+            }
         }
         if message.size() <= self.mss() {
             self.enqueue(now, message, frames);
@@ -340,6 +343,22 @@ impl BroadcastSender {
     #[must_use]
     pub fn last_sent(&self) -> u16 {
         self.transmit.snd_nxt().wrapping_sub(1)
+    }
+
+    /// Packets that carry all broadcasts so far.
+    pub(crate) fn position(&self) -> u64 {
+        self.transmit.sent() + self.backlog.len() as u64
+    }
+
+    /// Packets that all peers have acknowledged.
+    pub(crate) fn acknowledged_by_all(&self) -> u64 {
+        self.transmit.acknowledged()
+    }
+
+    /// Packets that a peer has acknowledged, or that were sent before it was added; all for an unknown peer.
+    pub(crate) fn acknowledged_by(&self, peer: NodeAddr) -> u64 {
+        let missing = self.acked(peer).map_or(0, |acked| self.last_sent().wrapping_sub(acked));
+        self.transmit.sent().saturating_sub(missing.into())
     }
 
     /// Last packet that `peer` has acknowledged; `None` for an unknown peer.

@@ -70,8 +70,13 @@ pub struct Group {
     awaited: usize,
     /// The member that got the last anycast.
     last_anycast: Option<PortId>,
-    /// The send that was refused last, and why.
-    blocked: Option<Blocked>,
+    /// The node, as last known, for reasons that name members.
+    own_node: NodeAddr,
+    /// A member has joined since this socket has.
+    has_met: bool,
+    /// The sends that were refused since one was possible, and why, the latest last; one for each destination. Bounded
+    /// by [`send::MAX_BLOCKED`].
+    blocked: Vec<Blocked>,
     controls: Vec<(PortId, GroupControlKind)>,
     ready: Vec<Ready>,
     deferred_bytes: usize,
@@ -92,7 +97,9 @@ impl Group {
             must_replicast: true,
             awaited: 0,
             last_anycast: None,
-            blocked: None,
+            own_node: NodeAddr::NONE,
+            has_met: false,
+            blocked: Vec::new(),
             controls: Vec::new(),
             ready: Vec::new(),
             deferred_bytes: 0,
@@ -105,9 +112,34 @@ impl Group {
         self.request
     }
 
+    pub(crate) fn set_own_node(&mut self, node: NodeAddr) {
+        self.own_node = node;
+    }
+
+    /// The address of a member with its node, also if that is this one.
+    pub(crate) fn address(&self, member: PortId) -> PortId {
+        PortId { node: if member.node.is_none() { self.own_node } else { member.node }, ..member }
+    }
+
+    /// Whether a member has joined since this socket has. Before, the socket is not writable. Spec: tipc.md §9.5.
+    pub(crate) fn has_met(&self) -> bool {
+        self.has_met
+    }
+
     /// The members, by address. Without loopback the socket itself is not among them.
     pub fn members(&self) -> impl Iterator<Item = MemberInfo> + '_ {
-        self.members.iter().map(|(port, member)| MemberInfo {
+        self.members_from(PortId::default())
+    }
+
+    /// Number of members.
+    #[must_use]
+    pub fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The members from an address on.
+    pub fn members_from(&self, first: PortId) -> impl Iterator<Item = MemberInfo> + '_ {
+        self.members.range(first..).map(|(port, member)| MemberInfo {
             port: *port,
             instance: member.instance,
             state: member.state,
@@ -258,6 +290,7 @@ impl Group {
 
     /// A member is complete: its binding and its JOIN are known.
     fn joined(&mut self, port: PortId) {
+        self.has_met = true;
         if let Some(member) = self.members.get(&port) {
             let instance = member.instance;
             self.report(port, instance, EventKind::Published);

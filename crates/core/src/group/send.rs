@@ -8,6 +8,9 @@ use crate::addr::{NodeAddr, PortId};
 /// read: an active one when it has a quarter of its window left to grant.
 const LOAD_STEP: u32 = ACTIVE_WINDOW as u32 / 4;
 
+/// Most refused sends that are remembered. Ours: the threads of a program that wait for different members at a time.
+const MAX_BLOCKED: usize = 16;
+
 /// A send that was refused because of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
@@ -19,7 +22,7 @@ enum Wanted {
     All,
 }
 
-/// The send that was refused last.
+/// A send that was refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocked {
     wanted: Wanted,
@@ -120,10 +123,16 @@ impl Group {
 
     fn attempt(&mut self, wanted: Wanted, cost: u32) -> Result<PortId, Refused> {
         let result = self.evaluate(wanted, cost);
-        self.blocked = match result {
-            Err(reason @ (Refused::Window(_) | Refused::Ack(_))) => Some(Blocked { wanted, cost, reason }),
-            _ => None,
-        };
+        match result {
+            Err(reason @ (Refused::Window(_) | Refused::Ack(_))) => {
+                self.blocked.retain(|blocked| blocked.wanted != wanted);
+                if self.blocked.len() == MAX_BLOCKED {
+                    self.blocked.remove(0);
+                }
+                self.blocked.push(Blocked { wanted, cost, reason });
+            }
+            _ => self.blocked.clear(),
+        }
         if let Err(Refused::Window(port)) = result {
             // It may wait for this socket in the same way.
             self.advertise(port);
@@ -131,27 +140,28 @@ impl Group {
         result
     }
 
-    /// Something has changed about a member: the send that was refused because of it may be possible now.
+    /// Something has changed about a member: a send that was refused because of it may be possible now. Then all that
+    /// wait try again, because they have one descriptor.
     pub(super) fn recheck(&mut self, changed: PortId) {
-        let Some(Blocked { wanted, cost, reason }) = self.blocked else { return };
-        let concerns = match (wanted, reason) {
-            (Wanted::Instance(_), _) => true,
-            (_, Refused::Window(port) | Refused::Ack(port)) => port == changed,
-            (_, Refused::NoMember) => true,
-        };
-        if concerns {
-            self.blocked = match self.evaluate(wanted, cost) {
-                Err(reason @ (Refused::Window(_) | Refused::Ack(_))) => {
-                    Some(Blocked { wanted, cost, reason })
-                }
-                _ => None,
+        let mut blocked = core::mem::take(&mut self.blocked);
+        for Blocked { wanted, cost, reason } in &mut blocked {
+            let concerns = match (*wanted, *reason) {
+                (Wanted::Instance(_), _) | (_, Refused::NoMember) => true,
+                (_, Refused::Window(port) | Refused::Ack(port)) => port == changed,
             };
+            if concerns {
+                match self.evaluate(*wanted, *cost) {
+                    Err(still @ (Refused::Window(_) | Refused::Ack(_))) => *reason = still,
+                    _ => return,
+                }
+            }
         }
+        self.blocked = blocked;
     }
 
     /// Why the last send was refused, if it still would be; with it, whether the member has joined, and its window.
     pub(crate) fn blocked_by(&self) -> Option<(Refused, bool, u16)> {
-        let reason = self.blocked?.reason;
+        let reason = self.blocked.last()?.reason;
         let (Refused::Window(port) | Refused::Ack(port)) = reason else { return None };
         let member = self.members.get(&port)?;
         Some((reason, member.state != MemberState::Published, member.window))

@@ -22,6 +22,23 @@ pub enum MemberState {
     Leaving,
 }
 
+impl MemberState {
+    /// The name, for operators.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Published => "published",
+            Self::Joined => "joined",
+            Self::Pending => "pending",
+            Self::Active => "active",
+            Self::Reclaiming => "reclaiming",
+            Self::Remitted => "remitted",
+            Self::Leaving => "leaving",
+        }
+    }
+}
+
 /// Events that change the state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {

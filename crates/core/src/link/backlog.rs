@@ -1,10 +1,11 @@
 //! The backlog: packets waiting for room in the window, counted per importance level, and the ports waiting for the
 //! backlog to shrink. Spec: tipc.md §5.7, §5.10.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use super::config::Wakeup;
 use super::packet::Outgoing;
+use super::turns::Turns;
 use crate::addr::{Importance, NodeAddr};
 use crate::planted::{self, Fault};
 use crate::wire::{ErrorCode, INTERNAL_HEADER, Message, User, View};
@@ -71,9 +72,8 @@ pub(crate) struct Backlog {
     /// sent before.
     open: Option<Level>,
     levels: [LevelState; Level::COUNT],
-    /// Waiting ports by level.
-    waiting: [VecDeque<u32>; Level::COUNT],
-    registered: BTreeSet<(usize, u32)>,
+    /// Waiting ports, by importance.
+    turns: [Turns; 4],
 }
 
 impl Backlog {
@@ -83,8 +83,7 @@ impl Backlog {
             queue: VecDeque::new(),
             open: None,
             levels: [LevelState::default(); Level::COUNT],
-            waiting: Default::default(),
-            registered: BTreeSet::new(),
+            turns: Default::default(),
         };
         backlog.set_limits(min_window, mtu);
         backlog
@@ -147,24 +146,32 @@ impl Backlog {
 
     /// Registers a port that waits for room at a level.
     pub(crate) fn register(&mut self, wakeup: Wakeup) {
-        let level = wakeup.importance as usize;
-        if self.registered.insert((level, wakeup.port))
-            && let Some(ports) = self.waiting.get_mut(level)
-        {
-            ports.push_back(wakeup.port);
+        if let Some(turns) = self.turns.get_mut(wakeup.importance as usize) {
+            turns.register(wakeup.port);
+        }
+    }
+
+    /// Counts a message of a port, for the order in which ports are woken.
+    pub(crate) fn count(&mut self, importance: Importance, port: u32, size: usize) {
+        if let Some(turns) = self.turns.get_mut(importance as usize) {
+            turns.count(port, size);
         }
     }
 
     /// Number of waiting ports.
     pub(crate) fn waiting(&self) -> usize {
-        self.registered.len()
+        self.turns.iter().map(Turns::waiting).sum()
     }
 
     /// Wakes ports whose level has room, at most one per free place.
     pub(crate) fn wake(&mut self, out: &mut Vec<Wakeup>) {
-        if !self.registered.is_empty() && !planted::active(Fault::LostWakeup) {
-            let room = self.levels.map(|l| l.limit.saturating_sub(l.len));
-            self.wake_some(room, out);
+        if planted::active(Fault::LostWakeup) {
+            return;
+        }
+        let room = self.levels.map(|l| l.limit.saturating_sub(l.len));
+        self.wake_some(room, out);
+        if self.is_empty() {
+            self.turns.iter_mut().for_each(Turns::emptied);
         }
     }
 
@@ -173,14 +180,11 @@ impl Backlog {
         self.wake_some([usize::MAX; Level::COUNT], out);
     }
 
-    /// Wakes up to `room[level]` ports of each level, longest waiting first.
+    /// Wakes up to `room[level]` ports of each level.
     fn wake_some(&mut self, room: [usize; Level::COUNT], out: &mut Vec<Wakeup>) {
-        for ((level, ports), room) in self.waiting.iter_mut().enumerate().zip(room) {
-            let Some(importance) = Importance::from_number(level as u32) else { continue };
-            for port in ports.drain(..room.min(ports.len())) {
-                self.registered.remove(&(level, port));
-                out.push(Wakeup { port, importance });
-            }
+        for ((level, turns), room) in (0..).zip(&mut self.turns).zip(room) {
+            let Some(importance) = Importance::from_number(level) else { continue };
+            turns.wake(room, |port| out.push(Wakeup { port, importance }));
         }
     }
 

@@ -23,6 +23,7 @@ mod stats;
 mod supervise;
 mod transmit;
 mod tunnel;
+mod turns;
 mod unpack;
 mod window;
 
@@ -332,6 +333,12 @@ impl Link {
     #[must_use]
     pub fn queue_lengths(&self) -> (usize, usize) {
         (self.transmit.len(), self.backlog.len())
+    }
+
+    /// Packets of this session that carry all that was accepted so far, and how many of them are acknowledged, with all
+    /// before them.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        (self.transmit.sent() + self.backlog.len() as u64, self.transmit.acknowledged())
     }
 
     /// The congested importance levels, one bit each; `before` is the previous result.

@@ -108,9 +108,7 @@ impl Link {
             }
             // The peer took an old RESET of this end for the latest one. If this end holds an old one of the peer too,
             // neither would accept the other's ACTIVATE: send the current session.
-            if self.state == State::Establishing {
-                self.send_setup_as(LinkProtocolType::Reset, false, io);
-            }
+            self.tell_session(io);
             return;
         }
         if (!activate || !self.is_up())
@@ -235,6 +233,11 @@ impl Link {
         self.send_state_with(StateNote::default(), io)
     }
 
+    /// Asks the peer for its acknowledgements.
+    pub(crate) fn probe(&mut self, io: &mut LinkIo<'_>) {
+        self.send_state_with(StateNote { probe: true, ..StateNote::default() }, io);
+    }
+
     /// Sends a STATE if the link is up; true if it replaced an earlier one that was not sent yet.
     pub(super) fn send_state_with(&mut self, mut note: StateNote, io: &mut LinkIo<'_>) -> bool {
         if !self.is_up() {
@@ -287,6 +290,14 @@ impl Link {
             _ => return,
         };
         self.send_setup_as(kind, stopping, io);
+    }
+
+    /// Sends RESET, with this end's session, if an ACTIVATE waits for its answer. The ACTIVATE names the session of the
+    /// peer that this end knows; a peer that has another one by now answers RESET only.
+    pub(crate) fn tell_session(&mut self, io: &mut LinkIo<'_>) {
+        if self.state == State::Establishing {
+            self.send_setup_as(LinkProtocolType::Reset, false, io);
+        }
     }
 
     fn send_setup_as(&mut self, kind: LinkProtocolType, stopping: bool, io: &mut LinkIo<'_>) {

@@ -54,10 +54,13 @@ impl Link {
             return Err(SendFault::NoBuffers);
         }
         let level = Level::of(message.view());
-        let Some(importance) = level.importance().filter(|_| self.backlog.is_congested(level)) else {
+        let Some(importance) = level.importance() else { return Ok(Accepted::Sent) };
+        let port = message.origin_port();
+        self.backlog.count(importance, port, message.size());
+        if !self.backlog.is_congested(level) {
             return Ok(Accepted::Sent);
-        };
-        self.backlog.register(Wakeup { port: message.origin_port(), importance });
+        }
+        self.backlog.register(Wakeup { port, importance });
         self.stats.congestions += 1;
         Ok(Accepted::Congested)
     }

@@ -58,12 +58,14 @@ pub(crate) struct TransmitQueue<T = ()> {
     /// The last slot holds packet `snd_nxt - 1`; the first is not empty.
     slots: VecDeque<Option<Sent<T>>>,
     count: usize,
+    /// Packets sent since the queue was made.
+    sent: u64,
 }
 
 impl<T> TransmitQueue<T> {
     /// An empty queue whose first packet gets number `snd_nxt`.
     pub(crate) fn new(snd_nxt: u16) -> Self {
-        Self { snd_nxt, slots: VecDeque::new(), count: 0 }
+        Self { snd_nxt, slots: VecDeque::new(), count: 0, sent: 0 }
     }
 
     /// Number of the next packet to send.
@@ -79,6 +81,16 @@ impl<T> TransmitQueue<T> {
     /// True if all packets are acknowledged.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Packets sent since the queue was made.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Packets sent before the oldest one in flight.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.sent - self.slots.len() as u64
     }
 
     /// True if one more packet fits a window of `window` packets and the receiver's accept window.
@@ -112,6 +124,7 @@ impl<T> TransmitQueue<T> {
         packet.edit().set_seqno(self.snd_nxt);
         self.snd_nxt = self.snd_nxt.wrapping_add(1);
         self.count += 1;
+        self.sent += 1;
         let sent =
             Sent { packet, extra, next_retransmit: retransmit_from, first_retransmit: None, repeats: 0 };
         self.slots.push_back(Some(sent));

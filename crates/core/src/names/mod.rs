@@ -6,6 +6,7 @@
 //! be shared with other processes: [`replica`].
 
 mod distribute;
+mod recent;
 pub mod replica;
 mod table;
 
@@ -20,6 +21,9 @@ mod vector_tests;
 
 pub use crate::wire::NameItem;
 pub use distribute::{Distributor, NameReceiver, NameReport, NamesOutOfStep};
+#[cfg(test)]
+pub(crate) use recent::MAX_RECENT;
+pub(crate) use recent::Recent;
 pub use table::{
     Change, Destinations, ListPosition, Lookup, NameTable, PublishError, ScopeRule, UnbindError,
 };

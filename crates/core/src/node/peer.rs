@@ -239,6 +239,11 @@ impl Peer {
         self.with_link(bearer, ctx, |link, io| link.send_setup(stopping, io));
     }
 
+    /// [`Link::tell_session`].
+    pub(crate) fn tell_session(&mut self, bearer: BearerId, ctx: &mut Ctx<'_>) {
+        self.with_link(bearer, ctx, Link::tell_session);
+    }
+
     /// Sends a STATE, which reports missing packets.
     pub(crate) fn send_state(&mut self, bearer: BearerId, ctx: &mut Ctx<'_>) {
         self.with_link(bearer, ctx, |link, io| {
@@ -246,6 +251,18 @@ impl Peer {
                 link.send_state(io);
             }
         });
+    }
+
+    /// Asks the peer on all links for its acknowledgements.
+    pub(crate) fn probe(&mut self, ctx: &mut Ctx<'_>) {
+        for bearer in 0..MAX_BEARERS as BearerId {
+            self.with_link(bearer, ctx, Link::probe);
+        }
+    }
+
+    /// The links that are up.
+    pub(crate) fn up_links(&self) -> impl Iterator<Item = (BearerId, &Link)> {
+        self.links().map(|(bearer, slot)| (bearer, &slot.link)).filter(|(_, link)| link.is_up())
     }
 
     /// Runs `f` on the link of a bearer, then processes its signals.

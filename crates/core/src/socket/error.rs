@@ -191,6 +191,9 @@ pub enum ConnectError {
     /// The request could not be sent.
     #[error(transparent)]
     Send(#[from] SendError),
+    /// The socket is in a group, and sends to its members only.
+    #[error("the socket is in a group (leave it, or use another socket)")]
+    InGroup,
 }
 
 impl ConnectError {
@@ -202,6 +205,7 @@ impl ConnectError {
             Self::TimedOut => Errno::TimedOut,
             Self::Refused => Errno::ConnectionRefused,
             Self::Aborted => Errno::ConnectionAborted,
+            Self::InGroup => Errno::Invalid,
             Self::Send(e) => e.errno(),
         }
     }

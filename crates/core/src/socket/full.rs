@@ -73,6 +73,11 @@ impl Endpoint {
         self.full.wait.is_some()
     }
 
+    /// Bytes charged for the queue, and their limit for messages of the lowest importance.
+    pub(crate) fn queue_usage(&self) -> (usize, usize) {
+        (self.queue.charged(), self.settings.receive_buffer)
+    }
+
     /// A local receiver of the last message is full: this socket waits for [`Self::wakeup`] with its own node.
     pub fn wait_for_receiver(&mut self, own: NodeAddr) {
         self.congested.insert(own);

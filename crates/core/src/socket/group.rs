@@ -142,6 +142,7 @@ impl Endpoint {
     pub(super) fn settle_group(&mut self, uplink: &mut dyn Uplink) {
         let own = uplink.own_node();
         let Some(group) = &mut self.group else { return };
+        group.set_own_node(own);
         let service = group.request().member.service;
         let (controls, ready) = (group.take_controls(), group.take_ready());
         for item in ready {
@@ -298,17 +299,20 @@ impl Endpoint {
 
     /// Why the group takes no message like the last one that it refused.
     pub(super) fn group_reason(&self) -> Option<WaitReason> {
-        let (refused, joined, window) = self.group.as_ref()?.blocked_by()?;
+        let group = self.group.as_ref()?;
+        let (refused, joined, window) = group.blocked_by()?;
         Some(match refused {
-            Refused::Window(member) => WaitReason::MemberWindow { member, joined, window },
-            Refused::Ack(member) => WaitReason::MemberAck { member },
+            Refused::Window(member) => {
+                WaitReason::MemberWindow { member: group.address(member), joined, window }
+            }
+            Refused::Ack(member) => WaitReason::MemberAck { member: group.address(member) },
             Refused::NoMember => return None,
         })
     }
 
-    /// Whether no send waits for a member.
+    /// Whether there is, or was, a member to send to, and no send waits for one.
     pub(super) fn is_group_open(&self) -> bool {
-        self.group.as_ref().is_none_or(|group| group.blocked_by().is_none())
+        self.group.as_ref().is_none_or(|group| group.has_met() && group.blocked_by().is_none())
     }
 
     /// The application has read a message of a member.

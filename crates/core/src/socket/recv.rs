@@ -119,7 +119,7 @@ impl Endpoint {
         let Some(msg) = self.queue.front() else { return Received::default() };
         let mut received = self.describe(msg);
         if msg.message_type() == MessageType::GroupEvent {
-            copy(msg.data(), buffer);
+            received.truncated = copy(msg.data(), buffer) < msg.data().len();
             if !options.peek {
                 self.consume_first(uplink);
             }
@@ -199,7 +199,7 @@ impl From<ConnectError> for RecvError {
             ConnectError::TimedOut => Self::TimedOut,
             ConnectError::Refused => Self::Refused,
             ConnectError::Aborted => Self::Aborted,
-            ConnectError::Already | ConnectError::Send(_) => Self::NotConnected,
+            ConnectError::Already | ConnectError::Send(_) | ConnectError::InGroup => Self::NotConnected,
         }
     }
 }

@@ -63,6 +63,10 @@ impl Endpoint {
         if self.congested.contains(&dest.node) {
             return self.would_block(self.link_reason(dest.node));
         }
+        if uplink.must_wait(self.port, dest) {
+            self.congested.insert(dest.node);
+            return self.would_block(self.link_reason(dest.node));
+        }
         self.may_send(dest.node, msg.size(), uplink)?;
         self.submit(dest.node, msg, uplink)?;
         self.stats.sent_bytes += data.len() as u64;

@@ -62,6 +62,9 @@ impl Endpoint {
         to: Option<Destination>,
         uplink: &mut dyn Uplink,
     ) -> Result<(), ConnectError> {
+        if self.group.is_some() {
+            return Err(ConnectError::InGroup);
+        }
         if !self.kind.is_connection_oriented() {
             if matches!(to, Some(Destination::Range(range)) if !range.is_valid()) {
                 return Err(SendError::InvalidDestination.into());

@@ -119,6 +119,8 @@ pub enum GroupMessageKind {
     Joined,
     /// No message: the member has left, or is lost.
     Left,
+    /// A message, but the kernel does not tell to whom it was sent.
+    Unknown,
 }
 
 impl GroupMessageKind {

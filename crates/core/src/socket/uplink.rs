@@ -89,6 +89,12 @@ pub trait Uplink {
         let _ = (node, importance);
         false
     }
+    /// True if a socket of this node has to wait for its turn before it sends to another one: other senders wait for
+    /// the receiver. Its wake-up comes with the own node's address.
+    fn must_wait(&mut self, sender: u32, to: PortId) -> bool {
+        let _ = (sender, to);
+        false
+    }
     /// A buffer for a message of `size` bytes, header included; its contents are undefined.
     fn memory(&mut self, size: usize) -> Vec<u8> {
         Vec::with_capacity(size)

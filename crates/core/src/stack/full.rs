@@ -1,36 +1,32 @@
-//! Full receivers: their local senders wait, and links from their remote senders are held, until they have room again
-//! or the time for it is over. Spec: tipc.md §8.7, decision 22.
+//! Full receivers: their local senders wait and take turns, and links from their remote senders are held, until they
+//! have room again or the time for it is over. Spec: tipc.md §8.7, decisions 22 and 32.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Stack;
 use crate::addr::NodeAddr;
+use crate::limits::MESSAGE_OVERHEAD;
+use crate::socket::Endpoint;
+use crate::switch::Room;
 use crate::time::Time;
-use crate::wire::Message;
+use crate::wire::{ErrorCode, Message};
 
-/// The local sockets and the peers that wait for one receiver. The number of sockets and of peers bounds them.
-#[derive(Debug, Default)]
-struct Waiters {
-    ports: BTreeSet<u32>,
-    nodes: BTreeSet<NodeAddr>,
-}
-
-/// The receivers that are full, by port.
+/// The full receivers, by port, for which links are held. The number of peers bounds those of each.
 #[derive(Debug, Default)]
 pub(super) struct FullReceivers {
-    waiters: BTreeMap<u32, Waiters>,
+    nodes: BTreeMap<u32, BTreeSet<NodeAddr>>,
     /// Those of them that are not full any more.
     relieved: BTreeSet<u32>,
 }
 
 impl FullReceivers {
     pub(super) fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
+        self.nodes.is_empty()
     }
 
     /// Notes the state of a receiver after a call.
-    pub(super) fn note(&mut self, port: u32, is_full: bool) {
-        if !self.waiters.contains_key(&port) {
+    fn note(&mut self, port: u32, is_full: bool) {
+        if !self.nodes.contains_key(&port) {
             return;
         }
         if is_full {
@@ -39,49 +35,73 @@ impl FullReceivers {
             self.relieved.insert(port);
         }
     }
+}
 
-    fn awaits(&self, found: impl Fn(&Waiters) -> bool) -> bool {
-        self.waiters.values().any(found)
-    }
+/// What senders see of a receiver.
+fn room(endpoint: &Endpoint) -> Room {
+    let (charged, limit) = endpoint.queue_usage();
+    Room { is_full: endpoint.is_full(), charged, limit }
 }
 
 impl Stack {
     /// Passes a message to a socket of this node. If the socket is full, the sender waits, or the link from its node.
     pub(super) fn handle_local(&mut self, now: Time, port: u32, message: Message) {
         let (node, from) = (message.prev_node(), message.origin_port());
-        let is_full = self.with_endpoint(now, port, |endpoint, uplink| {
+        let (is_sent, charge) = (message.error_code() == ErrorCode::Ok, message.size() + MESSAGE_OVERHEAD);
+        let room = self.with_endpoint(now, port, |endpoint, uplink| {
             endpoint.handle_message(now, message, uplink);
-            endpoint.is_full()
+            room(endpoint)
         });
-        if is_full != Some(true) {
-            return;
-        }
+        let Some(room) = room else { return };
         let own = self.own_node();
-        let waiters = self.full.waiters.entry(port).or_default();
         if !node.is_none() && node != own {
-            waiters.nodes.insert(node);
-            self.switch.hold(node);
-        } else if self.endpoints.get(&from).is_some_and(|sender| !sender.kind().is_connection_oriented()) {
-            waiters.ports.insert(from);
+            if room.is_full {
+                self.full.nodes.entry(port).or_default().insert(node);
+                self.switch.hold(node);
+            }
+        } else if is_sent
+            && (room.is_full || !self.switch.crowds.is_empty())
+            && self.endpoints.get(&from).is_some_and(|sender| !sender.kind().is_connection_oriented())
+            && self.switch.crowds.sent(now, from, port, charge, room)
+        {
             self.with_endpoint(now, from, |sender, _| sender.wait_for_receiver(own));
         }
     }
 
-    /// Wakes the waiters of one receiver that is not full any more; false if there is no such receiver.
-    pub(super) fn release_next(&mut self) -> bool {
-        let Some(port) = self.full.relieved.pop_first() else { return false };
-        let Some(Waiters { ports, nodes }) = self.full.waiters.remove(&port) else { return true };
-        let own = self.own_node();
-        for sender in ports {
-            if !self.full.awaits(|others| others.ports.contains(&sender)) {
-                self.switch.woken.push_back((sender, own));
-            }
+    /// Notes the state of a receiver after a call; `None` if it is closed.
+    pub(super) fn note_room(&mut self, port: u32, is_closed: bool) {
+        if self.full.is_empty() && self.switch.crowds.is_empty() {
+            return;
         }
-        for node in nodes {
-            if !self.full.awaits(|others| others.nodes.contains(&node)) {
+        let room = self.endpoints.get(&port).filter(|_| !is_closed).map(room);
+        self.full.note(port, room.is_some_and(|room| room.is_full));
+        self.switch.crowds.note(port, room);
+    }
+
+    /// Wakes senders to one receiver that has room again; false if there is no such receiver.
+    pub(super) fn release_next(&mut self, now: Time) -> bool {
+        if let Some(senders) = self.switch.crowds.next_turn(now) {
+            self.wake_senders(senders);
+            return true;
+        }
+        let Some(port) = self.full.relieved.pop_first() else { return false };
+        for node in self.full.nodes.remove(&port).unwrap_or_default() {
+            if !self.full.nodes.values().any(|others| others.contains(&node)) {
                 self.switch.resume(node);
             }
         }
         true
+    }
+
+    /// Ends turns of senders whose time is over.
+    pub(super) fn crowds_timeout(&mut self, now: Time) {
+        while let Some(senders) = self.switch.crowds.handle_timeout(now) {
+            self.wake_senders(senders);
+        }
+    }
+
+    fn wake_senders(&mut self, senders: Vec<u32>) {
+        let own = self.own_node();
+        self.switch.woken.extend(senders.into_iter().map(|sender| (sender, own)));
     }
 }

@@ -47,6 +47,19 @@ impl Stack {
         self.on(now, port, LeaveError::NotJoined, |e, uplink| e.leave(uplink))
     }
 
+    /// The sockets that are in groups: group, port and socket, from a group and a port in it on.
+    pub fn sockets_in_groups_from(
+        &self,
+        group: u32,
+        port: u32,
+    ) -> impl Iterator<Item = (u32, u32, &Endpoint)> {
+        let all = self.groups.range(group..).flat_map(move |(of, ports)| {
+            let first = if *of == group { port } else { 0 };
+            ports.range(first..).map(|port| (*of, *port))
+        });
+        all.filter_map(|(group, port)| Some((group, port, self.endpoint(port)?)))
+    }
+
     /// Notes that a socket has joined or left.
     pub(super) fn regroup(&mut self, port: u32, before: Option<u32>, after: Option<u32>) {
         if let Some(group) = before

@@ -41,7 +41,9 @@ use crate::names::replica::{Memory, NoMemory};
 use crate::outbox::{BearerId, FrameBatch};
 use crate::quota::Ledger;
 use crate::socket::Endpoint;
-use crate::switch::{BearerInfo, LinkInfo, LinkProperty, PeerInfo, PropertyError, Switch, SwitchStats};
+use crate::switch::{
+    Barrier, BearerInfo, LinkInfo, LinkProperty, PeerInfo, PropertyError, Switch, SwitchStats,
+};
 use crate::time::Time;
 use crate::wire::MediaAddr;
 pub use services::RefusedSubscriber;
@@ -123,6 +125,21 @@ impl Stack {
         self.switch.informed_peers()
     }
 
+    /// Begins to wait until every peer in contact has the bindings of cluster scope that this node has now.
+    #[must_use]
+    pub fn begin_barrier(&self, now: Time) -> Barrier {
+        self.switch.begin_barrier(now)
+    }
+
+    /// The peers that do not have these bindings yet, as far as this node knows, in order; empty when the barrier is
+    /// reached. Asks them for their acknowledgements, at most every 10 ms: call it again when frames have arrived, and
+    /// in such intervals. A peer that goes down does not count any more; one that comes up meanwhile does.
+    pub fn awaited(&mut self, now: Time, barrier: &mut Barrier) -> Vec<NodeAddr> {
+        let awaited = self.switch.awaited(now, barrier);
+        self.process_pending(now);
+        awaited
+    }
+
     /// Takes down the link to the peer that had this address on a bearer: its medium reports that the peer is gone. The
     /// link comes back if the peer does.
     pub fn lose_neighbour(&mut self, now: Time, bearer: BearerId, address: MediaAddr) {
@@ -136,11 +153,26 @@ impl Stack {
         self.process_pending(now);
     }
 
+    /// Begins a turn that does at most `work` for peers, in messages to one socket (a binding costs 256), and goes on
+    /// with what earlier turns have left, for half as much. While [`Self::has_work`], the next turn is due at once.
+    /// Without this call, a node does all work at once.
+    pub fn begin_turn(&mut self, now: Time, work: usize) {
+        self.switch.work.begin_turn(work);
+        self.process_pending(now);
+    }
+
+    /// Whether messages of peers wait for the next turn. Packets that arrive meanwhile are not acknowledged.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.switch.has_work()
+    }
+
     /// Handles timers that are due by `now`, a bounded number of them: while more are due, [`Self::deadline`] stays in
     /// the past, and the caller calls again after it has handled frames and commands.
     pub fn handle_timeout(&mut self, now: Time) {
         self.switch.handle_timeout(now);
         self.services_timeout(now);
+        self.crowds_timeout(now);
         for _ in 0..TIMERS_PER_CALL {
             let Some((_, port)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) else { break };
             self.with_endpoint(now, port, |endpoint, uplink| endpoint.handle_timeout(now, uplink));
@@ -152,7 +184,8 @@ impl Stack {
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         let sockets = self.deadlines.first().map(|(at, _)| *at);
-        [self.switch.deadline(), sockets, self.services_deadline()].into_iter().flatten().min()
+        let turns = self.switch.crowds.deadline();
+        [self.switch.deadline(), sockets, self.services_deadline(), turns].into_iter().flatten().min()
     }
 
     /// Frames to send, oldest first; the caller clears the batch.

@@ -243,11 +243,11 @@ impl Stack {
         if endpoint.is_full() {
             endpoint.refill(now);
         }
-        self.full.note(port, endpoint.is_full());
         charges.update(endpoint, &mut self.ledger);
         let (closed, deadline) = (endpoint.is_closed(), endpoint.deadline());
         let group_after = groups::of(endpoint);
         let touched = closed || news(&result) || endpoint.readiness() != before;
+        self.note_room(port, closed);
         if closed {
             self.endpoints.remove(&port);
             self.switch.close_port(now, port);
@@ -295,7 +295,7 @@ impl Stack {
                 self.handle_local(now, port, message);
             } else if let Some((port, node)) = self.switch.woken.pop_front() {
                 self.with_endpoint(now, port, |e, uplink| e.wakeup(now, node, uplink));
-            } else if !self.full.is_empty() && self.release_next() || self.switch.dispatch_held(now) {
+            } else if self.release_next(now) || self.switch.dispatch_held(now) {
                 // Messages may follow.
             } else if !self.serve(now) {
                 return;

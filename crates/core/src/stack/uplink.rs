@@ -41,6 +41,12 @@ impl Uplink for Direct<'_> {
         self.switch.is_congested(node, importance)
     }
 
+    fn must_wait(&mut self, sender: u32, to: PortId) -> bool {
+        !self.switch.crowds.is_empty()
+            && to.node == self.switch.own_node()
+            && self.switch.crowds.must_wait(sender, to.port)
+    }
+
     fn memory(&mut self, size: usize) -> Vec<u8> {
         self.switch.pool.take(size)
     }

@@ -103,7 +103,11 @@ impl Switch {
 
     /// The first link is up: BCAST_PROTOCOL is its first packet, this node's bindings follow.
     fn contact_up(&mut self, now: Time, addr: NodeAddr) {
-        let Some(member) = self.members.0.get(&addr) else { return };
+        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        self.contacts += 1;
+        member.contact = self.contacts;
+        // The bulk has all updates.
+        member.told = [self.recent.next(); 2];
         let mss = member.peer.mss(0).unwrap_or_default();
         let init = self.bcast.add_peer(addr);
         self.event(Event::NodeUp(addr));
@@ -116,6 +120,7 @@ impl Switch {
     /// The last link is down: removes what was learned from the peer, and aborts connections to it.
     fn contact_lost(&mut self, now: Time, addr: NodeAddr) {
         self.with_broadcast(|bcast, io| bcast.remove_peer(now, addr, io));
+        self.forget_updates();
         if let Some(member) = self.members.0.get_mut(&addr) {
             member.receiver.reset();
             member.names.reset();

@@ -23,13 +23,16 @@ impl Switch {
     }
 
     fn dispatch_all_delivered(&mut self, now: Time, addr: NodeAddr) {
-        while let Some(message) = self.members.0.get_mut(&addr).and_then(|m| m.peer.delivered.pop_front()) {
+        while !(self.work.arriving_is_over() && self.postpone(addr))
+            && let Some(message) = self.members.0.get_mut(&addr).and_then(|m| m.peer.delivered.pop_front())
+        {
             self.dispatch(now, addr, message);
         }
     }
 
     /// Dispatches one message that a peer's links delivered.
     pub(super) fn dispatch(&mut self, now: Time, addr: NodeAddr, message: Message) {
+        self.work.charge(&message);
         match message.user() {
             User::NameDistributor => self.receive_names(now, addr, message),
             User::Crypto => self.receive_key(now, addr, &message),
@@ -89,6 +92,7 @@ impl Switch {
         };
         let mut ports = core::mem::take(&mut self.port_buffer);
         self.table.local_ports(multicast_range(&message), rule, &mut ports);
+        self.work.charge_copies(ports.len());
         if let Some((last, others)) = ports.split_last() {
             for port in others {
                 let mut copy = message.clone();

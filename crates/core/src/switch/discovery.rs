@@ -65,6 +65,8 @@ impl Switch {
                     congestion: 0,
                     hold: super::hold::Hold::default(),
                     deferred: super::deferral::Deferred::default(),
+                    contact: 0,
+                    told: [0; 2],
                 },
             );
         }

@@ -42,8 +42,18 @@ impl Switch {
         if id == own.id {
             return Ok(()); // many media return a broadcast to its sender
         }
-        let members = &self.members;
-        let opened = self.encryption.open(now, own, id, frame, |view| judge(members, bearer, id, view))?;
+        let (members, mut old_reset) = (&self.members, None);
+        let opened = self.encryption.open(now, own, id, frame, |view| {
+            if view.user() == User::LinkProtocol && view.link_type() == LinkProtocolType::Reset {
+                old_reset = Some(view.prev_node());
+            }
+            judge(members, bearer, id, view)
+        });
+        if let (Err(Drop::Replayed), Some(addr)) = (&opened, old_reset) {
+            // It may be of a peer that has restarted, whose answer will prove it.
+            self.with_peer(now, addr, |peer, ctx| peer.tell_session(bearer, ctx));
+        }
+        let opened = opened?;
         let view = View::parse(&opened.0).map_err(Drop::Malformed)?;
         let processed = self.process(now, bearer, view, Carried::Encrypted);
         self.encryption.recycle(opened);

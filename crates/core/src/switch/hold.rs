@@ -1,7 +1,8 @@
-//! Links that are held while a receiver of this node is full: their messages wait, and are not acknowledged, so that
-//! the peer's window fills and its senders wait. Decision 22.
+//! Links that are held while a receiver of this node is full, or until the next turn if this one has done its work:
+//! their messages wait, and are not acknowledged, so that the peer's window fills and its senders wait. Decision 22.
 
 use std::collections::VecDeque;
+use std::ops::Bound;
 
 use super::Switch;
 use super::deferral::Deferral;
@@ -70,6 +71,32 @@ impl Switch {
         self.draining.remove(&addr);
     }
 
+    /// Holds what a peer's links have delivered until the next turn; false if there is nothing.
+    pub(super) fn postpone(&mut self, addr: NodeAddr) -> bool {
+        let Some(member) = self.members.0.get_mut(&addr).filter(|m| !m.peer.delivered.is_empty()) else {
+            return false;
+        };
+        if member.hold.state == State::Open {
+            member.hold.state = State::Draining;
+            member.hold.count(&member.peer.delivered, &mut self.deferral);
+            member.peer.hold_acks(true);
+            member.receiver.hold_ack(true);
+            self.draining.insert(addr);
+        }
+        true
+    }
+
+    /// Whether a peer has no room for a packet: it sends more than its window while its messages wait for a turn.
+    pub(super) fn is_hold_full(&self, addr: NodeAddr) -> bool {
+        let full = |hold: &Hold| hold.state == State::Draining && hold.bytes > MAX_HELD;
+        self.has_work() && self.members.0.get(&addr).is_some_and(|member| full(&member.hold))
+    }
+
+    /// Whether messages of peers wait for the next turn.
+    pub(crate) fn has_work(&self) -> bool {
+        self.work.is_limited() && !self.draining.is_empty()
+    }
+
     /// Goes on with the messages of a peer.
     pub(crate) fn resume(&mut self, addr: NodeAddr) {
         if let Some(member) = self.members.0.get_mut(&addr)
@@ -80,9 +107,17 @@ impl Switch {
         }
     }
 
-    /// Dispatches one message that has waited; false if there is none. Acknowledges after the last one.
+    /// Dispatches one message that has waited; false if there is none, or if the turn has done its work. Acknowledges
+    /// after the last one.
     pub(crate) fn dispatch_held(&mut self, now: Time) -> bool {
-        let Some(addr) = self.draining.first().copied() else { return false };
+        if self.work.waiting_is_over() {
+            return false;
+        }
+        // One message of each peer after the other.
+        let after = (Bound::Excluded(self.drained), Bound::Unbounded);
+        let next = self.draining.range(after).next().or(self.draining.first());
+        let Some(addr) = next.copied() else { return false };
+        self.drained = addr;
         let member = self.members.0.get_mut(&addr);
         let Some((member, message)) =
             member.and_then(|m| m.peer.delivered.pop_front().map(|first| (m, first)))
@@ -91,7 +126,9 @@ impl Switch {
             return true;
         };
         member.hold.forget(&message, &mut self.deferral);
+        self.work.charge_waiting(true);
         self.dispatch(now, addr, message);
+        self.work.charge_waiting(false);
         true
     }
 

@@ -2,7 +2,9 @@
 //! names; these interact only through the values they return to it. Spec: tipc.md §6.
 
 mod admin;
+mod barrier;
 mod contact;
+mod crowd;
 mod deferral;
 mod deliver;
 mod discovery;
@@ -15,8 +17,13 @@ mod names;
 mod receive;
 mod timers;
 mod transmit;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+pub(crate) use crowd::Room;
+
+pub use barrier::Barrier;
 
 pub use admin::{BearerProperty, BroadcastInfo, Joined, MonitorInfo, PeerError};
 pub use info::{BearerInfo, LinkInfo, PeerInfo, SwitchStats};
@@ -32,7 +39,7 @@ use crate::limits::{CAPABILITIES, MAX_BEARERS};
 use crate::link::DownReason;
 use crate::monitor::{DEFAULT_THRESHOLD, Monitor};
 use crate::names::replica::{Memory, NoMemory};
-use crate::names::{Change, Distributor, NameReceiver, NameTable};
+use crate::names::{Change, Distributor, NameReceiver, NameTable, Recent};
 use crate::node::peer::Peer;
 use crate::outbox::{BearerId, FrameBatch};
 use crate::pool::Pool;
@@ -67,6 +74,10 @@ struct Member {
     hold: hold::Hold,
     /// Memory of its early packets.
     deferred: deferral::Deferred,
+    /// Number of the present or last contact.
+    contact: u64,
+    /// By link selector: number of the next update that was not sent on that link.
+    told: [u64; 2],
 }
 
 /// Congestion of the links.
@@ -123,6 +134,9 @@ pub(crate) struct Switch {
     monitor_threshold: usize,
     table: NameTable,
     distributor: Distributor,
+    recent: Recent,
+    /// Contacts with peers since the start.
+    contacts: u64,
     ports: BTreeSet<u32>,
     connections: BTreeMap<u32, PortId>,
     connected_to: BTreeSet<(NodeAddr, u32)>,
@@ -136,8 +150,13 @@ pub(crate) struct Switch {
     pub(crate) diverted: Vec<u32>,
     /// Local sockets that may send to a node again.
     pub(crate) woken: VecDeque<(u32, NodeAddr)>,
-    /// Peers whose messages have waited for a full receiver and are dispatched now.
+    /// Local senders that take turns at a receiver.
+    pub(crate) crowds: crowd::Crowds,
+    /// Peers whose messages have waited, for a full receiver or for this turn, and are dispatched now.
     draining: BTreeSet<NodeAddr>,
+    /// The last of them that was served.
+    drained: NodeAddr,
+    pub(crate) work: work::Work,
     deferral: deferral::Deferral,
     /// Lost nodes whose bindings are not all withdrawn yet, and how many more this call withdraws.
     leaving: BTreeSet<NodeAddr>,
@@ -187,6 +206,8 @@ impl Switch {
             ticks: BTreeSet::new(),
             table: NameTable::new(NodeAddr::NONE, legacy, table_seed),
             distributor: Distributor::new(first_name_seqno),
+            recent: Recent::default(),
+            contacts: 0,
             ports: BTreeSet::new(),
             connections: BTreeMap::new(),
             connected_to: BTreeSet::new(),
@@ -196,7 +217,10 @@ impl Switch {
             lanes: BTreeSet::new(),
             diverted: Vec::new(),
             woken: VecDeque::new(),
+            crowds: crowd::Crowds::default(),
             draining: BTreeSet::new(),
+            drained: NodeAddr::NONE,
+            work: work::Work::default(),
             deferral: deferral::Deferral::default(),
             leaving: BTreeSet::new(),
             names_left: names::NAMES_PER_CALL,

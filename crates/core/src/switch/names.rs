@@ -98,8 +98,19 @@ impl Switch {
         for addr in up().map(|peer| peer.addr).collect::<Vec<_>>() {
             let mut copy = message.clone();
             copy.set_dest_node(addr);
+            if self.has_two_links(addr) {
+                self.send_to_peer(now, addr, copy.clone(), 1).ok(); // it applies one of them
+            }
             self.send_to_peer(now, addr, copy, 0).ok();
         }
+    }
+
+    /// Whether messages to a peer that numbers updates take two links.
+    fn has_two_links(&self, addr: NodeAddr) -> bool {
+        let peer = self.members.0.get(&addr).map(|member| &member.peer);
+        peer.is_some_and(|peer| {
+            peer.has(capability::NAMED_BCAST) && peer.active_bearer(0) != peer.active_bearer(1)
+        })
     }
 
     /// Broadcasts an update. If the queue is full, resets the peers that block it: a missing update would leave
@@ -109,7 +120,51 @@ impl Switch {
             for peer in self.bcast.blocking_peers().collect::<Vec<_>>() {
                 self.reset_peer(now, peer, DownReason::Broadcast);
             }
-            self.send_broadcast(now, message).ok();
+            self.send_broadcast(now, message.clone()).ok();
+        }
+        if self.bcast.peer_count() > 0 {
+            self.note_update(message);
+        }
+    }
+
+    /// Keeps an update that was broadcast until all peers have acknowledged it.
+    fn note_update(&mut self, update: Message) {
+        self.forget_updates();
+        self.recent.push(self.bcast.position(), update);
+    }
+
+    /// Forgets the updates that all peers have acknowledged.
+    pub(super) fn forget_updates(&mut self) {
+        if self.bcast.peer_count() == 0 {
+            self.recent.clear();
+        } else {
+            self.recent.forget(self.bcast.acknowledged_by_all());
+        }
+    }
+
+    /// Before a message of a socket: sends the updates that the peer has not acknowledged on the link of the message.
+    /// It could overtake their broadcast, and its receiver may look up what it has been told. A peer that lacks more
+    /// than are kept gets no copies.
+    pub(super) fn send_updates_first(&mut self, now: Time, addr: NodeAddr, selector: u32) {
+        let (next, acknowledged) = (self.recent.next(), self.bcast.acknowledged_by(addr));
+        if !self.recent.has_all_after(acknowledged) {
+            return;
+        }
+        // One link carries both selectors.
+        let link = if self.has_two_links(addr) { selector & 1 } else { 0 };
+        let member = self.members.0.get(&addr).filter(|member| member.peer.is_up());
+        let Some(told) = member.and_then(|member| member.told.get(link as usize).copied()) else { return };
+        let mut refused = None;
+        for (number, mut update) in self.recent.after(told, acknowledged) {
+            update.set_dest_node(addr);
+            if self.send_to_peer(now, addr, update, link).is_err() {
+                // Later ones would wait at the peer for this one.
+                refused = Some(number);
+                break;
+            }
+        }
+        if let Some(told) = self.members.0.get_mut(&addr).and_then(|m| m.told.get_mut(link as usize)) {
+            *told = refused.unwrap_or(next);
         }
     }
 

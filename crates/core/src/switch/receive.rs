@@ -70,6 +70,9 @@ impl Switch {
         }
         self.monitor_state(addr, bearer, view);
         if !protocol {
+            if self.is_hold_full(addr) {
+                return Err(Drop::Held);
+            }
             self.make_room(now, addr, bearer, view);
         }
         let passed = self.with_peer(now, addr, |peer, ctx| {
@@ -101,6 +104,9 @@ impl Switch {
         if view.user() == User::BcastProtocol {
             self.with_broadcast(|bcast, io| broadcast::receive_legacy_nack(bcast, own, now, view, io));
             return Ok(());
+        }
+        if self.is_hold_full(addr) {
+            return Err(Drop::Held);
         }
         if !member.receiver.is_next(view) {
             self.evict_for(now, addr, view.size());

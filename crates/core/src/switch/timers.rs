@@ -63,6 +63,7 @@ impl Switch {
             self.reset_peer(now, addr, DownReason::Broadcast);
         }
         self.with_broadcast(|bcast, io| bcast.wake(io));
+        self.forget_updates();
     }
 
     fn discovery_timeout(&mut self, now: Time, id: BearerId) {

@@ -87,6 +87,9 @@ impl Switch {
         message: Message,
         selector: u32,
     ) -> Result<Submitted, SubmitError> {
+        if !self.recent.is_empty() && message.is_data() {
+            self.send_updates_first(now, to, selector);
+        }
         let sent = self.with_peer(now, to, |peer, ctx| {
             let sent = peer.send(message, selector, ctx);
             (sent, peer.has_backlog(selector))

@@ -119,6 +119,41 @@ fn sends_are_charged_and_wait_for_the_window() {
     assert_eq!(group.blocked_by(), None);
 }
 
+/// Threads of one program send with one socket.
+#[test]
+fn a_sender_is_woken_when_its_member_reads_although_another_was_refused_later() {
+    let (mut group, members) = joined_group(3);
+    for member in &members {
+        assert_eq!(group.may_send_to(*member, 65), Ok(()));
+        group.sent_to(*member, 65);
+    }
+    for round in 0..2 {
+        assert!(group.may_send_to(members[0], 1).is_err());
+        assert!(group.may_send_to(members[1], 5).is_err());
+        assert!(group.may_send_to_all(1).is_err());
+        group.control(members[1], Control::Advertise { window: 4 });
+        assert!(group.blocked_by().is_some(), "too small a window");
+        group.control(members[round], Control::Advertise { window: 4 });
+        assert_eq!(group.blocked_by(), None, "member {round} has room");
+        group.sent_to(members[round], u32::from(info(&group, members[round]).unwrap().window));
+        group.sent_to(members[1], u32::from(info(&group, members[1]).unwrap().window));
+    }
+}
+
+#[test]
+fn the_latest_of_many_refused_sends_are_remembered() {
+    let (mut group, members) = joined_group(40);
+    for member in &members {
+        group.sent_to(*member, 65);
+        assert_eq!(group.may_send_to(*member, 1), Err(Refused::Window(*member)));
+    }
+    assert_eq!(group.blocked.len(), 16);
+    group.control(members[0], Control::Advertise { window: 9 });
+    assert!(group.blocked_by().is_some(), "forgotten");
+    group.control(members[24], Control::Advertise { window: 9 });
+    assert_eq!(group.blocked_by(), None);
+}
+
 #[test]
 fn a_blocked_sender_extends_the_window_of_the_member_it_waits_for() {
     let (mut group, members) = joined_group(1);

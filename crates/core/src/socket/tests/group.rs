@@ -184,6 +184,8 @@ fn join_and_leave_are_refused_in_the_wrong_state() {
     let own = ServiceRange::new(4300, 1, 1);
     let unbound = c.on(a, |s, _, up| s.unbind(Some((own, Scope::Cluster)), up));
     assert_eq!(unbound, Err(BindError::InGroup));
+    let connected = c.on(a, |s, now, up| s.connect(now, Some(own.into()), up));
+    assert_eq!(connected, Err(ConnectError::InGroup));
     let other = c.open(A, SocketKind::Rdm);
     assert_eq!(join(&mut c, other, 63), Err(JoinError::Reserved));
     assert_eq!(c.on(other, |s, _, up| s.leave(up)), Err(LeaveError::NotJoined));
@@ -207,6 +209,43 @@ fn a_closed_socket_leaves_its_group() {
     assert_eq!(c.drain(a).len(), 1, "the member has left");
     assert_eq!(c.on(a, |s, now, up| s.send(now, b"x", None, up)), Err(SendError::HostUnreachable));
     assert!(c.wire.bindings.iter().all(|(.., port)| *port == a));
+}
+
+#[test]
+fn reason_names_a_member_of_this_node_with_its_node() {
+    let mut c = Cluster::new();
+    let a = rdm(&mut c, A, GroupRequest::new(4300, 1));
+    let near = rdm(&mut c, A, GroupRequest::new(4300, 2));
+    assert_eq!(c.on(a, |s, now, up| s.send(now, &[7; 66_000], None, up)), Ok(66_000));
+    c.run();
+    assert_eq!(c.on(a, |s, now, up| s.send(now, b"more", None, up)), Err(SendError::WouldBlock));
+    let reason = WaitReason::MemberWindow { member: near, joined: true, window: 0 };
+    assert_eq!((c.wait_reason(a), near.node), (Some(reason), A));
+}
+
+#[test]
+fn a_socket_is_writable_once_a_member_has_joined() {
+    let mut c = Cluster::new();
+    let a = rdm(&mut c, A, GroupRequest::new(4300, 1));
+    assert!(!c.readiness(a).writable);
+    let b = rdm(&mut c, B, GroupRequest::new(4300, 2));
+    assert!(c.readiness(a).writable && c.readiness(b).writable);
+    c.leave(b);
+    c.run();
+    assert!(c.readiness(a).writable, "as on Linux: a send reports that it reaches no member");
+    c.leave(a);
+    assert!(c.readiness(a).writable);
+}
+
+#[test]
+fn an_event_that_does_not_fit_is_truncated() {
+    let mut c = Cluster::new();
+    let a = rdm(&mut c, A, GroupRequest::new(4300, 1).with_events());
+    rdm(&mut c, B, GroupRequest::new(4300, 2));
+    let (_, part) = c.recv_with(a, 8, RecvOptions { peek: true, ..RecvOptions::default() }).unwrap();
+    assert!(part.truncated);
+    let (_, whole) = c.recv_with(a, 48, RecvOptions::default()).unwrap();
+    assert!(!whole.truncated);
 }
 
 #[test]

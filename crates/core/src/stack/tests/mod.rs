@@ -1,9 +1,11 @@
 //! Whole nodes on a perfect network, in virtual time.
 
 mod contact;
+mod fairness;
 mod floods;
 mod group;
 mod lanes;
+mod publications;
 
 use super::*;
 use crate::addr::{NodeId, Scope, ServiceRange};
@@ -19,6 +21,8 @@ struct Lan {
     events: Vec<Vec<Event>>,
     /// (node, network) whose frames are lost, in both directions.
     cut: Vec<(usize, u8)>,
+    /// Sockets of each node whose readiness may have changed, in the order of the reports.
+    ready: Vec<Vec<u32>>,
 }
 
 fn media(node: usize, net: u8) -> MediaAddr {
@@ -40,7 +44,13 @@ impl Lan {
             };
             Stack::new(now, config)
         });
-        let mut lan = Self { now, nodes: nodes.collect(), events: vec![Vec::new(); count], cut: Vec::new() };
+        let mut lan = Self {
+            now,
+            nodes: nodes.collect(),
+            events: vec![Vec::new(); count],
+            cut: Vec::new(),
+            ready: vec![Vec::new(); count],
+        };
         for (i, node) in lan.nodes.iter_mut().enumerate() {
             for net in 0..networks {
                 let name = ["udp:U", "udp:V"][usize::from(net)];
@@ -51,32 +61,39 @@ impl Lan {
     }
 
     fn exchange(&mut self) {
-        loop {
-            let mut moved = false;
-            for from in 0..self.nodes.len() {
-                let batch = core::mem::take(self.nodes[from].frames());
-                for frame in batch.frames() {
-                    moved = true;
-                    for to in 0..self.nodes.len() {
-                        let wanted = match frame.to {
-                            Target::Broadcast => to != from,
-                            Target::Unicast(at) => at == media(to, frame.bearer),
-                        };
-                        let lost =
-                            self.cut.iter().any(|(n, net)| (*n == from || *n == to) && *net == frame.bearer);
-                        if wanted && !lost {
-                            self.nodes[to].receive(self.now, frame.bearer, &batch.frame(frame));
-                        }
+        while self.step() {}
+    }
+
+    /// Delivers the frames that the nodes have sent; false if there are none.
+    fn step(&mut self) -> bool {
+        let mut moved = false;
+        for from in 0..self.nodes.len() {
+            let batch = core::mem::take(self.nodes[from].frames());
+            for frame in batch.frames() {
+                moved = true;
+                for to in 0..self.nodes.len() {
+                    let wanted = match frame.to {
+                        Target::Broadcast => to != from,
+                        Target::Unicast(at) => at == media(to, frame.bearer),
+                    };
+                    let lost =
+                        self.cut.iter().any(|(n, net)| (*n == from || *n == to) && *net == frame.bearer);
+                    if wanted && !lost {
+                        self.nodes[to].receive(self.now, frame.bearer, &batch.frame(frame));
                     }
                 }
-                while let Some(event) = self.nodes[from].poll_event() {
-                    self.events[from].push(event);
-                }
-                while self.nodes[from].poll_ready().is_some() {}
             }
-            if !moved {
-                return;
+            while let Some(event) = self.nodes[from].poll_event() {
+                self.events[from].push(event);
             }
+            self.note_ready(from);
+        }
+        moved
+    }
+
+    fn note_ready(&mut self, node: usize) {
+        while let Some(port) = self.nodes[node].poll_ready() {
+            self.ready[node].push(port);
         }
     }
 

@@ -1,0 +1,94 @@
+//! Barriers: whether every peer has the bindings that this node had published when the barrier began. Decision 33.
+//!
+//! A node applies name messages before it acknowledges them, and never out of order. So it has them when it has
+//! acknowledged everything that was sent to it until then, by its links and by the broadcast link. A kernel needs no
+//! knowledge of it.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use super::{Member, Switch};
+use crate::addr::NodeAddr;
+use crate::broadcast::BroadcastSender;
+use crate::outbox::BearerId;
+use crate::time::Time;
+
+/// Pause between two questions for acknowledgements. Ours: some round trips; lost packets are repeated at the first.
+const ASK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Waits until all peers have the bindings of this node; see [`Stack::begin_barrier`](crate::Stack::begin_barrier).
+#[derive(Debug)]
+pub struct Barrier {
+    marks: BTreeMap<NodeAddr, Mark>,
+    ask_at: Time,
+}
+
+/// What a peer has to acknowledge. It holds for one contact and one set of links: packets of a link that fails go on on
+/// another one.
+#[derive(Debug)]
+struct Mark {
+    contact: u64,
+    links: Vec<LinkMark>,
+    broadcast: u64,
+}
+
+#[derive(Debug)]
+struct LinkMark {
+    bearer: BearerId,
+    session: u16,
+    packets: u64,
+}
+
+impl Mark {
+    fn new(member: &Member, bcast: &BroadcastSender) -> Self {
+        let links = member.peer.up_links().map(|(bearer, link)| LinkMark {
+            bearer,
+            session: link.session(),
+            packets: link.progress().0,
+        });
+        Self { contact: member.contact, links: links.collect(), broadcast: bcast.position() }
+    }
+
+    fn is_of(&self, member: &Member) -> bool {
+        let links = member.peer.up_links().map(|(bearer, link)| (bearer, link.session()));
+        self.contact == member.contact && self.links.iter().map(|l| (l.bearer, l.session)).eq(links)
+    }
+
+    fn is_reached(&self, member: &Member, bcast: &BroadcastSender) -> bool {
+        let mut links = self.links.iter().zip(member.peer.up_links());
+        links.all(|(mark, (_, link))| link.progress().1 >= mark.packets)
+            && bcast.acknowledged_by(member.peer.addr) >= self.broadcast
+            && (bcast.is_open(member.peer.addr) || self.broadcast == 0)
+    }
+}
+
+impl Switch {
+    /// The peers in contact, and what each has to acknowledge.
+    pub(crate) fn begin_barrier(&self, now: Time) -> Barrier {
+        let up = self.members.0.iter().filter(|(_, member)| member.peer.is_up());
+        let marks = up.map(|(addr, member)| (*addr, Mark::new(member, &self.bcast)));
+        Barrier { marks: marks.collect(), ask_at: now }
+    }
+
+    /// The peers that have not acknowledged yet, in order, without those that are down. A peer that has come up since
+    /// the barrier began has received all bindings again, and has to acknowledge them.
+    pub(crate) fn awaited(&mut self, now: Time, barrier: &mut Barrier) -> Vec<NodeAddr> {
+        let mut awaited = Vec::new();
+        for (addr, member) in self.members.0.iter().filter(|(_, member)| member.peer.is_up()) {
+            let mark = barrier.marks.entry(*addr).or_insert_with(|| Mark::new(member, &self.bcast));
+            if !mark.is_of(member) {
+                *mark = Mark::new(member, &self.bcast);
+            }
+            if !mark.is_reached(member, &self.bcast) {
+                awaited.push(*addr);
+            }
+        }
+        if !awaited.is_empty() && barrier.ask_at <= now {
+            barrier.ask_at = now + ASK_AGAIN;
+            for addr in &awaited {
+                self.with_peer(now, *addr, |peer, ctx| peer.probe(ctx));
+            }
+        }
+        awaited
+    }
+}

@@ -1,0 +1,325 @@
+//! Local senders that take turns at a receiver that was full. Decision 32.
+//!
+//! Without turns the sender that runs first fills the room that the receiver has made, is stopped first, and is the
+//! first to be woken again: the others send one message in the time in which it sends hundreds.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::time::Time;
+
+/// Time after which unused shares end: a sender that was woken may not send. Ours: on a busy host most threads run
+/// again within that time.
+const TURN: Duration = Duration::from_millis(20);
+
+/// A receiver's queue as its senders see it, bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Messages wait for room behind the queue.
+    pub(crate) is_full: bool,
+    /// Taken by queued messages.
+    pub(crate) charged: usize,
+    /// Limit of messages of the lowest importance.
+    pub(crate) limit: usize,
+}
+
+impl Room {
+    fn is_half_free(self, more: usize) -> bool {
+        self.charged.saturating_add(more) <= self.limit / 2
+    }
+}
+
+/// The senders of one receiver. The number of sockets bounds them.
+#[derive(Debug)]
+struct Crowd {
+    /// Those that wait, longest waiting first.
+    queue: VecDeque<u32>,
+    waiting: BTreeSet<u32>,
+    /// Bytes that those whose turn it is may still send, and their sum.
+    shares: BTreeMap<u32, usize>,
+    granted: usize,
+    /// Charge of the last message, bytes.
+    last: usize,
+    room: Room,
+    /// When unused shares end.
+    until: Time,
+}
+
+impl Crowd {
+    fn new(room: Room, until: Time) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            waiting: BTreeSet::new(),
+            shares: BTreeMap::new(),
+            granted: 0,
+            last: 1,
+            room,
+            until,
+        }
+    }
+
+    fn take_share(&mut self, sender: u32) -> Option<usize> {
+        let share = self.shares.remove(&sender)?;
+        self.granted -= share;
+        Some(share)
+    }
+
+    /// Puts a sender at the end of the queue; false if it is there.
+    fn join(&mut self, sender: u32) -> bool {
+        self.take_share(sender);
+        let is_new = self.waiting.insert(sender);
+        if is_new {
+            self.queue.push_back(sender);
+        }
+        is_new
+    }
+
+    /// Whether the next senders can get shares. While the receiver's queue is empty, unused shares do not prevent it,
+    /// as long as all shares together fit the queue.
+    fn has_turns(&self) -> bool {
+        let is_idle = self.room.charged == 0 && self.granted <= self.room.limit;
+        let is_used = !self.queue.is_empty() || self.shares.is_empty();
+        is_used && !self.room.is_full && (self.room.is_half_free(self.granted) || is_idle)
+    }
+
+    /// Divides the room among those that wait, or gives it in messages to the first of them.
+    fn grant(&mut self) -> Vec<u32> {
+        let free = self.room.limit.saturating_sub(self.room.charged);
+        let room = match free.saturating_sub(self.granted) {
+            room if self.room.is_half_free(self.granted) => room,
+            _ => free,
+        };
+        let messages = (room / self.last.max(1)).max(1);
+        // Those that have not used their shares yet do not get less.
+        let share = (room / (self.queue.len() + self.shares.len()).max(1)).max(self.last);
+        let woken: Vec<u32> = self.queue.drain(..messages.min(self.queue.len())).collect();
+        for sender in &woken {
+            self.waiting.remove(sender);
+            self.shares.insert(*sender, share);
+            self.granted += share;
+        }
+        woken
+    }
+}
+
+/// The receivers at which senders take turns, by port.
+#[derive(Debug, Default)]
+pub(crate) struct Crowds {
+    all: BTreeMap<u32, Crowd>,
+    /// In how many queues a sender is: a multicast may meet several full receivers.
+    queues: BTreeMap<u32, usize>,
+    /// Receivers whose senders can have a turn.
+    due: BTreeSet<u32>,
+    /// Ends of turns.
+    timers: BTreeSet<(Time, u32)>,
+}
+
+impl Crowds {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether a sender has to wait for its turn before it sends; it is in the queue then.
+    pub(crate) fn must_wait(&mut self, sender: u32, receiver: u32) -> bool {
+        let Some(crowd) = self.all.get_mut(&receiver) else { return false };
+        if crowd.shares.contains_key(&sender) {
+            return false;
+        }
+        self.enqueue(sender, receiver);
+        true
+    }
+
+    /// A sender's message of `charge` bytes has reached a receiver. Returns whether the sender has to wait now: its
+    /// message found the receiver full, or has used up the sender's share.
+    pub(crate) fn sent(&mut self, now: Time, sender: u32, receiver: u32, charge: usize, room: Room) -> bool {
+        if !room.is_full && !self.all.contains_key(&receiver) {
+            return false;
+        }
+        let until = now + TURN;
+        let crowd = self.all.entry(receiver).or_insert_with(|| {
+            self.timers.insert((until, receiver));
+            Crowd::new(room, until)
+        });
+        crowd.last = charge;
+        let left = crowd.take_share(sender).unwrap_or(0).saturating_sub(charge);
+        if !room.is_full && left >= charge {
+            crowd.shares.insert(sender, left);
+            crowd.granted += left;
+            return false;
+        }
+        self.enqueue(sender, receiver);
+        true
+    }
+
+    /// Notes the state of a receiver after a call; `None` if it is closed.
+    pub(crate) fn note(&mut self, receiver: u32, room: Option<Room>) {
+        let Some(crowd) = self.all.get_mut(&receiver) else { return };
+        let Some(room) = room else {
+            crowd.room = Room { is_full: false, charged: usize::MAX, limit: 0 };
+            self.due.insert(receiver);
+            return;
+        };
+        let was_full = crowd.room.is_full;
+        crowd.room = room;
+        // The time for which senders wait is over, and the receiver has not read.
+        let gives_up = was_full && !room.is_full && !room.is_half_free(0);
+        if gives_up || crowd.has_turns() {
+            self.due.insert(receiver);
+        } else {
+            self.due.remove(&receiver);
+        }
+    }
+
+    /// Begins the next turn at one of the receivers; returns the senders to wake, `None` if no receiver has room.
+    pub(crate) fn next_turn(&mut self, now: Time) -> Option<Vec<u32>> {
+        let receiver = self.due.pop_first()?;
+        let Some(crowd) = self.all.get_mut(&receiver) else { return Some(Vec::new()) };
+        let woken = if !crowd.queue.is_empty() && crowd.has_turns() {
+            self.timers.remove(&(crowd.until, receiver));
+            crowd.until = now + TURN;
+            self.timers.insert((crowd.until, receiver));
+            crowd.grant()
+        } else {
+            self.dissolve(receiver)
+        };
+        Some(self.leave_queues(woken))
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Ends a turn whose time is over; returns the senders that have the next one, `None` if no turn is over.
+    pub(crate) fn handle_timeout(&mut self, now: Time) -> Option<Vec<u32>> {
+        let (at, receiver) = self.timers.first().copied().filter(|(at, _)| *at <= now)?;
+        self.timers.remove(&(at, receiver));
+        let Some(crowd) = self.all.get_mut(&receiver) else { return Some(Vec::new()) };
+        crowd.until = now + TURN;
+        self.timers.insert((crowd.until, receiver));
+        crowd.shares.clear();
+        crowd.granted = 0;
+        let woken = match crowd.room.is_full {
+            // The receiver ends this wait itself.
+            true => Vec::new(),
+            false if crowd.queue.is_empty() => self.dissolve(receiver),
+            false => crowd.grant(),
+        };
+        Some(self.leave_queues(woken))
+    }
+
+    fn enqueue(&mut self, sender: u32, receiver: u32) {
+        if self.all.get_mut(&receiver).is_some_and(|crowd| crowd.join(sender)) {
+            *self.queues.entry(sender).or_default() += 1;
+        }
+    }
+
+    fn dissolve(&mut self, receiver: u32) -> Vec<u32> {
+        let Some(crowd) = self.all.remove(&receiver) else { return Vec::new() };
+        self.timers.remove(&(crowd.until, receiver));
+        crowd.queue.into()
+    }
+
+    /// Those of the senders that wait for no other receiver.
+    fn leave_queues(&mut self, mut senders: Vec<u32>) -> Vec<u32> {
+        senders.retain(|sender| match self.queues.get_mut(sender) {
+            Some(queues) if *queues > 1 => {
+                *queues -= 1;
+                false
+            }
+            _ => {
+                self.queues.remove(sender);
+                true
+            }
+        });
+        senders
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECEIVER: u32 = 1;
+    const LIMIT: usize = 1000;
+
+    fn room(charged: usize) -> Option<Room> {
+        Some(Room { is_full: false, charged, limit: LIMIT })
+    }
+
+    fn full() -> Room {
+        Room { is_full: true, charged: LIMIT, limit: LIMIT }
+    }
+
+    /// Senders from 10 on in the queue of a full receiver, with messages of 100 bytes.
+    fn crowded(senders: u32) -> Crowds {
+        let mut crowds = Crowds::default();
+        for sender in 10..10 + senders {
+            assert!(crowds.sent(Time::ZERO, sender, RECEIVER, 100, full()));
+        }
+        crowds
+    }
+
+    #[test]
+    fn room_is_divided_among_all_that_wait() {
+        let mut crowds = crowded(5);
+        crowds.note(RECEIVER, room(500));
+        assert_eq!(crowds.next_turn(Time::ZERO), Some(vec![10, 11, 12, 13, 14]));
+        let room = room(500).unwrap();
+        assert!(!crowds.must_wait(10, RECEIVER));
+        assert!(crowds.sent(Time::ZERO, 10, RECEIVER, 100, room), "a share is 100 bytes");
+        assert!(crowds.must_wait(10, RECEIVER));
+        assert!(crowds.must_wait(20, RECEIVER), "a new sender goes to the end of the queue");
+    }
+
+    #[test]
+    fn no_more_are_woken_than_messages_fit() {
+        let mut crowds = crowded(90);
+        crowds.note(RECEIVER, room(400));
+        assert_eq!(crowds.next_turn(Time::ZERO), Some(vec![10, 11, 12, 13, 14, 15]));
+        crowds.note(RECEIVER, room(400));
+        assert_eq!(crowds.next_turn(Time::ZERO), None, "their shares count as taken");
+        crowds.note(RECEIVER, room(0));
+        assert_eq!(crowds.next_turn(Time::ZERO).map(|woken| (woken[0], woken.len())), Some((16, 10)));
+    }
+
+    #[test]
+    fn senders_that_were_woken_and_do_not_send_delay_others_for_one_turn() {
+        let mut crowds = crowded(30);
+        crowds.note(RECEIVER, room(0));
+        let mut woken = crowds.next_turn(Time::ZERO).unwrap().len();
+        assert_eq!(woken, 10);
+        while let Some(now) = crowds.deadline() {
+            assert!(now <= Time::ZERO + 3 * TURN);
+            woken += crowds.handle_timeout(now).unwrap().len();
+        }
+        assert_eq!(woken, 30);
+        assert!(crowds.is_empty() && crowds.queues.is_empty());
+    }
+
+    #[test]
+    fn all_are_woken_when_the_receiver_does_not_read_or_closes() {
+        let mut crowds = crowded(5);
+        crowds.note(RECEIVER, Some(full()));
+        assert_eq!(crowds.next_turn(Time::ZERO), None);
+        crowds.note(RECEIVER, room(900));
+        assert_eq!(crowds.next_turn(Time::ZERO).map(|woken| woken.len()), Some(5));
+        assert!(crowds.is_empty());
+        let mut crowds = crowded(5);
+        crowds.note(RECEIVER, None);
+        assert_eq!(crowds.next_turn(Time::ZERO).map(|woken| woken.len()), Some(5));
+        assert!(crowds.is_empty() && crowds.deadline().is_none());
+    }
+
+    #[test]
+    fn sender_to_many_is_woken_when_it_waits_for_none_of_them() {
+        let mut crowds = Crowds::default();
+        for receiver in [1, 2] {
+            crowds.sent(Time::ZERO, 10, receiver, 100, full());
+        }
+        crowds.note(1, room(0));
+        assert_eq!(crowds.next_turn(Time::ZERO), Some(Vec::new()));
+        crowds.note(2, room(0));
+        assert_eq!(crowds.next_turn(Time::ZERO), Some(vec![10]));
+    }
+}

@@ -1,0 +1,63 @@
+//! The work that a node does for its peers in one turn. One packet may carry thousands of bindings, and one read
+//! thousands of packets, so the messages are counted by what they cost. What is over waits in turn with what other
+//! peers have left, while those who have left nothing are served at once.
+
+use crate::wire::{Message, NAME_ITEM_LEN, User};
+
+/// Work of a binding, in messages to one socket. Ours: more than it costs, so that a turn applies about 64 bindings as
+/// they arrive and a flood of them delays the messages of other peers little.
+const NAME_ITEM: usize = 256;
+
+/// What is left of a turn's work, in messages to one socket.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// A turn does all there is, unless this is set.
+    is_limited: bool,
+    /// For messages as they arrive.
+    arriving: usize,
+    /// For messages that have waited.
+    waiting: usize,
+    /// A message that has waited is dispatched.
+    is_waiting: bool,
+}
+
+impl Work {
+    /// A turn begins that does `work`, and half as much for messages that have waited.
+    pub(crate) fn begin_turn(&mut self, work: usize) {
+        *self = Self { is_limited: true, arriving: work, waiting: work / 2, is_waiting: false };
+    }
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.is_limited
+    }
+
+    /// Whether further messages have to wait for the next turn.
+    pub(super) fn arriving_is_over(&self) -> bool {
+        self.is_limited && self.arriving == 0
+    }
+
+    /// Whether those that have waited have to wait for the next turn.
+    pub(super) fn waiting_is_over(&self) -> bool {
+        self.is_limited && self.waiting == 0
+    }
+
+    /// Charges the messages that are dispatched from now on to those that have waited, or to those that arrive.
+    pub(super) fn charge_waiting(&mut self, on: bool) {
+        self.is_waiting = on;
+    }
+
+    /// Charges a message, before it is dispatched. The copies of a multicast are charged as they are made.
+    pub(super) fn charge(&mut self, message: &Message) {
+        let items = match message.user() {
+            User::NameDistributor => message.data().len() / NAME_ITEM_LEN,
+            _ => 0,
+        };
+        self.charge_copies(1 + items * NAME_ITEM);
+    }
+
+    /// Charges messages to one socket each.
+    pub(super) fn charge_copies(&mut self, copies: usize) {
+        let left = if self.is_waiting { &mut self.waiting } else { &mut self.arriving };
+        *left = left.saturating_sub(copies);
+    }
+}
