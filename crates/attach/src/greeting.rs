@@ -12,7 +12,8 @@ use utipc_core::addr::NodeAddr;
 /// ([`crate::Request::FarEnd`]), and ends the waits of programs that poll for room ([`crate::Request::AwaitRoom`]).
 /// Version 5 adds [`Refusal::TooManyOfUser`], and lets sockets keep their descriptors when they attach to the next
 /// daemon ([`crate::Request::Adopt`]). Version 6 adds groups ([`crate::Request::Join`]).
-pub const NEWEST: u16 = 6;
+/// Version 7 adds barriers ([`crate::Request::Barrier`]).
+pub const NEWEST: u16 = 7;
 /// The oldest supported version.
 pub const OLDEST: u16 = 1;
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use utipc_core::addr::PortId;
+use utipc_core::addr::{NodeAddr, PortId};
 use utipc_core::group::{JoinError, LeaveError};
 use utipc_core::socket::{
     AcceptError, BindError, ConnectError, GroupMessage, OptionError, Received, RecvError, SendError,
@@ -10,6 +10,9 @@ use utipc_core::socket::{
 };
 
 use crate::types::{BindingPage, NodeEntry, SocketView};
+
+/// Most nodes in a [`Reply::Awaited`].
+pub const MAX_AWAITED: usize = 64;
 
 /// The reply to a [`crate::Request`]. Add new variants at the end: the order is the encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +60,12 @@ pub enum Reply {
     },
     /// As `Received`, of a member of the socket's group. The payload of an event is an event of the topology server.
     ReceivedInGroup(Received, GroupMessage),
+    /// The peers that have not acknowledged yet, at most the first [`crate::MAX_AWAITED`] of them; none: the barrier is
+    /// reached.
+    Awaited {
+        number: u32,
+        nodes: Vec<NodeAddr>,
+    },
 }
 
 /// The reason why a request has failed.

@@ -137,4 +137,8 @@ pub enum Request {
     Join { port: u32, request: GroupRequest },
     /// From version 6 on. Leaves the group.
     Leave { port: u32 },
+    /// From version 7 on. Asks whether all peers have the bindings that the node had when the barrier began:
+    /// [`crate::Reply::Awaited`]. Without a number it begins one; [`crate::Failure::Limit`] if the process has too
+    /// many. The daemon forgets it when it is reached, or after the `last` question.
+    Barrier { number: Option<u32>, last: bool },
 }

@@ -59,6 +59,10 @@ pub mod command {
     pub const QUOTA_GET: u8 = 129;
     /// utipc's own: begins a capture.
     pub const CAPTURE: u8 = 130;
+    /// utipc's own: the sockets that are in groups.
+    pub const GROUP_GET: u8 = 131;
+    /// utipc's own: the members of a socket's group.
+    pub const GROUP_MEMBER_GET: u8 = 132;
 }
 
 /// Top-level attributes.
@@ -190,6 +194,31 @@ pub mod quota {
     pub const USED: u16 = 2;
     pub const LIMIT: u16 = 3;
     pub const REFUSED: u16 = 4;
+}
+
+/// utipc's own: attributes of a socket in a group, and of a member, in a nest of type [`top::SOCK`].
+#[expect(missing_docs, reason = "the names are enough")]
+pub mod group {
+    pub const PORT: u16 = 1;
+    pub const NODE: u16 = 2;
+    pub const TYPE: u16 = 3;
+    pub const INSTANCE: u16 = 4;
+    pub const SCOPE: u16 = 5;
+    pub const LOOPBACK: u16 = 6;
+    pub const EVENTS: u16 = 7;
+    pub const MEMBERS: u16 = 8;
+    pub const PID: u16 = 9;
+    pub const UID: u16 = 10;
+    pub const PROGRAM: u16 = 11;
+    /// What the last send waits for; absent if it does not wait.
+    pub const WAIT: u16 = 12;
+    pub const STATE: u16 = 13;
+    /// Blocks that may be sent to the member.
+    pub const WINDOW: u16 = 14;
+    /// Blocks that the member may send.
+    pub const GRANTED: u16 = 15;
+    pub const UNREAD: u16 = 16;
+    pub const DEFERRED: u16 = 17;
 }
 
 /// utipc's own: attributes of a capture, in a nest of type [`top::NODE`], and of its records.

@@ -7,7 +7,7 @@ use crate::capture::CaptureRequest;
 use crate::entry::{Properties, Udp};
 use crate::errno::{Errno, Refusal};
 use crate::family::{
-    EXTENDED, VERSION, bearer, command, link, longest, media, monitor, net, socket, top, udp,
+    EXTENDED, VERSION, bearer, command, group, link, longest, media, monitor, net, socket, top, udp,
 };
 use crate::identity;
 use crate::key::KeyChange;
@@ -89,6 +89,13 @@ pub enum Request {
     },
     /// Lists what all users together, and each of them, use of the resources that have quotas. A utipc extension.
     Quotas,
+    /// Lists the sockets that are in groups. A utipc extension.
+    Groups,
+    /// Lists the members of a socket's group. A utipc extension.
+    GroupMembers {
+        /// The socket.
+        port: u32,
+    },
     /// Lists recent link failures. A utipc extension.
     LinkHistory,
     /// Begins a capture; a descriptor comes with the answer, see [`crate::capture`]. A utipc extension.
@@ -172,6 +179,8 @@ impl Request {
             Self::LinkHistory => (command::LINK_HISTORY, true),
             Self::Capture(_) => (command::CAPTURE, false),
             Self::Quotas => (command::QUOTA_GET, true),
+            Self::Groups => (command::GROUP_GET, true),
+            Self::GroupMembers { .. } => (command::GROUP_MEMBER_GET, true),
             Self::MediaGet { .. } => (command::MEDIA_GET, false),
             Self::Media => (command::MEDIA_GET, true),
             Self::MediaSet { .. } => (command::MEDIA_SET, false),
@@ -254,6 +263,7 @@ impl Request {
                 }
             }),
             Self::Bindings { port } => out.nest(top::SOCK, |out| out.u32(socket::REF, *port)),
+            Self::GroupMembers { port } => out.nest(top::SOCK, |out| out.u32(group::PORT, *port)),
             Self::LinkGet { name } | Self::LinkReset { name } => named(out, top::LINK, name),
             Self::Links { broadcast: true } => out.nest(top::LINK, |out| out.flag(link::BROADCAST, true)),
             Self::LinkSet { name, properties } => out.nest(top::LINK, |out| {
@@ -285,6 +295,7 @@ impl Request {
             | Self::Links { broadcast: false }
             | Self::LinkHistory
             | Self::Quotas
+            | Self::Groups
             | Self::Media
             | Self::Nodes
             | Self::Net
@@ -419,6 +430,10 @@ impl Request {
             }
             command::NAME_TABLE_GET if dump => Self::Names,
             command::QUOTA_GET if dump && header.version >= EXTENDED => Self::Quotas,
+            command::GROUP_GET if dump && header.version >= EXTENDED => Self::Groups,
+            command::GROUP_MEMBER_GET if dump && header.version >= EXTENDED => {
+                Self::GroupMembers { port: nest(all, top::SOCK)?.u32(group::PORT)?.ok_or(Errno::INVALID)? }
+            }
             command::CAPTURE if !dump => Self::Capture(CaptureRequest::read(nest(all, top::NODE)?)?),
             command::PEER_REMOVE if !dump => {
                 let nest = nest(all, top::NET)?;

@@ -2,9 +2,10 @@
 
 use utipc_manage::capture::CaptureRequest;
 use utipc_manage::{
-    Bearer, Connection, Domain, Down, Entry, Errno, Family, FamilyRequest, Header, KeyChange, Link, Media,
-    Messages, Monitor, MonitorPeer, Net, Node, Path, Process, Properties, Publication, Quota, REKEY_NOW,
-    Refusal, Reply, ReplyWriter, Request, ResourceUse, Secret, Socket, Stats, Udp, family, flag, replies,
+    Bearer, Connection, Domain, Down, Entry, Errno, Family, FamilyRequest, Group, GroupMember, Header,
+    KeyChange, Link, Media, Messages, Monitor, MonitorPeer, Net, Node, Path, Process, Properties,
+    Publication, Quota, REKEY_NOW, Refusal, Reply, ReplyWriter, Request, ResourceUse, Secret, Socket, Stats,
+    Udp, family, flag, replies,
 };
 
 const HEADER: Header =
@@ -50,6 +51,8 @@ fn requests() -> Vec<Request> {
         Request::LinkReset { name: name() },
         Request::LinkHistory,
         Request::Quotas,
+        Request::Groups,
+        Request::GroupMembers { port: 7 },
         Request::MediaGet { name: name() },
         Request::Media,
         Request::MediaSet { name: name(), properties: properties() },
@@ -144,6 +147,30 @@ fn entries() -> Vec<Entry> {
             resources: ["sockets", "memory"]
                 .map(|name| ResourceUse { name: name.to_owned(), used: 1, limit: u64::MAX, refused: 3 })
                 .to_vec(),
+        }),
+        Entry::Group(Group { port: 1, service: 4300, instance: 7, scope: 2, ..Group::default() }),
+        Entry::Group(Group {
+            port: 2,
+            service: 4300,
+            instance: 8,
+            scope: 3,
+            loopback: true,
+            events: true,
+            members: 17,
+            pid: 5,
+            uid: 1000,
+            program: "server".to_owned(),
+            wait: Some("waiting for member".to_owned()),
+        }),
+        Entry::GroupMember(GroupMember {
+            port: 1,
+            node: 0x0100_1001,
+            instance: 9,
+            state: "active".to_owned(),
+            window: 780,
+            granted: 700,
+            unread: 80,
+            deferred: 1,
         }),
         Entry::Media(Media { name: "udp".to_owned(), properties: properties() }),
         Entry::Node(Node { address: 1, up: true, identity: Some([9; 16]) }),
@@ -243,7 +270,7 @@ fn unknown_commands_are_not_supported() {
         assert_eq!(request.unwrap_err().errno, Errno::NOT_SUPPORTED, "{command}");
     }
     let header = Header { version: 1, ..HEADER };
-    for own in [Request::LinkHistory, Request::Quotas] {
+    for own in [Request::LinkHistory, Request::Quotas, Request::Groups, Request::GroupMembers { port: 7 }] {
         let (_, request) = Request::from_bytes(&own.to_bytes(&header)).unwrap();
         assert_eq!(request.unwrap_err().errno, Errno::NOT_SUPPORTED);
     }

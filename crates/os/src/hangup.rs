@@ -57,7 +57,7 @@ pub fn watch(
         // SAFETY: the starting thread has it borrowed until the report. After that it is either in this thread's own
         // table, where no other thread can close it, or not used any more.
         let shared = unsafe { BorrowedFd::borrow_raw(number) };
-        if table == Table::Own && keep_only(shared) {
+        if table == Table::Own && keep_only(&[shared]) {
             let _ = report.send(Ok(()));
             wait(shared);
         } else {
@@ -84,19 +84,29 @@ pub fn watch(
     started.recv().unwrap_or(Ok(()))
 }
 
-/// Gives the calling thread a descriptor table of its own with only this descriptor; returns false, with the table
-/// still shared, if the kernel cannot (before 5.9).
-fn keep_only(fd: impl AsFd) -> bool {
-    let Ok(number) = c_uint::try_from(fd.as_fd().as_raw_fd()) else { return false };
+/// Gives the calling thread a descriptor table of its own with only these descriptors; returns false, with the table
+/// still shared, if the kernel cannot (before 5.9) or if there are none. It takes time for each descriptor of the
+/// process.
+pub(crate) fn keep_only<Fd: AsFd>(fds: &[Fd]) -> bool {
+    let mut numbers: Vec<c_uint> = fds.iter().map(|fd| fd.as_fd().as_raw_fd().cast_unsigned()).collect();
+    numbers.sort_unstable();
     // With `syscall`, because a shim may have replaced the C library's function.
     let close_range = |first: c_uint, last: c_uint, flags: c_uint| {
         // SAFETY: the call has no pointers. The first one makes a copy of the table, so none of the process's
-        // descriptors are closed; this thread uses none but `fd`, which stays open.
+        // descriptors are closed; this thread uses none but `fds`, which stay open.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) == 0 }
     };
-    let above = number.saturating_add(1);
-    close_range(above, RawFd::MAX.cast_unsigned(), libc::CLOSE_RANGE_UNSHARE)
-        && (number == 0 || close_range(0, number - 1, 0))
+    let Some(above) = numbers.last().map(|last| last.saturating_add(1)) else { return false };
+    if !close_range(above, RawFd::MAX.cast_unsigned(), libc::CLOSE_RANGE_UNSHARE) {
+        return false;
+    }
+    let mut first = 0;
+    for number in numbers {
+        // A descriptor in the copy that cannot be closed stays open until the thread ends.
+        let _ = number <= first || close_range(first, number - 1, 0);
+        first = number + 1;
+    }
+    true
 }
 
 #[cfg(test)]
@@ -122,7 +132,7 @@ mod tests {
             let (ready, is_ready) = std::sync::mpsc::channel();
             let near = &near;
             let waits = scope.spawn(move || {
-                let alone = super::keep_only(near);
+                let alone = super::keep_only(&[near]);
                 ready.send(alone).unwrap();
                 super::wait(near);
             });

@@ -1,5 +1,6 @@
 //! Entries: the values that the messages of replies contain.
 
+mod groups;
 mod links;
 mod monitors;
 mod quotas;
@@ -12,6 +13,7 @@ use crate::errno::Errno;
 use crate::family::{bearer, command, longest, media, monitor, net, node, property, publication, top, udp};
 use crate::identity;
 
+pub use groups::{Group, GroupMember};
 pub use links::{Down, Link, Path, Stats};
 pub use monitors::{Domain, Monitor, MonitorPeer};
 pub use quotas::{Quota, ResourceUse};
@@ -180,6 +182,8 @@ pub enum Entry {
     Monitor(Monitor),
     MonitorPeer(MonitorPeer),
     Quota(Quota),
+    Group(Group),
+    GroupMember(GroupMember),
 }
 
 impl Entry {
@@ -200,6 +204,8 @@ impl Entry {
             Self::Threshold(_) | Self::Monitor(_) => command::MON_GET,
             Self::MonitorPeer(_) => command::MON_PEER_GET,
             Self::Quota(_) => command::QUOTA_GET,
+            Self::Group(_) => command::GROUP_GET,
+            Self::GroupMember(_) => command::GROUP_MEMBER_GET,
         }
     }
 
@@ -260,6 +266,8 @@ impl Entry {
             }),
             Self::MonitorPeer(p) => out.nest(top::MON_PEER, |out| p.write(out)),
             Self::Quota(q) => out.nest(top::NODE, |out| q.write(out)),
+            Self::Group(g) => out.nest(top::SOCK, |out| g.write(out)),
+            Self::GroupMember(m) => out.nest(top::SOCK, |out| m.write(out)),
         }
     }
 
@@ -319,6 +327,8 @@ impl Entry {
                 }
             }
             command::QUOTA_GET => Self::Quota(Quota::read(nest(top::NODE)?)?),
+            command::GROUP_GET => Self::Group(Group::read(nest(top::SOCK)?)?),
+            command::GROUP_MEMBER_GET => Self::GroupMember(GroupMember::read(nest(top::SOCK)?)?),
             command::MON_PEER_GET => Self::MonitorPeer(MonitorPeer::read(nest(top::MON_PEER)?)?),
             _ => return Err(Errno::NOT_SUPPORTED),
         })

@@ -43,6 +43,22 @@ impl Receive {
     }
 }
 
+/// What a member of a group has done, of which the kernel tells with an empty message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberEvent {
+    /// It has joined, or was there before (MSG_OOB).
+    Joined,
+    /// It has left (MSG_OOB and MSG_EOR).
+    Left,
+}
+
+impl MemberEvent {
+    fn from_flags(flags: i32) -> Option<Self> {
+        let event = if flags & libc::MSG_EOR == 0 { Self::Joined } else { Self::Left };
+        (flags & libc::MSG_OOB != 0).then_some(event)
+    }
+}
+
 /// The sender of a message, and the name by which it addressed the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
@@ -50,6 +66,19 @@ pub struct Origin {
     pub source: Option<Address>,
     /// The name that the sender used: service type, lower and upper instance.
     pub name: Option<[u32; 3]>,
+    /// In a group the sender as a member: the group, and the member's instance.
+    pub member: Option<[u32; 2]>,
+}
+
+impl Origin {
+    /// Decodes the addresses that the kernel wrote: one, or two for a message in a group.
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let member = bytes.get(LEN..).and_then(Address::from_bytes).and_then(|member| match member {
+            Address::Service { service, instance, .. } => Some([service, instance]),
+            _ => None,
+        });
+        Self { source: Address::from_bytes(bytes), name: None, member }
+    }
 }
 
 /// The result of a receive beside the bytes in the buffer.
@@ -65,6 +94,8 @@ pub struct Message {
     pub truncated: bool,
     /// The message ends here (MSG_EOR).
     pub end_of_record: bool,
+    /// It is no message: the member has joined or left. The buffer holds the kernel's event.
+    pub event: Option<MemberEvent>,
 }
 
 impl Message {
@@ -131,10 +162,11 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], how: Receive) -> io
     let named = (header.msg_namelen as usize).min(name.len());
     let mut message = Message {
         len: len.min(buffer.len()),
-        origin: Origin { source: Address::from_bytes(&name[..named]), name: None },
+        origin: Origin::from_bytes(&name[..named]),
         returned: None,
         truncated: header.msg_flags & libc::MSG_TRUNC != 0,
-        end_of_record: header.msg_flags & libc::MSG_EOR != 0,
+        end_of_record: header.msg_flags & (libc::MSG_EOR | libc::MSG_OOB) == libc::MSG_EOR,
+        event: MemberEvent::from_flags(header.msg_flags),
     };
     // SAFETY: the kernel has set `msg_controllen` to what it wrote into `control`, which lives.
     let mut item = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
@@ -160,6 +192,24 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], how: Receive) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn member_of_a_group_is_the_second_address() {
+        let source = Address::Port { port: 7, node: 9 };
+        let member = Address::Service { service: 4300, instance: 5, domain: 0 };
+        let both = [source.to_bytes(0), member.to_bytes(0)].concat();
+        let known = Origin { source: Some(source), name: None, member: Some([4300, 5]) };
+        assert_eq!(Origin::from_bytes(&both), known);
+        assert_eq!(Origin::from_bytes(&both[..LEN]), Origin { member: None, ..known });
+        assert_eq!(Origin::from_bytes(&[]), Origin::default());
+    }
+
+    #[test]
+    fn flags_of_an_event_tell_what_the_member_has_done() {
+        assert_eq!(MemberEvent::from_flags(libc::MSG_OOB), Some(MemberEvent::Joined));
+        assert_eq!(MemberEvent::from_flags(libc::MSG_OOB | libc::MSG_EOR), Some(MemberEvent::Left));
+        assert_eq!(MemberEvent::from_flags(libc::MSG_EOR), None);
+    }
 
     #[test]
     fn ancillary_data_is_decoded_and_malformed_ignored() {

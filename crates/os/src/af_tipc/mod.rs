@@ -8,7 +8,7 @@ mod socket;
 
 pub use address::Address;
 pub use identity::{link_name, node_identity};
-pub use message::{Message, Origin, Receive};
+pub use message::{MemberEvent, Message, Origin, Receive};
 pub use netlink::Netlink;
 pub use rustix::event::PollFlags;
 pub use socket::{KernelOption, KernelSocket, Kind};

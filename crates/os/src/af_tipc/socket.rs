@@ -160,6 +160,21 @@ impl KernelSocket {
         done(result).map(drop)
     }
 
+    /// Joins a group: type, instance, scope and flags. Spec: tipc.md §9.1.
+    pub fn join(&self, request: [u32; 4]) -> io::Result<()> {
+        let len = size_of_val(&request) as libc::socklen_t;
+        // SAFETY: the request is valid for reads of its length during the call.
+        let result = unsafe {
+            libc::setsockopt(self.0.as_raw_fd(), SOL_TIPC, GROUP_JOIN, request.as_ptr().cast(), len)
+        };
+        done(result).map(drop)
+    }
+
+    /// Leaves the group.
+    pub fn leave(&self) -> io::Result<()> {
+        self.set_option(KernelOption::Tipc(GROUP_LEAVE), None)
+    }
+
     /// Reads an option.
     pub fn option(&self, option: KernelOption) -> io::Result<u32> {
         let (level, name) = option.place();
@@ -190,6 +205,10 @@ impl KernelSocket {
         }
     }
 }
+
+/// TIPC_GROUP_JOIN and TIPC_GROUP_LEAVE.
+const GROUP_JOIN: i32 = 135;
+const GROUP_LEAVE: i32 = 136;
 
 /// An option of a kernel socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

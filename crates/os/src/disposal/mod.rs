@@ -2,28 +2,34 @@
 //! that of a TCP socket with `SO_LINGER` and a peer that does not read, or that of a file of FUSE. It also happens when
 //! a socket is closed in whose queue such a descriptor lies, and when a receive has no room for one. A thread that
 //! serves several processes therefore receives all descriptors of a packet ([`Channel::receive_all`]), and leaves their
-//! close to threads that do nothing else.
+//! close to threads that do nothing else. Sockets that linger do not delay these either: the option is reset, and where
+//! it cannot be, in the queue of a local socket, a thread closes by exiting, at which the kernel waits for no peer.
+
+mod closer;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::{set_socket_linger, socket_domain};
 
 use crate::fdpass::Channel;
 use crate::{lock, signals};
+use closer::Closer;
 
 /// Most threads, each of which starts when it is needed. A user always has the same one, which it shares with others
 /// only by chance, so that descriptors whose close blocks delay those of their own user.
 const THREADS: usize = 64;
 
-/// Most descriptors that wait for one thread. Further ones stay open: waiting for the thread could last for ever.
-const WAITING_MAX: usize = 4096;
+/// Most descriptors that a thread closes together.
+const TOGETHER: usize = 1024;
 
 /// Descriptors of one user that may wait before [`Disposal::is_full`]. Those whose close does not block wait for
 /// microseconds.
@@ -36,18 +42,21 @@ const WAITING_WHEN_CROWDED: usize = 64;
 const CROWDED: usize = 4 * WAITING_PER_USER;
 
 /// Closes descriptors of other processes on threads of its own. Copies share the threads, which end with the last copy.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Disposal(Arc<Shared>);
 
-#[derive(Debug)]
 struct Shared {
     hasher: RandomState,
+    close: Arc<Close>,
     threads: Mutex<[Option<Thread>; THREADS]>,
     waiting: Arc<Waiting>,
 }
 
+/// Closes descriptors, with the number of the calling thread; it may block.
+type Close = dyn Fn(u8, Vec<OwnedFd>) + Send + Sync;
+
 /// A thread takes a descriptor and its user.
-type Thread = SyncSender<(u32, OwnedFd)>;
+type Thread = Sender<(u32, OwnedFd)>;
 
 /// The descriptors that wait for a thread, or that one closes: of each user that has some, and of all.
 #[derive(Debug, Default)]
@@ -76,11 +85,25 @@ impl Waiting {
 
 impl Default for Shared {
     fn default() -> Self {
+        let closer = Closer::start().ok();
+        Self::with(Arc::new(move |thread, fds| close(thread, fds, closer.as_ref())))
+    }
+}
+
+impl Shared {
+    fn with(close: Arc<Close>) -> Self {
         Self {
             hasher: RandomState::new(),
+            close,
             threads: Mutex::new([const { None }; THREADS]),
             waiting: Arc::default(),
         }
+    }
+}
+
+impl fmt::Debug for Disposal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disposal").field("waiting", &self.waiting()).finish_non_exhaustive()
     }
 }
 
@@ -119,43 +142,51 @@ impl Disposal {
     }
 
     fn close_one(&self, user: u32, fd: OwnedFd) {
-        let at = (self.0.hasher.hash_one(user) % THREADS as u64) as usize;
+        let at = (self.0.hasher.hash_one(user) % THREADS as u64) as u8;
         let mut threads = lock(&self.0.threads);
-        let Some(place) = threads.get_mut(at) else { return };
+        let Some(place) = threads.get_mut(usize::from(at)) else { return };
         let waiting = &self.0.waiting;
         if place.is_none() {
-            *place = start(Arc::clone(waiting)).ok();
+            *place = start(at, Arc::clone(waiting), Arc::clone(&self.0.close)).ok();
         }
         // Without a thread the descriptor is closed here: the system has no memory.
         let Some(thread) = place else { return };
         waiting.add(user);
-        match thread.try_send((user, fd)) {
-            Ok(()) => {}
-            // It counts for ever, as it is open for ever.
-            Err(TrySendError::Full((_, fd))) => std::mem::forget(fd),
-            Err(TrySendError::Disconnected(_)) => {
-                waiting.remove(user);
-                *place = None;
-            }
+        if thread.send((user, fd)).is_err() {
+            waiting.remove(user);
+            *place = None;
         }
     }
 }
 
 /// Starts a thread.
-fn start(waiting: Arc<Waiting>) -> io::Result<Thread> {
-    let (sender, receiver) = sync_channel(WAITING_MAX);
+fn start(number: u8, waiting: Arc<Waiting>, close: Arc<Close>) -> io::Result<Thread> {
+    let (sender, receiver) = channel();
     let thread = std::thread::Builder::new().name("utipc close".to_owned());
-    signals::masked(|| thread.spawn(move || run(&receiver, &waiting)))?;
+    signals::masked(|| thread.spawn(move || run(&receiver, &waiting, &|fds| close(number, fds))))?;
     Ok(sender)
 }
 
-fn run(descriptors: &Receiver<(u32, OwnedFd)>, waiting: &Waiting) {
-    for (user, fd) in descriptors {
-        // A socket need not wait for its peer. Fails if it is none.
-        let _ = set_socket_linger(&fd, None);
-        drop(fd);
-        waiting.remove(user);
+fn run(descriptors: &Receiver<(u32, OwnedFd)>, waiting: &Waiting, close: &dyn Fn(Vec<OwnedFd>)) {
+    while let Ok(first) = descriptors.recv() {
+        let together = std::iter::once(first).chain(descriptors.try_iter().take(TOGETHER - 1));
+        let (users, fds): (Vec<u32>, Vec<OwnedFd>) = together.unzip();
+        close(fds);
+        users.into_iter().for_each(|user| waiting.remove(user));
     }
+}
+
+/// Closes descriptors, local sockets with the help of the closer. `thread` is the number of the calling thread.
+fn close(thread: u8, fds: Vec<OwnedFd>, closer: Option<&Closer>) {
+    // A socket need not wait for its peer. Fails if it is none.
+    fds.iter().for_each(|fd| _ = set_socket_linger(fd, None));
+    let is_local = |fd: &OwnedFd| socket_domain(fd).is_ok_and(|domain| domain == AddressFamily::UNIX);
+    let (local, others): (Vec<_>, Vec<_>) = fds.into_iter().partition(is_local);
+    match closer {
+        Some(closer) => closer.close(thread, local),
+        None => drop(local),
+    }
+    drop(others);
 }
 
 #[cfg(test)]
@@ -164,6 +195,7 @@ mod tests {
     use crate::fdpass::{Got, MAX_FDS};
     use std::io::IoSlice;
     use std::os::fd::AsFd;
+    use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
 
     /// Waits until the other end of this pipe is closed.
@@ -224,21 +256,45 @@ mod tests {
         (end.into(), peer)
     }
 
+    /// A socket whose close waits lies in the queue of a socket that lies in a queue, behind another one.
+    #[test]
+    fn sockets_that_linger_in_queues_delay_no_close() {
+        let disposal = Disposal::default();
+        let mut peers = Vec::new();
+        for _ in 0..4 {
+            let (near, far) = Channel::pair().unwrap();
+            let (inner, outer) = Channel::pair().unwrap();
+            for to in [&near, &inner] {
+                let (end, peer) = lingering();
+                to.send(&[IoSlice::new(b"x")], &[end.as_fd()], false).unwrap();
+                peers.push(peer);
+            }
+            near.send(&[IoSlice::new(b"x")], &[outer.as_fd()], false).unwrap();
+            drop(outer);
+            disposal.close(7, [far.into_fd()]);
+        }
+        let begun = Instant::now();
+        while disposal.waiting() > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{} are not closed", disposal.waiting());
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn users_with_many_descriptors_whose_close_blocks_are_full_until_it_returns() {
-        let disposal = Disposal::default();
-        let (near, far) = Channel::pair().unwrap();
-        let (end, peer) = lingering();
-        near.send(&[IoSlice::new(b"x")], &[end.as_fd()], false).unwrap();
-        // Not the last copy: that lies in the queue.
-        drop(end);
-        disposal.close(7, [far.into_fd()]);
+        static MAY_CLOSE: AtomicBool = AtomicBool::new(false);
+        let disposal = Disposal(Arc::new(Shared::with(Arc::new(|_, fds| {
+            while !MAY_CLOSE.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            drop(fds);
+        }))));
         let (_read, write) = io::pipe().unwrap();
         let copies = |count: usize| (0..count).map(|_| write.try_clone().unwrap().into());
-        disposal.close(7, copies(WAITING_PER_USER));
+        disposal.close(7, copies(WAITING_PER_USER + 1));
         assert!(disposal.is_full(7) && !disposal.is_full(8));
         assert_eq!(disposal.waiting(), WAITING_PER_USER + 1);
-        drop(peer);
+        MAY_CLOSE.store(true, Relaxed);
         let begun = Instant::now();
         while disposal.waiting() > 0 {
             assert!(begun.elapsed() < Duration::from_secs(60), "{} are not closed", disposal.waiting());

@@ -1,0 +1,114 @@
+//! Entries about communication groups. A utipc extension.
+
+use super::{MAX_TEXT, required};
+use crate::attribute::{Nest, Writer};
+use crate::errno::Errno;
+use crate::family::group;
+
+/// A socket in a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// The socket's port.
+    pub port: u32,
+    /// The group: its service type.
+    pub service: u32,
+    /// The socket's instance.
+    pub instance: u32,
+    /// Scope: 2 cluster, 3 node.
+    pub scope: u32,
+    /// The socket gets its own messages too.
+    pub loopback: bool,
+    /// Members that join and leave are reported to the socket.
+    pub events: bool,
+    /// Number of members, without the socket itself unless it gets its own messages.
+    pub members: u32,
+    /// Process that opened the socket; 0 for the node itself.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Its program.
+    pub program: String,
+    /// What the last send waits for.
+    pub wait: Option<String>,
+}
+
+/// A member of a group, as one socket of it sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupMember {
+    /// Its port.
+    pub port: u32,
+    /// Its node.
+    pub node: u32,
+    /// Its instance.
+    pub instance: u32,
+    /// Its state.
+    pub state: String,
+    /// Blocks that may still be sent to it.
+    pub window: u32,
+    /// Blocks that it may still send.
+    pub granted: u32,
+    /// Blocks received from it and not read.
+    pub unread: u32,
+    /// Messages of it that wait for an earlier one.
+    pub deferred: u32,
+}
+
+impl Group {
+    pub(super) fn write(&self, out: &mut Writer<'_>) {
+        out.u32(group::PORT, self.port);
+        out.u32(group::TYPE, self.service);
+        out.u32(group::INSTANCE, self.instance);
+        out.u32(group::SCOPE, self.scope);
+        out.flag(group::LOOPBACK, self.loopback);
+        out.flag(group::EVENTS, self.events);
+        out.u32(group::MEMBERS, self.members);
+        out.u32(group::PID, self.pid);
+        out.u32(group::UID, self.uid);
+        out.text(group::PROGRAM, &self.program);
+        if let Some(wait) = &self.wait {
+            out.text(group::WAIT, wait);
+        }
+    }
+
+    pub(super) fn read(nest: Nest<'_>) -> Result<Self, Errno> {
+        Ok(Self {
+            port: required(nest, group::PORT)?,
+            service: required(nest, group::TYPE)?,
+            instance: required(nest, group::INSTANCE)?,
+            scope: required(nest, group::SCOPE)?,
+            loopback: nest.flag(group::LOOPBACK),
+            events: nest.flag(group::EVENTS),
+            members: required(nest, group::MEMBERS)?,
+            pid: required(nest, group::PID)?,
+            uid: required(nest, group::UID)?,
+            program: nest.text(group::PROGRAM, MAX_TEXT)?.unwrap_or_default(),
+            wait: nest.text(group::WAIT, MAX_TEXT)?,
+        })
+    }
+}
+
+impl GroupMember {
+    pub(super) fn write(&self, out: &mut Writer<'_>) {
+        out.u32(group::PORT, self.port);
+        out.u32(group::NODE, self.node);
+        out.u32(group::INSTANCE, self.instance);
+        out.text(group::STATE, &self.state);
+        out.u32(group::WINDOW, self.window);
+        out.u32(group::GRANTED, self.granted);
+        out.u32(group::UNREAD, self.unread);
+        out.u32(group::DEFERRED, self.deferred);
+    }
+
+    pub(super) fn read(nest: Nest<'_>) -> Result<Self, Errno> {
+        Ok(Self {
+            port: required(nest, group::PORT)?,
+            node: required(nest, group::NODE)?,
+            instance: required(nest, group::INSTANCE)?,
+            state: nest.text(group::STATE, MAX_TEXT)?.unwrap_or_default(),
+            window: required(nest, group::WINDOW)?,
+            granted: required(nest, group::GRANTED)?,
+            unread: required(nest, group::UNREAD)?,
+            deferred: required(nest, group::DEFERRED)?,
+        })
+    }
+}
