@@ -48,6 +48,9 @@ const MULTICAST_VERSION: u16 = 4;
 /// The first version with groups.
 const GROUP_VERSION: u16 = 6;
 
+/// The first version with barriers.
+const BARRIER_VERSION: u16 = 7;
+
 /// Pauses between tries while the daemon closes the connection during the handshake, because this process was too slow
 /// or too many processes attach at once.
 const HANDSHAKE_BACKOFF: [Duration; 7] = {
@@ -184,12 +187,17 @@ impl Attachment {
         self.generation == fork::generation()
     }
 
-    /// Version of the protocol.
     /// Whether sockets can join groups.
     pub(crate) fn has_groups(&self) -> bool {
         self.version >= GROUP_VERSION
     }
 
+    /// Whether the daemon answers barriers.
+    pub(crate) fn has_barriers(&self) -> bool {
+        self.version >= BARRIER_VERSION
+    }
+
+    /// Version of the protocol.
     pub(crate) fn version(&self) -> u16 {
         self.version
     }

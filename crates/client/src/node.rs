@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use utipc_attach::{BindingPage, NodeEntry, Reply, Request};
+use utipc_attach::{BindingPage, Failure, NodeEntry, Reply, Request};
 use utipc_core::addr::{Binding, NodeAddr, PortId, ServiceAddr};
 use utipc_core::socket::SocketKind;
 use utipc_core::{LinkInfo, LinkProperty, PeerInfo};
@@ -21,6 +21,11 @@ const DAEMON_BACKOFF: [Duration; 7] = {
     let ms = Duration::from_millis;
     [ms(5), ms(10), ms(25), ms(50), ms(100), ms(250), ms(500)]
 };
+
+/// Pause before the second question about a barrier. Ours: a round trip on a fast network.
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+/// Longest pause between two such questions. Ours: as often as the node asks its peers.
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// A handle on the node of a daemon; clones share one attachment.
 #[derive(Clone, Debug)]
@@ -186,6 +191,38 @@ impl Node {
                 Left::Nothing => return Ok(None),
                 Left::Time(limit) => drop(sleeper.sleep(&[], limit)?),
             }
+        }
+    }
+
+    /// Waits until all peers have the bindings of this node. Returns the peers that do not have them when `wait` is
+    /// over, at most the first 64; none if all have.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Limit`] if this process waits for too many barriers; [`crate::Failure::State`] if the daemon
+    /// is of an older release; [`Error::Died`].
+    pub fn barrier(&self, wait: Wait) -> Result<Vec<NodeAddr>, Error> {
+        let attachment = self.living()?;
+        if !attachment.has_barriers() {
+            return Err(Failure::State.into());
+        }
+        let end = wait.start();
+        let (mut known, mut pause) = (None, FIRST_PAUSE);
+        loop {
+            let last = end.left() == Left::Nothing;
+            let (number, awaited) =
+                attachment.call(&Request::Barrier { number: known, last }, &[], |reply, _| match reply {
+                    Reply::Awaited { number, nodes } => Some((number, nodes)),
+                    _ => None,
+                })?;
+            if last || awaited.is_empty() {
+                return Ok(awaited);
+            }
+            known = Some(number);
+            std::thread::sleep(match end.left() {
+                Left::Nothing => Duration::ZERO,
+                Left::Time(left) => pause.min(left.unwrap_or(pause)),
+            });
+            pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
 

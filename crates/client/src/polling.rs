@@ -231,8 +231,8 @@ impl Socket {
         }
     }
 
-    /// After a send that would block at the node, or the start of a connection: makes the descriptor unwritable until
-    /// the node takes more.
+    /// After a send that would block at the node, the start of a connection, or the join of a group: makes the
+    /// descriptor unwritable until the node takes more.
     pub(crate) fn note_full_node(&self) -> Result<(), Error> {
         match self.polled() {
             Some(descriptor) => {

@@ -243,7 +243,8 @@ impl Socket {
         if let Some(resumption) = &self.resumption {
             resumption.note_group(Some(request));
         }
-        Ok(())
+        // Writable once a member has joined.
+        self.note_full_node()
     }
 
     /// Leaves the group.

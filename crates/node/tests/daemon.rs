@@ -14,6 +14,8 @@ mod descriptors;
 mod entrance;
 #[path = "daemon/far_ends.rs"]
 mod far_ends;
+#[path = "daemon/fuse.rs"]
+mod fuse;
 #[path = "daemon/hosted.rs"]
 mod hosted;
 #[path = "daemon/hostile.rs"]

@@ -15,12 +15,14 @@
 //! | `utipc_lanes::daemon` | shared memory between processes, and between processes and the node |
 //! | `descriptors` | far ends of the descriptors that applications poll |
 //! | `inheritance` | sockets handed over to forked children; orphaned sockets |
+//! | `barriers` | barriers that processes wait for |
 //! | `manage` | the management requests of administrators |
 //! | `table` | the replica of the binding table, and the congestion state beside it |
 //! | `turns` | how long turns of the event loop are, and why |
 //! | `dispatcher` | the node driver, all of these, and the event loop |
 
 mod attachments;
+mod barriers;
 mod config;
 mod counters;
 mod descriptors;

@@ -14,6 +14,9 @@ const EVENTS_NS: u64 = 2_000_000;
 /// Duration above which a turn is counted as long and logged, nanoseconds.
 const LONG_NS: u64 = 20_000_000;
 
+/// Interval at which the thread's processor time is read, nanoseconds: reading it costs a system call.
+const CPU_SAMPLE_NS: u64 = 1_000_000;
+
 /// Least interval between two lines about long turns, milliseconds.
 const LOG_INTERVAL_MS: u64 = 1000;
 
@@ -82,6 +85,9 @@ pub struct TurnCounters {
     pub turns: u64,
     /// Turns of more than 20 ms.
     pub long: u64,
+    /// Most processor time that one of these used, microseconds, at most 1 ms too much; in the rest of its time the
+    /// system ran something else.
+    pub long_cpu_micros: u64,
     /// Turns that left events, lanes or clean-up to the next one, because a budget was used up.
     pub cut: u64,
     /// The longest turn.
@@ -92,6 +98,8 @@ pub struct TurnCounters {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LongTurn {
     pub(super) turn: LongestTurn,
+    /// Processor time that it used, microseconds, at most 1 ms too much.
+    pub(super) cpu_micros: u64,
     /// Long turns since the last one that was logged.
     pub(super) unlogged: u64,
 }
@@ -116,6 +124,8 @@ pub(super) struct TurnMeter {
     parts: [Part; Handler::COUNT],
     log_again: Time,
     unlogged: u64,
+    /// When the thread's processor time was last read, and what it was, nanoseconds.
+    cpu: (Time, u64),
 }
 
 impl Default for TurnMeter {
@@ -128,13 +138,17 @@ impl Default for TurnMeter {
             parts: [Part::default(); Handler::COUNT],
             log_again: Time::ZERO,
             unlogged: 0,
+            cpu: (Time::ZERO, 0),
         }
     }
 }
 
 impl TurnMeter {
-    /// A turn begins.
-    pub(super) fn begin(&mut self, now: Time) {
+    /// A turn begins. `cpu_ns` reads the processor time of the thread.
+    pub(super) fn begin(&mut self, now: Time, cpu_ns: impl FnOnce() -> u64) {
+        if now.as_nanos().saturating_sub(self.cpu.0.as_nanos()) >= CPU_SAMPLE_NS {
+            self.cpu = (now, cpu_ns());
+        }
         (self.begun, self.since) = (now, now);
         self.running = (Handler::Orders, 0);
         self.parts = [Part::default(); Handler::COUNT];
@@ -164,7 +178,7 @@ impl TurnMeter {
     }
 
     /// The turn is over; returns it if it was long and is to be logged.
-    pub(super) fn end(&mut self, now: Time) -> Option<LongTurn> {
+    pub(super) fn end(&mut self, now: Time, cpu_ns: impl FnOnce() -> u64) -> Option<LongTurn> {
         self.enter(now, Handler::Orders, 0);
         self.counters.turns += 1;
         let ns = now.as_nanos().saturating_sub(self.begun.as_nanos());
@@ -179,12 +193,14 @@ impl TurnMeter {
             return None;
         }
         self.counters.long += 1;
+        let cpu_micros = cpu_ns().saturating_sub(self.cpu.1) / 1000;
+        self.counters.long_cpu_micros = self.counters.long_cpu_micros.max(cpu_micros);
         if now < self.log_again {
             self.unlogged += 1;
             return None;
         }
         self.log_again = now.plus_millis(LOG_INTERVAL_MS);
-        Some(LongTurn { turn, unlogged: std::mem::take(&mut self.unlogged) })
+        Some(LongTurn { turn, cpu_micros, unlogged: std::mem::take(&mut self.unlogged) })
     }
 
     pub(super) fn counters(&self) -> &TurnCounters {
@@ -226,12 +242,13 @@ mod tests {
         parts: &[(Handler, AttachmentId, u64)],
     ) -> (Option<LongTurn>, Time) {
         let mut now = at;
-        meter.begin(now);
+        // The thread has the processor for a third of the time.
+        meter.begin(now, || at.as_nanos() / 3);
         for (handler, attachment, micros) in parts {
             meter.enter(now, *handler, *attachment);
             now = Time::from_nanos(now.as_nanos() + micros * 1000);
         }
-        (meter.end(now), now)
+        (meter.end(now, || now.as_nanos() / 3), now)
     }
 
     #[test]
@@ -267,6 +284,8 @@ mod tests {
         }
         assert_eq!(meter.counters().long, 100);
         assert_eq!(logged.len(), 3, "in 2.1 s");
+        assert!(logged.iter().all(|line| line.cpu_micros == 7000));
+        assert_eq!(meter.counters().long_cpu_micros, 7000);
         assert_eq!(logged.iter().map(|line| line.unlogged + 1).sum::<u64>() + meter.unlogged, 100);
         let (line, _) = turn(&mut meter, now, &[(Handler::Lanes, 3, 20_000)]);
         assert_eq!((line, meter.counters().long), (None, 100), "20 ms are not above 20 ms");
@@ -276,7 +295,7 @@ mod tests {
     fn events_leave_time_to_links_and_timers() {
         let mut meter = TurnMeter::default();
         let start = Time::from_millis(5);
-        meter.begin(start);
+        meter.begin(start, || 0);
         assert!(!meter.events_are_over(Time::from_nanos(start.as_nanos() + EVENTS_NS - 1)));
         assert!(meter.events_are_over(Time::from_nanos(start.as_nanos() + EVENTS_NS)));
     }

@@ -38,6 +38,10 @@ const MAX_FDS: usize = 8;
 /// Consecutive waits, each ended by frames of one express path alone, after which a thread waits on that path.
 const DIRECT_AFTER: u32 = 16;
 
+/// Work that one turn does for peers, messages to one socket; a binding costs 256 (`core/switch/work.rs`). Ours: more
+/// small messages than one read of a socket brings.
+const TURN_WORK: usize = 16_384;
+
 /// Most reads of one wait on an express path.
 const DIRECT_BATCH: usize = 16;
 
@@ -310,6 +314,11 @@ impl NodeDriver {
             self.armed = Time::ZERO;
         }
         late
+    }
+
+    /// Begins a turn of a node that serves several processes, and goes on with what the last one has left.
+    pub(crate) fn begin_turn(&mut self, now: Time) {
+        self.stack.begin_turn(now, TURN_WORK);
     }
 
     /// Receives frames from the bearers in `ready`.

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use utipc_attach::{Reply as Answered, Request as Command};
 use utipc_core::addr::{NodeAddr, ServiceRange};
+use utipc_core::group::GroupRequest;
 use utipc_core::socket::SocketKind;
 use utipc_manage::{
-    Entry, Errno, Header, KeyChange, Properties, Quota, REKEY_NOW, Refusal, Reply, Request, Secret, Udp,
-    family, replies,
+    Entry, Errno, Group, Header, KeyChange, Properties, Quota, REKEY_NOW, Refusal, Reply, Request, Secret,
+    Udp, family, replies,
 };
 use utipc_node::daemon::{FixedName, Policy};
 
@@ -222,6 +223,50 @@ fn bearers_are_enabled_and_disabled_while_the_daemon_runs() {
     done(&mut b, &enable("udp:U", &remote, &local, None));
     link(&mut a, true);
     done(&mut a, &Request::BearerDisable { name: "udp:U".to_owned() });
+}
+
+fn join(client: &mut Client, request: GroupRequest) -> u32 {
+    let port = client.open(SocketKind::Rdm);
+    client.call(&Command::MakeHosted { port, partly: None }).unwrap();
+    client.call(&Command::Join { port, request }).unwrap();
+    port
+}
+
+#[test]
+fn groups_are_listed_with_their_members_in_bounded_packets() {
+    const MEMBERS: u32 = 300;
+    let host = Host::new();
+    let mut client = host.client();
+    let none = ask(&mut client, &Request::Groups);
+    assert_eq!((none.entries, none.refusal), (Vec::new(), None));
+    let outside = client.open(SocketKind::Rdm);
+    assert_eq!(refusal(&mut client, &Request::GroupMembers { port: outside }), Errno::INVALID);
+    let sockets: BTreeSet<u32> =
+        (0..MEMBERS).map(|at| join(&mut client, GroupRequest::new(4300, at).with_events())).collect();
+    let alone = join(&mut client, GroupRequest::new(4299, 7).on_this_node().with_loopback());
+    let list = ask(&mut client, &Request::Groups);
+    let groups: Vec<Group> = list
+        .entries
+        .into_iter()
+        .map(|entry| if let Entry::Group(group) = entry { group } else { panic!("{entry:?}") })
+        .collect();
+    assert!(list.packets > 1, "a list that one packet holds tests nothing");
+    let first = &groups[0];
+    assert_eq!((first.port, first.service, first.instance, first.scope), (alone, 4299, 7, 3));
+    assert_eq!((first.loopback, first.events, first.members), (true, false, 1));
+    assert_eq!(first.pid, std::process::id());
+    assert_eq!(groups[1..].iter().map(|group| group.port).collect::<BTreeSet<_>>(), sockets);
+    assert!(groups[1..].iter().all(|group| (group.service, group.members) == (4300, MEMBERS - 1)));
+    let one = groups[1].port;
+    let list = ask(&mut client, &Request::GroupMembers { port: one });
+    assert!(list.packets > 1);
+    let mut known = BTreeSet::new();
+    for entry in list.entries {
+        let Entry::GroupMember(member) = entry else { panic!("{entry:?}") };
+        assert_eq!((member.state.as_str(), member.granted, member.unread), ("joined", 65, 0));
+        assert!(known.insert(member.port) && member.instance < MEMBERS);
+    }
+    assert_eq!(known, sockets.into_iter().filter(|port| *port != one).collect());
 }
 
 #[test]

@@ -52,12 +52,19 @@ fn daemon() {
     drop(daemon);
 }
 
-/// The number of a thread of this process, by its name.
+/// The number of a thread of this process, by its name. On a busy machine one list of thousands lacked the thread.
 fn thread_of(name: &str) -> String {
-    let threads = std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
     let named =
         |path: &PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
-    threads.into_iter().find(named).unwrap().file_name().unwrap().to_string_lossy().into_owned()
+    let begun = Instant::now();
+    loop {
+        let mut threads = std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
+        if let Some(path) = threads.find(named) {
+            return path.file_name().unwrap().to_string_lossy().into_owned();
+        }
+        assert!(begun.elapsed() < LIMIT, "no thread has the name {name}");
+        std::thread::yield_now();
+    }
 }
 
 /// The requests of two clients; `None` if the daemon is gone.

@@ -8,6 +8,7 @@ use utipc_attach::PairId;
 use utipc_core::Time;
 use utipc_core::quota::Resource;
 use utipc_lanes::daemon::Tapped;
+use utipc_os::clock;
 use utipc_os::reactor::Event as Ready;
 
 use super::Dispatcher;
@@ -41,7 +42,7 @@ impl Dispatcher {
         while !self.stop {
             let woken = self.wait(&mut events);
             let time = now();
-            self.turns.begin(time);
+            self.turns.begin(time, clock::thread_cpu_ns);
             if woken {
                 self.carry_out_orders(time);
             }
@@ -52,10 +53,7 @@ impl Dispatcher {
                 lanes.serve_awake(context);
             });
             self.enter(Handler::Frames, 0);
-            match events.is_new {
-                true => self.driver.receive(time, &events.ready),
-                false => self.driver.receive_all(time),
-            }
+            self.receive_frames(time, &events);
             self.enter(Handler::Timers, 0);
             self.driver.handle_timeout(time);
             self.enter(Handler::Deadlines, 0);
@@ -73,7 +71,10 @@ impl Dispatcher {
             return false;
         }
         let time = now();
-        let has_more = self.lanes.has_more() || self.descriptors.has_closed() || !self.releases.is_empty();
+        let has_more = self.lanes.has_more()
+            || self.descriptors.has_closed()
+            || !self.releases.is_empty()
+            || self.driver.stack.has_work();
         let until = if has_more { time } else { self.deadline(time) };
         let mut pause = self.driver.pause(time, until);
         if self.driver.prepare_sleep() {
@@ -84,6 +85,18 @@ impl Dispatcher {
         // Without an event loop every bearer is read.
         events.is_new = waited.is_ok();
         waited.unwrap_or(true)
+    }
+
+    /// Goes on with the messages of peers that earlier turns have left, then reads frames.
+    fn receive_frames(&mut self, time: Time, events: &Events) {
+        self.driver.begin_turn(time);
+        if self.driver.stack.has_work() {
+            self.turns.note_cut();
+        }
+        match events.is_new {
+            true => self.driver.receive(time, &events.ready),
+            false => self.driver.receive_all(time),
+        }
     }
 
     /// Handles events until their time in this turn is over; the rest is first in the next turn.
@@ -104,12 +117,16 @@ impl Dispatcher {
     }
 
     fn end_turn(&mut self) {
-        let Some(LongTurn { turn, unlogged }) = self.turns.end(now()) else { return };
+        let Some(LongTurn { turn, cpu_micros, unlogged }) = self.turns.end(now(), clock::thread_cpu_ns)
+        else {
+            return;
+        };
         let LongestTurn { micros, handler, handler_micros, attachment } = turn;
         let program = self.attachments.program(attachment).unwrap_or("none").to_owned();
         let pid = self.attachments.peer(attachment).map_or(0, |peer| peer.pid);
         tracing::warn!(
             micros,
+            cpu_micros,
             handler,
             handler_micros,
             attachment,

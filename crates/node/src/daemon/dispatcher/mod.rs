@@ -34,6 +34,7 @@ use utipc_os::fdpass::Doorway;
 use utipc_os::reactor::{Reactor, Waker};
 
 use super::attachments::{Admission, AttachmentId, Attachments, Outgoing, Rules};
+use super::barriers::Barriers;
 use super::config::{DaemonConfig, DaemonError};
 use super::counters::{DaemonCounters, EndReason};
 use super::descriptors::Descriptors;
@@ -71,6 +72,7 @@ pub(super) struct Dispatcher {
     inheritances: Inheritances,
     orphans: Orphans,
     management: Management,
+    barriers: Barriers,
     replica: Replica,
     /// Effects of the lanes; empty between two calls of them.
     effects: Vec<Effect>,
@@ -128,6 +130,7 @@ impl Dispatcher {
             inheritances: Inheritances::new(disposal.clone()),
             orphans: Orphans::default(),
             management,
+            barriers: Barriers::default(),
             replica,
             effects: Vec::new(),
             disposal,

@@ -1,7 +1,7 @@
 //! Requests about the node itself, and the few that change it.
 
 use serde::Serialize;
-use utipc_attach::{BearerEntry, BindingPage, Failure, NodeEntry, Reply, Request};
+use utipc_attach::{BearerEntry, BindingPage, Failure, MAX_AWAITED, NodeEntry, Reply, Request};
 use utipc_core::addr::{Binding, NodeAddr};
 use utipc_core::names::ListPosition;
 use utipc_core::{LinkInfo, LinkProperty, PeerInfo, PropertyError, Time};
@@ -9,6 +9,7 @@ use utipc_core::{LinkInfo, LinkProperty, PeerInfo, PropertyError, Time};
 use super::requests::Done;
 use super::{Answer, Dispatcher};
 use crate::daemon::attachments::AttachmentId;
+use crate::daemon::barriers::MAX_BARRIERS;
 use crate::daemon::counters::DaemonCounters;
 use crate::daemon::manage::{LIST_ITEMS, Page, Position};
 use crate::observe::Counters;
@@ -62,9 +63,27 @@ impl Dispatcher {
             Request::Bindings { skip } => self.list_bindings(id, skip),
             Request::Sockets { skip } => self.list_sockets(id, skip),
             Request::SetLink { name, property } => self.set_link(now, id, &name, property),
+            Request::Barrier { number, last } => self.barrier(now, id, number, last),
             // Requests of a later version.
             _ => Err(Failure::State),
         }
+    }
+
+    fn barrier(&mut self, now: Time, id: AttachmentId, number: Option<u32>, last: bool) -> Done {
+        let number = match number {
+            Some(number) => number,
+            None if self.barriers.is_full(id) => {
+                return Err(Failure::Limit(format!("{MAX_BARRIERS} barriers of one process at a time")));
+            }
+            None => self.barriers.insert(id, self.driver.stack.begin_barrier(now)),
+        };
+        let barrier = self.barriers.get_mut(id, number).ok_or(Failure::State)?;
+        let mut nodes = self.driver.stack.awaited(now, barrier);
+        if last || nodes.is_empty() {
+            self.barriers.remove(id, number);
+        }
+        nodes.truncate(MAX_AWAITED);
+        Ok(Reply::Awaited { number, nodes })
     }
 
     /// The counters of the node, and beside them those of the daemon.

@@ -28,6 +28,7 @@ impl Dispatcher {
         }
         self.lanes.remove_process(id);
         self.management.positions.forget(id);
+        self.barriers.forget(id);
         self.driver.captures.end_of(id);
         if was_served {
             let ports = self.sockets.remove_process(id);

@@ -5,11 +5,13 @@
 //! | Which requests are there, and how is a long list split into parts? | here |
 //! | Where do the values of an entry come from? | `show.rs` |
 //! | Where does the next part of a list begin? | `positions.rs` |
+//! | What is in the lists of groups? | `groups.rs` |
 //! | How are changes made? | `change.rs`, `bearers.rs` |
 //! | With which properties do new bearers begin? | `media.rs` |
 
 mod bearers;
 mod change;
+mod groups;
 mod media;
 mod positions;
 mod quotas;
@@ -164,6 +166,8 @@ impl Management {
             Request::Links { broadcast } => access.show_links(*broadcast, from),
             Request::LinkHistory => all(access.show_history()),
             Request::Quotas => access.show_quotas(from),
+            Request::Groups => access.show_groups(from),
+            Request::GroupMembers { port } => access.show_group_members(*port, from)?,
             Request::Media => all(self.media.show()),
             Request::Nodes => access.show_nodes(from),
             Request::Net => all(vec![access.show_net()]),

@@ -45,7 +45,7 @@ impl Access<'_> {
         .collect()
     }
 
-    fn process(&self, port: u32, endpoint: &Endpoint) -> Process {
+    pub(super) fn process(&self, port: u32, endpoint: &Endpoint) -> Process {
         let stats = endpoint.stats();
         let owner = self.sockets.owner(port);
         let peer = owner.and_then(|owner| self.attachments.peer(owner));

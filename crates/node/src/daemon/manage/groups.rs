@@ -1,0 +1,85 @@
+//! Lists of groups: the sockets of this node that are in one, and the members that each of them knows.
+
+use utipc_core::addr::{NodeAddr, PortId};
+use utipc_core::group::MemberInfo;
+use utipc_core::socket::{Endpoint, WaitReason};
+use utipc_manage::{Entry, Errno, Group, GroupMember, Refusal};
+
+use super::{Access, LIST_ITEMS, Part};
+
+impl Access<'_> {
+    /// By group, then by port. A position has the group in its upper half.
+    pub(super) fn show_groups(&self, from: u64) -> Part {
+        let all = self.driver.stack.sockets_in_groups_from(high(from), low(from)).take(LIST_ITEMS);
+        all.filter_map(|(group, port, endpoint)| {
+            let entry = Entry::Group(self.group(port, endpoint)?);
+            Some((position(group, port).saturating_add(1), entry))
+        })
+        .collect()
+    }
+
+    fn group(&self, port: u32, endpoint: &Endpoint) -> Option<Group> {
+        let group = endpoint.group()?;
+        let request = group.request();
+        let process = self.process(port, endpoint);
+        let waits_for_member = endpoint.wait_reason().filter(|reason| {
+            matches!(reason, WaitReason::MemberWindow { .. } | WaitReason::MemberAck { .. })
+        });
+        Some(Group {
+            port,
+            service: request.member.service,
+            instance: request.member.instance,
+            scope: request.scope.number().into(),
+            loopback: request.loopback,
+            events: request.events,
+            members: u32::try_from(group.member_count()).unwrap_or(u32::MAX),
+            pid: process.pid,
+            uid: process.uid,
+            program: process.program,
+            wait: waits_for_member.map(|reason| reason.to_string()),
+        })
+    }
+
+    /// By port, then by node, as the group has them. A position has the port in its upper half.
+    pub(super) fn show_group_members(&self, port: u32, from: u64) -> Result<Part, Refusal> {
+        let group = self.driver.stack.endpoint(port).and_then(Endpoint::group);
+        let Some(group) = group else {
+            return Err(Refusal::new(Errno::INVALID, format!("socket {port} is in no group")));
+        };
+        let own = self.driver.stack.own_node();
+        let first = PortId { port: high(from), node: NodeAddr(low(from)) };
+        let all = group.members_from(first).take(LIST_ITEMS);
+        Ok(all
+            .map(|member| {
+                let after = position(member.port.port, member.port.node.0).saturating_add(1);
+                (after, Entry::GroupMember(entry(&member, own)))
+            })
+            .collect())
+    }
+}
+
+fn entry(member: &MemberInfo, own: NodeAddr) -> GroupMember {
+    let node = if member.port.node.is_none() { own } else { member.port.node };
+    GroupMember {
+        port: member.port.port,
+        node: node.0,
+        instance: member.instance,
+        state: member.state.name().to_owned(),
+        window: member.window.into(),
+        granted: member.advertised,
+        unread: member.unread,
+        deferred: u32::try_from(member.deferred).unwrap_or(u32::MAX),
+    }
+}
+
+fn position(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+fn high(position: u64) -> u32 {
+    (position >> 32) as u32
+}
+
+fn low(position: u64) -> u32 {
+    (position & 0xffff_ffff) as u32
+}
