@@ -12,7 +12,7 @@ use utipc_core::socket::{
 use utipc_core::{ServiceRange, stack};
 use utipc_node::StartError;
 
-use crate::{Description, Destination, Engine, NodeAddr};
+use crate::{Description, Destination, Engine, NodeAddr, PortId};
 
 /// Result of a call on utipc.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -45,6 +45,16 @@ pub enum Error {
         range: ServiceRange,
         /// The reason.
         why: BindError,
+    },
+    /// Another socket is bound to a range that a program wants for itself.
+    #[error(
+        "cannot bind to {range} alone: socket {by} is bound there (end its program, or choose another address)"
+    )]
+    Taken {
+        /// The service range.
+        range: ServiceRange,
+        /// The socket.
+        by: PortId,
     },
     /// A binding could not be withdrawn.
     #[error("cannot unbind: {0}")]
@@ -103,6 +113,15 @@ pub enum Error {
         reason: Option<WaitReason>,
         /// The node, unless the time was too short to conclude anything: its neighbours, or why it has none.
         node: Option<Box<Description>>,
+    },
+    /// Some nodes have not acknowledged the bindings of this node in time.
+    #[error(
+        "barrier timed out: {} this node's bindings (raise the time limit, or check the links to {})",
+        lacking(.nodes), if nodes.len() == 1 { "it" } else { "them" }
+    )]
+    Awaited {
+        /// These nodes, at most the first 64 with a daemon.
+        nodes: Vec<NodeAddr>,
     },
     /// The topology server ended the subscription.
     #[error(
@@ -179,6 +198,16 @@ fn waiting(reason: &Option<WaitReason>) -> String {
     reason.as_ref().map_or_else(String::new, |reason| format!(" {reason}"))
 }
 
+/// The nodes that a barrier waits for, the first of them by name.
+fn lacking(nodes: &[NodeAddr]) -> String {
+    let names: Vec<String> = nodes.iter().take(4).map(ToString::to_string).collect();
+    match nodes.len() {
+        1 => format!("node {} has not acknowledged", names.join("")),
+        0..=4 => format!("nodes {} have not acknowledged", names.join(", ")),
+        many => format!("nodes {} and {} others have not acknowledged", names.join(", "), many - 4),
+    }
+}
+
 /// The node of a call that ran out of time, and the remedy.
 fn explanation(node: Option<&Description>) -> String {
     let usual = "(raise the timeout, or check the peer)";
@@ -222,6 +251,7 @@ impl Error {
     pub fn errno(&self) -> i32 {
         let errno = match self {
             Self::Bind { why, .. } | Self::Unbind(why) => why.errno(),
+            Self::Taken { .. } => Errno::AddressInUse,
             Self::Join { why, .. } => why.errno(),
             Self::Leave(why) => why.errno(),
             Self::Listen(why) | Self::Shutdown(why) => why.errno(),
@@ -232,7 +262,7 @@ impl Error {
             Self::Option(why) => why.errno(),
             Self::WouldBlock { .. } => Errno::Again,
             Self::TimedOut { call: "connect", .. } => Errno::TimedOut,
-            Self::TimedOut { .. } => Errno::Again,
+            Self::TimedOut { .. } | Self::Awaited { .. } => Errno::Again,
             // That of the network's reset, which no call of AF_TIPC has in Linux.
             Self::Resumed { .. } => return NETWORK_RESET,
             Self::TopologyClosed { .. } | Self::DaemonDied { .. } => Errno::ConnectionReset,
@@ -252,7 +282,7 @@ impl Error {
     /// True if the same call may succeed later: it would block, or ran out of time.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::WouldBlock { .. } | Self::TimedOut { .. })
+        matches!(self, Self::WouldBlock { .. } | Self::TimedOut { .. } | Self::Awaited { .. })
     }
 
     /// True if the call would have to wait, but the socket is non-blocking or the limit of [`Socket::within`] is zero.
@@ -266,7 +296,7 @@ impl Error {
     /// True if a time limit has passed: the call's, the socket's or the connect timeout.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(self, Self::TimedOut { .. }) || self.ended_with(Errno::TimedOut)
+        matches!(self, Self::TimedOut { .. } | Self::Awaited { .. }) || self.ended_with(Errno::TimedOut)
     }
 
     /// True if a connection request was refused: the socket there does not listen.
@@ -335,7 +365,7 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match error {
             Error::Io(error) => return error,
-            Error::TimedOut { .. } => io::ErrorKind::TimedOut,
+            Error::TimedOut { .. } | Error::Awaited { .. } => io::ErrorKind::TimedOut,
             ref other => io::Error::from_raw_os_error(other.errno()).kind(),
         };
         io::Error::new(kind, error)
@@ -380,6 +410,7 @@ mod tests {
             (sent(SendError::TimedOut), "timeout"),
             (late("connect"), "timeout"),
             (late("receive"), "timeout"),
+            (Error::Awaited { nodes: vec![NodeAddr(1)] }, "timeout"),
             (Error::WouldBlock { call: "receive", reason: None }, "would block"),
             (Error::Daemon(utipc_client::Error::Absent(Vec::new())), ""),
             (Error::Accept(AcceptError::NotListening), ""),
@@ -387,6 +418,23 @@ mod tests {
         for (error, expected) in table {
             assert_eq!(names(&error), expected, "{error}");
         }
+    }
+
+    #[test]
+    fn barrier_names_the_nodes_that_have_not_answered() {
+        let text = |count| Error::Awaited { nodes: (1..=count).map(NodeAddr).collect() }.to_string();
+        let remedy = "(raise the time limit, or check the links to";
+        assert_eq!(
+            text(1),
+            format!("barrier timed out: node 1 has not acknowledged this node's bindings {remedy} it)")
+        );
+        assert_eq!(
+            text(2),
+            format!(
+                "barrier timed out: nodes 1, 2 have not acknowledged this node's bindings {remedy} them)"
+            )
+        );
+        assert!(text(9).contains("nodes 1, 2, 3, 4 and 5 others have"), "{}", text(9));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use utipc_core::socket::{GroupMessageKind, Received};
 
+use crate::engine::Wait;
 use crate::{Destination, GroupRequest, Node, PortId, Result, ServiceAddress, ServiceRange, Socket};
 
 /// A membership in a communication group: a set of sockets on any nodes that send to one another.
@@ -59,6 +60,8 @@ pub enum SentTo {
     Instance,
     /// To all members.
     All,
+    /// Not known: the kernel engine does not tell.
+    Unknown,
 }
 
 /// What a member receives.
@@ -82,6 +85,22 @@ pub enum GroupIncoming {
 }
 
 impl GroupIncoming {
+    /// `None` for a message of a socket that is no member.
+    fn new(received: Received, data: Vec<u8>) -> Option<Self> {
+        let Received { source, group, .. } = received;
+        let group = group?;
+        let from = Member { port: source, instance: group.member.instance };
+        let to = match group.kind {
+            GroupMessageKind::Joined => return Some(Self::Joined(from)),
+            GroupMessageKind::Left => return Some(Self::Left(from)),
+            GroupMessageKind::Unicast => SentTo::Member,
+            GroupMessageKind::Multicast => SentTo::Instance,
+            GroupMessageKind::Broadcast => SentTo::All,
+            GroupMessageKind::Unknown => SentTo::Unknown,
+        };
+        Some(Self::Message { data, from, to })
+    }
+
     /// The member that has joined, if this tells so.
     #[must_use]
     pub fn joined(&self) -> Option<Member> {
@@ -106,7 +125,7 @@ impl Group {
     /// of them as it finds its neighbours.
     ///
     /// # Errors
-    /// [`Error::Join`](crate::Error::Join) for a group below 64, or a daemon or engine without groups; errors of
+    /// [`Error::Join`](crate::Error::Join) for a group below 64, or a daemon or kernel without groups; errors of
     /// [`Node::rdm`].
     pub fn join(node: &Node, request: GroupRequest) -> Result<Self> {
         Self::join_with(node.rdm()?, request)
@@ -181,20 +200,19 @@ impl Group {
     /// [`Error::WouldBlock`](crate::Error::WouldBlock), [`Error::TimedOut`](crate::Error::TimedOut),
     /// [`Error::Receive`](crate::Error::Receive).
     pub fn receive(&self) -> Result<GroupIncoming> {
+        self.socket.receive_in_group(self.socket.receive_wait())
+    }
+}
+
+impl Socket {
+    /// Receives what a member has sent or done. Skips messages from before the join.
+    pub(crate) fn receive_in_group(&self, wait: Wait) -> Result<GroupIncoming> {
         loop {
             let mut data = Vec::new();
-            let Received { source, group, .. } = self.socket.receive_all_of(&mut data)?;
-            // Without a group it is a message from before the join.
-            let Some(group) = group else { continue };
-            let from = Member { port: source, instance: group.member.instance };
-            let to = match group.kind {
-                GroupMessageKind::Joined => return Ok(GroupIncoming::Joined(from)),
-                GroupMessageKind::Left => return Ok(GroupIncoming::Left(from)),
-                GroupMessageKind::Unicast => SentTo::Member,
-                GroupMessageKind::Multicast => SentTo::Instance,
-                GroupMessageKind::Broadcast => SentTo::All,
-            };
-            return Ok(GroupIncoming::Message { data, from, to });
+            let received = self.receive_all_of(&mut data, wait)?;
+            if let Some(incoming) = GroupIncoming::new(received, data) {
+                return Ok(incoming);
+            }
         }
     }
 }

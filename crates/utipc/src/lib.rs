@@ -38,6 +38,7 @@
 //! | one reply to each request, within a time limit | [`Requester`], [`Responder`] |
 //! | names of services as constants that the compiler checks | [`Service`] |
 //! | to learn which services, nodes and links exist, and of each change | [`Topology`] |
+//! | to be the only socket at an address | [`Socket::bind_exclusive`] |
 //! | a group whose members send to one another, in order, with flow control | [`Group`] |
 //! | timeouts, importance, non-blocking calls, why a call waits | [`Socket`] |
 //! | a socket in a poll loop | [`Socket`'s `AsFd`](Socket#impl-AsFd-for-Socket) |
@@ -53,6 +54,7 @@ mod connection;
 pub mod daemon;
 mod engine;
 mod error;
+mod exclusive;
 mod group;
 mod info;
 mod look;

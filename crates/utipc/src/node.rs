@@ -242,6 +242,37 @@ impl Node {
         self.engine.descriptor()
     }
 
+    /// Waits until every other node in contact has all bindings of cluster scope that this node had at the call. What
+    /// any program is told from then on, on any path, finds these bindings. (A message of this node to a socket needs
+    /// no barrier: it does not overtake the bindings and withdrawals that precede it, up to 4096 of them.)
+    ///
+    /// A node that goes down meanwhile is not waited for any more. One that comes up, or comes back, gets all bindings
+    /// anew and is waited for. Without neighbours the call returns at once.
+    ///
+    /// A node has the bindings when it has acknowledged all that was sent to it, so nodes of the Linux kernel take part
+    /// too. The kernel applies a publication right after it has queued the acknowledgement, on the same processor:
+    /// a lookup on another one can be microseconds too early.
+    ///
+    /// ```
+    /// # fn main() -> utipc::Result<()> {
+    /// # use std::time::Duration;
+    /// use utipc::{Node, Scope, ServiceAddress};
+    /// let node = Node::builder().isolated().start()?;
+    /// let server = node.rdm()?;
+    /// server.bind(ServiceAddress::new(2002, 1), Scope::Cluster)?;
+    /// node.barrier(Duration::from_secs(5))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Awaited`] names the nodes that have not answered within `limit`. [`Error::Engine`] with the kernel
+    /// engine, and with a daemon of an older release.
+    pub fn barrier(&self, limit: Duration) -> Result<()> {
+        let nodes = self.engine.barrier(limit)?;
+        if nodes.is_empty() { Ok(()) } else { Err(Error::Awaited { nodes }) }
+    }
+
     /// Waits until a socket is bound in `service`, on any node, and returns its address.
     ///
     /// ```

@@ -260,19 +260,22 @@ impl Socket {
     /// # Errors
     /// As [`Socket::receive_into`].
     pub fn receive(&self) -> Result<Incoming> {
-        self.receive_waiting(self.wait(self.receive_limit.get()))
+        self.receive_waiting(self.receive_wait())
+    }
+
+    /// The limit of a call that receives.
+    pub(crate) fn receive_wait(&self) -> Wait {
+        self.wait(self.receive_limit.get())
     }
 
     /// Receives one message into `data`, which is resized, with its properties.
-    pub(crate) fn receive_all_of(&self, data: &mut Vec<u8>) -> Result<Received> {
-        let wait = self.wait(self.receive_limit.get());
+    pub(crate) fn receive_all_of(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Received> {
         self.engine.receive_whole(data, wait)?.ok_or_else(|| self.overdue("receive", wait))
     }
 
     pub(crate) fn receive_waiting(&self, wait: Wait) -> Result<Incoming> {
         let mut data = Vec::new();
-        let received = self.engine.receive_whole(&mut data, wait)?;
-        let received = received.ok_or_else(|| self.overdue("receive", wait))?;
+        let received = self.receive_all_of(&mut data, wait)?;
         let Received { source, destination, returned, importance, .. } = received;
         Ok(Incoming { data, source, destination, returned, importance })
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::Wait;
-use crate::{Destination, Incoming, PortId, Received, RecvOptions, Result, Socket};
+use crate::{Destination, GroupIncoming, Incoming, PortId, Received, RecvOptions, Result, Socket};
 
 /// A socket whose calls wait at most for a given time, whatever its timeouts are and whether or not it is non-blocking;
 /// see [`Socket::within`]. Threads that share a socket do not affect each other's limits.
@@ -59,6 +59,14 @@ impl Within<'_> {
     /// As [`Socket::receive`].
     pub fn receive(self) -> Result<Incoming> {
         self.socket.receive_waiting(self.wait())
+    }
+
+    /// As [`Group::receive`](crate::Group::receive), with the limit; for a socket in a group.
+    ///
+    /// # Errors
+    /// As [`Group::receive`](crate::Group::receive).
+    pub fn receive_in_group(self) -> Result<GroupIncoming> {
+        self.socket.receive_in_group(self.wait())
     }
 
     /// As [`Socket::receive_with`], with the limit.

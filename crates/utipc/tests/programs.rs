@@ -112,6 +112,8 @@ fn other_examples_run(engine: Engine) {
     let multicast = place.start("multicast", &[]).output();
     assert_eq!(multicast.matches("sun everywhere").count(), 4, "{multicast}");
     assert_eq!(multicast.matches("rain in the south").count(), 3, "{multicast}");
+    let group = place.start("group", &[]).output();
+    assert!(group.contains("coordinator: done from instance 2"), "{group}");
     let services = place.start("service_watch", &[]).output();
     assert!(services.contains("service {2222,5} is down at"), "{services}");
     let watch = place.start("topology_watch", &["1"]).output();

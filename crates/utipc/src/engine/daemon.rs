@@ -9,9 +9,9 @@ use utipc_core::socket::{BindError, ConnectError, OptionValue, RecvError, SendEr
 use utipc_os::Wait;
 
 use crate::{
-    Binding, Counters, Destination, Error, GroupRequest, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId,
-    Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, Spin,
-    WaitReason,
+    Binding, Counters, Destination, Engine, Error, GroupRequest, LinkInfo, LinkProperty, NodeAddr, PeerInfo,
+    PortId, Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats,
+    Spin, WaitReason,
 };
 
 #[derive(Clone, Debug)]
@@ -56,6 +56,18 @@ impl Node {
 
     pub(super) fn address(&self) -> NodeAddr {
         self.0.address()
+    }
+
+    pub(super) fn barrier(&self, limit: Duration) -> Result<Vec<NodeAddr>> {
+        self.0.barrier(Wait::AtMost(limit)).map_err(|error| {
+            public_error(error, |failure| match failure {
+                Failure::State => Ok(Error::Engine {
+                    engine: Engine::Daemon,
+                    why: "the daemon is of a release without barriers (restart it with this release)".into(),
+                }),
+                other => Err(other),
+            })
+        })
     }
 
     // Queries have no error of their own: calls on sockets report a daemon that has gone.

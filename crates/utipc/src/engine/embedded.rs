@@ -11,12 +11,15 @@ use utipc_core::socket::{
 use utipc_core::stack::Stack;
 use utipc_core::{PropertyError, Time};
 use utipc_node::{Slot, Want};
-use utipc_os::Wait;
+use utipc_os::{Left, Wait};
 
 use crate::{
     Binding, Counters, Destination, Error, GroupRequest, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId,
     Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, WaitReason,
 };
+
+/// Longest time between two checks of a barrier: acknowledgements wake no thread.
+const BARRIER_STEP: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Node(pub(super) utipc_node::Node);
@@ -61,6 +64,29 @@ impl Node {
 
     pub(super) fn address(&self) -> NodeAddr {
         self.query(|stack| stack.own_node())
+    }
+
+    pub(super) fn barrier(&self, limit: Duration) -> Result<Vec<NodeAddr>> {
+        let node = in_own_process(&self.0)?;
+        let observers = node.observers();
+        let mut barrier = node.with(|stack, now| stack.begin_barrier(now));
+        let end = Wait::AtMost(limit).start();
+        let mut awaited = Vec::new();
+        loop {
+            let step = match end.left() {
+                Left::Nothing => Duration::ZERO,
+                Left::Time(left) => BARRIER_STEP.min(left.unwrap_or(BARRIER_STEP)),
+            };
+            let wait = if step.is_zero() { Wait::Never } else { Wait::AtMost(step) };
+            let reached = |stack: &mut Stack, now| {
+                awaited = stack.awaited(now, &mut barrier);
+                awaited.is_empty().then_some(())
+            };
+            let is_reached = node.block(&observers, Want::Change, wait, reached).is_some();
+            if is_reached || step.is_zero() {
+                return Ok(awaited);
+            }
+        }
     }
 
     pub(super) fn poll(&self) -> Option<Duration> {

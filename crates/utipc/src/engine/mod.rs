@@ -89,6 +89,11 @@ impl Node {
         }
     }
 
+    /// Waits until all peers have the node's bindings; returns those that do not when `limit` is over.
+    pub(crate) fn barrier(&self, limit: Duration) -> Result<Vec<NodeAddr>> {
+        dispatch!(Node, self, node => node.barrier(limit))
+    }
+
     pub(crate) fn address(&self) -> NodeAddr {
         dispatch!(Node, self, node => node.address())
     }

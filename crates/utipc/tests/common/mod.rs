@@ -8,10 +8,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
-use utipc::bearers::{Bearer, EthernetBearer, UdpBearer, UdpConfig};
-use utipc::{Change, Connection, Error, Node, NodeAddr, NodeId, ServiceAddress, SocketKind};
+use utipc::bearers::{Bearer, Control, EthernetBearer, Middleware, UdpBearer, UdpConfig};
+use utipc::{Change, Connection, Error, LinkProperty, Node, NodeAddr, NodeId, ServiceAddress, SocketKind};
 use utipc_core::config::StackConfig;
 use utipc_node::daemon::{Daemon, DaemonConfig};
 use utipc_node::{NodeConfig, Plan};
@@ -240,6 +241,22 @@ pub(crate) fn join(makers: [Maker; 2]) -> [TestNode; 2] {
     meet(&nodes[0], &nodes[1]);
     meet(&nodes[1], &nodes[0]);
     nodes
+}
+
+/// Two linked nodes, and control over what the second one receives.
+pub(crate) fn interrupted(engine: Engine) -> ([TestNode; 2], Control) {
+    let [red, blue] = makers(engine);
+    let (send, receive) = mpsc::channel();
+    let blue = blue.address(2).middleware(move |bearer| {
+        let wire = Middleware::new(bearer, 1).unwrap();
+        let _ = send.send(wire.control());
+        Box::new(wire)
+    });
+    let nodes = join([red.address(1), blue]);
+    for link in nodes[0].links() {
+        nodes[0].set_link(&link.name, LinkProperty::ToleranceMs(30_000)).unwrap();
+    }
+    (nodes, receive.recv().unwrap())
 }
 
 /// Waits until `node` sees `other`.

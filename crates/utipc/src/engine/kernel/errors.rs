@@ -2,6 +2,7 @@
 
 use std::io;
 
+use utipc_core::group::{JoinError, LeaveError};
 use utipc_core::socket::{
     AcceptError, BindError, ConnectError, Errno, OptionError, RecvError, SendError, StateError,
 };
@@ -25,6 +26,22 @@ pub(super) fn bind_error(error: io::Error, known: impl FnOnce(BindError) -> Erro
         (Errno::AddressNotAvailable, BindError::NotBound),
     ];
     translate(error, &all, known)
+}
+
+/// A group that was not joined. The request itself is valid.
+pub(super) fn join_error(error: io::Error, known: impl FnOnce(JoinError) -> Error) -> Error {
+    let all = [
+        (Errno::Access, JoinError::AlreadyJoined),
+        (Errno::AddressInUse, JoinError::Bind(BindError::TooMany)),
+        // A kernel before 4.14.
+        (Errno::Invalid, JoinError::Unsupported),
+        (Errno::NoProtocolOption, JoinError::Unsupported),
+    ];
+    translate(error, &all, known)
+}
+
+pub(super) fn leave_error(error: io::Error) -> Error {
+    translate(error, &[(Errno::Invalid, LeaveError::NotJoined)], Error::Leave)
 }
 
 const SEND_ERRORS: [(Errno, SendError); 13] = [

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use utipc_core::PropertyError;
 use utipc_core::addr::{NodeId, Scope};
@@ -42,6 +43,14 @@ impl Node {
     /// The node's own address; [`NodeAddr::NONE`] while the kernel's node has neither bearer nor identity.
     pub(crate) fn address(&self) -> NodeAddr {
         self.probe.local().node
+    }
+
+    pub(crate) fn barrier(&self, _limit: Duration) -> Result<Vec<NodeAddr>> {
+        Err(Error::Engine {
+            engine: Engine::Kernel,
+            why: "the kernel does not tell which nodes have this node's bindings (use a daemon or an embedded node)"
+                .into(),
+        })
     }
 
     // Queries have no error of their own, as with the other engines.

@@ -5,12 +5,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use utipc_core::group::{GroupRequest, JoinError, LeaveError};
-use utipc_core::limits::MAX_USER_DATA;
-use utipc_core::socket::{BindError, ConnectError, OptionValue, RecvError, Returned, SocketOption, State};
+use utipc_core::ServiceAddr;
+use utipc_core::group::{GroupRequest, JoinError};
+use utipc_core::limits::{MAX_USER_DATA, RESERVED_TYPES};
+use utipc_core::socket::{
+    BindError, ConnectError, GroupMessage, GroupMessageKind, OptionValue, RecvError, Returned, SocketOption,
+    State,
+};
 use utipc_core::wire::ErrorCode;
 use utipc_os::Wait;
-use utipc_os::af_tipc::{KernelOption, KernelSocket, Kind, Message, PollFlags, Receive};
+use utipc_os::af_tipc::{KernelOption, KernelSocket, Kind, MemberEvent, Message, Origin, PollFlags, Receive};
 
 use super::connect_setup::ConnectSetup;
 use super::transfer::{Direction, Remaining, Timeout, wait_for};
@@ -119,11 +123,19 @@ impl Socket {
     }
 
     pub(crate) fn join(&self, request: GroupRequest) -> Result<()> {
-        Err(Error::Join { group: request.member.service, why: JoinError::Unsupported })
+        let refused = |why| Error::Join { group: request.member.service, why };
+        if request.member.service < RESERVED_TYPES {
+            return Err(refused(JoinError::Reserved));
+        }
+        // The kernel lets such a socket join and send, and it would receive nothing.
+        if self.kind.is_connection_oriented() {
+            return Err(refused(JoinError::WrongKind));
+        }
+        self.kernel.join(request.to_words()).map_err(|error| errors::join_error(error, refused))
     }
 
     pub(crate) fn leave(&self) -> Result<()> {
-        Err(Error::Leave(LeaveError::NotJoined))
+        self.kernel.leave().map_err(errors::leave_error)
     }
 
     pub(crate) fn listen(&self) -> Result<()> {
@@ -262,7 +274,7 @@ impl Socket {
     }
 
     fn translate(&self, message: Message, options: RecvOptions) -> Result<Received> {
-        let Message { len, origin, returned, truncated, end_of_record } = message;
+        let Message { len, origin, returned, truncated, end_of_record, event } = message;
         let returned = returned.map(|(code, data)| {
             let code = u8::try_from(code).map_or(ErrorCode::Ok, ErrorCode::from);
             Returned { code, data }
@@ -284,6 +296,7 @@ impl Socket {
             returned,
             truncated,
             end_of_record,
+            group: group_message(origin, event),
             ..Received::default()
         })
     }
@@ -311,6 +324,17 @@ impl Socket {
     pub(super) fn local(&self) -> PortId {
         port(self.kernel.local().ok())
     }
+}
+
+/// The sender in a group, or the member that an event is about.
+fn group_message(origin: Origin, event: Option<MemberEvent>) -> Option<GroupMessage> {
+    let [service, instance] = origin.member?;
+    let kind = match event {
+        Some(MemberEvent::Joined) => GroupMessageKind::Joined,
+        Some(MemberEvent::Left) => GroupMessageKind::Left,
+        None => GroupMessageKind::Unknown,
+    };
+    Some(GroupMessage { member: ServiceAddr { service, instance }, kind })
 }
 
 fn kernel_option(option: SocketOption) -> KernelOption {
