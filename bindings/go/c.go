@@ -59,6 +59,17 @@ static struct outcome go_unbind(int sd, uint32_t type, uint32_t lower, uint32_t 
 	return done(tipc_unbind(sd, type, lower, upper));
 }
 
+static struct outcome go_join(int sd, uint32_t type, uint32_t instance, uint32_t node, int events, int loopback)
+{
+	struct tipc_addr member = { .type = type, .instance = instance, .node = node };
+	return done(tipc_join(sd, &member, events != 0, loopback != 0));
+}
+
+static struct outcome go_leave(int sd)
+{
+	return done(tipc_leave(sd));
+}
+
 static struct outcome go_listen(int sd)
 {
 	return done(tipc_listen(sd, 0));
@@ -209,6 +220,13 @@ func callBind(sd int, r ServiceRange, scope NodeID) outcome {
 func callUnbind(sd int, r ServiceRange) outcome {
 	return taken(C.go_unbind(C.int(sd), C.uint32_t(r.Type), C.uint32_t(r.Lower), C.uint32_t(r.Upper)))
 }
+
+func callJoin(sd int, member ServiceAddr, options GroupOptions) outcome {
+	return taken(C.go_join(C.int(sd), C.uint32_t(member.Type), C.uint32_t(member.Instance), C.uint32_t(member.Node),
+		cBool(options.Events), cBool(options.Loopback)))
+}
+
+func callLeaveGroup(sd int) outcome { return taken(C.go_leave(C.int(sd))) }
 
 func callListen(sd int) outcome { return taken(C.go_listen(C.int(sd))) }
 

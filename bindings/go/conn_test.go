@@ -153,14 +153,21 @@ func TestCloseEndsWaitingCalls(t *testing.T) {
 	check(t, err)
 	topology, err := node.Topology(within(t), 0)
 	check(t, err)
+	group := join(t, node, newService(), GroupOptions{})
+	full, reader := couple(t, node)
+	defer reader.Close()
+	block := make([]byte, 60_000)
+	fill(t, full, block)
 	waits := map[string]struct {
 		wait  func() error
 		close func() error
 	}{
-		"Read":     {func() error { _, err := client.Read(make([]byte, 1)); return err }, client.Close},
-		"Accept":   {func() error { _, err := listener.Accept(); return err }, listener.Close},
-		"ReadFrom": {func() error { _, _, err := packets.ReadFrom(make([]byte, 1)); return err }, packets.Close},
-		"Next":     {func() error { _, err := topology.Next(t.Context()); return err }, topology.Close},
+		"Read":      {func() error { _, err := client.Read(make([]byte, 1)); return err }, client.Close},
+		"Accept":    {func() error { _, err := listener.Accept(); return err }, listener.Close},
+		"ReadFrom":  {func() error { _, _, err := packets.ReadFrom(make([]byte, 1)); return err }, packets.Close},
+		"Next":      {func() error { _, err := topology.Next(t.Context()); return err }, topology.Close},
+		"Receive":   {func() error { _, err := group.Receive(t.Context()); return err }, group.Close},
+		"Broadcast": {func() error { return sendUntilError(func() (int, error) { return full.Broadcast(block) }) }, full.Close},
 	}
 	for name, call := range waits {
 		done := make(chan error)

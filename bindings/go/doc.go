@@ -13,6 +13,8 @@
 //	client := http.Client{Transport: &http.Transport{DialContext: node.DialContext}}
 //	reply, err := client.Get("http://4711:1/")
 //
+// [Node.Join] makes a socket a member of a communication group.
+//
 // # The node
 //
 // A process has one node, which [Start] starts: it attaches to the daemon of this host if one runs, and otherwise the

@@ -16,7 +16,7 @@ import (
 var (
 	// ErrRefused: the socket that is bound there does not listen, or has refused.
 	ErrRefused = errors.New("connection refused")
-	// ErrUnreachable: no socket is bound there, or the node is not there.
+	// ErrUnreachable: no socket is bound there, the node is not there, or the group has no such member.
 	ErrUnreachable = errors.New("service unreachable")
 	// ErrConnectionLost: the peer, its node or the daemon is gone.
 	ErrConnectionLost = errors.New("connection lost")

@@ -74,9 +74,10 @@ func (p *PacketConn) ReadMessage(b []byte) (Message, error) {
 		return Message{}, failed("read", p.own, nil, err)
 	}
 	message := Message{
-		Size:     out.value,
-		Source:   PortID{Port: in.source[1], Node: NodeID(in.source[2])},
-		Returned: ReturnReason(in.returned),
+		Size:   out.value,
+		Source: PortID{Port: in.source[1], Node: NodeID(in.source[2])},
+		// Negative for a member that left the group which the socket was in.
+		Returned: ReturnReason(max(in.returned, 0)),
 	}
 	if to := in.destination; to[0] != 0 {
 		// A single instance has no upper end in the library's answer.

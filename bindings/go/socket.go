@@ -179,21 +179,46 @@ func (s *socket) within(ctx context.Context, set func(time.Time) error) (finish 
 	}
 }
 
+// inTurn runs a call that receives, and ends it when the context is over. The token in turn is taken meanwhile: one
+// call runs at a time, so that the contexts of several callers do not interfere.
+func (s *socket) inTurn(ctx context.Context, turn chan struct{}, receive func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	finish := s.within(ctx, s.file.SetReadDeadline)
+	err := receive()
+	finish()
+	if err != nil {
+		return orContext(ctx, err)
+	}
+	return nil
+}
+
 func (s *socket) local() net.Addr {
 	return s.address(false)
 }
 
 // address is the socket's own address or its peer's; nil if there is none.
 func (s *socket) address(ofPeer bool) net.Addr {
-	var port PortID
-	_, err := s.control(func(sd int) (out outcome) {
-		port, out = callAddress(sd, ofPeer)
-		return out
-	})
+	port, err := s.port(ofPeer)
 	if err != nil {
 		return nil
 	}
 	return port
+}
+
+func (s *socket) port(ofPeer bool) (port PortID, err error) {
+	_, err = s.control(func(sd int) (out outcome) {
+		port, out = callAddress(sd, ofPeer)
+		return out
+	})
+	return port, err
 }
 
 func (s *socket) setDeadline(set func(time.Time) error, t time.Time) error {

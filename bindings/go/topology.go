@@ -72,7 +72,7 @@ type Event struct {
 // Topology is a subscription to changes of services, nodes and links.
 type Topology struct {
 	*socket
-	// next is held by the caller that receives, so that contexts of several callers do not interfere.
+	// next has the token of inTurn.
 	next chan struct{}
 }
 
@@ -114,22 +114,12 @@ func (t *Topology) subscribe(service, lower, upper uint32) error {
 
 // Next waits for an event. If the context is over first, it returns the context's error, and no event is lost.
 func (t *Topology) Next(ctx context.Context) (Event, error) {
-	if err := ctx.Err(); err != nil {
-		return Event{}, failed("read", nil, nil, err)
-	}
-	select {
-	case t.next <- struct{}{}:
-		defer func() { <-t.next }()
-	case <-ctx.Done():
-		return Event{}, failed("read", nil, nil, ctx.Err())
-	}
-	finish := t.within(ctx, t.file.SetReadDeadline)
-	event, err := t.receive()
-	finish()
-	if err != nil {
-		return Event{}, failed("read", nil, nil, orContext(ctx, err))
-	}
-	return event, nil
+	var event Event
+	err := t.inTurn(ctx, t.next, func() (err error) {
+		event, err = t.receive()
+		return err
+	})
+	return event, failed("read", nil, nil, err)
 }
 
 func (t *Topology) receive() (Event, error) {

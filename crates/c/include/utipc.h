@@ -93,6 +93,14 @@ int utipc_peeraddr(int sd, struct tipc_addr *addr);
 /* scope: 0 for the whole cluster, tipc_own_node() for this process's node only. A socket may have many bindings. */
 int tipc_bind(int sd, uint32_t type, uint32_t lower, uint32_t upper, uint32_t scope);
 int tipc_unbind(int sd, uint32_t type, uint32_t lower, uint32_t upper);
+/*
+ * Binds a socket to a range to which no socket is bound. Of all programs that do so, on any nodes in contact, at most
+ * one succeeds; the others fail with EADDRINUSE, or with EAGAIN after timeout_ms (-1: no limit). tipc_bind does not
+ * ask.
+ */
+int utipc_bind_exclusive(int sd, uint32_t type, uint32_t lower, uint32_t upper, uint32_t scope, int timeout_ms);
+/* Waits until every node in contact has the bindings that this process's node has now; EAGAIN after timeout_ms. */
+int utipc_barrier(int timeout_ms);
 
 /* Connects to a server. On SOCK_RDM and SOCK_DGRAM it sets the destination of tipc_send. */
 int tipc_connect(int sd, const struct tipc_addr *dst);
@@ -102,7 +110,17 @@ int tipc_listen(int sd, int backlog);
 /* Returns the connection's socket; src receives the peer's address unless NULL. */
 int tipc_accept(int sd, struct tipc_addr *src);
 
-/* Communication groups: not implemented, EOPNOTSUPP. */
+/*
+ * Communication groups: members, on any nodes, send to one another in order and with flow control. A socket of type
+ * SOCK_RDM or SOCK_DGRAM joins the group member->type (64 or more) with member->instance, which several members may
+ * share. member->node: 0 for a group of the cluster, tipc_own_node() for one of this process's node. events: report
+ * members that join and leave. loopback: the socket gets its own messages too. In a group
+ *   tipc_send     sends to all members
+ *   tipc_sendto   sends to one member with that instance, the least loaded; to a socket address, to that member
+ *   tipc_mcast    sends to all members with dst->instance
+ * They wait, or fail with EAGAIN, while a member does not read; with no such member they fail with EHOSTUNREACH. A
+ * socket is in one group, binds and connects to nothing else, and hears only members.
+ */
 int tipc_join(int sd, struct tipc_addr *member, bool events, bool loopback);
 int tipc_leave(int sd);
 
@@ -126,6 +144,8 @@ int tipc_mcast(int sd, const void *msg, size_t len, const struct tipc_addr *dst)
  *   member  the addressed service; for a multicast the range, as in tipc_mcast; this socket if no service was addressed
  *   err     0, or for a returned message of this socket the reason: 1 not bound, 2 no such socket, 3 node lost,
  *           4 queue full, 5 connection closed; buf then has the start of that message
+ * In a group member is the sender as a member, with node 0. That a member has joined returns 0 bytes and err 0, that it
+ * has left 0 bytes and err -1.
  * Each pointer but buf may be NULL. Without err, a returned message counts as 0 bytes.
  */
 int tipc_recv(int sd, void *buf, size_t len, bool waitall);

@@ -6,6 +6,7 @@
 mod address;
 mod call;
 mod forking;
+mod group;
 mod message;
 mod node;
 mod options;

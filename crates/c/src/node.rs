@@ -2,13 +2,16 @@
 //! daemon.
 
 use std::cell::RefCell;
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
 
 use utipc::{Error, Node, Socket, SocketKind};
 
-use crate::call::{Fault, guard};
+use crate::call::{Fault, guard, status};
 use crate::forking::{self, Locks};
+use crate::options::limit;
 use crate::table;
 
 #[derive(Debug)]
@@ -110,6 +113,12 @@ fn forget(is_meant: impl FnOnce(&Current) -> bool) {
         drop(state);
         drop(old);
     }
+}
+
+/// `int utipc_barrier(int timeout_ms)`
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn utipc_barrier(timeout_ms: c_int) -> c_int {
+    status(|| Ok(own()?.barrier(limit(timeout_ms).unwrap_or(Duration::MAX))?))
 }
 
 /// `void utipc_leave(void)`: closes all sockets and leaves the cluster, so that peers see it at once. For processes

@@ -35,7 +35,7 @@ pub(crate) extern "C" fn tipc_sock_importance(sd: c_int, priority: u32) -> c_int
 }
 
 /// Milliseconds as a time limit; negative means none.
-fn limit(ms: c_int) -> Option<Duration> {
+pub(crate) fn limit(ms: c_int) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 

@@ -6,7 +6,7 @@ use utipc::{Received, RecvOptions, Returned};
 
 use crate::address::TipcAddr;
 use crate::call::{count, guard};
-use crate::{message, polling, table};
+use crate::{group, message, polling, table};
 
 /// `int tipc_recv(int sd, void *buf, size_t len, bool waitall)`
 ///
@@ -42,13 +42,16 @@ pub(crate) unsafe extern "C" fn tipc_recvfrom(
         let buffer = unsafe { message::buffer(buf, len) }?;
         let entry = table::get(sd)?;
         let options = RecvOptions { control: true, ..RecvOptions::default() };
-        let Received { len, source, destination, returned, .. } =
-            entry.socket.receive_with(buffer, options)?;
+        let received = entry.socket.receive_with(buffer, options)?;
         polling::received(sd);
+        let Received { len, source, destination, returned, .. } = received;
         let own = TipcAddr::from(entry.socket.port());
-        let to = destination.map_or(own, TipcAddr::addressed);
+        let of_member = match received.group {
+            Some(sender) => group::member(sender),
+            None => destination.map_or(own, TipcAddr::addressed),
+        };
         let (from, len, code) = match &returned {
-            None => (TipcAddr::from(source), len, 0),
+            None => (TipcAddr::from(source), len, received.group.map_or(0, group::event_code)),
             // It counts as sent by this socket, as in the original.
             Some(Returned { code, data }) => {
                 let len = data.len().min(buffer.len());
@@ -59,7 +62,7 @@ pub(crate) unsafe extern "C" fn tipc_recvfrom(
         // SAFETY: by the contract.
         unsafe {
             from.write(socket);
-            to.write(member);
+            of_member.write(member);
             message::put(err, code);
         }
         Ok(count(len))

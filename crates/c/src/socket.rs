@@ -1,11 +1,13 @@
 //! Opening, binding, connecting, closing.
 
 use std::ffi::c_int;
+use std::time::Duration;
 
 use utipc::{Scope, ServiceRange, SocketKind, State};
 
 use crate::address::{TipcAddr, binding_scope};
 use crate::call::{Fault, guard, status};
+use crate::options::limit;
 use crate::{node, table};
 
 /// `int tipc_socket(int sk_type)`
@@ -49,6 +51,24 @@ pub(crate) extern "C" fn tipc_bind(sd: c_int, service: u32, lower: u32, upper: u
         let entry = table::get(sd)?;
         let scope = binding_scope(scope, entry.socket.node().address())?;
         Ok(entry.socket.bind(ServiceRange::new(service, lower, upper), scope)?)
+    })
+}
+
+/// `int utipc_bind_exclusive(int sd, uint32_t type, uint32_t lower, uint32_t upper, uint32_t scope, int timeout_ms)`
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn utipc_bind_exclusive(
+    sd: c_int,
+    service: u32,
+    lower: u32,
+    upper: u32,
+    scope: u32,
+    timeout_ms: c_int,
+) -> c_int {
+    status(|| {
+        let entry = table::get(sd)?;
+        let scope = binding_scope(scope, entry.socket.node().address())?;
+        let limit = limit(timeout_ms).unwrap_or(Duration::MAX);
+        Ok(entry.socket.bind_exclusive(ServiceRange::new(service, lower, upper), scope, limit)?)
     })
 }
 
@@ -120,30 +140,6 @@ pub(crate) fn topology_server(on: u32) -> Result<utipc::Socket, Fault> {
     let socket = node::open(SocketKind::SeqPacket)?;
     socket.connect(TipcAddr::new(1, 1, on).destination())?;
     Ok(socket)
-}
-
-/// Refuses communication groups with the same error as a socket of this node.
-fn no_groups(sd: c_int) -> Result<(), Fault> {
-    table::get(sd)?;
-    let text = "communication groups are not implemented yet (multicast by tipc_mcast, membership by tipc_srv_subscr)";
-    Err(Fault::new(libc::EOPNOTSUPP, text))
-}
-
-/// `int tipc_join(int sd, struct tipc_addr *member, bool events, bool loopback)`
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn tipc_join(
-    sd: c_int,
-    _member: *mut TipcAddr,
-    _events: bool,
-    _loopback: bool,
-) -> c_int {
-    status(|| no_groups(sd))
-}
-
-/// `int tipc_leave(int sd)`
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn tipc_leave(sd: c_int) -> c_int {
-    status(|| no_groups(sd))
 }
 
 /// The port number of a socket that is opened and closed for this call, as in `tipcc.h`.

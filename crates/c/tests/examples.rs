@@ -91,6 +91,10 @@ macro_rules! on {
                 super::alone(super::Engine::$engine, "multicast");
             }
             #[test]
+            fn group() {
+                super::alone(super::Engine::$engine, "group");
+            }
+            #[test]
             fn service_watch() {
                 super::alone(super::Engine::$engine, "service_watch");
             }

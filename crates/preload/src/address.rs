@@ -103,6 +103,14 @@ impl From<PortId> for SockaddrTipc {
     }
 }
 
+/// A member of a group, without a scope, as the kernel gives it.
+impl From<ServiceAddr> for SockaddrTipc {
+    fn from(member: ServiceAddr) -> Self {
+        let words = [member.service, member.instance, 0];
+        Self { family: AF_TIPC as u16, kind: SERVICE_ADDR, scope: 0, words }
+    }
+}
+
 /// The lookup domain of a service. ZeroMQ asks for zone 1, `<1.0.0>`, by default; today's clusters have no zones, so it
 /// stands for the whole cluster. Any other number is a node, because addresses derived from an identity may end in
 /// zeros.
@@ -175,6 +183,19 @@ pub(crate) unsafe fn destination(at: *const sockaddr, len: socklen_t) -> Result<
 /// # Safety
 /// `at` and `len` are null or writable, `at` for `*len` bytes.
 pub(crate) unsafe fn store(addr: SockaddrTipc, at: *mut sockaddr, len: *mut socklen_t) -> Result<(), Code> {
+    // SAFETY: by the caller's promise.
+    unsafe { store_all(&[addr], at, len) }
+}
+
+/// [`store`] for the addresses of a message, which has two in a group: the sender's socket, and the sender as a member.
+///
+/// # Safety
+/// As for [`store`].
+pub(crate) unsafe fn store_all(
+    all: &[SockaddrTipc],
+    at: *mut sockaddr,
+    len: *mut socklen_t,
+) -> Result<(), Code> {
     if at.is_null() || len.is_null() {
         return Ok(());
     }
@@ -183,10 +204,11 @@ pub(crate) unsafe fn store(addr: SockaddrTipc, at: *mut sockaddr, len: *mut sock
     if capacity > i32::MAX.cast_unsigned() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: at most `capacity` bytes are written, to where the caller promises as many; the address is plain bytes.
+    let bytes = size_of_val(all);
+    // SAFETY: at most `capacity` bytes are written, to where the caller promises as many; addresses are plain bytes.
     unsafe {
-        std::ptr::copy_nonoverlapping((&raw const addr).cast::<u8>(), at.cast(), capacity.min(LEN) as usize);
-        len.write(LEN);
+        std::ptr::copy_nonoverlapping(all.as_ptr().cast::<u8>(), at.cast(), bytes.min(capacity as usize));
+        len.write(bytes as socklen_t);
     }
     Ok(())
 }
@@ -230,5 +252,20 @@ mod tests {
         // SAFETY: 8 bytes of the 16 are offered.
         unsafe { store(addr, room.as_mut_ptr().cast(), &raw mut len) }.unwrap();
         assert_eq!((len, &room[4..12]), (16, &[7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff][..]));
+    }
+
+    #[test]
+    fn pair_of_addresses_is_stored_as_the_kernel_lays_it_out() {
+        let member = ServiceAddr { service: 4300, instance: 7 };
+        let port = PortId { port: 5, node: NodeAddr(9) };
+        let mut room = [0xff_u8; 40];
+        let mut len: socklen_t = 40;
+        // SAFETY: 40 bytes are offered.
+        unsafe { store_all(&[port.into(), member.into()], room.as_mut_ptr().cast(), &raw mut len) }.unwrap();
+        assert_eq!(len, 32);
+        assert_eq!(room[..4], [30, 0, 3, 0]);
+        assert_eq!(room[16..20], [30, 0, 2, 0]);
+        assert_eq!(room[20..28], [4300_u32, 7].map(u32::to_ne_bytes).concat());
+        assert_eq!(room[28..33], [0, 0, 0, 0, 0xff]);
     }
 }

@@ -1,12 +1,13 @@
 //! A TIPC socket of the program: the client library's socket, and the state that the kernel keeps in an open file.
 
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use libc::c_int;
+use once_cell::race::OnceBox;
 use utipc_client::{Socket, Wait};
 use utipc_core::addr::PortId;
 use utipc_os::hidden::{Hiding, raise};
@@ -25,11 +26,12 @@ struct Kept {
     fd: OwnedFd,
 }
 
-/// One socket of this process, which may have several descriptor numbers.
+/// One socket of this process, which may have several descriptor numbers. What is set once is set by one step: a child
+/// would wait for ever for a thread of its parent that a fork has interrupted at the second of two.
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// Set at first use if the descriptor was inherited by exec or received from another process.
-    socket: OnceLock<Socket>,
+    socket: ManuallyDrop<OnceBox<Socket>>,
     /// Inode of the descriptor, shared by its copies only.
     inode: u64,
     /// The number through which the library uses the descriptor.
@@ -37,7 +39,7 @@ pub(crate) struct Entry {
     /// Number of descriptor numbers that the process has for it.
     pub(crate) names: AtomicUsize,
     /// Set while calls are in progress on a socket that has no number any more.
-    kept: OnceLock<Kept>,
+    kept: ManuallyDrop<OnceBox<Kept>>,
     /// O_NONBLOCK as set by this process. If several processes hold the socket, the descriptor's flag counts.
     nonblocking: AtomicBool,
     /// O_ASYNC: a signal tells of every change of the level, which therefore is never deferred.
@@ -50,7 +52,7 @@ pub(crate) struct Entry {
     /// SO_RCVBUF as set, in bytes; 0 if unset. The node may keep more.
     receive_buffer: AtomicU32,
     /// The peer in a connectionless socketpair.
-    pub(crate) pair: OnceLock<PortId>,
+    pub(crate) pair: OnceBox<PortId>,
 }
 
 /// Default SO_SNDBUF, and half of the largest size that either buffer can be set to, in bytes, as in Linux.
@@ -64,31 +66,31 @@ fn most_buffer(force: bool) -> u32 {
 }
 
 impl Entry {
-    fn with(number: RawFd, socket: OnceLock<Socket>) -> Self {
+    fn with(number: RawFd, socket: OnceBox<Socket>) -> Self {
         Self {
-            socket,
+            socket: ManuallyDrop::new(socket),
             inode: inode(number),
             number: AtomicI32::new(number),
             names: AtomicUsize::new(0),
-            kept: OnceLock::new(),
+            kept: ManuallyDrop::default(),
             nonblocking: AtomicBool::new(false),
             signalling: AtomicBool::new(false),
             receive_limit: AtomicU64::new(0),
             send_limit: AtomicU64::new(0),
             send_buffer: AtomicU32::new(BUFFER),
             receive_buffer: AtomicU32::new(0),
-            pair: OnceLock::new(),
+            pair: OnceBox::new(),
         }
     }
 
     /// The entry of a socket that this process has opened.
     pub(crate) fn opened(number: RawFd, socket: Socket) -> Self {
-        Self::with(number, OnceLock::from(socket))
+        Self::with(number, OnceBox::with_value(Box::new(socket)))
     }
 
     /// The entry of a descriptor inherited by exec or received from another process.
     pub(crate) fn unclaimed(number: RawFd) -> Self {
-        Self::with(number, OnceLock::new())
+        Self::with(number, OnceBox::new())
     }
 
     /// The socket; claims it at first use. Every call begins with this, and keeps the result until it is over. It
@@ -112,7 +114,7 @@ impl Entry {
         self.nonblocking.store(flags(fd) & libc::O_NONBLOCK != 0, Relaxed);
         self.reload_limit(fd, libc::SO_RCVTIMEO);
         self.reload_limit(fd, libc::SO_SNDTIMEO);
-        let socket = self.socket.get_or_init(|| socket);
+        let socket = self.socket.get_or_init(|| Box::new(socket));
         // Another thread may have closed the number before it could see the socket.
         loop {
             let number = self.number.load(SeqCst);
@@ -286,7 +288,7 @@ impl Entry {
     pub(crate) fn keep(&self, fd: RawFd) -> Option<RawFd> {
         if self.kept.get().is_none() {
             let fd = duplicate(fd).ok()?;
-            let _ = self.kept.set(Kept { _hiding: Hiding::of(fd.as_fd()), fd });
+            let _ = self.kept.set(Box::new(Kept { _hiding: Hiding::of(fd.as_fd()), fd }));
         }
         self.kept.get().map(|kept| kept.fd.as_raw_fd())
     }
@@ -301,16 +303,19 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let Some(_inside) = Inside::enter() else {
             // A signal handler has interrupted a call. The daemon sees the close of the descriptor.
-            return std::mem::forget((self.kept.take(), self.socket.take()));
+            return;
         };
-        // Before the socket, so that the daemon sees that no process has its descriptor.
-        if let Some(kept) = self.kept.take() {
-            if let Some(socket) = self.socket.get() {
-                socket.renumber(None);
-            }
-            drop(kept);
+        if self.kept.get().is_some()
+            && let Some(socket) = self.socket.get()
+        {
+            socket.renumber(None);
         }
-        drop(self.socket.take());
+        // The copy before the socket, so that the daemon sees that no process has its descriptor.
+        // SAFETY: neither is used again: this is the only place where they are dropped, and the value is gone after it.
+        unsafe {
+            ManuallyDrop::drop(&mut self.kept);
+            ManuallyDrop::drop(&mut self.socket);
+        }
     }
 }
 

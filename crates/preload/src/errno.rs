@@ -44,6 +44,8 @@ fn failed(failure: &Failure) -> Code {
         Failure::Option(why) => why.errno(),
         Failure::Send(why) => why.errno(),
         Failure::Receive(why) => why.errno(),
+        Failure::Join(why) => why.errno(),
+        Failure::Leave(why) => why.errno(),
         Failure::NoSocket(_) => return libc::ENOTCONN,
         Failure::NotAllowed { .. } => return libc::EACCES,
         Failure::Limit(_) => return libc::ENFILE,

@@ -8,7 +8,7 @@
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use libc::c_int;
 use utipc_client::Socket;
@@ -39,11 +39,8 @@ static SEEN: AtomicBool = AtomicBool::new(false);
 /// One bit for each epoll set: it may hold TIPC sockets.
 static HOLDERS: [AtomicU64; SETS / 64] = [const { AtomicU64::new(0) }; SETS / 64];
 
-/// How long to look. Only one of several threads looks.
-fn spin() -> &'static Mutex<Spin> {
-    static SPIN: OnceLock<Mutex<Spin>> = OnceLock::new();
-    SPIN.get_or_init(|| Mutex::new(Spin::new(node::spin())))
-}
+/// How long to look, from the first look on. Only one of several threads looks, and none waits for another.
+static SPIN: Mutex<Option<Spin>> = Mutex::new(None);
 
 /// Notes that an epoll set holds a TIPC socket.
 pub(crate) fn mark_set(set: RawFd) {
@@ -148,7 +145,8 @@ pub(crate) fn wait(asks: bool, mut probe: impl FnMut() -> c_int, wait: impl FnOn
         return wait();
     }
     let has_recent = RECENT.iter().any(|place| place.load(Relaxed) != NONE);
-    if has_recent && let Ok(mut spin) = spin().try_lock() {
+    if has_recent && let Ok(mut spin) = SPIN.try_lock() {
+        let spin = spin.get_or_insert_with(|| Spin::new(node::spin()));
         let awake = recent().any(|entry| entry.some_sender_is_awake());
         let mut checks = 0;
         let found = spin.spin(awake, || {
@@ -167,7 +165,8 @@ pub(crate) fn wait(asks: bool, mut probe: impl FnMut() -> c_int, wait: impl FnOn
     drop(sleeper);
     if has_recent
         && found > 0
-        && let Ok(mut spin) = spin().try_lock()
+        && let Ok(mut spin) = SPIN.try_lock()
+        && let Some(spin) = spin.as_mut()
     {
         spin.slept();
     }

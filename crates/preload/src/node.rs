@@ -1,14 +1,15 @@
 //! The daemon's node; the process attaches to it when it opens or claims its first socket.
 
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
+use once_cell::race::{OnceBool, OnceBox};
 use utipc_client::{Error, Node, Place, Spin};
 
 use crate::errno::{Code, code};
 
-static NODE: OnceLock<Node> = OnceLock::new();
+/// Set by one step: a child would wait for ever for a thread of its parent that a fork has interrupted at the second.
+static NODE: OnceBox<Node> = OnceBox::new();
 
 /// Whether waiting calls spin or sleep: `UTIPC_SPIN` is `adaptive`, `busy` or `parked`.
 pub(crate) fn spin() -> Spin {
@@ -21,8 +22,8 @@ pub(crate) fn spin() -> Spin {
 
 /// Whether the end of a connection hangs a polled descriptor up at once, as in the kernel: `UTIPC_EXACT_HUP` is `1`.
 pub(crate) fn exact_hang_up() -> bool {
-    static EXACT: OnceLock<bool> = OnceLock::new();
-    *EXACT.get_or_init(|| std::env::var("UTIPC_EXACT_HUP").as_deref() == Ok("1"))
+    static EXACT: OnceBool = OnceBool::new();
+    EXACT.get_or_init(|| std::env::var("UTIPC_EXACT_HUP").as_deref() == Ok("1"))
 }
 
 /// Whether to report errors on standard error: `UTIPC_LOG` is set, and not `off`.
@@ -54,5 +55,5 @@ pub(crate) fn node() -> Result<&'static Node, Code> {
         }
         code(&error)
     })?;
-    Ok(NODE.get_or_init(|| node.resuming(resumes())))
+    Ok(NODE.get_or_init(|| Box::new(node.resuming(resumes()))))
 }

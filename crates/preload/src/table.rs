@@ -1,13 +1,15 @@
 //! The table of descriptors that are TIPC sockets.
 //!
-//! A lookup takes no lock, so it works after a fork, and is cheap enough to precede every call on any descriptor.
+//! A lookup takes no lock, and is cheap enough to precede every call on any descriptor. A fork can interrupt another
+//! thread between two steps of a change, and the child has no thread that makes the second step: no call waits for it.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use arc_swap::ArcSwapOption;
+use once_cell::race::OnceBox;
 
 use crate::entry::Entry;
 
@@ -18,15 +20,43 @@ const PARTS: usize = 1024;
 
 /// The slot of a descriptor number.
 struct Slot {
-    /// Whether there is a socket: a single load for all other descriptors.
-    is_used: AtomicBool,
+    /// 0 if there is no socket: a single load for all other descriptors. Counts up before `entry` is set, and down
+    /// after it was cleared.
+    hint: AtomicUsize,
+    /// The socket. Only this decides whether there is one.
     entry: ArcSwapOption<Entry>,
 }
 
-type Part = Box<[Slot]>;
+impl Slot {
+    fn get(&self) -> Option<Arc<Entry>> {
+        if self.hint.load(Acquire) == 0 { None } else { self.entry.load_full() }
+    }
+
+    /// Sets or removes the socket; returns the one before.
+    fn swap(&self, entry: Option<Arc<Entry>>) -> Option<Arc<Entry>> {
+        if entry.is_some() {
+            self.hint.fetch_add(1, Relaxed);
+        }
+        // In one order with the check of the number in `Entry::renumber`: every operation of `arc_swap` is one of all
+        // sequentially consistent ones.
+        let before = self.entry.swap(entry);
+        if before.is_some() {
+            self.hint.fetch_sub(1, Release);
+        }
+        before
+    }
+}
+
+type Part = [Slot; PART];
+
+/// An empty part, made in place: it is too large for the stack of a small thread.
+fn empty_part() -> Option<Box<Part>> {
+    let empty = || Slot { hint: AtomicUsize::new(0), entry: ArcSwapOption::const_empty() };
+    (0..PART).map(|_| empty()).collect::<Box<[Slot]>>().try_into().ok()
+}
 
 /// Parts are allocated when the first of their descriptors becomes a TIPC socket.
-static TABLE: [OnceLock<Part>; PARTS] = [const { OnceLock::new() }; PARTS];
+static TABLE: [OnceBox<Part>; PARTS] = [const { OnceBox::new() }; PARTS];
 
 /// Number of descriptors that are TIPC sockets.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -46,21 +76,16 @@ fn position(fd: RawFd) -> Option<(usize, usize)> {
 #[inline]
 pub(crate) fn get(fd: RawFd) -> Option<Arc<Entry>> {
     let (part, at) = position(fd)?;
-    let slot = TABLE.get(part)?.get()?.get(at)?;
-    if slot.is_used.load(Acquire) { slot.entry.load_full() } else { None }
+    TABLE.get(part)?.get()?.get(at)?.get()
 }
 
 /// Assigns the socket to `fd`. Returns its previous socket, whose descriptor was closed unnoticed.
 pub(crate) fn set(fd: RawFd, entry: Arc<Entry>) -> Option<Arc<Entry>> {
     let (part, at) = position(fd)?;
-    let empty = || Slot { is_used: AtomicBool::new(false), entry: ArcSwapOption::const_empty() };
-    let new = || (0..PART).map(|_| empty()).collect();
-    let slot = TABLE.get(part)?.get_or_init(new).get(at)?;
+    let slot = TABLE.get(part)?.get_or_try_init(|| empty_part().ok_or(())).ok()?.get(at)?;
     entry.names.fetch_add(1, AcqRel);
-    let before = slot.entry.swap(Some(entry));
-    slot.is_used.store(true, Release);
     COUNT.fetch_add(1, Relaxed);
-    let before = before?;
+    let before = slot.swap(Some(entry))?;
     COUNT.fetch_sub(1, Relaxed);
     before.names.fetch_sub(1, AcqRel);
     Some(before)
@@ -69,10 +94,7 @@ pub(crate) fn set(fd: RawFd, entry: Arc<Entry>) -> Option<Arc<Entry>> {
 /// Removes `fd`; returns its socket, and whether this was the socket's last number in the process.
 pub(crate) fn take(fd: RawFd) -> Option<(Arc<Entry>, bool)> {
     let (part, at) = position(fd)?;
-    let slot = TABLE.get(part)?.get()?.get(at)?;
-    // In one order with the check of the number in `Entry::renumber`.
-    slot.is_used.store(false, SeqCst);
-    let entry = slot.entry.swap(None)?;
+    let entry = TABLE.get(part)?.get()?.get(at)?.swap(None)?;
     COUNT.fetch_sub(1, Relaxed);
     let last = entry.names.fetch_sub(1, AcqRel) == 1;
     Some((entry, last))
@@ -89,7 +111,7 @@ pub(crate) fn all() -> impl Iterator<Item = (RawFd, Arc<Entry>)> {
         |(part, slots)| {
             slots.iter().enumerate().filter_map(move |(at, slot)| {
                 let fd = RawFd::try_from(part * PART + at).ok()?;
-                Some((fd, slot.entry.load_full()?))
+                Some((fd, slot.get()?))
             })
         },
     )

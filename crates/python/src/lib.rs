@@ -6,6 +6,7 @@
 mod address;
 mod buffer;
 mod error;
+mod group;
 mod info;
 mod listener;
 mod message;
@@ -29,6 +30,8 @@ mod _utipc {
 
     #[pymodule_export]
     use super::address::{PortId, ServiceAddress, ServiceRange};
+    #[pymodule_export]
+    use super::group::{Group, GroupMessage, Joined, Left, Member};
     #[pymodule_export]
     use super::info::{Binding, Link, Peer};
     #[pymodule_export]

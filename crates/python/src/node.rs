@@ -8,13 +8,14 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use utipc::{Builder, Engine, LinkProperty, NodeAddr, Spin};
+use utipc::{Builder, Engine, GroupRequest, LinkProperty, NodeAddr, Spin};
 
 use crate::address::{Bindable, PortId, ServiceAddress, Target};
 use crate::error::{closed, exception};
+use crate::group::Group;
 use crate::info::{Binding, Link, Peer};
 use crate::listener::Listener;
-use crate::socket::{Socket, kind_named, unknown};
+use crate::socket::{Socket, kind_named, scope_named, unknown};
 use crate::topology::Topology;
 use crate::waiting::{Limit, wait};
 
@@ -172,6 +173,30 @@ impl Node {
         Listener::new(py, listener)
     }
 
+    /// Opens a socket and joins a communication group: a service type of 64 or above. `instance`: the number by which
+    /// other members address this one. `events`: `Group.receive` also reports members that join and leave. `loopback`:
+    /// the socket receives its own messages too. `scope`: `"cluster"` or `"node"`; groups of different scope are
+    /// different groups. The call does not wait for other members.
+    #[pyo3(signature = (service, instance, *, events = false, loopback = false, scope = "cluster"))]
+    fn join(
+        &self,
+        py: Python<'_>,
+        service: u32,
+        instance: u32,
+        events: bool,
+        loopback: bool,
+        scope: &str,
+    ) -> PyResult<Group> {
+        let scope = scope_named(scope)?;
+        let request = GroupRequest { scope, events, loopback, ..GroupRequest::new(service, instance) };
+        let socket = self.call(py, |node| {
+            let socket = node.rdm()?;
+            socket.join(request)?;
+            Ok(socket)
+        })?;
+        Group::new(py, socket, request)
+    }
+
     /// Opens a client's connection in one step.
     #[pyo3(signature = (to, kind = "seqpacket", *, node = None))]
     fn connect(&self, py: Python<'_>, to: Target, kind: &str, node: Option<u32>) -> PyResult<Socket> {
@@ -194,6 +219,14 @@ impl Node {
     fn topology(&self, py: Python<'_>, node: Option<u32>) -> PyResult<Topology> {
         let topology = self.call(py, |own| own.topology_of(node.map_or_else(|| own.address(), NodeAddr)))?;
         Topology::new(py, topology)
+    }
+
+    /// Waits until every node in contact has the bindings that this node has now: what any program is told from then on
+    /// finds them. `Timeout` names the nodes that have not answered.
+    #[pyo3(signature = (timeout = None))]
+    fn barrier(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        let (limit, node) = (Limit::from_seconds(timeout)?, self.get(py)?);
+        wait(py, limit, move |slice| node.barrier(slice), || Ok(()))
     }
 
     /// Waits until a socket is bound in `service`, on any node, and returns its address.

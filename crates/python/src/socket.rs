@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use utipc::{Look, Looked, RecvOptions, Scope, SocketKind, State};
+use utipc::{Destination, GroupIncoming, Look, Looked, RecvOptions, Scope, SocketKind, State};
 
 use crate::address::{Bindable, PortId, Target};
 use crate::buffer::{Outgoing, WritableBuffer};
@@ -140,6 +140,22 @@ impl Socket {
         Ok(buffer)
     }
 
+    /// Sends a message, waiting up to the socket's timeout.
+    pub(crate) fn send_bytes_to(&self, py: Python<'_>, data: &Outgoing, to: Destination) -> PyResult<usize> {
+        let bytes = data.get();
+        self.wait(py, self.limit(Timeout::Own), |socket, slice| socket.within(slice).send_to(bytes, to))
+    }
+
+    /// Receives a message or an event of the socket's group.
+    pub(crate) fn receive_in_group(&self, py: Python<'_>, timeout: Timeout) -> PyResult<GroupIncoming> {
+        self.wait(py, self.limit(timeout), |socket, slice| socket.within(slice).receive_in_group())
+    }
+
+    /// Leaves the socket's group.
+    pub(crate) fn leave_group(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, utipc::Socket::leave)
+    }
+
     pub(crate) fn describe(&self, py: Python<'_>) -> String {
         match self.query(py, |socket| (socket.kind(), socket.port(), socket.peer())) {
             Err(_) => "closed".to_owned(),
@@ -189,6 +205,16 @@ impl Socket {
         self.call(py, |socket| socket.bind(service, scope))
     }
 
+    /// Binds the socket to a service address or range to which no socket is bound, in the cluster or on the node. Of
+    /// all programs that do so, on any nodes in contact, at most one succeeds; the others get an `OSError` with errno
+    /// `EADDRINUSE`. `bind` does not ask. `timeout`: in seconds; then `Timeout` is raised.
+    #[pyo3(signature = (service, *, scope = "cluster", timeout = 5.0))]
+    fn bind_exclusive(&self, py: Python<'_>, service: Bindable, scope: &str, timeout: f64) -> PyResult<()> {
+        let (scope, limit) = (scope_named(scope)?, Limit::from_seconds(Some(timeout))?);
+        let limit = limit.0.unwrap_or(Duration::MAX);
+        self.call(py, |socket| socket.bind_exclusive(service, scope, limit))
+    }
+
     /// Withdraws one binding, or all of them without an argument. Raises an error if there is none.
     #[pyo3(signature = (service = None, *, scope = "cluster"))]
     fn unbind(&self, py: Python<'_>, service: Option<Bindable>, scope: &str) -> PyResult<()> {
@@ -210,14 +236,13 @@ impl Socket {
         to: Target,
         node: Option<u32>,
     ) -> PyResult<usize> {
-        let (data, to) = (Outgoing::new(data)?, to.on(node)?);
-        let bytes = data.get();
-        self.wait(py, self.limit(Timeout::Own), |socket, slice| socket.within(slice).send_to(bytes, to))
+        let to = to.on(node)?;
+        self.send_bytes_to(py, &Outgoing::new(data)?, to)
     }
 
     /// Sends on a connection, or to the default destination set by `connect`. Returns the number of bytes sent: all of
     /// a message, possibly only a part on a stream.
-    fn send(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+    pub(crate) fn send(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let data = Outgoing::new(data)?;
         let bytes = data.get();
         self.wait(py, self.limit(Timeout::Own), |socket, slice| socket.within(slice).send(bytes))
@@ -479,7 +504,7 @@ pub(crate) fn kind_named(name: &str) -> PyResult<SocketKind> {
     found.ok_or_else(|| unknown("kind of socket", name, "rdm, dgram, seqpacket or stream"))
 }
 
-fn scope_named(name: &str) -> PyResult<Scope> {
+pub(crate) fn scope_named(name: &str) -> PyResult<Scope> {
     match name {
         "cluster" => Ok(Scope::Cluster),
         "node" => Ok(Scope::Node),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import threading
+from typing import Literal
+
+import pytest
 
 import utipc
 
@@ -87,3 +91,25 @@ def test_waiting_for_a_service(node: utipc.Node, service: utipc.ServiceAddress) 
         timer.start()
         assert node.wait_for_service(service, LIMIT) == socket.port
         timer.join()
+
+
+def test_one_of_two_sockets_gets_an_exclusive_binding(
+    node: utipc.Node, engine: str, service: utipc.ServiceAddress
+) -> None:
+    scope: Literal["cluster", "node"] = "cluster"
+    if engine == "kernel":
+        scope = "node"
+        with pytest.raises(utipc.Error):
+            node.barrier(timeout=LIMIT)
+    else:
+        node.barrier(timeout=LIMIT)
+    first, second = node.rdm(), node.rdm()
+    first.bind_exclusive(service, scope=scope)
+    with pytest.raises(OSError) as refused:
+        second.bind_exclusive(service, scope=scope, timeout=LIMIT)
+    assert refused.value.errno == errno.EADDRINUSE
+    first.close()
+    second.bind_exclusive(service, scope=scope, timeout=LIMIT)
+    assert node.lookup(service) == second.port
+    with pytest.raises(ValueError):
+        second.bind_exclusive(service, timeout=-1)

@@ -39,6 +39,21 @@ static void services(void)
 	CHECK(tipc_close(sd) == 0 && tipc_close(other) == 0 && tipc_close(another) == 0);
 }
 
+static void exclusive(void)
+{
+	int first = open_socket(SOCK_RDM), second = open_socket(SOCK_RDM);
+
+	CHECK(utipc_bind_exclusive(first, TYPE + 1, 5, 9, 0, 60000) == 0);
+	CHECK(utipc_barrier(60000) == 0 && utipc_barrier(-1) == 0);
+	FAILS(utipc_bind_exclusive(second, TYPE + 1, 9, 20, 0, -1), EADDRINUSE);
+	FAILS(utipc_bind_exclusive(second, TYPE + 1, 2, 1, 0, 60000), EINVAL);
+	FAILS(utipc_bind_exclusive(-1, TYPE + 1, 1, 1, 0, 60000), EBADF);
+	CHECK(utipc_bind_exclusive(second, TYPE + 1, 10, 20, tipc_own_node(), 60000) == 0);
+	CHECK(tipc_close(first) == 0);
+	CHECK(utipc_bind_exclusive(second, TYPE + 1, 5, 9, 0, 60000) == 0);
+	CHECK(tipc_close(second) == 0);
+}
+
 /* With the structures of linux/tipc.h, for programs that speak the server's protocol themselves. */
 static void raw(void)
 {
@@ -84,6 +99,7 @@ int main(void)
 {
 	services();
 	raw();
+	exclusive();
 	neighbours();
 	printf("ok\n");
 	return 0;

@@ -2,18 +2,18 @@
 //! descriptor it has. Spec: tipc.md §8.9.
 
 use libc::{c_int, c_void, socklen_t};
-use utipc_core::addr::Scope;
+use utipc_core::group::GroupRequest;
 use utipc_core::socket::{OptionValue, SocketKind, SocketOption, State};
 
 use super::replace;
-use crate::address::{AF_TIPC, RESERVED_TYPES};
+use crate::address::AF_TIPC;
 use crate::ancillary::SOL_TIPC;
 use crate::entry::Entry;
 use crate::errno::{Code, c_result, code};
 use crate::{real, table};
 
-/// Length of a request to join a group, in bytes: type, instance, scope and flags as words.
-const GROUP_REQUEST: socklen_t = 16;
+/// `struct tipc_group_req` of `linux/tipc.h`: type, instance, scope and flags.
+type GroupWords = [u32; 4];
 
 fn type_number(kind: SocketKind) -> c_int {
     match kind {
@@ -48,10 +48,6 @@ fn general_option(entry: &Entry, name: c_int) -> Result<Option<u32>, Code> {
 
 fn tipc_option(entry: &Entry, name: c_int) -> Result<u32, Code> {
     let option = u32::try_from(name).ok().and_then(SocketOption::from_number).ok_or(libc::EINVAL)?;
-    if option == SocketOption::GroupJoin {
-        // Programs that probe for groups must not find them: the shim does not join any.
-        return Err(libc::ENOPROTOOPT);
-    }
     entry.socket()?.option(option).map_err(|error| code(&error))
 }
 
@@ -65,17 +61,13 @@ fn set_tipc_option(entry: &Entry, name: c_int, value: *const c_void, len: sockle
             | SocketOption::ConnectTimeout
             | SocketOption::NoDelay,
         ) => 4,
-        Some(SocketOption::GroupJoin) => GROUP_REQUEST,
+        Some(SocketOption::GroupJoin) => size_of::<GroupWords>() as socklen_t,
         _ => 0,
     };
     if len < needed || needed == 0 && (len > 0 || !value.is_null()) {
         return Err(libc::EINVAL);
     }
     let number = if needed == 0 {
-        if option == Some(SocketOption::GroupLeave) {
-            // The shim joins no group, so there is none to leave.
-            return Err(libc::EINVAL);
-        }
         OptionValue::None
     } else if value.is_null() {
         return Err(libc::EFAULT);
@@ -84,17 +76,16 @@ fn set_tipc_option(entry: &Entry, name: c_int, value: *const c_void, len: sockle
         OptionValue::Number(unsafe { value.cast::<u32>().read_unaligned() })
     };
     let option = option.ok_or(libc::EINVAL)?;
-    if option == SocketOption::GroupJoin {
+    let socket = entry.socket()?;
+    let done = if option == SocketOption::GroupJoin {
         // SAFETY: the caller's value has four words, by the check above.
-        let [service, _, scope, _] = unsafe { value.cast::<[u32; 4]>().read_unaligned() };
-        if service < RESERVED_TYPES {
-            return Err(libc::EACCES);
-        }
-        if scope > u32::from(Scope::Node.number()) {
-            return Err(libc::EINVAL);
-        }
-    }
-    entry.socket()?.set_option(option, number).map(|()| 0).map_err(|error| code(&error))
+        let words = unsafe { value.cast::<GroupWords>().read_unaligned() };
+        let request = GroupRequest::from_words(words).map_err(|why| why.errno().number())?;
+        socket.join(request)
+    } else {
+        socket.set_option(option, number)
+    };
+    done.map(|()| 0).map_err(|error| code(&error))
 }
 
 /// Whether the process may exceed the limits of buffers. Asks the kernel by setting a buffer of the descriptor that is

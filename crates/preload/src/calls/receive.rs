@@ -8,10 +8,12 @@ use libc::{
     timespec,
 };
 use utipc_client::{Socket, Wait};
-use utipc_core::socket::{Received, RecvOptions, SocketKind, State};
+use utipc_core::socket::{GroupMessageKind, Received, RecvOptions, SocketKind, State};
+use utipc_core::wire::EVENT_LEN;
 use utipc_os::reentry::Gap;
 
 use super::{replace, without_position};
+use crate::address::SockaddrTipc;
 use crate::entry::Entry;
 use crate::errno::{Code, c_result, code, code_of_wait};
 use crate::{address, ancillary, looking, netlink, parts, real, table};
@@ -70,7 +72,10 @@ fn receive_bytes(
         let received = received.map_err(|error| never_errno(socket, wait, code_of_wait(&error, wait)))?;
         let received = received.ok_or(libc::EAGAIN)?;
         // Skip empty messages without an error, as Linux does; a peek would find the same message again.
-        let empty = received.len == 0 && received.returned.is_none() && received.source.port != 0;
+        let empty = received.len == 0
+            && received.returned.is_none()
+            && received.source.port != 0
+            && !is_event(&received);
         if !empty || socket.socket_kind().is_connection_oriented() {
             return Ok(received);
         }
@@ -80,7 +85,12 @@ fn receive_bytes(
     }
 }
 
-/// Stores the address of a message's sender.
+/// Whether it tells that a member of the socket's group has joined or left.
+fn is_event(received: &Received) -> bool {
+    received.group.is_some_and(|group| group.kind.is_event())
+}
+
+/// Stores the address of a message's sender; in a group, a second one is the sender as a member. Spec: tipc.md §8.10.
 ///
 /// # Safety
 /// `addr` and `len` are null or writable, `addr` for `*len` bytes.
@@ -93,8 +103,14 @@ unsafe fn store_source(received: &Received, addr: *mut sockaddr, len: *mut sockl
         }
         return Ok(());
     }
+    let sender = SockaddrTipc::from(received.source);
     // SAFETY: by the caller's promise.
-    unsafe { address::store(received.source.into(), addr, len) }
+    unsafe {
+        match received.group {
+            Some(group) => address::store_all(&[sender, group.member.into()], addr, len),
+            None => address::store(sender, addr, len),
+        }
+    }
 }
 
 /// # Safety
@@ -142,8 +158,11 @@ unsafe fn receive_parts(
     let total = parts::total(parts)?;
     let mut whole = vec![0; total.min(most)];
     let received = receive_bytes(entry, &socket, &mut whole, flags, control)?;
+    // The bytes of an event do not count.
+    let filled = if is_event(&received) { EVENT_LEN } else { received.len };
+    let filled = filled.min(whole.len());
     // SAFETY: by the caller's promise.
-    unsafe { parts::scatter(whole.get(..received.len).unwrap_or_default(), parts) }?;
+    unsafe { parts::scatter(whole.get(..filled).unwrap_or_default(), parts) }?;
     Ok(received)
 }
 
@@ -169,6 +188,11 @@ unsafe fn receive_message(entry: &Entry, message: *mut msghdr, flags: c_int) -> 
         if received.end_of_record {
             message.msg_flags |= libc::MSG_EOR;
         }
+        message.msg_flags |= match received.group.map(|group| group.kind) {
+            Some(GroupMessageKind::Joined) => libc::MSG_OOB,
+            Some(GroupMessageKind::Left) => libc::MSG_OOB | libc::MSG_EOR,
+            _ => 0,
+        };
         ancillary::store(message, &received);
         Ok(received.len.cast_signed())
     }

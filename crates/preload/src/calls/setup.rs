@@ -76,7 +76,7 @@ fn socket_pair(kind: c_int, protocol: c_int) -> Result<[c_int; 2], Code> {
     for (fd, port) in pair.into_iter().zip(peers) {
         if let Some(entry) = table::get(fd) {
             // Connection-oriented sockets get their peer from the node.
-            let _ = entry.pair.set(PortId { port, node });
+            let _ = entry.pair.set(Box::new(PortId { port, node }));
         }
     }
     Ok(pair)

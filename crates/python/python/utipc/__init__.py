@@ -10,8 +10,8 @@
 >>> server.receive().data
 b'Hello World'
 
-`Node` opens sockets, `Socket` is a socket of any kind, `Listener` accepts connections, and `Topology` reports services,
-nodes and links. `utipc.aio` has the same for asyncio.
+`Node` opens sockets, `Socket` is a socket of any kind, `Listener` accepts connections, `Group` is a membership in a
+communication group, and `Topology` reports services, nodes and links. `utipc.aio` has the same for asyncio.
 """
 
 from ._errors import (
@@ -29,8 +29,13 @@ from ._errors import (
 from ._utipc import (
     Binding,
     Event,
+    Group,
+    GroupMessage,
+    Joined,
+    Left,
     Link,
     Listener,
+    Member,
     Message,
     Node,
     Peer,
@@ -50,8 +55,13 @@ __all__ = [
     "ConnectionLost",
     "Error",
     "Event",
+    "Group",
+    "GroupMessage",
+    "Joined",
+    "Left",
     "Link",
     "Listener",
+    "Member",
     "Message",
     "Node",
     "NotAllowed",

@@ -31,7 +31,17 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Generator, Generic, Literal, Optional, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Generator,
+    Generic,
+    Literal,
+    Optional,
+    TypeVar,
+    Union,
+)
 
 import utipc
 
@@ -40,14 +50,16 @@ from ._errors import Closed, WouldBlock
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
-    from ._types import Destination, Kind, Services
+    from ._types import Destination, GroupIncoming, Kind, Scope, Services
 
 __all__ = [
+    "Group",
     "Listener",
     "Socket",
     "Starting",
     "Topology",
     "connect",
+    "join",
     "listen",
     "start",
     "topology",
@@ -265,6 +277,57 @@ class Socket(_Closing):
         return f"<utipc.aio.Socket of {self._socket!r}>"
 
 
+class Group(_Series["GroupIncoming"]):
+    """A `utipc.Group` for tasks: `async for incoming in group`, until it is closed."""
+
+    def __init__(self, group: utipc.Group) -> None:
+        """Wraps a membership and makes its socket non-blocking."""
+        self._group = group
+        self._socket = Socket(group.socket)
+
+    @property
+    def group(self) -> utipc.Group:
+        """The underlying membership."""
+        return self._group
+
+    @property
+    def member(self) -> utipc.Member:
+        """See `utipc.Group.member`."""
+        return self._group.member
+
+    @property
+    def socket(self) -> Socket:
+        """The underlying socket, for options and counters."""
+        return self._socket
+
+    async def broadcast(self, data: Buffer) -> int:
+        """See `utipc.Group.broadcast`."""
+        return await self._socket._until("writer", lambda: self._group.broadcast(data))
+
+    async def multicast(self, instance: int, data: Buffer) -> int:
+        """See `utipc.Group.multicast`."""
+        return await self._socket._until("writer", lambda: self._group.multicast(instance, data))
+
+    async def anycast(self, instance: int, data: Buffer) -> int:
+        """See `utipc.Group.anycast`."""
+        return await self._socket._until("writer", lambda: self._group.anycast(instance, data))
+
+    async def send(self, to: Union[utipc.Member, utipc.PortId], data: Buffer) -> int:
+        """See `utipc.Group.send`."""
+        return await self._socket._until("writer", lambda: self._group.send(to, data))
+
+    async def receive(self) -> GroupIncoming:
+        """See `utipc.Group.receive`."""
+        return await self._socket._until("reader", self._group.receive)
+
+    def close(self) -> None:
+        """Leaves the group and closes the socket; tasks that wait for it get `utipc.Closed`."""
+        self._socket.close()
+
+    async def _next_item(self) -> GroupIncoming:
+        return await self.receive()
+
+
 class Listener(_Series[Socket]):
     """A `utipc.Listener` for tasks: `async for connection in listener`, until it is closed."""
 
@@ -360,6 +423,19 @@ def listen(
 ) -> Listener:
     """See `utipc.Node.listen`."""
     return Listener(node.listen(service, kind))
+
+
+def join(
+    node: utipc.Node,
+    service: int,
+    instance: int,
+    *,
+    events: bool = False,
+    loopback: bool = False,
+    scope: Scope = "cluster",
+) -> Group:
+    """See `utipc.Node.join`."""
+    return Group(node.join(service, instance, events=events, loopback=loopback, scope=scope))
 
 
 async def connect(

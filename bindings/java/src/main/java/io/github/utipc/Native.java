@@ -22,6 +22,7 @@ import java.nio.charset.StandardCharsets;
 final class Native {
     static final int EINTR = 4;
     static final int EAGAIN = 11;
+    static final int EACCES = 13;
     static final int EINVAL = 22;
     static final int EPIPE = 32;
     static final int EMSGSIZE = 90;
@@ -60,6 +61,8 @@ final class Native {
     static final MethodHandle CONNECT_TIMEOUT = failing("utipc_sock_connect_timeout", JAVA_INT, JAVA_INT);
     static final MethodHandle BIND = failing("tipc_bind", JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT);
     static final MethodHandle UNBIND = failing("tipc_unbind", JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT);
+    static final MethodHandle JOIN = failing("tipc_join", JAVA_INT, ADDRESS, JAVA_BOOLEAN, JAVA_BOOLEAN);
+    static final MethodHandle LEAVE_GROUP = failing("tipc_leave", JAVA_INT);
     static final MethodHandle SOCKADDR = failing("tipc_sockaddr", JAVA_INT, ADDRESS);
     static final MethodHandle PEERADDR = failing("utipc_peeraddr", JAVA_INT, ADDRESS);
     static final MethodHandle CONNECT = failing("tipc_connect", JAVA_INT, ADDRESS);

@@ -75,6 +75,20 @@ public final class Node implements AutoCloseable {
         return PacketSocket.open(this, Native.DGRAM, services);
     }
 
+    /**
+     * Opens a socket (SOCK_RDM) and joins a group (64 or more) with an instance, which other members may share. It does
+     * not wait for other members.
+     */
+    public Group join(int type, int instance, Group.Option... options) throws IOException {
+        PacketSocket socket = packetSocket();
+        try {
+            return socket.join(type, instance, options);
+        } catch (IOException failure) {
+            socket.close();
+            throw failure;
+        }
+    }
+
     /** Binds a service and accepts connections that carry bytes. Several listeners of a service share connections. */
     public Listener listen(Service service) throws IOException {
         return Listener.open(this, Native.STREAM, service);

@@ -36,6 +36,14 @@ public final class PacketSocket extends Socket {
     }
 
     /**
+     * Joins a group (64 or more) with an instance, which other members may share. The socket then sends to members and
+     * hears only them, and binds to nothing else: use the returned value to send and receive. A socket is in one group.
+     */
+    public Group join(int type, int instance, Group.Option... options) throws IOException {
+        return Group.join(this, type, instance, options);
+    }
+
+    /**
      * Sends a message of at most {@link Node#MAX_MESSAGE} bytes to one of the sockets bound to a {@link ServiceAddress},
      * to all sockets bound in a {@link ServiceRange}, or to the socket of a {@link PortId}.
      */

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+
+package utipc
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Group is a membership in a communication group: a set of sockets on any nodes that send to one another.
+//
+// A message goes to one member (Send, Anycast), to all members with an instance (Multicast) or to all (Broadcast). Each
+// member receives the messages of one sender in the order in which they were sent, over all four calls, none twice and
+// none left out, as long as both are members. A member that does not receive stops those who send to it: their calls
+// wait, until the write deadline if there is one. A membership sends one message at a time. Empty messages are not
+// delivered.
+//
+// A context that ends a call of Receive also removes the read deadline.
+type Group struct {
+	*socket
+	addr   ServiceAddr
+	member Member
+	// receiving has the token of inTurn.
+	receiving chan struct{}
+	// calls is locked for reading by calls that may wait, and for writing by Leave.
+	calls sync.RWMutex
+	left  atomic.Bool
+}
+
+// GroupOptions are the options of a membership. The zero value has neither events nor loopback.
+type GroupOptions struct {
+	// Events makes Receive report members that join and leave, and those that are there already.
+	Events bool
+	// Loopback makes the socket receive its own messages to the group too.
+	Loopback bool
+}
+
+// Member is a member of a group.
+type Member struct {
+	// Port is its socket, a destination of [Group.Send].
+	Port PortID
+	// Instance is the number by which other members address it. Several members may share it.
+	Instance uint32
+}
+
+// String returns the socket and the instance.
+func (m Member) String() string { return fmt.Sprintf("%v instance %d", m.Port, m.Instance) }
+
+// Incoming is what a member receives: a message of another member, or a change of the members.
+type Incoming struct {
+	Kind IncomingKind
+	// Member is the sender of the message, or the member that has joined or left.
+	Member Member
+	// Data is the message; nil for a change of the members.
+	Data []byte
+}
+
+// IncomingKind tells messages from changes of the members.
+type IncomingKind int
+
+// The kinds. MemberJoined and MemberLeft are reported with [GroupOptions].Events only.
+const (
+	// GroupMessage is a message of a member.
+	GroupMessage IncomingKind = iota + 1
+	// MemberJoined is a member that has joined, or that was there before.
+	MemberJoined
+	// MemberLeft is a member that has left, has ended, or whose node is lost. Everything that it sent and that arrived
+	// comes before.
+	MemberLeft
+)
+
+// String names the kind.
+func (k IncomingKind) String() string {
+	names := [...]string{"", "message", "joined", "left"}
+	if k <= 0 || int(k) >= len(names) {
+		return fmt.Sprintf("kind %d", int(k))
+	}
+	return names[k]
+}
+
+// leftCode is what the library reports in place of a reason of return for a member that has left.
+const leftCode = -1
+
+// buffers has space for one message each, which calls use while they do not wait.
+var buffers = sync.Pool{New: func() any { return new([MaxMessage]byte) }}
+
+// Join opens a socket and joins the group of addr.Type, 64 or more, as a member with addr.Instance. With the own node
+// in addr.Node it joins a group of this node only, which is another one than that of the cluster. Join does not wait
+// for other members.
+func (n *Node) Join(addr ServiceAddr, options GroupOptions) (*Group, error) {
+	s, err := n.open(rdm)
+	if err != nil {
+		return nil, failed("join", nil, addr, err)
+	}
+	group, err := s.join(addr, options)
+	if err != nil {
+		s.close()
+		return nil, failed("join", nil, addr, err)
+	}
+	return group, nil
+}
+
+// Join joins a group as [Node.Join] does, with this socket. The group takes the socket over: do not send or receive
+// with p before [Group.Leave]. A socket is in one group at most.
+func (p *PacketConn) Join(addr ServiceAddr, options GroupOptions) (*Group, error) {
+	group, err := p.join(addr, options)
+	return group, failed("join", p.own, addr, err)
+}
+
+func (s *socket) join(addr ServiceAddr, options GroupOptions) (*Group, error) {
+	port, err := s.port(false)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.control(func(sd int) outcome { return callJoin(sd, addr, options) }); err != nil {
+		return nil, err
+	}
+	member := Member{Port: port, Instance: addr.Instance}
+	return &Group{socket: s, addr: addr, member: member, receiving: make(chan struct{}, 1)}, nil
+}
+
+// Addr returns the address that was joined with: the group, this member's instance, and the node of a group of one
+// node.
+func (g *Group) Addr() ServiceAddr { return g.addr }
+
+// Member returns this member.
+func (g *Group) Member() Member { return g.member }
+
+// LocalAddr returns the PortID of the socket.
+func (g *Group) LocalAddr() net.Addr { return g.member.Port }
+
+// Broadcast sends to all members; to this one only with [GroupOptions].Loopback. Without another member it fails with
+// [ErrUnreachable].
+func (g *Group) Broadcast(b []byte) (int, error) {
+	return g.send(nil, func(sd int) outcome { return callSend(sd, b) })
+}
+
+// Multicast sends to all members with an instance. Without such a member it fails with [ErrUnreachable].
+func (g *Group) Multicast(b []byte, instance uint32) (int, error) {
+	return g.sendTo(b, ServiceRange{Type: g.addr.Type, Lower: instance, Upper: instance})
+}
+
+// Anycast sends to one of the members with an instance, the one with the least unread; equals take turns. Without such
+// a member it fails with [ErrUnreachable].
+func (g *Group) Anycast(b []byte, instance uint32) (int, error) {
+	return g.sendTo(b, ServiceAddr{Type: g.addr.Type, Instance: instance})
+}
+
+// Send sends to one member. If the socket is no member it fails with [ErrUnreachable].
+func (g *Group) Send(b []byte, to PortID) (int, error) { return g.sendTo(b, to) }
+
+func (g *Group) sendTo(b []byte, addr net.Addr) (int, error) {
+	to, multicast, err := target(addr)
+	if err != nil {
+		return 0, failed("write", g.member.Port, addr, err)
+	}
+	return g.send(addr, func(sd int) outcome { return callSendTo(sd, b, to, multicast) })
+}
+
+func (g *Group) send(to net.Addr, call func(sd int) outcome) (int, error) {
+	g.calls.RLock()
+	defer g.calls.RUnlock()
+	var out outcome
+	err := g.untilWritable(func(sd int) bool {
+		if out = hasLeft; !g.left.Load() {
+			out = call(sd)
+		}
+		return !out.wouldBlock()
+	})
+	if err = g.outcomeOf(err, out); err != nil {
+		return 0, failed("write", g.member.Port, to, err)
+	}
+	return out.value, nil
+}
+
+// Receive waits for the next message or, with [GroupOptions].Events, the next change of the members. What one member
+// sends arrives in order, and so do its joining and leaving. If the context is over first, or the read deadline passes,
+// Receive returns that error, and nothing is lost.
+func (g *Group) Receive(ctx context.Context) (Incoming, error) {
+	g.calls.RLock()
+	defer g.calls.RUnlock()
+	var incoming Incoming
+	err := g.inTurn(ctx, g.receiving, func() (err error) {
+		incoming, err = g.receive()
+		return err
+	})
+	return incoming, failed("read", g.member.Port, nil, err)
+}
+
+func (g *Group) receive() (Incoming, error) {
+	for {
+		var in received
+		var out outcome
+		var data []byte
+		err := g.untilReadable(func(sd int) bool {
+			if g.left.Load() {
+				out = hasLeft
+				return true
+			}
+			buffer := buffers.Get().(*[MaxMessage]byte)
+			defer buffers.Put(buffer)
+			if in, out = callReceiveFrom(sd, buffer[:]); out.value > 0 {
+				data = bytes.Clone(buffer[:out.value])
+			}
+			return !out.wouldBlock()
+		})
+		if err = g.outcomeOf(err, out); err != nil {
+			return Incoming{}, err
+		}
+		// Others are from before the join, and not of a member.
+		if in.destination[0] == g.addr.Type {
+			return newIncoming(in, data), nil
+		}
+	}
+}
+
+// hasLeft is the outcome of a call that is not made because the socket has left the group.
+var hasLeft = outcome{errno: syscall.EBADF}
+
+// outcomeOf is the error of a call that has ended; a call that ends because of Leave reports only that.
+func (g *Group) outcomeOf(err error, out outcome) error {
+	if err = g.verdict(err, out); err != nil && g.left.Load() {
+		return net.ErrClosed
+	}
+	return err
+}
+
+func newIncoming(in received, data []byte) Incoming {
+	port := PortID{Port: in.source[1], Node: NodeID(in.source[2])}
+	incoming := Incoming{Kind: GroupMessage, Member: Member{Port: port, Instance: in.destination[1]}, Data: data}
+	switch {
+	case in.returned == leftCode:
+		incoming.Kind = MemberLeft
+	// No member sends empty messages.
+	case data == nil:
+		incoming.Kind = MemberJoined
+	}
+	return incoming
+}
+
+// All returns what Receive returns, until the context is over or the caller stops. The last pair of a sequence that
+// fails has the error.
+func (g *Group) All(ctx context.Context) iter.Seq2[Incoming, error] {
+	return func(yield func(Incoming, error) bool) {
+		for {
+			incoming, err := g.Receive(ctx)
+			if !yield(incoming, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Leave leaves the group and returns its socket, which keeps its PortID. Messages that have arrived can be received
+// from it; changes of the members that have arrived count as empty messages. Waiting calls of the group, and all later
+// ones, return net.ErrClosed. Deadlines are removed. If Leave fails, the socket is closed.
+func (g *Group) Leave() (*PacketConn, error) {
+	if g.closed.Load() || g.left.Swap(true) {
+		return nil, failed("leave", g.member.Port, nil, net.ErrClosed)
+	}
+	// Waiting calls end before the socket leaves.
+	err := g.cause(g.file.SetDeadline(past))
+	g.calls.Lock()
+	defer g.calls.Unlock()
+	if err == nil {
+		_, err = g.control(callLeaveGroup)
+	}
+	if err == nil {
+		err = g.cause(g.file.SetDeadline(time.Time{}))
+	}
+	if err != nil {
+		g.socket.close()
+		return nil, failed("leave", g.member.Port, nil, err)
+	}
+	return &PacketConn{socket: g.socket, own: g.member.Port}, nil
+}
+
+// Close leaves the group and closes the socket; the other members are told. Waiting calls return net.ErrClosed.
+func (g *Group) Close() error {
+	if g.left.Load() {
+		return failed("close", g.member.Port, nil, net.ErrClosed)
+	}
+	return failed("close", g.member.Port, nil, g.close())
+}

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package io.github.utipc;
+
+/** What a member of a group receives. */
+public sealed interface GroupIncoming permits GroupMessage, Joined, Left {
+    /** The member that has sent, joined or left. */
+    Member member();
+}
