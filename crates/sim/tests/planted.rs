@@ -14,11 +14,14 @@ fn config(seed: u64) -> SimConfig {
     SimConfig { pace_us: 20_000, ..SimConfig::new(4, seed, 0.3) }
 }
 
-/// Runs with a fault until an invariant breaks.
-fn caught(fault: Fault, expected: fn(&Broken) -> bool) {
+/// Runs with a fault until an invariant breaks; `passed` are violations after which the next seed is tried.
+fn caught(fault: Fault, expected: fn(&Broken) -> bool, passed: fn(&Broken) -> bool) {
     let begun = Instant::now();
     plant(Some(fault));
-    let broken = SEEDS.into_iter().find_map(|seed| Some((seed, run(&config(seed)).err()?)));
+    let broken = SEEDS.into_iter().find_map(|seed| {
+        let failure = run(&config(seed)).err()?;
+        (!passed(&failure.0.broken)).then_some((seed, failure))
+    });
     plant(None);
     let (seed, failure) = broken.unwrap_or_else(|| panic!("{fault:?} was not caught"));
     let (violation, _) = *failure;
@@ -34,10 +37,14 @@ fn runs_without_a_fault_succeed() {
 }
 
 macro_rules! faults {
-    ($($name:ident: $fault:ident => $($broken:ident)|+,)*) => {
+    ($($name:ident: $fault:ident => $($broken:ident)|+ $(beside $passed:ident)?,)*) => {
         $(#[test]
         fn $name() {
-            caught(Fault::$fault, |broken| matches!(broken, $(Broken::$broken(_))|+));
+            caught(
+                Fault::$fault,
+                |broken| matches!(broken, $(Broken::$broken(_))|+),
+                |_broken| false $(|| matches!(_broken, Broken::$passed(_)))?,
+            );
         })*
     };
 }
@@ -52,7 +59,8 @@ faults! {
     stale_session: StaleSession => FalseDown,
     state_storm: StateStorm => Livelock,
     fragment_order: FragmentOrder => Corrupted,
-    lost_wakeup: LostWakeup => Stalled,
+    // In some runs the rest of a stream is missing first.
+    lost_wakeup: LostWakeup => Stalled beside Lost,
     broadcast_sync_off_by_one: BroadcastSyncOffByOne => Order | Tables,
     // The broadcast link stalls, which ends the contact.
     broadcast_ack_beyond: BroadcastAckBeyond => FalseDown,

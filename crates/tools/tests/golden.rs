@@ -50,6 +50,10 @@ impl Daemon {
         assert!(ended.status.success(), "{line}: {}", String::from_utf8_lossy(&ended.stderr));
     }
 
+    fn enable_bearer(&self, remote: Ipv4Addr) {
+        self.done(&format!("bearer enable media udp name U localip {} remoteip {remote}", self.local));
+    }
+
     fn node(&self) -> Node {
         Node::builder().daemon_at(&self.socket).start().unwrap()
     }
@@ -86,13 +90,13 @@ struct Stage {
 
 impl Stage {
     fn new(folder: &Path, first: u32) -> Self {
-        // Eight addresses that only this process uses; each comparison has three, from `first` on.
-        let own = std::process::id() << 3;
-        let address = |n| Ipv4Addr::from(0x7f40_0000 | own & 0x3f_fff8 | (first + n));
+        // Sixteen addresses that only this process uses; each test has three, from `first` on.
+        let own = std::process::id() << 4;
+        let address = |n| Ipv4Addr::from(0x7f40_0000 | own & 0x3f_fff0 | (first + n));
         let (a, b) = (Daemon::start(folder, "a", address(0)), Daemon::start(folder, "b", address(1)));
         a.done("node set clusterid 4712");
         a.done("node set identity alpha");
-        a.done(&format!("bearer enable media udp name U localip {} remoteip {}", a.local, b.local));
+        a.enable_bearer(b.local);
         Self { a, b, link: String::new(), sockets: Vec::new() }
     }
 
@@ -146,11 +150,64 @@ fn utipc_prints_what_tipc_prints_on_a_kernel_node() {
 #[test]
 fn debians_tipc_under_utipc_run_prints_what_it_prints_on_a_kernel_node() {
     build_shim();
-    compare("tipc", &|daemon, args| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_utipc"));
-        command.args(["run", "--", "tipc"]).args(args).env("UTIPC_SOCKET", &daemon.socket);
-        command.output().unwrap()
-    });
+    compare("tipc", &debians_tipc);
+}
+
+#[cfg(feature = "stock-tipc")]
+fn debians_tipc(daemon: &Daemon, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_utipc"));
+    command.args(["run", "--", "tipc"]).args(args).env("UTIPC_SOCKET", &daemon.socket);
+    command.output().unwrap()
+}
+
+/// A key of the cluster, keys of nodes, no key, a master key with session keys, and a key that is refused. The link
+/// stays up.
+#[cfg(feature = "stock-tipc")]
+#[test]
+fn debians_tipc_under_utipc_run_encrypts_a_link() {
+    build_shim();
+    let folder = std::env::temp_dir().join(format!("utipc-keys-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut stage = Stage::new(&folder, 7);
+    stage.b.done("node set clusterid 4712");
+    stage.b.done("node set identity beta");
+    stage.b.enable_bearer(stage.a.local);
+    stage.wait_for_link("up");
+    // A key is refused while the one before is being introduced.
+    let both = |line: &str| {
+        let args: Vec<&str> = line.split(' ').collect();
+        for daemon in [&stage.a, &stage.b] {
+            soon(&format!("tipc {line}"), || debians_tipc(daemon, &args).status.success());
+        }
+    };
+    let counted = |name: &str| {
+        let text = stage.b.text(&["node", "counters"]);
+        let line = text.lines().find(|line| line.contains(&format!("encryption.{name} ")));
+        line.and_then(|line| line.split_whitespace().last()?.parse::<u64>().ok()).unwrap()
+    };
+    let decrypts = || {
+        let before = counted("opened");
+        soon("the peer's frames are decrypted", || counted("opened") > before);
+    };
+    assert_eq!((counted("sealed"), counted("opened")), (0, 0));
+    both("node set key this_is_a_cluster_ke");
+    decrypts();
+    both("node set key 0x00112233445566778899aabbccddeeff01020304 nodeid alpha");
+    both("node set key 0xffeeddccbbaa99887766554433221100a0b0c0d0 nodeid beta");
+    decrypts();
+    both("node flush key");
+    both("node set key this_is_a_master_key master");
+    decrypts();
+    assert_eq!(counted("received"), 0);
+    both("node set key rekeying now");
+    soon("a session key of the peer has come", || counted("received") > 0);
+    both("node set key rekeying 60");
+    decrypts();
+    let refused = debians_tipc(&stage.b, &["node", "set", "key", "too_short"]);
+    assert!(!refused.status.success(), "a key of nine bytes is accepted");
+    assert_eq!(stage.b.links()[0].1, "up");
+    drop(stage);
+    let _ = std::fs::remove_dir_all(&folder);
 }
 
 /// A program with a netlink socket of its own.

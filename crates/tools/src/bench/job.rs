@@ -51,6 +51,8 @@ pub(crate) struct Site {
     pub(crate) private: bool,
     /// Where the embedded nodes of this host find each other; `None`: they are on different hosts.
     pub(crate) directory: Option<PathBuf>,
+    /// The file with the key of the cluster, if everything is encrypted.
+    pub(crate) key: Option<PathBuf>,
 }
 
 /// The task of a peer process.
@@ -151,7 +153,7 @@ impl Job {
             warmup: 1,
             rate: None,
             engine: Engine::Embedded,
-            site: Site { local: nowhere, remote: nowhere, private: false, directory: None },
+            site: Site { local: nowhere, remote: nowhere, private: false, directory: None, key: None },
             core: None,
             addresses: Vec::new(),
         }

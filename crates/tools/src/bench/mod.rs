@@ -176,7 +176,7 @@ fn variants(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Variant>
             (Transport::Iceoryx2, _) => Some("only its round-trip time is measured".to_owned()),
             _ => None,
         };
-        let obstacle = transports::obstacle(transport, place.scope()).or(obstacle);
+        let obstacle = transports::obstacle(transport, place.scope(), place.engine()).or(obstacle);
         match obstacle.or_else(|| if kernel { place.kernel_obstacle() } else { None }) {
             None => present.push(transport),
             // On the kernel's engine nothing else was asked for.
@@ -187,7 +187,13 @@ fn variants(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Variant>
     ensure!(!present.is_empty(), "none of the chosen transports is available (add --transport tcp)");
     let modes = if options.mode.is_empty() { vec![Mode::Adaptive] } else { options.mode.clone() };
     let kinds = match (name, options.kind.as_slice()) {
-        (Name::Multicast, _) => vec![Kind::Rdm],
+        (Name::Multicast, []) => vec![Kind::Rdm],
+        (Name::Multicast, given) => {
+            let multicast = |kind: &Kind| matches!(kind, Kind::Rdm | Kind::Group);
+            ensure!(given.iter().all(multicast), "multicasts have --kind rdm or group, not connections");
+            given.to_vec()
+        }
+        (_, given) if given.contains(&Kind::Group) => bail!("only multicasts are measured with --kind group"),
         (Name::Sizes, []) => vec![Kind::Stream],
         (_, []) => vec![Kind::Seqpacket],
         (_, given) => given.to_vec(),

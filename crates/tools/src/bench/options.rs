@@ -22,7 +22,7 @@ pub(super) struct Traffic {
     /// How the ends wait. For utipc, blocking means adaptive; for others, adaptive and parked mean blocking
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(super) mode: Vec<Mode>,
-    /// Kinds of utipc sockets [default: seqpacket]
+    /// Kinds of utipc sockets [default: seqpacket; of multicasts: rdm]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(super) kind: Vec<Kind>,
     /// Message size, bytes [default: 64 for latency, 64,1024,65536 for rates]

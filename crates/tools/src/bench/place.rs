@@ -2,7 +2,10 @@
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,9 +15,12 @@ use utipc_bench_kit::{Named as _, cpu, daemon, place};
 
 use super::job::{EndResult, Job, PeerMessage, Role, ServerAddress, Site, Test};
 use super::parent::GO;
-use super::variant::{Engine, Scope, Variant};
+use super::variant::{Engine, Scope, Transport, Variant};
 use super::{library, traffic};
 use crate::namespaces::{CABLE, enable_kernel_node};
+
+/// The key of encrypted clusters: 32 bytes of AES key and 4 of salt. It protects nothing.
+const KEY: &[u8] = b"0xa0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3b4b5b6b7b8b9babbbcbdbebfc0c1c2c3\n";
 
 /// The namespaces and daemons of a measurement. Dropped: they are removed.
 pub(super) struct Place {
@@ -130,18 +136,32 @@ impl Place {
         if self.scope() == Scope::Inter {
             let [server, client] = CABLE.addresses.map(IpAddr::from);
             let (local, remote) = if role == Role::Serve { (server, client) } else { (client, server) };
-            return Site { local, remote, private: true, directory: None };
+            return Site { local, remote, private: true, directory: None, key: None };
         }
         // An address that no other benchmark on this host uses now.
         let [_, a, b, c] = std::process::id().to_be_bytes();
         let local = IpAddr::from([127, 64 | a & 63, b, c]);
-        Site { local, remote: local, private: false, directory: self.directory.clone() }
+        Site { local, remote: local, private: false, directory: self.directory.clone(), key: None }
+    }
+
+    /// The file with the key of encrypted clusters.
+    fn key(&self) -> Result<PathBuf> {
+        let path = self.folder()?.join("key");
+        if !path.exists() {
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+            file.and_then(|mut file| file.write_all(KEY))
+                .with_context(|| format!("write {}", path.display()))?;
+        }
+        Ok(path)
     }
 
     /// Starts a process for `job`, at the end of its role.
     pub(super) fn start(&self, job: &Job) -> Result<Peer> {
         let mut job = job.clone();
         (job.site, job.engine) = (self.site(job.role), self.engine);
+        if job.variant.transport == Transport::UtipcEncrypted {
+            job.site.key = Some(self.key()?);
+        }
         let side = usize::from(job.role == Role::Drive);
         let program = std::env::current_exe().context("find this program's own path")?;
         let mut command = match self.inner.namespaces() {

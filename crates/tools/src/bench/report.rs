@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use utipc_bench_kit::Named as _;
 
 use super::run::{Name, Run};
-use super::variant::{Engine, Transport};
+use super::variant::Engine;
 
 fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
@@ -28,7 +28,7 @@ impl Run {
             "elapsed_s": (self.elapsed_s() * 1e9).round() / 1e9,
             "cpu_s": { "tx": round(measured.client.cpu_s), "rx": round(measured.server.cpu_s) },
         });
-        if case.variant.transport == Transport::Utipc {
+        if case.variant.transport.is_own() {
             line["engine"] = json!(self.engine.name());
         }
         if self.engine == Engine::Daemon {

@@ -7,13 +7,13 @@ use rustix::net::{AddressFamily, SocketType, ipproto, socket};
 
 use super::channel::{Opened, Waiting};
 use super::job::Job;
-use super::variant::{Scope, Transport};
+use super::variant::{Engine, Scope, Transport};
 use super::{library, sockets};
 
 /// Opens the server's end.
 pub(super) fn serve(job: &Job) -> Result<Waiting> {
     match job.variant.transport {
-        Transport::Utipc | Transport::KernelTipc => library::serve(job),
+        own if own.is_tipc() => library::serve(job),
         #[cfg(feature = "iceoryx2")]
         Transport::Iceoryx2 => super::iceoryx::serve(job),
         #[cfg(not(feature = "iceoryx2"))]
@@ -25,7 +25,7 @@ pub(super) fn serve(job: &Job) -> Result<Waiting> {
 /// Opens the driver's end: `connections` channels to each server, or one multicast channel to all.
 pub(super) fn drive(job: &Job) -> Result<Opened> {
     match job.variant.transport {
-        Transport::Utipc | Transport::KernelTipc => library::drive(job),
+        own if own.is_tipc() => library::drive(job),
         #[cfg(feature = "iceoryx2")]
         Transport::Iceoryx2 => super::iceoryx::drive(job),
         #[cfg(not(feature = "iceoryx2"))]
@@ -35,8 +35,11 @@ pub(super) fn drive(job: &Job) -> Result<Opened> {
 }
 
 /// Reason why a transport cannot be measured here, if so, in one line.
-pub(super) fn obstacle(transport: Transport, scope: Scope) -> Option<String> {
+pub(super) fn obstacle(transport: Transport, scope: Scope, engine: Engine) -> Option<String> {
     let why = match transport {
+        Transport::UtipcEncrypted if scope == Scope::Intra || engine != Engine::Embedded => {
+            "measured between embedded nodes of two hosts only (--scope inter --engine embedded)".to_owned()
+        }
         Transport::Uds | Transport::UdsStream if scope == Scope::Inter => {
             "works only within a host".to_owned()
         }
@@ -59,6 +62,7 @@ mod tests {
 
     #[test]
     fn unix_sockets_cannot_be_measured_between_namespaces() {
+        let obstacle = |transport, scope| obstacle(transport, scope, Engine::Embedded);
         assert!(obstacle(Transport::Uds, Scope::Inter).is_some());
         assert!(obstacle(Transport::Uds, Scope::Intra).is_none());
         assert!(obstacle(Transport::Tcp, Scope::Inter).is_none());

@@ -21,6 +21,8 @@ pub(crate) enum Scope {
 pub(crate) enum Transport {
     /// utipc.
     Utipc,
+    /// utipc between nodes with a cluster key (AES-256): everything is encrypted.
+    UtipcEncrypted,
     /// A TCP connection with `TCP_NODELAY`.
     Tcp,
     /// A TCP connection with Nagle's algorithm.
@@ -63,6 +65,8 @@ pub(crate) enum Kind {
     Seqpacket,
     /// Connections that carry bytes.
     Stream,
+    /// Members of a communication group, for multicasts.
+    Group,
 }
 
 /// Kind of utipc node.
@@ -105,7 +109,12 @@ impl Engine {
 impl Transport {
     /// Whether it has the API, kinds and modes of utipc.
     pub(crate) fn is_tipc(self) -> bool {
-        matches!(self, Self::Utipc | Self::KernelTipc)
+        matches!(self, Self::Utipc | Self::UtipcEncrypted | Self::KernelTipc)
+    }
+
+    /// Whether utipc carries the messages.
+    pub(crate) fn is_own(self) -> bool {
+        matches!(self, Self::Utipc | Self::UtipcEncrypted)
     }
 
     /// Largest message, bytes.
@@ -153,8 +162,8 @@ impl Mode {
     fn of(self, transport: Transport) -> Self {
         match (self, transport) {
             (_, Transport::Iceoryx2) | (Self::Busy, _) => Self::Busy,
-            (Self::Blocking, Transport::Utipc | Transport::KernelTipc) => Self::Adaptive,
-            (mode, Transport::Utipc) => mode,
+            (Self::Blocking, own) if own.is_tipc() => Self::Adaptive,
+            (mode, own) if own.is_own() => mode,
             // The kernel does not spin for its callers.
             (_, Transport::KernelTipc) => Self::Parked,
             _ => Self::Blocking,
@@ -166,7 +175,7 @@ impl Kind {
     /// The kind of `transport` that corresponds to this one.
     fn of(self, transport: Transport) -> Self {
         match transport {
-            Transport::Utipc | Transport::KernelTipc => self,
+            own if own.is_tipc() => self,
             Transport::Uds => Self::Seqpacket,
             Transport::Udp | Transport::Iceoryx2 => Self::Rdm,
             _ => Self::Stream,

@@ -6,6 +6,7 @@
 mod bearer;
 mod call;
 mod complete;
+mod group;
 pub(crate) mod identity;
 mod link;
 mod media;
@@ -188,7 +189,7 @@ mod tests {
             };
             assert!(text.starts_with(&format!("Usage: utipc{path}")), "{text}");
         });
-        assert_eq!(count, 54);
+        assert_eq!(count, 55);
     }
 
     #[test]

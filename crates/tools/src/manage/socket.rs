@@ -23,7 +23,7 @@ pub(super) fn list(call: &mut Call) -> Ended {
         call.out.open_object("");
         call.out.any("socket", socket.port, &format!("socket {}\n", socket.port));
         if let Some(process) = process {
-            let user = users.entry(process.uid).or_insert_with(|| user(process.uid));
+            let user = users.entry(process.uid).or_insert_with(|| user_name(process.uid));
             owner(&mut call.out, &socket, process, user);
         }
         if let Some(connection) = &socket.connection {
@@ -63,7 +63,8 @@ fn connected(out: &mut Output, connection: &Connection) {
 const NOT_TOLD: &str =
     "this node does not report the owners of sockets (for the kernel's use `ss --tipc -p`)";
 
-fn user(uid: u32) -> String {
+/// The name of a user, or its number.
+pub(super) fn user_name(uid: u32) -> String {
     let known = User::from_uid(Uid::from_raw(uid)).ok().flatten();
     known.map_or_else(|| uid.to_string(), |user| user.name)
 }

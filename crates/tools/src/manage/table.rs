@@ -5,7 +5,7 @@ use super::call::{Call, Ended};
 use super::link::Links;
 use super::media::Media;
 use super::property::{Mtu, Priority, Tolerance, Window, get, set};
-use super::{bearer, link, media, monitor, nametable, node, peer, quotas, socket};
+use super::{bearer, group, link, media, monitor, nametable, node, peer, quotas, socket};
 
 /// A word of the command line.
 pub(super) struct Word {
@@ -140,6 +140,17 @@ pub(super) const COMMANDS: &[Word] = &[
                 ],
             ),
         ],
+    ),
+    branch(
+        "group",
+        "Show communication groups",
+        &[run(
+            "list",
+            "List the sockets in groups, and the members that each of them knows",
+            "",
+            &[],
+            group::list,
+        )],
     ),
     branch(
         "link",

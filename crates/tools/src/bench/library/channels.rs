@@ -8,8 +8,8 @@ use utipc::{Connection, Destination, Node, PortId, Received, Scope, ServiceRange
 use super::super::channel::{Channel, Opened, Spinner, Waiting};
 use super::super::job::{Job, LIMIT, ServerAddress, Test};
 use super::super::traffic::END;
-use super::super::variant::{Kind, Transport};
-use super::{SERVICE, SOCKETS, node, packets, prepare, retry, service};
+use super::super::variant::Kind;
+use super::{SERVICE, SOCKETS, members, node, packets, prepare, retry, service};
 
 /// Bytes and messages that may be unconfirmed to one receiver: far below the limits at which it returns them (tipc.md
 /// §8.7), far above what it receives between two sleeps.
@@ -17,7 +17,7 @@ const WINDOW: (usize, u64) = (512 << 10, 1024);
 
 fn kind(job: &Job) -> SocketKind {
     match job.variant.kind {
-        Kind::Rdm => SocketKind::Rdm,
+        Kind::Rdm | Kind::Group => SocketKind::Rdm,
         Kind::Seqpacket => SocketKind::SeqPacket,
         Kind::Stream => SocketKind::Stream,
     }
@@ -27,6 +27,9 @@ fn kind(job: &Job) -> SocketKind {
 pub(in super::super) fn serve(job: &Job) -> Result<Waiting> {
     ensure!(job.connections <= SOCKETS, "at most {SOCKETS} connections to one server");
     let node = node(job).context("start a node")?;
+    if job.variant.kind == Kind::Group {
+        return members::serve(node, job);
+    }
     let job = job.clone();
     let count = if job.variant.kind == Kind::Rdm { job.connections } else { 1 };
     let mut sockets = Vec::new();
@@ -62,6 +65,9 @@ pub(in super::super) fn serve(job: &Job) -> Result<Waiting> {
 /// Opens the driver's end.
 pub(in super::super) fn drive(job: &Job) -> Result<Opened> {
     let node = node(job).context("start a node")?;
+    if job.variant.kind == Kind::Group {
+        return members::drive(&node, job);
+    }
     let servers = if job.servers > 1 { 0..job.servers } else { job.index..job.index + 1 };
     for server in servers {
         node.wait_for_service(service(server, 0), LIMIT).context("wait for a server")?;
@@ -97,7 +103,7 @@ impl Connected {
     fn boxed(connection: Connection, job: &Job) -> Result<Box<dyn Channel>> {
         let busy = prepare(connection.socket(), job);
         let stream = job.variant.kind == Kind::Stream;
-        if stream && job.variant.transport == Transport::Utipc && job.test == Test::Echo {
+        if stream && job.variant.transport.is_own() && job.test == Test::Echo {
             connection.socket().set_nodelay(true).context("send each write at once")?;
         }
         Ok(Box::new(Self { connection, stream, busy }))

@@ -3,6 +3,7 @@
 mod bursts;
 mod channels;
 mod links;
+mod members;
 mod probes;
 
 use std::net::SocketAddr;
@@ -57,6 +58,9 @@ pub(super) fn node(job: &Job) -> utipc::Result<Node> {
     if spins(job) {
         builder = builder.busy_poll(LIMIT);
     }
+    if let Some(key) = &job.site.key {
+        builder = builder.key_file(key);
+    }
     match &job.site.directory {
         Some(directory) => builder.same_host_in(directory).start(),
         None => builder.udp_with(udp(job)).start(),
@@ -94,7 +98,7 @@ fn packets(node: &Node) -> Packets {
 
 /// Whether a node in this process polls its bearers: only if no other thread needs the core.
 fn spins(job: &Job) -> bool {
-    let own = job.variant.transport == Transport::Utipc && job.engine == Engine::Embedded;
+    let own = job.variant.transport.is_own() && job.engine == Engine::Embedded;
     job.variant.mode == Mode::Busy && own && !job.crowded
 }
 

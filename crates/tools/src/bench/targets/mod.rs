@@ -135,6 +135,7 @@ const ROWS: &[Row] = &[
         "deliveries/s ≥ 8 × eight TCP connections",
         relative::multicast,
     ),
+    row("group", "group broadcast 1 → 8 local, 256 B", "deliveries/s ≥ 0.8 × multicast", relative::group),
     row(
         "host-rtt-busy",
         "RTT 64 B between two embedded nodes of one host, both busy-polling",
@@ -214,6 +215,21 @@ const ROWS: &[Row] = &[
         "≥ 3 × TCP NODELAY, ≥ 1 × TCP with Nagle",
         relative::inter_rate_small,
     ),
+    row(
+        "encrypted-stream",
+        "inter throughput 65,536 B STREAM, embedded, all packets encrypted (AES-256)",
+        "≥ 0.6 × clear text",
+        relative::encrypted_stream,
+    ),
+    row(
+        "encrypted-rtt",
+        "inter RTT 64 B, embedded, all packets encrypted, default mode",
+        "≤ 1.2 × clear",
+        |bench| relative::encrypted_rtt(bench, Mode::Adaptive),
+    ),
+    row("encrypted-rtt-busy", "the same, both busy-polling", "≤ 1.2 × clear", |bench| {
+        relative::encrypted_rtt(bench, Mode::Busy)
+    }),
     row(
         "stream-sizes",
         "STREAM at k × fragment size + 1 byte beside k × fragment size, k = 1 to 15",

@@ -29,10 +29,15 @@ const fn utipc(mode: Mode, kind: Kind) -> Variant {
 const OWN: Variant = utipc(Mode::Adaptive, Kind::Seqpacket);
 const DATAGRAMS: Variant = utipc(Mode::Adaptive, Kind::Rdm);
 const STREAM: Variant = utipc(Mode::Adaptive, Kind::Stream);
+const MEMBERS: Variant = utipc(Mode::Adaptive, Kind::Group);
 const TCP: Variant = Variant::TCP;
 const TCP_BUSY: Variant = Variant { mode: Mode::Busy, ..TCP };
 const NAGLE: Variant = Variant { transport: Transport::TcpNagle, ..TCP };
 const UNIX: Variant = Variant::new(Transport::Uds, Mode::Blocking, Kind::Seqpacket);
+
+const fn encrypted(clear: Variant) -> Variant {
+    Variant { transport: Transport::UtipcEncrypted, ..clear }
+}
 
 /// The runs of a row.
 pub(super) struct Comparison(pub(super) Vec<Run>);
@@ -122,7 +127,7 @@ pub(super) fn open_loop(bench: &Bench) -> Result<Verdict> {
 }
 
 pub(super) fn iceoryx(bench: &Bench) -> Result<Verdict> {
-    if let Some(why) = transports::obstacle(Transport::Iceoryx2, Scope::Intra) {
+    if let Some(why) = transports::obstacle(Transport::Iceoryx2, Scope::Intra, bench.engine) {
         return Ok(Verdict::uncounted(format!("not measured: {why}")));
     }
     let variants =
@@ -161,6 +166,16 @@ pub(super) fn multicast(bench: &Bench) -> Result<Verdict> {
     Ok(Verdict::new(format!("{:.1} ×: {ours:.2} M/s, TCP {tcp:.2} M/s", ours / tcp), ours >= 8.0 * tcp))
 }
 
+/// Messages of a group to all its members, and plain multicasts.
+pub(super) fn group(bench: &Bench) -> Result<Verdict> {
+    let variants = [MEMBERS, DATAGRAMS];
+    let case = |variant| Case { servers: 8, ..Case::new(Name::Multicast, variant, 256) };
+    let found = bench.compare(&bench.intra()?, variants.map(case))?;
+    let [group, plain] = variants.map(|variant| found.rate(variant) / 1e6);
+    let got = format!("{:.2} ×: {group:.2} M/s, multicast {plain:.2} M/s", group / plain);
+    Ok(Verdict::new(got, group >= 0.8 * plain))
+}
+
 /// Round trips between nodes, at most `most` × TCP's; all variants wait in the same mode.
 pub(super) fn inter_rtt(
     bench: &Bench,
@@ -188,6 +203,26 @@ pub(super) fn inter_rtt(
 pub(super) fn inter_stream(bench: &Bench, place: &Place, least: f64) -> Result<Verdict> {
     let found = Comparison::run(bench, place, Name::Throughput, 65_536, &[STREAM, TCP])?;
     Ok(found.if_steady(TCP, found.gigabits(STREAM), found.rate(STREAM) >= least * found.rate(TCP)))
+}
+
+/// Encrypted streams between nodes, and the same in clear text.
+pub(super) fn encrypted_stream(bench: &Bench) -> Result<Verdict> {
+    let variants = [encrypted(STREAM), STREAM];
+    let place = Bench::inter(Engine::Embedded)?;
+    let found = Comparison::run(bench, &place, Name::Throughput, 65_536, &variants)?;
+    let [sealed, clear] = variants.map(|variant| found.of(variant, Run::mbit_per_s).median / 1e3);
+    let got = format!("{:.2} ×: {sealed:.2} Gbit/s, clear {clear:.2} Gbit/s", sealed / clear);
+    Ok(Verdict::new(got, sealed >= 0.6 * clear))
+}
+
+/// Encrypted round trips between nodes that wait in `mode`, and the same in clear text.
+pub(super) fn encrypted_rtt(bench: &Bench, mode: Mode) -> Result<Verdict> {
+    let clear = utipc(mode, Kind::Seqpacket);
+    let variants = [encrypted(clear), clear];
+    let found = Comparison::run(bench, &Bench::inter(Engine::Embedded)?, Name::Latency, 64, &variants)?;
+    let [sealed, clear] = variants.map(|variant| found.p50(variant));
+    let got = format!("{:.2} ×: {sealed:.1} µs, clear {clear:.1} µs", sealed / clear);
+    Ok(Verdict::new(got, sealed <= 1.2 * clear))
 }
 
 pub(super) fn inter_no_offloads(bench: &Bench) -> Result<Verdict> {

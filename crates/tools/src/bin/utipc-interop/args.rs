@@ -115,6 +115,11 @@ impl<'a> Args<'a> {
         if self.get(name).is_none() { Ok(default) } else { self.length(name) }
     }
 
+    /// Whether the field is true.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+
     /// A time in milliseconds.
     pub(crate) fn milliseconds(&self, name: &str, default: u64) -> Result<Duration, Refusal> {
         Ok(Duration::from_millis(self.number_or(name, default)?))
@@ -140,26 +145,38 @@ impl<'a> Args<'a> {
 
     /// `to`: `{"name":[type, instance, node]}`, `{"range":[type, lower, upper]}` or `{"port":[port, node]}`.
     pub(crate) fn destination(&self) -> Result<Option<Destination>, Refusal> {
-        let Some(to) = self.get("to") else { return Ok(None) };
-        let wrong = || Refusal::Request(format!("invalid destination: {to}"));
-        let (form, numbers) = to.as_object().and_then(|o| o.iter().next()).ok_or_else(wrong)?;
-        let numbers = numbers.as_array().ok_or_else(wrong)?;
-        let numbers =
-            numbers.iter().map(|n| as_u32(n.as_u64().ok_or_else(wrong)?)).collect::<Result<Vec<u32>, _>>()?;
-        match (form.as_str(), numbers.as_slice()) {
-            ("name", [service, instance]) => Ok(Some(ServiceAddress::new(*service, *instance).into())),
-            ("name", [service, instance, node]) => {
-                let to: Destination = ServiceAddress::new(*service, *instance).into();
-                Ok(Some(to.on(NodeAddr(*node))))
-            }
-            ("range", [service, lower, upper]) => {
-                Ok(Some(Destination::Range(ServiceRange::new(*service, *lower, *upper))))
-            }
-            ("port", [port, node]) => {
-                Ok(Some(Destination::Port(PortId { port: *port, node: NodeAddr(*node) })))
-            }
-            _ => Err(wrong()),
+        self.get("to").map_or(Ok(None), destination)
+    }
+
+    /// `to`: as for [`Args::destination`], or a list of such, with null for none.
+    pub(crate) fn destinations(&self) -> Result<Vec<Option<Destination>>, Refusal> {
+        match self.get("to") {
+            Some(Value::Array(all)) => all.iter().map(destination).collect(),
+            _ => Ok(vec![self.destination()?]),
         }
+    }
+}
+
+fn destination(to: &Value) -> Result<Option<Destination>, Refusal> {
+    if to.is_null() {
+        return Ok(None);
+    }
+    let wrong = || Refusal::Request(format!("invalid destination: {to}"));
+    let (form, numbers) = to.as_object().and_then(|o| o.iter().next()).ok_or_else(wrong)?;
+    let numbers = numbers.as_array().ok_or_else(wrong)?;
+    let numbers =
+        numbers.iter().map(|n| as_u32(n.as_u64().ok_or_else(wrong)?)).collect::<Result<Vec<u32>, _>>()?;
+    match (form.as_str(), numbers.as_slice()) {
+        ("name", [service, instance]) => Ok(Some(ServiceAddress::new(*service, *instance).into())),
+        ("name", [service, instance, node]) => {
+            let to: Destination = ServiceAddress::new(*service, *instance).into();
+            Ok(Some(to.on(NodeAddr(*node))))
+        }
+        ("range", [service, lower, upper]) => {
+            Ok(Some(Destination::Range(ServiceRange::new(*service, *lower, *upper))))
+        }
+        ("port", [port, node]) => Ok(Some(Destination::Port(PortId { port: *port, node: NodeAddr(*node) }))),
+        _ => Err(wrong()),
     }
 }
 

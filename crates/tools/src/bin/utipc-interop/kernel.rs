@@ -22,9 +22,11 @@ pub(crate) fn start(settings: &Settings, args: &Args) -> Result<Node, Refusal> {
         (None, Some(identity)) => tipc(&["node", "set", "identity", identity])?,
         (None, None) => {}
     }
-    if args.text("media")? == "eth" {
+    let media = args.text("media")?;
+    if media == "eth" || media == "two" {
         tipc(&["bearer", "enable", "media", "eth", "device", args.text("device")?])?;
-    } else {
+    }
+    if media != "eth" {
         let mut command =
             vec!["bearer", "enable", "media", "udp", "name", "U", "localip", args.text("local")?];
         if let Some(remote) = args.maybe_text("remote") {

@@ -5,6 +5,7 @@
 //! request does not delay others. `interop/matrix/kernel_peer.py` answers the same requests by the kernel's AF_TIPC.
 
 mod args;
+mod groups;
 mod kernel;
 mod node;
 mod pattern;
@@ -12,6 +13,7 @@ mod settings;
 mod sockets;
 mod streams;
 mod subscriptions;
+mod tally;
 mod watch;
 
 use std::io::{BufRead, Write};
@@ -58,6 +60,7 @@ fn perform(peer: &Peer, args: &Args) -> Answer {
         "start" => peer.start(args),
         "enable" => peer.enable(args),
         "address" => peer.address(),
+        "problems" => peer.problems(),
         "names" => peer.names(),
         "watch" => peer.watch(),
         "counts" => peer.watched.counts(),
@@ -72,6 +75,9 @@ fn perform(peer: &Peer, args: &Args) -> Answer {
         "send_many" => peer.send_many(args),
         "recv" => peer.receive(args),
         "recv_many" => peer.receive_many(args),
+        "join" => peer.join(args),
+        "member_event" => peer.member_event(args),
+        "recv_group" => peer.receive_in_group(args),
         "listen" => peer.listen(args),
         "accept" => peer.accept(args),
         "connect" => peer.connect(args),

@@ -60,6 +60,14 @@ impl Peer {
         lock(&self.state).node.clone().ok_or_else(|| Refusal::Request("enable a bearer first".into()))
     }
 
+    /// Frames that show a problem, by its name.
+    pub(crate) fn problems(&self) -> Answer {
+        let problems = self.node()?.counters().problems;
+        let counts: Value =
+            problems.iter().map(|(name, problem)| (name.to_string(), json!(problem.count))).collect();
+        Ok(json!({"problems": counts}))
+    }
+
     pub(crate) fn address(&self) -> Answer {
         Ok(json!({"address": self.node()?.address().0}))
     }

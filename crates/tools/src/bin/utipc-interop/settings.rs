@@ -1,7 +1,12 @@
 //! Settings of the node under test, and the start of a node in this process.
 
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 
+use nix::unistd::mkdtemp;
+use serde_json::Value;
 use utipc::{Builder, Node, NodeAddr};
 
 use crate::args::{Args, Refusal};
@@ -12,6 +17,17 @@ pub(crate) struct Settings {
     pub(crate) address: Option<String>,
     pub(crate) identity: Option<String>,
     pub(crate) cluster: Option<u32>,
+    /// In hexadecimal.
+    keys: Vec<(KeyUse, String)>,
+    rekeying_minutes: Option<u32>,
+}
+
+/// What a key is for.
+#[derive(Clone)]
+enum KeyUse {
+    Cluster,
+    Master,
+    Node(String),
 }
 
 impl Settings {
@@ -20,12 +36,27 @@ impl Settings {
             address: args.maybe_text("address").map(str::to_owned),
             identity: args.maybe_text("identity").map(str::to_owned),
             cluster: args.get("cluster").is_some().then(|| args.u32("cluster")).transpose()?,
+            keys: keys(args),
+            rekeying_minutes: args.get("rekeying").is_some().then(|| args.u32("rekeying")).transpose()?,
         })
     }
 
     /// Starts a node with the bearer that the arguments name.
     pub(crate) fn start(&self, args: &Args) -> Result<Node, Refusal> {
-        Ok(with_bearer(self.builder()?, args)?.start()?)
+        let files = Files::new().map_err(|error| Refusal::Request(error.to_string()))?;
+        let mut builder = with_bearer(self.builder()?, args)?;
+        for (number, (key_use, key)) in self.keys.iter().enumerate() {
+            let path = files.write(number, key).map_err(|error| Refusal::Request(error.to_string()))?;
+            builder = match key_use {
+                KeyUse::Cluster => builder.key_file(path),
+                KeyUse::Master => builder.master_key_file(path),
+                KeyUse::Node(identity) => builder.node_key_file(identity, path),
+            };
+        }
+        if let Some(minutes) = self.rekeying_minutes {
+            builder = builder.rekeying_minutes(minutes);
+        }
+        Ok(builder.start()?)
     }
 
     fn builder(&self) -> Result<Builder, Refusal> {
@@ -49,10 +80,43 @@ impl Settings {
     }
 }
 
+/// `key`, `master`, and `node_keys` by identity.
+fn keys(args: &Args) -> Vec<(KeyUse, String)> {
+    let one = |name, key_use| args.maybe_text(name).map(|key| (key_use, key.to_owned()));
+    let nodes = args.get("node_keys").and_then(Value::as_object).into_iter().flatten();
+    let nodes = nodes.filter_map(|(id, key)| Some((KeyUse::Node(id.clone()), key.as_str()?.to_owned())));
+    one("key", KeyUse::Cluster).into_iter().chain(one("master", KeyUse::Master)).chain(nodes).collect()
+}
+
+/// A folder of key files, until the node has read them.
+struct Files(PathBuf);
+
+impl Files {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self(mkdtemp(&std::env::temp_dir().join("utipc-interop-XXXXXX"))?))
+    }
+
+    /// Writes a file that only its owner may read.
+    fn write(&self, number: usize, text: &str) -> std::io::Result<PathBuf> {
+        let path = self.0.join(number.to_string());
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        file.write_all(text.as_bytes())?;
+        Ok(path)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 fn with_bearer(builder: Builder, args: &Args) -> Result<Builder, Refusal> {
-    if args.text("media")? == "eth" {
+    let media = args.text("media")?;
+    if media == "eth" {
         return Ok(builder.ethernet(args.text("device")?));
     }
+    let builder = if media == "two" { builder.ethernet(args.text("device")?) } else { builder };
     let ip = |name| {
         args.text(name)?
             .parse::<IpAddr>()

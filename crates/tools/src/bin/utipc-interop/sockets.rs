@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use utipc::{Destination, Error, Importance, Method, ServiceRange, Socket, SocketKind};
 
 use crate::Answer;
 use crate::args::{Args, Refusal};
 use crate::node::{Peer, Thing, port};
 use crate::pattern;
+use crate::tally::Tally;
 
 /// The largest message, bytes.
 const LARGEST: usize = 66_000;
@@ -83,16 +84,18 @@ impl Peer {
         Ok(json!({"adler": pattern::checksum(&data, 1)}))
     }
 
+    /// `to` may be a list: message N then goes to the entry N modulo its length.
     pub(crate) fn send_many(&self, args: &Args) -> Answer {
         let socket = self.sock(args)?;
         let (count, first, length) =
             (args.u32("count")?, args.u32_or("first", Some(0))?, args.length("length")?);
-        let to = args.destination()?;
+        let to = args.destinations()?;
         let end = Instant::now() + args.milliseconds("timeout_ms", 60_000)?;
         let gap = args.microseconds("gap_us")?;
         for number in 0..count {
             let data = pattern::numbered(first + number, length);
-            if let Err(error) = send_whole(&socket, &data, to, end) {
+            let there = to.get((first + number) as usize % to.len().max(1)).copied().flatten();
+            if let Err(error) = send_whole(&socket, &data, there, end) {
                 return Ok(json!({"sent": number, "error": Refusal::from(error).to_string()}));
             }
             if !gap.is_zero() {
@@ -179,62 +182,5 @@ fn send_whole(socket: &Socket, data: &[u8], to: Option<Destination>, end: Instan
         if sent >= data.len() {
             return Ok(());
         }
-    }
-}
-
-/// Results of a run of numbered messages.
-struct Tally {
-    expected: u32,
-    got: u32,
-    late: u32,
-    broken: u32,
-    missing: std::collections::BTreeSet<u32>,
-}
-
-impl Tally {
-    fn new(first: u32) -> Self {
-        Self { expected: first, got: 0, late: 0, broken: 0, missing: std::collections::BTreeSet::new() }
-    }
-
-    fn take(&mut self, data: &[u8], length: usize) {
-        let number = data.first_chunk().map_or(0, |head| u32::from_be_bytes(*head));
-        if data != pattern::numbered(number, length) {
-            self.broken += 1;
-        }
-        self.got += 1;
-        if number < self.expected {
-            self.late += 1;
-            self.missing.remove(&number);
-            return;
-        }
-        self.missing.extend(self.expected..number);
-        self.expected = number + 1;
-    }
-
-    fn answer(&self, error: Option<String>) -> Value {
-        json!({
-            "got": self.got,
-            "missing": self.missing.len(),
-            "late": self.late,
-            "broken": self.broken,
-            "error": error,
-            "next": self.expected,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn losses_repeats_and_changes_are_counted_apart() {
-        let mut tally = Tally::new(0);
-        for number in [0, 1, 4, 2, 4] {
-            tally.take(&pattern::numbered(number, 50), 50);
-        }
-        tally.take(&[0, 0, 0, 5, 9], 50);
-        let expected = json!({"got": 6, "missing": 1, "late": 2, "broken": 1, "error": null, "next": 6});
-        assert_eq!(tally.answer(None), expected);
     }
 }

@@ -27,7 +27,9 @@
 enum { FIRST = 100, SOCKETS = 40, THREADS = 16, MAIL = 400, NOTHING = 401, LENGTH = 70000, TYPE = 9500 };
 /* Most children at a time. */
 enum { CHILDREN = 8 };
-/* Seconds after which a call is stuck; a connection is given up after 8 s. */
+/* Most milliseconds for which a blocking connect waits: Linux's default, which TIPC_CONN_TIMEOUT replaces. */
+enum { CONNECT_MS = 8000 };
+/* Seconds after which a call is stuck. */
 enum { STUCK = 40 };
 
 struct thread {
@@ -283,6 +285,8 @@ static void options(struct thread *t, int fd)
 	socklen_t length = chance(t, 80) ? 4 : below(t, sizeof value);
 	if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == 66 || name == 67))
 		return; /* the time limits stay */
+	if (level == SOL_TIPC && name == TIPC_CONN_TIMEOUT)
+		value[0] %= CONNECT_MS + 1;
 	switch (below(t, 5)) {
 	case 0:
 	case 1:
@@ -387,10 +391,11 @@ static void have_child(struct thread *t)
 	}
 	pid_t child = fork();
 	if (child == 0) {
-		alarm(STUCK); /* it may have the lock of a thread that it lacks: of the C library, for one */
 		t->random = seed;
-		for (unsigned i = 0; i < calls; i++)
+		for (unsigned i = 0; i < calls; i++) {
+			alarm(STUCK); /* it may have the lock of a thread that it lacks: of the C library, for one */
 			step(t, 0);
+		}
 		if (execs)
 			execl("/bin/true", "true", (char *)NULL);
 		_exit(0);

@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::daemon::Watched;
-use crate::report::Rest;
+use crate::report::{Rest, Tolerance};
 
 /// The program, in C: nothing but the calls.
 const PROGRAM: &str = include_str!("calls.c");
@@ -107,7 +107,7 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
     }
     daemon.check_alive()?;
     let rest = Rest::after(&mut daemon, &fresh)?;
-    wrong.extend(rest.faults(&fresh, options.tolerance));
+    wrong.extend(rest.faults(&fresh, Tolerance::of(options.tolerance)));
     if !daemon.end()? {
         wrong.push("the daemon has failed".to_owned());
     }

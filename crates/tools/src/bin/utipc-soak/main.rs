@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Parser, Subcommand};
 
 use crew::Crew;
@@ -108,6 +108,9 @@ fn main() -> ExitCode {
         }
         Some(Part::Calls(options)) => {
             program(&cli.options).and_then(|daemon| calls::run(options, &daemon, cli.options.json))
+        }
+        Some(Part::Hostile(options)) if options.needs_daemon() && cli.options.daemon.is_none() => {
+            Err(anyhow!("`--asan` needs `cargo xtask soak hostile --asan`, or --daemon with such a build"))
         }
         Some(Part::Hostile(options)) => {
             program(&cli.options).and_then(|daemon| hostile::run(options, &daemon, cli.options.json))

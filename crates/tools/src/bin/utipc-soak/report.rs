@@ -15,8 +15,24 @@ use crate::tally::Tally;
 /// Time limit of the daemon for releasing everything. Pairs without lanes stay for ten seconds.
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// Number of mappings that the daemon may gain, which its allocator needs.
-const MAPPINGS: usize = 16;
+/// What the daemon may gain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tolerance {
+    /// Resident memory, KiB.
+    pub(crate) kib: u64,
+    /// Mappings, which its allocator needs.
+    pub(crate) mappings: usize,
+}
+
+impl Tolerance {
+    /// Mappings that the system's allocator needs.
+    pub(crate) const MAPPINGS: usize = 16;
+
+    /// That of a daemon with the system's allocator.
+    pub(crate) fn of(kib: u64) -> Self {
+        Self { kib, mappings: Self::MAPPINGS }
+    }
+}
 
 /// The daemon while no process is attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -107,7 +123,7 @@ impl Rest {
     }
 
     /// Everything that is wrong after a run that began with a fresh daemon.
-    pub(crate) fn faults(&self, fresh: &Rest, tolerance: u64) -> Vec<String> {
+    pub(crate) fn faults(&self, fresh: &Rest, tolerance: Tolerance) -> Vec<String> {
         let mut found = self.leaks(fresh);
         found.extend(self.gained(fresh, tolerance));
         if self.lanes_corrupt > 0 {
@@ -117,13 +133,13 @@ impl Rest {
     }
 
     /// Memory gained since another state.
-    pub(crate) fn gained(&self, since: &Rest, tolerance: u64) -> Vec<String> {
+    pub(crate) fn gained(&self, since: &Rest, tolerance: Tolerance) -> Vec<String> {
         let mut found = Vec::new();
-        if self.resident_kib > since.resident_kib + tolerance {
+        if self.resident_kib > since.resident_kib + tolerance.kib {
             let more = self.resident_kib - since.resident_kib;
             found.push(format!("{more} KiB more are resident than at the baseline"));
         }
-        if self.mappings > since.mappings + MAPPINGS {
+        if self.mappings > since.mappings + tolerance.mappings {
             found.push(format!("{} more mappings than at the baseline", self.mappings - since.mappings));
         }
         found
@@ -174,7 +190,7 @@ impl Verdict {
             leaks.extend(of_rest.map(|leak| format!("rest {}: {leak}", number + 1)));
         }
         if let (Some(baseline), Some(last)) = (rests.first(), rests.last()) {
-            leaks.extend(last.gained(baseline, tolerance));
+            leaks.extend(last.gained(baseline, Tolerance::of(tolerance)));
         }
         let corrupt = rests.last().map_or(0, |rest| rest.lanes_corrupt);
         if corrupt > 0 {

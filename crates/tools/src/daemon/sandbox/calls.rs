@@ -13,6 +13,7 @@ use seccompiler::{
 const ALLOWED: &[c_long] = &[
     // Descriptors.
     libc::SYS_close,
+    libc::SYS_close_range,
     libc::SYS_dup,
     libc::SYS_dup3,
     libc::SYS_fcntl,

@@ -17,7 +17,7 @@ use utipc_sim::peers::Attack;
 use crate::bystander::Window;
 use crate::daemon::Watched;
 use crate::honest::Honest;
-use crate::report::Rest;
+use crate::report::{Rest, Tolerance};
 use network::{Network, PEERS_MAX, Traffic};
 use phase::Phase;
 
@@ -231,7 +231,7 @@ fn finish(
     for (daemon, fresh) in daemons.iter_mut().zip(fresh) {
         let rest = Rest::after(daemon, fresh)?;
         wrong.extend(rest.leaks(fresh));
-        wrong.extend(rest.gained(fresh, options.tolerance));
+        wrong.extend(rest.gained(fresh, Tolerance::of(options.tolerance)));
         rests.push(rest);
     }
     for daemon in daemons {
