@@ -80,6 +80,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "link", run: targets::link::run, takes_packets: false },
     Target { name: "stack", run: targets::stack::run, takes_packets: false },
     Target { name: "encrypted", run: targets::encrypted::run, takes_packets: false },
+    Target { name: "groups", run: targets::groups::run, takes_packets: false },
     Target { name: "rssl_channel", run: targets::rssl_channel::run, takes_packets: false },
     Target { name: "rwf_message", run: targets::rwf::message, takes_packets: false },
     Target { name: "rwf_containers", run: targets::rwf::containers, takes_packets: false },

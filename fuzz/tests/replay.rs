@@ -70,6 +70,31 @@ fn stack_seeds_show_the_behaviour_they_are_named_for() {
     assert!(run("connection").has(("shutdown", true)));
 }
 
+/// Checks that seeds of the target `groups` reach the states in their names.
+#[test]
+fn group_seeds_show_the_behaviour_they_are_named_for() {
+    use utipc_core::socket::{GroupMessageKind as Kind, SendError};
+    let groups = utipc_fuzz::target("groups").unwrap();
+    let corpus = seeds::corpus(groups).unwrap();
+    let run = |name: &str| {
+        let (_, input) = corpus.iter().find(|(path, _)| path.ends_with(name)).expect(name);
+        let mut seen = Seen::default();
+        assert!(engine::survives(groups, input, &mut seen), "{name}");
+        seen
+    };
+    let kinds = run("kinds");
+    for kind in [Kind::Joined, Kind::Broadcast, Kind::Multicast, Kind::Unicast, Kind::Left] {
+        assert!(kinds.has(("read", kind)), "{kind:?}");
+    }
+    for name in ["losses", "rejoin", "many"] {
+        assert!(run(name).has(("read", Kind::Broadcast)), "{name}");
+    }
+    assert!(run("rejoin").has(("again", true)));
+    let full = core::mem::discriminant(&SendError::WouldBlock);
+    assert!(run("slow").has(("send", Some(full))));
+    assert!(run("changes").has("changed"));
+}
+
 /// Checks that seeds of the target `rssl_channel` yield messages: otherwise the fuzzer would only see frames
 /// that are refused.
 #[test]

@@ -3,10 +3,12 @@
 pub(crate) mod backbone;
 pub(crate) mod discovery;
 pub(crate) mod encrypted;
+pub(crate) mod groups;
 pub(crate) mod link;
 pub(crate) mod manage;
 pub(crate) mod monitor;
 pub(crate) mod names;
+mod pair;
 pub(crate) mod records;
 pub(crate) mod rssl_channel;
 pub(crate) mod rwf;

@@ -2,20 +2,18 @@
 
 use utipc_core::wire::User;
 use utipc_core::{
-    BearerConfig, BearerId, Destination, Event, MediaAddr, Message, NodeAddr, PortId, RecvOptions, Scope,
-    ServiceRange, SocketKind, Stack, StackConfig, Target, Time, limits,
+    BearerConfig, BearerId, Destination, Event, Message, PortId, RecvOptions, Scope, ServiceRange,
+    SocketKind, limits,
 };
 
+use super::pair::{Attack, MAX_CALLS, NODES, Pair, addressed, media};
 use crate::source::Source;
 use crate::{Seen, magnitude};
 
-const NODES: [NodeAddr; 2] = [NodeAddr::legacy(1, 1, 1), NodeAddr::legacy(1, 1, 2)];
 /// Frames remembered for repetition.
 const HISTORY: usize = 64;
 /// Sockets on one node.
 const SOCKETS: usize = 24;
-/// Most calls of a node at one moment; more means that it never becomes idle.
-const MAX_CALLS: usize = 200_000;
 
 /// Time after which undisturbed nodes must have contact again, milliseconds: the longest tolerance that a peer can set,
 /// until each end has noticed, and two rounds of slow discovery.
@@ -31,8 +29,7 @@ enum Interference {
 }
 
 struct World {
-    now: Time,
-    nodes: [Stack; 2],
+    pair: Pair,
     ports: [Vec<u32>; 2],
     /// For each network, whether it drops all frames.
     cut: [bool; 2],
@@ -46,24 +43,44 @@ struct World {
 /// A frame in flight, and its bearer.
 type Intercepted = (BearerId, Vec<u8>);
 
-fn media(net: BearerId, node: usize) -> MediaAddr {
-    MediaAddr::Udp(([10, 0, net, node as u8 + 1], 6118).into())
+impl Attack for World {
+    fn pair(&mut self) -> &mut Pair {
+        &mut self.pair
+    }
+
+    fn is_cut(&self, net: BearerId) -> bool {
+        self.cut[usize::from(net)]
+    }
+
+    fn intercept(&mut self, net: BearerId, frame: &[u8]) {
+        if self.history.len() >= HISTORY {
+            self.history.remove(0);
+        }
+        self.history.push((net, frame.to_vec()));
+        let mut frame = frame.to_vec();
+        match self.interference.pop() {
+            Some(Interference::Drop) => return,
+            Some(Interference::Twice) => self.pair.nodes[0].receive(self.pair.now, net, &frame),
+            Some(Interference::Swap) => {
+                if let Some((net, held)) = self.held.replace((net, frame)) {
+                    self.pair.nodes[0].receive(self.pair.now, net, &held);
+                }
+                return;
+            }
+            Some(Interference::FlipBits { word, xor }) => flip_bits(&mut frame, word, xor),
+            None => {}
+        }
+        self.pair.nodes[0].receive(self.pair.now, net, &frame);
+        if let Some((net, held)) = self.held.take() {
+            self.pair.nodes[0].receive(self.pair.now, net, &held);
+        }
+    }
 }
 
 impl World {
     fn new() -> Self {
-        let now = Time::from_millis(1000);
-        let node = |i: usize| {
-            let config =
-                StackConfig { address: Some(NODES[i]), seed: i as u64 + 1, ..StackConfig::default() };
-            let mut node = Stack::new(now, config);
-            let enabled = node.enable_bearer(now, BearerConfig::new("udp:U", media(0, i), 1472));
-            assert!(enabled.is_ok());
-            node
-        };
         Self {
-            now,
-            nodes: [node(0), node(1)],
+            pair: addressed(),
             ports: Default::default(),
             cut: [false; 2],
             two_links: false,
@@ -77,83 +94,9 @@ impl World {
         if core::mem::replace(&mut self.two_links, true) {
             return;
         }
-        for (i, node) in self.nodes.iter_mut().enumerate() {
+        for (i, node) in self.pair.nodes.iter_mut().enumerate() {
             let second = BearerConfig::new("udp:V", media(1, i), 1400);
-            assert_eq!(node.enable_bearer(self.now, second).ok(), Some(1));
-        }
-    }
-
-    fn run(&mut self, millis: u64) {
-        let end = self.now.plus_millis(millis);
-        let mut calls = 0;
-        loop {
-            calls += self.exchange();
-            let next = self.nodes.iter().filter_map(Stack::deadline).min();
-            let Some(next) = next.filter(|next| *next <= end) else { break };
-            if next > self.now {
-                (self.now, calls) = (next, 0);
-            }
-            for node in &mut self.nodes {
-                if node.deadline().is_some_and(|due| due <= self.now) {
-                    node.handle_timeout(self.now);
-                    calls += 1;
-                }
-            }
-            assert!(calls < MAX_CALLS, "never idle at {:?}", self.now);
-        }
-        self.now = end;
-    }
-
-    fn exchange(&mut self) -> usize {
-        let mut calls = 0;
-        loop {
-            let before = calls;
-            for from in 0..2 {
-                let batch = core::mem::take(self.nodes[from].frames());
-                for frame in batch.frames() {
-                    let (to, net) = (1 - from, frame.bearer);
-                    let reaches =
-                        frame.to == Target::Broadcast || frame.to == Target::Unicast(media(net, to));
-                    if reaches && !self.cut[usize::from(net)] {
-                        calls += 1;
-                        let bytes = &*batch.frame(frame);
-                        if to == 0 {
-                            self.interfere(net, bytes);
-                        } else {
-                            self.nodes[1].receive(self.now, net, bytes);
-                        }
-                    }
-                }
-            }
-            if calls == before {
-                return calls;
-            }
-            assert!(calls < MAX_CALLS, "never idle at {:?}", self.now);
-        }
-    }
-
-    /// A frame from the peer on its way to the node under attack.
-    fn interfere(&mut self, net: BearerId, frame: &[u8]) {
-        if self.history.len() >= HISTORY {
-            self.history.remove(0);
-        }
-        self.history.push((net, frame.to_vec()));
-        let mut frame = frame.to_vec();
-        match self.interference.pop() {
-            Some(Interference::Drop) => return,
-            Some(Interference::Twice) => self.nodes[0].receive(self.now, net, &frame),
-            Some(Interference::Swap) => {
-                if let Some((net, held)) = self.held.replace((net, frame)) {
-                    self.nodes[0].receive(self.now, net, &held);
-                }
-                return;
-            }
-            Some(Interference::FlipBits { word, xor }) => flip_bits(&mut frame, word, xor),
-            None => {}
-        }
-        self.nodes[0].receive(self.now, net, &frame);
-        if let Some((net, held)) = self.held.take() {
-            self.nodes[0].receive(self.now, net, &held);
+            assert_eq!(node.enable_bearer(self.pair.now, second).ok(), Some(1));
         }
     }
 }
@@ -178,12 +121,12 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
     }
     world.run(3000);
     record_behaviour(&mut world, seen);
-    for (node, ports) in world.nodes.iter_mut().zip(&world.ports) {
-        ports.iter().for_each(|port| node.close(world.now, *port));
+    for (node, ports) in world.pair.nodes.iter_mut().zip(&world.ports) {
+        ports.iter().for_each(|port| node.close(world.pair.now, *port));
     }
     world.run(20_000);
     record_behaviour(&mut world, seen);
-    for node in &world.nodes {
+    for node in &world.pair.nodes {
         assert_eq!(node.sockets().count(), 0, "sockets outlive their close");
     }
     // Recovery takes thirty times as long as everything else, so only some inputs include it.
@@ -196,12 +139,12 @@ fn recover(world: &mut World) {
     world.interference.clear();
     world.cut = [false; 2];
     world.run(RECOVERY);
-    let up = world.nodes.each_ref().map(|node| node.nodes().iter().filter(|peer| peer.up).count());
+    let up = world.pair.contacts();
     assert!(up[0] >= 1 && up[1] == 1, "no contact after the attack ended: {up:?}");
 }
 
 fn record_behaviour(world: &mut World, seen: &mut Seen) {
-    for (i, node) in world.nodes.iter_mut().enumerate() {
+    for (i, node) in world.pair.nodes.iter_mut().enumerate() {
         while let Some(event) = node.poll_event() {
             if i == 0 {
                 match &event {
@@ -254,7 +197,7 @@ fn step(world: &mut World, source: &mut Source<'_>, seen: &mut Seen) {
         }
         op @ 3..18 => call_socket(world, (node, port), op, source, seen),
         op @ 18..28 => attack(world, op, source),
-        28 => world.nodes[0].receive(world.now, source.u8() % 4, source.bytes(100)),
+        28 => world.pair.nodes[0].receive(world.pair.now, source.u8() % 4, source.bytes(100)),
         29 => {
             let net = usize::from(source.flag());
             world.cut[net] = !world.cut[net];
@@ -274,8 +217,8 @@ fn call_socket(
     source: &mut Source<'_>,
     seen: &mut Seen,
 ) {
-    let now = world.now;
-    let (node, ports) = (&mut world.nodes[node], &mut world.ports[node]);
+    let now = world.pair.now;
+    let (node, ports) = (&mut world.pair.nodes[node], &mut world.ports[node]);
     match op {
         3 | 4 if ports.len() < SOCKETS => {
             let kind =
@@ -344,12 +287,12 @@ fn attack(world: &mut World, op: u8, source: &mut Source<'_>) {
             if source.flag() {
                 flip_bits(&mut frame, source.u8(), source.u32());
             }
-            world.nodes[0].receive(world.now, net, &frame);
+            world.pair.nodes[0].receive(world.pair.now, net, &frame);
         }
         25..28 => {
             let net = BearerId::from(world.two_links && source.flag());
             let frame = forged(source);
-            world.nodes[0].receive(world.now, net, &frame);
+            world.pair.nodes[0].receive(world.pair.now, net, &frame);
         }
         _ => {
             world.exchange();
