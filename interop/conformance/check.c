@@ -231,7 +231,7 @@ const struct message *receive(int fd, int flags)
 		struct cmsghdr align;
 	} control;
 	struct iovec part = {.iov_base = m.data, .iov_len = sizeof m.data};
-	struct msghdr head = {.msg_name = &m.from, .msg_namelen = sizeof m.from, .msg_iov = &part, .msg_iovlen = 1};
+	struct msghdr head = {.msg_name = &m.from, .msg_namelen = sizeof m.from + sizeof m.member, .msg_iov = &part, .msg_iovlen = 1};
 	head.msg_control = control.space;
 	head.msg_controllen = sizeof control.space;
 	m.length = recvmsg(fd, &head, flags);

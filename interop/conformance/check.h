@@ -82,7 +82,7 @@ void nap(int ms);
 struct message {
 	long length; /* or -1 with errno */
 	int flags;
-	Address from;
+	Address from, member; /* the second one only of a message in a group */
 	socklen_t from_length;
 	bool has_error, has_returned, has_name;
 	uint32_t error[2];
@@ -113,6 +113,6 @@ void leave(Address to, int kind, int round); /* the helper's part of it */
 
 extern const struct test_case socket_cases[], bind_cases[], connect_cases[], connecting_cases[], teardown_cases[], flow_cases[],
 	message_cases[], receive_cases[], call_cases[], option_cases[], poll_cases[], epoll_cases[], process_cases[], thread_cases[],
-	signal_cases[], topology_cases[], subscription_cases[], group_cases[], remote_cases[], pair_cases[];
+	signal_cases[], topology_cases[], subscription_cases[], group_cases[], group_remote_cases[], remote_cases[], pair_cases[];
 
 #endif

@@ -12,7 +12,7 @@ const char *lose_command, *restore_command;
 static const struct test_case *const topics[] = {
 	socket_cases, bind_cases, connect_cases, connecting_cases, teardown_cases, flow_cases, message_cases, receive_cases, call_cases,
 	option_cases, poll_cases, epoll_cases, process_cases, thread_cases, signal_cases, topology_cases, subscription_cases, group_cases,
-	remote_cases, pair_cases,
+	group_remote_cases, remote_cases, pair_cases,
 };
 
 static const char usage[] =

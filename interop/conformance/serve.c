@@ -54,7 +54,36 @@ static void *for_each_connection(int fd, void (*run)(int))
 	}
 }
 
-/* `bind TYPE LOWER UPPER SCOPE`, `unbind`, `own`, `connect TYPE INSTANCE`, `leave TYPE KIND ROUNDS`, `quit`. */
+/* A member of a group: returns each message to its sender, as unicast, until one is `bye`. `all N SIZE`: sends so many
+ * broadcasts, numbered in their first bytes, instead. */
+static void echoing_member(uint32_t type, uint32_t instance)
+{
+	static uint8_t data[66001];
+	struct tipc_group_req request = {.type = type, .instance = instance, .scope = TIPC_CLUSTER_SCOPE};
+	int fd = a_socket(SOCK_RDM);
+	OK(setsockopt(fd, SOL_TIPC, TIPC_GROUP_JOIN, &request, sizeof request));
+	for (;;) {
+		Address from[2];
+		uint32_t count;
+		size_t size;
+		long n = OK(recvfrom(fd, data, sizeof data - 1, 0, ADDR(from[0]), &(socklen_t){sizeof from}));
+		data[n] = 0;
+		if (strcmp((char *)data, "bye") == 0)
+			return;
+		if (sscanf((char *)data, "all %u %zu", &count, &size) != 2) {
+			sent_to(fd, data, (size_t)n, from[0]);
+			continue;
+		}
+		for (uint32_t i = 0; i < count; i++) {
+			fill(data, size, i);
+			memcpy(data, &i, sizeof i);
+			OK(send(fd, data, size, 0));
+		}
+	}
+}
+
+/* `bind TYPE LOWER UPPER SCOPE`, `unbind`, `own`, `connect TYPE INSTANCE`, `leave TYPE KIND ROUNDS`,
+ * `group TYPE INSTANCE`, `quit`. */
 static void command(int fd, int helper, const char *text, Address from)
 {
 	unsigned type, lower, upper;
@@ -74,6 +103,11 @@ static void command(int fd, int helper, const char *text, Address from)
 		if (fork() == 0) {
 			for (int round = 0; round < count; round++)
 				leave(service(type, 1), kind, round);
+			_exit(0);
+		}
+	} else if (sscanf(text, "group %u %u", &type, &lower) == 2) {
+		if (fork() == 0) {
+			echoing_member(type, lower);
 			_exit(0);
 		}
 	} else if (sscanf(text, "connect %u %u", &type, &lower) == 2) {

@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define THREADS 6
 #define EACH 200
@@ -397,6 +398,63 @@ static void close_beside_send(void)
 	EQ(messages, -1); /* the last one was sent by the thread */
 }
 
+enum { NUMBERS = 10, SOURCES = 4, FIRST_NUMBER = 100 };
+
+struct copies {
+	const int *sockets; /* SOURCES of them */
+	int first;	    /* of NUMBERS descriptor numbers */
+	atomic_bool *over;
+};
+
+/* Copies sockets to its numbers, and closes these. */
+static void *copy_and_close(void *argument)
+{
+	struct copies *w = argument;
+	for (unsigned i = 0; !atomic_load(w->over); i++) {
+		int number = w->first + (int)(i % NUMBERS);
+		if (i / NUMBERS % 2)
+			close(number);
+		else
+			dup2(w->sockets[i % SOURCES], number);
+	}
+	return NULL;
+}
+
+/* A fork finds each of the other threads at any step of a change. */
+static void fork_beside_copies(void)
+{
+	int sockets[SOURCES];
+	Address name = service(a_type(), 1);
+	for (int i = 0; i < SOURCES; i++)
+		sockets[i] = a_socket(SOCK_RDM);
+	OK(bind(sockets[0], ADDR(name), sizeof name));
+	atomic_bool over = false;
+	pthread_t threads[3];
+	struct copies works[COUNT(threads)];
+	for (size_t i = 0; i < COUNT(threads); i++) {
+		works[i] = (struct copies){sockets, FIRST_NUMBER + (int)i * NUMBERS, &over};
+		EQ(pthread_create(&threads[i], NULL, copy_and_close, &works[i]), 0);
+	}
+	for (int forks = 0; forks < 60; forks++) {
+		pid_t pid = (pid_t)OK(fork());
+		if (pid == 0) {
+			alarm(10);
+			for (size_t i = 0; i < COUNT(threads) * NUMBERS; i++)
+				close(FIRST_NUMBER + (int)i);
+			EQ(sent_to(sockets[1], "child", 5, name), 5);
+			for (int i = 0; i < SOURCES; i++)
+				close(sockets[i]);
+			_exit(0);
+		}
+		reap(pid);
+		char text[8];
+		EQ(recv(sockets[0], text, sizeof text, 0), 5);
+	}
+	atomic_store(&over, true);
+	for (size_t i = 0; i < COUNT(threads); i++)
+		pthread_join(threads[i], NULL);
+}
+
 const struct test_case thread_cases[] = {
 	{"thread/close-beside-accept", "close(2)", close_beside_accept, false},
 	{"thread/close-of-a-copy-beside-accept", "close(2)", close_of_a_copy_beside_accept, false},
@@ -410,5 +468,6 @@ const struct test_case thread_cases[] = {
 	{"thread/both-ways-at-once", "threads", both_ways_at_once, false},
 	{"thread/many-accept", "threads", many_accept, false},
 	{"thread/open-and-close-at-once", "threads", open_and_close_at_once, false},
+	{"thread/fork-beside-copies", "fork(2)", fork_beside_copies, false},
 	{NULL, NULL, NULL, false},
 };

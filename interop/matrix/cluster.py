@@ -22,13 +22,14 @@ class Failed(AssertionError):
 
 
 class Cluster:
-    """Two nodes: node a is the kernel's; node b is the program under test, or a second kernel node."""
+    """Two nodes: node a is the kernel's; node b is the program under test, or a second kernel node. A row may add node c,
+    which is of b's kind."""
 
     def __init__(self, media, program, log, prefix=""):
         self.media, self.program, self.log, self.prefix = media, program, log, prefix
         self.checks, self.notes, self.last_type = 0, [], 0
         self.net = Network(prefix)
-        self.a = self.b = None
+        self.a = self.b = self.c = None
         self.b_was = {}
         try:
             self.a = Peer("a", self.net.a)
@@ -42,20 +43,25 @@ class Cluster:
         return ((self.a, self.b), (self.b, self.a))
 
     def bearer(self, number):
-        """Arguments of `enable` for end 1 or 2."""
-        other = 3 - number
+        """Arguments of `enable` for end 1, 2 or 3."""
         kind, _, how = self.media.partition("-")
         if kind == "eth":
             return {"media": "eth", "device": "w"}
+        if kind == "two":
+            return {"media": "two", "device": "w", "local": "10.0.0.%d" % number}
         form = "fd00::%d" if kind == "udp6" else "10.0.0.%d"
-        more = {"remote": form % other} if how == "remote" else {}
+        more = {"remote": form % (3 - number)} if how == "remote" else {}
         return dict(more, media="udp", device="w", local=form % number)
+
+    def begin(self, peer, settings):
+        """Starts a node without waiting for a link."""
+        peer.call("start", **settings)
+        peer.call("watch")
+        peer.call("enable", **self.bearer(1 + (self.a, self.b, self.c).index(peer)))
 
     def up(self, a=None, b=None):
         """Starts and links both nodes; returns the seconds from enabling the second bearer until both see each other."""
-        self.a.call("start", **(a or {"address": "1.1.1"}))
-        self.a.call("watch")
-        self.a.call("enable", **self.bearer(1))
+        self.begin(self.a, a or {"address": "1.1.1"})
         return self.join(b or {"address": "1.1.2"})
 
     def join(self, b):
@@ -69,6 +75,16 @@ class Cluster:
             peer.call("wait_up", timeout_ms=20000)
         return time.monotonic() - began
 
+    def add(self, settings):
+        """Starts node c; returns all three once each knows the others."""
+        self.net.extend()
+        self.c = Peer("c", self.net.c, self.program, self.log)
+        self.begin(self.c, settings)
+        nodes = (self.a, self.b, self.c)
+        for peer in nodes:
+            until("%s has two neighbours" % peer.name, 20, lambda peer=peer: peer.call("counts")["ups"] == 2)
+        return nodes
+
     def kill_b(self):
         """Node b fails silently."""
         self.b.kill()
@@ -79,10 +95,17 @@ class Cluster:
     def rejoin_b(self):
         """Node b returns with the same address."""
         if self.b.is_kernel:
-            self.net.replace_b()
+            self.net.replace(2)
             self.net.fault(None)
         self.b = Peer("b", self.net.b, self.program, self.log)
         return self.join(self.b_was)
+
+    def reboot_a(self, a):
+        """Node a, which is the kernel's, vanishes and comes back with the settings `a`."""
+        self.a.kill()
+        self.net.replace(1)
+        self.a = Peer("a", self.net.a)
+        self.begin(self.a, a)
 
     def restart_a(self):
         """Restarts the process with node a's sockets; the node itself is the kernel's and stays."""
@@ -101,7 +124,7 @@ class Cluster:
             other.remove()
 
     def remove(self):
-        for peer in (self.b, self.a):
+        for peer in (self.c, self.b, self.a):
             if peer:
                 peer.kill()
         self.net.remove()
@@ -120,10 +143,11 @@ class Cluster:
         self.notes.append(text)
 
     def no_reset(self, what="the link stayed up"):
-        """Checks that neither end has lost the other."""
-        for peer in (self.a, self.b):
+        """Checks that no node has lost another."""
+        nodes = [peer for peer in (self.a, self.b, self.c) if peer]
+        for peer in nodes:
             counts = peer.call("counts")
-            self.equal((counts["ups"], counts["downs"]), (1, 0), "%s: %s, ups and downs %s" % (peer.name, what, counts["log"]))
+            self.equal((counts["ups"], counts["downs"]), (len(nodes) - 1, 0), "%s: %s, ups and downs %s" % (peer.name, what, counts["log"]))
 
     # -- common steps
 
@@ -160,6 +184,31 @@ class Cluster:
         accepting = server.begin("accept", s=l, timeout_ms=timeout_ms)
         client.call("connect", s=c, to={"name": [type, 1]}, timeout_ms=timeout_ms)
         return c, accepting.result()["s"], l
+
+    def begin_flows(self, count, length, gap_us=0, pairs=None):
+        """Begins connected messages in both directions, or between `pairs` of nodes, for `end_flows`."""
+        flows = []
+        for sender, other in pairs or self.both:
+            x, y, l = self.connection(sender, other, "seqpacket")
+            reading = other.begin("recv_many", s=y, count=count, length=length, idle_ms=20000, timeout_ms=200000)
+            sending = sender.begin("send_many", s=x, count=count, length=length, gap_us=gap_us, timeout_ms=200000)
+            flows.append((sender, x, sending, other, (y, l), reading))
+        return count, flows
+
+    def are_flowing(self, begun):
+        """Whether no direction has sent all of its messages."""
+        return not any(sending.done.is_set() for _, _, sending, _, _, _ in begun[1])
+
+    def end_flows(self, begun):
+        """Waits for the end of the flows, which have lost nothing and kept their order."""
+        count, flows = begun
+        for sender, x, sending, other, more, reading in flows:
+            self.equal(sending.result(200), {"sent": count, "error": None}, "%s sends %d" % (sender.name, count))
+            got = reading.result(60)
+            self.equal((got["got"], got["missing"], got["late"], got["broken"], got["error"]), (count, 0, 0, 0, None),
+                       "%s receives %d in order" % (other.name, count))
+            close_all(sender, x)
+            close_all(other, *more)
 
     def broken(self, peer, s, what, seconds=GONE_S):
         """Checks that the connection of `s` ends soon, with an error or end of file."""

@@ -21,6 +21,7 @@ import pattern
 
 SOL_TIPC = 271
 IMPORTANCE, DEST_DROPPABLE, MCAST_BROADCAST, MCAST_REPLICAST, NODELAY = 127, 129, 133, 134, 138
+GROUP_JOIN, EVENTS_OF_MEMBERS = 135, 2
 ERRINFO, RETDATA, DESTNAME = 1, 2, 3
 KINDS = {"rdm": S.SOCK_RDM, "dgram": S.SOCK_DGRAM, "seqpacket": S.SOCK_SEQPACKET, "stream": S.SOCK_STREAM}
 SCOPES = {"node": 3, "cluster": 2}
@@ -53,6 +54,28 @@ class Endpoint:
         self.tx.close()
 
 
+class Tally:
+    """Results of a run of numbered messages."""
+
+    def __init__(self, first=0):
+        self.expected, self.got, self.late, self.broken, self.missing = first, 0, 0, 0, set()
+
+    def take(self, data, length):
+        number = int.from_bytes(data[:4], "big")
+        if data != pattern.numbered(number, length):
+            self.broken += 1
+        self.got += 1
+        if number < self.expected:
+            self.late += 1
+            self.missing.discard(number)
+            return
+        self.missing.update(range(self.expected, number))
+        self.expected = number + 1
+
+    def answer(self):
+        return {"got": self.got, "missing": len(self.missing), "late": self.late, "broken": self.broken, "next": self.expected}
+
+
 class Peer:
     def __init__(self):
         self.sockets = {}
@@ -63,19 +86,33 @@ class Peer:
 
     # -- node
 
-    def op_start(self, address=None, identity=None, cluster=None):
+    def op_start(self, address=None, identity=None, cluster=None, key=None, master=None, node_keys=None,
+                 rekeying=None):
         if cluster:
             tool("node", "set", "clusterid", str(cluster))
         if address:
             tool("node", "set", "address", address)
         else:
             tool("node", "set", "identity", identity)
+        if key:
+            tool("node", "set", "key", "0x" + key)
+        if master:
+            tool("node", "set", "key", "0x" + master, "master")
+        for node, its in (node_keys or {}).items():
+            tool("node", "set", "key", "0x" + its, "nodeid", node)
+        if rekeying:
+            tool("node", "set", "key", "rekeying", str(rekeying))
+        return {}
+
+    def op_rekey(self):
+        """Hands the other nodes a new session key."""
+        tool("node", "set", "key", "rekeying", "now")
         return {}
 
     def op_enable(self, media, device, local=None, remote=None):
-        if media == "eth":
+        if media in ("eth", "two"):
             tool("bearer", "enable", "media", "eth", "device", device)
-        else:
+        if media != "eth":
             more = ("remoteip", remote) if remote else ()
             tool("bearer", "enable", "media", "udp", "name", "U", "localip", local, *more)
         return {}
@@ -98,6 +135,11 @@ class Peer:
         return {"links": [{"name": l["link"], "mtu": l["mtu"], "window": l["window"], "deferred": l["rx states"]["defs"],
                            "duplicates": l["rx states"]["dups"], "retransmitted": l["tx states"]["retrans"]}
                           for l in links if "rx states" in l]}
+
+    def op_link_states(self):
+        """`up` or `down` for each own bearer that has a link: w (Ethernet), U (UDP)."""
+        lines = [line.rsplit(": ", 1) for line in tool("link", "list").splitlines()]
+        return {"states": {name.split(":")[1].split("-")[0]: state for name, state in lines if "-" in name and ":" in name}}
 
     def op_memory(self):
         return {"rss_kib": None}                         # the kernel's buffers do not belong to a process
@@ -209,12 +251,16 @@ class Peer:
         return {"adler": pattern.checksum(data)}
 
     def op_send_many(self, s, count, length, to=None, first=0, gap_us=0, timeout_ms=60000):
-        """Sends messages first .. first+count-1, each with its number inside. Returns the number sent and any error."""
+        """Sends messages first .. first+count-1, each with its number inside. Returns the number sent and any error.
+
+        `to` may be a list: message N then goes to the entry N modulo its length.
+        """
         deadline = time.monotonic() + timeout_ms / 1000
         sent = 0
         for number in range(first, first + count):
             try:
-                self.send_one(self.sockets[s].tx, pattern.numbered(number, length), to, deadline)
+                there = to[number % len(to)] if isinstance(to, list) else to
+                self.send_one(self.sockets[s].tx, pattern.numbered(number, length), there, deadline)
             except Failed as error:
                 return {"sent": sent, "error": str(error)}
             sent += 1
@@ -242,9 +288,8 @@ class Peer:
     def op_recv_many(self, s, count, length, first=0, timeout_ms=60000, idle_ms=5000):
         """Receives until `count` messages arrived, or none for `idle_ms`. Returns the numbers of faulty messages."""
         deadline = time.monotonic() + timeout_ms / 1000
-        expected, got, late, broken, error = first, 0, 0, 0, None
-        missing = set()
-        while got < count:
+        tally, error = Tally(first), None
+        while tally.got < count:
             left = min(idle_ms / 1000, deadline - time.monotonic())
             try:
                 data, ancillary, _, _ = self.receive(self.sockets[s].rx, max(left, 0.001) * 1000)
@@ -257,19 +302,40 @@ class Peer:
             if not data:
                 error = "REJECTED"
                 break
-            number = int.from_bytes(data[:4], "big")
-            if data != pattern.numbered(number, length):
-                broken += 1
-            got += 1
-            if number == expected:
-                expected += 1
-            elif number > expected:
-                missing.update(range(expected, number))
-                expected = number + 1
-            else:
-                late += 1
-                missing.discard(number)
-        return {"got": got, "missing": len(missing), "late": late, "broken": broken, "error": error, "next": expected}
+            tally.take(data, length)
+        return dict(tally.answer(), error=error)
+
+    # -- groups
+
+    def op_join(self, s, type, instance, events=False):
+        request = struct.pack("=4I", type, instance, SCOPES["cluster"], EVENTS_OF_MEMBERS if events else 0)
+        self.sockets[s].rx.setsockopt(SOL_TIPC, GROUP_JOIN, request)
+        return {}
+
+    def op_member_event(self, s, timeout_ms=10000):
+        """The next thing that a member receives must be an event: `joined` or `left`, and the member's port."""
+        data, _, flags, who = self.receive(self.sockets[s].rx, timeout_ms)
+        if data or not flags & S.MSG_OOB:
+            raise Failed("a message, not an event")
+        return {"event": "left" if flags & S.MSG_EOR else "joined", "port": [who[2], who[1]]}
+
+    def op_recv_group(self, s, count, length, timeout_ms=60000, idle_ms=5000):
+        """As `recv_many`, for a member: the messages of each sender have their own numbers, from 0. Events are counted."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        tallies, error, events = {}, None, {"joined": 0, "left": 0}
+        while sum(t.got for t in tallies.values()) < count:
+            left = min(idle_ms / 1000, deadline - time.monotonic())
+            try:
+                data, _, flags, who = self.receive(self.sockets[s].rx, max(left, 0.001) * 1000)
+            except OSError as problem:
+                error = name_of(problem)
+                break
+            if flags & S.MSG_OOB:
+                events["left" if flags & S.MSG_EOR else "joined"] += 1
+                continue
+            tallies.setdefault(who[1:3], Tally()).take(data, length)
+        sums = {k: sum(t.answer()[k] for t in tallies.values()) for k in ("got", "missing", "late", "broken")}
+        return dict(sums, error=error, senders=len(tallies), **events)
 
     # -- connections
 

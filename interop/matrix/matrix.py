@@ -18,7 +18,10 @@ import xml.sax.saxutils as xml
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import rows_connections  # noqa: E402,F401 (declares rows)
+import rows_encryption   # noqa: E402,F401
+import rows_failover     # noqa: E402,F401
 import rows_faults       # noqa: E402,F401
+import rows_groups       # noqa: E402,F401
 import rows_messages     # noqa: E402,F401
 from cluster import Cluster, folder  # noqa: E402
 import programs          # noqa: E402
@@ -139,18 +142,23 @@ def where():
     return "%s:%d" % (os.path.basename(mine[-1].filename), mine[-1].lineno) if mine else "before the row"
 
 
-def chosen(names, program):
+# `both`: a row with a cluster on each of the first two; `two`: a row with two links between the nodes.
+MEDIA = ("eth", "udp", "udp-remote", "udp6", "both", "two")
+
+
+def chosen(names, peer):
     """(row, media) pairs, both media of a kind together so that a cluster serves many rows."""
     pairs = []
-    for media in ("eth", "udp", "udp-remote", "udp6", "both"):
+    for media in MEDIA:
         for row in ROWS:
-            if media not in row.media or (row.utipc_only and program == "kernel"):
+            if media not in row.media or peer not in row.peers:
                 continue
-            if names and not any(n in (row.name, "%s/%s" % (row.name, media), media) for n in names):
+            named = (row.name, "%s/%s" % (row.name, media)) + (() if row.by_name else (media,))
+            if not any(n in named for n in names) if names else row.by_name:
                 continue
             pairs.append((row, media))
     # Rows that share a cluster first: each fresh one takes the place of the shared one.
-    return sorted(pairs, key=lambda p: (p[1] == "both", ("eth", "udp", "udp-remote", "udp6", "both").index(p[1]), p[0].fresh))
+    return sorted(pairs, key=lambda p: (p[1] in MEDIA[4:], MEDIA.index(p[1]), p[0].fresh))
 
 
 def main():
@@ -165,7 +173,8 @@ def main():
                          help="record rows of messages with two kernel nodes too, as ROW-MEDIA.kernel.pcap, to compare")
     options.add_argument("rows", nargs="*")
     options = options.parse_args()
-    pairs = chosen(options.rows, "kernel" if options.kernel_engine else options.peer)
+    program = "kernel-engine" if options.kernel_engine else "utipc"
+    pairs = chosen(options.rows, "kernel" if options.peer == "kernel" else program)
     if options.kernel_engine:
         os.environ["UTIPC_ENGINE"] = "kernel"           # the program inherits it
     alone = [name for name in programs.PROGRAMS if options.tool and (not options.rows or name in options.rows)]

@@ -42,6 +42,7 @@ class Network:
 
     def __init__(self, prefix=""):
         self.a, self.b, self.m = prefix + "a", prefix + "b", prefix + "m"
+        self.c, self.prefix = None, prefix
         self.taps = []
         batch("ip", None, ["netns add " + n for n in (self.a, self.b, self.m)])
         batch("ip", self.m, ["link add s type bridge mcast_snooping 0", "link set s up"])
@@ -62,11 +63,18 @@ class Network:
         batch("ip", self.m, ["link set %s master s up" % port])
         batch("tc", end, ESTRANGE)
 
-    def replace_b(self):
-        """Replaces namespace b, with the same port and address, like a rebooted host."""
-        batch("ip", self.m, ["link del p2"])
-        batch("ip", None, ["netns del " + self.b, "netns add " + self.b])
-        self.plug(self.b, 2)
+    def extend(self):
+        """Adds namespace PREFIXc, with device w (10.0.0.3). Faults are not for it."""
+        self.c = self.prefix + "c"
+        batch("ip", None, ["netns add " + self.c])
+        self.plug(self.c, 3)
+
+    def replace(self, number):
+        """Replaces namespace a (1) or b (2), with the same port and address, like a rebooted host."""
+        end = (self.a, self.b)[number - 1]
+        batch("ip", self.m, ["link del p%d" % number])
+        batch("ip", None, ["netns del " + end, "netns add " + end])
+        self.plug(end, number)
 
     def fault(self, spec):
         """Applies netem options to every packet, in both directions; None removes them."""
@@ -75,6 +83,16 @@ class Network:
                 batch("tc", self.m, ["qdisc replace dev %s root netem limit 20000 %s" % (port, spec)])
             else:
                 subprocess.run(["tc", "-n", self.m, "qdisc", "del", "dev", port, "root"], capture_output=True, check=False)
+
+    def cut(self, media):
+        """Drops the packets of one medium (`eth` or `udp`), or of none (None), in both directions."""
+        match = {"eth": "protocol 0x88ca u32 match u8 0 0 at 0",
+                 "udp": "protocol ip u32 match ip protocol 17 0xff match ip dport 6118 0xffff"}
+        for port in ("p1", "p2"):
+            subprocess.run(["tc", "-n", self.m, "qdisc", "del", "dev", port, "clsact"], capture_output=True, check=False)
+            if media:
+                batch("tc", self.m, ["qdisc add dev %s clsact" % port,
+                                     "filter add dev %s ingress pref 1 %s action drop" % (port, match[media])])
 
     def dropped(self):
         """Number of packets that the current faults have dropped."""
@@ -117,7 +135,7 @@ class Network:
 
     def remove(self):
         self.untap()
-        for namespace in (self.a, self.b, self.m):
+        for namespace in filter(None, (self.a, self.b, self.c, self.m)):
             subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False)
 
 

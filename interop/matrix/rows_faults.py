@@ -145,7 +145,7 @@ def cut_off(c):
     c.connection(c.b, c.a, "stream")
 
 
-@row(seconds=90, fresh=True, utipc_only=True)
+@row(seconds=90, fresh=True, peers=("utipc",))
 def stopped_for_5_s(c):
     """SIGSTOP for 5 s: one down and one clean rejoin, seen alike at both ends."""
     c.up()
@@ -194,14 +194,23 @@ def chatter(c, seconds, both_media):
     c.note("%d rounds" % rounds)
 
 
-@row(media=("both",), fresh=True, seconds=240, snap=128)
-def soak_3_minutes(c):
-    """3 minutes of real time on both media at once without a reset."""
+def soak(c, seconds):
+    """Real time on both media at once without a reset."""
     with c.second() as other:
         c.up()
         other.up()
-        chatter(c, 180, (c, other))
+        chatter(c, seconds, (c, other))
         c.checks += other.checks
+
+
+@row(media=("both",), fresh=True, seconds=120, snap=128)
+def soak_1_minute(c):
+    soak(c, 60)
+
+
+@row(media=("both",), fresh=True, seconds=240, snap=128, by_name=True)
+def soak_3_minutes(c):
+    soak(c, 180)
 
 
 @row(media=("both",), fresh=True, seconds=200, snap=128)

@@ -42,9 +42,7 @@ def discovery_mixed(c):
 @row(fresh=True, media=("eth",), seconds=60)
 def discovery_address_clash(c):
     """Two identities hash to one address: the later node takes another one."""
-    c.a.call("start", identity="ABCDEFGHEFGHABCD".encode().hex())
-    c.a.call("watch")
-    c.a.call("enable", **c.bearer(1))
+    c.begin(c.a, {"identity": "ABCDEFGHEFGHABCD".encode().hex()})
     until("node a has its address", 10, lambda: c.a.call("address")["address"])
     c.join({"identity": "ABCDABCDEFGHEFGH".encode().hex()})
     addresses = [p.call("address")["address"] for p in (c.a, c.b)]
@@ -55,11 +53,8 @@ def discovery_address_clash(c):
 @row(fresh=True, media=("eth",), seconds=40)
 def other_cluster_ignored(c):
     """A node with another cluster id on the same wire is ignored."""
-    c.a.call("start", address="1.1.1")
-    c.b.call("start", address="1.1.2", cluster=9999)
-    for peer, number in ((c.a, 1), (c.b, 2)):
-        peer.call("watch")
-        peer.call("enable", **c.bearer(number))
+    c.begin(c.a, {"address": "1.1.1"})
+    c.begin(c.b, {"address": "1.1.2", "cluster": 9999})
     time.sleep(3)
     for peer in (c.a, c.b):
         c.equal(peer.call("counts")["ups"], 0, "%s sees no node" % peer.name)
