@@ -44,15 +44,19 @@ struct Site<'a> {
 /// The name of an example in `examples/README.md`, and the function that runs it.
 type Scene = (&'static str, fn(&Site<'_>) -> Result<()>);
 
-const SCENES: [Scene; 7] = [
+const SCENES: [Scene; 8] = [
     ("hello", |site| alone(site, "hello")),
     ("hello_server", hello),
     ("connections", |site| alone(site, "connections")),
     ("multicast", |site| alone(site, "multicast")),
+    ("group", |site| alone(site, "group")),
     ("service_watch", services),
     ("topology_watch", topology),
     ("async_echo", |site| alone(site, "async_echo")),
 ];
+
+/// Languages without an example: C has no asynchronous tasks.
+const ABSENT: [(&str, &str); 1] = [("C", "async_echo")];
 
 /// Runs the examples of the languages `only`, or of all; returns whether each printed the expected output.
 pub(crate) fn run(root: &Path, only: &[String]) -> Result<bool> {
@@ -131,8 +135,7 @@ fn play(root: &Path, languages: &[Language], engines: &[Engine]) -> Result<(usiz
             let _daemon = (engine == Engine::Daemon).then(|| Daemon::start(root, &home.0)).transpose()?;
             let site = Site { language, engine, home: &home.0, page: &page };
             for (name, scene) in SCENES {
-                // C has no example of asynchronous tasks.
-                if (language.name, name) == ("C", "async_echo") {
+                if ABSENT.contains(&(language.name, name)) {
                     continue;
                 }
                 let what = format!("{name} in {}, {engine:?}", language.name);
