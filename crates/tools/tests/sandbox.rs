@@ -94,11 +94,11 @@ impl Daemon {
         panic!("no line with {what:?} in {before:#?}");
     }
 
-    /// The value of a field, equal in all threads.
+    /// The value of a field, equal in all threads. A thread that ends between the listing and the reading has none.
     fn status(&self, field: &str) -> Vec<String> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let mut values: Vec<_> = tasks
-            .map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap())
+            .filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok())
             .map(|status| {
                 let value = status.lines().find_map(|line| line.strip_prefix(field)).expect(field);
                 value.trim_start_matches(':').split_whitespace().collect::<Vec<_>>().join(" ")

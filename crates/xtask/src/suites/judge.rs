@@ -31,6 +31,13 @@ pub(crate) fn slow_test(line: &str) -> Option<(f64, &str)> {
     Some((seconds.parse().ok()?, name))
 }
 
+/// Whether a line names a test that failed, in the forms of all suites.
+pub(crate) fn names_failure(line: &str) -> bool {
+    let line = line.trim();
+    let begins = ["FAILED", "failed ", "--- FAIL: ", "[ERROR] "].iter().any(|word| line.starts_with(word));
+    begins || line.ends_with(" ... FAILED") || line.contains(": BROKEN ")
+}
+
 /// A line without the sequences that colour a terminal: Maven writes one at its end, also where there is none.
 pub(crate) fn plain(line: &str) -> String {
     let mut parts = line.split("\u{1b}[");
@@ -154,6 +161,22 @@ mod tests {
         let line = slow_line("utipc::killed a b", Duration::from_millis(1250));
         assert_eq!(slow_test(&line), Some((1.2, "utipc::killed a b")));
         assert_eq!(slow_test("slow tests"), None);
+    }
+
+    #[test]
+    fn lines_that_name_a_failed_test_are_found() {
+        let failed = [
+            "FAILED remote/stream: read: Connection reset by peer",
+            "FAILED udp/loss-20-percent 3.1 s",
+            "test killed_server_is_noticed ... FAILED",
+            "    --- FAIL: TestGroup (0.10s)",
+            "seed 2: BROKEN at 5 ms, node 1: lost",
+            "failed install on bookworm",
+        ];
+        assert!(failed.into_iter().all(names_failure));
+        let good =
+            ["ok remote/stream", "test a ... ok", "c-library: 45 passed, 0 failed", "seed 1: trace 0a"];
+        assert!(!good.into_iter().any(names_failure));
     }
 
     #[test]

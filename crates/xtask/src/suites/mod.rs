@@ -15,13 +15,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::process::{self, End};
-use judge::{Counts, slow_test};
+use judge::{Counts, names_failure, slow_test};
 use table::{SUITES, Skip, Suite, When};
 
 pub(crate) use judge::slow_line;
 
 /// Most lines of a failed suite that are shown. All are in its log.
 const SHOWN_LINES: usize = 60;
+
+/// Most failed tests of a suite that the summary names.
+const NAMED_FAILURES: usize = 20;
+
+/// Most characters of a line about a failed test in the summary.
+const FAILURE_WIDTH: usize = 400;
 
 /// Number of the slowest tests that the summary names.
 const SLOWEST: usize = 10;
@@ -67,6 +73,8 @@ struct Ran {
     parts: BTreeSet<String>,
     /// Seconds and names of its slowest tests, if it reported them.
     slow: Vec<(f64, String)>,
+    /// Lines that name its failed tests.
+    failures: Vec<String>,
 }
 
 /// Builds and runs the tests of `cargo test ARGUMENTS`; returns whether all passed.
@@ -168,6 +176,10 @@ fn run_one(site: &Site<'_>, suite: &Suite, share: Share) -> Result<Ran> {
     let parts: BTreeSet<_> =
         output.lines().filter_map(|l| l.strip_prefix(SKIPPED)).map(str::to_owned).collect();
     let slow = output.lines().filter_map(slow_test).map(|(took, name)| (took, name.to_owned())).collect();
+    let failures = match counts.failed {
+        0 => Vec::new(),
+        _ => failures(&output),
+    };
     println!(
         "{}: {} passed, {} failed, {:.1} s",
         suite.name,
@@ -175,7 +187,15 @@ fn run_one(site: &Site<'_>, suite: &Suite, share: Share) -> Result<Ran> {
         counts.failed,
         took.as_secs_f64()
     );
-    Ok(Ran { name: suite.name, counts, took, parts, slow })
+    Ok(Ran { name: suite.name, counts, took, parts, slow, failures })
+}
+
+/// The first lines that name a failed test; the last line if none does.
+fn failures(output: &str) -> Vec<String> {
+    let short = |line: &str| line.trim().chars().take(FAILURE_WIDTH).collect();
+    let named: Vec<String> =
+        output.lines().filter(|line| names_failure(line)).take(NAMED_FAILURES).map(short).collect();
+    if named.is_empty() { output.lines().last().map(short).into_iter().collect() } else { named }
 }
 
 /// Runs the suite's command and writes its output to `log`.
@@ -255,6 +275,11 @@ fn report(root: &Path, ran: &[Ran], skipped: &[(&Suite, Skip)], ci: bool) -> Exi
     slow.sort_by(|a, b| b.0.total_cmp(&a.0));
     for (took, name) in slow.iter().take(SLOWEST) {
         println!("{:<18} {took:>8.1} s  {name}", "slow");
+    }
+    for suite in ran {
+        for line in &suite.failures {
+            println!("{:<18} failure: {line}", suite.name);
+        }
     }
     println!("{} passed, {} failed", total.passed, total.failed);
     // .ci/run reads this line and adds its own checks.
