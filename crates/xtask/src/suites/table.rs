@@ -301,7 +301,7 @@ pub(crate) const SUITES: &[Suite] = &[
         live: true,
         obstacle: no_packages,
         folder: Some("target/package-builder"),
-        ..suite("packages", minutes(18), Judge::Total("packages"), &["xtask", "packages"])
+        ..suite("packages", minutes(25), Judge::Total("packages"), &["xtask", "packages"])
     },
     // Each fault planted in the protocol must be caught by the simulator's invariants.
     suite(
