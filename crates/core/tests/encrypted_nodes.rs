@@ -63,7 +63,10 @@ impl Lan {
     }
 
     fn made(&self, node: usize, seed: u64) -> Stack {
-        let secret = Some([node as u8 + 1; 36].into());
+        // Each life has its own randomness, so its session keys are others.
+        let mut secret = [node as u8 + 1; 36];
+        secret[..8].copy_from_slice(&seed.to_be_bytes());
+        let secret = Some(secret.into());
         let encryption = EncryptionConfig { strict: self.strict, clock_at_zero: self.clocks[node], secret };
         let config = StackConfig { identity: Some(id(node)), seed, encryption, ..StackConfig::default() };
         Stack::new(self.now, config)
@@ -454,6 +457,89 @@ fn restarted_peer_with_a_master_key_gets_session_keys_again() {
         info.peers.iter().all(|peer| !peer.keys.is_empty()),
         "it was sent the keys of its peers: {info:?}"
     );
+}
+
+/// The peer replaces its key before this end knows that it has restarted. This end holds a key of the peer's previous
+/// life in the same slot and announces it, so the peer takes it for its new key.
+#[test]
+fn restarted_peer_that_replaces_its_key_at_once_gets_a_link_and_session_keys_again() {
+    for nodes in [2, 3] {
+        for both_have_keys in [false, true] {
+            for (before, wait) in [(1, 0), (1, 300), (1, 2000), (1, 20_000), (2, 0), (2, 1000), (3, 0)] {
+                let what = format!("{nodes} nodes, {both_have_keys}, {before} keys, {wait} ms");
+                let mut lan = Lan::new(nodes, true);
+                lan.set_all(KeyUse::Master, KEY1);
+                lan.plug_all();
+                lan.run(3000);
+                for _ in 0..before {
+                    lan.nodes[1].rekey(lan.now).unwrap();
+                    if both_have_keys {
+                        lan.nodes[0].rekey(lan.now).unwrap();
+                    }
+                    lan.run(20_000);
+                }
+                assert!(lan.slot(1, KeyRole::Active) != 0 && lan.is_linked(), "{what}");
+                let set = |node: &mut Stack, now| node.set_key(now, KeyUse::Master, key(KEY1)).unwrap();
+                lan.restart(1, set);
+                lan.deaf = Some(0);
+                lan.run(wait);
+                lan.deaf = None;
+                lan.nodes[1].rekey(lan.now).unwrap();
+                lan.run(60_000);
+                assert!(lan.is_linked(), "{what}: {:?}", lan.nodes[0].encryption());
+                let mut flow = Flow::new(&mut lan);
+                (0..100).for_each(|_| flow.step(&mut lan));
+                flow.finish(&mut lan);
+                let (active, pending) = (lan.slot(1, KeyRole::Active), lan.slot(1, KeyRole::Pending));
+                assert!(active != 0 && pending == 0, "{what}: {:?}", lan.nodes[1].encryption());
+                let peers = lan.nodes[1].encryption().peers;
+                assert!(peers.iter().all(|peer| peer.receives_with == active), "{what}: {peers:?}");
+            }
+        }
+    }
+}
+
+/// Replayed discovery is accepted while there is no contact. Together with forged frames it must not take a key away.
+#[test]
+fn recorded_discovery_and_forged_frames_do_not_take_keys_away() {
+    let mut lan = Lan::new(2, true);
+    lan.set_all(KeyUse::Master, KEY1);
+    lan.plug_all();
+    lan.run(3000);
+    lan.nodes[1].rekey(lan.now).unwrap();
+    lan.run(30_000);
+    let held = |lan: &Lan| {
+        let keys = lan.nodes[0].encryption().peers[0].keys.clone();
+        keys.iter().map(|key| key.slot).collect::<Vec<_>>()
+    };
+    assert_eq!(held(&lan), [1]);
+    let of_peer = |lan: &Lan, matches: &dyn Fn(&Encrypted<'_>) -> bool| {
+        let mut frames = lan.sent.iter().filter(|(from, ..)| *from == 1).map(|(.., bytes)| bytes);
+        frames.rfind(|bytes| matches(&Encrypted::parse(bytes).unwrap())).unwrap().clone()
+    };
+    let discovery = of_peer(&lan, &|header| header.user == User::LinkConfig && header.tx_slot == 0);
+    let mut forged = of_peer(&lan, &|header| header.user == User::LinkProtocol && header.tx_slot == 1);
+    *forged.last_mut().unwrap() ^= 1;
+    // Nothing passes between the nodes: each loses its link.
+    lan.loss = 1;
+    lan.run(10_000);
+    assert_eq!(lan.peers(0), 0);
+    let before = lan.nodes[0].encryption().stats;
+    for _ in 0..100 {
+        lan.nodes[0].receive(lan.now, 0, &discovery);
+        lan.nodes[0].receive(lan.now, 0, &forged);
+        lan.run(500);
+    }
+    let after = lan.nodes[0].encryption().stats;
+    assert_eq!(after.opened - before.opened, 100, "discovery was accepted");
+    assert_eq!(after.wrong_key - before.wrong_key, 100, "the forged frames were tried");
+    assert_eq!(held(&lan), [1]);
+    let key = lan.nodes[0].encryption().peers[0].keys[0];
+    assert_eq!(key.role, KeyRole::Pending, "a forged frame does not make a silent key active again");
+    lan.loss = 0;
+    lan.run(60_000);
+    assert!(lan.is_linked());
+    assert_eq!(lan.nodes[0].encryption().stats.received, after.received, "the key was kept, not sent again");
 }
 
 #[test]

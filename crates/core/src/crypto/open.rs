@@ -144,17 +144,20 @@ impl Encryption {
         if let Some(found) = found
             && let Some(key) = peer.get_mut(found)
         {
+            let mut is_new = true;
             if key.is_fresh(header.destined, header.seqno) {
                 key.note(header.destined, header.seqno);
             } else {
                 match judge(view) {
                     Verdict::Stale => return Err(Drop::Replayed),
-                    Verdict::Harmless => {}
+                    Verdict::Harmless => is_new = false,
                     Verdict::Fresh => peer.restart(found, header.seqno),
                 }
             }
             if found != MASTER {
                 peer.succeeded(now, found, slot);
+            } else if is_new {
+                peer.doubt(now);
             }
         }
         if let EncryptedSource::Node(addr) = header.source {

@@ -37,7 +37,7 @@ pub(super) struct ReceivingKey {
     pub(super) origin: Origin,
     /// 1 after a success, one less after each failure.
     users: i32,
-    /// It has decrypted a frame.
+    /// It has decrypted a frame, and there is no doubt that the peer still has it: failures do not count.
     works: bool,
     /// Numbers of frames to all, and to this node: Linux counts them separately under a node's own key.
     windows: [Window; 2],
@@ -226,11 +226,18 @@ impl Receiving {
 
     /// A frame could not be decrypted with the key in `slot`.
     pub(super) fn failed(&mut self, slot: u8) {
-        if let Some(key) = self.get_mut(slot) {
-            // A key that works, or that the operator has set, is not lost to forged frames.
-            let floor = if key.works { 1 } else { -super::slots::MAX_FAILURES };
-            let floor = if key.origin == Origin::Operator { floor.max(0) } else { floor };
-            key.users = (key.users - 1).max(floor);
+        // A key that works, or that the operator has set, is not lost to forged frames.
+        let counts = |key: &&mut ReceivingKey| !key.works && key.origin != Origin::Operator;
+        if let Some(key) = self.get_mut(slot).filter(counts) {
+            key.users = (key.users - 1).max(-super::slots::MAX_FAILURES);
+        }
+    }
+
+    /// The peer has just used the master key. If none of its keys has decrypted a frame for a while, they may be of its
+    /// previous life: failures count again, and a key that they take away is asked for under the master key.
+    pub(super) fn doubt(&mut self, now: Time) {
+        if now >= self.last_success.plus_millis(ACTIVE_MS) {
+            self.keys.iter_mut().flatten().for_each(|key| key.works = false);
         }
     }
 

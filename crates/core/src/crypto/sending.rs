@@ -54,7 +54,7 @@ pub(super) struct Sending {
 pub(super) struct Choice {
     /// An additional copy that shows whether the peer can receive with a pending key.
     pub(super) probe: Option<u8>,
-    /// An additional copy with the master key, for peers of which this node knows nothing.
+    /// An additional copy with the master key, for peers that may lack the key of the frame itself.
     pub(super) master_copy: bool,
     /// The frame itself; `None` if there is no key for it.
     pub(super) main: Option<u8>,
@@ -162,6 +162,16 @@ impl Sending {
 
     /// Chooses the keys for a message to one peer, or to several.
     pub(super) fn choose(&self, now: Time, peer: Option<&Receiving>, message: View<'_>) -> Choice {
+        let choice = self.choose_main(now, peer, message);
+        // These messages make contact: the slot that the peer has announced may hold a key of a previous life.
+        let makes_contact = message.user() == User::LinkProtocol
+            && matches!(message.link_type(), LinkProtocolType::Reset | LinkProtocolType::Activate);
+        let can_read = self.has_master() && peer.is_some_and(|peer| peer.has_master);
+        let needs_copy = makes_contact && can_read && choice.main != Some(MASTER);
+        Choice { master_copy: choice.master_copy || needs_copy, ..choice }
+    }
+
+    fn choose_main(&self, now: Time, peer: Option<&Receiving>, message: View<'_>) -> Choice {
         let Slots { pending, active, .. } = self.slots;
         let (user, peer_uses) = (message.user(), peer.map_or(0, |peer| peer.peer_active));
         let mut choice = Choice::default();

@@ -2,7 +2,7 @@
 
 use super::frame;
 use super::key::{Key, KeyError, Mode};
-use super::receiving::Receiving;
+use super::receiving::{Origin, Receiving};
 use super::sending::{Choice, Sending};
 use super::slots::{Change, Slots, Usage};
 use super::{Aead, EncryptionConfig, KeyUse};
@@ -120,6 +120,51 @@ fn pending_key_moves_to_the_slot_that_the_peer_uses() {
     assert_eq!(slots(1, 0, 0).align(0, 0), None);
 }
 
+/// A peer with the key that it has sent, which is active.
+fn peer_with_key() -> Receiving {
+    let mut peer = Receiving::default();
+    assert!(peer.receive(Time::ZERO, 1, Mode::PerNode, key(1, 20)));
+    peer.succeeded(Time::ZERO, 1, 1);
+    peer.tick(Time::ZERO);
+    assert_eq!(peer.slots, slots(0, 1, 0));
+    peer
+}
+
+#[test]
+fn failures_leave_a_silent_key_silent() {
+    let mut peer = peer_with_key();
+    peer.tick(Time::from_millis(3000));
+    assert_eq!(peer.slots, slots(1, 0, 0));
+    for millis in 3000..3100 {
+        peer.failed(1);
+        peer.tick(Time::from_millis(millis));
+        assert_eq!(peer.slots, slots(1, 0, 0), "neither active again nor dropped");
+    }
+}
+
+#[test]
+fn silent_keys_can_be_lost_once_the_peer_has_used_the_master_key() {
+    let lose = |peer: &mut Receiving, millis| {
+        for _ in 0..20 {
+            peer.failed(1);
+            peer.tick(Time::from_millis(millis));
+        }
+        peer.slots.is_empty()
+    };
+    let mut peer = peer_with_key();
+    peer.doubt(Time::from_millis(2999));
+    assert!(!lose(&mut peer, 2999), "the key is not silent yet");
+    peer.doubt(Time::from_millis(3000));
+    peer.succeeded(Time::from_millis(3000), 1, 1);
+    assert!(!lose(&mut peer, 4000), "the key works again");
+    peer.doubt(Time::from_millis(6000));
+    assert!(lose(&mut peer, 6000));
+    let mut peer = Receiving::default();
+    peer.attach(std::sync::Arc::new(Aead::new(&key(1, 20))), Mode::PerNode, Origin::Operator, 1).unwrap();
+    peer.doubt(Time::from_millis(6000));
+    assert!(!lose(&mut peer, 6000), "the operator has set the key");
+}
+
 fn key(byte: u8, len: usize) -> Key {
     Key::new(&vec![byte; len]).unwrap()
 }
@@ -161,6 +206,7 @@ fn every_message_takes_the_key_of_the_table() {
     let messages = [
         internal(User::LinkConfig, 0),
         internal(User::LinkProtocol, LinkProtocolType::Reset.into()),
+        internal(User::LinkProtocol, LinkProtocolType::Activate.into()),
         internal(User::LinkProtocol, LinkProtocolType::State.into()),
         internal(User::Crypto, 0),
         internal(User::Low, 0),
@@ -195,7 +241,8 @@ fn every_message_takes_the_key_of_the_table() {
     }
     // Rows: which keys the node has, of active, pending and master. Columns, divided by bars: outside the grace period,
     // in it, in it with a peer that has no master key. In each: to all, to a peer without and with a master key, to one
-    // that receives with slot 2. In each: discovery, RESET, STATE, key distribution, anything else.
+    // that receives with slot 2. In each: discovery, RESET, ACTIVATE, STATE, key distribution,
+    // anything else.
     let expected = include_str!("choices.txt");
     assert!(table == expected, "{table}");
 }
