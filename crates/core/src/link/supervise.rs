@@ -31,6 +31,20 @@ impl Link {
         self.interval_ms = interval_ms.max(1);
     }
 
+    /// Number of coming ticks that do nothing, if no message arrives. The node need not call [`tick`](Self::tick) for
+    /// them, but counts them with [`skip_ticks`](Self::skip_ticks).
+    pub(crate) fn idle_ticks(&self) -> u32 {
+        if self.state != State::Reset || self.setup_ticks < EAGER_RESETS {
+            return 0;
+        }
+        LAZY_RESET_PERIOD - 1 - self.setup_ticks % LAZY_RESET_PERIOD
+    }
+
+    /// Counts ticks that did nothing.
+    pub(crate) fn skip_ticks(&mut self, ticks: u32) {
+        self.setup_ticks = self.setup_ticks.wrapping_add(ticks);
+    }
+
     /// One tick of the node's timer.
     pub fn tick(&mut self, _now: Time, io: &mut LinkIo<'_>) {
         match self.state {

@@ -101,7 +101,7 @@ impl Switch {
         }
         config.check().map_err(|_| range_of(property))?;
         bearer.config = config;
-        let peers: Vec<NodeAddr> = self.members.0.keys().copied().collect();
+        let peers: Vec<NodeAddr> = self.members.keys().copied().collect();
         for addr in peers {
             self.with_peer(now, addr, |peer, ctx| {
                 peer.with_link(id, ctx, |link, io| match property {
@@ -109,7 +109,7 @@ impl Switch {
                     BearerProperty::Mtu(bytes) => link.set_bearer_mtu(bytes as u16),
                     BearerProperty::Priority(_) | BearerProperty::Window(_) => {}
                 });
-                peer.arm(ctx.now);
+                peer.arm(ctx);
             });
         }
         Ok(true)
@@ -120,7 +120,7 @@ impl Switch {
         if addr == self.own_node() {
             return Err(PeerError::Own);
         }
-        let member = self.members.0.get(&addr).ok_or(PeerError::Unknown)?;
+        let member = self.members.get(&addr).ok_or(PeerError::Unknown)?;
         if !matches!(member.peer.state, State::SelfDownPeerDown | State::SelfDownPeerLeaving) {
             return Err(PeerError::Up);
         }
@@ -131,7 +131,7 @@ impl Switch {
     /// Clears the counters of a link; false if there is no link of this name.
     pub(crate) fn clear_link_stats(&mut self, name: &str) -> bool {
         let Some((addr, bearer)) = self.find_link(name) else { return false };
-        let slot = self.members.0.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer));
+        let slot = self.members.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer));
         slot.is_some_and(|slot| {
             slot.link.clear_stats();
             true
@@ -144,7 +144,7 @@ impl Switch {
             self.bcast.clear_stats();
             return true;
         };
-        self.members.0.get_mut(&from).is_some_and(|member| {
+        self.members.get_mut(&from).is_some_and(|member| {
             member.receiver.clear_stats();
             true
         })
@@ -160,7 +160,7 @@ impl Switch {
         first: NodeAddr,
     ) -> impl Iterator<Item = (NodeAddr, NodeId, ReceiverStats)> {
         let received = |(addr, m): (&NodeAddr, &super::Member)| (*addr, m.peer.id, m.receiver.stats());
-        self.members.0.range(first..).map(received)
+        self.members.range(first..).map(received)
     }
 
     /// The nodes of a bearer's monitor, this one first; see [`crate::monitor::Monitor::nodes_from`].
@@ -197,7 +197,7 @@ impl Switch {
         address: Option<NodeAddr>,
     ) -> Result<(), Joined> {
         if self.bearers.iter().any(Option::is_some)
-            || !self.members.0.is_empty()
+            || !self.members.is_empty()
             || !self.connections.is_empty()
         {
             return Err(Joined);

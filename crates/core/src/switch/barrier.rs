@@ -65,7 +65,7 @@ impl Mark {
 impl Switch {
     /// The peers in contact, and what each has to acknowledge.
     pub(crate) fn begin_barrier(&self, now: Time) -> Barrier {
-        let up = self.members.0.iter().filter(|(_, member)| member.peer.is_up());
+        let up = self.members.iter().filter(|(_, member)| member.peer.is_up());
         let marks = up.map(|(addr, member)| (*addr, Mark::new(member, &self.bcast)));
         Barrier { marks: marks.collect(), ask_at: now }
     }
@@ -74,7 +74,7 @@ impl Switch {
     /// the barrier began has received all bindings again, and has to acknowledge them.
     pub(crate) fn awaited(&mut self, now: Time, barrier: &mut Barrier) -> Vec<NodeAddr> {
         let mut awaited = Vec::new();
-        for (addr, member) in self.members.0.iter().filter(|(_, member)| member.peer.is_up()) {
+        for (addr, member) in self.members.iter().filter(|(_, member)| member.peer.is_up()) {
             let mark = barrier.marks.entry(*addr).or_insert_with(|| Mark::new(member, &self.bcast));
             if !mark.is_of(member) {
                 *mark = Mark::new(member, &self.bcast);

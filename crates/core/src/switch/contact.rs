@@ -20,12 +20,18 @@ impl Switch {
         addr: NodeAddr,
         f: impl FnOnce(&mut Peer, &mut Ctx<'_>) -> R,
     ) -> Option<R> {
-        let member = self.members.0.get_mut(&addr)?;
+        let member = self.members.get_mut(&addr)?;
         let before = member.peer.next_tick;
         let stamp = stamp(member, &self.bcast);
         let deferral_room = self.deferral.room(&member.deferred);
-        let mut ctx =
-            Ctx { now, frames: &mut self.frames, pool: &mut self.pool, stamp: &stamp, deferral_room };
+        let mut ctx = Ctx {
+            now,
+            frames: &mut self.frames,
+            pool: &mut self.pool,
+            stamp: &stamp,
+            deferral_room,
+            skips_idle_ticks: !self.encryption.is_on(), // the keys of a peer follow its ticks
+        };
         let result = f(&mut member.peer, &mut ctx);
         let after = member.peer.next_tick;
         if before != after {
@@ -33,7 +39,7 @@ impl Switch {
             self.ticks.insert((after, addr));
         }
         self.account_deferred(addr);
-        let member = self.members.0.get_mut(&addr)?;
+        let member = self.members.get_mut(&addr)?;
         for wakeup in member.peer.wakeups.drain(..) {
             self.woken.push_back((wakeup.port, addr));
         }
@@ -47,7 +53,7 @@ impl Switch {
                 self.act_on_notice(now, addr, notice);
             }
         }
-        if self.members.0.get(&addr).is_some_and(|m| !m.peer.delivered.is_empty()) {
+        if self.members.get(&addr).is_some_and(|m| !m.peer.delivered.is_empty()) {
             self.dispatch_delivered(now, addr);
         }
         Some(result)
@@ -103,7 +109,7 @@ impl Switch {
 
     /// The first link is up: BCAST_PROTOCOL is its first packet, this node's bindings follow.
     fn contact_up(&mut self, now: Time, addr: NodeAddr) {
-        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        let Some(member) = self.members.get_mut(&addr) else { return };
         self.contacts += 1;
         member.contact = self.contacts;
         // The bulk has all updates.
@@ -121,7 +127,7 @@ impl Switch {
     fn contact_lost(&mut self, now: Time, addr: NodeAddr) {
         self.with_broadcast(|bcast, io| bcast.remove_peer(now, addr, io));
         self.forget_updates();
-        if let Some(member) = self.members.0.get_mut(&addr) {
+        if let Some(member) = self.members.get_mut(&addr) {
             member.receiver.reset();
             member.names.reset();
             member.peer.delivered.clear();
@@ -144,7 +150,7 @@ impl Switch {
     }
 
     pub(crate) fn link(&self, addr: NodeAddr, bearer: BearerId) -> Option<&Link> {
-        Some(&self.members.0.get(&addr)?.peer.slot(bearer)?.link)
+        Some(&self.members.get(&addr)?.peer.slot(bearer)?.link)
     }
 }
 

@@ -100,7 +100,7 @@ impl Deferral {
 impl Switch {
     /// Counts what a peer holds, after every call that may have changed it.
     pub(super) fn account_deferred(&mut self, addr: NodeAddr) {
-        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        let Some(member) = self.members.get_mut(&addr) else { return };
         let receivers = member.receiver.deferred_bytes() + member.names.waiting_bytes();
         let bytes = member.peer.deferred_bytes() + receivers;
         let is_proven = member.deferred.is_proven || member.peer.is_established();
@@ -111,7 +111,7 @@ impl Switch {
 
     /// Takes the links of a peer down if it has begun more than it may and the node's memory is used up.
     pub(super) fn shed(&mut self, now: Time, addr: NodeAddr) {
-        if self.members.0.get(&addr).is_some_and(|member| self.deferral.exceeds(&member.deferred)) {
+        if self.members.get(&addr).is_some_and(|member| self.deferral.exceeds(&member.deferred)) {
             self.stats.deferrals_evicted += 1;
             self.reset_peer(now, addr, DownReason::Memory);
         }
@@ -131,7 +131,7 @@ impl Switch {
 
     /// Evicts peers that are not proven, the largest first, until a proven one may keep a packet of `size` bytes.
     pub(super) fn evict_for(&mut self, now: Time, addr: NodeAddr, size: usize) {
-        while let Some(member) = self.members.0.get(&addr).filter(|member| member.deferred.is_proven)
+        while let Some(member) = self.members.get(&addr).filter(|member| member.deferred.is_proven)
             && self.deferral.room(&member.deferred) < size + MESSAGE_OVERHEAD
             && let Some((_, victim)) = self.deferral.unproven.pop_last()
         {

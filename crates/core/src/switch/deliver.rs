@@ -14,17 +14,17 @@ impl Switch {
         if self.is_held(addr) {
             return;
         }
-        let Some(member) = self.members.0.get_mut(&addr).filter(|m| !m.dispatching) else { return };
+        let Some(member) = self.members.get_mut(&addr).filter(|m| !m.dispatching) else { return };
         member.dispatching = true;
         self.dispatch_all_delivered(now, addr);
-        if let Some(member) = self.members.0.get_mut(&addr) {
+        if let Some(member) = self.members.get_mut(&addr) {
             member.dispatching = false;
         }
     }
 
     fn dispatch_all_delivered(&mut self, now: Time, addr: NodeAddr) {
         while !(self.work.arriving_is_over() && self.postpone(addr))
-            && let Some(message) = self.members.0.get_mut(&addr).and_then(|m| m.peer.delivered.pop_front())
+            && let Some(message) = self.members.get_mut(&addr).and_then(|m| m.peer.delivered.pop_front())
         {
             self.dispatch(now, addr, message);
         }
@@ -37,7 +37,7 @@ impl Switch {
             User::NameDistributor => self.receive_names(now, addr, message),
             User::Crypto => self.receive_key(now, addr, &message),
             User::BcastProtocol => {
-                if let Some(member) = self.members.0.get_mut(&addr) {
+                if let Some(member) = self.members.get_mut(&addr) {
                     member.receiver.synchronize(message.last_bcast());
                 }
             }

@@ -1,12 +1,9 @@
 //! Discovered neighbours become peers and links. Spec: tipc.md §4.5.
 
 use super::{Member, Switch};
-use crate::broadcast::BroadcastReceiver;
 use crate::discovery::{Neighbour, Output, Refusal, Relation, evaluate};
 use crate::event::{Drop, Event};
-use crate::limits::CAPABILITIES;
 use crate::link::{Link, LinkConfig, base_name};
-use crate::names::NameReceiver;
 use crate::node::peer::Peer;
 use crate::outbox::{BearerId, Target};
 use crate::time::Time;
@@ -45,33 +42,18 @@ impl Switch {
     fn handle_neighbour(&mut self, now: Time, id: BearerId, neighbour: &Neighbour) {
         let addr = neighbour.addr;
         if let Relation::OtherAddress(old) = neighbour.relation {
-            if self.members.0.get(&old).is_some_and(|m| m.peer.is_up()) {
+            if self.members.get(&old).is_some_and(|m| m.peer.is_up()) {
                 // two nodes with one identity, or a node that changed its address too early: the first one stays
                 return;
             }
             self.remove_peer(old);
         }
-        if !self.members.0.contains_key(&addr) {
+        if !self.members.contains_key(&addr) {
             let peer = Peer::new(now, addr, neighbour.id, neighbour.capabilities);
             self.ticks.insert((peer.next_tick, addr));
-            let receiver = BroadcastReceiver::new(self.own_node(), neighbour.capabilities);
-            self.members.0.insert(
-                addr,
-                Member {
-                    peer,
-                    receiver,
-                    names: NameReceiver::new(),
-                    dispatching: false,
-                    congestion: 0,
-                    hold: super::hold::Hold::default(),
-                    deferred: super::deferral::Deferred::default(),
-                    contact: 0,
-                    told: [0; 2],
-                },
-            );
+            self.members.insert(Member::new(peer, self.own_node()));
         }
-        let Some(member) = self.members.0.get_mut(&addr) else { return };
-        let peer = &mut member.peer;
+        let Some(Member { peer, .. }) = self.members.get(&addr) else { return };
         let slot = peer.slot(id);
         let signature_same = peer.signature == Some(neighbour.signature);
         let address_same = slot.is_some_and(|s| s.media == neighbour.media);
@@ -81,15 +63,9 @@ impl Switch {
         if verdict.duplicate {
             return self.event(Event::DuplicateAddress(addr));
         }
-        if verdict.store_signature {
-            peer.signature = Some(neighbour.signature);
-            peer.set_capabilities(neighbour.capabilities);
-            member.receiver.set_capabilities(neighbour.capabilities);
-            peer.id = neighbour.id;
-        }
         let can_link = peer.can_link();
         if verdict.store_signature {
-            self.recount_capabilities();
+            self.members.renew(neighbour);
         }
         let mut respond = verdict.respond;
         if verdict.accept_address && linked {
@@ -102,11 +78,6 @@ impl Switch {
         if respond {
             self.respond(id, neighbour);
         }
-    }
-
-    /// Recomputes the capabilities common to all known nodes, up or down, after one was added, removed or changed.
-    pub(super) fn recount_capabilities(&mut self) {
-        self.capabilities = self.members.0.values().fold(CAPABILITIES, |all, m| all & m.peer.capabilities);
     }
 
     fn respond(&mut self, id: BearerId, neighbour: &Neighbour) {

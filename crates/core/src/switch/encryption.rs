@@ -68,13 +68,13 @@ impl Switch {
     }
 
     fn identity_of(&self, addr: NodeAddr) -> Option<NodeId> {
-        self.members.0.get(&addr).map(|member| member.peer.id)
+        self.members.get(&addr).map(|member| member.peer.id)
     }
 
     /// The frames to send, encrypted if the node has a key.
     pub(crate) fn outgoing(&mut self) -> &mut FrameBatch {
         let (own, now) = (self.own(), self.now);
-        let members = &self.members.0;
+        let members = &self.members;
         let identity = |addr| members.get(&addr).map(|member| member.peer.id);
         self.encryption.outgoing(now, own, &mut self.frames, identity)
     }
@@ -125,13 +125,13 @@ impl Switch {
     fn apply_overhead(&mut self) {
         let bytes = self.encryption.overhead();
         self.bcast.set_overhead(bytes);
-        for member in self.members.0.values_mut() {
+        for member in self.members.values_mut() {
             member.peer.set_overhead(bytes as u16);
         }
     }
 
     fn distribute_key(&mut self, now: Time) {
-        let peers = self.members.0.iter().filter(|(_, member)| member.peer.is_up());
+        let peers = self.members.iter().filter(|(_, member)| member.peer.is_up());
         for addr in peers.map(|(addr, _)| *addr).collect::<Vec<_>>() {
             self.send_key(now, addr);
         }
@@ -162,7 +162,7 @@ impl Switch {
 /// Judges a message whose number under the peer's key was used before. A peer that has restarted its numbers proves
 /// it by the session in its ACTIVATE, which this node has chosen.
 fn judge(members: &Members, bearer: BearerId, id: NodeId, view: View<'_>) -> Verdict {
-    let member = members.0.get(&view.prev_node()).filter(|member| member.peer.id == id);
+    let member = members.get(&view.prev_node()).filter(|member| member.peer.id == id);
     let link = member.and_then(|member| member.peer.slot(bearer)).map(|slot| &slot.link);
     let is_activate = view.user() == User::LinkProtocol && view.link_type() == LinkProtocolType::Activate;
     let answers =

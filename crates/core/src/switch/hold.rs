@@ -61,7 +61,7 @@ impl Hold {
 impl Switch {
     /// Holds the messages of a peer until [`Self::resume`].
     pub(crate) fn hold(&mut self, addr: NodeAddr) {
-        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        let Some(member) = self.members.get_mut(&addr) else { return };
         if member.hold.bytes > MAX_HELD || self.deferral.holds_too_much(member.hold.bytes) {
             return;
         }
@@ -73,7 +73,7 @@ impl Switch {
 
     /// Holds what a peer's links have delivered until the next turn; false if there is nothing.
     pub(super) fn postpone(&mut self, addr: NodeAddr) -> bool {
-        let Some(member) = self.members.0.get_mut(&addr).filter(|m| !m.peer.delivered.is_empty()) else {
+        let Some(member) = self.members.get_mut(&addr).filter(|m| !m.peer.delivered.is_empty()) else {
             return false;
         };
         if member.hold.state == State::Open {
@@ -89,7 +89,7 @@ impl Switch {
     /// Whether a peer has no room for a packet: it sends more than its window while its messages wait for a turn.
     pub(super) fn is_hold_full(&self, addr: NodeAddr) -> bool {
         let full = |hold: &Hold| hold.state == State::Draining && hold.bytes > MAX_HELD;
-        self.has_work() && self.members.0.get(&addr).is_some_and(|member| full(&member.hold))
+        self.has_work() && self.members.get(&addr).is_some_and(|member| full(&member.hold))
     }
 
     /// Whether messages of peers wait for the next turn.
@@ -99,7 +99,7 @@ impl Switch {
 
     /// Goes on with the messages of a peer.
     pub(crate) fn resume(&mut self, addr: NodeAddr) {
-        if let Some(member) = self.members.0.get_mut(&addr)
+        if let Some(member) = self.members.get_mut(&addr)
             && member.hold.state != State::Open
         {
             member.hold.state = State::Draining;
@@ -118,7 +118,7 @@ impl Switch {
         let next = self.draining.range(after).next().or(self.draining.first());
         let Some(addr) = next.copied() else { return false };
         self.drained = addr;
-        let member = self.members.0.get_mut(&addr);
+        let member = self.members.get_mut(&addr);
         let Some((member, message)) =
             member.and_then(|m| m.peer.delivered.pop_front().map(|first| (m, first)))
         else {
@@ -134,7 +134,7 @@ impl Switch {
 
     /// Whether delivered messages of a peer have to wait.
     pub(super) fn is_held(&mut self, addr: NodeAddr) -> bool {
-        let Some(member) = self.members.0.get_mut(&addr) else { return false };
+        let Some(member) = self.members.get_mut(&addr) else { return false };
         if member.hold.state == State::Open {
             return false;
         }
@@ -149,7 +149,7 @@ impl Switch {
     /// Forgets that a peer is held: contact with it is lost.
     pub(super) fn forget_hold(&mut self, addr: NodeAddr) {
         self.draining.remove(&addr);
-        if let Some(member) = self.members.0.get_mut(&addr) {
+        if let Some(member) = self.members.get_mut(&addr) {
             self.deferral.hold(member.hold.bytes, 0);
             member.hold = Hold::default();
             member.peer.hold_acks(false);
@@ -159,7 +159,7 @@ impl Switch {
 
     fn let_go(&mut self, now: Time, addr: NodeAddr) {
         self.forget_hold(addr);
-        let Some(member) = self.members.0.get(&addr) else { return };
+        let Some(member) = self.members.get(&addr) else { return };
         let up: Vec<BearerId> =
             member.peer.links().filter(|(_, slot)| slot.link.is_up()).map(|(bearer, _)| bearer).collect();
         for bearer in up {

@@ -105,12 +105,12 @@ impl Switch {
             state: m.peer.state,
             capabilities: m.peer.capabilities,
         };
-        self.members.0.range(first..).map(move |(_, m)| info(m))
+        self.members.range(first..).map(move |(_, m)| info(m))
     }
 
     /// The links, by peer and bearer, from one on.
     pub(crate) fn links_from(&self, first: (NodeAddr, BearerId)) -> impl Iterator<Item = LinkInfo> {
-        let peers = self.members.0.range(first.0..).map(|(_, m)| &m.peer);
+        let peers = self.members.range(first.0..).map(|(_, m)| &m.peer);
         let links = peers.flat_map(|p| p.links().map(move |(bearer, slot)| (p, bearer, &slot.link)));
         links.filter(move |(peer, bearer, _)| (peer.addr, *bearer) >= first).map(|(peer, bearer, link)| {
             LinkInfo {
@@ -130,7 +130,7 @@ impl Switch {
 
     /// The media address that a link sends to.
     pub(crate) fn link_media(&self, peer: NodeAddr, bearer: BearerId) -> Option<MediaAddr> {
-        self.members.0.get(&peer)?.peer.slot(bearer).map(|slot| slot.media)
+        self.members.get(&peer)?.peer.slot(bearer).map(|slot| slot.media)
     }
 
     pub(crate) fn stats(&self) -> SwitchStats {

@@ -12,6 +12,7 @@ mod encryption;
 mod hold;
 mod info;
 mod manage;
+mod members;
 mod monitoring;
 mod names;
 mod receive;
@@ -20,6 +21,8 @@ mod transmit;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use members::Members;
 
 pub(crate) use crowd::Room;
 
@@ -33,9 +36,9 @@ use crate::addr::{NodeAddr, NodeId, PortId};
 use crate::broadcast::{BroadcastConfig, BroadcastReceiver, BroadcastSender, MulticastPolicy, SocketMethods};
 use crate::config::{BearerConfig, BearerError, StackConfig};
 use crate::crypto::Encryption;
-use crate::discovery::{Discoverer, DiscovererConfig, KnownNodes, OwnAddress};
+use crate::discovery::{Discoverer, DiscovererConfig, OwnAddress};
 use crate::event::Event;
-use crate::limits::{CAPABILITIES, MAX_BEARERS};
+use crate::limits::MAX_BEARERS;
 use crate::link::DownReason;
 use crate::monitor::{DEFAULT_THRESHOLD, Monitor};
 use crate::names::replica::{Memory, NoMemory};
@@ -80,6 +83,22 @@ struct Member {
     told: [u64; 2],
 }
 
+impl Member {
+    fn new(peer: Peer, own: NodeAddr) -> Self {
+        Self {
+            receiver: BroadcastReceiver::new(own, peer.capabilities),
+            peer,
+            names: NameReceiver::new(),
+            dispatching: false,
+            congestion: 0,
+            hold: hold::Hold::default(),
+            deferred: deferral::Deferred::default(),
+            contact: 0,
+            told: [0; 2],
+        }
+    }
+}
+
 /// Congestion of the links.
 #[derive(Debug, Default)]
 pub(crate) struct Congestion {
@@ -99,24 +118,6 @@ impl Congestion {
     }
 }
 
-/// All peers, by address.
-#[derive(Debug, Default)]
-struct Members(BTreeMap<NodeAddr, Member>);
-
-impl KnownNodes for Members {
-    fn identity_of(&self, addr: NodeAddr) -> Option<NodeId> {
-        self.0.get(&addr).map(|m| m.peer.id)
-    }
-
-    fn address_of(&self, id: &NodeId) -> Option<NodeAddr> {
-        self.0.values().find(|m| m.peer.id == *id).map(|m| m.peer.addr)
-    }
-
-    fn count(&self) -> usize {
-        self.0.len()
-    }
-}
-
 /// A node without its sockets.
 #[derive(Debug)]
 pub(crate) struct Switch {
@@ -125,8 +126,6 @@ pub(crate) struct Switch {
     own: Option<OwnAddress>,
     bearers: [Option<Bearer>; MAX_BEARERS],
     members: Members,
-    /// Capabilities common to all known nodes. Spec: tipc.md §4.6.
-    capabilities: u16,
     /// Deadlines of the peers' timers.
     ticks: BTreeSet<(Time, NodeAddr)>,
     bcast: BroadcastSender,
@@ -202,7 +201,6 @@ impl Switch {
             own,
             bearers: Default::default(),
             members: Members::default(),
-            capabilities: CAPABILITIES,
             ticks: BTreeSet::new(),
             table: NameTable::new(NodeAddr::NONE, legacy, table_seed),
             distributor: Distributor::new(first_name_seqno),
@@ -300,7 +298,7 @@ impl Switch {
     }
 
     pub(crate) fn disable_bearer(&mut self, now: Time, id: BearerId) {
-        let peers: Vec<NodeAddr> = self.members.0.keys().copied().collect();
+        let peers: Vec<NodeAddr> = self.members.keys().copied().collect();
         for addr in peers {
             self.with_peer(now, addr, |peer, ctx| peer.remove_link(id, DownReason::Administrator, ctx));
         }
@@ -310,13 +308,13 @@ impl Switch {
     }
 
     pub(crate) fn informed_peers(&self) -> usize {
-        self.members.0.values().filter(|member| member.peer.is_up() && member.names.is_open()).count()
+        self.members.values().filter(|member| member.peer.is_up() && member.names.is_open()).count()
     }
 
     /// The medium of a bearer reports that the node with this address on it is gone.
     pub(crate) fn lose_neighbour(&mut self, now: Time, id: BearerId, address: MediaAddr) {
         let has_left = |member: &Member| member.peer.slot(id).is_some_and(|slot| slot.media == address);
-        let gone = self.members.0.iter().find(|(_, member)| has_left(member)).map(|(addr, _)| *addr);
+        let gone = self.members.iter().find(|(_, member)| has_left(member)).map(|(addr, _)| *addr);
         if let Some(addr) = gone {
             self.with_peer(now, addr, |peer, ctx| peer.remove_link(id, DownReason::PeerLeft, ctx));
         }

@@ -11,7 +11,7 @@ use crate::wire::{LinkProtocolType, User, View};
 
 impl Switch {
     pub(super) fn monitor_link_up(&mut self, addr: NodeAddr, bearer: BearerId) {
-        if let Some(slot) = self.members.0.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer)) {
+        if let Some(slot) = self.members.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer)) {
             slot.monitor = MonitorSession::default();
         }
         if let Some(bearer) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
@@ -33,7 +33,7 @@ impl Switch {
 
     /// Before a tick: passes the monitor's verdicts to the links of a peer.
     pub(super) fn monitor_tick(&mut self, addr: NodeAddr) {
-        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        let Some(member) = self.members.get_mut(&addr) else { return };
         for id in 0..MAX_BEARERS as BearerId {
             let bearer = self.bearers.get(usize::from(id)).and_then(Option::as_ref);
             let (Some(bearer), Some(slot)) = (bearer, member.peer.slot_mut(id)) else { continue };
@@ -53,7 +53,7 @@ impl Switch {
             return;
         }
         let bearer = self.bearers.get_mut(usize::from(id)).and_then(Option::as_mut);
-        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        let Some(member) = self.members.get_mut(&addr) else { return };
         let capabilities = member.peer.capabilities;
         let (Some(bearer), Some(slot)) = (bearer, member.peer.slot_mut(id)) else { return };
         if !slot.link.is_up() || !slot.link.accepts_protocol(view) {

@@ -89,8 +89,8 @@ impl Switch {
 
     /// Sends to all linked peers: by broadcast if all of them number updates, otherwise a copy to each.
     fn distribute(&mut self, now: Time, message: Message) {
-        let up = || self.members.0.values().map(|m| &m.peer).filter(|p| p.is_up());
-        let numbered = self.capabilities & capability::NAMED_BCAST != 0
+        let up = || self.members.values().map(|m| &m.peer).filter(|p| p.is_up());
+        let numbered = self.members.common_capabilities() & capability::NAMED_BCAST != 0
             || up().all(|peer| peer.has(capability::NAMED_BCAST));
         if numbered && self.policy != MulticastPolicy::Forced(Method::Replicast) {
             return self.broadcast_update(now, message);
@@ -107,7 +107,7 @@ impl Switch {
 
     /// Whether messages to a peer that numbers updates take two links.
     fn has_two_links(&self, addr: NodeAddr) -> bool {
-        let peer = self.members.0.get(&addr).map(|member| &member.peer);
+        let peer = self.members.get(&addr).map(|member| &member.peer);
         peer.is_some_and(|peer| {
             peer.has(capability::NAMED_BCAST) && peer.active_bearer(0) != peer.active_bearer(1)
         })
@@ -152,7 +152,7 @@ impl Switch {
         }
         // One link carries both selectors.
         let link = if self.has_two_links(addr) { selector & 1 } else { 0 };
-        let member = self.members.0.get(&addr).filter(|member| member.peer.is_up());
+        let member = self.members.get(&addr).filter(|member| member.peer.is_up());
         let Some(told) = member.and_then(|member| member.told.get(link as usize).copied()) else { return };
         let mut refused = None;
         for (number, mut update) in self.recent.after(told, acknowledged) {
@@ -163,7 +163,7 @@ impl Switch {
                 break;
             }
         }
-        if let Some(told) = self.members.0.get_mut(&addr).and_then(|m| m.told.get_mut(link as usize)) {
+        if let Some(told) = self.members.get_mut(&addr).and_then(|m| m.told.get_mut(link as usize)) {
             *told = refused.unwrap_or(next);
         }
     }
@@ -191,7 +191,7 @@ impl Switch {
     }
 
     pub(super) fn receive_names(&mut self, now: Time, addr: NodeAddr, message: Message) {
-        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        let Some(member) = self.members.get_mut(&addr) else { return };
         member.receiver.open_legacy();
         let mut changes = Vec::new();
         let mut report = NameReport::default();

@@ -58,7 +58,7 @@ impl Switch {
             return Err(Drop::NotForUs);
         }
         let addr = view.prev_node();
-        let member = self.members.0.get(&addr).ok_or(Drop::UnknownPeer)?;
+        let member = self.members.get(&addr).ok_or(Drop::UnknownPeer)?;
         if !member.peer.is_up() && !self.has_left(addr) {
             return Err(Drop::State);
         }
@@ -97,7 +97,7 @@ impl Switch {
         if addr == own {
             return Ok(()); // many media return a broadcast to its sender
         }
-        let member = self.members.0.get(&addr).ok_or(Drop::UnknownPeer)?;
+        let member = self.members.get(&addr).ok_or(Drop::UnknownPeer)?;
         if !member.peer.is_up() {
             return Err(Drop::State);
         }
@@ -111,7 +111,7 @@ impl Switch {
         if !member.receiver.is_next(view) {
             self.evict_for(now, addr, view.size());
         }
-        let Some(member) = self.members.0.get_mut(&addr) else { return Err(Drop::UnknownPeer) };
+        let Some(member) = self.members.get_mut(&addr) else { return Err(Drop::UnknownPeer) };
         let room = self.deferral.room(&member.deferred);
         let state_due = member.receiver.receive(view, self.config.cluster, room, &mut member.peer.delivered);
         self.account_deferred(addr);
@@ -127,7 +127,7 @@ impl Switch {
     pub(super) fn send_state(&mut self, now: Time, addr: NodeAddr, bearer: BearerId) {
         self.with_peer(now, addr, |peer, ctx| peer.send_state(bearer, ctx));
         if self.link(addr, bearer).is_some_and(Link::is_up)
-            && let Some(member) = self.members.0.get_mut(&addr)
+            && let Some(member) = self.members.get_mut(&addr)
         {
             member.receiver.state_sent();
         }
@@ -142,7 +142,7 @@ impl Switch {
         bearer: BearerId,
         view: View<'_>,
     ) -> Result<(), Drop> {
-        let Some(member) = self.members.0.get_mut(&addr) else { return Err(Drop::UnknownPeer) };
+        let Some(member) = self.members.get_mut(&addr) else { return Err(Drop::UnknownPeer) };
         let mut wakeups = Vec::new();
         let mut io = BroadcastIo { frames: &mut self.frames, wakeups: &mut wakeups };
         let state_due =

@@ -56,7 +56,7 @@ impl Switch {
         self.monitor_tick(addr);
         self.tick_keys(now, addr);
         self.with_peer(now, addr, |peer, ctx| peer.tick(ctx));
-        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        let Some(member) = self.members.get_mut(&addr) else { return };
         member.receiver.state_sent(); // the STATE of a tick acknowledges broadcasts too
         let (interval_ms, tolerance_ms) = (member.peer.tick_ms(), member.peer.tolerance_ms());
         if self.bcast.tick_peer(addr, interval_ms, tolerance_ms) {
@@ -77,17 +77,16 @@ impl Switch {
 
     fn retention_is_over(&self, now: Time, addr: NodeAddr) -> bool {
         let down = |m: &super::Member| !m.peer.is_up() && now >= m.peer.down_since.plus_millis(RETENTION_MS);
-        self.members.0.get(&addr).is_none_or(down)
+        self.members.get(&addr).is_none_or(down)
     }
 
     pub(super) fn remove_peer(&mut self, addr: NodeAddr) {
-        if let Some(member) = self.members.0.remove(&addr) {
+        if let Some(member) = self.members.remove(addr) {
             self.ticks.remove(&(member.peer.next_tick, addr));
             self.encryption.forget(self.now, &member.peer.id);
             self.deferral.remove(addr, &member.deferred);
             self.congestion.note(addr, 0);
             self.monitor_forget(addr);
-            self.recount_capabilities();
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::limits::{CAPABILITIES, LINK_STATE, TOPOLOGY_SERVER, capability};
 use crate::link::DownReason;
 use crate::wire::{
     ByteOrder, Filter, INTERFACE_NAME_LEN, INTERNAL_HEADER, LinkProtocolType, Message, Subscription,
-    TopologyEvent, User,
+    TopologyEvent, User, View,
 };
 
 fn link_bindings(lan: &Lan, node: usize) -> usize {
@@ -47,17 +47,8 @@ fn peer_that_returns_on_another_bearer_leaves_no_binding() {
     lan.run(3000);
     let (own, peer) = (lan.nodes[0].own_node(), lan.nodes[1].own_node());
     let session = lan.nodes[0].switch.link(peer, 0).unwrap().peer_session().unwrap();
-    let mut reset = Message::build(
-        User::LinkProtocol,
-        LinkProtocolType::Reset.into(),
-        INTERNAL_HEADER,
-        &[0; INTERFACE_NAME_LEN],
-    );
-    reset.set_prev_node(peer);
-    reset.set_origin_node(peer);
-    reset.set_dest_node(own);
+    let mut reset = reset_of(peer, own);
     reset.set_session(session.wrapping_add(1));
-    reset.set_max_packet(1472 / 4);
     reset.set_bearer_id(2);
     let now = lan.now;
     lan.nodes[0].receive(now, 0, reset.bytes());
@@ -66,24 +57,110 @@ fn peer_that_returns_on_another_bearer_leaves_no_binding() {
     assert_eq!((link_bindings(&lan, 0), link_bindings(&lan, 1)), (1, 1));
 }
 
-/// A restarted node may run another version of the software.
-#[test]
-fn restarted_peer_may_have_other_capabilities() {
-    let mut lan = Lan::new(1);
-    lan.run(3000);
-    let peer = NodeAddr::legacy(1, 1, 77);
-    let mut request = DiscoveryMessage {
+/// A request in the name of a node.
+fn request_of(peer: NodeAddr, media: MediaAddr) -> DiscoveryMessage {
+    DiscoveryMessage {
         kind: DiscoveryKind::Request,
         dest_domain: NodeAddr::NONE,
         source: peer,
         cluster: ClusterId::default(),
         capabilities: CAPABILITIES,
         signature: 0x1235,
-        media: media(9, 0),
+        media,
         net_hash: 99,
         suggestion: NodeAddr::NONE,
         identity: NodeId::from_legacy(peer),
-    };
+    }
+}
+
+/// A RESET of a node that was in no session yet, for another node.
+fn reset_of(peer: NodeAddr, own: NodeAddr) -> Message {
+    let name = [0; INTERFACE_NAME_LEN];
+    let kind = LinkProtocolType::Reset.into();
+    let mut reset = Message::build(User::LinkProtocol, kind, INTERNAL_HEADER, &name);
+    reset.set_prev_node(peer);
+    reset.set_origin_node(peer);
+    reset.set_dest_node(own);
+    reset.set_max_packet(1472 / 4);
+    reset
+}
+
+/// Runs node 0 alone. Returns the number of its timeouts, and the setup messages that it has sent, with their times.
+fn setup_messages(lan: &mut Lan, millis: u64) -> (usize, Vec<(u64, LinkProtocolType)>) {
+    let (begun, end) = (lan.now, lan.now.plus_millis(millis));
+    let (mut calls, mut sent) = (0, Vec::new());
+    let node = &mut lan.nodes[0];
+    loop {
+        let batch = core::mem::take(node.frames());
+        for frame in batch.frames() {
+            let bytes = batch.frame(frame);
+            let view = View::parse(&bytes).unwrap();
+            if view.user() == User::LinkProtocol {
+                sent.push((lan.now.as_millis() - begun.as_millis(), view.link_type()));
+            }
+        }
+        let Some(next) = node.deadline().filter(|next| *next <= end) else { break };
+        lan.now = lan.now.max(next);
+        node.handle_timeout(lan.now);
+        calls += 1;
+    }
+    lan.now = end;
+    (calls, sent)
+}
+
+/// Forged discovery messages can make a node know thousands of nodes that do not exist.
+#[test]
+fn invented_node_costs_few_messages_and_few_timeouts() {
+    let mut lan = Lan::new(1);
+    lan.run(3000);
+    let now = lan.now;
+    let request = request_of(NodeAddr::legacy(1, 1, 77), media(9, 0));
+    lan.nodes[0].receive(now, 0, request.build().bytes());
+    let (calls, sent) = setup_messages(&mut lan, 310_000);
+    let ticks = [0, 1, 2, 3, 4, 5].into_iter().chain((16..800).step_by(16));
+    let expected: Vec<_> = ticks.map(|tick| (375 * tick, LinkProtocolType::Reset)).collect();
+    assert_eq!(sent, expected, "those of a kernel, and one at once");
+    assert!(lan.nodes[0].nodes().is_empty(), "it is forgotten");
+    // Discovery asks every second. The last timeout forgets the node.
+    assert!(calls <= 310 + sent.len() + 1, "{calls} timeouts");
+}
+
+#[test]
+fn silent_node_that_appears_gets_its_link_at_once() {
+    let mut lan = Lan::new(2);
+    lan.cut.push((1, 0));
+    lan.run(3000);
+    let (now, peer) = (lan.now, lan.nodes[1].own_node());
+    lan.nodes[0].receive(now, 0, request_of(peer, media(1, 0)).build().bytes());
+    lan.run(100_000);
+    assert_eq!((lan.up(0), lan.up(1)), (0, 0));
+    lan.cut.clear();
+    lan.run(1000); // an interval of its discovery
+    assert_eq!((lan.up(0), lan.up(1)), (1, 1), "{:?}", lan.events);
+}
+
+#[test]
+fn reset_of_a_silent_node_is_answered_at_every_tick() {
+    let mut lan = Lan::new(1);
+    lan.run(3000);
+    let peer = NodeAddr::legacy(1, 1, 77);
+    let now = lan.now;
+    lan.nodes[0].receive(now, 0, request_of(peer, media(9, 0)).build().bytes());
+    setup_messages(&mut lan, 100_000);
+    let (now, own) = (lan.now, lan.nodes[0].own_node());
+    lan.nodes[0].receive(now, 0, reset_of(peer, own).bytes());
+    let (_, sent) = setup_messages(&mut lan, 3000);
+    let expected: Vec<_> = (0..=8).map(|tick| (375 * tick, LinkProtocolType::Activate)).collect();
+    assert_eq!(sent, expected);
+}
+
+/// A restarted node may run another version of the software.
+#[test]
+fn restarted_peer_may_have_other_capabilities() {
+    let mut lan = Lan::new(1);
+    lan.run(3000);
+    let peer = NodeAddr::legacy(1, 1, 77);
+    let mut request = request_of(peer, media(9, 0));
     let now = lan.now;
     let known = |lan: &Lan| lan.nodes[0].switch.link(peer, 0).unwrap().config().peer_capabilities;
     lan.nodes[0].receive(now, 0, request.build().bytes());

@@ -1,0 +1,172 @@
+//! The known nodes, with what discovery asks about all of them. One host can send thousands of discovery messages a
+//! second in the name of as many nodes, so no such message may cost a look at every known node.
+
+use core::ops::RangeBounds;
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+
+use super::Member;
+use crate::addr::{NodeAddr, NodeId};
+use crate::discovery::{KnownNodes, Neighbour};
+use crate::limits::CAPABILITIES;
+
+/// All peers, by address.
+///
+/// The identity and the capabilities of a peer change by [`Self::renew`] only.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    all: BTreeMap<NodeAddr, Member>,
+    /// A host can claim one identity at several addresses.
+    identities: BTreeSet<(NodeId, NodeAddr)>,
+    /// Number of peers that lack each capability.
+    lacking: [usize; u16::BITS as usize],
+}
+
+impl Members {
+    /// Adds a peer.
+    pub(super) fn insert(&mut self, member: Member) {
+        let addr = member.peer.addr;
+        self.remove(addr);
+        self.identities.insert((member.peer.id, addr));
+        self.count_capabilities(member.peer.capabilities, 1);
+        self.all.insert(addr, member);
+    }
+
+    /// Removes a peer.
+    pub(super) fn remove(&mut self, addr: NodeAddr) -> Option<Member> {
+        let member = self.all.remove(&addr)?;
+        self.identities.remove(&(member.peer.id, addr));
+        self.count_capabilities(member.peer.capabilities, -1);
+        Some(member)
+    }
+
+    /// A peer has restarted: adopts its signature, identity and capabilities.
+    pub(super) fn renew(&mut self, neighbour: &Neighbour) {
+        let (addr, id, capabilities) = (neighbour.addr, neighbour.id, neighbour.capabilities);
+        let Some(member) = self.all.get_mut(&addr) else { return };
+        member.peer.signature = Some(neighbour.signature);
+        let old_id = core::mem::replace(&mut member.peer.id, id);
+        let old_capabilities = member.peer.capabilities;
+        member.peer.set_capabilities(capabilities);
+        member.receiver.set_capabilities(capabilities);
+        if old_id != id {
+            self.identities.remove(&(old_id, addr));
+            self.identities.insert((id, addr));
+        }
+        self.count_capabilities(old_capabilities, -1);
+        self.count_capabilities(capabilities, 1);
+    }
+
+    fn count_capabilities(&mut self, capabilities: u16, change: isize) {
+        for (bit, lacking) in self.lacking.iter_mut().enumerate() {
+            if capabilities >> bit & 1 == 0 {
+                *lacking = lacking.saturating_add_signed(change);
+            }
+        }
+    }
+
+    /// The capabilities common to this node and all known ones, up or down. Spec: tipc.md §4.6.
+    pub(super) fn common_capabilities(&self) -> u16 {
+        let has_all = |(bit, lacking): (usize, &usize)| u16::from(*lacking == 0) << bit;
+        self.lacking.iter().enumerate().map(has_all).fold(0, |all, bit| all | bit) & CAPABILITIES
+    }
+
+    pub(super) fn get(&self, addr: &NodeAddr) -> Option<&Member> {
+        self.all.get(addr)
+    }
+
+    pub(super) fn get_mut(&mut self, addr: &NodeAddr) -> Option<&mut Member> {
+        self.all.get_mut(addr)
+    }
+
+    pub(super) fn contains_key(&self, addr: &NodeAddr) -> bool {
+        self.all.contains_key(addr)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> btree_map::Iter<'_, NodeAddr, Member> {
+        self.all.iter()
+    }
+
+    pub(super) fn keys(&self) -> btree_map::Keys<'_, NodeAddr, Member> {
+        self.all.keys()
+    }
+
+    pub(super) fn values(&self) -> btree_map::Values<'_, NodeAddr, Member> {
+        self.all.values()
+    }
+
+    pub(super) fn values_mut(&mut self) -> btree_map::ValuesMut<'_, NodeAddr, Member> {
+        self.all.values_mut()
+    }
+
+    pub(super) fn range(&self, addrs: impl RangeBounds<NodeAddr>) -> btree_map::Range<'_, NodeAddr, Member> {
+        self.all.range(addrs)
+    }
+}
+
+impl KnownNodes for Members {
+    fn identity_of(&self, addr: NodeAddr) -> Option<NodeId> {
+        self.all.get(&addr).map(|m| m.peer.id)
+    }
+
+    fn address_of(&self, id: &NodeId) -> Option<NodeAddr> {
+        let mut with_identity = self.identities.range((*id, NodeAddr::NONE)..=(*id, NodeAddr(u32::MAX)));
+        with_identity.next().map(|(_, addr)| *addr)
+    }
+
+    fn count(&self) -> usize {
+        self.all.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discovery::Relation;
+    use crate::node::peer::Peer;
+    use crate::rng::Rng;
+    use crate::time::Time;
+    use crate::wire::MediaAddr;
+
+    fn neighbour(rng: &mut Rng) -> Neighbour {
+        Neighbour {
+            addr: NodeAddr(1 + rng.below(20) as u32),
+            id: NodeId::from_legacy(NodeAddr(rng.below(10) as u32)),
+            // Most peers have most capabilities.
+            capabilities: CAPABILITIES & !(1 << rng.below(40).min(15)),
+            signature: 7,
+            net_hash: 0,
+            media: MediaAddr::Udp(([127, 0, 0, 1], 6118).into()),
+            is_request: true,
+            relation: Relation::New,
+        }
+    }
+
+    #[test]
+    fn counts_and_identities_match_a_look_at_every_peer() {
+        let (mut members, mut rng) = (Members::default(), Rng::new(1));
+        assert_eq!(members.common_capabilities(), CAPABILITIES);
+        for step in 0..5000 {
+            let new = neighbour(&mut rng);
+            match rng.below(3) {
+                0 => drop(members.remove(new.addr)),
+                1 => {
+                    let peer = Peer::new(Time::ZERO, new.addr, new.id, new.capabilities);
+                    members.insert(Member::new(peer, NodeAddr(99)));
+                }
+                _ => members.renew(&new),
+            }
+            let all = members.values().fold(CAPABILITIES, |all, m| all & m.peer.capabilities);
+            assert_eq!(members.common_capabilities(), all, "step {step}");
+            for number in 0..10 {
+                let id = NodeId::from_legacy(NodeAddr(number));
+                let found = members.values().find(|m| m.peer.id == id).map(|m| m.peer.addr);
+                assert_eq!(members.address_of(&id), found, "step {step}");
+            }
+            assert_eq!(members.identities.len(), members.count());
+        }
+    }
+}
