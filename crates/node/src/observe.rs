@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +84,10 @@ pub(crate) fn wall_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Least time between two log lines about duplicate addresses. Ours: each discovery message of such a host is counted,
+/// but any host could fill a disk if each were logged.
+const DUPLICATE_LOG_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Most entries of the history of links.
 const MAX_HISTORY: usize = 256;
 
@@ -108,6 +112,8 @@ pub(crate) struct Observer {
     up_since: HashMap<String, u64>,
     /// Names of the bearers.
     names: BTreeMap<BearerId, String>,
+    /// When a duplicate address was last logged.
+    duplicate_logged: Option<Instant>,
 }
 
 impl Observer {
@@ -118,6 +124,7 @@ impl Observer {
             history: VecDeque::new(),
             up_since: HashMap::new(),
             names: BTreeMap::new(),
+            duplicate_logged: None,
         }
     }
 
@@ -136,6 +143,16 @@ impl Observer {
         }
         self.up_since.remove(link);
         self.history.push_back(LinkEnd { link: link.to_owned(), peer, reason, time: wall_ms() });
+    }
+
+    /// True if a duplicate address may be logged now; starts the interval until the next one.
+    fn take_duplicate_log(&mut self, now: Instant) -> bool {
+        let is_due =
+            self.duplicate_logged.is_none_or(|last| now.duration_since(last) >= DUPLICATE_LOG_INTERVAL);
+        if is_due {
+            self.duplicate_logged = Some(now);
+        }
+        is_due
     }
 
     /// When a link that is up came up, milliseconds since 1970.
@@ -167,11 +184,13 @@ impl Observer {
         match event {
             Event::AddressFinal(own) => info!(node, "own address is {own}"),
             Event::DuplicateAddress(peer) => {
-                warn!(
-                    node,
-                    "another host has the identity or address of this node, {peer}, and is ignored (two hosts have one \
-                     name or a copied state file: give one of them another identity, `utipcd --identity NAME`)"
-                );
+                if self.take_duplicate_log(Instant::now()) {
+                    warn!(
+                        node,
+                        "another host has the identity or address of this node, {peer}, and is ignored (two hosts have \
+                         one name or a copied state file: give one of them another identity, `utipcd --identity NAME`)"
+                    );
+                }
                 let detail = format!("another node uses address {peer}");
                 self.note_problem("duplicate-address", None, *peer, detail);
             }
@@ -210,5 +229,23 @@ impl Observer {
             }
             other => debug!(node, "{other:?}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flood_of_duplicate_addresses_is_counted_and_logged_once_in_an_interval() {
+        let mut observer = Observer::new("node".into());
+        let begun = Instant::now();
+        let times = (0..1000).map(|n| begun + n * DUPLICATE_LOG_INTERVAL / 100);
+        let logged = times.filter(|now| observer.take_duplicate_log(*now)).count();
+        assert_eq!(logged, 10);
+        for _ in 0..1000 {
+            observer.event(&Event::DuplicateAddress(NodeAddr(1)));
+        }
+        assert_eq!(observer.counters().problems["duplicate-address"].count, 1000);
     }
 }
