@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::mount::Mount;
 use super::mount_state::Stamp;
-use super::{Counts, OutgoingKind, Shared, Snapshot, ThreadLink};
+use super::{Counts, Disconnect, OutgoingKind, Shared, Snapshot, ThreadLink};
 use crate::pace::Pace;
 use crate::timer::Timer;
 use mdist::net::{Event, Interest, Poller, Socket, SocketOptions, connect, now};
@@ -26,8 +26,8 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(1);
 const FULL: usize = 256 * 1024;
 /// Time between two reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(5);
-/// Most reasons of disconnects that are kept.
-const MAX_REASONS: usize = 100;
+/// Most disconnects that are kept.
+const MAX_KEPT: usize = 100;
 
 /// The event loop of one thread.
 pub(super) struct EventLoop {
@@ -46,7 +46,8 @@ pub(super) struct EventLoop {
     marks: u64,
     reported_at: Duration,
     disconnects: u64,
-    reasons: Vec<String>,
+    /// Disconnects since the last report.
+    ended: Vec<Disconnect>,
     /// Time until all items were loaded.
     startup: Option<Duration>,
     /// Time at which the next client is to connect.
@@ -66,6 +67,7 @@ struct Sending {
 
 /// One mount and its socket.
 struct Client {
+    number: usize,
     mount: Mount,
     socket: Option<Socket>,
     connecting: bool,
@@ -91,6 +93,7 @@ impl EventLoop {
         let first_pause = shared.reconnect.map_or(Duration::ZERO, |pause| pause.0);
         let clients = numbers
             .map(|number| Client {
+                number,
                 mount: Mount::new(shared.clone(), number),
                 socket: None,
                 connecting: false,
@@ -114,7 +117,7 @@ impl EventLoop {
             marks: 0,
             reported_at: Duration::ZERO,
             disconnects: 0,
-            reasons: Vec::new(),
+            ended: Vec::new(),
             startup: None,
             connect_at: Duration::ZERO,
             dirty: false,
@@ -221,10 +224,20 @@ impl EventLoop {
     fn disconnect(&mut self, place: usize, reason: &anyhow::Error) {
         self.disconnects += 1;
         self.startup = None;
-        if self.reasons.len() < MAX_REASONS {
-            self.reasons.push(format!("{}: {reason:#}", self.shared.to));
-        }
         let Some(client) = self.clients.get_mut(place) else { return };
+        if self.ended.len() < MAX_KEPT {
+            let socket = client.socket.as_ref();
+            let local = socket.and_then(|socket| rustix::net::getsockname(socket).ok()?.try_into().ok());
+            let arrived = socket.and_then(|socket| rustix::io::ioctl_fionread(socket).ok()).unwrap_or(0);
+            self.ended.push(Disconnect {
+                mount: client.number,
+                local,
+                server: self.shared.to,
+                at: now().saturating_sub(self.shared.start),
+                reason: format!("{reason:#}"),
+                unread: arrived + client.mount.unread().len() as u64,
+            });
+        }
         client.socket = None;
         let was_open = !std::mem::take(&mut client.connecting);
         client.mount.state.streams.reset();
@@ -370,8 +383,8 @@ impl EventLoop {
         report.snapshot = all;
         report.services_instead =
             self.clients.iter().find_map(|client| client.mount.state.services_instead());
-        report.disconnect_reasons.append(&mut self.reasons);
-        report.disconnect_reasons.truncate(MAX_REASONS);
+        report.disconnects.append(&mut self.ended);
+        report.disconnects.truncate(MAX_KEPT);
         if want_images {
             let images = self.clients.iter().flat_map(|client| client.mount.state.streams.images());
             report.images = Some(images.map(|(item, loaded, image)| (item, loaded, image.clone())).collect());

@@ -3,6 +3,7 @@
 
 mod compare;
 mod counts;
+mod disconnect;
 mod event_loop;
 mod mount;
 mod mount_state;
@@ -19,6 +20,7 @@ use anyhow::{Context, Result, ensure};
 
 pub use self::compare::Comparison;
 pub use self::counts::{Counts, Snapshot};
+pub use self::disconnect::Disconnect;
 pub use self::options::ConsumerOptions;
 use self::shared::Shared;
 use super::message_set::Image;
@@ -39,7 +41,7 @@ struct Report {
     images: Option<Vec<StreamImage>>,
     /// The last mark that the thread has processed.
     marks: u64,
-    disconnect_reasons: Vec<String>,
+    disconnects: Vec<Disconnect>,
     /// Services of the server, if the wanted one is not among them.
     services_instead: Option<Vec<String>>,
 }
@@ -173,10 +175,16 @@ impl Consumer {
         }
     }
 
-    /// Takes the reasons why connections ended since the last call, in any order.
+    /// Takes the ends of connections since the last call, the first 100 of each thread, in any order.
+    #[must_use]
+    pub fn disconnects(&self) -> Vec<Disconnect> {
+        self.links.iter().flat_map(|link| std::mem::take(&mut link.report().disconnects)).collect()
+    }
+
+    /// Like [`Consumer::disconnects`], as text.
     #[must_use]
     pub fn disconnect_reasons(&self) -> Vec<String> {
-        self.links.iter().flat_map(|link| std::mem::take(&mut link.report().disconnect_reasons)).collect()
+        self.disconnects().iter().map(ToString::to_string).collect()
     }
 
     /// The names of the server's services, if it has told them and the wanted service is not among them.

@@ -298,7 +298,8 @@ impl Clients {
             self.past.refused += u64::from(matches!(farewell.reason, Reason::TooManyMounts { .. }));
             tracing::info!(
                 peer = farewell.stats.peer, user = farewell.stats.user, application = farewell.stats.application,
-                position = farewell.stats.position, reason = %farewell.reason, "a consumer left"
+                position = farewell.stats.position, reason = %farewell.reason,
+                unread = farewell.stats.bytes_waiting, "a consumer left"
             );
             self.metrics.disconnect(
                 "mount",

@@ -135,7 +135,7 @@ impl Attack {
     ) {
         let (stop, done) = (Arc::clone(&self.stop), Arc::new(AtomicU64::new(0)));
         let count = Arc::clone(&done);
-        let thread = std::thread::spawn(move || {
+        let body = move || {
             for round in 0.. {
                 if stop.load(Ordering::Relaxed) {
                     return;
@@ -146,7 +146,9 @@ impl Attack {
                     Err(_) => std::thread::sleep(Duration::from_millis(5)),
                 }
             }
-        });
+        };
+        // The system shows 15 bytes of the name.
+        let thread = std::thread::Builder::new().name(what.into()).spawn(body).unwrap();
         self.threads.push((what, done, thread));
     }
 

@@ -1,6 +1,8 @@
 //! Every abuse at once, beside well-behaved consumers: these lose nothing and see no suspect data.
 //!
-//! `MDIST_ABUSE_SECONDS` sets the length (10 by default), `MDIST_ABUSE_RATE` the updates per second (2,000).
+//! `MDIST_ABUSE_SECONDS` sets the length (10 by default), `MDIST_ABUSE_RATE` the updates per second (2,000),
+//! `MDIST_ABUSE_THREADS` the threads of the ten consumers (10: one each). The run ends early if a consumer is
+//! disconnected.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -21,13 +23,18 @@ use utipc::{Change, Node, ServiceRange};
 use crate::attack::{Attack, Client, address, affordable, connect_from};
 use crate::backbone_common::{Host, LIMIT};
 use crate::load_common::{LONG, more_updates, publisher, sets, settled};
+use crate::witness::{Log, Rates, Threads, USER};
 
+/// Well-behaved consumers.
+const CONSUMERS: usize = 10;
 /// Connections without a login.
 const HALF_OPEN: usize = 10_000;
 /// Private streams that one connection opens before it is closed.
 const STREAMS: i32 = 500;
 /// Posts that one connection sends before their answers are read.
 const POSTS: u32 = 200;
+/// Time between two samples of the output that waits.
+const SAMPLE: Duration = Duration::from_secs(1);
 /// Pause between two forged packets of 4 KiB: what is tested is their content, not the capacity of a link.
 const INJECTION: Duration = Duration::from_millis(5);
 
@@ -165,6 +172,7 @@ fn metric(metrics: &Metrics, name: &str) -> u64 {
 fn well_behaved_consumers_lose_nothing_beside_every_abuse_at_once() {
     let length = Duration::from_secs(from_environment("MDIST_ABUSE_SECONDS", 10));
     let rate = from_environment("MDIST_ABUSE_RATE", 2_000);
+    let log = Log::install();
     let provider = publisher(rate);
     let host = Host::start();
     let mut config = Config::default();
@@ -179,9 +187,13 @@ fn well_behaved_consumers_lose_nothing_beside_every_abuse_at_once() {
     let (to, publishers) = (server.addresses[0], distributor.addresses[0]);
 
     let mut options = ConsumerOptions::new(to, 0, Arc::new(sets()));
-    options.shares = Shares::half(10, 20);
-    options.items = Arc::new(generated(options.shares.distinct()));
-    (options.mounts, options.compare, options.reconnect) = (10, true, None);
+    let shares = Shares::half(CONSUMERS, 20);
+    options.shares = shares;
+    options.items = Arc::new(generated(shares.distinct()));
+    (options.mounts, options.compare, options.reconnect) = (CONSUMERS, true, None);
+    options.user = USER.into();
+    // A consumer is a program of its own: on a loaded machine one thread for all would get the time of one program.
+    options.threads = from_environment("MDIST_ABUSE_THREADS", CONSUMERS as u64) as usize;
     let consumers = Consumer::start(options).unwrap();
     consumers.loaded(LONG).unwrap();
 
@@ -194,16 +206,38 @@ fn well_behaved_consumers_lose_nothing_beside_every_abuse_at_once() {
     attack.start("private streams", private_streams(to));
     attack.start("refused posts", posts(to));
     attack.start("forged packets", injected(&host.attach(), &config));
-    let end = Instant::now() + length;
-    while Instant::now() < end {
+    let start = Instant::now();
+    let (threads, sent, received) = (Threads::now(), provider.counts().updates, consumers.snapshot().counts);
+    let (mut waiting, mut sampled) = (0, start);
+    while start.elapsed() < length && consumers.snapshot().counts.cuts == 0 {
         more_updates(&consumers, 1_000);
+        if sampled.elapsed() >= SAMPLE {
+            sampled = Instant::now();
+            waiting = waiting.max(metric(&below, "mdist_mounts_bytes_waiting"));
+        }
     }
+    let time = start.elapsed();
+    let rates = Rates {
+        asked: rate,
+        sent: provider.counts().updates - sent,
+        received: consumers.snapshot().counts.since(&received).updates,
+        consumers: CONSUMERS as u64,
+        share: shares.streams() as f64 / (CONSUMERS * shares.distinct()) as f64,
+        time,
+    };
+    println!("{:.0} s: {rates}", time.as_secs_f64());
+    println!("at most {waiting} bytes waited for all mounts together, a sample each {SAMPLE:?}");
+    println!("{}\n{}", Threads::now().since(&threads, time), log.warnings());
+    let ends = log.describe(&consumers.disconnects());
+    assert!(ends.is_empty(), "consumers were disconnected:\n{ends}{:?}", consumers.snapshot().counts);
     // Another well-behaved client while the attack goes on.
     Client::log_in(Ipv4Addr::LOCALHOST, to, login::CONSUMER).unwrap();
     let done = attack.stop();
     println!("{done:?}");
     more_updates(&consumers, 1_000);
     settled(&provider, &consumers);
+    let ends = log.describe(&consumers.disconnects());
+    assert!(ends.is_empty(), "consumers were disconnected after the attack:\n{ends}");
     let seen = consumers.stop().unwrap();
     println!("{:?}", seen.counts);
     assert!(seen.counts.is_clean(), "{:?}", seen.counts);

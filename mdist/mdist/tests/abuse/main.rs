@@ -8,3 +8,4 @@ mod backbone_common;
 mod campaign;
 #[path = "../load_common/mod.rs"]
 mod load_common;
+mod witness;
