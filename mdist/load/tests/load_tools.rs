@@ -116,7 +116,10 @@ fn disconnected_mounts_reconnect_and_reload() {
     until_seen(&consumer, "cut", |seen| seen.loaded == 0 && seen.counts.cuts > 0);
     let ends = consumer.disconnects();
     let first = ends.first().expect("a disconnect is recorded");
-    assert!((first.mount, first.server) == (0, at) && first.local.is_some() && !first.at.is_zero(), "{first:?}");
+    assert!(
+        (first.mount, first.server) == (0, at) && first.local.is_some() && !first.at.is_zero(),
+        "{first:?}"
+    );
     let provider = Provider::start(ProviderOptions { listen: Some(at), ..options }).unwrap();
     consumer.loaded(LONG).unwrap();
     settled(&provider, &consumer);
