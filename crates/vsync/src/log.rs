@@ -6,9 +6,13 @@
 
 use std::collections::VecDeque;
 
+use crate::config::MAX_IN_FLIGHT;
 use crate::planted::{Fault, active};
 use crate::view::View;
 use crate::wire::{Cut, Packet, Report, Run};
+
+/// Places whose packets have not arrived, at most. Members have not more in flight in this view and the one before.
+const MAX_AHEAD: u64 = 4 * MAX_IN_FLIGHT;
 
 /// The packets of one sender.
 #[derive(Debug, Default)]
@@ -158,9 +162,11 @@ impl Log {
         count
     }
 
-    /// Takes places from the sequencer. False if places are missing before them or a run is impossible.
+    /// Takes places from the sequencer. False if places are missing before them, a run is impossible, or there are more
+    /// places than packets can be in flight.
     pub(crate) fn extend(&mut self, first: u64, runs: &[Run]) -> bool {
-        if first != self.known() + 1 {
+        let added: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+        if first != self.known() + 1 || self.known() - self.contiguous + added > MAX_AHEAD {
             return false;
         }
         let possible = |run: &Run| usize::from(run.rank) < self.senders.len();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use utipc_core::Time;
 use utipc_vsync::{
-    Class, Components, Config, Event, Founding, MAX_MESSAGE, Member, MemberId, Ordering, Outcome, SendError,
-    State, Target, Token,
+    Cause, Class, Components, Config, Event, Founding, MAX_MESSAGE, Member, MemberId, Ordering, Outcome,
+    SendError, State, Target, Token,
 };
 
 /// Members, and the messages between them in the order in which they were sent.
@@ -44,6 +44,10 @@ impl Group {
 
     fn join(&mut self, n: u64, config: &Config) {
         let founding = if n == 1 { Founding::Alone } else { Founding::Never };
+        self.join_as(n, founding, config);
+    }
+
+    fn join_as(&mut self, n: u64, founding: Founding, config: &Config) {
         let mut member = Member::new(id(n), Config { founding, ..config.clone() });
         member.join(self.now).unwrap();
         for (other, there) in &mut self.members {
@@ -266,6 +270,58 @@ fn members_leave_one_after_the_other() {
         assert_eq!(group.events[&id(n)].last(), Some(&Event::Left));
         group.crash(n);
     }
+}
+
+#[test]
+fn founder_need_not_have_the_lowest_name() {
+    let config = Config::default();
+    let mut group = Group::new(0, &config);
+    for n in [2, 3, 4] {
+        group.join(n, &config);
+    }
+    group.run(100);
+    group.join_as(9, Founding::Alone, &config);
+    group.run(200);
+    for n in [2, 3, 4, 9] {
+        assert_eq!(group.member(n).view().map(|view| view.seats.len()), Some(4));
+    }
+}
+
+#[test]
+fn most_senior_of_two_members_leaves() {
+    let mut group = Group::new(2, &Config { state_transfer: false, ..Config::default() });
+    let now = group.now;
+    group.member(1).leave(now).unwrap();
+    group.run(500);
+    assert_eq!(group.member(1).state(), State::Idle);
+    // Member 2 has no majority of the old view without member 1.
+    assert_eq!(group.member(2).view().map(|view| view.seats.len()), Some(1));
+    assert!(!group.events.get(&id(2)).into_iter().flatten().any(|event| matches!(event, Event::Blocked)));
+}
+
+#[test]
+fn application_that_takes_nothing_is_noticed_and_can_be_left_out() {
+    let config = Config { window: 1000, ..Config::default() };
+    let mut group = Group::new(2, &config);
+    for _ in 0..9000 {
+        // What the sender itself receives is taken, so that only the other one is slow.
+        let _ = group.member(1).send(b"untaken");
+        while group.member(1).poll_event().is_some() {}
+        group.exchange(false);
+        let now = group.now.plus_millis(6);
+        group.now = now;
+        group.members.values_mut().for_each(|member| member.handle_timeout(now));
+    }
+    assert!(group.member(2).is_withholding() && !group.member(1).is_withholding());
+    assert_eq!(group.member(1).slowest(), Some(id(2)));
+    assert!(group.member(1).unstable() > 0);
+    let now = group.now;
+    group.member(2).abandon(now, Cause::SlowConsumer);
+    assert_eq!(group.member(2).state(), State::Idle);
+    group.run(2000);
+    let last = group.events.get(&id(2)).and_then(|events| events.last());
+    assert_eq!(last, Some(&Event::Excluded(Cause::SlowConsumer)));
+    assert_eq!(group.member(1).view().map(|view| view.seats.len()), Some(1));
 }
 
 #[test]

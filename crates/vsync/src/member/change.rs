@@ -9,10 +9,12 @@ use crate::log::Log;
 use crate::planted::{Fault, active};
 use crate::state::{Event as Step, State};
 use crate::view::{Ballot, MemberId};
-use crate::wire::{Cut, Message, Proposal, Refusal, Report, Status};
+use crate::wire::{Cut, Hello, Message, Proposal, Refusal, Report, Status};
 
-/// Bytes that the application may leave untaken at a view change, in windows.
-const MAX_BACKLOG: usize = 4;
+/// Windows that the application may leave untaken at a view change, beyond what stops its acknowledgements.
+const MAX_BACKLOG: usize = 3;
+/// Views and notices that the application may leave untaken at a view change.
+pub(super) const MAX_UNTAKEN: usize = 1024;
 
 impl Member {
     /// Answers a coordinator.
@@ -24,7 +26,7 @@ impl Member {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.out_until = utipc_core::Time::ZERO;
         }
-        let refusal = if self.coordinator() != from {
+        let refusal = if self.coordinator() != from && !self.follows_anyone() {
             Some(Refusal::Deferred)
         } else if ballot <= self.promised {
             Some(Refusal::Outdated)
@@ -49,6 +51,7 @@ impl Member {
         self.promised = ballot;
         self.pending = None;
         self.lost.clear();
+        self.lost_many = false;
         self.runs.clear();
         self.ack_at = None;
         if ballot.coordinator != self.me {
@@ -138,6 +141,10 @@ impl Member {
         }
         if !proposal.view.contains(self.me) {
             if self.leaving {
+                // The others install the view when they hear from a member that has done so. As the coordinator this
+                // one may be the only one, and without it they may have no majority of the old view.
+                let hello = Hello { view: proposal.view.id, ..self.hello() };
+                self.transmit(Target::All, &Message::Hello(hello));
                 self.depart(Event::Left);
             } else {
                 let excluded = self.step(Step::Exclude);
@@ -166,7 +173,7 @@ impl Member {
         }
         // A member that installed the view earlier may have sent messages while the path to it was lost.
         let cut_off = |id: MemberId| self.lost.contains(&id) || !self.peers.contains_key(&id);
-        self.broken = view.members().any(|id| id != self.me && cut_off(id));
+        self.broken = self.lost_many || view.members().any(|id| id != self.me && cut_off(id));
         self.installed_at = self.now;
         self.runs.clear();
         self.announced = 0;
@@ -218,7 +225,8 @@ impl Member {
     /// A member whose application does not take its messages leaves.
     fn refuse_backlog(&mut self) {
         let backlog: usize = self.epochs.iter().map(|epoch| epoch.log.undelivered).sum();
-        if backlog > MAX_BACKLOG * self.config.window as usize {
+        let limit = self.reading_room() + MAX_BACKLOG * self.config.window as usize;
+        if backlog > limit || self.untaken() > MAX_UNTAKEN {
             self.give_up(Cause::SlowConsumer);
         }
     }

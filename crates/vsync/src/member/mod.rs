@@ -1,6 +1,7 @@
 //! One member of a group.
 
 mod change;
+mod flow;
 mod peers;
 mod poll;
 mod round;
@@ -144,6 +145,8 @@ pub struct Member {
     broken: bool,
     /// Peers whose path was lost since the last ballot was promised.
     lost: BTreeSet<MemberId>,
+    /// They are more than `lost` holds.
+    lost_many: bool,
     /// Members of the view that were seen in it, or late.
     installed_at: Time,
     round: Option<Round>,
@@ -160,6 +163,8 @@ pub struct Member {
     /// Whether the application's state is complete (false also without a view).
     has_state: bool,
     out: VecDeque<Transmit>,
+    /// Bytes of `out`.
+    out_bytes: usize,
     batches: Batches,
     /// As the sequencer: places that are not announced yet, and the first of them.
     runs: Vec<Run>,
@@ -196,6 +201,7 @@ impl Member {
             accepted: None,
             broken: false,
             lost: BTreeSet::new(),
+            lost_many: false,
             installed_at: Time::ZERO,
             round: None,
             not_before: Time::ZERO,
@@ -206,6 +212,7 @@ impl Member {
             after: VecDeque::new(),
             has_state: false,
             out: VecDeque::new(),
+            out_bytes: 0,
             batches: Batches::default(),
             runs: Vec::new(),
             announced: 0,
@@ -365,7 +372,17 @@ impl Member {
     }
 
     fn transmit(&mut self, to: Target, message: &Message<'_>) {
-        self.out.push_back(Transmit { to, bytes: message.encode().into() });
+        self.push(Transmit { to, bytes: message.encode().into() });
+    }
+
+    fn push(&mut self, transmit: Transmit) {
+        self.out_bytes += transmit.bytes.len();
+        self.out.push_back(transmit);
+    }
+
+    /// Events that the application has not taken, without messages.
+    fn untaken(&self) -> usize {
+        self.epochs.len() + self.after.len()
     }
 
     /// Tells the application something at this place of its history.

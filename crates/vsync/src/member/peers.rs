@@ -3,7 +3,7 @@
 use utipc_core::Time;
 
 use super::{Member, Target};
-use crate::config::Founding;
+use crate::config::{Components, Founding};
 use crate::event::Event;
 use crate::plan::{clique, priority};
 use crate::state::State;
@@ -41,7 +41,11 @@ impl Member {
         if self.peers.remove(&peer).is_none() {
             return;
         }
-        self.lost.insert(peer);
+        if self.lost.len() < MAX_PEERS {
+            self.lost.insert(peer);
+        } else {
+            self.lost_many = true;
+        }
         self.broken |= self.view().is_some_and(|view| view.contains(peer));
         self.hello_due = true;
         if self.round.as_ref().is_some_and(|round| round.concerns(peer)) {
@@ -85,9 +89,16 @@ impl Member {
             self.not_before = self.now + self.config.settle;
         }
         peer.hello = same.then_some(hello);
-        if !same && !std::mem::replace(&mut peer.incompatible, true) {
+        // A notice more or less does not matter to an application that has left so many.
+        if !same && !std::mem::replace(&mut peer.incompatible, true) && self.is_attentive() {
             self.notify(Event::Incompatible(from));
         }
+    }
+
+    /// Whether the application has taken enough of its events to get more notices.
+    fn is_attentive(&self) -> bool {
+        let before: usize = self.epochs.iter().map(|epoch| epoch.before.len()).sum();
+        self.untaken() + before < super::change::MAX_UNTAKEN
     }
 
     pub(super) fn receive_bye(&mut self, from: MemberId) {
@@ -102,8 +113,27 @@ impl Member {
         })
     }
 
+    /// Whether no member in contact has a view, in a group that only its founder can begin.
+    fn waits_for_founder(&self) -> bool {
+        self.config.components == Components::Primary
+            && self.view().is_none()
+            && self.partners().all(|(_, hello)| hello.view == crate::ViewId::default())
+    }
+
+    /// Whether this member answers any coordinator: only the founder asks, and does not say so before.
+    pub(super) fn follows_anyone(&self) -> bool {
+        self.config.founding == Founding::Never && self.waits_for_founder()
+    }
+
     /// The member that should coordinate, as far as this one knows.
     pub(super) fn coordinator(&self) -> MemberId {
+        if self.config.founding == Founding::Alone && self.waits_for_founder() {
+            return self.me;
+        }
+        let asked = self.promised.coordinator;
+        if self.follows_anyone() && self.partners().any(|(id, _)| id == asked) {
+            return asked;
+        }
         let own = self.hello();
         let best = self.partners().map(|(id, hello)| (priority(id, hello), id)).min();
         match best {

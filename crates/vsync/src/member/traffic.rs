@@ -172,13 +172,17 @@ impl Member {
         }
     }
 
+    /// Bytes that the application may leave untaken before this member stops acknowledging.
+    pub(super) fn reading_room(&self) -> usize {
+        self.config.window as usize + crate::MAX_MEMBERS * MAX_PACKET
+    }
+
     /// The place up to which this member acknowledges: what it has, unless its application does not keep up.
-    fn acknowledged(&self) -> u64 {
-        let room = self.config.window as usize + crate::MAX_MEMBERS * MAX_PACKET;
+    pub(super) fn acknowledged(&self) -> u64 {
         let held: usize = self.epochs.iter().map(|epoch| epoch.log.undelivered).sum();
         let reached = self.log().map_or(0, crate::log::Log::contiguous);
         let waiting: u64 = self.epochs.iter().map(|epoch| epoch.log.waiting()).sum();
-        if held <= room && waiting <= MAX_WAITING { reached } else { self.acked }
+        if held <= self.reading_room() && waiting <= MAX_WAITING { reached } else { self.acked }
     }
 
     /// The next message for the transport. The first call of a turn closes the batch of small messages.
@@ -190,9 +194,10 @@ impl Member {
                 self.announce();
             }
         }
-        let next = self.out.pop_front();
-        self.stats.sent += u64::from(next.is_some());
-        next
+        let next = self.out.pop_front()?;
+        self.out_bytes = self.out_bytes.saturating_sub(next.bytes.len());
+        self.stats.sent += 1;
+        Some(next)
     }
 
     /// Puts batches into packets as far as the window allows.
@@ -227,7 +232,7 @@ impl Member {
             }
             self.acked = self.acked.max(ack);
             self.place(rank);
-            self.out.push_back(Transmit { to: Target::All, bytes });
+            self.push(Transmit { to: Target::All, bytes });
         }
     }
 
