@@ -12,6 +12,7 @@ use utipc_core::socket::{
 use utipc_core::{ServiceRange, stack};
 use utipc_node::StartError;
 
+use crate::ordered::OrderedError;
 use crate::{Description, Destination, Engine, NodeAddr, PortId};
 
 /// Result of a call on utipc.
@@ -70,6 +71,14 @@ pub enum Error {
     /// The socket is in no group.
     #[error("cannot leave: {0}")]
     Leave(LeaveError),
+    /// A call on an ordered group failed.
+    #[error("{}", ordered(call, .why))]
+    Ordered {
+        /// The name of the call.
+        call: &'static str,
+        /// The reason.
+        why: OrderedError,
+    },
     /// The socket cannot listen.
     #[error("cannot listen: {0}")]
     Listen(StateError),
@@ -194,6 +203,10 @@ impl fmt::Debug for Error {
     }
 }
 
+fn ordered(call: &str, why: &OrderedError) -> String {
+    if why.is_waiting() { format!("{call} {why}") } else { format!("cannot {call}: {why}") }
+}
+
 fn waiting(reason: &Option<WaitReason>) -> String {
     reason.as_ref().map_or_else(String::new, |reason| format!(" {reason}"))
 }
@@ -254,6 +267,7 @@ impl Error {
             Self::Taken { .. } => Errno::AddressInUse,
             Self::Join { why, .. } => why.errno(),
             Self::Leave(why) => why.errno(),
+            Self::Ordered { why, .. } => why.errno(),
             Self::Listen(why) | Self::Shutdown(why) => why.errno(),
             Self::Accept(why) => why.errno(),
             Self::Connect(why) => why.errno(),
@@ -282,7 +296,11 @@ impl Error {
     /// True if the same call may succeed later: it would block, or ran out of time.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::WouldBlock { .. } | Self::TimedOut { .. } | Self::Awaited { .. })
+        match self {
+            Self::WouldBlock { .. } | Self::TimedOut { .. } | Self::Awaited { .. } => true,
+            Self::Ordered { why, .. } => why.is_waiting(),
+            _ => false,
+        }
     }
 
     /// True if the call would have to wait, but the socket is non-blocking or the limit of [`Socket::within`] is zero.
@@ -290,13 +308,21 @@ impl Error {
     /// [`Socket::within`]: crate::Socket::within
     #[must_use]
     pub fn is_would_block(&self) -> bool {
-        matches!(self, Self::WouldBlock { .. })
+        match self {
+            Self::WouldBlock { .. } => true,
+            Self::Ordered { why, .. } => why.is_would_block(),
+            _ => false,
+        }
     }
 
     /// True if a time limit has passed: the call's, the socket's or the connect timeout.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(self, Self::TimedOut { .. } | Self::Awaited { .. }) || self.ended_with(Errno::TimedOut)
+        match self {
+            Self::TimedOut { .. } | Self::Awaited { .. } => true,
+            Self::Ordered { why, .. } => why.is_waiting() && !why.is_would_block(),
+            _ => self.ended_with(Errno::TimedOut),
+        }
     }
 
     /// True if a connection request was refused: the socket there does not listen.
@@ -365,7 +391,7 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match error {
             Error::Io(error) => return error,
-            Error::TimedOut { .. } | Error::Awaited { .. } => io::ErrorKind::TimedOut,
+            ref late if late.is_timeout() => io::ErrorKind::TimedOut,
             ref other => io::Error::from_raw_os_error(other.errno()).kind(),
         };
         io::Error::new(kind, error)

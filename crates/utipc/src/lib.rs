@@ -40,6 +40,7 @@
 //! | to learn which services, nodes and links exist, and of each change | [`Topology`] |
 //! | to be the only socket at an address | [`Socket::bind_exclusive`] |
 //! | a group whose members send to one another, in order, with flow control | [`Group`] |
+//! | replicated state: one order of messages and views for all members | [`ordered::Ordered`] |
 //! | timeouts, importance, non-blocking calls, why a call waits | [`Socket`] |
 //! | a socket in a poll loop | [`Socket`'s `AsFd`](Socket#impl-AsFd-for-Socket) |
 //! | async tasks of tokio instead of threads | `utipc::tokio`, with the feature `tokio` |
@@ -60,6 +61,7 @@ mod info;
 mod look;
 pub mod manage;
 mod node;
+pub mod ordered;
 mod origin;
 mod request;
 mod service;

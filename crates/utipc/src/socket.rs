@@ -35,19 +35,19 @@ pub struct Socket {
 
 /// A timeout that any thread may change, in nanoseconds; [`u64::MAX`] for none.
 #[derive(Debug)]
-struct AtomicTimeout(AtomicU64);
+pub(crate) struct AtomicTimeout(AtomicU64);
 
 impl AtomicTimeout {
-    const fn none() -> Self {
+    pub(crate) const fn none() -> Self {
         Self(AtomicU64::new(u64::MAX))
     }
 
-    fn set(&self, limit: Option<Duration>) {
+    pub(crate) fn set(&self, limit: Option<Duration>) {
         let ns = limit.map_or(u64::MAX, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
         self.0.store(ns, Ordering::Relaxed);
     }
 
-    fn get(&self) -> Option<Duration> {
+    pub(crate) fn get(&self) -> Option<Duration> {
         let ns = self.0.load(Ordering::Relaxed);
         (ns != u64::MAX).then(|| Duration::from_nanos(ns))
     }

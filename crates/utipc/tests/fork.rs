@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Engine, LIMIT, TestNode, alone};
+use utipc::ordered::{Ended, Ordered, OrderedError};
 use utipc::{Connection, Error, Incoming, Listener, Node, Scope, ServiceAddress, Socket, SocketKind};
 use utipc_os::fork;
 
@@ -36,6 +37,7 @@ fn scenario() {
         "parent and child read" => reading(&node),
         "the parent closes a socket" => keeping(node),
         "a child dies" => dying(&node),
+        "an ordered group" => ordered(&node),
         other => panic!("no scenario {other}"),
     }
 }
@@ -464,6 +466,30 @@ fn keeping(node: Node) {
     drop((connection, node));
     std::io::Write::write_all(&mut &tell, &[1]).unwrap();
     assert_success(child.unwrap());
+}
+
+#[test]
+fn child_is_not_a_member_of_its_parents_ordered_group() {
+    let host = alone(Engine::Daemon);
+    Scenario::start(&host, "an ordered group").end();
+}
+
+fn ordered(node: &Node) {
+    let member = Ordered::builder(9000).founder().join(node).unwrap();
+    member.set_receive_timeout(Some(LIMIT));
+    assert!(member.receive().unwrap().view().is_some());
+    let mut inherited = Some(member);
+    let child = fork::run(|| {
+        let member = inherited.take().unwrap();
+        let forked = |error| matches!(error, Error::Ordered { why: OrderedError::Ended(Ended::Forked), .. });
+        let refused = member.multicast(b"x").is_err_and(forked) && member.receive().is_err_and(forked);
+        u8::from(!(refused && member.view().is_none() && member.leave().is_err_and(forked)))
+    });
+    assert_success(child.unwrap());
+    let member = inherited.unwrap();
+    member.multicast(b"on").unwrap();
+    assert_eq!(member.receive().unwrap().message().unwrap().data, b"on");
+    member.leave().unwrap();
 }
 
 #[test]

@@ -48,7 +48,11 @@ const ARROWS: &[Arrow] = &[
     arrow("utipc-manage", &[], Some(&["serde", "thiserror", "zeroize"])),
     arrow("utipc-node", &["utipc-attach", "utipc-core", "utipc-lanes", "utipc-manage", "utipc-os"], None),
     arrow("utipc-client", &["utipc-attach", "utipc-core", "utipc-lanes", "utipc-os"], None),
-    arrow("utipc", &["utipc-client", "utipc-node", "utipc-core", "utipc-manage", "utipc-os"], None),
+    arrow(
+        "utipc",
+        &["utipc-client", "utipc-node", "utipc-core", "utipc-manage", "utipc-os", "utipc-vsync"],
+        None,
+    ),
     arrow("utipc-preload", &["utipc-client", "utipc-core", "utipc-manage", "utipc-os"], None),
     arrow("utipc-c", &["utipc"], None),
     arrow("utipc-python", &["utipc"], None),
@@ -65,7 +69,7 @@ const ARROWS: &[Arrow] = &[
     arrow("utipc-sim", &["utipc-core", "rssl"], None),
     arrow("utipc-vsync", &["utipc-core"], Some(&["thiserror"])),
     arrow("utipc-vsync-sim", &["utipc-core", "utipc-sim", "utipc-vsync"], None),
-    arrow("utipc-fuzz", &["utipc-core", "utipc-manage", "rssl", "mdist"], None),
+    arrow("utipc-fuzz", &["utipc-core", "utipc-manage", "utipc-vsync", "rssl", "mdist"], None),
     arrow("xtask", &[], None),
 ];
 
