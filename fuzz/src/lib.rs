@@ -81,6 +81,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "stack", run: targets::stack::run, takes_packets: false },
     Target { name: "encrypted", run: targets::encrypted::run, takes_packets: false },
     Target { name: "groups", run: targets::groups::run, takes_packets: false },
+    Target { name: "ordered", run: targets::ordered::run, takes_packets: false },
     Target { name: "rssl_channel", run: targets::rssl_channel::run, takes_packets: false },
     Target { name: "rwf_message", run: targets::rwf::message, takes_packets: false },
     Target { name: "rwf_containers", run: targets::rwf::containers, takes_packets: false },

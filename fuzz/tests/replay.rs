@@ -95,6 +95,30 @@ fn group_seeds_show_the_behaviour_they_are_named_for() {
     assert!(run("changes").has("changed"));
 }
 
+/// Checks that seeds of the target `ordered` reach what is in their names.
+#[test]
+fn ordered_seeds_show_the_behaviour_they_are_named_for() {
+    let target = utipc_fuzz::target("ordered").unwrap();
+    let corpus = seeds::corpus(target).unwrap();
+    let run = |name: &str| {
+        let (_, input) = corpus.iter().find(|(path, _)| path.ends_with(name)).expect(name);
+        let mut seen = Seen::default();
+        assert!(engine::survives(target, input, &mut seen), "{name}");
+        seen
+    };
+    for name in ["messages", "partition", "joiner", "leave", "window"] {
+        let seen = run(name);
+        assert!(seen.has(("deliver", false, 7_u32)) || seen.has(("deliver", false, 10_u32)), "{name}");
+        assert!(seen.has(("honest", true)), "{name}");
+    }
+    assert!(run("atomic").has(("outcome", 0_u8)));
+    assert!(run("joiner").has("state wanted"));
+    assert!(run("leave").has(("leave", true)));
+    for name in ["changes", "garbage"] {
+        assert!(run(name).has(("honest", false)), "{name}");
+    }
+}
+
 /// Checks that seeds of the target `rssl_channel` yield messages: otherwise the fuzzer would only see frames
 /// that are refused.
 #[test]

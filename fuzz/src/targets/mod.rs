@@ -8,6 +8,7 @@ pub(crate) mod link;
 pub(crate) mod manage;
 pub(crate) mod monitor;
 pub(crate) mod names;
+pub(crate) mod ordered;
 mod pair;
 pub(crate) mod records;
 pub(crate) mod rssl_channel;
