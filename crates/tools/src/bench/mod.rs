@@ -157,7 +157,7 @@ fn groups(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Vec<Case>>
     let mut groups = Vec::new();
     for &size in &sizes {
         for &connections in &connections {
-            let fits = |variant: &&Variant| size <= variant.transport.largest();
+            let fits = |variant: &&Variant| size <= variant.largest();
             let case = |variant: &Variant| options.case(name, *variant, size, connections);
             groups.push(variants.iter().filter(fits).map(case).collect());
         }
@@ -189,11 +189,14 @@ fn variants(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Variant>
     let kinds = match (name, options.kind.as_slice()) {
         (Name::Multicast, []) => vec![Kind::Rdm],
         (Name::Multicast, given) => {
-            let multicast = |kind: &Kind| matches!(kind, Kind::Rdm | Kind::Group);
-            ensure!(given.iter().all(multicast), "multicasts have --kind rdm or group, not connections");
+            let multicast = |kind: &Kind| *kind == Kind::Rdm || kind.is_of_members();
+            let remedy = "multicasts have --kind rdm, group, ordered or safe, not connections";
+            ensure!(given.iter().all(multicast), remedy);
             given.to_vec()
         }
-        (_, given) if given.contains(&Kind::Group) => bail!("only multicasts are measured with --kind group"),
+        (_, given) if given.iter().any(|kind| kind.is_of_members()) => {
+            bail!("only multicasts are measured with --kind group, ordered and safe")
+        }
         (Name::Sizes, []) => vec![Kind::Stream],
         (_, []) => vec![Kind::Seqpacket],
         (_, given) => given.to_vec(),

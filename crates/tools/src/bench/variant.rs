@@ -67,6 +67,10 @@ pub(crate) enum Kind {
     Stream,
     /// Members of a communication group, for multicasts.
     Group,
+    /// Members of an ordered group, for multicasts in agreed order.
+    Ordered,
+    /// Members of an ordered group, for multicasts in safe order.
+    Safe,
 }
 
 /// Kind of utipc node.
@@ -126,7 +130,25 @@ impl Transport {
     }
 }
 
+impl Kind {
+    /// Whether its ends are members of a group.
+    pub(crate) const fn is_of_members(self) -> bool {
+        matches!(self, Self::Group) || self.is_ordered()
+    }
+
+    /// Whether its ends are members of an ordered group.
+    pub(crate) const fn is_ordered(self) -> bool {
+        matches!(self, Self::Ordered | Self::Safe)
+    }
+}
+
 impl Variant {
+    /// Largest message, bytes.
+    pub(crate) fn largest(self) -> u32 {
+        let largest = self.transport.largest();
+        if self.kind.is_ordered() { largest.min(utipc::ordered::MAX_MESSAGE as u32) } else { largest }
+    }
+
     pub(crate) const fn new(transport: Transport, mode: Mode, kind: Kind) -> Self {
         Self { transport, mode, kind }
     }

@@ -9,7 +9,7 @@ use super::super::channel::{Channel, Opened, Spinner, Waiting};
 use super::super::job::{Job, LIMIT, ServerAddress, Test};
 use super::super::traffic::END;
 use super::super::variant::Kind;
-use super::{SERVICE, SOCKETS, members, node, packets, prepare, retry, service};
+use super::{SERVICE, SOCKETS, members, node, ordered, packets, prepare, retry, service};
 
 /// Bytes and messages that may be unconfirmed to one receiver: far below the limits at which it returns them (tipc.md
 /// §8.7), far above what it receives between two sleeps.
@@ -17,7 +17,7 @@ const WINDOW: (usize, u64) = (512 << 10, 1024);
 
 fn kind(job: &Job) -> SocketKind {
     match job.variant.kind {
-        Kind::Rdm | Kind::Group => SocketKind::Rdm,
+        Kind::Rdm | Kind::Group | Kind::Ordered | Kind::Safe => SocketKind::Rdm,
         Kind::Seqpacket => SocketKind::SeqPacket,
         Kind::Stream => SocketKind::Stream,
     }
@@ -27,8 +27,10 @@ fn kind(job: &Job) -> SocketKind {
 pub(in super::super) fn serve(job: &Job) -> Result<Waiting> {
     ensure!(job.connections <= SOCKETS, "at most {SOCKETS} connections to one server");
     let node = node(job).context("start a node")?;
-    if job.variant.kind == Kind::Group {
-        return members::serve(node, job);
+    match job.variant.kind {
+        Kind::Group => return members::serve(node, job),
+        Kind::Ordered | Kind::Safe => return ordered::serve(node, job),
+        Kind::Rdm | Kind::Seqpacket | Kind::Stream => {}
     }
     let job = job.clone();
     let count = if job.variant.kind == Kind::Rdm { job.connections } else { 1 };
@@ -65,8 +67,10 @@ pub(in super::super) fn serve(job: &Job) -> Result<Waiting> {
 /// Opens the driver's end.
 pub(in super::super) fn drive(job: &Job) -> Result<Opened> {
     let node = node(job).context("start a node")?;
-    if job.variant.kind == Kind::Group {
-        return members::drive(&node, job);
+    match job.variant.kind {
+        Kind::Group => return members::drive(&node, job),
+        Kind::Ordered | Kind::Safe => return ordered::drive(&node, job),
+        Kind::Rdm | Kind::Seqpacket | Kind::Stream => {}
     }
     let servers = if job.servers > 1 { 0..job.servers } else { job.index..job.index + 1 };
     for server in servers {

@@ -4,6 +4,7 @@ mod bursts;
 mod channels;
 mod links;
 mod members;
+mod ordered;
 mod probes;
 
 use std::net::SocketAddr;
@@ -77,7 +78,13 @@ fn udp(job: &Job) -> UdpConfig {
         Role::Drive if job.servers > 1 => (Role::Serve, 0..job.servers),
         Role::Drive => (Role::Serve, job.index..job.index + 1),
     };
-    let remotes = others.map(|index| SocketAddr::new(job.site.remote, port(other, index))).collect();
+    let mut remotes: Vec<_> =
+        others.map(|index| SocketAddr::new(job.site.remote, port(other, index))).collect();
+    if job.role == Role::Serve && job.variant.kind.is_ordered() {
+        // The members of a view all see one another.
+        let servers = (0..job.servers).filter(|index| *index != job.index);
+        remotes.extend(servers.map(|index| SocketAddr::new(job.site.local, port(Role::Serve, index))));
+    }
     let mut config = UdpConfig::replicast("UDP", job.site.local, remotes);
     config.local.set_port(port(job.role, job.index));
     config
