@@ -1,8 +1,8 @@
 //! Every abuse at once, beside well-behaved consumers: these lose nothing and see no suspect data.
 //!
 //! `MDIST_ABUSE_SECONDS` sets the length (10 by default), `MDIST_ABUSE_RATE` the updates per second (2,000),
-//! `MDIST_ABUSE_THREADS` the threads of the ten consumers (10: one each), `MDIST_ABUSE_COMMON` how many of the 400 items
-//! all consumers request (20). The run ends early if a consumer is disconnected.
+//! `MDIST_ABUSE_THREADS` the threads of the ten consumers (10: one each), `MDIST_ABUSE_COMMON` how many of the 400
+//! items all consumers request (20). The run ends early if a consumer is disconnected.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -29,9 +29,9 @@ use crate::witness::{Log, Rates, Threads, USER};
 const CONSUMERS: usize = 10;
 /// Items of the consumers together.
 const ITEMS: u64 = 400;
-/// Items that all consumers request; the others have one consumer each. With these a consumer requests 58 items, so that
-/// all together receive more than the publisher sends, and two processors have time for the attackers as well: to
-/// compare an update with the published one costs a consumer 4 µs.
+/// Items that all consumers request; the others have one consumer each. With these a consumer requests 58 items, so
+/// that all together receive as much as the publisher sends, and two processors have time for the attackers as well:
+/// to compare an update with the published one costs a consumer 4 µs.
 const COMMON: u64 = 20;
 /// Connections without a login.
 const HALF_OPEN: usize = 10_000;
