@@ -3,11 +3,13 @@
 mod book;
 mod clean_root;
 mod conformance;
+mod cpg;
 mod examples;
 mod go;
 mod golden;
 mod howto;
 mod install_c;
+mod install_cpg;
 mod interop;
 mod java;
 mod lab;
@@ -128,6 +130,10 @@ enum Chore {
     Lab(LabChore),
     /// Builds and installs the C library: libutipc, headers, pkg-config file, manual pages
     InstallC(install_c::Options),
+    /// Builds and installs libcpg.so.4, for programs of Corosync, and its headers
+    InstallCpg(install_cpg::Options),
+    /// Builds Corosync's own test programs outside the tree, and runs them with libcpg.so.4 of this project
+    Cpg(cpg::Options),
     /// Shows kernel nodes by `tipc` and by `utipc` in the lab's machine, and compares both with interop/manage/golden
     Golden {
         /// Replace the recorded output in the tree by that of `tipc` instead
@@ -228,6 +234,8 @@ fn chore(chore: Chore) -> Result<ExitCode> {
         Chore::Python { .. } => return Ok(verdict(python::run(&root())?)),
         Chore::Tidy => tidy::run(&root())?,
         Chore::InstallC(options) => install_c::run(&root(), &options)?,
+        Chore::InstallCpg(options) => install_cpg::run(&root(), &options)?,
+        Chore::Cpg(options) => return Ok(verdict(cpg::run(&root(), &options)?)),
         Chore::Lab(LabChore::Build) => drop(lab::build(&root())?),
         Chore::Lab(LabChore::Run { time, out, memory, cpus, script, args }) => {
             let lab = lab::build(&root())?;

@@ -84,13 +84,15 @@ pub(crate) const SUITES: &[Suite] = &[
                 "--workspace",
                 "--exclude",
                 "utipc-c",
+                "--exclude",
+                "utipc-cpg",
                 "--features",
                 // Also the party of `utipc bench` that an ordinary build leaves out.
                 "utipc/tokio,utipc-tools/test-tools,utipc-tools/iceoryx2",
             ],
         )
     },
-    // The C library as C programmers use it: installed, compiled against, with its manual pages.
+    // The C libraries as C programmers use them: installed, compiled against, with their manual pages.
     Suite {
         when: When::Always,
         obstacle: no_c_tools,
@@ -98,7 +100,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "c-library",
             minutes(12),
             Judge::CargoTest,
-            &["cargo", "test", "-p", "utipc-c", "--no-fail-fast"],
+            &["cargo", "test", "-p", "utipc-c", "-p", "utipc-cpg", "--no-fail-fast"],
         )
     },
     Suite {
@@ -554,6 +556,13 @@ pub(crate) const SUITES: &[Suite] = &[
                 "rdm",
             ],
         )
+    },
+    // Corosync's own test programs on libcpg.so.4. By name, because it downloads Corosync's sources and packages.
+    Suite {
+        obstacle: no_c_tools,
+        when: When::Named,
+        required_in_ci: false,
+        ..suite("cpg", minutes(20), Judge::Total("cpg"), &["xtask", "cpg"])
     },
     // The Python package and every example on it.
     Suite {

@@ -6,6 +6,7 @@ use super::{Finding, code};
 pub(crate) const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("utipc-os", "crates/os/"),
     ("utipc-c", "crates/c/"),
+    ("utipc-cpg", "crates/cpg/"),
     ("utipc-preload", "crates/preload/"),
     ("utipc-python", "crates/python/"),
 ];
@@ -42,7 +43,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Finding> {
     for (number, line) in (1..).zip(code::only(text).lines()) {
         let place = || format!("{path}:{number}");
         if !unsafe_here && code::has_word(line, "unsafe") {
-            found.push(Finding::new("unsafe", place(), "allowed in os, c, preload and python only"));
+            found.push(Finding::new("unsafe", place(), "allowed in os, c, cpg, preload and python only"));
         }
         for mark in UNFINISHED.iter().filter(|m| line.contains(*m)) {
             found.push(Finding::new("unfinished", place(), format!("`{mark}`")));

@@ -1,0 +1,35 @@
+//! The node of the process: started at first use, and again after a fork or the end of its daemon.
+
+use utipc::Node;
+use utipc_os::fork;
+
+use crate::forking;
+use crate::handles::hold;
+
+/// The node; started if there is none.
+pub(crate) fn own() -> utipc::Result<Node> {
+    fork::count()?;
+    forking::install();
+    let generation = fork::generation();
+    let known = hold().node.clone().filter(|(of, _)| *of == generation);
+    if let Some((_, node)) = known {
+        return Ok(node);
+    }
+    let node = Node::start()?;
+    let mut table = hold();
+    if let Some((_, first)) = table.node.clone().filter(|(of, _)| *of == generation) {
+        // Another thread was faster. Its node serves both.
+        return Ok(first);
+    }
+    let old = table.node.replace((generation, node.clone()));
+    drop(table);
+    // The parent's node does not work in a child, and its threads are not there to end it.
+    std::mem::forget(old);
+    Ok(node)
+}
+
+/// Forgets the node after its daemon has ended, so that the next handle starts another one.
+pub(crate) fn forget() {
+    let old = hold().node.take();
+    drop(old);
+}
