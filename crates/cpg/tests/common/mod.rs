@@ -90,8 +90,8 @@ impl Place {
             let mut node = NodeConfig { stack, ..NodeConfig::default() };
             let directory = place.home.join("bearer");
             private(&directory);
-            let (directory, address) = (Some(directory), node.stack.first_address());
-            let config = HostConfig { directory, address, ..HostConfig::default() };
+            let own = node.stack.first_address();
+            let config = HostConfig { directory: Some(directory), address: own, ..HostConfig::default() };
             node.bearers.push(Plan::new(Box::new(HostBearer::open(&config).unwrap())));
             node.complete(None).unwrap();
             let socket = place.socket(*address);
