@@ -1,4 +1,4 @@
-//! Groups and members of the cluster, for calls about groups that the program has not joined. Spec: docs/spec/cpg.md §5.
+//! Groups and members of the cluster, for calls about groups that the program has not joined. Spec: cpg.md §5.
 //!
 //! Each joined group of each process has a socket that answers questions. There is no register that could be stale; an
 //! answer takes one round trip.

@@ -4,6 +4,7 @@
 //! only pieces of long messages, rosters and goodbyes may wait for the thread.
 
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -88,7 +89,7 @@ impl Membership {
         let own = Arc::clone(&membership);
         std::thread::Builder::new()
             .name("cpg".to_owned())
-            .spawn(move || own.run(&desk))
+            .spawn(move || own.run(desk))
             .map_err(|cause| utipc_os::OsError::new("start", "the thread of a group", cause))?;
         membership.wait(JOIN_LIMIT, |state| state.layer.is_joined() || state.ended);
         Ok(membership)
@@ -189,8 +190,10 @@ impl Membership {
         state.layer.send_next(|message, safe| matches!(self.send(message, safe), Ok(true)));
     }
 
-    fn run(&self, desk: &Desk) {
-        let why = self.serve(desk);
+    fn run(&self, desk: Desk) {
+        // After a bug, no call may wait for this thread.
+        let why = catch_unwind(AssertUnwindSafe(|| self.serve(&desk))).unwrap_or(Err(Lost));
+        drop(desk);
         let ordered = self.ordered.write().unwrap_or_else(PoisonError::into_inner).take();
         if why.is_err() {
             self.inbox.end(End::Failed);

@@ -1,5 +1,8 @@
 //! The node of the process: started at first use, and again after a fork or the end of its daemon.
 
+use std::io::Write;
+use std::sync::Once;
+
 use utipc::Node;
 use utipc_os::fork;
 
@@ -26,6 +29,14 @@ pub(crate) fn own() -> utipc::Result<Node> {
     // The parent's node does not work in a child, and its threads are not there to end it.
     std::mem::forget(old);
     Ok(node)
+}
+
+/// Reports why a call fails, once, because error codes do not tell it, and programs repeat such calls for ever.
+pub(crate) fn report(call: &str, error: &utipc::Error) {
+    static ONCE: Once = Once::new();
+    if std::env::var_os("UTIPC_LOG").is_none_or(|level| level != "off") {
+        ONCE.call_once(|| _ = writeln!(std::io::stderr(), "libcpg: {call}: {error}"));
+    }
 }
 
 /// Forgets the node after its daemon has ended, so that the next handle starts another one.

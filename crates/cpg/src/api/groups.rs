@@ -12,6 +12,7 @@ use super::{guard, name_at, put};
 use crate::directory;
 use crate::handles::{self, Instance};
 use crate::membership::Membership;
+use crate::node;
 use crate::types::{
     CpgAddress, CpgName, CsError, DELIVER_INITIAL_TOTEM_CONF, MAX_MESSAGE, MEMBERS_MAX, Reason, TYPE_SAFE,
 };
@@ -43,10 +44,9 @@ pub(crate) unsafe extern "C" fn cpg_join(handle: u64, group: *const CpgName) -> 
         }
         let initial_ring = instance.callbacks.flags & DELIVER_INITIAL_TOTEM_CONF != 0;
         let joined = Membership::join(&instance.node, name, initial_ring, Arc::clone(&instance.inbox));
-        let joined = joined.map_err(|error| match error {
-            utipc::Error::OutOfRange { .. } => CsError::InvalidParam,
-            error if error.is_temporary() => CsError::TryAgain,
-            _ => CsError::Library,
+        let joined = joined.map_err(|error| {
+            node::report("cpg_join", &error);
+            if error.is_temporary() { CsError::TryAgain } else { CsError::Library }
         })?;
         *own = Some(joined);
         Ok(())

@@ -14,7 +14,10 @@ fn initialize(handle: *mut u64, callbacks: CpgModelV1, context: *mut c_void) -> 
         return Err(CsError::InvalidParam);
     }
     // Programs that find no Corosync try again.
-    let node = node::own().map_err(|_| CsError::TryAgain)?;
+    let node = node::own().map_err(|error| {
+        node::report("cpg_initialize", &error);
+        CsError::TryAgain
+    })?;
     let number = handles::add(Instance::new(node, callbacks, context)?);
     // SAFETY: `handle` is the program's, which passes null or a valid pointer.
     unsafe { put(handle, number) }
