@@ -22,6 +22,9 @@ pub(crate) struct Options {
     /// Run a debug build of the library
     #[arg(long)]
     debug: bool,
+    /// Run this utipcd instead of building one
+    #[arg(long)]
+    daemon: Option<PathBuf>,
 }
 
 /// Numbers of passed and failed checks.
@@ -53,9 +56,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     )?;
     let place = root.join("target/cpg");
     let library = crate::install_cpg::build(root, &place.join("lib"), options.debug)?;
-    let profile: &[&str] = if options.debug { &[] } else { &["--release"] };
-    crate::cargo_build(root, &[&["--package", "utipc-tools", "--bin", "utipcd"], profile].concat())?;
-    let daemon = crate::target(root).join(if options.debug { "debug/utipcd" } else { "release/utipcd" });
+    let daemon = match &options.daemon {
+        Some(daemon) => daemon.clone(),
+        None => utipcd(root, options.debug)?,
+    };
     let mut names =
         vec!["testcpg", "testcpg2", "cpgverify", "cpghum", "stress_cpgfdget", "stress_cpgcontext"];
     if options.bench {
@@ -80,6 +84,13 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     }
     println!("cpg: {} passed, {} failed", counts.passed, counts.failed);
     Ok(counts.failed == 0)
+}
+
+/// Builds `utipcd`.
+fn utipcd(root: &Path, debug: bool) -> Result<PathBuf> {
+    let profile: &[&str] = if debug { &[] } else { &["--release"] };
+    crate::cargo_build(root, &[&["--package", "utipc-tools", "--bin", "utipcd"], profile].concat())?;
+    Ok(crate::target(root).join(if debug { "debug/utipcd" } else { "release/utipcd" }))
 }
 
 fn finds(cluster: &Cluster, library: &PathBuf) -> Result<String> {

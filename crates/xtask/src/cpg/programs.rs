@@ -42,7 +42,7 @@ impl Cluster {
         for node in NODES {
             let config = cluster.home.join(format!("{node}.toml"));
             let text = format!(
-                "[node]\nsocket = {:?}\naddress = \"{node}\"\n\n[[bearer]]\nmedia = \"host\"\ndirectory = {:?}\n",
+                "[node]\nsocket = {:?}\naddress = \"0.0.{node}\"\n\n[[bearer]]\nmedia = \"host\"\ndirectory = {:?}\n",
                 cluster.socket(node),
                 cluster.home.join("nodes")
             );
