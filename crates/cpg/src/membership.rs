@@ -253,14 +253,18 @@ impl Membership {
                 }
             };
             let mut state = lock(&self.state);
-            match incoming {
+            let fits = match incoming {
                 Incoming::Message(message) => {
-                    if !state.layer.message(message.from.port, message.view, message.data) {
-                        return Err(Lost);
-                    }
+                    state.layer.message(message.from.port, message.view, message.data)
                 }
-                Incoming::View(view) => state.layer.view(&view, |node| self.is_up(node)),
-                _ => {}
+                Incoming::View(view) => {
+                    state.layer.view(&view, |node| self.is_up(node));
+                    true
+                }
+                _ => true,
+            };
+            if !fits {
+                return Err(Lost);
             }
             self.deliver(&mut state);
         }

@@ -23,6 +23,7 @@ on_each_engine!(
     dropped_member_is_out_of_the_next_view,
     members_leave_in_agreement,
     slow_program_stops_senders_and_leaves,
+    program_that_receives_slowly_stays,
     garbage_in_the_group_is_counted,
     member_that_does_not_read_its_socket_is_left_out,
     peers_reset_their_path,
@@ -304,6 +305,21 @@ fn know(group: &Group, members: usize) {
     for _ in 0..members {
         while group.receive().unwrap().joined().is_none() {}
     }
+}
+
+fn program_that_receives_slowly_stays(engine: Engine) {
+    const MESSAGES: usize = 16;
+    let [red, blue] = pair(engine);
+    let settings = settings().window(65_536).slow_limit(Duration::from_secs(2));
+    let [first, slow] = group([&red, &blue], &settings);
+    thread::scope(|scope| {
+        scope.spawn(|| (0..MESSAGES).for_each(|_| first.multicast(&[7; 10_000]).unwrap()));
+        scope.spawn(|| (0..MESSAGES).for_each(|_| drop(data(&first))));
+        for _ in 0..MESSAGES {
+            thread::sleep(Duration::from_millis(300));
+            assert_eq!(data(&slow), [7; 10_000]);
+        }
+    });
 }
 
 fn garbage_in_the_group_is_counted(engine: Engine) {

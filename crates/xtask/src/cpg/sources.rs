@@ -90,7 +90,7 @@ fn download_packages(debs: &Path, into: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Downloads and unpacks Debian's source package, whose signature apt checks.
+/// Downloads and unpacks the sources of Debian's package, which apt checks.
 fn download_sources(place: &Path) -> Result<PathBuf> {
     let unpacked = place.join("corosync");
     if unpacked.exists() {
@@ -121,11 +121,11 @@ fn download_sources(place: &Path) -> Result<PathBuf> {
         output(command.args(words))
     };
     apt(&["update"])?;
-    apt(&["source", "--download-only", "corosync"])?;
-    let archive = fs::read_dir(place).context("list the sources")?.flatten().map(|entry| entry.path());
-    let archive = archive
-        .filter(|path| path.to_string_lossy().contains(".orig.tar."))
-        .find(|path| !path.to_string_lossy().ends_with(".asc"))
+    // Without the signature of the archive, which mirrors may lack. apt checks its hash.
+    apt(&["source", "--download-only", "--tar-only", "corosync"])?;
+    let mut files = fs::read_dir(place).context("list the sources")?.flatten().map(|entry| entry.path());
+    let archive = files
+        .find(|path| path.to_string_lossy().contains(".orig.tar."))
         .context("apt-get source left no archive")?;
     let half = place.join("half");
     fs::create_dir_all(&half).with_context(|| format!("make {}", half.display()))?;

@@ -178,6 +178,8 @@ impl Membership {
             return self.is_over().then(|| Err(OrderedError::Ended(self.why_ended())));
         };
         self.ahead_bytes = self.ahead_bytes.saturating_sub(size(&incoming));
+        // A program that receives, however slowly, may stay.
+        self.withholding_since = None;
         match &incoming {
             Incoming::View(view) => self.view = Some(view.clone()),
             Incoming::Excluded => self.view = None,
