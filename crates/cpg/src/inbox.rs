@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(pushed, MAX_BYTES / (100_000 + EVENT_BYTES) + 1);
         for taken in 1..=pushed {
             assert!(matches!(inbox.next(false), Next::Event(..)));
-            assert_eq!(woken(), taken == 3, "{taken}");
+            assert_eq!(woken(), taken == 4, "{taken}");
         }
         assert!(matches!(inbox.next(false), Next::Empty));
     }
