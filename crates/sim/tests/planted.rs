@@ -60,7 +60,8 @@ faults! {
     state_storm: StateStorm => Livelock,
     fragment_order: FragmentOrder => Corrupted,
     // In some runs the rest of a stream is missing first.
-    lost_wakeup: LostWakeup => Stalled beside Lost,
+    // In some runs the rest of a stream is missing first. The topology server waits for room as other senders do.
+    lost_wakeup: LostWakeup => Stalled | Topology beside Lost,
     broadcast_sync_off_by_one: BroadcastSyncOffByOne => Order | Tables,
     // The broadcast link stalls, which ends the contact.
     broadcast_ack_beyond: BroadcastAckBeyond => FalseDown,
