@@ -5,7 +5,6 @@
 
 mod address;
 mod call;
-mod forking;
 mod group;
 mod message;
 mod node;

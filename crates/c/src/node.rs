@@ -8,9 +8,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use utipc::{Error, Node, Socket, SocketKind};
+use utipc_os::fork::{self, Hooks};
 
 use crate::call::{Fault, guard, status};
-use crate::forking::{self, Locks};
 use crate::options::limit;
 use crate::table;
 
@@ -42,17 +42,20 @@ fn hold() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All locks of this crate. No call into other crates is made with them held during a fork, so lock order cannot
-/// conflict with theirs.
-const LOCKS: Locks = Locks {
-    hold: || {
+/// All locks of this crate, held over a fork. No call into other crates is made with them held during a fork, so lock
+/// order cannot conflict with theirs.
+static HOOKS: Hooks = Hooks {
+    before: || {
         let held = (table::hold(), hold());
         let _ = HELD.try_with(|slot| slot.replace(Some(held)));
     },
-    release: || {
-        let _ = HELD.try_with(|slot| slot.take());
-    },
+    parent: release,
+    child: release,
 };
+
+fn release() {
+    let _ = HELD.try_with(|slot| slot.take());
+}
 
 /// The node; started if there is none.
 pub(crate) fn own() -> Result<Node, Fault> {
@@ -61,8 +64,9 @@ pub(crate) fn own() -> Result<Node, Fault> {
 
 fn current() -> Result<Current, Fault> {
     static NUMBERS: AtomicU32 = AtomicU32::new(0);
-    forking::install_handlers(LOCKS);
-    let generation = forking::generation();
+    // Without memory for it, a child of a process with threads may find a lock taken.
+    let _ = fork::add_hooks(&HOOKS);
+    let generation = fork::generation();
     let mut state = hold();
     loop {
         match &*state {

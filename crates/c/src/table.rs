@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 
 use utipc::Socket;
+use utipc_os::fork::generation;
 
 use crate::call::Fault;
-use crate::forking::generation;
 
 /// An open socket of the program.
 #[derive(Debug)]

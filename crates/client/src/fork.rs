@@ -36,6 +36,8 @@ thread_local! {
     static HELD: RefCell<Option<Attachments<'static>>> = const { RefCell::new(None) };
 }
 
+static HOOKS: Hooks = Hooks { before, parent, child };
+
 /// All attachments, locked. No thread forks while this value lives.
 pub(crate) struct Attachments<'a>(MutexGuard<'a, Vec<Weak<Attachment>>>);
 
@@ -46,7 +48,7 @@ pub(crate) fn attachments() -> Attachments<'static> {
 
 /// Attaches this process to the daemon at `path`; `None` if no daemon listens there.
 pub(crate) fn attach(path: &Path) -> Result<Option<Arc<Attachment>>, Error> {
-    fork::set_hooks(Hooks { before, parent, child })?;
+    fork::add_hooks(&HOOKS)?;
     // Without the lock: a fork must not wait for the reply of a daemon.
     let opened = Attachment::open(path)?;
     if let Some(attachment) = &opened {

@@ -7,7 +7,7 @@
 //! * [`directory`]: groups and members of the cluster, for calls about groups that the program has not joined.
 //! * [`api`]: the functions of `cpg.h`.
 //!
-//! Decision 37 has the reasons, docs/spec/cpg.md the messages.
+//! Decision 36 has the reasons, docs/spec/cpg.md the messages.
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
@@ -15,7 +15,6 @@
 
 mod api;
 mod directory;
-mod forking;
 mod handles;
 mod inbox;
 mod layer;

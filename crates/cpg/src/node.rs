@@ -1,18 +1,49 @@
 //! The node of the process: started at first use, and again after a fork or the end of its daemon.
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::sync::Once;
 
 use utipc::Node;
-use utipc_os::fork;
+use utipc_os::fork::{self, Hooks};
 
-use crate::forking;
-use crate::handles::hold;
+use crate::handles::{self, Held, hold};
+
+thread_local! {
+    /// The lock of a thread that forks.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+/// The table of handles is locked during a fork, so that no child finds it locked for ever.
+static HOOKS: Hooks = Hooks {
+    before: || {
+        let held = hold();
+        let _ = HELD.try_with(|slot| slot.replace(Some(held)));
+    },
+    parent: release,
+    child: release,
+};
+
+fn release() {
+    let _ = HELD.try_with(|slot| slot.take());
+}
+
+extern "C" fn at_exit() {
+    let _ = std::panic::catch_unwind(handles::abandon_all);
+}
+
+/// Leaves the groups at `exit`.
+fn leave_at_exit() {
+    static ONCE: Once = Once::new();
+    // SAFETY: the function lives as long as the program, which cannot unload this library, and does not unwind. Without
+    // memory for it, the other members wait longer.
+    ONCE.call_once(|| _ = unsafe { libc::atexit(at_exit) });
+}
 
 /// The node; started if there is none.
 pub(crate) fn own() -> utipc::Result<Node> {
-    fork::count()?;
-    forking::install();
+    fork::add_hooks(&HOOKS)?;
+    leave_at_exit();
     let generation = fork::generation();
     let known = hold().node.clone().filter(|(of, _)| *of == generation);
     if let Some((_, node)) = known {

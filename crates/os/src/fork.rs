@@ -13,7 +13,11 @@ use crate::{OsError, Result};
 /// The generation. Only the single thread of a new child writes it.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-static HOOKS: OnceLock<Hooks> = OnceLock::new();
+/// The hooks, in the order in which they were added. A child may only read them.
+static HOOKS: [OnceLock<&'static Hooks>; MAX_HOOKS] = [const { OnceLock::new() }; MAX_HOOKS];
+
+/// One each for a library, and for its connections to daemons; and a spare one.
+const MAX_HOOKS: usize = 3;
 
 /// Functions that the forking thread calls around a fork. None of them may panic.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +45,7 @@ pub fn count() -> Result<()> {
     static REGISTERED: OnceLock<i32> = OnceLock::new();
     let code = *REGISTERED.get_or_init(|| {
         // SAFETY: the three functions live as long as the program and never unwind (a panic in an `extern "C"` function
-        // aborts). In the child they store to an atomic and call a hook, which does only what a signal handler may.
+        // aborts). In the child they store to an atomic and call hooks, which do only what a signal handler may.
         unsafe { pthread_atfork(Some(before), Some(parent), Some(child)) }
     });
     if code == 0 {
@@ -51,13 +55,21 @@ pub fn count() -> Result<()> {
     }
 }
 
-/// Counts forks, and calls `hooks` around each from now on; later calls do not replace them.
+/// Counts forks, and calls `hooks` around each from now on, once also if they are added again. Before a fork those that
+/// were added last come first, after it those that were added first.
 ///
 /// # Errors
-/// As [`count`].
-pub fn set_hooks(hooks: Hooks) -> Result<()> {
-    let _ = HOOKS.set(hooks);
+/// As [`count`]; the process has three others.
+pub fn add_hooks(hooks: &'static Hooks) -> Result<()> {
+    if !HOOKS.iter().any(|slot| std::ptr::eq(*slot.get_or_init(|| hooks), hooks)) {
+        let full = std::io::Error::from_raw_os_error(libc::ENOSPC);
+        return Err(OsError::new("register", "more hooks of forks", full));
+    }
     count()
+}
+
+fn hooks() -> impl DoubleEndedIterator<Item = &'static Hooks> {
+    HOOKS.iter().filter_map(|slot| slot.get().copied())
 }
 
 // SAFETY: the signature is that of POSIX: three functions without parameters, each of which may be null; it returns a
@@ -72,22 +84,16 @@ unsafe extern "C" {
 }
 
 extern "C" fn before() {
-    if let Some(hooks) = HOOKS.get() {
-        (hooks.before)();
-    }
+    hooks().rev().for_each(|hooks| (hooks.before)());
 }
 
 extern "C" fn parent() {
-    if let Some(hooks) = HOOKS.get() {
-        (hooks.parent)();
-    }
+    hooks().for_each(|hooks| (hooks.parent)());
 }
 
 extern "C" fn child() {
     GENERATION.fetch_add(1, Relaxed);
-    if let Some(hooks) = HOOKS.get() {
-        (hooks.child)();
-    }
+    hooks().for_each(|hooks| (hooks.child)());
 }
 
 /// A forked child of this process.
@@ -140,13 +146,52 @@ impl Child {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+    use crate::lock;
+
+    /// Held by a test that forks: its hooks are called by no other thread.
+    static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn generation_differs_in_a_child() {
+        let _alone = lock(&ALONE);
         count().unwrap();
         let before = generation();
         let child = run(|| u8::from(generation() != before)).unwrap();
         assert_eq!((child.wait(), generation()), (Some(1), before));
+    }
+
+    static CALLS: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+
+    fn note(call: &'static str) {
+        lock(&CALLS).push(call);
+    }
+
+    static OUTER: Hooks = Hooks {
+        before: || note("before outer"),
+        parent: || note("parent outer"),
+        child: || note("child outer"),
+    };
+    static INNER: Hooks = Hooks {
+        before: || note("before inner"),
+        parent: || note("parent inner"),
+        child: || note("child inner"),
+    };
+
+    #[test]
+    fn hooks_are_called_once_and_in_the_order_of_their_locks() {
+        let _alone = lock(&ALONE);
+        for hooks in [&OUTER, &INNER, &OUTER] {
+            add_hooks(hooks).unwrap();
+        }
+        let before = ["before inner", "before outer"];
+        let child = run(|| {
+            let calls = lock(&CALLS);
+            u8::from(*calls == [before, ["child outer", "child inner"]].concat())
+        });
+        assert_eq!(child.unwrap().wait(), Some(1));
+        assert_eq!(*lock(&CALLS), [before, ["parent outer", "parent inner"]].concat());
     }
 }

@@ -54,7 +54,7 @@ const ARROWS: &[Arrow] = &[
         None,
     ),
     arrow("utipc-preload", &["utipc-client", "utipc-core", "utipc-manage", "utipc-os"], None),
-    arrow("utipc-c", &["utipc"], None),
+    arrow("utipc-c", &["utipc", "utipc-os"], None),
     arrow("utipc-cpg", &["utipc", "utipc-os"], None),
     arrow("utipc-python", &["utipc"], None),
     arrow("utipc-web", &[], Some(&["httparse", "rustix", "tracing"])),
