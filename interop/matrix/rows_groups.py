@@ -128,7 +128,7 @@ def group_slow_member(c):
 
 @row(media=("udp",), seconds=90, snap=128)
 def group_members_come_and_go(c):
-    """Members that join and leave under load disturb nobody; what they send comes between their two events."""
+    """Members that join and leave under load do not disturb the others; what they send comes between their two events."""
     group, both = pair(c)
     (sender, s, sender_port), (reader, s2, _) = both
     for joining in (c.a, c.b):

@@ -31,7 +31,7 @@ pub(crate) enum Message<'a> {
     /// The processes of members that have the same state.
     Roster {
         view: ViewId,
-        /// The only one of them has not been shown to anyone.
+        /// They are one process, whose join no program has been shown yet.
         young: bool,
         processes: Vec<Process>,
     },
@@ -157,6 +157,35 @@ mod tests {
         for bytes in samples() {
             assert_eq!(Message::parse(&bytes).expect("well-formed").encode(), bytes);
         }
+    }
+
+    #[test]
+    fn messages_altered_at_random_are_refused_or_well_formed() {
+        let (samples, mut random) = (samples(), 1_u64);
+        let mut next = |below: usize| {
+            // xorshift
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random % below as u64) as usize
+        };
+        let mut accepted = 0;
+        for _ in 0..100_000 {
+            let mut bytes = samples[next(samples.len())].clone();
+            for _ in 0..=next(3) {
+                match (next(4), bytes.len()) {
+                    (0, len) => bytes.truncate(next(len + 1)),
+                    (1, _) => bytes.push(next(256) as u8),
+                    (_, len @ 1..) => bytes[next(len)] = next(256) as u8,
+                    _ => {}
+                }
+            }
+            if let Some(message) = Message::parse(&bytes) {
+                accepted += 1;
+                assert_eq!(message.encode(), bytes);
+            }
+        }
+        assert!((10_000..90_000).contains(&accepted), "{accepted}");
     }
 
     #[test]

@@ -246,8 +246,8 @@ impl Node {
     /// any program is told from then on, on any path, finds these bindings. (A message of this node to a socket needs
     /// no barrier: it does not overtake the bindings and withdrawals that precede it, up to 4096 of them.)
     ///
-    /// A node that goes down meanwhile is not waited for any more. One that comes up, or comes back, gets all bindings
-    /// anew and is waited for. Without neighbours the call returns at once.
+    /// The call does not wait for a node that goes down meanwhile. A node that comes up or comes back gets all bindings
+    /// again, and the call waits for it. Without neighbours it returns at once.
     ///
     /// A node has the bindings when it has acknowledged all that was sent to it, so nodes of the Linux kernel take part
     /// too. The kernel applies a publication right after it has queued the acknowledgement, on the same processor:

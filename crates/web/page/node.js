@@ -113,7 +113,7 @@ export class NodeView {
 
   update([state, events]) {
     if (this.state && this.state.started_ms !== state.started_ms) {
-      // The daemon has been restarted: its events begin anew with number 1.
+      // The daemon has been restarted: its events begin with number 1 again.
       this.lastEvent = 0;
       this.events.replaceChildren();
       events = [];

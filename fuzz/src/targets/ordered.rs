@@ -278,7 +278,7 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
     }
 }
 
-/// Members that reach one another, and that nobody has lied to, come to one view.
+/// Honest members that reach one another come to one view.
 fn merge(world: &mut World, seen: &mut Seen) {
     let ids = world.ids();
     for (at, a) in ids.iter().enumerate() {

@@ -5,7 +5,7 @@
 //! members, each side's most senior mate multicasts a *roster*: the processes of its mates. The view's place in the
 //! order is where all members show the change, so messages of the view wait until the rosters name all of its members.
 //! If the next view comes first, the change has not happened: messages of mates are delivered, others are dropped.
-//! Decision 37 has the proof.
+//! Decision 36 has the proof.
 
 mod changes;
 mod pieces;

@@ -1,8 +1,8 @@
 //! Long messages in pieces.
 //!
-//! A member that joins between two pieces has the later ones only, so at such a place all members drop what they have
-//! of the message, and its sender begins anew. It sends no other message before it has received its own whole message,
-//! so the order of its messages stays.
+//! A member that joins between two pieces has the later ones only. At such a place all members drop what they have of
+//! the message, and its sender sends it again from the beginning. A sender sends no other message before it has
+//! received its own long message, so the order of its messages stays.
 
 use utipc::PortId;
 

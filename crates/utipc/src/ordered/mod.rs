@@ -40,8 +40,8 @@
 //! * *One order*: if two members both deliver two messages, they deliver them in the same order. Messages of one member
 //!   keep the order in which it sent them.
 //! * *Views agree*: members that move together from one view to the next have delivered the same messages before it.
-//! * *Safe* messages ([`Order::Safe`]) are delivered when all members have them. Of an agreed message the last senders
-//!   before a crash may have seen an order that nobody else goes on with.
+//! * *Safe* messages ([`Order::Safe`]) are delivered when all members have them. A member that crashes may have
+//!   delivered agreed messages that the others do not deliver, or deliver in another order.
 //! * *Atomic* messages are safe messages whose sender learns the [`Outcome`].
 //! * *Partitions*: with [`Partition::Primary`], only the component with a majority of the last view goes on. The others
 //!   receive [`Incoming::Blocked`], and later [`Incoming::Excluded`], the state and a view.
