@@ -4,7 +4,7 @@ mod common;
 
 use std::thread;
 
-use common::{Engine, LIMIT, alone, makers_of, meet, on_each_engine, pair};
+use common::{Engine, LIMIT, alone, on_each_engine, pair, three_daemons};
 use utipc::{
     Error, Group, GroupIncoming, GroupRequest, JoinError, Member, Node, Scope, SentTo, ServiceAddress,
 };
@@ -188,15 +188,7 @@ fn refusals_have_reasons(engine: Engine) {
 
 #[test]
 fn three_daemons_and_their_processes_are_one_group() {
-    let mut address = 0;
-    let nodes = makers_of::<3>(Engine::Daemon).map(|maker| {
-        address += 1;
-        maker.address(address).start()
-    });
-    for (node, other) in [(0, 1), (0, 2), (1, 2)] {
-        meet(&nodes[node], &nodes[other]);
-        meet(&nodes[other], &nodes[node]);
-    }
+    let nodes = three_daemons();
     let groups: Vec<Group> = nodes.iter().map(|node| member(node, 1)).collect();
     for group in &groups {
         known(group, 2);

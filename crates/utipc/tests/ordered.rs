@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Engine, LIMIT, alone, interrupted, makers_of, meet, on_each_engine, pair};
+use common::{Engine, LIMIT, alone, interrupted, on_each_engine, pair, three_daemons};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use utipc::bearers::{Direction, Faults};
 use utipc::ordered::{
@@ -526,15 +526,7 @@ fn member_whose_node_is_cut_off_waits_and_joins_again() {
 
 #[test]
 fn three_daemons_and_their_processes_are_one_group() {
-    let mut address = 0;
-    let nodes = makers_of::<3>(Engine::Daemon).map(|maker| {
-        address += 1;
-        maker.address(address).start()
-    });
-    for (node, other) in [(0, 1), (0, 2), (1, 2)] {
-        meet(&nodes[node], &nodes[other]);
-        meet(&nodes[other], &nodes[node]);
-    }
+    let nodes = three_daemons();
     let again = nodes.each_ref().map(common::TestNode::again);
     // Six members: more than get a copy of each message.
     let members = group([&nodes[0], &nodes[1], &nodes[2], &again[0], &again[1], &again[2]], &settings());

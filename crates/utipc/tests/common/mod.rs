@@ -214,6 +214,20 @@ pub(crate) fn pair(engine: Engine) -> [TestNode; 2] {
     join([red.address(1), blue.address(2)])
 }
 
+/// Three linked daemons with the explicit addresses 1 to 3.
+pub(crate) fn three_daemons() -> [TestNode; 3] {
+    let mut address = 0;
+    let nodes = makers_of::<3>(Engine::Daemon).map(|maker| {
+        address += 1;
+        maker.address(address).start()
+    });
+    for (node, other) in [(0, 1), (0, 2), (1, 2)] {
+        meet(&nodes[node], &nodes[other]);
+        meet(&nodes[other], &nodes[node]);
+    }
+    nodes
+}
+
 /// Two linked nodes at the ends of a virtual Ethernet cable, in a new network namespace of this thread; or why there
 /// are none.
 pub(crate) fn ethernet_pair(engine: Engine) -> Result<[TestNode; 2], String> {
