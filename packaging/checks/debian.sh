@@ -65,7 +65,7 @@ first_tick() {
 	grep -q update "$work/tick"
 }
 
-install_rest() { dpkg -i "$one"/libutipc*.deb "$one"/utipc-preload*.deb "$one"/mdist*.deb; }
+install_rest() { dpkg -i "$one"/libutipc*.deb "$one"/utipc-preload*.deb "$one"/utipc-cpg*.deb "$one"/mdist*.deb; }
 
 user_exists() {
 	getent passwd utipc | grep -q nologin
@@ -104,25 +104,30 @@ programs_run() {
 
 shim_is_found() { [ "$(utipc run --private -- cat /proc/self/maps | grep -c 'x.*libutipc_preload.so')" -ge 1 ]; }
 
+groups_are_found() {
+	[ "$(utipc run --cpg --private -- cat /proc/self/maps | grep -c 'x.*libcpg.so.4')" -ge 1 ]
+	! ldd /usr/lib/utipc/libcpg.so.4 | grep 'not found'
+}
+
 identity() { sha256sum /var/lib/utipc/default.node | cut -d' ' -f1; }
 
 upgrade() {
 	echo '# changed by the administrator' >>/etc/utipc/utipcd.toml
 	before=$(identity)
-	dpkg -i "$two"/utipc_*.deb "$two"/libutipc*.deb "$two"/utipc-preload*.deb "$two"/mdist*.deb
+	dpkg -i "$two"/utipc_*.deb "$two"/libutipc*.deb "$two"/utipc-preload*.deb "$two"/utipc-cpg*.deb "$two"/mdist*.deb
 	[ "$(dpkg-query -W -f '${Version}' utipc)" != "$(cat "$work/version")" ]
 	grep -q 'changed by the administrator' /etc/utipc/utipcd.toml
 	[ "$(identity)" = "$before" ]
 }
 
 remove() {
-	dpkg -r utipc-preload mdist utipc libutipc-dev libutipc0
+	dpkg -r utipc-preload utipc-cpg mdist utipc libutipc-dev libutipc0
 	! command -v utipc
 	test -f /etc/utipc/utipcd.toml
 }
 
 purge() {
-	dpkg -P utipc utipc-preload mdist libutipc-dev libutipc0
+	dpkg -P utipc utipc-preload utipc-cpg mdist libutipc-dev libutipc0
 	test ! -e /etc/utipc
 	test ! -e /var/lib/utipc
 	test ! -e /run/utipc
@@ -155,6 +160,7 @@ check "programs of a member exchange a message by the daemon" by_daemon
 check "a user outside the group is refused" stranger_is_refused
 check "every program runs, and no test tool is installed" programs_run
 check "utipc run finds the shim" shim_is_found
+check "utipc run finds the library of Corosync's groups" groups_are_found
 stop
 check "an upgrade keeps the configuration and the identity" upgrade
 start

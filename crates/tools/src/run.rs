@@ -1,4 +1,4 @@
-//! `utipc run -- PROGRAM …`: runs a program written for the kernel's TIPC on utipc.
+//! `utipc run -- PROGRAM …`: runs a program written for the kernel's TIPC, or for Corosync, on utipc.
 
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
@@ -19,8 +19,24 @@ use utipc_tools::daemon;
 
 use crate::program;
 
-/// The library that provides AF_TIPC sockets.
-const LIBRARY: &str = "libutipc_preload.so";
+/// A library that takes the place of what the program was written for.
+struct Library {
+    file: &'static str,
+    /// What helps if it is missing.
+    remedy: &'static str,
+}
+
+/// AF_TIPC sockets.
+const SHIM: Library = Library {
+    file: "libutipc_preload.so",
+    remedy: "install the package utipc-preload; or cargo install --path packaging/shim; or build it, cargo build --release -p utipc-preload; or use --library",
+};
+
+/// Corosync's closed process groups. Programs look for a library of this name, and the preloaded one has it.
+const CPG: Library = Library {
+    file: "libcpg.so.4",
+    remedy: "install the package utipc-cpg; or build it, cargo xtask install-cpg, and use LD_LIBRARY_PATH",
+};
 
 /// Options of `utipc run`.
 #[derive(Debug, Args)]
@@ -32,6 +48,9 @@ pub(crate) struct Options {
     /// Configuration of a daemon that is started for the program, as for `utipcd`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// The program is one for Corosync's closed process groups: libcpg.so.4 of utipc takes the place of Corosync's
+    #[arg(long, conflicts_with = "library")]
+    cpg: bool,
     /// Path of libutipc_preload.so
     #[arg(long, value_name = "PATH", env = "UTIPC_PRELOAD")]
     library: Option<PathBuf>,
@@ -42,7 +61,7 @@ pub(crate) struct Options {
 
 /// Runs the program and returns its exit code.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let preload = preload(options.library.as_deref())?;
+    let preload = if options.cpg { preloaded(&beside(&CPG)?)? } else { preload(options.library.as_deref())? };
     let private = if is_private(options)? { Some(Private::start(options.config.as_deref())?) } else { None };
     let (name, arguments) = options.program.split_first().context("no program is given")?;
     if let Some(why) = program::why_not_preloaded(name) {
@@ -89,28 +108,37 @@ fn preloaded(library: &Path) -> Result<String> {
     })
 }
 
-/// The library beside this program, where cargo puts it, or where packages do.
+/// The library of AF_TIPC sockets that is `given`, or installed.
 fn library(given: Option<&Path>) -> Result<PathBuf> {
-    let found = match given {
-        Some(path) => path.exists().then(|| path.to_owned()),
-        None => {
-            let program = std::env::current_exe().context("cannot find this program's own path")?;
-            let directory = program.parent().unwrap_or(Path::new("/"));
-            let places = ["", "../lib/utipc", "../lib", "deps"];
-            let packaged =
-                || places.iter().map(|place| directory.join(place).join(LIBRARY)).find(|path| path.exists());
-            installed_by_cargo(directory)?.or_else(packaged)
-        }
-    };
-    let Some(found) = found else {
-        if let Some(path) = given {
-            bail!("cannot find the library {} (name the path of {LIBRARY} with --library)", path.display());
-        }
-        bail!(
-            "{LIBRARY} is not beside this program (install the package utipc-preload; or cargo install --path packaging/shim; or build it, cargo build --release -p utipc-preload; or use --library)"
-        );
-    };
-    found.canonicalize().with_context(|| format!("cannot resolve {}", found.display()))
+    match given {
+        None => beside(&SHIM),
+        Some(path) if path.exists() => resolved(path),
+        Some(path) => bail!(
+            "cannot find the library {} (name the path of {} with --library)",
+            path.display(),
+            SHIM.file
+        ),
+    }
+}
+
+/// A library beside this program, where cargo puts it, or where packages do.
+fn beside(library: &Library) -> Result<PathBuf> {
+    let program = std::env::current_exe().context("cannot find this program's own path")?;
+    let directory = program.parent().unwrap_or(Path::new("/"));
+    if library.file == SHIM.file
+        && let Some(path) = installed_by_cargo(directory)?
+    {
+        return resolved(&path);
+    }
+    let mut places = ["", "../lib/utipc", "../lib", "deps"].iter().map(|place| directory.join(place));
+    match places.find_map(|place| Some(place.join(library.file)).filter(|path| path.exists())) {
+        Some(path) => resolved(&path),
+        None => bail!("{} is not beside this program ({})", library.file, library.remedy),
+    }
+}
+
+fn resolved(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().with_context(|| format!("cannot resolve {}", path.display()))
 }
 
 /// The library that the program `utipc-shim` beside this one contains, if `cargo install` has put one there.

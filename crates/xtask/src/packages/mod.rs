@@ -20,6 +20,11 @@ const NEXT: &str = "999~upgrade";
 /// Runs the program of packaging/builder, which builds packages. It is a workspace of its own, so that its dependencies
 /// are built only here.
 pub(crate) fn package(root: &Path, args: &[String]) -> Result<()> {
+    let has = |option: &str| args.iter().any(|arg| arg == option);
+    if !has("--no-build") {
+        let profile = if has("--debug") { "debug" } else { "release" };
+        crate::install_cpg::build(root, &crate::target(root).join(profile), has("--debug"))?;
+    }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["run", "--quiet", "--manifest-path"]).arg(root.join("packaging/builder/Cargo.toml"));
