@@ -126,6 +126,30 @@ def group_slow_member(c):
         close_pair(c, both)
 
 
+@row(media=("udp",), seconds=150, snap=128)
+def group_many_senders(c):
+    """More senders to one member than have an active window at a time, which it takes from one for another."""
+    senders, count, length = 14, 100, 2000
+    for reader, sender in c.both:
+        group = c.new_type()
+        s, port = member(c, reader, group, 0, events=True)
+        crowd = [member(c, sender, group, i + 1) for i in range(senders)]
+        for _ in crowd:
+            c.equal(reader.call("member_event", s=s)["event"], "joined", "%s knows all senders" % reader.name)
+        # One after the other, so that each has become active when the next one sends.
+        for n, _ in crowd:
+            sender.call("send", s=n, length=100, to={"port": port})
+            reader.call("recv", s=s)
+        sends = [sender.begin("send_many", s=n, count=count, length=length, to={"port": port}, timeout_ms=60000)
+                 for n, _ in crowd]
+        got = reader.call("recv_group", 90, s=s, count=senders * count, length=length, idle_ms=20000, timeout_ms=80000)
+        c.equal(got, dict(WHOLE, got=senders * count, senders=senders, joined=0, left=0), "%s receives all" % reader.name)
+        for sending in sends:
+            c.equal(sending.result(30), {"sent": count, "error": None}, "%s sends all" % sender.name)
+        close_all(sender, *(n for n, _ in crowd))
+        close_all(reader, s)
+
+
 @row(media=("udp",), seconds=90, snap=128)
 def group_members_come_and_go(c):
     """Members that join and leave under load do not disturb the others; what they send comes between their two events."""

@@ -68,7 +68,7 @@ impl GroupControl {
             2 => K::Advertise { window: low },
             3 => K::Ack { acked: high },
             4 => K::Reclaim,
-            5 => K::Remit { window: low },
+            5 => K::Remit { window: high },
             kind => return Err(WireError::Type { user: User::GroupProtocol.into(), kind }),
         };
         Ok(Self {
@@ -90,7 +90,7 @@ impl GroupControl {
             K::Advertise { window } => (2, 0, window),
             K::Ack { acked } => (3, acked, 0),
             K::Reclaim => (4, 0, 0),
-            K::Remit { window } => (5, 0, window),
+            K::Remit { window } => (5, window, 0),
         };
         let mut m = envelope.message(User::GroupProtocol, kind, &[]);
         m.set_name_type(self.group);

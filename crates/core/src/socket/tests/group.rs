@@ -1,23 +1,23 @@
-//! Sockets in groups, beside the capture of a kernel's. Spec: tipc.md §9.
+//! Sockets in groups. Spec: tipc.md §9.
 
 use super::*;
 use crate::group::{GroupRequest, JoinError, LeaveError};
 use crate::socket::{GroupMessage, GroupMessageKind};
 
 impl Cluster {
-    fn join(&mut self, at: PortId, request: GroupRequest) {
+    pub(super) fn join(&mut self, at: PortId, request: GroupRequest) {
         self.on(at, |s, _, up| s.join(request, up)).unwrap();
         self.tell(at, request, true);
     }
 
-    fn leave(&mut self, at: PortId) {
+    pub(super) fn leave(&mut self, at: PortId) {
         let request = self.sockets[&at].group().unwrap().request();
         self.on(at, |s, _, up| s.leave(up)).unwrap();
         self.tell(at, request, false);
     }
 
     /// All sockets learn of the binding that a membership makes.
-    fn tell(&mut self, of: PortId, request: GroupRequest, up: bool) {
+    pub(super) fn tell(&mut self, of: PortId, request: GroupRequest, up: bool) {
         for at in self.sockets.keys().copied().collect::<Vec<_>>() {
             let range = ServiceRange::from(request.member);
             self.on(at, |s, _, uplink| s.group_changed(range, (of, request.scope), up, uplink));
@@ -25,7 +25,7 @@ impl Cluster {
     }
 
     /// Reads everything that a socket has.
-    fn drain(&mut self, at: PortId) -> Vec<(Vec<u8>, GroupMessage)> {
+    pub(super) fn drain(&mut self, at: PortId) -> Vec<(Vec<u8>, GroupMessage)> {
         let mut all = Vec::new();
         while let Ok((data, received)) = self.recv_with(at, 66_000, RecvOptions::default()) {
             all.push((data, received.group.unwrap()));
@@ -43,94 +43,6 @@ fn rdm(c: &mut Cluster, node: NodeAddr, request: GroupRequest) -> PortId {
     c.join(at, request);
     c.run();
     at
-}
-
-/// The group messages of the capture, without the link's stamps, and without what a kernel leaves in unicasts.
-fn captured() -> VecDeque<String> {
-    let all = crate::vectors::messages("group")
-        .into_iter()
-        .filter(|m| m.user() == User::GroupProtocol || m.is_data() && m.message_type() != MessageType::Conn);
-    all.map(normal).collect()
-}
-
-fn normal(mut msg: Message) -> String {
-    msg.set_bcast_ack(0);
-    msg.set_ack(0);
-    msg.set_seqno(0);
-    if msg.is_data() && msg.message_type() == MessageType::GroupUcast {
-        let seqno = msg.group_seqno();
-        msg.set_name_instance(0);
-        msg.set_word(10, 0);
-        msg.set_group_seqno(seqno);
-    }
-    let size = msg.size();
-    msg.bytes()[..size].iter().map(|b| format!("{b:02x}")).collect()
-}
-
-fn sent_to_others(c: &mut Cluster) -> impl Iterator<Item = Message> {
-    let goes_out = |m: &Message| m.dest_node().is_some_and(|to| !to.is_none() && to != m.prev_node());
-    c.take_log().into_iter().filter(goes_out)
-}
-
-/// Compares what these sockets have sent to the other node with the next messages of the capture.
-fn compare(c: &mut Cluster, captured: &mut VecDeque<String>, what: &str) {
-    // A kernel sends larger ones in fragments.
-    for msg in sent_to_others(c).filter(|m| m.size() <= 1428) {
-        assert_eq!(normal(msg), captured.pop_front().unwrap_or_default(), "{what}");
-    }
-}
-
-#[test]
-fn group_pcap_is_what_these_sockets_send() {
-    let mut rest = captured();
-    assert!(rest.len() > 140, "{}", rest.len());
-    let mut c = Cluster::new();
-    let a1 = c.open_as(A, SocketKind::Rdm, 0x83b7_ff21);
-    let b1 = c.open_as(B, SocketKind::Rdm, 0xea50_94ed);
-    let b2 = c.open_as(B, SocketKind::Rdm, 0xb229_6411);
-    let all = [b1, b2, a1];
-    c.join(a1, GroupRequest::new(4300, 1));
-    c.join(b1, GroupRequest::new(4300, 2));
-    c.run();
-    compare(&mut c, &mut rest, "b1 joins");
-    c.join(b2, GroupRequest::new(4300, 2).with_loopback());
-    c.run();
-    // Here the binding reached a1 before the JOIN left.
-    let mut next: Vec<_> = rest.drain(..4).collect();
-    next.sort();
-    let mut sent: Vec<_> = sent_to_others(&mut c).map(normal).collect();
-    sent.sort();
-    assert_eq!(sent, next, "b2 joins");
-
-    let step = |c: &mut Cluster, what: &str, rest: &mut VecDeque<String>, from, data: &[u8], to| {
-        let sent = c.on(from, |s, now, up| s.send(now, data, to, up));
-        assert_eq!(sent, Ok(data.len()), "{what}");
-        c.run();
-        for at in all {
-            c.drain(at);
-        }
-        c.run();
-        compare(c, rest, what);
-    };
-    step(&mut c, "broadcast", &mut rest, a1, b"broadcast", None);
-    let fragments: Vec<u8> = vec![7; 3000];
-    step(&mut c, "fragments", &mut rest, b1, &fragments, None);
-    let two = Destination::Range(ServiceRange::new(4300, 2, 2));
-    step(&mut c, "multicast", &mut rest, a1, b"multicast to 2", Some(two));
-    step(&mut c, "anycast", &mut rest, a1, b"anycast to 2", Some(Destination::service(4300, 2)));
-    step(&mut c, "unicast", &mut rest, a1, b"unicast", Some(b1.into()));
-    step(&mut c, "back", &mut rest, b1, b"back", Some(a1.into()));
-    let all_captured = crate::vectors::messages("group").into_iter();
-    let long = all_captured
-        .filter(|m| m.is_data() && m.message_type() == MessageType::GroupBcast && m.size() == 1044);
-    for (i, captured) in long.enumerate() {
-        let data = captured.data().get(..1000).unwrap().to_vec();
-        step(&mut c, &format!("broadcast {i}"), &mut rest, a1, &data, None);
-    }
-    c.leave(b1);
-    c.leave(b2);
-    compare(&mut c, &mut rest, "both leave");
-    assert_eq!(rest.len(), 0, "all of the capture was compared");
 }
 
 #[test]

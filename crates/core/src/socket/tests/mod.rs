@@ -4,6 +4,7 @@ mod built;
 mod connection;
 mod datagram;
 mod group;
+mod group_captures;
 mod hostile;
 mod multicast;
 mod options;
