@@ -106,7 +106,7 @@ shim_is_found() { [ "$(utipc run --private -- cat /proc/self/maps | grep -c 'x.*
 
 groups_are_found() {
 	[ "$(utipc run --cpg --private -- cat /proc/self/maps | grep -c 'x.*libcpg.so.4')" -ge 1 ]
-	! ldd /usr/lib/utipc/libcpg.so.4 | grep 'not found'
+	! ldd /usr/lib/*/utipc/libcpg.so.4 | grep 'not found'
 }
 
 identity() { sha256sum /var/lib/utipc/default.node | cut -d' ' -f1; }

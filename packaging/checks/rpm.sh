@@ -29,7 +29,7 @@ installed() {
 	[ "$(chroot "$root" stat -c %U:%a /var/lib/utipc)" = utipc:700 ]
 	for program in utipc utipcd utipc-pipe p2ps src_dist rmdsview; do chroot "$root" "$program" --version; done
 	test -f "$root/usr/lib64/libutipc.so.0"
-	test -f "$root/usr/lib/utipc/libcpg.so.4"
+	test -f "$root/usr/lib64/utipc/libcpg.so.4"
 }
 
 verified() {

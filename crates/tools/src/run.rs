@@ -130,7 +130,10 @@ fn beside(library: &Library) -> Result<PathBuf> {
     {
         return resolved(&path);
     }
-    let mut places = ["", "../lib/utipc", "../lib", "deps"].iter().map(|place| directory.join(place));
+    // Where Debian puts libraries of one architecture, and where rpm does.
+    let of_debian = format!("../lib/{}-linux-gnu/utipc", std::env::consts::ARCH);
+    let places = ["", "../lib/utipc", &of_debian, "../lib64/utipc", "../lib", "deps"];
+    let mut places = places.iter().map(|place| directory.join(place));
     match places.find_map(|place| Some(place.join(library.file)).filter(|path| path.exists())) {
         Some(path) => resolved(&path),
         None => bail!("{} is not beside this program ({})", library.file, library.remedy),
