@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use utipc::Node;
-use utipc::ordered::{Incoming, MAX_MESSAGE, Order, Ordered, Partition};
+use utipc::ordered::{Incoming, MAX_MESSAGE, Order, Ordered, OrderedError, Partition};
+use utipc::{Error, Node};
 
 /// Kinds of messages, as in `member.c`.
 mod kind {
@@ -214,7 +214,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Err(TryRecvError::Empty) => {
                 match member.receive_within(LOOK) {
                     Ok(incoming) => history.take(incoming)?,
-                    Err(error) if error.is_would_block() => {}
+                    Err(Error::Ordered { why: OrderedError::Waiting { .. }, .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
                 continue;

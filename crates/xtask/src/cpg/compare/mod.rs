@@ -23,6 +23,7 @@ use site::{Debian, Namespaces};
 const SKIPPED: u8 = 77;
 
 #[derive(Args)]
+#[group(skip)]
 pub(crate) struct Options {
     /// Measure beside Debian's Corosync instead, downloaded below target/cpg (root; exit code 77: skipped)
     #[arg(long)]

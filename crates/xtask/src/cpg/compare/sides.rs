@@ -87,6 +87,7 @@ impl Site {
         let member = compile(root, &debian, &root.join("target/cpg/programs"))?;
         let home = std::env::temp_dir().join(format!("utipc-compare-{}", std::process::id()));
         fs::create_dir_all(&home).with_context(|| format!("make {}", home.display()))?;
+        fs::write(home.join("corosync.conf"), corosync_conf()).context("write corosync.conf")?;
         let (utipc, utipcd) = (programs.join("utipc"), programs.join("utipcd"));
         Ok(Self { namespaces, debian, member, utipc, utipcd, library, home })
     }
@@ -127,11 +128,9 @@ impl Site {
     }
 
     fn corosync(&self, node: usize) -> Result<Command> {
-        let config = self.home.join("corosync.conf");
-        fs::write(&config, corosync_conf()).context("write corosync.conf")?;
         let mut command = self.namespaces.command(node, &self.debian.daemon());
-        command.args(["-f", "-c"]).arg(&config).env("LD_LIBRARY_PATH", self.debian.libraries()?);
-        // The last daemon's lock; corosync takes it again.
+        let config = self.home.join("corosync.conf");
+        command.args(["-f", "-c"]).arg(config).env("LD_LIBRARY_PATH", self.debian.libraries()?);
         Ok(command)
     }
 
