@@ -3,6 +3,7 @@
 
 use std::io::BufRead as _;
 use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -10,8 +11,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use utipc::bearers::UdpConfig;
 use utipc::ordered::{Incoming, MAX_MESSAGE, Order, Ordered, OrderedError, Partition};
-use utipc::{Error, Node};
+use utipc::{Engine, Error, Node};
 
 /// Kinds of messages, as in `member.c`.
 mod kind {
@@ -39,7 +41,13 @@ pub(crate) struct Options {
     /// Deliver when all members have a message.
     #[arg(long)]
     safe: bool,
+    /// Run a node in this process instead of using the daemon: its own address and that of the other node.
+    #[arg(long, num_args = 2, value_names = ["LOCAL", "REMOTE"])]
+    embedded: Vec<IpAddr>,
 }
+
+/// Port of embedded nodes: not that of daemons, so that both can run.
+const PORT: u16 = 6119;
 
 enum Command {
     Rate { size: usize, length: Duration },
@@ -198,7 +206,14 @@ fn print(line: &str) -> Result<()> {
 
 /// Joins, and obeys the commands of the standard input until that ends.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let node = Node::start()?;
+    let node = match options.embedded.as_slice() {
+        [local, remote] => {
+            let mut udp = UdpConfig::replicast("UDP", *local, vec![SocketAddr::new(*remote, PORT)]);
+            udp.local.set_port(PORT);
+            Node::builder().engine(Engine::Embedded).udp_with(udp).start()?
+        }
+        _ => Node::start()?,
+    };
     let order = if options.safe { Order::Safe } else { Order::Agreed };
     let builder = Ordered::builder(options.service).instance(std::process::id()).order(order);
     let member = Arc::new(builder.partition(Partition::All).founder().join(&node)?);

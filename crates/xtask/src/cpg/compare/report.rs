@@ -122,8 +122,8 @@ impl Row {
 
 /// Prints a Markdown table.
 pub(super) fn print(rows: &[Row]) {
-    println!("| | Corosync | `libcpg` | `ordered`, agreed | safe | Target | Met |");
-    println!("|---|---|---|---|---|---|---|");
+    println!("| | Corosync | `libcpg` | `ordered`, agreed | safe | embedded, agreed | Target | Met |");
+    println!("|---|---|---|---|---|---|---|---|");
     for row in rows {
         let cells: Vec<String> = Side::ALL.iter().map(|side| row.cell(*side)).collect();
         println!("| {} | {} | {} | {} |", row.name(), cells.join(" | "), row.target(), row.verdict());

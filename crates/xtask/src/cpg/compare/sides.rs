@@ -28,10 +28,13 @@ pub(super) enum Side {
     Agreed,
     /// `utipc::ordered` in safe order.
     Safe,
+    /// `utipc::ordered` on a node in each process, without daemons, in agreed order.
+    Embedded,
 }
 
 impl Side {
-    pub(super) const ALL: [Self; 4] = [Self::Corosync, Self::Library, Self::Agreed, Self::Safe];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Corosync, Self::Library, Self::Agreed, Self::Safe, Self::Embedded];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -39,6 +42,7 @@ impl Side {
             Self::Library => "libcpg",
             Self::Agreed => "agreed",
             Self::Safe => "safe",
+            Self::Embedded => "embedded",
         }
     }
 }
@@ -157,7 +161,7 @@ impl Site {
                 command.arg("compared").env("LD_LIBRARY_PATH", self.libraries(side)?);
                 command
             }
-            Side::Agreed | Side::Safe => {
+            Side::Agreed | Side::Safe | Side::Embedded => {
                 let mut command = self.namespaces.command(node, &self.utipc);
                 command.args(["bench", "member", SERVICE]);
                 command
@@ -166,6 +170,10 @@ impl Site {
         command.arg(members.to_string());
         if side == Side::Safe {
             command.arg("--safe");
+        }
+        if side == Side::Embedded {
+            let [local, remote] = if node == 0 { [0, 1] } else { [1, 0] }.map(|at: usize| ADDRESSES[at]);
+            command.args(["--embedded", local, remote]);
         }
         Program::start(command.env("UTIPC_SOCKET", self.socket(node)).env("UTIPC_ENGINE", "daemon"))
     }
