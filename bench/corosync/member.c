@@ -145,7 +145,7 @@ static size_t job_size;
 static uint64_t job_ns, job_interval_ns;
 static volatile int stop;
 
-/* Sends on a thread of its own, while the main one takes deliveries, as Corosync's cpgbench does. */
+/* Sends on a thread of its own, while the main one takes deliveries. */
 static void *rate_thread(void *unused)
 {
 	uint64_t begin = now(CLOCK_MONOTONIC), time = begin;

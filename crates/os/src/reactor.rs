@@ -315,6 +315,16 @@ mod tests {
     }
 
     #[test]
+    fn used_waker_is_readable_until_drained() {
+        let waker = Waker::new().unwrap();
+        assert!(!is_readable(&waker));
+        waker.wake();
+        assert!(is_readable(&waker));
+        waker.drain();
+        assert!(!is_readable(&waker));
+    }
+
+    #[test]
     fn waker_ends_a_wait_once() {
         for mut reactor in both_kinds() {
             let waker = reactor.waker();

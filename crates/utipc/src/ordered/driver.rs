@@ -207,3 +207,23 @@ impl Shared {
         self.wake(&mut guarded);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_that_pauses_sends_at_once_and_one_that_does_not_shares_packets() {
+        let long = Duration::from_secs(3600);
+        let mut pace = Pace { last: Instant::now(), cost: Duration::ZERO };
+        assert!(pace.is_slow());
+        pace.cost = long;
+        assert!(!pace.is_slow());
+        // One call that took long, as on a busy host, does not make all later ones wait.
+        pace.end(Instant::now().checked_sub(Duration::from_secs(1)));
+        assert_eq!(pace.cost, SEND_LIMIT);
+        // A call that left its message to the thread tells nothing about the time.
+        pace.end(None);
+        assert_eq!(pace.cost, SEND_LIMIT);
+    }
+}
