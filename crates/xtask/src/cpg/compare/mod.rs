@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// Rounds in which members and nodes are killed; 0: none
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
     kills: u32,
+    /// Measure the release build that is there, without building
+    #[arg(long, requires = "compare")]
+    built: bool,
     /// Print one JSON object for each row
     #[arg(long, requires = "compare")]
     json: bool,
@@ -57,9 +60,12 @@ pub(super) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         }
     };
     let version = debian.version()?;
-    let library = crate::install_cpg::build(root, &place.join("lib"), false)?;
-    let words = ["--release", "--package", "utipc-tools", "--bin", "utipc", "--bin", "utipcd"];
-    crate::cargo_build(root, &words)?;
+    let library = place.join("lib/libcpg.so.4");
+    if !options.built {
+        crate::install_cpg::build(root, &place.join("lib"), false)?;
+        let words = ["--release", "--package", "utipc-tools", "--bin", "utipc", "--bin", "utipcd"];
+        crate::cargo_build(root, &words)?;
+    }
     let programs = crate::target(root).join("release");
     let site = Site::new(root, debian, namespaces, library, &programs)?;
     let values = measure_all(&site, options)?;
