@@ -132,8 +132,8 @@ enum Chore {
     InstallC(install_c::Options),
     /// Builds and installs libcpg.so.4, for programs of Corosync, and its headers
     InstallCpg(install_cpg::Options),
-    /// Builds Corosync's own test programs outside the tree, and runs them with libcpg.so.4 of this project; or measures
-    /// beside Corosync
+    /// Builds Corosync's own test programs outside the tree, and runs them with libcpg.so.4 of this project;
+    /// or measures beside Corosync
     Cpg(cpg::Options),
     /// Shows kernel nodes by `tipc` and by `utipc` in the lab's machine, and compares both with interop/manage/golden
     Golden {
