@@ -41,6 +41,8 @@ struct State {
     end: Option<End>,
     /// Wakes the membership's thread when there is room again.
     wants_room: Option<Waker>,
+    /// Calls that wait for an event. Without any, an event costs no system call for them.
+    waiting: usize,
 }
 
 /// The queue of a handle, with the descriptor that programs poll.
@@ -71,7 +73,9 @@ impl Inbox {
         if state.events.len() == 1 {
             self.ready.wake();
         }
-        self.changed.notify_one();
+        if state.waiting > 0 {
+            self.changed.notify_one();
+        }
     }
 
     /// Whether more may be pushed; if not, `waker` is woken as soon as it may.
@@ -117,7 +121,9 @@ impl Inbox {
             if !waits {
                 return Next::Empty;
             }
+            state.waiting += 1;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
     }
 

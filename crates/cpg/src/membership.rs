@@ -5,7 +5,7 @@
 
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -40,6 +40,8 @@ struct State {
     leaving: Option<(Reason, Instant)>,
     /// The thread has ended.
     ended: bool,
+    /// Calls that wait for a change. Without any, a message costs no system call for them.
+    waiting: usize,
 }
 
 /// The membership has ended without a leave: the transport has failed, or this program was too slow for the others.
@@ -80,7 +82,7 @@ impl Membership {
         let membership = Arc::new(Self {
             name: Arc::new(name),
             node: node.clone(),
-            state: Mutex::new(State { layer, leaving: None, ended: false }),
+            state: Mutex::new(State { layer, leaving: None, ended: false, waiting: 0 }),
             changed: Condvar::new(),
             ordered: RwLock::new(Some(ordered)),
             inbox,
@@ -117,7 +119,13 @@ impl Membership {
 
     /// Waits a short time for a change.
     pub(crate) fn pause(&self) {
-        drop(self.changed.wait_timeout(lock(&self.state), SEND_PAUSE));
+        self.pause_with(lock(&self.state));
+    }
+
+    fn pause_with(&self, mut state: MutexGuard<'_, State>) {
+        state.waiting += 1;
+        let waited = self.changed.wait_timeout(state, SEND_PAUSE);
+        waited.unwrap_or_else(PoisonError::into_inner).0.waiting -= 1;
     }
 
     /// Sends a message; [`CsError::TryAgain`] after a short pause if it has to wait.
@@ -130,7 +138,7 @@ impl Membership {
             return Err(CsError::Library);
         }
         if !state.layer.can_send() {
-            drop(self.changed.wait_timeout(state, SEND_PAUSE));
+            self.pause_with(state);
             return Err(CsError::TryAgain);
         }
         let Some(message) = state.layer.submit(data, safe) else {
@@ -167,9 +175,12 @@ impl Membership {
     }
 
     fn wait(&self, limit: Duration, mut done: impl FnMut(&State) -> bool) -> bool {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        state.waiting += 1;
         let waited = self.changed.wait_timeout_while(state, limit, |state| !done(state));
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        !waited.timed_out()
     }
 
     /// Sends on the ordered group: false if there is no room.
@@ -276,7 +287,9 @@ impl Membership {
         while let Some(event) = state.layer.next_event() {
             self.inbox.push(&self.name, event);
         }
-        self.changed.notify_all();
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
     }
 
     fn is_up(&self, node: u32) -> bool {

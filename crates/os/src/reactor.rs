@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::timer::Timer;
 use crate::{OsError, Result, clock};
@@ -69,6 +69,12 @@ enum Precise {
     Wait,
     /// A timer among the members.
     Timer(Timer),
+}
+
+/// Whether reading from a descriptor would not block now. An error counts as readable: reading tells it.
+pub fn is_readable(fd: impl AsFd) -> bool {
+    let mut watched = [PollFd::new(&fd, PollFlags::IN)];
+    poll(&mut watched, Some(&Timespec::default())) != Ok(0)
 }
 
 /// Ends the wait of its reactor from any thread.
@@ -306,6 +312,16 @@ mod tests {
             // Must return although nothing is ready.
             assert!(!reactor.wait(Some(Duration::ZERO), &mut events).unwrap());
         }
+    }
+
+    #[test]
+    fn used_waker_is_readable_until_drained() {
+        let waker = Waker::new().unwrap();
+        assert!(!is_readable(&waker));
+        waker.wake();
+        assert!(is_readable(&waker));
+        waker.drain();
+        assert!(!is_readable(&waker));
     }
 
     #[test]

@@ -132,7 +132,8 @@ enum Chore {
     InstallC(install_c::Options),
     /// Builds and installs libcpg.so.4, for programs of Corosync, and its headers
     InstallCpg(install_cpg::Options),
-    /// Builds Corosync's own test programs outside the tree, and runs them with libcpg.so.4 of this project
+    /// Builds Corosync's own test programs outside the tree, and runs them with libcpg.so.4 of this project;
+    /// or measures beside Corosync
     Cpg(cpg::Options),
     /// Shows kernel nodes by `tipc` and by `utipc` in the lab's machine, and compares both with interop/manage/golden
     Golden {
@@ -235,7 +236,7 @@ fn chore(chore: Chore) -> Result<ExitCode> {
         Chore::Tidy => tidy::run(&root())?,
         Chore::InstallC(options) => install_c::run(&root(), &options)?,
         Chore::InstallCpg(options) => install_cpg::run(&root(), &options)?,
-        Chore::Cpg(options) => return Ok(verdict(cpg::run(&root(), &options)?)),
+        Chore::Cpg(options) => return cpg::run(&root(), &options),
         Chore::Lab(LabChore::Build) => drop(lab::build(&root())?),
         Chore::Lab(LabChore::Run { time, out, memory, cpus, script, args }) => {
             let lab = lab::build(&root())?;

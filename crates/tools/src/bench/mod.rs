@@ -9,6 +9,7 @@ mod iceoryx;
 mod job;
 mod library;
 mod loops;
+mod member;
 mod node;
 mod offload;
 mod options;
@@ -69,6 +70,9 @@ enum Command {
     /// One end with an event loop; `targets` starts it.
     #[command(hide = true)]
     LoopEnd(loops::End),
+    /// One member of an ordered group; `cargo xtask cpg --compare` starts it.
+    #[command(hide = true)]
+    Member(member::Options),
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -94,6 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Command::Chart(options) => chart::run(options),
         Command::Peer(options) => peer::run(options),
         Command::LoopEnd(end) => loops::run(end),
+        Command::Member(options) => member::run(options),
     }
 }
 

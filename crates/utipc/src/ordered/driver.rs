@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use utipc_os::reactor::{Interest, Reactor, Waker};
 use utipc_os::{Deadline, Left, OsError, fork, lock};
@@ -17,6 +17,34 @@ use crate::{Error, Result, Socket};
 
 /// Pause of a thread that reads no more until it has sent.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(1);
+
+/// Longest time that a call which sends is taken to need, for [`Pace`]: that of a daemon's reply on a busy host.
+const SEND_LIMIT: Duration = Duration::from_micros(50);
+
+/// Tells a program that sends now and then from one that sends all the time. The first one's messages go out at once.
+/// The second one's share packets, which the thread sends: a packet costs far more than a message in it.
+#[derive(Debug)]
+struct Pace {
+    /// When the last call that sent ended.
+    last: Instant,
+    /// How long a call needs that sends its message at once.
+    cost: Duration,
+}
+
+impl Pace {
+    /// Whether the program has done something else for as long as a message of its own takes.
+    fn is_slow(&self) -> bool {
+        self.last.elapsed() >= self.cost
+    }
+
+    /// A call ends; `began` is when it began to send its message.
+    fn end(&mut self, began: Option<Instant>) {
+        self.last = Instant::now();
+        if let Some(began) = began {
+            self.cost = (self.last - began).min(SEND_LIMIT);
+        }
+    }
+}
 
 /// What the lock protects.
 #[derive(Debug)]
@@ -30,6 +58,7 @@ pub(super) struct Guarded {
     woken: bool,
     /// Calls that wait for a change.
     waiting: usize,
+    pace: Pace,
 }
 
 /// The state of a membership, for its thread and the calls.
@@ -53,7 +82,14 @@ pub(super) fn start(
     fork::count()?;
     let reactor = Reactor::new()?;
     reactor.add(socket.descriptor()?, 0, Interest::Read)?;
-    let guarded = Guarded { membership: build(socket), stop: false, shown: false, woken: false, waiting: 0 };
+    let guarded = Guarded {
+        membership: build(socket),
+        stop: false,
+        shown: false,
+        woken: false,
+        waiting: 0,
+        pace: Pace { last: Instant::now(), cost: Duration::ZERO },
+    };
     let shared = Arc::new(Shared {
         guarded: Mutex::new(guarded),
         changed: Condvar::new(),
@@ -130,9 +166,16 @@ impl Shared {
         }
     }
 
-    /// Ends a call that has sent a message, which shares a packet with others if many are in flight.
+    /// Ends a call that has sent a message, which shares a packet with others if the program sends all the time or much
+    /// is in flight.
     pub(super) fn finish_send(&self, guarded: &mut Guarded) {
-        if guarded.membership.is_idle() { self.finish(guarded) } else { self.wake(guarded) }
+        let began = (guarded.pace.is_slow() && guarded.membership.is_idle()).then(Instant::now);
+        if began.is_some() {
+            self.finish(guarded)
+        } else {
+            self.wake(guarded)
+        }
+        guarded.pace.end(began);
     }
 
     fn wake(&self, guarded: &mut Guarded) {
@@ -162,5 +205,25 @@ impl Shared {
         let mut guarded = self.lock();
         guarded.stop = true;
         self.wake(&mut guarded);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_that_pauses_sends_at_once_and_one_that_does_not_shares_packets() {
+        let long = Duration::from_secs(3600);
+        let mut pace = Pace { last: Instant::now(), cost: Duration::ZERO };
+        assert!(pace.is_slow());
+        pace.cost = long;
+        assert!(!pace.is_slow());
+        // One call that took long, as on a busy host, does not make all later ones wait.
+        pace.end(Instant::now().checked_sub(Duration::from_secs(1)));
+        assert_eq!(pace.cost, SEND_LIMIT);
+        // A call that left its message to the thread tells nothing about the time.
+        pace.end(None);
+        assert_eq!(pace.cost, SEND_LIMIT);
     }
 }

@@ -1,11 +1,13 @@
 //! `cargo xtask cpg`: Corosync's own test programs, built outside the tree and linked to Corosync's library, run on
 //! ours.
 
+mod compare;
 mod programs;
 mod sources;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -25,6 +27,8 @@ pub(crate) struct Options {
     /// Run this utipcd instead of building one
     #[arg(long)]
     daemon: Option<PathBuf>,
+    #[command(flatten)]
+    compare: compare::Options,
 }
 
 /// Numbers of passed and failed checks.
@@ -49,8 +53,16 @@ impl Counts {
     }
 }
 
-/// Builds and runs the programs; returns whether all passed.
-pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
+/// Builds and runs the programs, or compares with Corosync.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
+    if options.compare.compare {
+        return compare::run(root, &options.compare);
+    }
+    Ok(crate::verdict(run_programs(root, options)?))
+}
+
+/// Returns whether all passed.
+fn run_programs(root: &Path, options: &Options) -> Result<bool> {
     let sources = Sources::find(root).context(
         "cannot get Corosync's test programs (UTIPC_COROSYNC=DIR names a folder with its sources)",
     )?;

@@ -166,6 +166,26 @@ impl Program {
         }
     }
 
+    /// The words of the next line that begins with this one.
+    pub(crate) fn words_of(&mut self, word: &str) -> Result<Vec<String>> {
+        let end = Instant::now() + LIMIT;
+        loop {
+            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    self.note(&line);
+                    let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+                    if words.first().is_some_and(|first| first == word) {
+                        return Ok(words);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => bail!("no line {word:?} in\n{}", self.seen),
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("it ended without a line {word:?}:\n{}", self.seen)
+                }
+            }
+        }
+    }
+
     /// Sends the signal of Ctrl-C.
     pub(crate) fn interrupt(&mut self) -> Result<()> {
         output(Command::new("kill").arg("-INT").arg(self.id().to_string())).map(drop)
