@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::addr::{PortId, Scope, ServiceAddr};
+use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr};
 use crate::limits::RESERVED_TYPES;
 use crate::socket::{BindError, Errno};
 
@@ -171,6 +171,15 @@ pub struct MemberInfo {
     pub deferred: usize,
     /// What it did not get because it is slow.
     pub slow: SlowCounters,
+}
+
+impl MemberInfo {
+    /// With the node `own`, if the member is on this node.
+    #[must_use]
+    pub fn on(self, own: NodeAddr) -> Self {
+        let node = if self.port.node.is_none() { own } else { self.port.node };
+        Self { port: PortId { node, ..self.port }, ..self }
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod contact;
 mod fairness;
 mod floods;
 mod group;
+mod slow_members;
 mod lanes;
 mod publications;
 
