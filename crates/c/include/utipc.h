@@ -138,7 +138,8 @@ struct utipc_group_policy {
 	uint32_t keys;           /* UTIPC_SLOW_CONFLATE: most messages kept for one member, up to 65536; 0: 1024 */
 	uint32_t bytes;          /* and most memory of them, up to 64 MiB; 0: 1 MiB */
 	uint32_t evict_after_ms; /* UTIPC_SLOW_EVICT: 1 to 3600000 */
-	uint32_t wait_for_bindings; /* 1: sends wait for sockets that are bound to the type and never join, as tipc_join */
+	/* 1: sends wait for sockets that are bound to the group's type and never join, as after tipc_join */
+	uint32_t wait_for_bindings;
 };
 
 /*
@@ -147,7 +148,7 @@ struct utipc_group_policy {
  */
 int utipc_join(int sd, const struct tipc_addr *member, bool events, bool loopback,
 	       const struct utipc_group_policy *policy);
-/* As tipc_sendto (dst NULL: tipc_send) and tipc_mcast, with the message's key for UTIPC_SLOW_CONFLATE; others have 0. */
+/* As tipc_sendto (dst NULL: tipc_send) and tipc_mcast, with a key for UTIPC_SLOW_CONFLATE; other calls have key 0. */
 int utipc_send_keyed(int sd, const void *msg, size_t len, const struct tipc_addr *dst, uint64_t key);
 int utipc_mcast_keyed(int sd, const void *msg, size_t len, const struct tipc_addr *dst, uint64_t key);
 /* What a member, a socket address, did not get because it is slow: dropped, replaced, and waiting for it now. */

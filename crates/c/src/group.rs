@@ -3,7 +3,8 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use utipc::{
-    Destination, GroupMessage, GroupPolicy, GroupRequest, NodeAddr, PortId, SlowCounters, SlowMember, WaitReason,
+    Destination, GroupMessage, GroupPolicy, GroupRequest, NodeAddr, PortId, SlowCounters, SlowMember,
+    WaitReason,
 };
 
 use crate::address::TipcAddr;
@@ -82,7 +83,8 @@ impl Policy {
             2 => SlowMember::Conflate { keys: or(self.keys, keys), bytes: or(self.bytes, bytes) },
             3 => SlowMember::Evict { after_ms: self.evict_after_ms },
             other => {
-                let text = format!("unknown policy {other} for slow members (0 wait, 1 drop, 2 conflate, 3 evict)");
+                let text =
+                    format!("unknown policy {other} for slow members (0 wait, 1 drop, 2 conflate, 3 evict)");
                 return Err(Fault::new(libc::EINVAL, text));
             }
         };

@@ -271,13 +271,15 @@ impl Socket {
         }
         let mut all: Vec<MemberInfo> = Vec::new();
         loop {
-            let request = Request::GroupMembers { port: self.port(), after: all.last().map(|last| last.port) };
+            let request =
+                Request::GroupMembers { port: self.port(), after: all.last().map(|last| last.port) };
             let more = self.attachment.call(&request, &[], |reply, _| match reply {
                 Reply::GroupMembers(members) => Some(members),
                 _ => None,
             })?;
             // Addresses increase, so that a faulty daemon cannot keep this loop going for ever.
-            let ascends = more.first().is_some_and(|first| all.last().is_none_or(|last| last.port < first.port));
+            let ascends =
+                more.first().is_some_and(|first| all.last().is_none_or(|last| last.port < first.port));
             if !ascends || all.len() > MAX_MEMBERS {
                 return Ok(all);
             }

@@ -106,7 +106,9 @@ pub(crate) fn policy_named(
             // The cast saturates; what is out of range is refused when the socket joins.
             SlowMember::Evict { after_ms: (seconds * 1000.0).ceil() as u32 }
         }
-        (Some("evict"), _) => return Err(wrong("evict_after must be a number of seconds above 0".to_owned())),
+        (Some("evict"), _) => {
+            return Err(wrong("evict_after must be a number of seconds above 0".to_owned()));
+        }
         (_, Some(_)) => return Err(wrong("evict_after is for slow=\"evict\" only".to_owned())),
         (Some("wait"), None) => SlowMember::Wait,
         (Some("drop"), None) => SlowMember::Drop,
@@ -185,8 +187,8 @@ impl Group {
         self.socket.get().send_bytes_keyed(py, &Outgoing::new(data)?, Some(to.port().into()), key)
     }
 
-    /// Receives the next `GroupMessage`, or with `events=True` the next `Joined`, `Left` or `Evicted`. Messages of one member
-    /// arrive in order, and so do its joining and leaving among them.
+    /// Receives the next `GroupMessage`, or with `events=True` the next `Joined`, `Left` or `Evicted`. Messages of one
+    /// member arrive in order, and so do its joining and leaving among them.
     #[pyo3(signature = (*, timeout = Timeout::Own))]
     fn receive<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Bound<'py, PyAny>> {
         let (incoming, after_loss) = self.socket.get().receive_in_group(py, timeout)?;

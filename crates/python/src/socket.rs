@@ -155,7 +155,9 @@ impl Socket {
         key: u64,
     ) -> PyResult<usize> {
         let bytes = data.get();
-        self.wait(py, self.limit(Timeout::Own), |socket, slice| socket.within(slice).send_keyed(bytes, to, key))
+        self.wait(py, self.limit(Timeout::Own), |socket, slice| {
+            socket.within(slice).send_keyed(bytes, to, key)
+        })
     }
 
     /// Receives a message or an event of the socket's group, and whether messages before it are missing.

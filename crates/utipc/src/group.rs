@@ -3,7 +3,10 @@
 use utipc_core::socket::{GroupMessageKind, Received};
 
 use crate::engine::Wait;
-use crate::{Destination, GroupPolicy, GroupRequest, MemberInfo, Node, PortId, Result, ServiceAddress, ServiceRange, Socket};
+use crate::{
+    Destination, GroupPolicy, GroupRequest, MemberInfo, Node, PortId, Result, ServiceAddress, ServiceRange,
+    Socket,
+};
 
 /// A membership in a communication group: a set of sockets on any nodes that send to one another.
 ///

@@ -92,7 +92,8 @@ pub use utipc_core::addr::{
     ServiceRange,
 };
 pub use utipc_core::group::{
-    GroupPolicy, GroupRequest, JOIN_TIME, JoinError, LeaveError, MemberInfo, MemberState, SlowCounters, SlowMember,
+    GroupPolicy, GroupRequest, JOIN_TIME, JoinError, LeaveError, MemberInfo, MemberState, SlowCounters,
+    SlowMember,
 };
 pub use utipc_core::socket::{
     AcceptError, BindError, ConnectError, Destination, EndpointStats as SocketStats, Errno, GroupMessage,

@@ -8,8 +8,8 @@ use utipc_core::socket::{OptionError, OptionValue, SocketOption, State};
 
 use crate::engine::{self, Wait};
 use crate::{
-    Destination, Error, GroupPolicy, GroupRequest, Importance, MemberInfo, Method, Node, PortId, Received, RecvOptions, Result,
-    Returned, Scope, ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
+    Destination, Error, GroupPolicy, GroupRequest, Importance, MemberInfo, Method, Node, PortId, Received,
+    RecvOptions, Result, Returned, Scope, ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
 
 /// A TIPC socket of any kind; opened by [`Node::rdm`], [`Node::dgram`], [`Node::seqpacket`] or [`Node::stream`].

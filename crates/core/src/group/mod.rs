@@ -16,8 +16,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-pub use policy::{CopyOf, GroupPolicy, JOIN_TIME, SlowCounters, SlowMember};
 pub(crate) use policy::Kept;
+pub use policy::{CopyOf, GroupPolicy, JOIN_TIME, SlowCounters, SlowMember};
 pub use request::{GroupRequest, JoinError, LeaveError, MemberInfo};
 pub(crate) use send::Refused;
 pub(crate) use slow::Spread;

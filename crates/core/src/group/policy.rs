@@ -222,7 +222,6 @@ pub struct SlowCounters {
     pub kept: u32,
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,7 +270,11 @@ mod tests {
     fn a_message_that_cannot_be_kept_takes_the_older_one_of_its_key_along() {
         let mut backlog = Backlog::default();
         backlog.keep(1, kept(1, 10), 10, 1000, u64::MAX);
-        assert_eq!(backlog.keep(1, kept(2, 1000), 10, 1000, u64::MAX), (1, 1), "the older one is out of date");
+        assert_eq!(
+            backlog.keep(1, kept(2, 1000), 10, 1000, u64::MAX),
+            (1, 1),
+            "the older one is out of date"
+        );
         assert!(backlog.is_empty());
     }
 

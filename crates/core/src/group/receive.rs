@@ -45,9 +45,8 @@ impl Group {
 
     /// A member that does not leave.
     fn living(&mut self, port: PortId) -> Option<&mut Member> {
-        let is_living = |member: &&mut Member| {
-            !matches!(member.state, MemberState::Leaving | MemberState::Evicted)
-        };
+        let is_living =
+            |member: &&mut Member| !matches!(member.state, MemberState::Leaving | MemberState::Evicted);
         self.members.get_mut(&port).filter(is_living)
     }
 
@@ -149,9 +148,8 @@ impl Group {
     }
 
     fn receive_reclaim(&mut self, from: PortId) {
-        let knows = |member: &&mut Member| {
-            !matches!(member.state, MemberState::Joining | MemberState::Stranger)
-        };
+        let knows =
+            |member: &&mut Member| !matches!(member.state, MemberState::Joining | MemberState::Stranger);
         let Some(member) = self.living(from).filter(knows) else {
             return;
         };

@@ -123,8 +123,7 @@ impl Group {
         let (instance, accepts) = (member.instance, member.slow.accepts_evict);
         let sync_point = self.next;
         if self.change(port, Event::Evict) {
-            let kind =
-                if accepts { GroupControlKind::Evict } else { GroupControlKind::Leave { sync_point } };
+            let kind = if accepts { GroupControlKind::Evict } else { GroupControlKind::Leave { sync_point } };
             self.controls.push((port, kind));
             self.report_evicted(port, instance);
         }

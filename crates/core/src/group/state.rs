@@ -188,7 +188,7 @@ mod tests {
             }
             table = table.trim_end().to_owned() + "\n";
         }
-        //         Joining    Published  Joined     Pending    Active     Reclaiming Remitted   Leaving    Stranger   Evicted
+        // Joining, Published, Joined, Pending, Active, Reclaiming, Remitted, Leaving, Stranger, Evicted.
         assert_eq!(
             table,
             "

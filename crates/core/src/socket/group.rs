@@ -344,7 +344,11 @@ impl Endpoint {
         })
     }
 
-    pub(super) fn refused_by_group(&mut self, refused: Refused, uplink: &mut dyn Uplink) -> Result<usize, SendError> {
+    pub(super) fn refused_by_group(
+        &mut self,
+        refused: Refused,
+        uplink: &mut dyn Uplink,
+    ) -> Result<usize, SendError> {
         // The member may get more window, so that it does not wait for this socket in the same way.
         self.settle_group(uplink);
         match self.group_reason() {
@@ -440,12 +444,7 @@ impl News {
 }
 
 /// The message by which a socket learns that a member has joined or left. Spec: tipc.md §9.7.
-fn member_event(
-    from: PortId,
-    member: ServiceAddr,
-    news: News,
-    (port, own): (u32, NodeAddr),
-) -> Message {
+fn member_event(from: PortId, member: ServiceAddr, news: News, (port, own): (u32, NodeAddr)) -> Message {
     let kind = if news == News::Joined { EventKind::Published } else { EventKind::Withdrawn };
     let range: ServiceRange = member.into();
     let subscription = Subscription { range, timeout_ms: 0, filter: Filter::default(), handle: [0; 8] };

@@ -20,7 +20,8 @@ impl Endpoint {
 
     /// Handles members that are late.
     pub(super) fn group_timeout(&mut self, now: Time, uplink: &mut dyn Uplink) {
-        if let Some(group) = self.group.as_mut().filter(|group| group.deadline().is_some_and(|at| at <= now)) {
+        if let Some(group) = self.group.as_mut().filter(|group| group.deadline().is_some_and(|at| at <= now))
+        {
             group.handle_timeout(now);
             self.settle_group(uplink);
         }
@@ -171,8 +172,8 @@ impl Endpoint {
         self.group = group;
     }
 
-    /// What the socket is told of a message of its group: Linux knows neither evictions nor losses, so that only sockets
-    /// with a policy learn of them.
+    /// What the socket is told of a message of its group, and whether earlier ones are missing. Linux knows neither
+    /// evictions nor losses, so that only sockets with a policy learn of them.
     pub(super) fn told(&self, msg: &Message) -> (Option<GroupMessage>, bool) {
         let has_news = self.group.as_ref().is_some_and(|group| group.policy().has_news());
         let told = describe(msg).map(|told| match told.kind {

@@ -9,9 +9,9 @@ use utipc_core::socket::{BindError, ConnectError, OptionValue, RecvError, SendEr
 use utipc_os::Wait;
 
 use crate::{
-    Binding, Counters, Destination, Engine, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty, MemberInfo, NodeAddr, PeerInfo,
-    PortId, Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats,
-    Spin, WaitReason,
+    Binding, Counters, Destination, Engine, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty,
+    MemberInfo, NodeAddr, PeerInfo, PortId, Received, RecvOptions, Result, Scope, ServiceAddress,
+    ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
 
 #[derive(Clone, Debug)]
@@ -160,7 +160,9 @@ impl Socket {
                 Failure::Leave(why) => Ok(Error::Leave(why)),
                 Failure::State => Ok(Error::Engine {
                     engine: Engine::Daemon,
-                    why: "the daemon is of a release that does not list members (restart it with this release)".into(),
+                    why:
+                        "the daemon is of a release that does not list members (restart it with this release)"
+                            .into(),
                 }),
                 other => Err(other),
             })

@@ -15,8 +15,9 @@ use utipc_node::{Slot, Want};
 use utipc_os::{Left, Wait};
 
 use crate::{
-    Binding, Counters, Destination, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty, MemberInfo, NodeAddr, PeerInfo, PortId,
-    Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, WaitReason,
+    Binding, Counters, Destination, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty, MemberInfo,
+    NodeAddr, PeerInfo, PortId, Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange,
+    SocketKind, SocketStats, WaitReason,
 };
 
 /// Longest time between two checks of a barrier: acknowledgements wake no thread.

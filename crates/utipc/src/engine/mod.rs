@@ -18,9 +18,9 @@ pub use choice::Engine;
 pub(crate) use kernel::TipcNetlink;
 
 use crate::{
-    Binding, Counters, Destination, GroupPolicy, GroupRequest, LinkInfo, MemberInfo, LinkProperty, NodeAddr, PeerInfo, PortId,
-    Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, Spin,
-    WaitReason,
+    Binding, Counters, Destination, GroupPolicy, GroupRequest, LinkInfo, LinkProperty, MemberInfo, NodeAddr,
+    PeerInfo, PortId, Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind,
+    SocketStats, Spin, WaitReason,
 };
 
 /// A node of any engine.

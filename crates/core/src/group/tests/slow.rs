@@ -168,7 +168,11 @@ fn a_slow_member_is_evicted_after_the_limit() {
     assert_eq!(group.deadline(), Some(Time::from_millis(600)));
     group.set_now(Time::from_millis(400));
     assert!(group.may_send_to_all(1).is_err());
-    assert_eq!(group.deadline(), Some(Time::from_millis(600)), "the time runs since the first send that waits");
+    assert_eq!(
+        group.deadline(),
+        Some(Time::from_millis(600)),
+        "the time runs since the first send that waits"
+    );
     group.handle_timeout(Time::from_millis(599));
     assert!(group.blocked_by().is_some());
     group.handle_timeout(Time::from_millis(600));

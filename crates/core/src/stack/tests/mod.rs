@@ -4,9 +4,9 @@ mod contact;
 mod fairness;
 mod floods;
 mod group;
-mod slow_members;
 mod lanes;
 mod publications;
+mod slow_members;
 
 use super::*;
 use crate::addr::{NodeId, Scope, ServiceRange};

@@ -295,7 +295,10 @@ fn order_and_gaps_hold_with_slow_members_of_every_policy() {
         // The numbers of all messages from a sender to a receiver that have yet to come.
         let mut awaited = [(); 4].map(|()| [(); 4].map(|()| std::collections::VecDeque::<u64>::new()));
         let mut gaps = 0;
-        let mut read = |m: &mut Members, awaited: &mut [[std::collections::VecDeque<u64>; 4]; 4], node: usize, most: usize| {
+        let mut read = |m: &mut Members,
+                        awaited: &mut [[std::collections::VecDeque<u64>; 4]; 4],
+                        node: usize,
+                        most: usize| {
             for _ in 0..most {
                 let Some(text) = m.read_one(node) else { break };
                 let after_loss = text.starts_with('?');
@@ -305,7 +308,8 @@ fn order_and_gaps_hold_with_slow_members_of_every_policy() {
                 let previous = last[node][from].replace(number);
                 assert!(previous.is_none_or(|previous| previous < number), "{previous:?} then {text}");
                 let queue = &mut awaited[from][node];
-                let missing = queue.iter().position(|next| *next == number).expect("it was sent to this member");
+                let missing =
+                    queue.iter().position(|next| *next == number).expect("it was sent to this member");
                 queue.drain(..=missing);
                 gaps += missing;
                 if policies[from] == CONFLATE {

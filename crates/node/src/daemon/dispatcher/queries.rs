@@ -1,7 +1,9 @@
 //! Requests about the node itself, and the few that change it.
 
 use serde::Serialize;
-use utipc_attach::{BearerEntry, BindingPage, Failure, MAX_AWAITED, MAX_GROUP_MEMBERS, NodeEntry, Reply, Request};
+use utipc_attach::{
+    BearerEntry, BindingPage, Failure, MAX_AWAITED, MAX_GROUP_MEMBERS, NodeEntry, Reply, Request,
+};
 use utipc_core::addr::{Binding, NodeAddr, PortId};
 use utipc_core::group::LeaveError;
 use utipc_core::names::ListPosition;

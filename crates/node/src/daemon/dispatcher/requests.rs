@@ -34,8 +34,13 @@ impl Dispatcher {
         let Ok((request, payload)) = decode::<Request>(packet) else {
             return self.end_attachment(id, EndReason::Garbage);
         };
-        let with_payload =
-            matches!(request, Request::Send { .. } | Request::SendFound { .. } | Request::SendKeyed { .. } | Request::Manage { .. });
+        let with_payload = matches!(
+            request,
+            Request::Send { .. }
+                | Request::SendFound { .. }
+                | Request::SendKeyed { .. }
+                | Request::Manage { .. }
+        );
         if !payload.is_empty() && !with_payload {
             return self.end_attachment(id, EndReason::Garbage);
         }
@@ -46,9 +51,10 @@ impl Dispatcher {
             return self.replies.push(Outgoing { to: id, reply, payload: Vec::new(), fds: Vec::new() });
         }
         let reply = match request {
-            Request::Send { .. } | Request::SendFound { .. } | Request::SendKeyed { .. } | Request::Receive { .. } => {
-                self.transfer(now, id, request, payload, &mut answer)
-            }
+            Request::Send { .. }
+            | Request::SendFound { .. }
+            | Request::SendKeyed { .. }
+            | Request::Receive { .. } => self.transfer(now, id, request, payload, &mut answer),
             Request::Fork
             | Request::Inherit { .. }
             | Request::Keep { .. }

@@ -20,7 +20,8 @@ use super::connect_setup::ConnectSetup;
 use super::transfer::{Direction, Remaining, Timeout, wait_for};
 use super::{address, errors, port, range_address};
 use crate::{
-    Destination, Engine, Error, MemberInfo, PortId, Received, RecvOptions, Result, Scope, ServiceRange, SocketKind, SocketStats,
+    Destination, Engine, Error, MemberInfo, PortId, Received, RecvOptions, Result, Scope, ServiceRange,
+    SocketKind, SocketStats,
 };
 
 thread_local! {
