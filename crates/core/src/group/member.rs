@@ -65,6 +65,8 @@ pub(super) struct Slow {
     pub(super) conflated: u64,
     /// Messages for it were dropped or replaced since the last one that it got.
     pub(super) is_missing: bool,
+    /// It has granted a window since it joined: from then on, a lack of window means that it does not read.
+    pub(super) has_granted: bool,
     /// It leaves when it gets EVICT.
     pub(super) accepts_evict: bool,
     /// Its LEAVE says that it was evicted.
@@ -119,6 +121,7 @@ impl Member {
     pub(super) fn extend_window(&mut self, granted: u16) {
         self.window = self.window.saturating_add(granted).min(ACTIVE_WINDOW);
         self.load = self.load.saturating_sub(granted.into());
+        self.slow.has_granted |= granted > 0;
     }
 
     /// Blocks are sent to the member.

@@ -233,6 +233,7 @@ impl Group {
             MemberState::Joining => {
                 member.instance = instance;
                 self.change(port, Event::Publish);
+                self.begin_joining(port);
                 self.send_join(port);
                 self.joined(port);
             }

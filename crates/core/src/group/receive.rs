@@ -33,6 +33,7 @@ impl Group {
             GroupControlKind::Advertise { window } => {
                 if let Some(member) = self.living(from) {
                     member.extend_window(window);
+                    self.end_joining(from);
                     self.recheck(from);
                 }
             }
@@ -61,6 +62,7 @@ impl Group {
                 let mut member = Member::new(MemberState::Joining, 0);
                 (member.next, member.window) = (sync_point, window.min(ACTIVE_WINDOW));
                 member.slow.accepts_evict = extension == ACCEPTS_EVICT;
+                member.slow.has_granted = window > 0;
                 self.members.insert(from, member);
                 self.joining.insert((from.node, from.port));
             }
@@ -79,6 +81,7 @@ impl Group {
                     self.readmit(from);
                 }
                 self.change(from, Event::Join);
+                self.begin_joining(from);
                 self.advertise(from);
                 self.joined(from);
             }

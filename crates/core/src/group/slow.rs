@@ -6,7 +6,7 @@ use super::member::Member;
 use super::policy::{ACCEPTS_EVICT, GroupPolicy, Kept, SlowCounters, SlowMember, TOO_SLOW};
 use super::send::{Refused, Wanted};
 use super::state::{Event, MemberState};
-use super::{Group, Ready};
+use super::{Group, JOIN_TIME, Ready};
 use crate::addr::{NodeAddr, PortId};
 use crate::time::Time;
 use crate::wire::{EventKind, GroupControlKind};
@@ -72,6 +72,7 @@ impl Group {
             self.clear_late(port);
             match self.members.get(&port).map(|member| member.state) {
                 Some(MemberState::Published) => _ = self.change(port, Event::Ignore),
+                Some(_) if self.policy.never_waits() => self.has_joined(port),
                 Some(_) => self.evict(port),
                 None => {}
             }
@@ -88,6 +89,35 @@ impl Group {
         }
     }
 
+    /// A member has joined, and its first window has yet to arrive: sends wait for it, with every policy.
+    pub(super) fn begin_joining(&mut self, port: PortId) {
+        if self.policy.never_waits() && self.is_joining(port) {
+            self.set_late(port, JOIN_TIME);
+        }
+    }
+
+    /// A member has granted a window.
+    pub(super) fn end_joining(&mut self, port: PortId) {
+        let is_published =
+            self.members.get(&port).is_some_and(|member| member.state == MemberState::Published);
+        if self.policy.never_waits() && !is_published {
+            self.clear_late(port);
+        }
+    }
+
+    /// A member has not granted a window in time: it counts as slow.
+    fn has_joined(&mut self, port: PortId) {
+        if let Some(member) = self.members.get_mut(&port) {
+            member.slow.has_granted = true;
+            self.blocked.clear();
+        }
+    }
+
+    /// Whether a member has joined and has not granted a window yet.
+    pub(crate) fn is_joining(&self, port: PortId) -> bool {
+        self.members.get(&port).is_some_and(|member| member.is_complete() && !member.slow.has_granted)
+    }
+
     fn clear_late(&mut self, port: PortId) {
         let late_at = self.members.get_mut(&port).and_then(|member| member.slow.late_at.take());
         if let Some(at) = late_at {
@@ -99,16 +129,18 @@ impl Group {
     pub(super) fn start_limits(&mut self, wanted: Wanted, cost: u32) {
         let Some(limit) = self.policy.limit() else { return };
         let all = self.members.iter().filter(|(port, member)| holds_up(wanted, cost, **port, member));
-        let all: Vec<PortId> = all.map(|(port, _)| *port).collect();
-        for port in all {
-            self.set_late(port, limit);
+        // The first window comes with the answer to this socket's JOIN, not from the application.
+        let all: Vec<(PortId, bool)> = all.map(|(port, member)| (*port, member.slow.has_granted)).collect();
+        for (port, has_granted) in all {
+            self.set_late(port, if has_granted { limit } else { limit.max(JOIN_TIME) });
         }
     }
 
     /// Ends the time of a member that holds up no send any more.
     pub(super) fn review_limit(&mut self, port: PortId) {
         let Some(member) = self.members.get(&port) else { return };
-        if member.slow.late_at.is_none() || member.state == MemberState::Published {
+        let has_limit = member.slow.late_at.is_some() && self.policy.limit().is_some();
+        if !has_limit || member.state == MemberState::Published {
             return;
         }
         if !self.blocked.iter().any(|blocked| holds_up(blocked.wanted, blocked.cost, port, member)) {
@@ -187,13 +219,18 @@ impl Group {
         let is_meant = |member: &Member| {
             member.is_complete() && instance.is_none_or(|instance| member.instance == instance)
         };
-        let receivers = || self.members.iter().filter(|(_, member)| member.state.is_receiver());
+        let all = &self.members;
+        let receivers = || all.iter().filter(|(_, member)| member.state.is_receiver());
         // A member that is to learn of its loss gets a message of its own. A broadcast reaches sockets that have not
         // joined, and would overtake this socket's JOIN to them.
         let takes_part =
             |member: &Member| member.is_complete() && member.has_room(cost) && !member.slow.is_missing;
         if !self.members.values().any(is_meant) {
             return Err(Refused::NoMember);
+        }
+        let joining = receivers().find(|(_, member)| is_meant(member) && !member.slow.has_granted);
+        if let Some(port) = joining.map(|(port, _)| *port) {
+            return self.attempt(Wanted::Member(port), cost).map(|_| Spread::All);
         }
         if receivers().all(|(_, member)| takes_part(member)) {
             return self.attempt(Wanted::All, cost).map(|_| Spread::All);
@@ -211,7 +248,8 @@ impl Group {
 
     /// Whether a member has joined and has no room for a message, or gets earlier ones first.
     pub(crate) fn is_slow(&self, port: PortId, cost: u32) -> bool {
-        self.members.get(&port).is_some_and(|member| member.is_complete() && !member.has_room(cost))
+        let is_slow = |member: &Member| member.slow.has_granted && !member.has_room(cost);
+        self.members.get(&port).is_some_and(|member| member.is_complete() && is_slow(member))
     }
 
     /// Whether messages for a member are missing since the last one that it got.

@@ -60,10 +60,11 @@ impl Endpoint {
         if self.congested.contains(&node) {
             return self.would_block(self.link_reason(node));
         }
-        if !self.group.as_ref().is_some_and(|group| group.is_slow(member, cost)) {
+        let (is_slow, is_joining) = (group.is_slow(member, cost), group.is_joining(member));
+        if !is_slow {
             return match self.send_to_member(member, data, cost, uplink) {
                 // Nothing but a binding of the group's type: not a member, or not yet.
-                Err(SendError::WouldBlock) if self.group_reason().is_some() => {
+                Err(SendError::WouldBlock) if !is_joining && self.group_reason().is_some() => {
                     self.blocked = None;
                     if let Some(group) = &mut self.group {
                         group.forget_refused();

@@ -91,6 +91,38 @@ fn a_socket_that_has_not_joined_gets_no_copy_and_stops_nothing() {
 }
 
 #[test]
+fn the_first_window_of_a_member_is_awaited_for_a_limited_time() {
+    for grants in [true, false] {
+        for policy in [DROP, CONFLATE] {
+            let (mut group, members) = with_policy(policy, 1);
+            group.published(port(9), 7);
+            group.control(port(9), Control::Join { sync_point: 0, window: 0 });
+            assert!(group.is_joining(port(9)) && !group.is_slow(port(9), 1), "it is not slow");
+            assert_eq!(group.spread(None, 1), Err(Refused::Window(port(9))));
+            assert_eq!(group.spread(Some(2), 1), Ok(Spread::Copies(vec![(members[0], true)])));
+            assert_eq!(group.spread(Some(7), 1), Err(Refused::Window(port(9))));
+            assert!(group.blocked_by().is_some());
+            if grants {
+                group.control(port(9), Control::Advertise { window: 65 });
+                assert_eq!((group.blocked_by(), group.deadline()), (None, None));
+                assert_eq!(group.spread(None, 1), Ok(Spread::All));
+            } else {
+                group.handle_timeout(Time::ZERO + JOIN_TIME);
+                assert_eq!((group.blocked_by(), group.deadline()), (None, None));
+                let copies = vec![(members[0], true), (port(9), false)];
+                assert_eq!(group.spread(None, 1), Ok(Spread::Copies(copies)));
+            }
+        }
+    }
+    // Nor is it evicted before it could grant one.
+    let (mut group, _) = with_policy(EVICT, 0);
+    group.published(port(9), 7);
+    group.control(port(9), Control::Join { sync_point: 0, window: 0 });
+    assert!(group.may_send_to_all(1).is_err());
+    assert_eq!(group.deadline(), Some(Time::ZERO + JOIN_TIME));
+}
+
+#[test]
 fn dropped_messages_are_counted_and_the_next_one_says_so() {
     let (mut group, members) = with_policy(DROP, 1);
     group.sent_to(members[0], 65);
@@ -265,7 +297,8 @@ fn an_evicted_member_that_joins_again_is_a_member_again() {
 fn a_member_that_accepts_it_gets_evict_and_leaves_with_a_reason() {
     let (mut group, _) = with_policy(EVICT, 0);
     group.published(port(1), 2);
-    group.control_with(port(1), Control::Join { sync_point: 0, window: 0 }, ACCEPTS_EVICT);
+    group.control_with(port(1), Control::Join { sync_point: 0, window: 65 }, ACCEPTS_EVICT);
+    group.sent_to(port(1), 65);
     assert!(group.may_send_to(port(1), 1).is_err());
     group.take_controls();
     group.handle_timeout(Time::from_millis(500));
