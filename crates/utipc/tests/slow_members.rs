@@ -30,7 +30,9 @@ fn member(node: &Node, instance: u32, policy: GroupPolicy) -> Group {
 
 /// Waits until this number of members is known.
 fn known(group: &Group, members: usize) {
-    (0..members).for_each(|_| drop(group.receive().unwrap().joined().expect("a member joins")));
+    for _ in 0..members {
+        assert!(group.receive().unwrap().joined().is_some(), "a member joins");
+    }
 }
 
 /// The next message: its first bytes as text, to whom it was sent, and whether messages before it are missing.
