@@ -459,7 +459,8 @@ impl Endpoint {
         let is_quiet = self.request.is_none() && self.closing.is_none() && self.multicast_sync.is_empty();
         if is_quiet && !self.is_full() {
             let late = self.group.as_ref().and_then(|group| group.deadline());
-            // The most frequent case: called around every operation, mostly on idle sockets. Members make no connection.
+            // The most frequent case: called around every operation, mostly on idle sockets. A member has no
+            // connection to probe.
             return late.or(self.probe_at);
         }
         let request = self.request.as_ref().map(Request::due);
