@@ -119,6 +119,30 @@ static struct message go_receive_from(int sd, void *buffer, size_t len)
 	return message;
 }
 
+static struct message go_receive_group(int sd, void *buffer, size_t len)
+{
+	struct message message;
+	struct utipc_group_info info = { UTIPC_NOT_OF_GROUP, 0 };
+	memset(&message, 0, sizeof(message));
+	message.outcome = done(utipc_recvgroup(sd, buffer, len, &message.source, &message.destination, &info));
+	message.returned = (int)info.kind;
+	return message;
+}
+
+struct reason {
+	struct outcome outcome;
+	struct tipc_addr member;
+	char text[256];
+};
+
+static struct reason go_wait_reason(int sd)
+{
+	struct reason reason;
+	memset(&reason, 0, sizeof(reason));
+	reason.outcome = done(utipc_wait_reason(sd, reason.text, sizeof(reason.text), &reason.member));
+	return reason;
+}
+
 static struct outcome go_close(int sd)
 {
 	return done(tipc_close(sd));
@@ -279,6 +303,20 @@ func callReceiveFrom(sd int, buffer []byte) (received, outcome) {
 		m = C.go_receive_from(C.int(sd), unsafe.Pointer(&buffer[0]), C.size_t(len(buffer)))
 	}
 	return received{wordsOf(m.source), wordsOf(m.destination), int(m.returned)}, taken(m.outcome)
+}
+
+// callReceiveGroup receives of a member. The kind, as the C library numbers it, is in place of the reason of return.
+func callReceiveGroup(sd int, buffer []byte) (received, outcome) {
+	m := C.go_receive_group(C.int(sd), unsafe.Pointer(&buffer[0]), C.size_t(len(buffer)))
+	return received{wordsOf(m.source), wordsOf(m.destination), int(m.returned)}, taken(m.outcome)
+}
+
+// callWaitReason returns the text, and the member that a send waits for. The value of the outcome is 1 if a call would
+// wait.
+func callWaitReason(sd int) (string, PortID, outcome) {
+	reason := C.go_wait_reason(C.int(sd))
+	member := wordsOf(reason.member)
+	return C.GoString(&reason.text[0]), PortID{Port: member[1], Node: NodeID(member[2])}, taken(reason.outcome)
 }
 
 func callRejectable(sd int) outcome { return taken(C.go_rejectable(C.int(sd))) }

@@ -60,7 +60,44 @@ type Incoming struct {
 	Member Member
 	// Data is the message; nil for a change of the members.
 	Data []byte
+	// SentTo tells to whom the message was sent.
+	SentTo SentTo
 }
+
+// SentTo tells to whom a message was sent.
+type SentTo int
+
+// The receivers of a message.
+const (
+	// SentToUnknown is that of a change of the members, and of messages on the kernel engine, which does not tell.
+	SentToUnknown SentTo = iota
+	// SentToMember is this member alone.
+	SentToMember
+	// SentToInstance is all members with this one's instance.
+	SentToInstance
+	// SentToAll is all members.
+	SentToAll
+)
+
+// String names the receivers.
+func (s SentTo) String() string {
+	names := [...]string{"unknown", "member", "instance", "all"}
+	if s < 0 || int(s) >= len(names) {
+		return fmt.Sprintf("receivers %d", int(s))
+	}
+	return names[s]
+}
+
+// WaitReason is what a call waits for.
+type WaitReason struct {
+	// Text describes it.
+	Text string
+	// Member is the socket of the member that a send waits for; zero if it waits for something else.
+	Member PortID
+}
+
+// String returns the text.
+func (r WaitReason) String() string { return r.Text }
 
 // IncomingKind tells messages from changes of the members.
 type IncomingKind int
@@ -85,8 +122,17 @@ func (k IncomingKind) String() string {
 	return names[k]
 }
 
-// leftCode is what the library reports in place of a reason of return for a member that has left.
-const leftCode = -1
+// Kinds of what utipc_recvgroup has received.
+const (
+	kindNone     = 0
+	kindMember   = 1
+	kindInstance = 2
+	kindAll      = 3
+	kindUnknown  = 4
+	kindJoined   = 5
+	kindLeft     = 6
+	kindEvicted  = 7
+)
 
 // buffers has space for one message each, which calls use while they do not wait.
 var buffers = sync.Pool{New: func() any { return new([MaxMessage]byte) }}
@@ -156,6 +202,17 @@ func (g *Group) Anycast(b []byte, instance uint32) (int, error) {
 // Send sends to one member. If the socket is no member it fails with [ErrUnreachable].
 func (g *Group) Send(b []byte, to PortID) (int, error) { return g.sendTo(b, to) }
 
+// WaitReason reports what a call of the group would wait for now, or waits for in another goroutine: in a send the
+// member that has no window left or has not acknowledged. It reports false if no call would wait.
+func (g *Group) WaitReason() (WaitReason, bool) {
+	var reason WaitReason
+	out, err := g.control(func(sd int) (out outcome) {
+		reason.Text, reason.Member, out = callWaitReason(sd)
+		return out
+	})
+	return reason, err == nil && out.value > 0
+}
+
 func (g *Group) sendTo(b []byte, addr net.Addr) (int, error) {
 	to, multicast, err := target(addr)
 	if err != nil {
@@ -206,7 +263,7 @@ func (g *Group) receive() (Incoming, error) {
 			}
 			buffer := buffers.Get().(*[MaxMessage]byte)
 			defer buffers.Put(buffer)
-			if in, out = callReceiveFrom(sd, buffer[:]); out.value > 0 {
+			if in, out = callReceiveGroup(sd, buffer[:]); out.value > 0 {
 				data = bytes.Clone(buffer[:out.value])
 			}
 			return !out.wouldBlock()
@@ -215,7 +272,7 @@ func (g *Group) receive() (Incoming, error) {
 			return Incoming{}, err
 		}
 		// Others are from before the join, and not of a member.
-		if in.destination[0] == g.addr.Type {
+		if in.returned != kindNone && in.destination[0] == g.addr.Type {
 			return newIncoming(in, data), nil
 		}
 	}
@@ -235,12 +292,17 @@ func (g *Group) outcomeOf(err error, out outcome) error {
 func newIncoming(in received, data []byte) Incoming {
 	port := PortID{Port: in.source[1], Node: NodeID(in.source[2])}
 	incoming := Incoming{Kind: GroupMessage, Member: Member{Port: port, Instance: in.destination[1]}, Data: data}
-	switch {
-	case in.returned == leftCode:
-		incoming.Kind = MemberLeft
-	// No member sends empty messages.
-	case data == nil:
+	switch in.returned {
+	case kindMember:
+		incoming.SentTo = SentToMember
+	case kindInstance:
+		incoming.SentTo = SentToInstance
+	case kindAll:
+		incoming.SentTo = SentToAll
+	case kindJoined:
 		incoming.Kind = MemberJoined
+	case kindLeft, kindEvicted:
+		incoming.Kind = MemberLeft
 	}
 	return incoming
 }

@@ -408,3 +408,45 @@ func TestJoinNamesWhyItFails(t *testing.T) {
 		t.Errorf("a closed node: %v", err)
 	}
 }
+
+func TestMessageTellsToWhomItWasSent(t *testing.T) {
+	node := newNode(t)
+	red, blue := couple(t, node)
+	also := join(t, node, ServiceAddr{Type: red.Addr().Type, Instance: 2}, GroupOptions{})
+	expect(t, red, Incoming{Kind: MemberJoined, Member: also.Member()})
+	sent(t, "all")(red.Broadcast([]byte("all")))
+	sent(t, "twos")(red.Multicast([]byte("twos"), 2))
+	sent(t, "one")(red.Send([]byte("one"), blue.Member().Port))
+	for _, want := range []SentTo{SentToAll, SentToInstance, SentToMember} {
+		got, err := blue.Receive(within(t))
+		check(t, err)
+		if got.SentTo != want {
+			t.Fatalf("%q was sent to %v instead of %v", got.Data, got.SentTo, want)
+		}
+	}
+	if text := SentTo(9).String(); text != "receivers 9" {
+		t.Fatal(text)
+	}
+}
+
+func TestWaitReasonNamesTheMember(t *testing.T) {
+	red, blue := couple(t, newNode(t))
+	if reason, waits := red.WaitReason(); waits {
+		t.Fatalf("an idle group waits: %v", reason)
+	}
+	data := make([]byte, 60_000)
+	check(t, red.SetWriteDeadline(time.Now().Add(200*time.Millisecond)))
+	for range 30 {
+		if _, err := red.Send(data, blue.Member().Port); err != nil {
+			break
+		}
+	}
+	reason, waits := red.WaitReason()
+	if !waits || reason.Member != blue.Member().Port || reason.String() == "" {
+		t.Fatalf("waits %v: %q for %v", waits, reason, reason.Member)
+	}
+	check(t, red.Close())
+	if _, waits := red.WaitReason(); waits {
+		t.Fatal("a closed group waits")
+	}
+}

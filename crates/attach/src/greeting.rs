@@ -12,8 +12,9 @@ use utipc_core::addr::NodeAddr;
 /// ([`crate::Request::FarEnd`]), and ends the waits of programs that poll for room ([`crate::Request::AwaitRoom`]).
 /// Version 5 adds [`Refusal::TooManyOfUser`], and lets sockets keep their descriptors when they attach to the next
 /// daemon ([`crate::Request::Adopt`]). Version 6 adds groups ([`crate::Request::Join`]).
-/// Version 7 adds barriers ([`crate::Request::Barrier`]).
-pub const NEWEST: u16 = 7;
+/// Version 7 adds barriers ([`crate::Request::Barrier`]). Version 8 adds policies of groups
+/// ([`crate::Request::JoinWith`]).
+pub const NEWEST: u16 = 8;
 /// The oldest supported version.
 pub const OLDEST: u16 = 1;
 

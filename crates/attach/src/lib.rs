@@ -18,6 +18,6 @@ pub use codec::{BadMessage, MAX_PACKET, decode, encode};
 pub use greeting::{Greeting, Hello, NEWEST, OLDEST, Refusal, Welcome, agree};
 pub use lanes::{LaneEnd, LaneId, PairId};
 pub use notice::{Envelope, Notice};
-pub use reply::{Failure, MAX_AWAITED, Reply};
+pub use reply::{Failure, MAX_AWAITED, MAX_GROUP_MEMBERS, Reply};
 pub use request::Request;
 pub use types::{BearerEntry, BindingPage, NodeEntry, SocketView};

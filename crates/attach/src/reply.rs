@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use utipc_core::addr::{NodeAddr, PortId};
-use utipc_core::group::{JoinError, LeaveError};
+use utipc_core::group::{JoinError, LeaveError, MemberInfo};
 use utipc_core::socket::{
     AcceptError, BindError, ConnectError, GroupMessage, OptionError, Received, RecvError, SendError,
     StateError,
@@ -13,6 +13,8 @@ use crate::types::{BindingPage, NodeEntry, SocketView};
 
 /// Most nodes in a [`Reply::Awaited`].
 pub const MAX_AWAITED: usize = 64;
+/// Most members in a [`Reply::GroupMembers`]: about 10 KiB.
+pub const MAX_GROUP_MEMBERS: usize = 256;
 
 /// The reply to a [`crate::Request`]. Add new variants at the end: the order is the encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +68,10 @@ pub enum Reply {
         number: u32,
         nodes: Vec<NodeAddr>,
     },
+    /// As `ReceivedInGroup`; earlier messages of the member are missing. Only for sockets that joined by `JoinWith`.
+    ReceivedAfterLoss(Received, GroupMessage),
+    /// Members in the order of their addresses, at most [`MAX_GROUP_MEMBERS`]; those of this node have no node.
+    GroupMembers(Vec<MemberInfo>),
 }
 
 /// The reason why a request has failed.

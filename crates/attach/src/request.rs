@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utipc_core::LinkProperty;
 use utipc_core::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
-use utipc_core::group::GroupRequest;
+use utipc_core::group::{GroupPolicy, GroupRequest};
 use utipc_core::socket::{Destination, OptionValue, RecvOptions, SocketKind, SocketOption};
 
 use crate::lanes::{LaneEnd, LaneId, PairId};
@@ -141,4 +141,12 @@ pub enum Request {
     /// [`crate::Reply::Awaited`]. Without a number it begins one; [`crate::Failure::Limit`] if the process has too
     /// many. The daemon forgets it when it is reached, or after the `last` question.
     Barrier { number: Option<u32>, last: bool },
+    /// From version 8 on. As `Join`, with a policy for slow members.
+    JoinWith { port: u32, request: GroupRequest, policy: GroupPolicy },
+    /// From version 8 on. As `Send`, by a socket in a group, with a key: for a slow member the message replaces the one
+    /// with the same key, if the policy says so. [`crate::Failure::State`] if the socket is in no group.
+    SendKeyed { port: u32, to: Option<Destination>, key: u64 },
+    /// From version 8 on. Lists the members of the socket's group after one of them: [`crate::Reply::GroupMembers`].
+    /// Repeat until the list is empty.
+    GroupMembers { port: u32, after: Option<PortId> },
 }

@@ -124,6 +124,36 @@ int tipc_accept(int sd, struct tipc_addr *src);
 int tipc_join(int sd, struct tipc_addr *member, bool events, bool loopback);
 int tipc_leave(int sd);
 
+/* What a send does when a member has no window left, because it does not read. */
+enum {
+	UTIPC_SLOW_WAIT = 0,     /* it waits */
+	UTIPC_SLOW_DROP = 1,     /* this member does not get the message */
+	UTIPC_SLOW_CONFLATE = 2, /* this member gets the newest message of each key later */
+	UTIPC_SLOW_EVICT = 3     /* it waits; a member that holds it up for evict_after_ms is evicted */
+};
+
+/* Policy of a member, for what it sends; the others do not know it. Set unused values to 0. */
+struct utipc_group_policy {
+	uint32_t slow;
+	uint32_t keys;           /* UTIPC_SLOW_CONFLATE: most messages kept for one member, up to 65536; 0: 1024 */
+	uint32_t bytes;          /* and most memory of them, up to 64 MiB; 0: 1 MiB */
+	uint32_t evict_after_ms; /* UTIPC_SLOW_EVICT: 1 to 3600000 */
+	/* 1: sends wait for sockets that are bound to the group's type and never join, as after tipc_join */
+	uint32_t wait_for_bindings;
+};
+
+/*
+ * As tipc_join, with a policy; NULL: as tipc_join. A socket that was evicted gets an event (see utipc_recvgroup), and
+ * its sends fail with ECONNABORTED until it leaves and joins again. ENOTSUP on the kernel engine.
+ */
+int utipc_join(int sd, const struct tipc_addr *member, bool events, bool loopback,
+	       const struct utipc_group_policy *policy);
+/* As tipc_sendto (dst NULL: tipc_send) and tipc_mcast, with a key for UTIPC_SLOW_CONFLATE; other calls have key 0. */
+int utipc_send_keyed(int sd, const void *msg, size_t len, const struct tipc_addr *dst, uint64_t key);
+int utipc_mcast_keyed(int sd, const void *msg, size_t len, const struct tipc_addr *dst, uint64_t key);
+/* What a member, a socket address, did not get because it is slow: dropped, replaced, and waiting for it now. */
+int utipc_slow_member(int sd, const struct tipc_addr *member, uint64_t *dropped, uint64_t *conflated, uint32_t *kept);
+
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
 /*
@@ -150,6 +180,36 @@ int tipc_mcast(int sd, const void *msg, size_t len, const struct tipc_addr *dst)
  */
 int tipc_recv(int sd, void *buf, size_t len, bool waitall);
 int tipc_recvfrom(int sd, void *buf, size_t len, struct tipc_addr *socket, struct tipc_addr *member, int *err);
+
+/* What utipc_recvgroup has received. */
+enum {
+	UTIPC_NOT_OF_GROUP = 0,     /* a message from before the join */
+	UTIPC_SENT_TO_MEMBER = 1,   /* a message to this member alone */
+	UTIPC_SENT_TO_INSTANCE = 2, /* to all members with this one's instance */
+	UTIPC_SENT_TO_ALL = 3,      /* to all members */
+	UTIPC_SENT_TO_UNKNOWN = 4,  /* a message; the kernel engine does not tell to whom */
+	UTIPC_MEMBER_JOINED = 5,
+	UTIPC_MEMBER_LEFT = 6,
+	UTIPC_MEMBER_EVICTED = 7    /* it held others up; this socket, if socket is its own address */
+};
+
+struct utipc_group_info {
+	uint32_t kind;
+	uint32_t after_loss; /* 1: earlier messages of the member were dropped or replaced; with utipc_join only */
+};
+
+/*
+ * As tipc_recvfrom, for a socket in a group; info also tells to whom a message was sent. That a member has joined, left
+ * or was evicted returns 0 bytes.
+ */
+int utipc_recvgroup(int sd, void *buf, size_t len, struct tipc_addr *socket, struct tipc_addr *member,
+		    struct utipc_group_info *info);
+/*
+ * Why a call on the socket would wait now, or waits in another thread: 1, the text in buf, truncated to len bytes
+ * including the final zero, and in member the socket address of the member that a send in a group waits for, or zeros.
+ * 0 if it would not wait. buf (with len 0) and member may be NULL.
+ */
+int utipc_wait_reason(int sd, char *buf, size_t len, struct tipc_addr *member);
 
 /* ---- Event loops ------------------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use utipc::{Received, RecvOptions, Returned};
+use utipc::{GroupMessageKind, Received, RecvOptions, Returned};
 
 use crate::address::TipcAddr;
 use crate::call::{count, guard};
@@ -66,5 +66,55 @@ pub(crate) unsafe extern "C" fn tipc_recvfrom(
             message::put(err, code);
         }
         Ok(count(len))
+    })
+}
+
+/// `struct utipc_group_info`: how a message of a group was sent.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GroupInfo {
+    /// `UTIPC_SENT_TO_MEMBER` and so on; 0 for what no member has sent.
+    kind: u32,
+    after_loss: u32,
+}
+
+/// `int utipc_recvgroup(int sd, void *buf, size_t len, struct tipc_addr *socket, struct tipc_addr *member,
+/// struct utipc_group_info *info)`
+///
+/// # Safety
+/// As [`tipc_recvfrom`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn utipc_recvgroup(
+    sd: c_int,
+    buf: *mut c_void,
+    len: usize,
+    socket: *mut TipcAddr,
+    member: *mut TipcAddr,
+    info: *mut GroupInfo,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: by the contract.
+        let buffer = unsafe { message::buffer(buf, len) }?;
+        let entry = table::get(sd)?;
+        let received = entry.socket.receive_with(buffer, RecvOptions::default())?;
+        polling::received(sd);
+        let kind = match received.group.map(|group| group.kind) {
+            None => 0,
+            Some(GroupMessageKind::Unicast) => 1,
+            Some(GroupMessageKind::Multicast) => 2,
+            Some(GroupMessageKind::Broadcast) => 3,
+            Some(GroupMessageKind::Unknown) => 4,
+            Some(GroupMessageKind::Joined) => 5,
+            Some(GroupMessageKind::Left) => 6,
+            Some(GroupMessageKind::Evicted) => 7,
+        };
+        let own = TipcAddr::from(entry.socket.port());
+        // SAFETY: by the contract.
+        unsafe {
+            TipcAddr::from(received.source).write(socket);
+            received.group.map_or(own, group::member).write(member);
+            message::put(info, GroupInfo { kind, after_loss: received.after_loss.into() });
+        }
+        Ok(count(received.len))
     })
 }

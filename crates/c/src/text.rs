@@ -11,7 +11,7 @@ use crate::node;
 ///
 /// # Safety
 /// `buf` is null or points to `len` bytes.
-unsafe fn store(text: &str, buf: *mut c_char, len: usize) -> *mut c_char {
+pub(crate) unsafe fn store(text: &str, buf: *mut c_char, len: usize) -> *mut c_char {
     if buf.is_null() || len == 0 {
         return buf;
     }

@@ -27,4 +27,4 @@ macro_rules! programs {
     };
 }
 
-programs!(datagrams, connections, topology, forking, threads, loops, groups);
+programs!(datagrams, connections, topology, forking, threads, loops, groups, slow_members);

@@ -51,6 +51,9 @@ const GROUP_VERSION: u16 = 6;
 /// The first version with barriers.
 const BARRIER_VERSION: u16 = 7;
 
+/// The first version with policies of groups.
+const POLICY_VERSION: u16 = 8;
+
 /// Pauses between tries while the daemon closes the connection during the handshake, because this process was too slow
 /// or too many processes attach at once.
 const HANDSHAKE_BACKOFF: [Duration; 7] = {
@@ -190,6 +193,11 @@ impl Attachment {
     /// Whether sockets can join groups.
     pub(crate) fn has_groups(&self) -> bool {
         self.version >= GROUP_VERSION
+    }
+
+    /// Whether members of groups have policies.
+    pub(crate) fn has_policies(&self) -> bool {
+        self.version >= POLICY_VERSION
     }
 
     /// Whether the daemon answers barriers.

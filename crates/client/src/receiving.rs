@@ -198,6 +198,9 @@ impl Socket {
             let mut received = match reply {
                 Reply::Received(received) => received,
                 Reply::ReceivedInGroup(received, group) => Received { group: Some(group), ..received },
+                Reply::ReceivedAfterLoss(received, group) => {
+                    Received { group: Some(group), after_loss: true, ..received }
+                }
                 _ => return None,
             };
             let copied = match sink {

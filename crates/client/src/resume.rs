@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use utipc_attach::{Refusal, Reply, Request};
 use utipc_core::addr::{Scope, ServiceRange};
-use utipc_core::group::GroupRequest;
+use utipc_core::group::{GroupPolicy, GroupRequest};
 use utipc_core::socket::{Destination, OptionValue, SocketOption};
 use utipc_os::hangup::{self, Table};
 use utipc_os::hidden::{Hiding, raise};
@@ -58,7 +58,7 @@ struct Record {
     bindings: Vec<(ServiceRange, Scope)>,
     options: Vec<(SocketOption, OptionValue)>,
     default_to: Option<Destination>,
-    group: Option<GroupRequest>,
+    group: Option<(GroupRequest, GroupPolicy)>,
 }
 
 #[derive(Debug)]
@@ -194,8 +194,8 @@ impl Resumption {
         for (range, scope) in &record.bindings {
             note(next.bind(*range, *scope))?;
         }
-        if let Some(request) = record.group {
-            note(next.join(request))?;
+        if let Some((request, policy)) = record.group {
+            note(next.join(request, policy))?;
         }
         next.state.interruptible.store(self.state.interruptible.load(Relaxed), Relaxed);
         next.adopt_descriptor()?;
@@ -259,8 +259,8 @@ impl Resumption {
         options.push((option, value));
     }
 
-    pub(crate) fn note_group(&self, request: Option<GroupRequest>) {
-        lock(&self.record).group = request;
+    pub(crate) fn note_group(&self, group: Option<(GroupRequest, GroupPolicy)>) {
+        lock(&self.record).group = group;
     }
 
     pub(crate) fn note_destination(&self, to: Option<Destination>) {

@@ -48,6 +48,48 @@ impl Socket {
         self.send_here(data, to, wait)
     }
 
+    /// [`Socket::send`] in a group, with a key for slow members. Without a group, or with a daemon without policies,
+    /// the key has no effect.
+    ///
+    /// # Errors
+    /// [`Failure::Send`].
+    pub fn send_keyed(
+        &self,
+        data: &[u8],
+        to: Option<Destination>,
+        key: u64,
+        wait: Wait,
+    ) -> Result<Option<usize>, Error> {
+        if self.resumption.is_some() {
+            return self.across_restarts(wait, |socket| socket.send_keyed_here(data, to, key, wait));
+        }
+        self.send_keyed_here(data, to, key, wait)
+    }
+
+    fn send_keyed_here(
+        &self,
+        data: &[u8],
+        to: Option<Destination>,
+        key: u64,
+        wait: Wait,
+    ) -> Result<Option<usize>, Error> {
+        if !self.attachment.has_policies() {
+            return self.send_here(data, to, wait);
+        }
+        if data.len() > MAX_USER_DATA {
+            return Err(Failure::Send(SendError::MessageSize).into());
+        }
+        let request = Request::SendKeyed { port: self.port(), to, key };
+        let sent = self.block(Half::Send, wait, data.len(), || {
+            self.send_through_node(&mut lock(&self.state.sender), data, &request)
+        });
+        match sent {
+            // The socket is in no group.
+            Err(Error::Failed(Failure::State)) => self.send_here(data, to, wait),
+            sent => sent,
+        }
+    }
+
     /// [`Socket::send`] by the daemon of this handle.
     #[inline]
     fn send_here(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>, Error> {

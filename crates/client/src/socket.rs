@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
 use utipc_attach::{Failure, LaneId, Reply, Request, SocketView};
-use utipc_core::addr::{PortId, Scope, ServiceRange};
-use utipc_core::group::{GroupRequest, JoinError, LeaveError};
+use utipc_core::addr::{NodeAddr, PortId, Scope, ServiceRange};
+use utipc_core::group::{GroupPolicy, GroupRequest, JoinError, LeaveError, MAX_MEMBERS, MemberInfo};
 use utipc_core::limits::MESSAGE_OVERHEAD;
 use utipc_core::socket::{
     AcceptError, ConnectError, Destination, EndpointStats, OptionValue, RecvError, SendError, SocketKind,
@@ -144,6 +144,12 @@ impl Socket {
         self.state.port
     }
 
+    /// Address of the daemon's node.
+    #[must_use]
+    pub fn node_address(&self) -> NodeAddr {
+        self.attachment.address()
+    }
+
     pub(crate) fn own(&self) -> OwnSocket {
         OwnSocket { node: self.attachment.address(), port: self.port(), kind: self.kind() }
     }
@@ -233,18 +239,52 @@ impl Socket {
     ///
     /// # Errors
     /// [`Failure::Join`], [`Failure::NotAllowed`].
-    pub fn join(&self, request: GroupRequest) -> Result<(), Error> {
+    pub fn join(&self, request: GroupRequest, policy: GroupPolicy) -> Result<(), Error> {
         if !self.attachment.has_groups() {
             return Err(Failure::Join(JoinError::Unsupported).into());
         }
+        let has_policy = policy != GroupPolicy::LINUX;
+        if has_policy && !self.attachment.has_policies() {
+            return Err(Failure::Join(JoinError::PolicyUnsupported).into());
+        }
         // A lane would pass by the order of the group.
         self.attachment.host(&self.state)?;
-        self.request(&Request::Join { port: self.port(), request })?;
+        let port = self.port();
+        self.request(&match has_policy {
+            true => Request::JoinWith { port, request, policy },
+            false => Request::Join { port, request },
+        })?;
         if let Some(resumption) = &self.resumption {
-            resumption.note_group(Some(request));
+            resumption.note_group(Some((request, policy)));
         }
         // Writable once a member has joined.
         self.note_full_node()
+    }
+
+    /// The members of the socket's group, by address.
+    ///
+    /// # Errors
+    /// [`Failure::Leave`] if it is in none; [`Failure::State`] with a daemon without policies.
+    pub fn group_members(&self) -> Result<Vec<MemberInfo>, Error> {
+        if !self.attachment.has_policies() {
+            return Err(Failure::State.into());
+        }
+        let mut all: Vec<MemberInfo> = Vec::new();
+        loop {
+            let request =
+                Request::GroupMembers { port: self.port(), after: all.last().map(|last| last.port) };
+            let more = self.attachment.call(&request, &[], |reply, _| match reply {
+                Reply::GroupMembers(members) => Some(members),
+                _ => None,
+            })?;
+            // Addresses increase, so that a faulty daemon cannot keep this loop going for ever.
+            let ascends =
+                more.first().is_some_and(|first| all.last().is_none_or(|last| last.port < first.port));
+            if !ascends || all.len() > MAX_MEMBERS {
+                return Ok(all);
+            }
+            all.extend(more);
+        }
     }
 
     /// Leaves the group.

@@ -219,6 +219,16 @@ pub mod group {
     pub const GRANTED: u16 = 15;
     pub const UNREAD: u16 = 16;
     pub const DEFERRED: u16 = 17;
+    /// The policy for slow members; absent if sends wait as on Linux.
+    pub const POLICY: u16 = 18;
+    /// The member that has evicted the socket; absent if none has.
+    pub const EVICTED: u16 = 19;
+    /// Messages that the member did not get because it is slow.
+    pub const DROPPED: u16 = 20;
+    /// Messages for it that newer ones with their key have replaced.
+    pub const CONFLATED: u16 = 21;
+    /// Messages that wait until it has room.
+    pub const KEPT: u16 = 22;
 }
 
 /// utipc's own: attributes of a capture, in a nest of type [`top::NODE`], and of its records.

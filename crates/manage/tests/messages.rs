@@ -161,6 +161,8 @@ fn entries() -> Vec<Entry> {
             uid: 1000,
             program: "server".to_owned(),
             wait: Some("waiting for member".to_owned()),
+            policy: Some("drop".to_owned()),
+            evicted: Some("1001002:7".to_owned()),
         }),
         Entry::GroupMember(GroupMember {
             port: 1,
@@ -171,6 +173,9 @@ fn entries() -> Vec<Entry> {
             granted: 700,
             unread: 80,
             deferred: 1,
+            dropped: 1 << 40,
+            conflated: 2,
+            kept: 3,
         }),
         Entry::Media(Media { name: "udp".to_owned(), properties: properties() }),
         Entry::Node(Node { address: 1, up: true, identity: Some([9; 16]) }),

@@ -1,8 +1,9 @@
 //! Communication groups.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use utipc::{GroupIncoming, GroupRequest, SentTo};
+use utipc::{GroupIncoming, GroupPolicy, GroupRequest, SentTo, SlowMember};
 
 use crate::address::PortId;
 use crate::buffer::Outgoing;
@@ -40,6 +41,10 @@ pub(crate) struct GroupMessage {
     /// on the kernel engine, which does not tell.
     #[pyo3(get)]
     sent_to: Option<&'static str>,
+    /// Whether earlier messages of the sender are missing: its policy has dropped them, or replaced them by newer ones.
+    /// Only if this member joined with a policy.
+    #[pyo3(get)]
+    after_loss: bool,
 }
 
 /// A member has joined, or was there before; only with `events=True`.
@@ -59,6 +64,60 @@ pub(crate) struct Left {
     /// The member.
     #[pyo3(get)]
     member: Member,
+}
+
+/// A member was left out because it held others up; only with `events=True` and a policy. Of this member itself it is
+/// always reported: sends fail then, until it leaves the group and joins again.
+#[pyclass(frozen, eq, hash, module = "utipc")]
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Evicted {
+    /// The member.
+    #[pyo3(get)]
+    member: Member,
+}
+
+/// What a member did not get because it is slow; see `Group.members`.
+#[pyclass(frozen, get_all, module = "utipc")]
+#[derive(Debug)]
+pub(crate) struct MemberStatus {
+    /// The member.
+    member: Member,
+    /// Its state: `"joined"`, `"active"` and so on, as `utipc group list` shows it.
+    state: &'static str,
+    /// Messages dropped.
+    dropped: u64,
+    /// Messages replaced by newer ones with their key.
+    conflated: u64,
+    /// Messages that wait until it has room.
+    kept: u32,
+}
+
+/// The policy with this name, as `Node.join` takes it.
+pub(crate) fn policy_named(
+    slow: Option<&str>,
+    keys: u32,
+    bytes: u32,
+    after: Option<f64>,
+) -> PyResult<GroupPolicy> {
+    let wrong = |text: String| PyValueError::new_err(text);
+    let slow = match (slow, after) {
+        (None, None) => return Ok(GroupPolicy::LINUX),
+        (Some("evict"), Some(seconds)) if seconds > 0.0 => {
+            // The cast saturates; what is out of range is refused when the socket joins.
+            SlowMember::Evict { after_ms: (seconds * 1000.0).ceil() as u32 }
+        }
+        (Some("evict"), _) => {
+            return Err(wrong("evict_after must be a number of seconds above 0".to_owned()));
+        }
+        (_, Some(_)) => return Err(wrong("evict_after is for slow=\"evict\" only".to_owned())),
+        (Some("wait"), None) => SlowMember::Wait,
+        (Some("drop"), None) => SlowMember::Drop,
+        (Some("conflate"), None) => SlowMember::Conflate { keys, bytes },
+        (Some(other), None) => {
+            return Err(wrong(format!("unknown policy {other:?} (use wait, drop, conflate or evict)")));
+        }
+    };
+    Ok(GroupPolicy::new(slow))
 }
 
 impl Group {
@@ -89,15 +148,31 @@ impl Group {
         self.socket.clone_ref(py)
     }
 
-    /// Sends to all members; to this one only with `loopback=True`. Returns the number of bytes.
-    fn broadcast(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
-        self.socket.get().send(py, data)
+    /// The members, and what each of them did not get because it is slow.
+    fn members(&self, py: Python<'_>) -> PyResult<Vec<MemberStatus>> {
+        let members = self.socket.get().group_members(py)?;
+        let status = |info: utipc::MemberInfo| MemberStatus {
+            member: Member(utipc::Member { port: info.port, instance: info.instance }),
+            state: info.state.name(),
+            dropped: info.slow.dropped,
+            conflated: info.slow.conflated,
+            kept: info.slow.kept,
+        };
+        Ok(members.into_iter().map(status).collect())
     }
 
-    /// Sends to all members with an instance.
-    fn multicast(&self, py: Python<'_>, instance: u32, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+    /// Sends to all members; to this one only with `loopback=True`. Returns the number of bytes. `key`: for a slow
+    /// member the message replaces the one with the same key, if this member joined with `slow="conflate"`.
+    #[pyo3(signature = (data, *, key = 0))]
+    fn broadcast(&self, py: Python<'_>, data: &Bound<'_, PyAny>, key: u64) -> PyResult<usize> {
+        self.socket.get().send_bytes_keyed(py, &Outgoing::new(data)?, None, key)
+    }
+
+    /// Sends to all members with an instance; `key` as in `broadcast`.
+    #[pyo3(signature = (instance, data, *, key = 0))]
+    fn multicast(&self, py: Python<'_>, instance: u32, data: &Bound<'_, PyAny>, key: u64) -> PyResult<usize> {
         let to = utipc::ServiceRange::new(self.request.member.service, instance, instance);
-        self.socket.get().send_bytes_to(py, &Outgoing::new(data)?, to.into())
+        self.socket.get().send_bytes_keyed(py, &Outgoing::new(data)?, Some(to.into()), key)
     }
 
     /// Sends to one of the members with an instance, the one with the least unread; equals take turns.
@@ -106,16 +181,18 @@ impl Group {
         self.socket.get().send_bytes_to(py, &Outgoing::new(data)?, to.into())
     }
 
-    /// Sends to one member: a `Member`, or the `PortId` of its socket.
-    fn send(&self, py: Python<'_>, to: ToMember, data: &Bound<'_, PyAny>) -> PyResult<usize> {
-        self.socket.get().send_bytes_to(py, &Outgoing::new(data)?, to.port().into())
+    /// Sends to one member: a `Member`, or the `PortId` of its socket; `key` as in `broadcast`.
+    #[pyo3(signature = (to, data, *, key = 0))]
+    fn send(&self, py: Python<'_>, to: ToMember, data: &Bound<'_, PyAny>, key: u64) -> PyResult<usize> {
+        self.socket.get().send_bytes_keyed(py, &Outgoing::new(data)?, Some(to.port().into()), key)
     }
 
-    /// Receives the next `GroupMessage`, or with `events=True` the next `Joined` or `Left`. Messages of one member
-    /// arrive in order, and so do its joining and leaving among them.
+    /// Receives the next `GroupMessage`, or with `events=True` the next `Joined`, `Left` or `Evicted`. Messages of one
+    /// member arrive in order, and so do its joining and leaving among them.
     #[pyo3(signature = (*, timeout = Timeout::Own))]
     fn receive<'py>(&self, py: Python<'py>, timeout: Timeout) -> PyResult<Bound<'py, PyAny>> {
-        match self.socket.get().receive_in_group(py, timeout)? {
+        let (incoming, after_loss) = self.socket.get().receive_in_group(py, timeout)?;
+        match incoming {
             GroupIncoming::Message { data, from, to } => {
                 let sent_to = match to {
                     SentTo::Member => Some("member"),
@@ -124,13 +201,16 @@ impl Group {
                     SentTo::Unknown => None,
                 };
                 let data = PyBytes::new(py, &data).unbind();
-                let message = GroupMessage { data, sender: Member(from), sent_to };
+                let message = GroupMessage { data, sender: Member(from), sent_to, after_loss };
                 Ok(Bound::new(py, message)?.into_any())
             }
             GroupIncoming::Joined(member) => {
                 Ok(Bound::new(py, Joined { member: Member(member) })?.into_any())
             }
             GroupIncoming::Left(member) => Ok(Bound::new(py, Left { member: Member(member) })?.into_any()),
+            GroupIncoming::Evicted(member) => {
+                Ok(Bound::new(py, Evicted { member: Member(member) })?.into_any())
+            }
             other => Err(pyo3::exceptions::PyRuntimeError::new_err(format!("unknown event {other:?}"))),
         }
     }
@@ -277,5 +357,25 @@ impl Left {
 
     fn __repr__(&self) -> String {
         format!("<Left {}>", self.member.__repr__())
+    }
+}
+
+#[pymethods]
+impl Evicted {
+    #[classattr]
+    #[pyo3(name = "__match_args__")]
+    const MATCH_ARGS: (&'static str,) = ("member",);
+
+    fn __repr__(&self) -> String {
+        format!("<Evicted {}>", self.member.__repr__())
+    }
+}
+
+#[pymethods]
+impl MemberStatus {
+    fn __repr__(&self) -> String {
+        let Self { member, state, dropped, conflated, kept } = self;
+        let member = member.__repr__();
+        format!("<MemberStatus {member} {state}, dropped {dropped}, conflated {conflated}, kept {kept}>")
     }
 }

@@ -31,7 +31,7 @@ mod _utipc {
     #[pymodule_export]
     use super::address::{PortId, ServiceAddress, ServiceRange};
     #[pymodule_export]
-    use super::group::{Group, GroupMessage, Joined, Left, Member};
+    use super::group::{Evicted, Group, GroupMessage, Joined, Left, Member, MemberStatus};
     #[pymodule_export]
     use super::info::{Binding, Link, Peer};
     #[pymodule_export]

@@ -12,7 +12,7 @@ use utipc::{Builder, Engine, GroupRequest, LinkProperty, NodeAddr, Spin};
 
 use crate::address::{Bindable, PortId, ServiceAddress, Target};
 use crate::error::{closed, exception};
-use crate::group::Group;
+use crate::group::{Group, policy_named};
 use crate::info::{Binding, Link, Peer};
 use crate::listener::Listener;
 use crate::socket::{Socket, kind_named, scope_named, unknown};
@@ -177,7 +177,16 @@ impl Node {
     /// other members address this one. `events`: `Group.receive` also reports members that join and leave. `loopback`:
     /// the socket receives its own messages too. `scope`: `"cluster"` or `"node"`; groups of different scope are
     /// different groups. The call does not wait for other members.
-    #[pyo3(signature = (service, instance, *, events = false, loopback = false, scope = "cluster"))]
+    ///
+    /// `slow`: what a send does when a member does not read: `"wait"`, `"drop"` the message for this member,
+    /// `"conflate"` (this member gets the newest message of each `key` later; at most `keys` messages and `bytes` bytes
+    /// are kept for each member) or `"evict"` members that hold a send up for `evict_after` seconds. With any of them,
+    /// sockets that are bound to the service and never join are ignored. Without it, sends wait as on Linux.
+    #[pyo3(signature = (
+        service, instance, *, events = false, loopback = false, scope = "cluster", slow = None, keys = 1024,
+        bytes = 1_048_576, evict_after = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the call in Python")]
     fn join(
         &self,
         py: Python<'_>,
@@ -186,12 +195,17 @@ impl Node {
         events: bool,
         loopback: bool,
         scope: &str,
+        slow: Option<&str>,
+        keys: u32,
+        bytes: u32,
+        evict_after: Option<f64>,
     ) -> PyResult<Group> {
+        let policy = policy_named(slow, keys, bytes, evict_after)?;
         let scope = scope_named(scope)?;
         let request = GroupRequest { scope, events, loopback, ..GroupRequest::new(service, instance) };
         let socket = self.call(py, |node| {
             let socket = node.rdm()?;
-            socket.join(request)?;
+            socket.join_with_policy(request, policy)?;
             Ok(socket)
         })?;
         Group::new(py, socket, request)

@@ -146,9 +146,32 @@ impl Socket {
         self.wait(py, self.limit(Timeout::Own), |socket, slice| socket.within(slice).send_to(bytes, to))
     }
 
-    /// Receives a message or an event of the socket's group.
-    pub(crate) fn receive_in_group(&self, py: Python<'_>, timeout: Timeout) -> PyResult<GroupIncoming> {
-        self.wait(py, self.limit(timeout), |socket, slice| socket.within(slice).receive_in_group())
+    /// Sends to a group, without a destination to all members, with a key.
+    pub(crate) fn send_bytes_keyed(
+        &self,
+        py: Python<'_>,
+        data: &Outgoing,
+        to: Option<Destination>,
+        key: u64,
+    ) -> PyResult<usize> {
+        let bytes = data.get();
+        self.wait(py, self.limit(Timeout::Own), |socket, slice| {
+            socket.within(slice).send_keyed(bytes, to, key)
+        })
+    }
+
+    /// Receives a message or an event of the socket's group, and whether messages before it are missing.
+    pub(crate) fn receive_in_group(
+        &self,
+        py: Python<'_>,
+        timeout: Timeout,
+    ) -> PyResult<(GroupIncoming, bool)> {
+        self.wait(py, self.limit(timeout), |socket, slice| socket.within(slice).receive_in_group_with_loss())
+    }
+
+    /// The members of the socket's group.
+    pub(crate) fn group_members(&self, py: Python<'_>) -> PyResult<Vec<utipc::MemberInfo>> {
+        self.call(py, utipc::Socket::group_members)
     }
 
     /// Leaves the socket's group.

@@ -12,7 +12,7 @@ from utipc import aio
 
 from conftest import LIMIT
 
-Incoming = Union[utipc.GroupMessage, utipc.Joined, utipc.Left]
+Incoming = Union[utipc.GroupMessage, utipc.Joined, utipc.Left, utipc.Evicted]
 
 
 def joined(group: utipc.Group) -> utipc.Member:

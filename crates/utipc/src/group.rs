@@ -3,14 +3,19 @@
 use utipc_core::socket::{GroupMessageKind, Received};
 
 use crate::engine::Wait;
-use crate::{Destination, GroupRequest, Node, PortId, Result, ServiceAddress, ServiceRange, Socket};
+use crate::{
+    Destination, GroupPolicy, GroupRequest, MemberInfo, Node, PortId, Result, ServiceAddress, ServiceRange,
+    Socket,
+};
 
 /// A membership in a communication group: a set of sockets on any nodes that send to one another.
 ///
 /// A message goes to one member ([`Group::send`], [`Group::anycast`]), to all members with an instance
 /// ([`Group::multicast`]) or to all ([`Group::broadcast`]). Each member receives the messages of one sender in the
 /// order in which they were sent, over all four calls, none twice and none left out, as long as both are members. A
-/// member that does not read stops those who send to it: their calls wait, and [`Socket::wait_reason`] names it.
+/// member that does not read stops those who send to it: their calls wait, and [`Socket::wait_reason`] names it. With a
+/// policy ([`Group::join_with_policy`]) it does not: messages to it are dropped or replaced by newer ones, or it is
+/// evicted.
 ///
 /// Dropping the value leaves the group; the other members are told.
 ///
@@ -82,6 +87,10 @@ pub enum GroupIncoming {
     /// A member has left, has ended, or its node is lost; only with [`GroupRequest::with_events`]. Everything that it
     /// sent and that arrived comes before this event.
     Left(Member),
+    /// A member was left out because it held others up; only with [`GroupRequest::with_events`], and if this socket
+    /// joined with a policy. With the port of this socket: this one was, which is reported also without events. Sends
+    /// fail then, until it leaves the group and joins again.
+    Evicted(Member),
 }
 
 impl GroupIncoming {
@@ -93,6 +102,7 @@ impl GroupIncoming {
         let to = match group.kind {
             GroupMessageKind::Joined => return Some(Self::Joined(from)),
             GroupMessageKind::Left => return Some(Self::Left(from)),
+            GroupMessageKind::Evicted => return Some(Self::Evicted(from)),
             GroupMessageKind::Unicast => SentTo::Member,
             GroupMessageKind::Multicast => SentTo::Instance,
             GroupMessageKind::Broadcast => SentTo::All,
@@ -110,11 +120,11 @@ impl GroupIncoming {
         }
     }
 
-    /// The member that has left, if this tells so.
+    /// The member that has left, or was evicted, if this tells so.
     #[must_use]
     pub fn left(&self) -> Option<Member> {
         match self {
-            Self::Left(member) => Some(*member),
+            Self::Left(member) | Self::Evicted(member) => Some(*member),
             _ => None,
         }
     }
@@ -138,6 +148,37 @@ impl Group {
     pub fn join_with(socket: Socket, request: GroupRequest) -> Result<Self> {
         socket.join(request)?;
         Ok(Self { socket, request })
+    }
+
+    /// Joins a group with a policy for slow members, which concerns what this member sends.
+    ///
+    /// ```
+    /// # use utipc::{Group, GroupPolicy, GroupRequest, Node, SlowMember};
+    /// # let node = Node::builder().isolated().start()?;
+    /// let policy = GroupPolicy::new(SlowMember::Drop);
+    /// let red = Group::join_with_policy(node.rdm()?, GroupRequest::new(4300, 1), policy)?;
+    /// let blue = Group::join(&node, GroupRequest::new(4300, 2))?;
+    /// for _ in 0..10 {
+    ///     red.broadcast(&[7; 60_000])?; // blue does not read, and red does not wait
+    /// }
+    /// assert!(red.members()?[0].slow.dropped > 0);
+    /// # drop(blue);
+    /// # Ok::<(), utipc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Socket::join_with_policy`].
+    pub fn join_with_policy(socket: Socket, request: GroupRequest, policy: GroupPolicy) -> Result<Self> {
+        socket.join_with_policy(request, policy)?;
+        Ok(Self { socket, request })
+    }
+
+    /// The members, by address, and what each of them did not get because it is slow.
+    ///
+    /// # Errors
+    /// As [`Socket::group_members`].
+    pub fn members(&self) -> Result<Vec<MemberInfo>> {
+        self.socket.group_members()
     }
 
     /// What the membership was requested with.
@@ -193,6 +234,41 @@ impl Group {
         self.socket.send_to(data, Destination::Port(to))
     }
 
+    /// [`Group::broadcast`] with a key: a slow member gets the newest message of each key, if this one joined with
+    /// [`SlowMember::Conflate`](crate::SlowMember::Conflate). The other calls send with key 0.
+    ///
+    /// # Errors
+    /// As [`Group::broadcast`].
+    pub fn broadcast_keyed(&self, key: u64, data: &[u8]) -> Result<usize> {
+        self.socket.send_keyed(data, None, key)
+    }
+
+    /// [`Group::multicast`] with a key.
+    ///
+    /// # Errors
+    /// As [`Group::multicast`].
+    pub fn multicast_keyed(&self, instance: u32, key: u64, data: &[u8]) -> Result<usize> {
+        let to = ServiceRange::new(self.request.member.service, instance, instance);
+        self.socket.send_keyed(data, Some(to.into()), key)
+    }
+
+    /// [`Group::send`] with a key.
+    ///
+    /// # Errors
+    /// As [`Group::send`].
+    pub fn send_keyed(&self, to: PortId, key: u64, data: &[u8]) -> Result<usize> {
+        self.socket.send_keyed(data, Some(Destination::Port(to)), key)
+    }
+
+    /// [`Group::receive`], and whether earlier messages of the same member are missing: its policy has dropped them, or
+    /// replaced them by newer ones. Only if this socket joined with a policy.
+    ///
+    /// # Errors
+    /// As [`Group::receive`].
+    pub fn receive_with_loss(&self) -> Result<(GroupIncoming, bool)> {
+        self.socket.receive_in_group_with_loss(self.socket.receive_wait())
+    }
+
     /// Receives the next message or event. Messages of one member arrive in order, and so do its joining and leaving
     /// among them.
     ///
@@ -207,11 +283,16 @@ impl Group {
 impl Socket {
     /// Receives what a member has sent or done. Skips messages from before the join.
     pub(crate) fn receive_in_group(&self, wait: Wait) -> Result<GroupIncoming> {
+        self.receive_in_group_with_loss(wait).map(|(incoming, _)| incoming)
+    }
+
+    pub(crate) fn receive_in_group_with_loss(&self, wait: Wait) -> Result<(GroupIncoming, bool)> {
         loop {
             let mut data = Vec::new();
             let received = self.receive_all_of(&mut data, wait)?;
+            let after_loss = received.after_loss;
             if let Some(incoming) = GroupIncoming::new(received, data) {
-                return Ok(incoming);
+                return Ok((incoming, after_loss));
             }
         }
     }

@@ -91,7 +91,10 @@ pub use utipc_core::addr::{
     Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, ServiceAddr as ServiceAddress,
     ServiceRange,
 };
-pub use utipc_core::group::{GroupRequest, JoinError, LeaveError};
+pub use utipc_core::group::{
+    GroupPolicy, GroupRequest, JOIN_TIME, JoinError, LeaveError, MemberInfo, MemberState, SlowCounters,
+    SlowMember,
+};
 pub use utipc_core::socket::{
     AcceptError, BindError, ConnectError, Destination, EndpointStats as SocketStats, Errno, GroupMessage,
     GroupMessageKind, Method, OptionError, OptionValue, Received, RecvError, RecvOptions, Returned,

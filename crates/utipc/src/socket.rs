@@ -8,8 +8,8 @@ use utipc_core::socket::{OptionError, OptionValue, SocketOption, State};
 
 use crate::engine::{self, Wait};
 use crate::{
-    Destination, Error, GroupRequest, Importance, Method, Node, PortId, Received, RecvOptions, Result,
-    Returned, Scope, ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
+    Destination, Error, GroupPolicy, GroupRequest, Importance, MemberInfo, Method, Node, PortId, Received,
+    RecvOptions, Result, Returned, Scope, ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
 
 /// A TIPC socket of any kind; opened by [`Node::rdm`], [`Node::dgram`], [`Node::seqpacket`] or [`Node::stream`].
@@ -150,7 +150,25 @@ impl Socket {
     /// # Errors
     /// [`Error::Join`].
     pub fn join(&self, request: GroupRequest) -> Result<()> {
-        self.engine.join(request)
+        self.engine.join(request, GroupPolicy::LINUX)
+    }
+
+    /// [`Socket::join`] with a policy for slow members, which concerns what this socket sends.
+    ///
+    /// # Errors
+    /// As [`Socket::join`]; [`JoinError::Policy`](crate::JoinError::Policy) for values out of range, and
+    /// [`JoinError::PolicyUnsupported`](crate::JoinError::PolicyUnsupported) on the kernel engine and with daemons of
+    /// earlier releases.
+    pub fn join_with_policy(&self, request: GroupRequest, policy: GroupPolicy) -> Result<()> {
+        self.engine.join(request, policy)
+    }
+
+    /// The members of the socket's group, by address, and what each of them did not get because it is slow.
+    ///
+    /// # Errors
+    /// [`Error::Leave`] if the socket is in no group, [`Error::Engine`] on the kernel engine.
+    pub fn group_members(&self) -> Result<Vec<MemberInfo>> {
+        self.engine.group_members()
     }
 
     /// Leaves the group.
@@ -200,6 +218,26 @@ impl Socket {
     #[inline]
     pub fn send(&self, data: &[u8]) -> Result<usize> {
         self.send_any(data, None)
+    }
+
+    /// Sends in a group, without a destination to all members, with a key: for a slow member the message replaces the
+    /// one with the same key, if the socket joined with [`SlowMember::Conflate`](crate::SlowMember::Conflate).
+    /// Otherwise the key has no effect. Other calls send with key 0.
+    ///
+    /// # Errors
+    /// As [`Socket::send_to`].
+    pub fn send_keyed(&self, data: &[u8], to: Option<Destination>, key: u64) -> Result<usize> {
+        self.send_keyed_waiting(data, to, key, self.wait(self.send_limit.get()))
+    }
+
+    pub(crate) fn send_keyed_waiting(
+        &self,
+        data: &[u8],
+        to: Option<Destination>,
+        key: u64,
+        wait: Wait,
+    ) -> Result<usize> {
+        self.engine.send_keyed(data, to, key, wait)?.ok_or_else(|| self.overdue("send", wait))
     }
 
     #[inline]

@@ -53,6 +53,14 @@ impl Within<'_> {
         self.socket.send_waiting(data, None, self.wait())
     }
 
+    /// As [`Socket::send_keyed`], with the limit.
+    ///
+    /// # Errors
+    /// As [`Socket::send_to`].
+    pub fn send_keyed(self, data: &[u8], to: Option<Destination>, key: u64) -> Result<usize> {
+        self.socket.send_keyed_waiting(data, to, key, self.wait())
+    }
+
     /// As [`Socket::receive`], with the limit.
     ///
     /// # Errors
@@ -67,6 +75,14 @@ impl Within<'_> {
     /// As [`Group::receive`](crate::Group::receive).
     pub fn receive_in_group(self) -> Result<GroupIncoming> {
         self.socket.receive_in_group(self.wait())
+    }
+
+    /// As [`Group::receive_with_loss`](crate::Group::receive_with_loss), with the limit.
+    ///
+    /// # Errors
+    /// As [`Group::receive`](crate::Group::receive).
+    pub fn receive_in_group_with_loss(self) -> Result<(GroupIncoming, bool)> {
+        self.socket.receive_in_group_with_loss(self.wait())
     }
 
     /// As [`Socket::receive_with`], with the limit.

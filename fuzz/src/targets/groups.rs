@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use utipc_core::group::GroupRequest;
+use utipc_core::group::{GroupPolicy, GroupRequest, SlowMember};
 use utipc_core::wire::User;
 use utipc_core::{BearerId, Destination, PortId, RecvOptions, ServiceRange, SocketKind, View};
 
@@ -17,6 +17,14 @@ const GROUPS: [u32; 2] = [4300, 4400];
 const MEMBERS: usize = 12;
 /// Largest message, bytes.
 const LARGEST: usize = 66_000;
+/// Policies of the members of one node, in turn.
+const POLICIES: [GroupPolicy; 5] = [
+    GroupPolicy::LINUX,
+    GroupPolicy::new(SlowMember::Evict { after_ms: 300 }),
+    GroupPolicy::new(SlowMember::Drop),
+    GroupPolicy::new(SlowMember::Conflate { keys: 2, bytes: 70_000 }),
+    GroupPolicy::LINUX,
+];
 /// Time after which undisturbed nodes must have contact again, milliseconds.
 const RECOVERY: u64 = 200_000;
 
@@ -93,7 +101,8 @@ impl World {
 
     fn join(&mut self, node: usize, request: GroupRequest) -> Option<u32> {
         let port = self.pair.nodes[node].open(self.pair.now, SocketKind::Rdm).ok()?;
-        self.pair.nodes[node].join(self.pair.now, port, request).ok()?;
+        let policy = POLICIES[self.ports[node].len() % POLICIES.len()];
+        self.pair.nodes[node].join_with(self.pair.now, port, request, policy).ok()?;
         self.ports[node].push(port);
         Some(port)
     }

@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::policy::Backlog;
 use super::state::MemberState;
 use super::{ACTIVE_WINDOW, IDLE_WINDOW};
 use crate::limits::MESSAGE_OVERHEAD;
+use crate::time::Time;
 use crate::wire::{Message, MessageType, blocks, seq};
 
 /// A message of a member.
@@ -48,6 +50,27 @@ pub(super) struct Again {
     pub(super) published: Option<u32>,
     /// Sequence point and window of its JOIN.
     pub(super) joined: Option<(u16, u16)>,
+    /// Word 8 of it.
+    pub(super) extension: u32,
+}
+
+/// What a policy other than that of Linux knows of a member.
+#[derive(Debug, Default)]
+pub(super) struct Slow {
+    /// When it has held a send up for too long, or has not joined in time.
+    pub(super) late_at: Option<Time>,
+    /// Messages kept for it.
+    pub(super) backlog: Backlog,
+    pub(super) dropped: u64,
+    pub(super) conflated: u64,
+    /// Messages for it were dropped or replaced since the last one that it got.
+    pub(super) is_missing: bool,
+    /// It has granted a window since it joined: from then on, a lack of window means that it does not read.
+    pub(super) has_granted: bool,
+    /// It leaves when it gets EVICT.
+    pub(super) accepts_evict: bool,
+    /// Its LEAVE says that it was evicted.
+    pub(super) was_evicted: bool,
 }
 
 /// A member.
@@ -70,6 +93,7 @@ pub(super) struct Member {
     /// Its LEAVE takes effect before the broadcast with this number.
     pub(super) leaves_at: Option<u16>,
     pub(super) again: Again,
+    pub(super) slow: Slow,
     deferred: VecDeque<Arrived>,
     deferred_bytes: usize,
 }
@@ -87,6 +111,7 @@ impl Member {
             owes_ack: false,
             leaves_at: None,
             again: Again::default(),
+            slow: Slow::default(),
             deferred: VecDeque::new(),
             deferred_bytes: 0,
         }
@@ -96,6 +121,7 @@ impl Member {
     pub(super) fn extend_window(&mut self, granted: u16) {
         self.window = self.window.saturating_add(granted).min(ACTIVE_WINDOW);
         self.load = self.load.saturating_sub(granted.into());
+        self.slow.has_granted |= granted > 0;
     }
 
     /// Blocks are sent to the member.
@@ -151,6 +177,12 @@ impl Member {
     /// Memory of the messages that wait, bytes.
     pub(super) fn deferred_bytes(&self) -> usize {
         self.deferred_bytes
+    }
+
+    /// Drops the messages that wait.
+    pub(super) fn drop_deferred(&mut self) {
+        self.deferred.clear();
+        self.deferred_bytes = 0;
     }
 
     /// Number of messages that wait.

@@ -5,21 +5,27 @@
 //! the node's address may become known after they have joined. Spec: tipc.md §9.
 
 mod member;
+mod policy;
 mod receive;
 mod request;
 mod send;
+mod slow;
 mod state;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+pub(crate) use policy::Kept;
+pub use policy::{CopyOf, GroupPolicy, JOIN_TIME, SlowCounters, SlowMember};
 pub use request::{GroupRequest, JoinError, LeaveError, MemberInfo};
 pub(crate) use send::Refused;
+pub(crate) use slow::Spread;
 pub use state::MemberState;
 
 use crate::addr::{NodeAddr, PortId, Scope};
 use crate::limits::{MAX_MESSAGE, MESSAGE_OVERHEAD};
+use crate::time::Time;
 use crate::wire::{EventKind, GroupControlKind, Message, blocks};
 use member::{Again, Member};
 use send::Blocked;
@@ -43,7 +49,7 @@ pub(crate) enum Ready {
     /// A message; its instance is that of the sending member.
     Message(Message),
     /// A member has joined or left.
-    Event { member: PortId, instance: u32, kind: EventKind },
+    Event { member: PortId, instance: u32, kind: EventKind, evicted: bool },
 }
 
 /// The group of a socket. Spec: tipc.md §9.
@@ -80,6 +86,18 @@ pub struct Group {
     controls: Vec<(PortId, GroupControlKind)>,
     ready: Vec<Ready>,
     deferred_bytes: usize,
+    policy: GroupPolicy,
+    /// The time of the call in progress.
+    now: Time,
+    /// When members become too late.
+    late: BTreeSet<(Time, PortId)>,
+    /// Members for which messages are kept.
+    keeping: BTreeSet<PortId>,
+    kept_bytes: usize,
+    /// The member that has evicted this socket. It is in the group without members until it leaves.
+    evicted_by: Option<PortId>,
+    /// The endpoint has yet to learn it.
+    is_evicted: bool,
 }
 
 impl Group {
@@ -103,7 +121,19 @@ impl Group {
             controls: Vec::new(),
             ready: Vec::new(),
             deferred_bytes: 0,
+            policy: GroupPolicy::LINUX,
+            now: Time::ZERO,
+            late: BTreeSet::new(),
+            keeping: BTreeSet::new(),
+            kept_bytes: 0,
+            evicted_by: None,
+            is_evicted: false,
         }
+    }
+
+    /// With a policy, before members are known.
+    pub(crate) fn with_policy(self, policy: GroupPolicy) -> Self {
+        Self { policy, ..self }
     }
 
     /// What the socket asked for when it joined.
@@ -147,6 +177,7 @@ impl Group {
             advertised: member.advertised,
             unread: member.held,
             deferred: member.deferred_messages(),
+            slow: member.slow_counters(),
         })
     }
 
@@ -163,7 +194,8 @@ impl Group {
 
     /// The nodes of all members, ascending, without this one, and whether there are members on this one.
     pub(crate) fn nodes(&self) -> (bool, Vec<NodeAddr>) {
-        let mut nodes: Vec<NodeAddr> = self.members.keys().map(|port| port.node).collect();
+        let reached = self.members.iter().filter(|(_, member)| !member.state.is_left_out());
+        let mut nodes: Vec<NodeAddr> = reached.map(|(port, _)| port.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
         let local = nodes.first() == Some(&NodeAddr::NONE);
@@ -183,13 +215,16 @@ impl Group {
 
     /// A binding of the group's type and scope was published, or exists when the socket joins.
     pub(crate) fn published(&mut self, port: PortId, instance: u32) {
-        if port == self.own && !self.request.loopback {
+        if port == self.own && !self.request.loopback || self.evicted_by.is_some() {
             return;
         }
         let Some(member) = self.members.get_mut(&port) else {
             if self.members.len() < MAX_MEMBERS {
                 self.members.insert(port, Member::new(MemberState::Published, instance));
                 self.send_join(port);
+                if self.policy.ignores_bindings {
+                    self.set_late(port, JOIN_TIME);
+                }
             }
             return;
         };
@@ -198,6 +233,7 @@ impl Group {
             MemberState::Joining => {
                 member.instance = instance;
                 self.change(port, Event::Publish);
+                self.begin_joining(port);
                 self.send_join(port);
                 self.joined(port);
             }
@@ -245,7 +281,12 @@ impl Group {
         self.controls.extend(all.map(|port| (*port, GroupControlKind::Leave { sync_point })));
         self.members.clear();
         self.joining.clear();
-        self.deferred_bytes = 0;
+        self.active.clear();
+        self.pending.clear();
+        self.blocked.clear();
+        self.late.clear();
+        self.keeping.clear();
+        (self.places, self.awaited, self.deferred_bytes, self.kept_bytes) = (0, 0, 0, 0);
     }
 
     /// Applies an event to the state of a member; true if it has changed. All changes of state are made here.
@@ -259,10 +300,18 @@ impl Group {
             Next::Remove => {}
         }
         let is_active = next != Next::Remove && member.state.is_active();
-        let leaves = next == Next::Remove || member.state == MemberState::Leaving;
+        let leaves = next == Next::Remove || !member.state.is_receiver();
         if leaves && core::mem::take(&mut member.owes_ack) {
             self.awaited -= 1;
         }
+        if member.state == MemberState::Evicted && next != Next::Remove {
+            self.deferred_bytes -= member.deferred_bytes();
+            member.drop_deferred();
+        }
+        if leaves || before == MemberState::Published {
+            self.forget_slow(port);
+        }
+        let Some(member) = self.members.get_mut(&port) else { return false };
         if next == Next::Remove {
             self.deferred_bytes -= member.deferred_bytes();
             self.members.remove(&port);
@@ -299,7 +348,7 @@ impl Group {
 
     fn report(&mut self, member: PortId, instance: u32, kind: EventKind) {
         if self.request.events {
-            self.ready.push(Ready::Event { member, instance, kind });
+            self.ready.push(Ready::Event { member, instance, kind, evicted: false });
         }
     }
 

@@ -2,6 +2,7 @@
 //! Spec: tipc.md §9.4, §9.6.
 
 use super::member::{Again, Arrived, Member};
+use super::policy::{ACCEPTS_EVICT, TOO_SLOW};
 use super::state::{Event, MemberState};
 use super::{ACTIVE_WINDOW, Group, IDLE_WINDOW, MAX_JOINING, MAX_MEMBERS, Ready};
 use crate::addr::PortId;
@@ -16,31 +17,43 @@ const ADVERTISE_PENDING: u32 = IDLE_WINDOW as u32 / 2;
 const ACK_REQUEST: u32 = 1;
 
 impl Group {
-    /// Handles a protocol message of the socket `from`.
+    /// Handles a protocol message of the socket `from`, without extension.
+    #[cfg(test)]
     pub(crate) fn control(&mut self, from: PortId, kind: GroupControlKind) {
+        self.control_with(from, kind, 0);
+    }
+
+    /// Handles a protocol message of the socket `from`; `extension` is its word 8.
+    pub(crate) fn control_with(&mut self, from: PortId, kind: GroupControlKind, extension: u32) {
         match kind {
-            GroupControlKind::Join { sync_point, window } => self.receive_join(from, sync_point, window),
-            GroupControlKind::Leave { sync_point } => self.receive_leave(from, sync_point),
+            GroupControlKind::Join { sync_point, window } => {
+                self.receive_join(from, (sync_point, window), extension);
+            }
+            GroupControlKind::Leave { sync_point } => self.receive_leave(from, sync_point, extension),
             GroupControlKind::Advertise { window } => {
                 if let Some(member) = self.living(from) {
                     member.extend_window(window);
+                    self.end_joining(from);
                     self.recheck(from);
                 }
             }
             GroupControlKind::Ack { acked } => self.receive_ack(from, acked),
             GroupControlKind::Reclaim => self.receive_reclaim(from),
             GroupControlKind::Remit { window } => self.receive_remit(from, window.into()),
+            GroupControlKind::Evict => self.receive_evict(from, extension),
         }
     }
 
     /// A member that does not leave.
     fn living(&mut self, port: PortId) -> Option<&mut Member> {
-        self.members.get_mut(&port).filter(|member| member.state != MemberState::Leaving)
+        let is_living =
+            |member: &&mut Member| !matches!(member.state, MemberState::Leaving | MemberState::Evicted);
+        self.members.get_mut(&port).filter(is_living)
     }
 
     /// JOIN counts once in a membership: a repeated one would move the sequence point and add window.
-    fn receive_join(&mut self, from: PortId, sync_point: u16, window: u16) {
-        if from == self.own && !self.request.loopback {
+    fn receive_join(&mut self, from: PortId, (sync_point, window): (u16, u16), extension: u32) {
+        if from == self.own && !self.request.loopback || self.evicted_by.is_some() {
             return;
         }
         let Some(member) = self.members.get_mut(&from) else {
@@ -48,17 +61,27 @@ impl Group {
             if self.members.len() < MAX_MEMBERS {
                 let mut member = Member::new(MemberState::Joining, 0);
                 (member.next, member.window) = (sync_point, window.min(ACTIVE_WINDOW));
+                member.slow.accepts_evict = extension == ACCEPTS_EVICT;
+                member.slow.has_granted = window > 0;
                 self.members.insert(from, member);
                 self.joining.insert((from.node, from.port));
             }
             return;
         };
         match member.state {
-            MemberState::Leaving => member.again.joined = Some((sync_point, window)),
-            MemberState::Published => {
+            MemberState::Leaving => {
+                member.again.joined = Some((sync_point, window));
+                member.again.extension = extension;
+            }
+            state @ (MemberState::Published | MemberState::Stranger) => {
                 member.next = sync_point;
+                member.slow.accepts_evict = extension == ACCEPTS_EVICT;
                 member.extend_window(window);
+                if state == MemberState::Stranger {
+                    self.readmit(from);
+                }
                 self.change(from, Event::Join);
+                self.begin_joining(from);
                 self.advertise(from);
                 self.joined(from);
             }
@@ -77,8 +100,9 @@ impl Group {
         }
     }
 
-    fn receive_leave(&mut self, from: PortId, sync_point: u16) {
+    fn receive_leave(&mut self, from: PortId, sync_point: u16, extension: u32) {
         let Some(member) = self.members.get_mut(&from) else { return };
+        member.slow.was_evicted |= extension == TOO_SLOW && member.state.is_sender();
         match member.state {
             MemberState::Leaving if member.leaves_at.is_some() => {
                 // The membership that has begun meanwhile has ended too.
@@ -99,11 +123,15 @@ impl Group {
     /// Removes a member that has left and of which everything is delivered; begins its next membership.
     fn finish_leaving(&mut self, port: PortId) {
         let Some(member) = self.members.get(&port).filter(|member| member.has_left()) else { return };
-        let (instance, again) = (member.instance, member.again);
+        let (instance, again, was_evicted) = (member.instance, member.again, member.slow.was_evicted);
         self.change(port, Event::Lose);
-        self.report(port, instance, EventKind::Withdrawn);
-        if let Some((sync_point, window)) = again.joined {
-            self.receive_join(port, sync_point, window);
+        if was_evicted {
+            self.report_evicted(port, instance);
+        } else {
+            self.report(port, instance, EventKind::Withdrawn);
+        }
+        if let Some(joined) = again.joined {
+            self.receive_join(port, joined, again.extension);
         }
         if let Some(instance) = again.published {
             self.published(port, instance);
@@ -123,7 +151,9 @@ impl Group {
     }
 
     fn receive_reclaim(&mut self, from: PortId) {
-        let Some(member) = self.living(from).filter(|member| member.state != MemberState::Joining) else {
+        let knows =
+            |member: &&mut Member| !matches!(member.state, MemberState::Joining | MemberState::Stranger);
+        let Some(member) = self.living(from).filter(knows) else {
             return;
         };
         let window = member.window;

@@ -2,10 +2,11 @@
 
 use thiserror::Error;
 
-use crate::addr::{PortId, Scope, ServiceAddr};
+use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr};
 use crate::limits::RESERVED_TYPES;
 use crate::socket::{BindError, Errno};
 
+use super::policy::SlowCounters;
 use super::state::MemberState;
 
 /// TIPC_GROUP_LOOPBACK.
@@ -104,6 +105,17 @@ pub enum JoinError {
         "the daemon or engine of this socket is without groups (update the daemon, or use another engine)"
     )]
     Unsupported,
+    /// A value of the policy is out of its range.
+    #[error(
+        "group policy out of range (1 to 65536 keys, 1 byte to 64 MiB, a limit of 1 ms to one hour for an eviction)"
+    )]
+    Policy,
+    /// The daemon or the engine is without policies.
+    #[error(
+        "the daemon or engine of this socket always waits for slow members (use the default policy, update the daemon, \
+         or use another engine)"
+    )]
+    PolicyUnsupported,
 }
 
 impl JoinError {
@@ -112,9 +124,9 @@ impl JoinError {
     pub const fn errno(self) -> Errno {
         match self {
             Self::Reserved | Self::AlreadyJoined => Errno::Access,
-            Self::Scope(_) => Errno::Invalid,
+            Self::Scope(_) | Self::Policy => Errno::Invalid,
             Self::WrongKind => Errno::NoProtocolOption,
-            Self::Unsupported => Errno::NotSupported,
+            Self::Unsupported | Self::PolicyUnsupported => Errno::NotSupported,
             Self::Bind(error) => error.errno(),
         }
     }
@@ -157,6 +169,17 @@ pub struct MemberInfo {
     pub unread: u32,
     /// Messages of it that wait for an earlier one.
     pub deferred: usize,
+    /// What it did not get because it is slow.
+    pub slow: SlowCounters,
+}
+
+impl MemberInfo {
+    /// With the node `own`, if the member is on this node.
+    #[must_use]
+    pub fn on(self, own: NodeAddr) -> Self {
+        let node = if self.port.node.is_none() { own } else { self.port.node };
+        Self { port: PortId { node, ..self.port }, ..self }
+    }
 }
 
 #[cfg(test)]

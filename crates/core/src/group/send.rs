@@ -13,7 +13,7 @@ const MAX_BLOCKED: usize = 16;
 
 /// A send that was refused because of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+pub(super) enum Wanted {
     /// To one member.
     Member(PortId),
     /// To any member with this instance.
@@ -25,8 +25,8 @@ enum Wanted {
 /// A send that was refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocked {
-    wanted: Wanted,
-    cost: u32,
+    pub(super) wanted: Wanted,
+    pub(super) cost: u32,
     reason: Refused,
 }
 
@@ -83,7 +83,7 @@ impl Group {
     }
 
     fn has_window(&self, port: PortId, cost: u32) -> bool {
-        self.members.get(&port).is_some_and(|member| u32::from(member.window) >= cost)
+        self.members.get(&port).is_some_and(|member| member.has_room(cost))
     }
 
     /// The member that gets the message (of a broadcast: no special one), or why there is none now.
@@ -121,7 +121,7 @@ impl Group {
         }
     }
 
-    fn attempt(&mut self, wanted: Wanted, cost: u32) -> Result<PortId, Refused> {
+    pub(super) fn attempt(&mut self, wanted: Wanted, cost: u32) -> Result<PortId, Refused> {
         let result = self.evaluate(wanted, cost);
         match result {
             Err(reason @ (Refused::Window(_) | Refused::Ack(_))) => {
@@ -130,6 +130,7 @@ impl Group {
                     self.blocked.remove(0);
                 }
                 self.blocked.push(Blocked { wanted, cost, reason });
+                self.start_limits(wanted, cost);
             }
             _ => self.blocked.clear(),
         }
@@ -143,6 +144,7 @@ impl Group {
     /// Something has changed about a member: a send that was refused because of it may be possible now. Then all that
     /// wait try again, because they have one descriptor.
     pub(super) fn recheck(&mut self, changed: PortId) {
+        self.review_limit(changed);
         let mut blocked = core::mem::take(&mut self.blocked);
         for Blocked { wanted, cost, reason } in &mut blocked {
             let concerns = match (*wanted, *reason) {
@@ -171,6 +173,7 @@ impl Group {
     pub(crate) fn sent_to(&mut self, to: PortId, cost: u32) {
         if let Some(member) = self.members.get_mut(&to) {
             member.charge(cost);
+            member.slow.is_missing = false;
         }
         self.must_replicast = true;
     }

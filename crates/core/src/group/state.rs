@@ -20,6 +20,10 @@ pub enum MemberState {
     Remitted,
     /// It leaves: what it sent before is still delivered.
     Leaving,
+    /// Its binding is known, and it has not joined in time: no member. Only with a policy that ignores such bindings.
+    Stranger,
+    /// It held this socket up for too long, which has left it out.
+    Evicted,
 }
 
 impl MemberState {
@@ -35,6 +39,8 @@ impl MemberState {
             Self::Reclaiming => "reclaiming",
             Self::Remitted => "remitted",
             Self::Leaving => "leaving",
+            Self::Stranger => "stranger",
+            Self::Evicted => "evicted",
         }
     }
 }
@@ -66,6 +72,10 @@ pub(super) enum Event {
     RemitLate,
     /// All that it sent before its REMIT was read.
     Drain,
+    /// It has not joined in time.
+    Ignore,
+    /// It has held a send up for longer than the policy allows.
+    Evict,
 }
 
 /// What becomes of a member.
@@ -85,8 +95,10 @@ impl MemberState {
         use Event as E;
         use MemberState as S;
         Next::Enter(match (self, event) {
-            (S::Joining, E::Publish) | (S::Published, E::Join) => S::Joined,
-            (S::Joining, E::Leave | E::Lose) | (S::Published, E::Withdraw | E::Lose) => return Next::Remove,
+            (S::Joining, E::Publish) | (S::Published | S::Stranger, E::Join) => S::Joined,
+            (S::Joining, E::Leave | E::Lose)
+            | (S::Published | S::Stranger, E::Withdraw | E::Lose)
+            | (S::Evicted, E::Leave | E::Withdraw | E::Lose) => return Next::Remove,
             (S::Joined | S::Pending | S::Active | S::Reclaiming | S::Remitted, E::Withdraw | E::Leave) => {
                 S::Leaving
             }
@@ -98,6 +110,8 @@ impl MemberState {
             (S::Pending, E::Demote) | (S::Reclaiming, E::RemitLate) | (S::Remitted, E::Drain) => S::Joined,
             (S::Active, E::Reclaim) => S::Reclaiming,
             (S::Reclaiming, E::RemitEarly) => S::Remitted,
+            (S::Published, E::Ignore | E::Evict) => S::Stranger,
+            (S::Joined | S::Pending | S::Active | S::Reclaiming | S::Remitted, E::Evict) => S::Evicted,
             _ => return Next::Ignore,
         })
     }
@@ -105,13 +119,18 @@ impl MemberState {
     /// Whether messages are sent to the member.
     #[must_use]
     pub const fn is_receiver(self) -> bool {
-        !matches!(self, Self::Joining | Self::Leaving)
+        !matches!(self, Self::Joining | Self::Leaving | Self::Stranger | Self::Evicted)
     }
 
     /// Whether messages of the member are accepted.
     #[must_use]
     pub const fn is_sender(self) -> bool {
-        !matches!(self, Self::Joining | Self::Published)
+        !matches!(self, Self::Joining | Self::Published | Self::Stranger | Self::Evicted)
+    }
+
+    /// Whether the socket is left out of what is sent to all.
+    pub(super) const fn is_left_out(self) -> bool {
+        matches!(self, Self::Stranger | Self::Evicted)
     }
 
     /// Whether the member has one of the places of active members.
@@ -137,6 +156,8 @@ mod tests {
             S::Reclaiming,
             S::Remitted,
             S::Leaving,
+            S::Stranger,
+            S::Evicted,
         ];
         let events = [
             E::Publish,
@@ -151,6 +172,8 @@ mod tests {
             E::RemitEarly,
             E::RemitLate,
             E::Drain,
+            E::Ignore,
+            E::Evict,
         ];
         let mut table = String::from("\n");
         for event in events {
@@ -165,22 +188,24 @@ mod tests {
             }
             table = table.trim_end().to_owned() + "\n";
         }
-        //         Joining    Published  Joined     Pending    Active     Reclaiming Remitted   Leaving
+        // Joining, Published, Joined, Pending, Active, Reclaiming, Remitted, Leaving, Stranger, Evicted.
         assert_eq!(
             table,
             "
-Publish    Joined     -          -          -          -          -          -          -
-Withdraw   -          remove     Leaving    Leaving    Leaving    Leaving    Leaving    -
-Lose       remove     remove     remove     remove     remove     remove     remove     remove
-Join       -          Joined     -          -          -          -          -          -
-Leave      remove     -          Leaving    Leaving    Leaving    Leaving    Leaving    -
-Promote    -          -          Active     Active     -          -          -          -
-Wait       -          -          Pending    -          -          -          -          -
-Demote     -          -          -          Joined     -          -          -          -
-Reclaim    -          -          -          -          Reclaiming -          -          -
-RemitEarly -          -          -          -          -          Remitted   -          -
-RemitLate  -          -          -          -          -          Joined     -          -
-Drain      -          -          -          -          -          -          Joined     -
+Publish    Joined     -          -          -          -          -          -          -          -          -
+Withdraw   -          remove     Leaving    Leaving    Leaving    Leaving    Leaving    -          remove     remove
+Lose       remove     remove     remove     remove     remove     remove     remove     remove     remove     remove
+Join       -          Joined     -          -          -          -          -          -          Joined     -
+Leave      remove     -          Leaving    Leaving    Leaving    Leaving    Leaving    -          -          remove
+Promote    -          -          Active     Active     -          -          -          -          -          -
+Wait       -          -          Pending    -          -          -          -          -          -          -
+Demote     -          -          -          Joined     -          -          -          -          -          -
+Reclaim    -          -          -          -          Reclaiming -          -          -          -          -
+RemitEarly -          -          -          -          -          Remitted   -          -          -          -
+RemitLate  -          -          -          -          -          Joined     -          -          -          -
+Drain      -          -          -          -          -          -          Joined     -          -          -
+Ignore     -          Stranger   -          -          -          -          -          -          -          -
+Evict      -          Stranger   Evicted    Evicted    Evicted    Evicted    Evicted    -          -          -
 "
         );
     }

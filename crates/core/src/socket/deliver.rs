@@ -25,6 +25,7 @@ enum Verdict {
 impl Endpoint {
     /// Handles a message for this port; of a multicast, a copy.
     pub fn handle_message(&mut self, now: Time, msg: Message, uplink: &mut dyn Uplink) {
+        self.group_now(now);
         if !msg.header_fits() {
             self.stats.dropped += 1;
         } else if msg.user() == User::GroupProtocol {
@@ -232,6 +233,7 @@ impl Endpoint {
         if self.state == State::Established {
             self.push_collected(uplink);
         }
+        self.send_kept(uplink);
         self.continue_closing(uplink);
     }
 }

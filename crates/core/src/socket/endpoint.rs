@@ -240,7 +240,7 @@ impl Endpoint {
     #[must_use]
     pub fn memory(&self) -> u64 {
         let kept = self.queue.charged() + self.full.bytes() + self.multicast_sync.bytes();
-        let deferred = self.group.as_ref().map_or(0, |group| group.deferred_bytes());
+        let deferred = self.group.as_ref().map_or(0, |group| group.deferred_bytes() + group.kept_bytes());
         (kept + deferred) as u64 + self.nagle.bytes() + self.beyond_bytes
     }
 
@@ -458,12 +458,16 @@ impl Endpoint {
     pub fn deadline(&self) -> Option<Time> {
         let is_quiet = self.request.is_none() && self.closing.is_none() && self.multicast_sync.is_empty();
         if is_quiet && !self.is_full() {
-            return self.probe_at; // the most frequent case: called around every operation, mostly on idle sockets
+            let late = self.group.as_ref().and_then(|group| group.deadline());
+            // The most frequent case: called around every operation, mostly on idle sockets. A member has no
+            // connection to probe.
+            return late.or(self.probe_at);
         }
         let request = self.request.as_ref().map(Request::due);
         let closing = self.closing.as_ref().map(|c| c.deadline);
         let sync = self.multicast_sync.deadline();
-        [request, closing, self.probe_at, sync, self.full.deadline()].into_iter().flatten().min()
+        let late = self.group.as_ref().and_then(|group| group.deadline());
+        [request, closing, self.probe_at, sync, self.full.deadline(), late].into_iter().flatten().min()
     }
 
     /// Handles the timers that are due; call it at [`Self::deadline`].
@@ -480,6 +484,7 @@ impl Endpoint {
         for msg in self.multicast_sync.expire(now) {
             self.admit(now, msg, uplink);
         }
+        self.group_timeout(now, uplink);
         self.wait_timeout(now, uplink);
     }
 }

@@ -91,6 +91,9 @@ pub enum SendError {
     /// The peer did not answer probes.
     #[error("connection aborted: the peer does not answer probes (connect again)")]
     Aborted,
+    /// A member has evicted the socket from its group.
+    #[error("evicted from the group: the socket held other members up (leave the group and join again)")]
+    Evicted,
 }
 
 impl SendError {
@@ -110,7 +113,7 @@ impl SendError {
             Self::NoBuffers => Errno::NoBuffers,
             Self::Refused => Errno::ConnectionRefused,
             Self::TimedOut => Errno::TimedOut,
-            Self::Aborted => Errno::ConnectionAborted,
+            Self::Aborted | Self::Evicted => Errno::ConnectionAborted,
         }
     }
 }

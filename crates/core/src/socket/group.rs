@@ -2,13 +2,14 @@
 
 use super::endpoint::Endpoint;
 use super::error::SendError;
-use super::header::{Address, GroupAddress};
+use super::header::{AFTER_LOSS, Address, COPY_OF_BROADCAST, COPY_OF_MULTICAST, GroupAddress};
 use super::queue::charge;
 use super::types::{Destination, GroupMessage, GroupMessageKind, WaitReason};
 use super::uplink::Uplink;
 use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
-use crate::group::{Group, GroupRequest, JoinError, LeaveError, Ready, Refused};
+use crate::group::{CopyOf, Group, GroupPolicy, GroupRequest, JoinError, LeaveError, Ready, Refused};
 use crate::limits::{MAX_USER_DATA, RESERVED_TYPES};
+use crate::time::Time;
 use crate::wire::{
     ByteOrder, Envelope, ErrorCode, EventKind, Filter, GroupControl, INTERNAL_HEADER, MULTICAST_HEADER,
     Message, MessageType, Subscription, TopologyEvent, User, blocks,
@@ -21,6 +22,23 @@ impl Endpoint {
     /// # Errors
     /// See [`JoinError`].
     pub fn join(&mut self, request: GroupRequest, uplink: &mut dyn Uplink) -> Result<(), JoinError> {
+        self.join_with(Time::ZERO, request, GroupPolicy::LINUX, uplink)
+    }
+
+    /// [`Self::join`] with a policy for slow members, which concerns what this socket sends. Spec: tipc.md §9.8.
+    ///
+    /// # Errors
+    /// See [`JoinError`].
+    pub fn join_with(
+        &mut self,
+        now: Time,
+        request: GroupRequest,
+        policy: GroupPolicy,
+        uplink: &mut dyn Uplink,
+    ) -> Result<(), JoinError> {
+        if !policy.is_valid() {
+            return Err(JoinError::Policy);
+        }
         if request.member.service < RESERVED_TYPES {
             return Err(JoinError::Reserved);
         }
@@ -30,7 +48,8 @@ impl Endpoint {
         if self.kind.is_connection_oriented() {
             return Err(JoinError::WrongKind);
         }
-        let mut group = Group::new(request, self.port);
+        let mut group = Group::new(request, self.port).with_policy(policy);
+        group.set_now(now);
         let own = uplink.own_node();
         for (member, instance) in uplink.group_bindings(request.member.service, request.scope) {
             group.published(member_id(member, own), instance);
@@ -49,11 +68,13 @@ impl Endpoint {
     /// See [`LeaveError`].
     pub fn leave(&mut self, uplink: &mut dyn Uplink) -> Result<(), LeaveError> {
         let Some(group) = &mut self.group else { return Err(LeaveError::NotJoined) };
-        let request = group.request();
+        let (request, was_evicted) = (group.request(), group.evicted_by().is_some());
         group.leave();
         self.settle_group(uplink);
         self.group = None;
-        let _ = self.unbind(Some((request.member.into(), request.scope)), uplink);
+        if !was_evicted {
+            let _ = self.unbind(Some((request.member.into(), request.scope)), uplink);
+        }
         Ok(())
     }
 
@@ -99,7 +120,7 @@ impl Endpoint {
         let parsed = GroupControl::parse(msg.view());
         match (&mut self.group, parsed) {
             (Some(group), Ok(control)) if group.includes(from.node) => {
-                group.control(from, control.kind);
+                group.control_with(from, control.kind, control.extension);
                 self.settle_group(uplink);
             }
             _ => self.stats.dropped += 1,
@@ -143,24 +164,28 @@ impl Endpoint {
         let own = uplink.own_node();
         let Some(group) = &mut self.group else { return };
         group.set_own_node(own);
-        let service = group.request().member.service;
-        let (controls, ready) = (group.take_controls(), group.take_ready());
+        let request = group.request();
+        let (service, is_evicted) = (request.member.service, group.take_eviction());
+        let ready = group.take_ready();
+        let controls = group.take_controls().into_iter();
+        let controls: Vec<_> = controls.map(|(to, kind)| (to, kind, group.extension(kind))).collect();
         for item in ready {
             match item {
                 Ready::Message(message) => self.queue.push(message),
-                Ready::Event { member, instance, kind } => {
+                Ready::Event { member, instance, kind, evicted } => {
                     let address = ServiceAddr { service, instance };
                     let member =
                         PortId { node: if member.node.is_none() { own } else { member.node }, ..member };
-                    self.queue.push(member_event(member, address, kind, (self.port, own)));
+                    let news = if evicted { News::Evicted } else { News::of(kind) };
+                    self.queue.push(member_event(member, address, news, (self.port, own)));
                 }
             }
         }
-        for (to, kind) in controls {
+        for (to, kind, extension) in controls {
             let node = if to.node.is_none() { own } else { to.node };
             let control = GroupControl {
                 kind,
-                group: 0,
+                extension,
                 origin_port: self.port,
                 dest_port: to.port,
                 dest_droppable: true,
@@ -168,6 +193,10 @@ impl Endpoint {
             // A member that is not reachable is gone, which is reported otherwise.
             let _ = uplink.submit(node, control.to_message(&Envelope::between(own, node, INTERNAL_HEADER)));
         }
+        if is_evicted {
+            self.withdraw_membership(request, uplink);
+        }
+        self.send_kept(uplink);
     }
 
     /// Sends `data` to members: without a destination to all, to a service address to one with that instance, to a
@@ -176,8 +205,15 @@ impl Endpoint {
         &mut self,
         to: Option<Destination>,
         data: &[u8],
+        key: u64,
         uplink: &mut dyn Uplink,
     ) -> Result<usize, SendError> {
+        if self.group.as_ref().is_some_and(|group| group.evicted_by().is_some()) {
+            return Err(SendError::Evicted);
+        }
+        if self.group.as_ref().is_some_and(|group| group.policy().never_waits()) {
+            return self.send_without_waiting(to, data, key, uplink);
+        }
         let cost = blocks(MULTICAST_HEADER + data.len().min(MAX_USER_DATA));
         let own = uplink.own_node();
         match to {
@@ -209,7 +245,7 @@ impl Endpoint {
         }
     }
 
-    fn send_to_member(
+    pub(super) fn send_to_member(
         &mut self,
         member: PortId,
         data: &[u8],
@@ -228,19 +264,37 @@ impl Endpoint {
         if data.is_empty() {
             return Ok(0);
         }
-        let address = self.group_address(MessageType::GroupUcast, None);
+        self.submit_to_member(member, data, CopyOf::Unicast, cost, uplink)?;
+        self.stats.sent_bytes += data.len() as u64;
+        Ok(data.len())
+    }
+
+    /// Passes a message to one member on, whose window allows it.
+    pub(super) fn submit_to_member(
+        &mut self,
+        member: PortId,
+        data: &[u8],
+        copy_of: CopyOf,
+        cost: u32,
+        uplink: &mut dyn Uplink,
+    ) -> Result<(), SendError> {
+        let own = uplink.own_node();
+        let to = PortId { node: if member.node.is_none() { own } else { member.node }, ..member };
+        let mut address = self.group_address(MessageType::GroupUcast, None);
+        if let (Address::Group(address), Some(group)) = (&mut address, &self.group) {
+            (address.copy_of, address.after_loss) = (copy_of, group.is_missing(member));
+        }
         let msg = self.message(to, address, data, uplink);
         self.may_send(to.node, msg.size(), uplink)?;
         self.submit(to.node, msg, uplink)?;
         if let Some(group) = &mut self.group {
             group.sent_to(member, cost);
         }
-        self.stats.sent_bytes += data.len() as u64;
-        Ok(data.len())
+        Ok(())
     }
 
     /// Sends to all members, for those with `instance` if it is given.
-    fn send_to_members(
+    pub(super) fn send_to_members(
         &mut self,
         instance: Option<u32>,
         data: &[u8],
@@ -285,10 +339,16 @@ impl Endpoint {
             scope: request.scope,
             seqno: group.next_broadcast(),
             ack_request: kind != MessageType::GroupUcast && group.must_replicast(),
+            copy_of: CopyOf::Unicast,
+            after_loss: false,
         })
     }
 
-    fn refused_by_group(&mut self, refused: Refused, uplink: &mut dyn Uplink) -> Result<usize, SendError> {
+    pub(super) fn refused_by_group(
+        &mut self,
+        refused: Refused,
+        uplink: &mut dyn Uplink,
+    ) -> Result<usize, SendError> {
         // The member may get more window, so that it does not wait for this socket in the same way.
         self.settle_group(uplink);
         match self.group_reason() {
@@ -329,7 +389,7 @@ impl Endpoint {
 }
 
 /// The identity of a member: sockets of this node have no node, because its address may become known later.
-fn member_id(port: PortId, own: NodeAddr) -> PortId {
+pub(super) fn member_id(port: PortId, own: NodeAddr) -> PortId {
     PortId { node: if port.node == own { NodeAddr::NONE } else { port.node }, ..port }
 }
 
@@ -342,23 +402,50 @@ pub(super) fn is_group(msg: &Message) -> bool {
 /// The properties of a message of a group. Its instance is that of the sending member.
 pub(super) fn describe(msg: &Message) -> Option<GroupMessage> {
     let kind = match msg.message_type() {
+        MessageType::GroupUcast if msg.word(10) & COPY_OF_BROADCAST != 0 => GroupMessageKind::Broadcast,
+        MessageType::GroupUcast if msg.word(10) & COPY_OF_MULTICAST != 0 => GroupMessageKind::Multicast,
         MessageType::GroupUcast => GroupMessageKind::Unicast,
         MessageType::GroupMcast => GroupMessageKind::Multicast,
         MessageType::GroupBcast => GroupMessageKind::Broadcast,
-        MessageType::GroupEvent if msg.word(10) == LEFT => GroupMessageKind::Left,
-        MessageType::GroupEvent => GroupMessageKind::Joined,
+        MessageType::GroupEvent => match msg.word(10) {
+            LEFT => GroupMessageKind::Left,
+            EVICTED => GroupMessageKind::Evicted,
+            _ => GroupMessageKind::Joined,
+        },
         _ => return None,
     };
     Some(GroupMessage { member: msg.service(), kind })
+}
+
+/// Whether messages of its sender to this socket are missing before it.
+pub(super) fn is_after_loss(msg: &Message) -> bool {
+    msg.is_data() && msg.message_type() == MessageType::GroupUcast && msg.word(10) & AFTER_LOSS != 0
 }
 
 /// Kind of the event that a member has left, in word 10. Spec: tipc.md §2.1.
 const LEFT: u32 = 2;
 /// Kind of the event that a member has joined.
 const JOINED: u32 = 1;
+/// Kind of the event that a member was evicted. Ours; no other node sees it.
+const EVICTED: u32 = 3;
+
+/// News of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Joined,
+    Left,
+    Evicted,
+}
+
+impl News {
+    fn of(kind: EventKind) -> Self {
+        if kind == EventKind::Withdrawn { Self::Left } else { Self::Joined }
+    }
+}
 
 /// The message by which a socket learns that a member has joined or left. Spec: tipc.md §9.7.
-fn member_event(from: PortId, member: ServiceAddr, kind: EventKind, (port, own): (u32, NodeAddr)) -> Message {
+fn member_event(from: PortId, member: ServiceAddr, news: News, (port, own): (u32, NodeAddr)) -> Message {
+    let kind = if news == News::Joined { EventKind::Published } else { EventKind::Withdrawn };
     let range: ServiceRange = member.into();
     let subscription = Subscription { range, timeout_ms: 0, filter: Filter::default(), handle: [0; 8] };
     let event = TopologyEvent { kind, found: range, port: from, subscription };
@@ -372,6 +459,13 @@ fn member_event(from: PortId, member: ServiceAddr, kind: EventKind, (port, own):
     msg.set_dest_port(port);
     msg.set_name_type(member.service);
     msg.set_name_instance(member.instance);
-    msg.set_word(10, if kind == EventKind::Withdrawn { LEFT } else { JOINED });
+    msg.set_word(
+        10,
+        match news {
+            News::Joined => JOINED,
+            News::Left => LEFT,
+            News::Evicted => EVICTED,
+        },
+    );
     msg
 }

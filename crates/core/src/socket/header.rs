@@ -4,6 +4,7 @@
 use super::options::{OptionValue, SocketOption};
 use super::types::SocketKind;
 use crate::addr::{Importance, PortId, Scope, ServiceAddr, ServiceRange};
+use crate::group::CopyOf;
 use crate::wire::{DataHeader, MessageType};
 
 /// The options of a socket that appear in the headers of its messages.
@@ -70,10 +71,20 @@ pub struct GroupAddress {
     pub seqno: u16,
     /// Every receiver acknowledges it.
     pub ack_request: bool,
+    /// What the application sent, if this is a message to one member.
+    pub copy_of: CopyOf,
+    /// Messages of this socket to this member are missing since the one before.
+    pub after_loss: bool,
 }
 
 /// Bit of word 10: the receiver acknowledges the broadcast. Spec: tipc.md §2.1.
 const ACK_REQUEST: u32 = 1;
+/// Bit of word 10 of a unicast: a copy of a broadcast. Ours, as the next two. Spec: tipc.md §9.8.
+pub(super) const COPY_OF_BROADCAST: u32 = 2;
+/// A copy of a multicast.
+pub(super) const COPY_OF_MULTICAST: u32 = 4;
+/// Messages before this one are missing.
+pub(super) const AFTER_LOSS: u32 = 8;
 
 /// The header of a message with `data` bytes from the socket `own` to the socket `to`.
 #[inline]
@@ -112,7 +123,13 @@ pub fn header(options: SendOptions, own: PortId, to: PortId, address: Address, d
             header.set_lookup_scope(group.scope.number());
             header.set_name_type(group.member.service);
             header.set_name_instance(group.member.instance);
-            header.set_word(10, u32::from(group.ack_request) * ACK_REQUEST);
+            let copy = match group.copy_of {
+                CopyOf::Unicast => 0,
+                CopyOf::Multicast => COPY_OF_MULTICAST,
+                CopyOf::Broadcast => COPY_OF_BROADCAST,
+            };
+            let flags = u32::from(group.ack_request) * ACK_REQUEST + u32::from(group.after_loss) * AFTER_LOSS;
+            header.set_word(10, flags + copy);
             header.set_group_seqno(group.seqno);
         }
         Address::Connection | Address::Direct => {}

@@ -26,6 +26,7 @@ mod recv;
 mod send;
 mod settings;
 mod setup;
+mod slow_members;
 mod state;
 mod teardown;
 mod types;

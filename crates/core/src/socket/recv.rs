@@ -2,7 +2,6 @@
 
 use super::endpoint::Endpoint;
 use super::error::{ConnectError, RecvError};
-use super::group;
 use super::state::State;
 use super::types::{Received, RecvOptions, Returned, SocketKind, WaitReason};
 use super::uplink::Uplink;
@@ -85,7 +84,8 @@ impl Endpoint {
             _ => None,
         };
         let (source, importance) = (msg.origin(), msg.importance());
-        Received { source, destination, importance, group: group::describe(msg), ..Received::default() }
+        let (group, after_loss) = self.told(msg);
+        Received { source, destination, importance, group, after_loss, ..Received::default() }
     }
 
     /// Handles a message with an error code at the front of the queue.

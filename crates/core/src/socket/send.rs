@@ -28,12 +28,30 @@ impl Endpoint {
         to: Option<Destination>,
         uplink: &mut dyn Uplink,
     ) -> Result<usize, SendError> {
+        self.send_keyed(now, data, to, 0, uplink)
+    }
+
+    /// [`Self::send`] with the key that [`SlowMember::Conflate`](crate::group::SlowMember::Conflate) uses: for a slow
+    /// member the message replaces the one with the same key. Messages sent without a key have key 0; outside of such a
+    /// group it has no effect.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub fn send_keyed(
+        &mut self,
+        now: Time,
+        data: &[u8],
+        to: Option<Destination>,
+        key: u64,
+        uplink: &mut dyn Uplink,
+    ) -> Result<usize, SendError> {
         self.blocked = None;
         if data.len() > MAX_USER_DATA && self.kind != SocketKind::Stream {
             return Err(SendError::MessageSize);
         }
-        if self.group.is_some() {
-            return self.send_to_group(to, data, uplink);
+        if let Some(group) = &mut self.group {
+            group.set_now(now);
+            return self.send_to_group(to, data, key, uplink);
         }
         if !self.kind.is_connection_oriented() {
             let to = to.or(self.default_to).ok_or(SendError::DestinationRequired)?;

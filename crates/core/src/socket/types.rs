@@ -121,13 +121,22 @@ pub enum GroupMessageKind {
     Left,
     /// A message, but the kernel does not tell to whom it was sent.
     Unknown,
+    /// No message: the member was left out because it held others up. If it is this socket, it is in the group no
+    /// more. Only for sockets that joined with a policy; for others it is [`GroupMessageKind::Left`].
+    Evicted,
 }
 
 impl GroupMessageKind {
     /// Whether a member has joined or left.
     #[must_use]
     pub const fn is_event(self) -> bool {
-        matches!(self, Self::Joined | Self::Left)
+        matches!(self, Self::Joined | Self::Left | Self::Evicted)
+    }
+
+    /// Whether a member has left, or was evicted.
+    #[must_use]
+    pub const fn has_left(self) -> bool {
+        matches!(self, Self::Left | Self::Evicted)
     }
 }
 
@@ -164,6 +173,10 @@ pub struct Received {
     /// carries it does so beside this value.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub group: Option<GroupMessage>,
+    /// Messages of this member to this socket are missing since the one before: the member's policy has dropped or
+    /// replaced them. Only for sockets that joined with a policy. Not encoded, as [`Received::group`].
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub after_loss: bool,
 }
 
 /// Operations that do not block on a socket. Spec: tipc.md §8.11.

@@ -2,7 +2,7 @@
 
 use super::Stack;
 use crate::addr::NodeAddr;
-use crate::group::{GroupRequest, JoinError, LeaveError};
+use crate::group::{GroupPolicy, GroupRequest, JoinError, LeaveError};
 use crate::names::Change;
 use crate::socket::{BindError, Endpoint};
 use crate::time::Time;
@@ -36,7 +36,23 @@ impl Stack {
     /// # Errors
     /// See [`JoinError`].
     pub fn join(&mut self, now: Time, port: u32, request: GroupRequest) -> Result<(), JoinError> {
-        self.on(now, port, JoinError::Bind(BindError::InvalidState), |e, uplink| e.join(request, uplink))
+        self.join_with(now, port, request, GroupPolicy::LINUX)
+    }
+
+    /// [`Self::join`] with a policy for slow members.
+    ///
+    /// # Errors
+    /// See [`JoinError`].
+    pub fn join_with(
+        &mut self,
+        now: Time,
+        port: u32,
+        request: GroupRequest,
+        policy: GroupPolicy,
+    ) -> Result<(), JoinError> {
+        self.on(now, port, JoinError::Bind(BindError::InvalidState), |e, uplink| {
+            e.join_with(now, request, policy, uplink)
+        })
     }
 
     /// Lets a socket leave its group. What it has received before can still be read.
@@ -81,6 +97,7 @@ impl Stack {
         let Some(ports) = self.groups.get(&binding.range.service) else { return };
         for port in ports.clone() {
             let news = |endpoint: &mut Endpoint, uplink: &mut super::uplink::Direct<'_>| {
+                endpoint.group_now(now);
                 endpoint.group_changed(binding.range, (binding.port, binding.scope), change.up, uplink);
             };
             self.change_endpoint(now, port, news, |()| false);
@@ -91,7 +108,11 @@ impl Stack {
     pub(super) fn tell_groups_of_loss(&mut self, now: Time, node: NodeAddr) {
         let all: Vec<u32> = self.groups.values().flatten().copied().collect();
         for port in all {
-            self.change_endpoint(now, port, |e, uplink| e.group_node_lost(node, uplink), |()| false);
+            let news = |endpoint: &mut Endpoint, uplink: &mut super::uplink::Direct<'_>| {
+                endpoint.group_now(now);
+                endpoint.group_node_lost(node, uplink);
+            };
+            self.change_endpoint(now, port, news, |()| false);
         }
     }
 }

@@ -127,8 +127,23 @@ impl Stack {
         data: &[u8],
         to: Option<Destination>,
     ) -> Result<usize, SendError> {
+        self.send_keyed(now, port, data, to, 0)
+    }
+
+    /// [`Self::send`] with a key for slow members of a group. See [`Endpoint::send_keyed`].
+    ///
+    /// # Errors
+    /// See [`SendError`]; nothing was sent.
+    pub fn send_keyed(
+        &mut self,
+        now: Time,
+        port: u32,
+        data: &[u8],
+        to: Option<Destination>,
+        key: u64,
+    ) -> Result<usize, SendError> {
         let (sent, waits) = self.on(now, port, SendError::Broken, |e, uplink| {
-            e.send(now, data, to, uplink).map(|sent| (sent, e.has_unsent()))
+            e.send_keyed(now, data, to, key, uplink).map(|sent| (sent, e.has_unsent()))
         })?;
         // Collected data also leaves with an acknowledgement.
         self.switch.backlogged |= waits;

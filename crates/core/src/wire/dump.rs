@@ -132,7 +132,7 @@ fn body(f: &mut fmt::Formatter<'_>, m: &Decoded<'_>, view: View<'_>) -> fmt::Res
             }
             error(f, c.error)
         }
-        Body::Group(g) => group(f, g.group, &g.kind),
+        Body::Group(g) => group(f, g.extension, &g.kind),
         Body::Tunnel(t) => {
             match t.kind {
                 TunnelKind::Synch => write!(f, "SYNCH bearer {} point {}", t.bearer, t.count)?,
@@ -256,8 +256,8 @@ fn restart(f: &mut fmt::Formatter<'_>, r: &Restart) -> fmt::Result {
     flag(f, r.link.redundant_link, "redundant")
 }
 
-fn group(f: &mut fmt::Formatter<'_>, group: u32, kind: &GroupControlKind) -> fmt::Result {
-    write!(f, "GROUP {group} ")?;
+fn group(f: &mut fmt::Formatter<'_>, extension: u32, kind: &GroupControlKind) -> fmt::Result {
+    write!(f, "GROUP {extension} ")?;
     match kind {
         GroupControlKind::Join { sync_point, window } => write!(f, "JOIN at {sync_point} window {window}"),
         GroupControlKind::Leave { sync_point } => write!(f, "LEAVE at {sync_point}"),
@@ -265,6 +265,7 @@ fn group(f: &mut fmt::Formatter<'_>, group: u32, kind: &GroupControlKind) -> fmt
         GroupControlKind::Ack { acked } => write!(f, "ACK {acked}"),
         GroupControlKind::Reclaim => f.write_str("RECLAIM"),
         GroupControlKind::Remit { window } => write!(f, "REMIT {window}"),
+        GroupControlKind::Evict => f.write_str("EVICT"),
     }
 }
 

@@ -8,8 +8,8 @@ use crate::error::WireError;
 pub struct GroupControl {
     /// Operation.
     pub kind: GroupControlKind,
-    /// Group id.
-    pub group: u32,
+    /// Word 8, which Linux leaves 0; what utipc adds to JOIN, LEAVE and EVICT. Spec: tipc.md §9.8.
+    pub extension: u32,
     /// Port of the sending member.
     pub origin_port: u32,
     /// Port of the receiving member.
@@ -50,6 +50,8 @@ pub enum GroupControlKind {
         /// Blocks not used.
         window: u16,
     },
+    /// The receiver holds the sender up: it leaves the group. Only to members that accept it; not known to Linux.
+    Evict,
 }
 
 impl GroupControl {
@@ -69,11 +71,12 @@ impl GroupControl {
             3 => K::Ack { acked: high },
             4 => K::Reclaim,
             5 => K::Remit { window: high },
+            6 => K::Evict,
             kind => return Err(WireError::Type { user: User::GroupProtocol.into(), kind }),
         };
         Ok(Self {
             kind,
-            group: v.name_type(),
+            extension: v.name_type(),
             origin_port: v.origin_port(),
             dest_port: v.dest_port(),
             dest_droppable: v.dest_droppable(),
@@ -91,9 +94,10 @@ impl GroupControl {
             K::Ack { acked } => (3, acked, 0),
             K::Reclaim => (4, 0, 0),
             K::Remit { window } => (5, window, 0),
+            K::Evict => (6, 0, 0),
         };
         let mut m = envelope.message(User::GroupProtocol, kind, &[]);
-        m.set_name_type(self.group);
+        m.set_name_type(self.extension);
         m.set_origin_port(self.origin_port);
         m.set_dest_port(self.dest_port);
         m.set_dest_droppable(self.dest_droppable);

@@ -30,6 +30,10 @@ pub struct Group {
     pub program: String,
     /// What the last send waits for.
     pub wait: Option<String>,
+    /// The policy for slow members; none: sends wait, as on Linux.
+    pub policy: Option<String>,
+    /// The member that has evicted the socket.
+    pub evicted: Option<String>,
 }
 
 /// A member of a group, as one socket of it sees it.
@@ -51,6 +55,12 @@ pub struct GroupMember {
     pub unread: u32,
     /// Messages of it that wait for an earlier one.
     pub deferred: u32,
+    /// Messages that it did not get because it is slow.
+    pub dropped: u64,
+    /// Messages for it that newer ones with their key have replaced.
+    pub conflated: u64,
+    /// Messages that wait until it has room.
+    pub kept: u32,
 }
 
 impl Group {
@@ -68,6 +78,12 @@ impl Group {
         if let Some(wait) = &self.wait {
             out.text(group::WAIT, wait);
         }
+        if let Some(policy) = &self.policy {
+            out.text(group::POLICY, policy);
+        }
+        if let Some(by) = &self.evicted {
+            out.text(group::EVICTED, by);
+        }
     }
 
     pub(super) fn read(nest: Nest<'_>) -> Result<Self, Errno> {
@@ -83,6 +99,8 @@ impl Group {
             uid: required(nest, group::UID)?,
             program: nest.text(group::PROGRAM, MAX_TEXT)?.unwrap_or_default(),
             wait: nest.text(group::WAIT, MAX_TEXT)?,
+            policy: nest.text(group::POLICY, MAX_TEXT)?,
+            evicted: nest.text(group::EVICTED, MAX_TEXT)?,
         })
     }
 }
@@ -97,6 +115,12 @@ impl GroupMember {
         out.u32(group::GRANTED, self.granted);
         out.u32(group::UNREAD, self.unread);
         out.u32(group::DEFERRED, self.deferred);
+        // Only of sockets with a policy: readers of earlier releases see what they know.
+        if (self.dropped, self.conflated, self.kept) != (0, 0, 0) {
+            out.u64(group::DROPPED, self.dropped);
+            out.u64(group::CONFLATED, self.conflated);
+            out.u32(group::KEPT, self.kept);
+        }
     }
 
     pub(super) fn read(nest: Nest<'_>) -> Result<Self, Errno> {
@@ -109,6 +133,9 @@ impl GroupMember {
             granted: required(nest, group::GRANTED)?,
             unread: required(nest, group::UNREAD)?,
             deferred: required(nest, group::DEFERRED)?,
+            dropped: nest.u64(group::DROPPED)?.unwrap_or_default(),
+            conflated: nest.u64(group::CONFLATED)?.unwrap_or_default(),
+            kept: nest.u32(group::KEPT)?.unwrap_or_default(),
         })
     }
 }

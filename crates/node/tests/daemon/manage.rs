@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use utipc_attach::{Reply as Answered, Request as Command};
+use utipc_attach::{Failure, Reply as Answered, Request as Command};
 use utipc_core::addr::{NodeAddr, ServiceRange};
-use utipc_core::group::GroupRequest;
+use utipc_core::group::{GroupPolicy, GroupRequest, JoinError, SlowMember};
 use utipc_core::socket::SocketKind;
 use utipc_manage::{
     Entry, Errno, Group, Header, KeyChange, Properties, Quota, REKEY_NOW, Refusal, Reply, Request, Secret,
@@ -267,6 +267,50 @@ fn groups_are_listed_with_their_members_in_bounded_packets() {
         assert!(known.insert(member.port) && member.instance < MEMBERS);
     }
     assert_eq!(known, sockets.into_iter().filter(|port| *port != one).collect());
+}
+
+#[test]
+fn policies_and_what_slow_members_missed_are_listed() {
+    const DROP: GroupPolicy = GroupPolicy::new(SlowMember::Drop);
+    let host = Host::new();
+    let mut client = host.client();
+    let port = client.open(SocketKind::Rdm);
+    client.call(&Command::MakeHosted { port, partly: None }).unwrap();
+    let request = GroupRequest::new(4300, 1);
+    let invalid = GroupPolicy::new(SlowMember::Evict { after_ms: 0 });
+    let refused = client.call(&Command::JoinWith { port, request, policy: invalid });
+    assert_eq!(refused, Err(Failure::Join(JoinError::Policy)));
+    client.call(&Command::JoinWith { port, request, policy: DROP }).unwrap();
+    let slow = join(&mut client, GroupRequest::new(4300, 2));
+    for _ in 0..30 {
+        let keyed = Command::SendKeyed { port, to: None, key: 7 };
+        let (sent, _) = client.try_call(&keyed, &[7; 60_000]).unwrap();
+        assert!(matches!(sent, Answered::Sent { bytes: 60_000, .. }), "{sent:?}");
+    }
+    let members = match client.call(&Command::GroupMembers { port, after: None }) {
+        Ok(Answered::GroupMembers(members)) => members,
+        other => panic!("{other:?}"),
+    };
+    let [member] = &members[..] else { panic!("{members:?}") };
+    assert!(member.port.port == slow && member.slow.dropped > 10);
+    let after = Some(member.port);
+    assert_eq!(client.call(&Command::GroupMembers { port, after }), Ok(Answered::GroupMembers(Vec::new())));
+    let list = ask(&mut client, &Request::Groups).entries;
+    let policies: Vec<_> = list
+        .into_iter()
+        .map(|entry| if let Entry::Group(group) = entry { group.policy } else { panic!("{entry:?}") })
+        .collect();
+    assert!(policies.contains(&None), "the default is not shown");
+    assert!(policies.contains(&Some("drop, ignores sockets that never join".to_owned())), "{policies:?}");
+    let list = ask(&mut client, &Request::GroupMembers { port }).entries;
+    let [Entry::GroupMember(listed)] = &list[..] else { panic!("{list:?}") };
+    assert_eq!((listed.dropped, listed.conflated, listed.kept), (member.slow.dropped, 0, 0));
+    // A socket in no group has no key.
+    let outside = client.open(SocketKind::Rdm);
+    let keyed = Command::SendKeyed { port: outside, to: None, key: 7 };
+    assert_eq!(client.try_call(&keyed, b"x").unwrap().0, Answered::Failed(Failure::State));
+    let unknown = client.call(&Command::GroupMembers { port: outside, after: None });
+    assert!(matches!(unknown, Err(Failure::Leave(_))), "{unknown:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! descriptor it has. Spec: tipc.md §8.9.
 
 use libc::{c_int, c_void, socklen_t};
-use utipc_core::group::GroupRequest;
+use utipc_core::group::{GroupPolicy, GroupRequest};
 use utipc_core::socket::{OptionValue, SocketKind, SocketOption, State};
 
 use super::replace;
@@ -81,7 +81,7 @@ fn set_tipc_option(entry: &Entry, name: c_int, value: *const c_void, len: sockle
         // SAFETY: the caller's value has four words, by the check above.
         let words = unsafe { value.cast::<GroupWords>().read_unaligned() };
         let request = GroupRequest::from_words(words).map_err(|why| why.errno().number())?;
-        socket.join(request)
+        socket.join(request, GroupPolicy::LINUX)
     } else {
         socket.set_option(option, number)
     };

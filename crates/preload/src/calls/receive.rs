@@ -190,7 +190,7 @@ unsafe fn receive_message(entry: &Entry, message: *mut msghdr, flags: c_int) -> 
         }
         message.msg_flags |= match received.group.map(|group| group.kind) {
             Some(GroupMessageKind::Joined) => libc::MSG_OOB,
-            Some(GroupMessageKind::Left) => libc::MSG_OOB | libc::MSG_EOR,
+            Some(GroupMessageKind::Left | GroupMessageKind::Evicted) => libc::MSG_OOB | libc::MSG_EOR,
             _ => 0,
         };
         ancillary::store(message, &received);

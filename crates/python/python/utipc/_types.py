@@ -2,7 +2,7 @@
 
 from typing import Literal, Union
 
-from ._utipc import GroupMessage, Joined, Left, PortId, ServiceAddress, ServiceRange
+from ._utipc import Evicted, GroupMessage, Joined, Left, PortId, ServiceAddress, ServiceRange
 
 #: Kinds of sockets.
 Kind = Literal["rdm", "dgram", "seqpacket", "stream"]
@@ -15,7 +15,7 @@ Engine = Literal["auto", "embedded", "daemon", "kernel"]
 #: Changes that an event reports.
 Change = Literal["service_up", "service_down", "node_up", "node_down", "link_up", "link_down", "expired"]
 #: What a member of a group receives.
-GroupIncoming = Union[GroupMessage, Joined, Left]
+GroupIncoming = Union[GroupMessage, Joined, Left, Evicted]
 #: Services to bind or to subscribe to.
 Services = Union[ServiceAddress, ServiceRange]
 #: Destinations of a message.

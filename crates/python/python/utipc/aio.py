@@ -300,21 +300,25 @@ class Group(_Series["GroupIncoming"]):
         """The underlying socket, for options and counters."""
         return self._socket
 
-    async def broadcast(self, data: Buffer) -> int:
+    async def broadcast(self, data: Buffer, *, key: int = 0) -> int:
         """See `utipc.Group.broadcast`."""
-        return await self._socket._until("writer", lambda: self._group.broadcast(data))
+        return await self._socket._until("writer", lambda: self._group.broadcast(data, key=key))
 
-    async def multicast(self, instance: int, data: Buffer) -> int:
+    async def multicast(self, instance: int, data: Buffer, *, key: int = 0) -> int:
         """See `utipc.Group.multicast`."""
-        return await self._socket._until("writer", lambda: self._group.multicast(instance, data))
+        return await self._socket._until(
+            "writer", lambda: self._group.multicast(instance, data, key=key)
+        )
 
     async def anycast(self, instance: int, data: Buffer) -> int:
         """See `utipc.Group.anycast`."""
         return await self._socket._until("writer", lambda: self._group.anycast(instance, data))
 
-    async def send(self, to: Union[utipc.Member, utipc.PortId], data: Buffer) -> int:
+    async def send(
+        self, to: Union[utipc.Member, utipc.PortId], data: Buffer, *, key: int = 0
+    ) -> int:
         """See `utipc.Group.send`."""
-        return await self._socket._until("writer", lambda: self._group.send(to, data))
+        return await self._socket._until("writer", lambda: self._group.send(to, data, key=key))
 
     async def receive(self) -> GroupIncoming:
         """See `utipc.Group.receive`."""
@@ -433,9 +437,25 @@ def join(
     events: bool = False,
     loopback: bool = False,
     scope: Scope = "cluster",
+    slow: Optional[Literal["wait", "drop", "conflate", "evict"]] = None,
+    keys: int = 1024,
+    bytes: int = 1_048_576,
+    evict_after: Optional[float] = None,
 ) -> Group:
     """See `utipc.Node.join`."""
-    return Group(node.join(service, instance, events=events, loopback=loopback, scope=scope))
+    return Group(
+        node.join(
+            service,
+            instance,
+            events=events,
+            loopback=loopback,
+            scope=scope,
+            slow=slow,
+            keys=keys,
+            bytes=bytes,
+            evict_after=evict_after,
+        )
+    )
 
 
 async def connect(

@@ -65,17 +65,24 @@ fn print_group(out: &mut Output, group: &Group, user: &str) {
     out.any("loopback", u32::from(group.loopback), if group.loopback { ", loopback" } else { "" });
     out.any("events", u32::from(group.events), if group.events { ", events" } else { "" });
     out.any("known", *members, "\n");
+    if let Some(policy) = &group.policy {
+        out.any("policy", policy.as_str(), &format!("  policy: {policy}\n"));
+    }
+    if let Some(by) = &group.evicted {
+        out.any("evicted", by.as_str(), &format!("  evicted by {by}\n"));
+    }
     if let Some(wait) = &group.wait {
         out.any("waits", wait.as_str(), &format!("  sending: {wait}\n"));
     }
 }
 
 fn print_member(out: &mut Output, member: &GroupMember) {
-    let GroupMember { port, node, instance, state, window, granted, unread, deferred } = member;
+    let GroupMember { port, node, instance, state, window, granted, unread, deferred, .. } = member;
     let address = PortId { port: *port, node: NodeAddr(*node) }.to_string();
     let text = format!(
         "  {address} instance {instance} {state}: may be sent {window} blocks, may send {granted}, unread {unread}, \
-         deferred {deferred}\n"
+         deferred {deferred}{}\n",
+        slow_counters(member)
     );
     out.any("member", address.as_str(), &text);
     out.any("instance", *instance, "");
@@ -84,4 +91,18 @@ fn print_member(out: &mut Output, member: &GroupMember) {
     out.any("granted", *granted, "");
     out.any("unread", *unread, "");
     out.any("deferred", *deferred, "");
+    if !slow_counters(member).is_empty() {
+        out.any("dropped", member.dropped, "");
+        out.any("conflated", member.conflated, "");
+        out.any("kept", member.kept, "");
+    }
+}
+
+/// What a slow member did not get, if it has missed anything.
+fn slow_counters(member: &GroupMember) -> String {
+    let GroupMember { dropped, conflated, kept, .. } = member;
+    if (*dropped, *conflated, *kept) == (0, 0, 0) {
+        return String::new();
+    }
+    format!(", dropped {dropped}, conflated {conflated}, kept {kept}")
 }

@@ -9,9 +9,9 @@ use utipc_core::socket::{BindError, ConnectError, OptionValue, RecvError, SendEr
 use utipc_os::Wait;
 
 use crate::{
-    Binding, Counters, Destination, Engine, Error, GroupRequest, LinkInfo, LinkProperty, NodeAddr, PeerInfo,
-    PortId, Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats,
-    Spin, WaitReason,
+    Binding, Counters, Destination, Engine, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty,
+    MemberInfo, NodeAddr, PeerInfo, PortId, Received, RecvOptions, Result, Scope, ServiceAddress,
+    ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
 
 #[derive(Clone, Debug)]
@@ -143,14 +143,31 @@ impl Socket {
         })
     }
 
-    pub(super) fn join(&self, request: GroupRequest) -> Result<()> {
+    pub(super) fn join(&self, request: GroupRequest, policy: GroupPolicy) -> Result<()> {
         let group = request.member.service;
-        self.0.live().and_then(|s| s.join(request)).map_err(|error| {
+        self.0.live().and_then(|s| s.join(request, policy)).map_err(|error| {
             public_error(error, |failure| match failure {
                 Failure::Join(why) => Ok(Error::Join { group, why }),
                 other => Err(other),
             })
         })
+    }
+
+    pub(super) fn group_members(&self) -> Result<Vec<MemberInfo>> {
+        let members = self.0.live().and_then(|s| Ok((s.group_members()?, s.node_address())));
+        let (members, own) = members.map_err(|error| {
+            public_error(error, |failure| match failure {
+                Failure::Leave(why) => Ok(Error::Leave(why)),
+                Failure::State => Ok(Error::Engine {
+                    engine: Engine::Daemon,
+                    why:
+                        "the daemon is of a release that does not list members (restart it with this release)"
+                            .into(),
+                }),
+                other => Err(other),
+            })
+        })?;
+        Ok(members.into_iter().map(|member| member.on(own)).collect())
     }
 
     pub(super) fn leave(&self) -> Result<()> {
@@ -220,14 +237,17 @@ impl Socket {
 
     #[inline]
     pub(super) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
-        self.0.live().and_then(|s| s.send(data, to, wait)).map_err(|error| {
-            public_error(error, |failure| match failure {
-                Failure::Send(why) => Ok(Error::Send { to, why }),
-                Failure::NoSocket(_) => Ok(Error::Send { to, why: SendError::Broken }),
-                Failure::Overload => Ok(Error::Send { to, why: SendError::NoBuffers }),
-                other => Err(other),
-            })
-        })
+        self.0.live().and_then(|s| s.send(data, to, wait)).map_err(|error| send_error(error, to))
+    }
+
+    pub(super) fn send_keyed(
+        &self,
+        data: &[u8],
+        to: Option<Destination>,
+        key: u64,
+        wait: Wait,
+    ) -> Result<Option<usize>> {
+        self.0.live().and_then(|s| s.send_keyed(data, to, key, wait)).map_err(|error| send_error(error, to))
     }
 
     #[inline]
@@ -255,6 +275,15 @@ impl Socket {
     pub(super) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
         self.0.live().and_then(|s| s.descriptor()).map_err(daemon_error)
     }
+}
+
+fn send_error(error: ClientError, to: Option<Destination>) -> Error {
+    public_error(error, |failure| match failure {
+        Failure::Send(why) => Ok(Error::Send { to, why }),
+        Failure::NoSocket(_) => Ok(Error::Send { to, why: SendError::Broken }),
+        Failure::Overload => Ok(Error::Send { to, why: SendError::NoBuffers }),
+        other => Err(other),
+    })
 }
 
 fn connect_error(error: ClientError) -> Error {

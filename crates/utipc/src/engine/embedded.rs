@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use utipc_core::group::LeaveError;
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{
     AcceptError, Endpoint, OptionError, OptionValue, RecvError, SendError, SocketOption, State,
@@ -14,8 +15,9 @@ use utipc_node::{Slot, Want};
 use utipc_os::{Left, Wait};
 
 use crate::{
-    Binding, Counters, Destination, Error, GroupRequest, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId,
-    Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, WaitReason,
+    Binding, Counters, Destination, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty, MemberInfo,
+    NodeAddr, PeerInfo, PortId, Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange,
+    SocketKind, SocketStats, WaitReason,
 };
 
 /// Longest time between two checks of a barrier: acknowledgements wake no thread.
@@ -159,10 +161,19 @@ impl Socket {
             .map_err(Error::Unbind)
     }
 
-    pub(super) fn join(&self, request: GroupRequest) -> Result<()> {
+    pub(super) fn join(&self, request: GroupRequest, policy: GroupPolicy) -> Result<()> {
         in_own_process(&self.node)?
-            .with(|stack, now| stack.join(now, self.port, request))
+            .with(|stack, now| stack.join_with(now, self.port, request, policy))
             .map_err(|why| Error::Join { group: request.member.service, why })
+    }
+
+    pub(super) fn group_members(&self) -> Result<Vec<MemberInfo>> {
+        let members = in_own_process(&self.node)?.ask(|stack| {
+            let own = stack.own_node();
+            let group = stack.endpoint(self.port)?.group()?;
+            Some(group.members().map(|member| member.on(own)).collect())
+        });
+        members.ok_or(Error::Leave(LeaveError::NotJoined))
     }
 
     pub(super) fn leave(&self) -> Result<()> {
@@ -210,9 +221,21 @@ impl Socket {
     }
 
     pub(super) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
-        let sent = self.block(Want::Write, wait, |stack, now| match stack.send(now, self.port, data, to) {
-            Err(SendError::WouldBlock) => None,
-            done => Some(done),
+        self.send_keyed(data, to, 0, wait)
+    }
+
+    pub(super) fn send_keyed(
+        &self,
+        data: &[u8],
+        to: Option<Destination>,
+        key: u64,
+        wait: Wait,
+    ) -> Result<Option<usize>> {
+        let sent = self.block(Want::Write, wait, |stack, now| {
+            match stack.send_keyed(now, self.port, data, to, key) {
+                Err(SendError::WouldBlock) => None,
+                done => Some(done),
+            }
         });
         sent?.transpose().map_err(|why| Error::Send { to, why })
     }

@@ -18,9 +18,9 @@ pub use choice::Engine;
 pub(crate) use kernel::TipcNetlink;
 
 use crate::{
-    Binding, Counters, Destination, GroupRequest, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId,
-    Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, Spin,
-    WaitReason,
+    Binding, Counters, Destination, GroupPolicy, GroupRequest, LinkInfo, LinkProperty, MemberInfo, NodeAddr,
+    PeerInfo, PortId, Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind,
+    SocketStats, Spin, WaitReason,
 };
 
 /// A node of any engine.
@@ -171,8 +171,13 @@ impl Socket {
         dispatch!(Socket, self, socket => socket.unbind(which))
     }
 
-    pub(crate) fn join(&self, request: GroupRequest) -> Result<()> {
-        dispatch!(Socket, self, socket => socket.join(request))
+    pub(crate) fn join(&self, request: GroupRequest, policy: GroupPolicy) -> Result<()> {
+        dispatch!(Socket, self, socket => socket.join(request, policy))
+    }
+
+    /// The members of the socket's group.
+    pub(crate) fn group_members(&self) -> Result<Vec<MemberInfo>> {
+        dispatch!(Socket, self, socket => socket.group_members())
     }
 
     pub(crate) fn leave(&self) -> Result<()> {
@@ -236,6 +241,22 @@ impl Socket {
     #[inline]
     pub(crate) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
         dispatch!(Socket, self, socket => socket.send(data, to, wait))
+    }
+
+    /// [`Self::send`] with a key for slow members of a group.
+    pub(crate) fn send_keyed(
+        &self,
+        data: &[u8],
+        to: Option<Destination>,
+        key: u64,
+        wait: Wait,
+    ) -> Result<Option<usize>> {
+        match self {
+            Self::Embedded(socket) => socket.send_keyed(data, to, key, wait),
+            Self::Daemon(socket) => socket.send_keyed(data, to, key, wait),
+            // No policy uses it.
+            Self::Kernel(socket) => socket.send(data, to, wait),
+        }
     }
 
     /// Receives into the caller's memory.

@@ -122,7 +122,9 @@ impl Link {
             }
             match self.socket.receive_in_group(Wait::Never) {
                 Ok(GroupIncoming::Joined(member)) => self.joined(machine, now, member),
-                Ok(GroupIncoming::Left(member)) => self.left(machine, now, self.global(member.port)),
+                Ok(GroupIncoming::Left(member) | GroupIncoming::Evicted(member)) => {
+                    self.left(machine, now, self.global(member.port));
+                }
                 Ok(GroupIncoming::Message { data, from, .. }) => {
                     self.message(machine, now, self.global(from.port), &data);
                 }

@@ -3,6 +3,7 @@
 mod hostile;
 mod membership;
 mod order;
+mod slow;
 mod windows;
 
 use super::*;

@@ -30,6 +30,7 @@ impl Lan {
                 GroupMessageKind::Broadcast => 'b',
                 GroupMessageKind::Joined => '+',
                 GroupMessageKind::Left => '-',
+                GroupMessageKind::Evicted => '!',
                 GroupMessageKind::Unknown => '?',
             };
             all.push(format!("{kind}{}", String::from_utf8_lossy(&buffer[..got.len])));

@@ -6,6 +6,7 @@ mod floods;
 mod group;
 mod lanes;
 mod publications;
+mod slow_members;
 
 use super::*;
 use crate::addr::{NodeId, Scope, ServiceRange};

@@ -1,8 +1,11 @@
 //! Requests about the node itself, and the few that change it.
 
 use serde::Serialize;
-use utipc_attach::{BearerEntry, BindingPage, Failure, MAX_AWAITED, NodeEntry, Reply, Request};
-use utipc_core::addr::{Binding, NodeAddr};
+use utipc_attach::{
+    BearerEntry, BindingPage, Failure, MAX_AWAITED, MAX_GROUP_MEMBERS, NodeEntry, Reply, Request,
+};
+use utipc_core::addr::{Binding, NodeAddr, PortId};
+use utipc_core::group::LeaveError;
 use utipc_core::names::ListPosition;
 use utipc_core::{LinkInfo, LinkProperty, PeerInfo, PropertyError, Time};
 
@@ -64,9 +67,18 @@ impl Dispatcher {
             Request::Sockets { skip } => self.list_sockets(id, skip),
             Request::SetLink { name, property } => self.set_link(now, id, &name, property),
             Request::Barrier { number, last } => self.barrier(now, id, number, last),
+            Request::GroupMembers { port, after } => self.group_members(id, port, after),
             // Requests of a later version.
             _ => Err(Failure::State),
         }
+    }
+
+    fn group_members(&self, id: AttachmentId, port: u32, after: Option<PortId>) -> Done {
+        let endpoint = self.endpoint(id, port, Failure::State)?;
+        let Some(group) = endpoint.group() else { return Err(Failure::Leave(LeaveError::NotJoined)) };
+        let members = group.members_from(after.unwrap_or_default());
+        let members = members.filter(|member| Some(member.port) != after);
+        Ok(Reply::GroupMembers(members.take(MAX_GROUP_MEMBERS).collect()))
     }
 
     fn barrier(&mut self, now: Time, id: AttachmentId, number: Option<u32>, last: bool) -> Done {

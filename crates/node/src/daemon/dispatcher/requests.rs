@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use utipc_attach::{Failure, Reply, Request, SocketView, decode};
 use utipc_core::Time;
 use utipc_core::addr::{Scope, ServiceRange};
-use utipc_core::group::GroupRequest;
+use utipc_core::group::{GroupPolicy, GroupRequest};
 use utipc_core::quota::Resource;
 use utipc_core::socket::{Endpoint, OptionError, SocketKind};
 use utipc_lanes::daemon::{EndCause, SocketEnd, is_datagram};
@@ -34,8 +34,13 @@ impl Dispatcher {
         let Ok((request, payload)) = decode::<Request>(packet) else {
             return self.end_attachment(id, EndReason::Garbage);
         };
-        let with_payload =
-            matches!(request, Request::Send { .. } | Request::SendFound { .. } | Request::Manage { .. });
+        let with_payload = matches!(
+            request,
+            Request::Send { .. }
+                | Request::SendFound { .. }
+                | Request::SendKeyed { .. }
+                | Request::Manage { .. }
+        );
         if !payload.is_empty() && !with_payload {
             return self.end_attachment(id, EndReason::Garbage);
         }
@@ -46,9 +51,10 @@ impl Dispatcher {
             return self.replies.push(Outgoing { to: id, reply, payload: Vec::new(), fds: Vec::new() });
         }
         let reply = match request {
-            Request::Send { .. } | Request::SendFound { .. } | Request::Receive { .. } => {
-                self.transfer(now, id, request, payload, &mut answer)
-            }
+            Request::Send { .. }
+            | Request::SendFound { .. }
+            | Request::SendKeyed { .. }
+            | Request::Receive { .. } => self.transfer(now, id, request, payload, &mut answer),
             Request::Fork
             | Request::Inherit { .. }
             | Request::Keep { .. }
@@ -77,7 +83,8 @@ impl Dispatcher {
             Request::Close { port } => self.check_holds(id, port).map(|()| self.close(now, id, port, answer)),
             Request::Bind { port, range, scope } => self.bind(now, id, port, range, scope),
             Request::Unbind { port, which } => self.unbind(now, id, port, which, answer),
-            Request::Join { port, request } => self.join(now, id, port, request),
+            Request::Join { port, request } => self.join(now, id, port, (request, GroupPolicy::LINUX)),
+            Request::JoinWith { port, request, policy } => self.join(now, id, port, (request, policy)),
             Request::Leave { port } => {
                 self.check_holds(id, port)?;
                 self.driver.stack.leave(now, port).map_err(Failure::Leave)?;
@@ -254,13 +261,19 @@ impl Dispatcher {
     }
 
     /// Joins a group, whose messages all go through the node: the socket is hosted.
-    fn join(&mut self, now: Time, id: AttachmentId, port: u32, request: GroupRequest) -> Done {
+    fn join(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        port: u32,
+        (request, policy): (GroupRequest, GroupPolicy),
+    ) -> Done {
         self.check_holds(id, port)?;
         if self.lanes.is_direct(port) {
             return Err(Failure::State);
         }
         self.check_binding(id, port, request.member.into())?;
-        self.driver.stack.join(now, port, request).map_err(Failure::Join)?;
+        self.driver.stack.join_with(now, port, request, policy).map_err(Failure::Join)?;
         self.sockets.add_binding(port);
         Ok(Reply::Done)
     }

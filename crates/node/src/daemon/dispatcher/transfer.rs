@@ -3,7 +3,7 @@
 use utipc_attach::{Failure, Reply, Request};
 use utipc_core::Time;
 use utipc_core::limits::MAX_USER_DATA;
-use utipc_core::socket::{AcceptError, Destination, RecvError, RecvOptions, SendError};
+use utipc_core::socket::{AcceptError, Destination, Received, RecvError, RecvOptions, SendError};
 use utipc_lanes::daemon::is_datagram;
 
 use super::requests::Done;
@@ -27,6 +27,14 @@ impl Dispatcher {
                 self.send_earlier_messages(now, port)?;
                 let sent = self.driver.stack.send_found(now, port, payload, to, found);
                 self.sent(now, port, sent, false)
+            }
+            Request::SendKeyed { port, to, key } => {
+                let endpoint = self.endpoint(id, port, Failure::Send(SendError::Broken))?;
+                if endpoint.group().is_none() {
+                    return Err(Failure::State);
+                }
+                let sent = self.driver.stack.send_keyed(now, port, payload, to, key);
+                self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))
             }
             Request::Receive { port, room, options } => self.receive(now, id, port, room, options, answer),
             _ => Err(Failure::State),
@@ -145,7 +153,8 @@ impl Dispatcher {
             self.sockets.watch(port);
         }
         self.with_lanes(now, |lanes, context| lanes.consider_node_lanes(context, port));
-        let reply = |received| match group {
+        let reply = |received: Received| match group {
+            Some(group) if received.after_loss => Reply::ReceivedAfterLoss(received, group),
             Some(group) => Reply::ReceivedInGroup(received, group),
             None => Reply::Received(received),
         };

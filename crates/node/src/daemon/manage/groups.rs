@@ -1,7 +1,7 @@
 //! Lists of groups: the sockets of this node that are in one, and the members that each of them knows.
 
 use utipc_core::addr::{NodeAddr, PortId};
-use utipc_core::group::MemberInfo;
+use utipc_core::group::{GroupPolicy, MemberInfo, SlowMember};
 use utipc_core::socket::{Endpoint, WaitReason};
 use utipc_manage::{Entry, Errno, Group, GroupMember, Refusal};
 
@@ -37,6 +37,8 @@ impl Access<'_> {
             uid: process.uid,
             program: process.program,
             wait: waits_for_member.map(|reason| reason.to_string()),
+            policy: policy(group.policy()),
+            evicted: group.evicted_by().map(|by| by.to_string()),
         })
     }
 
@@ -58,6 +60,19 @@ impl Access<'_> {
     }
 }
 
+/// The policy for slow members as text; none: that of Linux.
+fn policy(policy: GroupPolicy) -> Option<String> {
+    let mut text = match policy.slow {
+        SlowMember::Conflate { keys, bytes } => format!("conflate, {keys} keys and {bytes} bytes each"),
+        SlowMember::Evict { after_ms } => format!("evict after {after_ms} ms"),
+        slow => slow.name().to_owned(),
+    };
+    if policy.ignores_bindings {
+        text.push_str(", ignores sockets that never join");
+    }
+    (policy != GroupPolicy::LINUX).then_some(text)
+}
+
 fn entry(member: &MemberInfo, own: NodeAddr) -> GroupMember {
     let node = if member.port.node.is_none() { own } else { member.port.node };
     GroupMember {
@@ -69,6 +84,9 @@ fn entry(member: &MemberInfo, own: NodeAddr) -> GroupMember {
         granted: member.advertised,
         unread: member.unread,
         deferred: u32::try_from(member.deferred).unwrap_or(u32::MAX),
+        dropped: member.slow.dropped,
+        conflated: member.slow.conflated,
+        kept: member.slow.kept,
     }
 }
 

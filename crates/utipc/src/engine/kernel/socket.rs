@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use utipc_core::ServiceAddr;
-use utipc_core::group::{GroupRequest, JoinError};
+use utipc_core::group::{GroupPolicy, GroupRequest, JoinError};
 use utipc_core::limits::{MAX_USER_DATA, RESERVED_TYPES};
 use utipc_core::socket::{
     BindError, ConnectError, GroupMessage, GroupMessageKind, OptionValue, RecvError, Returned, SocketOption,
@@ -20,7 +20,8 @@ use super::connect_setup::ConnectSetup;
 use super::transfer::{Direction, Remaining, Timeout, wait_for};
 use super::{address, errors, port, range_address};
 use crate::{
-    Destination, Error, PortId, Received, RecvOptions, Result, Scope, ServiceRange, SocketKind, SocketStats,
+    Destination, Engine, Error, MemberInfo, PortId, Received, RecvOptions, Result, Scope, ServiceRange,
+    SocketKind, SocketStats,
 };
 
 thread_local! {
@@ -122,8 +123,11 @@ impl Socket {
         Ok(())
     }
 
-    pub(crate) fn join(&self, request: GroupRequest) -> Result<()> {
+    pub(crate) fn join(&self, request: GroupRequest, policy: GroupPolicy) -> Result<()> {
         let refused = |why| Error::Join { group: request.member.service, why };
+        if policy != GroupPolicy::LINUX {
+            return Err(refused(JoinError::PolicyUnsupported));
+        }
         if request.member.service < RESERVED_TYPES {
             return Err(refused(JoinError::Reserved));
         }
@@ -132,6 +136,11 @@ impl Socket {
             return Err(refused(JoinError::WrongKind));
         }
         self.kernel.join(request.to_words()).map_err(|error| errors::join_error(error, refused))
+    }
+
+    pub(crate) fn group_members(&self) -> Result<Vec<MemberInfo>> {
+        let why = "the kernel does not list the members of a group (use a daemon or an embedded node)".into();
+        Err(Error::Engine { engine: Engine::Kernel, why })
     }
 
     pub(crate) fn leave(&self) -> Result<()> {

@@ -6,6 +6,7 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 import java.io.IOException;
 import java.time.Duration;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * A membership in a communication group: a set of sockets on any nodes that send to one another. {@link Node#join}
@@ -29,6 +30,8 @@ public final class Group implements AutoCloseable {
         /** Only sockets of the own node are members. */
         OWN_NODE
     }
+
+    private static final int LONGEST_REASON = 256;
 
     private final PacketSocket socket;
     private final int type;
@@ -118,28 +121,54 @@ public final class Group implements AutoCloseable {
     /** Skips messages from before the join, which name no member of the group. */
     private int take(Scratch scratch, GroupIncoming[] incoming) throws Throwable {
         while (true) {
-            int length = Socket.orAgain((int) Native.RECVFROM.invokeExact(scratch.state, socket.sd, scratch.data,
+            int length = Socket.orAgain((int) Native.RECVGROUP.invokeExact(scratch.state, socket.sd, scratch.data,
                 (long) Scratch.LONGEST, scratch.first, scratch.second, scratch.number), scratch);
             if (length == Socket.AGAIN) {
                 return length;
             }
-            int code = scratch.number.get(JAVA_INT, 0);
-            if (scratch.second.get(JAVA_INT, 0) == type && code <= 0) {
+            int kind = scratch.number.get(JAVA_INT, 0);
+            if (scratch.second.get(JAVA_INT, 0) == type && kind != 0) {
                 Member member = new Member(Scratch.port(scratch.first), scratch.second.get(JAVA_INT, 4));
-                incoming[0] = incoming(scratch, length, code, member);
+                incoming[0] = incoming(scratch, length, kind, member);
                 return length;
             }
         }
     }
 
-    /** No message is empty: 0 bytes are an event. */
-    private static GroupIncoming incoming(Scratch scratch, int length, int code, Member member) {
-        if (length == 0) {
-            return code < 0 ? new Left(member) : new Joined(member);
+    /** By the kinds of utipc_recvgroup. */
+    private static GroupIncoming incoming(Scratch scratch, int length, int kind, Member member) {
+        SentTo sentTo = switch (kind) {
+            case 1 -> SentTo.MEMBER;
+            case 2 -> SentTo.INSTANCE;
+            case 3 -> SentTo.ALL;
+            case 4 -> SentTo.UNKNOWN;
+            default -> null;
+        };
+        if (sentTo == null) {
+            return kind == 5 ? new Joined(member) : new Left(member);
         }
         byte[] data = new byte[length];
         scratch.get(data, 0, length);
-        return new GroupMessage(data, member);
+        return new GroupMessage(data, member, sentTo);
+    }
+
+    /**
+     * What a call of this group would wait for now, or waits for in another thread: in a send the member that has no
+     * window left or has not acknowledged. Empty if no call would wait.
+     */
+    public Optional<WaitReason> waitReason() throws IOException {
+        WaitReason[] reason = new WaitReason[1];
+        socket.control(scratch -> {
+            int waits = Native.checked((int) Native.WAIT_REASON.invokeExact(scratch.state, socket.sd, scratch.data,
+                (long) LONGEST_REASON, scratch.first), scratch);
+            if (waits > 0) {
+                PortId member = Scratch.port(scratch.first);
+                reason[0] = new WaitReason(scratch.text(LONGEST_REASON),
+                    member.port() == 0 ? Optional.empty() : Optional.of(member));
+            }
+            return waits;
+        });
+        return Optional.ofNullable(reason[0]);
     }
 
     /**

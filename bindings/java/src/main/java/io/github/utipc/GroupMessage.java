@@ -8,8 +8,9 @@ import java.nio.charset.StandardCharsets;
  *
  * @param data its bytes
  * @param member the sender
+ * @param sentTo to whom it was sent
  */
-public record GroupMessage(byte[] data, Member member) implements GroupIncoming {
+public record GroupMessage(byte[] data, Member member, SentTo sentTo) implements GroupIncoming {
     /** The data as text in UTF-8. */
     public String text() {
         return new String(data, StandardCharsets.UTF_8);

@@ -75,6 +75,9 @@ final class Native {
     static final MethodHandle RECV = failing("tipc_recv", JAVA_INT, ADDRESS, JAVA_LONG, JAVA_BOOLEAN);
     static final MethodHandle RECVFROM =
         failing("tipc_recvfrom", JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);
+    static final MethodHandle RECVGROUP =
+        failing("utipc_recvgroup", JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);
+    static final MethodHandle WAIT_REASON = failing("utipc_wait_reason", JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS);
     // Not utipc_epoll_wait: the threads that wait look for messages themselves.
     static final MethodHandle EPOLL_WAIT = system("epoll_wait", JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT);
     static final MethodHandle EPOLL_CREATE = system("epoll_create1", JAVA_INT);

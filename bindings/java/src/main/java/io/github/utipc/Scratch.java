@@ -7,6 +7,7 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 import java.lang.foreign.Arena;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
 import java.util.concurrent.ConcurrentLinkedDeque;
 
 /**
@@ -22,10 +23,10 @@ final class Scratch implements AutoCloseable {
 
     final MemorySegment state = Arena.global().allocate(Linker.Option.captureStateLayout());
     final MemorySegment data = Arena.global().allocate(LONGEST, 8);
-    /** Two of struct tipc_addr, and a number. */
+    /** Two of struct tipc_addr, and a number, or a struct utipc_group_info. */
     final MemorySegment first = Arena.global().allocate(ADDRESS_SIZE, 8);
     final MemorySegment second = Arena.global().allocate(ADDRESS_SIZE, 8);
-    final MemorySegment number = Arena.global().allocate(4, 4);
+    final MemorySegment number = Arena.global().allocate(8, 4);
 
     private Scratch() {
     }
@@ -51,6 +52,17 @@ final class Scratch implements AutoCloseable {
 
     void get(byte[] bytes, int offset, int length) {
         MemorySegment.copy(data, JAVA_BYTE, 0, bytes, offset, length);
+    }
+
+    /** The text at the beginning of {@link #data}, up to its zero. */
+    String text(int longest) {
+        int length = 0;
+        while (length < longest && data.get(JAVA_BYTE, length) != 0) {
+            length++;
+        }
+        byte[] bytes = new byte[length];
+        get(bytes, 0, length);
+        return new String(bytes, StandardCharsets.UTF_8);
     }
 
     /** Stores a destination in {@link #first}. */

@@ -85,6 +85,42 @@ class GroupsTest {
     }
 
     @Test
+    void messageTellsToWhomItWasSent() throws Exception {
+        int type = group();
+        try (Node node = Node.start(); Group red = node.join(type, 1, EVENTS); Group first = node.join(type, 2);
+                Group second = node.join(type, 2)) {
+            joined(red);
+            joined(red);
+            red.broadcast("all".getBytes());
+            red.multicast("twos".getBytes(), 2);
+            red.send("one".getBytes(), first.member());
+            for (SentTo expected : List.of(SentTo.ALL, SentTo.INSTANCE, SentTo.MEMBER)) {
+                GroupMessage message = assertInstanceOf(GroupMessage.class, first.receive(Rig.SOON));
+                assertEquals(expected, message.sentTo());
+            }
+            hears(second, "all", red.member());
+        }
+    }
+
+    @Test
+    void waitReasonNamesTheMember() throws Exception {
+        int type = group();
+        try (Node node = Node.start(); Group red = node.join(type, 1, EVENTS); Group blue = node.join(type, 2)) {
+            joined(red);
+            assertTrue(red.waitReason().isEmpty());
+            red.setTimeout(SHORT);
+            assertThrows(SocketTimeoutException.class, () -> {
+                for (int i = 0; i < MANY; i++) {
+                    red.send(LONG, blue.member());
+                }
+            });
+            WaitReason reason = red.waitReason().orElseThrow();
+            assertEquals(blue.member().port(), reason.member().orElseThrow());
+            assertTrue(reason.text().contains("of the group"), reason.text());
+        }
+    }
+
+    @Test
     void leavingIsAnEventAfterTheLastMessage() throws Exception {
         int type = group();
         try (Node node = Node.start(); Group red = node.join(type, 1, EVENTS)) {
