@@ -176,6 +176,25 @@ fn at_the_threshold_all_peers_are_supervised_again() {
 }
 
 #[test]
+fn records_that_arrive_below_the_threshold_count_above_it() {
+    let mut mesh = Mesh::new(33, DEFAULT_THRESHOLD);
+    let own = node(1);
+    let (monitor, sessions) = mesh.nodes.get_mut(&own).unwrap();
+    // This node does not know the last two nodes yet, while the others know all, and send their records.
+    *monitor = Monitor::new(own, DEFAULT_THRESHOLD);
+    sessions.values_mut().for_each(|session| *session = MonitorSession::default());
+    (2..=31).for_each(|n| monitor.peer_up(node(n)));
+    (0..3).for_each(|_| mesh.round());
+    for n in [32, 33] {
+        mesh.nodes.get_mut(&own).unwrap().0.peer_up(node(n));
+    }
+    (0..3).for_each(|_| mesh.round());
+    let monitor = &mesh.nodes[&own].0;
+    assert!(monitor.is_active());
+    assert!(monitor.nodes().iter().all(|n| n.applied == 5), "{:?}", monitor.nodes());
+}
+
+#[test]
 fn records_equal_the_kernels() {
     // monitor-6: node 1.1.1's view; threshold 2; nodes join one by one, 1.1.4 vanishes.
     let own = node(1);
