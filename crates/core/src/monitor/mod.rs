@@ -315,6 +315,8 @@ impl Monitor {
             && members.iter().zip(0..).all(|(m, i)| self.domain.member(i) == Some(*m));
         if !same {
             self.domain.set(self.domain.generation.wrapping_add(1), &members);
+            // The domain grows with the ring, also by changes far from it.
+            self.apply(own);
         }
     }
 

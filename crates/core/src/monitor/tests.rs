@@ -59,6 +59,18 @@ fn domain_size_grows_with_the_square_root_of_the_cluster() {
 }
 
 #[test]
+fn domain_that_grows_by_a_distant_node_is_supervised_whole() {
+    let mut monitor = Monitor::new(node(1), DEFAULT_THRESHOLD);
+    (2..=196).filter(|n| *n != 100).for_each(|n| monitor.peer_up(node(n)));
+    monitor.peer_up(node(197));
+    assert_eq!(monitor.domain().members.len(), 13);
+    monitor.peer_up(node(100));
+    assert_eq!(monitor.domain().members.len(), 14);
+    let local: Vec<NodeAddr> = monitor.nodes().into_iter().filter(|n| n.local).map(|n| n.addr).collect();
+    assert_eq!(local, (2..=15).map(node).collect::<Vec<_>>());
+}
+
+#[test]
 fn below_the_threshold_all_peers_are_supervised_without_records() {
     let mut mesh = Mesh::new(32, DEFAULT_THRESHOLD);
     mesh.round();
