@@ -1,6 +1,6 @@
 //! Links coming up, staying up and going down.
 
-use super::super::{DownReason, Event, LinkConfig, LinkSignal, MonitorVerdict, State, base_name};
+use super::super::{Accepted, DownReason, Event, LinkConfig, LinkSignal, MonitorVerdict, State, base_name};
 use super::pair::{A, B, Faults, Pair, Side, config, numbered};
 use crate::addr::{NodeAddr, NodeId};
 use crate::limits::MAX_WINDOW;
@@ -92,12 +92,12 @@ fn idle_link_to_a_peer_that_others_supervise_is_silent_until_there_is_something_
     assert_eq!((stats.tx_states, stats.rx_states), (0, 0));
     // The only packet is lost, so that only a probe reveals it.
     pair.cut = [true, false];
-    pair.send(0, numbered(A, 1, 5)).unwrap();
+    assert_eq!(pair.send(0, numbered(A, 1, 5)), Ok(Accepted::Sent));
     pair.run(100);
     pair.cut = [false, false];
     pair.run(1000);
     assert_eq!(pair.sides[1].delivered.len(), 1);
-    // A report of its loss makes the link probe; the answer ends that.
+    // A report of its loss makes the link probe.
     pair.sides[0].link.clear_stats();
     pair.sides[0].link.set_monitor(MonitorVerdict { probing: true, ..quiet });
     pair.run(1000);
