@@ -1,9 +1,11 @@
 //! Deterministic TIPC cluster simulator.
 
+mod scale_command;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use peak_alloc::PeakAlloc;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
@@ -11,14 +13,16 @@ use utipc_sim::check::Violation;
 use utipc_sim::peers::{self, Attack, Campaign, Probe, Report};
 use utipc_sim::{FaultKind, Outcome, SimConfig, run, seeds};
 
-/// Counts the memory of hostile peers' victims.
+/// Counts the memory of hostile peers' victims and of large clusters.
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
 /// Runs a cluster of TIPC nodes on virtual time over a faulty network. The same seed gives the same run, byte for byte.
 #[derive(Parser)]
-#[command(name = "utipc-sim", version)]
+#[command(name = "utipc-sim", version, args_conflicts_with_subcommands = true)]
 struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Nodes, 2 to 64.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=64))]
     nodes: u64,
@@ -65,6 +69,11 @@ struct Args {
     /// Print one JSON object per run.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Scale(scale_command::Scale),
 }
 
 fn print_json(seed: u64, outcome: &Outcome, violation: Option<&Violation>) {
@@ -196,6 +205,8 @@ fn print_report(report: &Report, failure: Option<&str>, as_json: bool) {
     }
 }
 
+const PROBE: Probe = Probe { memory: || MEMORY.current_usage(), cpu: processor_time };
+
 /// Attacks a node by hostile peers.
 fn attack(args: &Args, count: u16) -> ExitCode {
     let campaign = Campaign {
@@ -205,8 +216,7 @@ fn attack(args: &Args, count: u16) -> ExitCode {
         attacks: args.attacks.clone(),
         seed: args.seed,
     };
-    let probe = Probe { memory: || MEMORY.current_usage(), cpu: processor_time };
-    match peers::run(campaign, probe) {
+    match peers::run(campaign, PROBE) {
         Ok(report) => {
             print_report(&report, None, args.json);
             ExitCode::SUCCESS
@@ -220,6 +230,9 @@ fn attack(args: &Args, count: u16) -> ExitCode {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(Command::Scale(args)) = &args.command {
+        return scale_command::scale(args, PROBE);
+    }
     if let Some(count) = args.peers {
         return attack(&args, count);
     }

@@ -245,6 +245,8 @@ pub struct MonitorVerdict {
     pub supervised: bool,
     /// Neighbours report that the peer is lost, or an acknowledgement is due: send probes.
     pub probing: bool,
+    /// Probe at every tick of an idle link: this node supervises the peer, or keys need packets.
+    pub probes_when_idle: bool,
     /// The peer is down: reset the link.
     pub reset: bool,
 }
@@ -252,6 +254,6 @@ pub struct MonitorVerdict {
 impl Default for MonitorVerdict {
     /// Full mesh: every peer is supervised.
     fn default() -> Self {
-        Self { supervised: true, probing: false, reset: false }
+        Self { supervised: true, probing: false, probes_when_idle: true, reset: false }
     }
 }

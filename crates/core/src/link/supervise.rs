@@ -78,7 +78,7 @@ impl Link {
         probe |= self.receive.deferred_len() > 0;
         if self.snd_nxt() == self.checkpoint {
             self.window.idle();
-            probe = true;
+            probe |= self.monitor.probes_when_idle || !self.transmit.is_empty();
         }
         self.checkpoint = self.snd_nxt();
         if self.unacked >= ACK_THRESHOLD {

@@ -293,9 +293,8 @@ impl Monitor {
     fn refresh(&mut self, at: usize) {
         self.changes = self.changes.wrapping_add(1);
         if !self.is_active() {
-            for node in &mut self.ring {
-                (node.record, node.applied, node.down_reports) = (None, 0, 0);
-            }
+            // Records stay: a peer that counts more nodes sends its record once, also before this node counts as many.
+            self.ring.iter_mut().for_each(|node| node.down_reports = 0);
         }
         self.update_domain();
         // The records of the nodes before the change may match the ring to a different extent now.
@@ -316,6 +315,8 @@ impl Monitor {
             && members.iter().zip(0..).all(|(m, i)| self.domain.member(i) == Some(*m));
         if !same {
             self.domain.set(self.domain.generation.wrapping_add(1), &members);
+            // The domain grows with the ring, also by changes far from it.
+            self.apply(own);
         }
     }
 

@@ -59,6 +59,18 @@ fn domain_size_grows_with_the_square_root_of_the_cluster() {
 }
 
 #[test]
+fn domain_that_grows_by_a_distant_node_is_supervised_whole() {
+    let mut monitor = Monitor::new(node(1), DEFAULT_THRESHOLD);
+    (2..=196).filter(|n| *n != 100).for_each(|n| monitor.peer_up(node(n)));
+    monitor.peer_up(node(197));
+    assert_eq!(monitor.domain().members.len(), 13);
+    monitor.peer_up(node(100));
+    assert_eq!(monitor.domain().members.len(), 14);
+    let local: Vec<NodeAddr> = monitor.nodes().into_iter().filter(|n| n.local).map(|n| n.addr).collect();
+    assert_eq!(local, (2..=15).map(node).collect::<Vec<_>>());
+}
+
+#[test]
 fn below_the_threshold_all_peers_are_supervised_without_records() {
     let mut mesh = Mesh::new(32, DEFAULT_THRESHOLD);
     mesh.round();
@@ -173,6 +185,25 @@ fn at_the_threshold_all_peers_are_supervised_again() {
     lost.iter().for_each(|n| monitor.remove_peer(*n));
     assert!(!monitor.is_active());
     assert!((2..=32).all(|n| mesh.verdict(node(1), node(n)).supervised));
+}
+
+#[test]
+fn records_that_arrive_below_the_threshold_count_above_it() {
+    let mut mesh = Mesh::new(33, DEFAULT_THRESHOLD);
+    let own = node(1);
+    let (monitor, sessions) = mesh.nodes.get_mut(&own).unwrap();
+    // This node does not know the last two nodes yet, while the others know all, and send their records.
+    *monitor = Monitor::new(own, DEFAULT_THRESHOLD);
+    sessions.values_mut().for_each(|session| *session = MonitorSession::default());
+    (2..=31).for_each(|n| monitor.peer_up(node(n)));
+    (0..3).for_each(|_| mesh.round());
+    for n in [32, 33] {
+        mesh.nodes.get_mut(&own).unwrap().0.peer_up(node(n));
+    }
+    (0..3).for_each(|_| mesh.round());
+    let monitor = &mesh.nodes[&own].0;
+    assert!(monitor.is_active());
+    assert!(monitor.nodes().iter().all(|n| n.applied == 5), "{:?}", monitor.nodes());
 }
 
 #[test]

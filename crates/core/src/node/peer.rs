@@ -64,7 +64,8 @@ pub(crate) struct Peer {
     /// Signature of the peer's last accepted discovery message.
     pub(crate) signature: Option<u16>,
     pub(crate) state: State,
-    pub(super) slots: [Option<Slot>; MAX_BEARERS],
+    /// Most peers have one link: a place without one takes no room.
+    pub(super) slots: [Option<Box<Slot>>; MAX_BEARERS],
     /// Bearers of the links that carry traffic, by link selector.
     pub(super) active: [Option<BearerId>; 2],
     /// Messages in order from all links, to be dispatched by the switch.
@@ -123,15 +124,15 @@ impl Peer {
     }
 
     pub(crate) fn slot(&self, bearer: BearerId) -> Option<&Slot> {
-        self.slots.get(usize::from(bearer))?.as_ref()
+        self.slots.get(usize::from(bearer))?.as_deref()
     }
 
     pub(crate) fn slot_mut(&mut self, bearer: BearerId) -> Option<&mut Slot> {
-        self.slots.get_mut(usize::from(bearer))?.as_mut()
+        self.slots.get_mut(usize::from(bearer))?.as_deref_mut()
     }
 
     pub(crate) fn links(&self) -> impl Iterator<Item = (BearerId, &Slot)> {
-        (0..).zip(&self.slots).filter_map(|(id, slot)| Some((id, slot.as_ref()?)))
+        (0..).zip(&self.slots).filter_map(|(id, slot)| Some((id, slot.as_deref()?)))
     }
 
     /// Bearer of the link that carries traffic with this selector.
@@ -151,9 +152,10 @@ impl Peer {
 
     /// True while both ends see the contact, and a link has delivered a packet in order.
     pub(crate) fn is_established(&self) -> bool {
-        let has_delivered =
-            |slot: &Slot| slot.link.is_up() && slot.link.rcv_nxt() != slot.link.config().first_seqno;
-        self.state == State::SelfUpPeerUp && self.slots.iter().flatten().any(has_delivered)
+        let has_delivered = |(_, slot): (BearerId, &Slot)| {
+            slot.link.is_up() && slot.link.rcv_nxt() != slot.link.config().first_seqno
+        };
+        self.state == State::SelfUpPeerUp && self.links().any(has_delivered)
     }
 
     /// Holds the acknowledgements of all links, or no longer; see [`Link::hold_ack`].
@@ -193,7 +195,7 @@ impl Peer {
     /// a peer that does not know this node yet ignores the message.
     pub(crate) fn add_link(&mut self, bearer: BearerId, link: Link, media: MediaAddr, ctx: &mut Ctx<'_>) {
         if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
-            *slot = Some(Slot { link, media, up_as: 0, monitor: MonitorSession::default() });
+            *slot = Some(Box::new(Slot { link, media, up_as: 0, monitor: MonitorSession::default() }));
         }
         self.arm(ctx);
         self.send_setup(bearer, false, ctx);
@@ -217,8 +219,9 @@ impl Peer {
 
     /// Interval of the node timer, milliseconds. Spec: tipc.md §5.6.
     pub(crate) fn tick_ms(&self) -> u32 {
-        let interval = |s: &Slot| (s.link.config().tolerance_ms / 4).clamp(1, MAX_TICK_MS);
-        self.slots.iter().flatten().map(interval).min().unwrap_or(IDLE_TICK_MS)
+        let interval =
+            |(_, slot): (BearerId, &Slot)| (slot.link.config().tolerance_ms / 4).clamp(1, MAX_TICK_MS);
+        self.links().map(interval).min().unwrap_or(IDLE_TICK_MS)
     }
 
     /// Longest tolerance of the links, milliseconds.

@@ -34,6 +34,8 @@ impl Switch {
     /// Before a tick: passes the monitor's verdicts to the links of a peer.
     pub(super) fn monitor_tick(&mut self, addr: NodeAddr) {
         let Some(member) = self.members.get_mut(&addr) else { return };
+        // Keys of a peer that is silent for 3 s are set aside (tipc.md §12.5).
+        let needs_packets = self.encryption.is_on();
         for id in 0..MAX_BEARERS as BearerId {
             let bearer = self.bearers.get(usize::from(id)).and_then(Option::as_ref);
             let (Some(bearer), Some(slot)) = (bearer, member.peer.slot_mut(id)) else { continue };
@@ -41,6 +43,7 @@ impl Switch {
             slot.link.set_monitor(MonitorVerdict {
                 supervised: verdict.supervised,
                 probing: verdict.probing,
+                probes_when_idle: verdict.supervised || needs_packets,
                 reset: verdict.reset,
             });
             slot.link.set_monitor_record(bearer.monitor.record(&slot.monitor));

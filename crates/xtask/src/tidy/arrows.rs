@@ -67,7 +67,7 @@ const ARROWS: &[Arrow] = &[
     arrow("mdist", &["rssl", "utipc", "utipc-web"], None),
     arrow("mdist-load", &["rssl", "mdist", "utipc-bench-kit"], None),
     arrow("mdist-bench", &["mdist", "mdist-load", "utipc-bench-kit", "utipc-netns"], None),
-    arrow("utipc-sim", &["utipc-core", "rssl"], None),
+    arrow("utipc-sim", &["utipc-core", "utipc-bench-kit", "rssl"], None),
     arrow("utipc-vsync", &["utipc-core"], Some(&["thiserror"])),
     arrow("utipc-vsync-sim", &["utipc-core", "utipc-sim", "utipc-vsync"], None),
     arrow("utipc-fuzz", &["utipc-core", "utipc-manage", "utipc-vsync", "rssl", "mdist"], None),

@@ -1,6 +1,6 @@
 //! Links coming up, staying up and going down.
 
-use super::super::{DownReason, Event, LinkConfig, LinkSignal, State, base_name};
+use super::super::{Accepted, DownReason, Event, LinkConfig, LinkSignal, MonitorVerdict, State, base_name};
 use super::pair::{A, B, Faults, Pair, Side, config, numbered};
 use crate::addr::{NodeAddr, NodeId};
 use crate::limits::MAX_WINDOW;
@@ -77,6 +77,31 @@ fn idle_link_probes_every_tick_and_stays_up_for_an_hour() {
     let probes = pair.sides[0].link.stats().tx_probes;
     assert!((99..=101).contains(&probes), "{probes}");
     pair.run(3_600_000);
+    assert!(pair.both_up() && pair.downs() == 0);
+}
+
+#[test]
+fn idle_link_to_a_peer_that_others_supervise_is_silent_until_there_is_something_to_send() {
+    let mut pair = Pair::up(5);
+    let quiet = MonitorVerdict { supervised: false, probes_when_idle: false, ..MonitorVerdict::default() };
+    pair.sides.iter_mut().for_each(|side| side.link.set_monitor(quiet));
+    pair.run(3000);
+    pair.sides[0].link.clear_stats();
+    pair.run(60_000);
+    let stats = pair.sides[0].link.stats();
+    assert_eq!((stats.tx_states, stats.rx_states), (0, 0));
+    // The only packet is lost, so that only a probe reveals it.
+    pair.cut = [true, false];
+    assert_eq!(pair.send(0, numbered(A, 1, 5)), Ok(Accepted::Sent));
+    pair.run(100);
+    pair.cut = [false, false];
+    pair.run(1000);
+    assert_eq!(pair.sides[1].delivered.len(), 1);
+    // A report of its loss makes the link probe.
+    pair.sides[0].link.clear_stats();
+    pair.sides[0].link.set_monitor(MonitorVerdict { probing: true, ..quiet });
+    pair.run(1000);
+    assert!((2..=3).contains(&pair.sides[0].link.stats().tx_probes));
     assert!(pair.both_up() && pair.downs() == 0);
 }
 
