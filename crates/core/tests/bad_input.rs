@@ -159,7 +159,7 @@ fn member_event_from_the_wire() {
 
 #[test]
 fn unknown_types_of_users() {
-    let known = [(5, 1), (6, 1), (7, 3), (8, 3), (9, 6), (10, 2), (11, 2), (12, 3), (13, 4), (14, 1)];
+    let known = [(5, 1), (6, 1), (7, 3), (8, 3), (9, 7), (10, 2), (11, 2), (12, 3), (13, 4), (14, 1)];
     for (user, first_unknown) in known {
         for kind in first_unknown..8 {
             let m = message(User::from(user), kind, 60, &[1; 60]);
