@@ -126,6 +126,36 @@ def group_slow_member(c):
         close_pair(c, both)
 
 
+@row(media=("udp",), seconds=120, snap=128, peers=("utipc",))
+def group_slow_kernel_member(c):
+    """A sender of utipc with a policy does not wait for a member on the kernel that does not read; another one there
+    misses nothing."""
+    count = 300
+    for policy in ("drop", "evict"):
+        group = c.new_type()
+        s, port = member(c, c.b, group, 0, events=True, slow=policy)
+        reader, _ = member(c, c.a, group, 1)
+        slow, slow_port = member(c, c.a, group, 2)
+        for _ in range(2):
+            c.equal(c.b.call("member_event", s=s)["event"], "joined", "the sender knows both")
+        reading = c.a.begin("recv_group", s=reader, count=count, length=2000, idle_ms=20000)
+        sent = c.b.call("send_many", 60, s=s, count=count, length=2000, gap_us=10000, timeout_ms=40000)
+        c.equal(sent, {"sent": count, "error": None}, "%s: all is sent" % policy)
+        c.equal(reading.result(60), dict(WHOLE, got=count, senders=1, joined=0, left=0), "%s: the other member receives all" % policy)
+        if policy == "evict":
+            event(c, c.b, s, "evicted", slow_port)
+        early = c.a.call("recv_group", 30, s=slow, count=count, length=2000, idle_ms=1000)
+        c.check(0 < early["got"] < count, "%s: the slow member has what it had room for: %d" % (policy, early["got"]))
+        c.equal((early["late"], early["broken"]), (0, 0), "%s: in order" % policy)
+        c.b.call("send", s=s, length=100)
+        c.equal(c.a.call("recv", s=reader)["length"], 100, "%s: the group goes on" % policy)
+        if policy == "drop":
+            c.equal(c.a.call("recv", s=slow)["length"], 100, "a member that reads again receives again")
+        c.note("%s: the slow member got %d of %d" % (policy, early["got"], count))
+        close_all(c.a, reader, slow)
+        close_all(c.b, s)
+
+
 @row(media=("udp",), seconds=150, snap=128)
 def group_many_senders(c):
     """More senders to one member than have an active window at a time, which it takes from one for another."""

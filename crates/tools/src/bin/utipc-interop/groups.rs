@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use serde_json::json;
-use utipc::{GroupIncoming, GroupRequest, PortId};
+use utipc::{GroupIncoming, GroupPolicy, GroupRequest, PortId, SlowMember};
 
 use crate::Answer;
 use crate::args::{Args, Refusal};
@@ -15,7 +15,14 @@ impl Peer {
     pub(crate) fn join(&self, args: &Args) -> Answer {
         let mut request = GroupRequest::new(args.u32("type")?, args.u32("instance")?);
         request.events = args.flag("events");
-        self.sock(args)?.join(request)?;
+        let socket = self.sock(args)?;
+        let slow = match args.maybe_text("slow") {
+            None => return Ok(socket.join(request).map(|()| json!({}))?),
+            Some("drop") => SlowMember::Drop,
+            Some("evict") => SlowMember::Evict { after_ms: 1000 },
+            Some(other) => return Err(Refusal::Request(format!("unknown policy {other}"))),
+        };
+        socket.join_with_policy(request, GroupPolicy::new(slow))?;
         Ok(json!({}))
     }
 
@@ -25,6 +32,7 @@ impl Peer {
         match self.sock(args)?.within(limit).receive_in_group()? {
             GroupIncoming::Joined(member) => Ok(json!({"event": "joined", "port": port(member.port)})),
             GroupIncoming::Left(member) => Ok(json!({"event": "left", "port": port(member.port)})),
+            GroupIncoming::Evicted(member) => Ok(json!({"event": "evicted", "port": port(member.port)})),
             _ => Err(Refusal::Request("a message, not an event".into())),
         }
     }
