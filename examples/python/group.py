@@ -14,10 +14,10 @@ def text(group: utipc.Group) -> str:
     return incoming.data.decode()
 
 
-def report(incoming: "utipc.GroupMessage | utipc.Joined | utipc.Left") -> None:
+def report(incoming: "utipc.GroupMessage | utipc.Joined | utipc.Left | utipc.Evicted") -> None:
     if isinstance(incoming, utipc.Joined):
         print(f"coordinator: instance {incoming.member.instance} has joined", flush=True)
-    elif isinstance(incoming, utipc.Left):
+    elif isinstance(incoming, (utipc.Left, utipc.Evicted)):
         print(f"coordinator: instance {incoming.member.instance} has left", flush=True)
     else:
         print(f"coordinator: {incoming.data.decode()} from instance {incoming.sender.instance}", flush=True)
