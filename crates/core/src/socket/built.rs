@@ -7,7 +7,7 @@ use super::uplink::Uplink;
 use crate::addr::{NodeAddr, Scope};
 use crate::limits::MAX_RETURNED_DATA;
 use crate::time::Time;
-use crate::wire::{ErrorCode, Message, MessageType, reverse};
+use crate::wire::{ErrorCode, Message, MessageType, SHORT_HEADER, reverse};
 
 /// A message for other nodes with a checked header; see [`Endpoint::check_built`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Endpoint {
     #[must_use]
     pub fn check_built(&self, own: NodeAddr, bytes: Vec<u8>) -> Option<Built> {
         let len = bytes.len();
-        let message = Message::from_vec(bytes).ok().filter(|message| message.size() == len)?;
+        let mut message = Message::from_vec(bytes).ok().filter(|message| message.size() == len)?;
         let connected = self.kind.is_connection_oriented();
         let scope = message.lookup_scope();
         let fits = match message.message_type() {
@@ -78,15 +78,24 @@ impl Endpoint {
         let is_multicast = message.message_type() == MessageType::Mcast;
         let is_elsewhere =
             message.dest_node().is_none_or(|node| node.is_none() == is_multicast && node != own);
+        // A process may have built it before it learnt of the node's address.
+        let names_own = |node: NodeAddr| node == own || node.is_none();
         let genuine = fits
             && is_elsewhere
             && message.is_unsent_data()
             && message.header_size() == message.required_header()
             && message.origin_port() == self.port
-            && message.origin_node() == own
-            && message.prev_node() == own
+            && names_own(message.origin_node())
+            && names_own(message.prev_node())
             && !message.data().is_empty();
-        genuine.then_some(Built(message))
+        if !genuine {
+            return None;
+        }
+        message.set_prev_node(own);
+        if message.header_size() > SHORT_HEADER {
+            message.set_origin_node(own);
+        }
+        Some(Built(message))
     }
 
     /// Sends a message with the header that it has. Nagle's algorithm collects the data of small ones in messages of

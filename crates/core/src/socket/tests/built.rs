@@ -43,6 +43,20 @@ fn message_leaves_with_the_header_that_it_has() {
 }
 
 #[test]
+fn process_that_does_not_know_the_address_of_its_node_yet_sends_in_its_name() {
+    let mut c = Cluster::new();
+    for (at, bytes) in examples(&mut c) {
+        let mut early = Message::from_vec(bytes.clone()).unwrap();
+        early.set_prev_node(NodeAddr::NONE);
+        if early.header_size() > SHORT_HEADER {
+            early.set_origin_node(NodeAddr::NONE);
+        }
+        assert_eq!(check(&c, at, early.bytes()), check(&c, at, &bytes));
+        assert!(check(&c, at, &bytes).is_some());
+    }
+}
+
+#[test]
 fn only_what_a_sender_chooses_may_differ() {
     let mut c = Cluster::new();
     for (at, bytes) in examples(&mut c) {

@@ -313,3 +313,33 @@ fn tolerance_set_at_one_end_applies_to_both() {
     assert!(refused.unwrap_err().to_string().contains("50 to 8191"));
     assert!(lan.nodes[0].set_link(lan.now, "x", LinkProperty::Priority(1)).is_err());
 }
+
+/// Connections of this node whose setup is under way when the node's address becomes final.
+#[test]
+fn connection_is_established_although_the_address_becomes_final_meanwhile() {
+    for step in 0..4 {
+        let mut lan = Lan::new(2);
+        let settle = |lan: &mut Lan, at: usize| {
+            if at == step {
+                lan.run(3000);
+                assert!(lan.nodes[0].address_is_final());
+            }
+        };
+        for kind in [SocketKind::Stream, SocketKind::SeqPacket] {
+            let listener = lan.nodes[0].open(lan.now, kind).unwrap();
+            let client = lan.nodes[0].open(lan.now, kind).unwrap();
+            lan.nodes[0].listen(lan.now, listener).unwrap();
+            let to = PortId { port: listener, node: NodeAddr::NONE };
+            settle(&mut lan, 0);
+            lan.nodes[0].connect(lan.now, client, Some(to.into())).unwrap();
+            settle(&mut lan, 1);
+            let (server, _) = lan.nodes[0].accept(lan.now, listener).unwrap();
+            settle(&mut lan, 2);
+            lan.nodes[0].send(lan.now, client, b"ping", None).unwrap();
+            assert_eq!(lan.recv(0, server), b"ping", "step {step}, {kind:?}");
+            settle(&mut lan, 3);
+            lan.nodes[0].send(lan.now, server, b"pong", None).unwrap();
+            assert_eq!(lan.recv(0, client), b"pong", "step {step}, {kind:?}");
+        }
+    }
+}
