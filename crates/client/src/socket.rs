@@ -250,9 +250,10 @@ impl Socket {
         // A lane would pass by the order of the group.
         self.attachment.host(&self.state)?;
         let port = self.port();
-        self.request(&match has_policy {
-            true => Request::JoinWith { port, request, policy },
-            false => Request::Join { port, request },
+        self.request(&if has_policy {
+            Request::JoinWith { port, request, policy }
+        } else {
+            Request::Join { port, request }
         })?;
         if let Some(resumption) = &self.resumption {
             resumption.note_group(Some((request, policy)));

@@ -22,6 +22,12 @@ impl NodeAddr {
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
+
+    /// This address, or `own` for [`NodeAddr::NONE`].
+    #[must_use]
+    pub const fn or(self, own: Self) -> Self {
+        if self.is_none() { own } else { self }
+    }
 }
 
 impl fmt::Display for NodeAddr {
@@ -98,6 +104,14 @@ pub struct PortId {
     pub port: u32,
     /// The node of the socket.
     pub node: NodeAddr,
+}
+
+impl PortId {
+    /// The same socket with the node `own`, if it has none.
+    #[must_use]
+    pub const fn on(self, own: NodeAddr) -> Self {
+        Self { node: self.node.or(own), ..self }
+    }
 }
 
 impl fmt::Display for PortId {

@@ -76,8 +76,8 @@ pub(crate) fn check(copy: &[u8], total: usize, expected: &Expected) -> Result<Ch
     if view.dest_port() != expected.port || elsewhere {
         return Err("a message for another socket");
     }
-    if !from_node && origin.node.is_none() {
-        origin.node = expected.node;
+    if !from_node {
+        origin = origin.on(expected.node);
     }
     let importance = view.importance();
     Ok(Checked { header, data: total - header, importance, origin, destination })

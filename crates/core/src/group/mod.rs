@@ -148,7 +148,7 @@ impl Group {
 
     /// The address of a member with its node, also if that is this one.
     pub(crate) fn address(&self, member: PortId) -> PortId {
-        PortId { node: if member.node.is_none() { self.own_node } else { member.node }, ..member }
+        member.on(self.own_node)
     }
 
     /// Whether a member has joined since this socket has. Before, the socket is not writable. Spec: tipc.md §9.5.

@@ -177,8 +177,7 @@ impl MemberInfo {
     /// With the node `own`, if the member is on this node.
     #[must_use]
     pub fn on(self, own: NodeAddr) -> Self {
-        let node = if self.port.node.is_none() { own } else { self.port.node };
-        Self { port: PortId { node, ..self.port }, ..self }
+        Self { port: self.port.on(own), ..self }
     }
 }
 

@@ -72,7 +72,7 @@ impl Group {
             self.clear_late(port);
             match self.members.get(&port).map(|member| member.state) {
                 Some(MemberState::Published) => _ = self.change(port, Event::Ignore),
-                Some(_) if self.policy.never_waits() => self.has_joined(port),
+                Some(_) if self.policy.never_waits() => self.give_up_joining(port),
                 Some(_) => self.evict(port),
                 None => {}
             }
@@ -105,8 +105,8 @@ impl Group {
         }
     }
 
-    /// A member has not granted a window in time: it counts as slow.
-    fn has_joined(&mut self, port: PortId) {
+    /// A member has not granted its first window in time: it counts as slow from now on.
+    fn give_up_joining(&mut self, port: PortId) {
         if let Some(member) = self.members.get_mut(&port) {
             member.slow.has_granted = true;
             self.blocked.clear();

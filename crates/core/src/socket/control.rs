@@ -106,9 +106,6 @@ impl Endpoint {
     /// True if `msg` is from the peer of an established connection.
     pub(super) fn is_from_peer(&self, msg: &Message, own: NodeAddr) -> bool {
         // the node may have got its address after the connection was established, or after the message was sent
-        let resolved = |node: NodeAddr| if node.is_none() { own } else { node };
-        self.state == State::Established
-            && msg.origin_port() == self.peer.port
-            && resolved(msg.origin_node()) == resolved(self.peer.node)
+        self.state == State::Established && msg.origin().on(own) == self.peer.on(own)
     }
 }

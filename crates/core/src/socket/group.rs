@@ -174,15 +174,14 @@ impl Endpoint {
                 Ready::Message(message) => self.queue.push(message),
                 Ready::Event { member, instance, kind, evicted } => {
                     let address = ServiceAddr { service, instance };
-                    let member =
-                        PortId { node: if member.node.is_none() { own } else { member.node }, ..member };
+                    let member = member.on(own);
                     let news = if evicted { News::Evicted } else { News::of(kind) };
                     self.queue.push(member_event(member, address, news, (self.port, own)));
                 }
             }
         }
         for (to, kind, extension) in controls {
-            let node = if to.node.is_none() { own } else { to.node };
+            let node = to.node.or(own);
             let control = GroupControl {
                 kind,
                 extension,
@@ -222,8 +221,7 @@ impl Endpoint {
             Some(Destination::Service { addr, .. }) => {
                 let Some(group) = &mut self.group else { return Err(SendError::HostUnreachable) };
                 let congested = &self.congested;
-                let is_congested =
-                    |node: NodeAddr| congested.contains(&if node.is_none() { own } else { node });
+                let is_congested = |node: NodeAddr| congested.contains(&node.or(own));
                 let chosen = group.choose(addr.instance, cost, is_congested);
                 match chosen {
                     Ok(member) => self.send_to_member(member, data, cost, uplink),
@@ -253,7 +251,7 @@ impl Endpoint {
         uplink: &mut dyn Uplink,
     ) -> Result<usize, SendError> {
         let own = uplink.own_node();
-        let to = PortId { node: if member.node.is_none() { own } else { member.node }, ..member };
+        let to = member.on(own);
         if self.congested.contains(&to.node) {
             return self.would_block(self.link_reason(to.node));
         }
@@ -279,7 +277,7 @@ impl Endpoint {
         uplink: &mut dyn Uplink,
     ) -> Result<(), SendError> {
         let own = uplink.own_node();
-        let to = PortId { node: if member.node.is_none() { own } else { member.node }, ..member };
+        let to = member.on(own);
         let mut address = self.group_address(MessageType::GroupUcast, None);
         if let (Address::Group(address), Some(group)) = (&mut address, &self.group) {
             (address.copy_of, address.after_loss) = (copy_of, group.is_missing(member));

@@ -129,10 +129,7 @@ impl Endpoint {
     /// Completes the connection with `peer`.
     pub(super) fn establish(&mut self, now: Time, peer: PortId, uplink: &mut dyn Uplink) {
         self.request = None;
-        self.peer = peer;
-        if self.peer.node.is_none() {
-            self.peer.node = uplink.own_node();
-        }
+        self.peer = peer.on(uplink.own_node());
         self.capabilities = uplink.capabilities(self.peer.node);
         self.mss = uplink.mss(self.peer.node);
         self.flow.set_capabilities(self.capabilities);

@@ -48,15 +48,14 @@ impl Endpoint {
             Some(Destination::Port(port)) => member_id(port, own),
             Some(Destination::Service { addr, .. }) => {
                 let congested = &self.congested;
-                let is_congested =
-                    |node: NodeAddr| congested.contains(&if node.is_none() { own } else { node });
+                let is_congested = |node: NodeAddr| congested.contains(&node.or(own));
                 match group.choose(addr.instance, cost, is_congested) {
                     Ok(member) | Err(Refused::Window(member)) => member,
                     Err(refused) => return self.refused_by_group(refused, uplink),
                 }
             }
         };
-        let node = if member.node.is_none() { own } else { member.node };
+        let node = member.node.or(own);
         if self.congested.contains(&node) {
             return self.would_block(self.link_reason(node));
         }
@@ -156,7 +155,7 @@ impl Endpoint {
         loop {
             let Some(group) = &mut self.group else { return };
             let congested = &self.congested;
-            let is_congested = |node: NodeAddr| congested.contains(&if node.is_none() { own } else { node });
+            let is_congested = |node: NodeAddr| congested.contains(&node.or(own));
             let Some((member, kept)) = group.take_kept(is_congested) else { return };
             if self.submit_to_member(member, &kept.data, kept.copy_of, kept.cost, uplink).is_err()
                 && let Some(group) = &mut self.group

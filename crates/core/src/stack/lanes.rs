@@ -68,7 +68,7 @@ impl Stack {
     /// The result of a lookup of `to` that returns `found`.
     fn resolved(&self, to: Destination, found: PortId) -> Resolved {
         let everywhere = !matches!(to, Destination::Service { domain, .. } if !domain.is_none());
-        let node = if found.node.is_none() { self.own_node() } else { found.node };
+        let node = found.node.or(self.own_node());
         Resolved { port: found.port, node, scope: if everywhere { 2 } else { 3 } }
     }
 

@@ -137,7 +137,7 @@ impl Link {
 
     /// The address of a member as other nodes know it.
     fn global(&self, port: PortId) -> PortId {
-        if port.node.is_none() { PortId { node: self.socket.port().node, ..port } } else { port }
+        port.on(self.socket.port().node)
     }
 
     fn joined(&mut self, machine: &mut Machine, now: Time, member: Member) {

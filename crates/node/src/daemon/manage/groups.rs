@@ -74,7 +74,7 @@ fn policy(policy: GroupPolicy) -> Option<String> {
 }
 
 fn entry(member: &MemberInfo, own: NodeAddr) -> GroupMember {
-    let node = if member.port.node.is_none() { own } else { member.port.node };
+    let node = member.port.node.or(own);
     GroupMember {
         port: member.port.port,
         node: node.0,

@@ -27,7 +27,7 @@ impl Access<'_> {
         all.map(|(port, endpoint)| {
             let connected = endpoint.state() == State::Established;
             let connection = endpoint.peer().filter(|_| connected).map(|peer| Connection {
-                node: if peer.node.is_none() { own.0 } else { peer.node.0 },
+                node: peer.node.or(own).0,
                 port: peer.port,
                 service: endpoint.connected_service().map(|s| (s.service, s.instance)),
             });
