@@ -20,6 +20,11 @@ pub(crate) enum End {
     TimedOut,
 }
 
+/// Whether this process may do what only root may.
+pub(crate) fn user_is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
+}
+
 /// Waits for `child`. After `limit`, kills it and all its descendants.
 pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<End> {
     let deadline = Instant::now() + limit;

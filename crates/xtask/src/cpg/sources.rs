@@ -38,7 +38,7 @@ impl Sources {
         let place = root.join("target/cpg");
         let system = place.join("system");
         if !system.join("usr/include/corosync/cpg.h").exists() {
-            download_packages(&place.join("debs"), &system)?;
+            unpack(PACKAGES, &system)?;
         }
         let corosync = match std::env::var_os(VARIABLE) {
             Some(folder) => PathBuf::from(folder),
@@ -70,24 +70,32 @@ impl Sources {
         {
             command.arg("-I").arg(include);
         }
-        for library in self.libraries()? {
-            command.arg("-L").arg(&library).arg(format!("-Wl,-rpath-link,{}", library.display()));
-        }
+        link_with(&mut command, &self.libraries()?);
         command.args(["-lcpg", "-lqb", "-lz"]);
         output(&mut command).with_context(|| format!("compile {name}"))?;
         Ok(program)
     }
 }
 
-fn download_packages(debs: &Path, into: &Path) -> Result<()> {
-    fs::create_dir_all(debs).with_context(|| format!("make {}", debs.display()))?;
-    println!("cpg: downloading {}", PACKAGES.join(" "));
-    output(Command::new("apt-get").args(["download", "-qq"]).args(PACKAGES).current_dir(debs))
-        .context("download Debian packages (apt-get update; set up for Debian)")?;
-    for deb in fs::read_dir(debs).context("list the packages")?.flatten() {
-        output(Command::new("dpkg-deb").arg("-x").arg(deb.path()).arg(into))?;
+/// Downloads Debian packages and unpacks them, without installing them. `into` appears when it is complete.
+pub(super) fn unpack(packages: &[&str], into: &Path) -> Result<()> {
+    let beside = |name: &str| into.with_extension(name);
+    let (debs, half) = (beside("debs"), beside("half"));
+    fs::create_dir_all(&debs).with_context(|| format!("make {}", debs.display()))?;
+    eprintln!("cpg: downloading {}", packages.join(" "));
+    output(Command::new("apt-get").args(["download", "-qq"]).args(packages).current_dir(&debs))
+        .context("download Debian packages (apt-get update; set up for Debian 12)")?;
+    for deb in fs::read_dir(&debs).context("list the packages")?.flatten() {
+        output(Command::new("dpkg-deb").arg("-x").arg(deb.path()).arg(&half))?;
     }
-    Ok(())
+    fs::rename(&half, into).context("name the unpacked packages")
+}
+
+/// Lets the linker find libraries, and those that they need, in these folders.
+pub(super) fn link_with(command: &mut Command, folders: &[PathBuf]) {
+    for folder in folders {
+        command.arg("-L").arg(folder).arg(format!("-Wl,-rpath-link,{}", folder.display()));
+    }
 }
 
 /// Downloads and unpacks the sources of Debian's package, which apt checks.

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::output;
+use crate::process::{output, user_is_root};
 
 /// Releases of Debian whose clean roots the packages are tested in.
 const RELEASES: &[&str] = &["bookworm", "trixie"];
@@ -49,7 +49,7 @@ pub(crate) fn obstacle() -> Option<(String, String)> {
     let missing = |tool: &str, package: &str| {
         Some((format!("no {tool}"), format!("sudo apt-get install {package} && cargo xtask test packages")))
     };
-    if !fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0) {
+    if !user_is_root() {
         return Some(("only root makes Debian roots".into(), "sudo -E cargo xtask test packages".into()));
     }
     if !has("dpkg-deb", "--version") {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::judge::Judge;
+use crate::process::user_is_root;
 use crate::{clean_root, go, howto, java, lab, packages, python, sandbox, web_page};
 
 /// The runs that include a suite.
@@ -719,10 +720,6 @@ fn no_make_or_root(root: &Path) -> Option<Skip> {
 
 fn no_lab_or_make(root: &Path) -> Option<Skip> {
     no_make(root).or_else(|| no_lab(root))
-}
-
-fn user_is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
 }
 
 fn no_tipc(_: &Path) -> Option<Skip> {

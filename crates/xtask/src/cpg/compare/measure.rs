@@ -18,7 +18,7 @@ const BEFORE: Duration = Duration::from_secs(1);
 /// How long survivors send after their view.
 const AFTER: Duration = Duration::from_millis(300);
 
-/// Who sends.
+/// The member that sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
     /// The most senior member: utipc's sequencer.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::super::programs::Program;
+use super::super::sources::link_with;
 use super::site::{ADDRESSES, Debian, Namespaces};
 use crate::process::output;
 
@@ -72,9 +73,7 @@ fn compile(root: &Path, debian: &Debian, folder: &Path) -> Result<PathBuf> {
     let mut command = Command::new("cc");
     command.args(["-O2", "-pthread", "-Wall", "-o"]).arg(&program);
     command.arg(root.join("bench/corosync/member.c")).arg("-I").arg(debian.includes());
-    for library in debian.folders()? {
-        command.arg("-L").arg(&library).arg(format!("-Wl,-rpath-link,{}", library.display()));
-    }
+    link_with(&mut command, &debian.folders()?);
     output(command.arg("-lcpg")).context("compile bench/corosync/member.c")?;
     Ok(program)
 }

@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process::output;
+use super::super::sources::unpack;
+use crate::process::{output, user_is_root};
 
 /// Debian packages of Corosync with the libraries that a minimal system lacks.
 const PACKAGES: &[&str] = &[
@@ -47,9 +48,7 @@ const MOUNTS: &str = "mount -t tmpfs none /run && mount -t tmpfs none /dev/shm &
 
 /// Why a comparison cannot run here, if so: it needs root and some programs.
 pub(super) fn obstacle() -> Option<String> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let user = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1));
-    if user != Some("0") {
+    if !user_is_root() {
         return Some("network and mount namespaces need root".into());
     }
     let folders = std::env::var_os("PATH").unwrap_or_default();
@@ -69,16 +68,7 @@ impl Debian {
         let root = place.join("corosync");
         let debian = Self { root };
         if !debian.daemon().exists() {
-            let debs = place.join("corosync-debs");
-            fs::create_dir_all(&debs).with_context(|| format!("make {}", debs.display()))?;
-            eprintln!("cpg: downloading {}", PACKAGES.join(" "));
-            output(Command::new("apt-get").args(["download", "-qq"]).args(PACKAGES).current_dir(&debs))
-                .context("download Debian packages (apt-get update; set up for Debian 12)")?;
-            let half = place.join("corosync-half");
-            for deb in fs::read_dir(&debs).context("list the packages")?.flatten() {
-                output(Command::new("dpkg-deb").arg("-x").arg(deb.path()).arg(&half))?;
-            }
-            fs::rename(&half, &debian.root).context("name the unpacked packages")?;
+            unpack(PACKAGES, &debian.root)?;
         }
         let mut ldd = Command::new("ldd");
         let text = output(ldd.arg(debian.daemon()).env("LD_LIBRARY_PATH", debian.libraries()?))?;
