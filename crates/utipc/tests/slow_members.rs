@@ -14,7 +14,7 @@ on_each_engine!(
     a_sender_that_drops_does_not_wait_and_counts,
     a_slow_member_gets_the_newest_message_of_each_key,
     a_slow_member_is_evicted_and_all_learn_why,
-    a_socket_that_never_joins_blocks_nobody,
+    a_socket_that_never_joins_blocks_no_sender,
     policies_out_of_range_are_refused,
 );
 
@@ -160,7 +160,7 @@ fn a_slow_member_is_evicted_and_all_learn_why(engine: Engine) {
     assert_eq!(message(&slow).0, "again");
 }
 
-fn a_socket_that_never_joins_blocks_nobody(engine: Engine) {
+fn a_socket_that_never_joins_blocks_no_sender(engine: Engine) {
     let [red, blue] = pair(engine);
     let sender = member(&red, 1, GroupPolicy::new(SlowMember::Wait));
     let reader = member(&blue, 2, GroupPolicy::LINUX);

@@ -7,6 +7,19 @@ use crate::socket::{BindError, GroupMessageKind, WaitReason};
 
 const GROUP: u32 = 4300;
 
+/// A letter for the kind of what a member receives.
+pub(super) fn letter(kind: GroupMessageKind) -> char {
+    match kind {
+        GroupMessageKind::Unicast => 'u',
+        GroupMessageKind::Multicast => 'm',
+        GroupMessageKind::Broadcast => 'b',
+        GroupMessageKind::Joined => '+',
+        GroupMessageKind::Left => '-',
+        GroupMessageKind::Evicted => '!',
+        GroupMessageKind::Unknown => '#',
+    }
+}
+
 impl Lan {
     fn member(&mut self, node: usize, request: GroupRequest) -> u32 {
         let port = self.nodes[node].open(self.now, SocketKind::Rdm).unwrap();
@@ -24,15 +37,7 @@ impl Lan {
         let mut all = Vec::new();
         let mut buffer = vec![0; 66_000];
         while let Ok(got) = self.nodes[node].recv(self.now, port, &mut buffer, RecvOptions::default()) {
-            let kind = match got.group.unwrap().kind {
-                GroupMessageKind::Unicast => 'u',
-                GroupMessageKind::Multicast => 'm',
-                GroupMessageKind::Broadcast => 'b',
-                GroupMessageKind::Joined => '+',
-                GroupMessageKind::Left => '-',
-                GroupMessageKind::Evicted => '!',
-                GroupMessageKind::Unknown => '?',
-            };
+            let kind = letter(got.group.unwrap().kind);
             all.push(format!("{kind}{}", String::from_utf8_lossy(&buffer[..got.len])));
             self.exchange();
         }

@@ -1,9 +1,10 @@
 //! Members that do not read, and policies for them, between nodes. Spec: tipc.md §9.8.
 
+use super::group::letter;
 use super::*;
 use crate::addr::PortId;
 use crate::group::{GroupPolicy, GroupRequest, MemberState, SlowCounters, SlowMember};
-use crate::socket::{GroupMessageKind, WaitReason};
+use crate::socket::WaitReason;
 
 const GROUP: u32 = 4300;
 const DROP: GroupPolicy = GroupPolicy::new(SlowMember::Drop);
@@ -49,15 +50,7 @@ impl Members {
         let Self { lan, ports } = self;
         let mut buffer = vec![0; 66_000];
         let got = lan.nodes[node].recv(lan.now, ports[node], &mut buffer, RecvOptions::default()).ok()?;
-        let kind = match got.group.unwrap().kind {
-            GroupMessageKind::Unicast => 'u',
-            GroupMessageKind::Multicast => 'm',
-            GroupMessageKind::Broadcast => 'b',
-            GroupMessageKind::Joined => '+',
-            GroupMessageKind::Left => '-',
-            GroupMessageKind::Evicted => '!',
-            GroupMessageKind::Unknown => '#',
-        };
+        let kind = letter(got.group.unwrap().kind);
         lan.exchange();
         let text = String::from_utf8_lossy(&buffer[..got.len]);
         let text = text.trim_end_matches('\0');
@@ -96,7 +89,7 @@ impl Members {
 }
 
 #[test]
-fn dropped_messages_stop_nobody_and_are_seen_by_the_receiver() {
+fn dropped_messages_delay_no_member_and_the_receiver_sees_the_gap() {
     let mut m = Members::new(&[DROP, DROP, GroupPolicy::LINUX]);
     for number in 0..50 {
         while m.tell(0, &format!("{number}"), 10_000, 0) == Err(SendError::WouldBlock) {
@@ -133,8 +126,8 @@ fn a_receiver_with_a_policy_sees_that_messages_are_missing() {
     m.lan.run(50);
     assert_eq!(m.read(1), ["unext"]);
     assert_eq!(m.send(0, "x", Destination::service(GROUP, 9)), Err(SendError::HostUnreachable));
-    let nobody = PortId { port: 1, ..m.at(1) };
-    assert_eq!(m.send(0, "x", nobody.into()), Err(SendError::HostUnreachable));
+    let absent = PortId { port: 1, ..m.at(1) };
+    assert_eq!(m.send(0, "x", absent.into()), Err(SendError::HostUnreachable));
 }
 
 #[test]
