@@ -185,31 +185,6 @@ class Cluster:
         client.call("connect", s=c, to={"name": [type, 1]}, timeout_ms=timeout_ms)
         return c, accepting.result()["s"], l
 
-    def begin_flows(self, count, length, gap_us=0, pairs=None):
-        """Begins connected messages in both directions, or between `pairs` of nodes, for `end_flows`."""
-        flows = []
-        for sender, other in pairs or self.both:
-            x, y, l = self.connection(sender, other, "seqpacket")
-            reading = other.begin("recv_many", s=y, count=count, length=length, idle_ms=20000, timeout_ms=200000)
-            sending = sender.begin("send_many", s=x, count=count, length=length, gap_us=gap_us, timeout_ms=200000)
-            flows.append((sender, x, sending, other, (y, l), reading))
-        return count, flows
-
-    def are_flowing(self, begun):
-        """Whether no direction has sent all of its messages."""
-        return not any(sending.done.is_set() for _, _, sending, _, _, _ in begun[1])
-
-    def end_flows(self, begun):
-        """Waits for the end of the flows, which have lost nothing and kept their order."""
-        count, flows = begun
-        for sender, x, sending, other, more, reading in flows:
-            self.equal(sending.result(200), {"sent": count, "error": None}, "%s sends %d" % (sender.name, count))
-            got = reading.result(60)
-            self.equal((got["got"], got["missing"], got["late"], got["broken"], got["error"]), (count, 0, 0, 0, None),
-                       "%s receives %d in order" % (other.name, count))
-            close_all(sender, x)
-            close_all(other, *more)
-
     def broken(self, peer, s, what, seconds=GONE_S):
         """Checks that the connection of `s` ends soon, with an error or end of file."""
         began = time.monotonic()

@@ -5,6 +5,7 @@ import os
 import time
 
 from cluster import close_all
+from flows import Flows
 from net import until
 from rows import row
 
@@ -26,7 +27,7 @@ def settings(address, **keys):
 
 def exchange(c, pairs=None):
     """Connections, messages to a service, and a broadcast, in both directions or between `pairs` of nodes."""
-    c.end_flows(c.begin_flows(200, 3000, pairs=pairs))
+    Flows(c, 3000, pairs=pairs).end(least=200)
     for sender, other in pairs or c.both:
         t = c.new_type()
         s, q = c.sock(other, "rdm", (t, 1))["s"], c.sock(sender, "rdm")["s"]
@@ -82,17 +83,17 @@ def encryption_rekeying(c):
     """A master key; both nodes hand each other new session keys, twice, while messages are on their way."""
     c.up(settings("1.1.1", master=ONE), settings("1.1.2", master=ONE, rekeying=1))
     began = time.monotonic()
-    begun = c.begin_flows(12000, 700, 3000)
-    for _ in range(2):
+    flows = Flows(c, 700, 3000)
+    for change in range(2):
         time.sleep(12)
         c.a.call("rekey")
-    c.check(c.are_flowing(begun), "messages were on their way at both changes")
-    c.end_flows(begun)
+        flows.go_on("after change %d" % (change + 1))
+    messages = flows.end(least=12000)
     # The other node's own new key is due after a minute.
     time.sleep(max(0, 75 - (time.monotonic() - began)))
     c.check(MARK not in recorded(c, lambda: exchange(c)), "the wire carries no clear text")
     c.no_reset("no reset by new keys")
-    c.note("keys changed during %d messages" % (2 * begun[0]))
+    c.note("keys changed during %d messages" % messages)
 
 
 @row(fresh=True, seconds=180, snap=None, peers=WITH_KEYS)
@@ -100,11 +101,11 @@ def encryption_three_nodes(c):
     """Three nodes with a master key: each pair talks, also while all get new session keys."""
     c.up(settings("1.1.1", master=ONE), settings("1.1.2", master=ONE))
     pairs = list(itertools.permutations(c.add(settings("1.1.3", master=ONE)), 2))
-    begun = c.begin_flows(2000, 700, 3000, pairs)
+    flows = Flows(c, 700, 3000, pairs)
     time.sleep(2)
     c.a.call("rekey")
-    c.check(c.are_flowing(begun), "messages were on their way at the change")
-    c.end_flows(begun)
+    flows.go_on("after the change")
+    flows.end(least=2000)
     c.check(MARK not in recorded(c, lambda: exchange(c, pairs)), "the wire carries no clear text")
     c.no_reset("no reset by new keys")
 
