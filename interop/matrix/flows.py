@@ -6,7 +6,7 @@ import threading
 from net import until
 
 # Messages that a peer is told to send, or to receive, at once.
-PIECE = 50
+PIECE = 20
 # Time limit of a piece, longer than any pause that a fault causes, in s.
 PIECE_S = 60
 
@@ -50,11 +50,17 @@ class Flow:
 
 
 class Flows:
-    """Flows in both directions, or between `pairs` of nodes, until `end`: nothing is lost, and the order is kept."""
+    """Flows in both directions, or between `pairs` of nodes, until `end`: nothing is lost, and the order is kept.
 
-    def __init__(self, c, length, gap_us=0, pairs=None):
+    gap_us          pause after each message
+    kernel_gap_us   the same for a sender that is a kernel's node
+    """
+
+    def __init__(self, c, length, gap_us=0, kernel_gap_us=None, pairs=None):
         self.c = c
-        self.flows = [Flow(c, sender, other, length, gap_us) for sender, other in pairs or c.both]
+        kernel_gap_us = gap_us if kernel_gap_us is None else kernel_gap_us
+        self.flows = [Flow(c, sender, other, length, kernel_gap_us if sender.is_kernel else gap_us)
+                      for sender, other in pairs or c.both]
 
     def go_on(self, what, seconds=20):
         """Checks that each flow delivers messages from now on: the one that is delivered now, and a whole one."""

@@ -166,6 +166,7 @@ def main():
     options.add_argument("--peer", default="kernel")
     options.add_argument("--out", default=os.environ.get("OUT", "."))
     options.add_argument("--keep", action="store_true")
+    options.add_argument("--repeat", type=int, default=1)
     options.add_argument("--list", action="store_true")
     options.add_argument("--kernel-engine", action="store_true", help="the program uses the kernel's TIPC")
     options.add_argument("--tool", help="the program utipc: its demo and its benchmark run too, on the kernel's TIPC")
@@ -197,7 +198,7 @@ def main():
                 runner.run(row, media)
         results = runner.finish()
     runner = Runner(options, options.peer)
-    for row, media in pairs:
+    for row, media in pairs * options.repeat:
         runner.run(row, media)
     results += runner.finish()
     results += [programs.run(name, options.tool) for name in alone]

@@ -101,7 +101,7 @@ def encryption_three_nodes(c):
     """Three nodes with a master key: each pair talks, also while all get new session keys."""
     c.up(settings("1.1.1", master=ONE), settings("1.1.2", master=ONE))
     pairs = list(itertools.permutations(c.add(settings("1.1.3", master=ONE)), 2))
-    flows = Flows(c, 700, 3000, pairs)
+    flows = Flows(c, 700, 3000, pairs=pairs)
     time.sleep(2)
     c.a.call("rekey")
     flows.go_on("after the change")

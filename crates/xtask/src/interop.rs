@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Minutes, then the machine is killed
     #[arg(long, default_value_t = BUDGET.as_secs() / 60)]
     minutes: u64,
+    /// Run the rows this many times, to find one that fails now and then
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
     /// Keep the recordings of rows that passed as well
     #[arg(long)]
     keep: bool,
@@ -70,6 +73,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
         let tool = build_program(root, "utipc", options.dev)?.display().to_string();
         args.extend(["--kernel-engine".to_owned(), "--tool".to_owned(), tool]);
     }
+    args.push(format!("--repeat={}", options.repeat));
     args.extend(options.keep.then(|| "--keep".to_owned()));
     args.extend(options.wireshark.then(|| "--twice".to_owned()));
     args.extend(options.list.then(|| "--list".to_owned()));
