@@ -180,7 +180,9 @@ impl Mob<'_> {
 fn crowd(options: &Options) -> Result<Vec<Hostile>> {
     let one = |number: u32| {
         let mut command = Command::new("sh");
-        command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
+        // The system ends it even if this program is killed.
+        let most = options.quiet.ceil() as u64;
+        command.args(["-c", &format!("ulimit -t {most}; while :; do :; done")]).stdin(Stdio::null());
         as_user(&mut command, HOSTILE_USER + number % USERS);
         let child = command.spawn().context("start a process that computes")?;
         Ok(Hostile { child, until: Instant::now() })
