@@ -31,7 +31,8 @@ impl Peer {
             return Err(Refusal::Request("the node has not exactly one bearer".into()));
         };
         let ring = self.ask(&Request::MonitorPeers { bearer: monitor.bearer })?;
-        let ring = ring.iter().filter_map(|e| if let Entry::MonitorPeer(peer) = e { Some(peer) } else { None });
+        let ring =
+            ring.iter().filter_map(|e| if let Entry::MonitorPeer(peer) = e { Some(peer) } else { None });
         Ok(json!({"active": monitor.active, "ring": ring.map(shown).collect::<Vec<_>>()}))
     }
 
