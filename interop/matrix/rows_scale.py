@@ -100,6 +100,7 @@ def monitors(c, plan, ring):
         left = {n for n in left if disagreeing(plan, ring, shown[n])}
         c.check(not left or time.monotonic() < end, "monitors that do not agree with the ring: %s" % {
             n: disagreeing(plan, ring, shown[n])[:4] for n in sorted(left)})
+        time.sleep(0.5)
     direct = {}
     for n, monitor in shown.items():
         name, nodes = ring.nodes[n].name, monitor["ring"]
