@@ -203,7 +203,7 @@ fn bindings_that_arrive_together_are_applied_in_turns() {
     assert_eq!(applied, BINDINGS as usize + 1);
 }
 
-/// Numbered updates wait for an earlier one, whose packet makes all of them due. A message behind it waits for them all.
+/// Numbered updates wait for an earlier one, whose packet makes all of them due. A message behind it waits for all.
 #[test]
 fn updates_that_have_waited_are_applied_in_turns() {
     const UPDATES: u16 = 4000;

@@ -71,8 +71,8 @@ impl Switch {
         self.draining.remove(&addr);
     }
 
-    /// Holds what a peer's links have delivered, and updates that are due, until there is work left for what has waited;
-    /// false if there is nothing.
+    /// Holds what a peer's links have delivered, and updates that are due, until there is work left for what has
+    /// waited; false if there is nothing.
     pub(super) fn postpone(&mut self, addr: NodeAddr) -> bool {
         let waits = |member: &Member| !member.peer.delivered.is_empty() || member.names.has_due();
         let Some(member) = self.members.get_mut(&addr).filter(|member| waits(member)) else { return false };
@@ -107,8 +107,8 @@ impl Switch {
         }
     }
 
-    /// Applies one update or dispatches one message that has waited; false if there is none, or if the turn has done its work. Acknowledges
-    /// after the last one.
+    /// Applies one update or dispatches one message that has waited; false if there is none, or if the turn has done
+    /// its work. Acknowledges after the last one.
     pub(crate) fn dispatch_held(&mut self, now: Time) -> bool {
         if self.work.waiting_is_over() {
             return false;
