@@ -24,7 +24,10 @@ func members(t *testing.T, node *Node, policies ...Policy) []*Group {
 	service := newService().Type
 	for number, policy := range policies {
 		addr := ServiceAddr{Type: service, Instance: uint32(number + 1)}
-		all = append(all, join(t, node, addr, GroupOptions{Events: true, Policy: policy}))
+		group := join(t, node, addr, GroupOptions{Events: true, Policy: policy})
+		// The garbage collector closes sockets that are not used any more.
+		t.Cleanup(func() { group.Close() })
+		all = append(all, group)
 	}
 	for _, group := range all {
 		for range len(all) - 1 {
@@ -237,6 +240,7 @@ func TestASocketThatNeverJoinsBlocksNoSend(t *testing.T) {
 		all := members(t, node, policy, Policy{})
 		stranger, err := node.ListenPacket(ServiceAddr{Type: all[0].Addr().Type, Instance: 9})
 		check(t, err)
+		t.Cleanup(func() { stranger.Close() })
 		port := stranger.LocalAddr().(PortID)
 		for end := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {
 			_, err := all[0].SlowCounters(port)
