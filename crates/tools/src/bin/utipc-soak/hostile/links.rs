@@ -20,7 +20,7 @@ pub(super) struct Links {
 pub(super) struct Lost {
     /// Links to honest nodes.
     pub(super) honest: u32,
-    /// Links to the hostile node, which gives them up itself when it publishes more than they carry.
+    /// Links to the hostile node, which may give them up itself.
     pub(super) hostile: u32,
 }
 

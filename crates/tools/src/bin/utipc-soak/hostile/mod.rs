@@ -258,6 +258,11 @@ fn seconds(seconds: f64) -> Duration {
 pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bool> {
     ensure!(options.seconds > 0.0 && options.processes > 0, "nothing to do (give seconds and processes)");
     let addresses = addresses();
+    // Why the hostile node gives its links up.
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(std::io::stderr)
+        .try_init();
     let mut daemons = start_daemons(program, &addresses)?;
     let fresh = [Rest::take(&mut daemons[0])?, Rest::take(&mut daemons[1])?];
     let names = names::Hostile::new(&addresses)?;
