@@ -59,10 +59,10 @@ static struct outcome go_unbind(int sd, uint32_t type, uint32_t lower, uint32_t 
 	return done(tipc_unbind(sd, type, lower, upper));
 }
 
-static struct outcome go_join(int sd, uint32_t type, uint32_t instance, uint32_t node, int events, int loopback)
+static struct outcome go_join(int sd, struct tipc_addr member, int events, int loopback, int has_policy,
+			      struct utipc_group_policy policy)
 {
-	struct tipc_addr member = { .type = type, .instance = instance, .node = node };
-	return done(tipc_join(sd, &member, events != 0, loopback != 0));
+	return done(utipc_join(sd, &member, events != 0, loopback != 0, has_policy ? &policy : NULL));
 }
 
 static struct outcome go_leave(int sd)
@@ -98,6 +98,18 @@ static struct outcome go_send_to(int sd, const void *data, size_t len, int multi
 	return done(multicast ? tipc_mcast(sd, data, len, &to) : tipc_sendto(sd, data, len, &to));
 }
 
+static struct outcome go_send_keyed(int sd, const void *data, size_t len, uint64_t key)
+{
+	return done(utipc_send_keyed(sd, data, len, NULL, key));
+}
+
+static struct outcome go_send_to_keyed(int sd, const void *data, size_t len, int multicast, struct tipc_addr to,
+				       uint64_t key)
+{
+	return done(multicast ? utipc_mcast_keyed(sd, data, len, &to, key) :
+				utipc_send_keyed(sd, data, len, &to, key));
+}
+
 static struct outcome go_receive(int sd, void *buffer, size_t len)
 {
 	return done(tipc_recv(sd, buffer, len, false));
@@ -108,6 +120,7 @@ struct message {
 	struct tipc_addr source;
 	struct tipc_addr destination;
 	int returned;
+	int after_loss;
 };
 
 static struct message go_receive_from(int sd, void *buffer, size_t len)
@@ -126,7 +139,23 @@ static struct message go_receive_group(int sd, void *buffer, size_t len)
 	memset(&message, 0, sizeof(message));
 	message.outcome = done(utipc_recvgroup(sd, buffer, len, &message.source, &message.destination, &info));
 	message.returned = (int)info.kind;
+	message.after_loss = info.after_loss != 0;
 	return message;
+}
+
+struct slow {
+	struct outcome outcome;
+	uint64_t dropped;
+	uint64_t conflated;
+	uint32_t kept;
+};
+
+static struct slow go_slow_member(int sd, struct tipc_addr member)
+{
+	struct slow slow;
+	memset(&slow, 0, sizeof(slow));
+	slow.outcome = done(utipc_slow_member(sd, &member, &slow.dropped, &slow.conflated, &slow.kept));
+	return slow;
 }
 
 struct reason {
@@ -245,9 +274,15 @@ func callUnbind(sd int, r ServiceRange) outcome {
 	return taken(C.go_unbind(C.int(sd), C.uint32_t(r.Type), C.uint32_t(r.Lower), C.uint32_t(r.Upper)))
 }
 
-func callJoin(sd int, member ServiceAddr, options GroupOptions) outcome {
-	return taken(C.go_join(C.int(sd), C.uint32_t(member.Type), C.uint32_t(member.Instance), C.uint32_t(member.Node),
-		cBool(options.Events), cBool(options.Loopback)))
+// callJoin joins without a policy if there is none.
+func callJoin(sd int, member ServiceAddr, options GroupOptions, policy *policyWords) outcome {
+	addr := cAddr(words{member.Type, member.Instance, uint32(member.Node)})
+	var c C.struct_utipc_group_policy
+	if policy != nil {
+		c.slow, c.keys, c.bytes = C.uint32_t(policy.slow), C.uint32_t(policy.keys), C.uint32_t(policy.bytes)
+		c.evict_after_ms = C.uint32_t(policy.evictAfter)
+	}
+	return taken(C.go_join(C.int(sd), addr, cBool(options.Events), cBool(options.Loopback), cBool(policy != nil), c))
 }
 
 func callLeaveGroup(sd int) outcome { return taken(C.go_leave(C.int(sd))) }
@@ -274,12 +309,27 @@ func callSend(sd int, data []byte) outcome {
 }
 
 func callSendTo(sd int, data []byte, to words, multicast bool) outcome {
-	var addr C.struct_tipc_addr
-	*(*words)(unsafe.Pointer(&addr)) = to
+	addr := cAddr(to)
 	if len(data) == 0 {
 		return taken(C.go_send_to(C.int(sd), nil, 0, cBool(multicast), addr))
 	}
 	return taken(C.go_send_to(C.int(sd), unsafe.Pointer(&data[0]), C.size_t(len(data)), cBool(multicast), addr))
+}
+
+func callSendKeyed(sd int, data []byte, key uint64) outcome {
+	if len(data) == 0 {
+		return taken(C.go_send_keyed(C.int(sd), nil, 0, C.uint64_t(key)))
+	}
+	return taken(C.go_send_keyed(C.int(sd), unsafe.Pointer(&data[0]), C.size_t(len(data)), C.uint64_t(key)))
+}
+
+func callSendToKeyed(sd int, data []byte, to words, multicast bool, key uint64) outcome {
+	addr := cAddr(to)
+	if len(data) == 0 {
+		return taken(C.go_send_to_keyed(C.int(sd), nil, 0, cBool(multicast), addr, C.uint64_t(key)))
+	}
+	return taken(C.go_send_to_keyed(C.int(sd), unsafe.Pointer(&data[0]), C.size_t(len(data)), cBool(multicast), addr,
+		C.uint64_t(key)))
 }
 
 func callReceive(sd int, buffer []byte) outcome {
@@ -293,6 +343,7 @@ func callReceive(sd int, buffer []byte) outcome {
 type received struct {
 	source, destination words
 	returned            int
+	afterLoss           bool
 }
 
 func callReceiveFrom(sd int, buffer []byte) (received, outcome) {
@@ -302,13 +353,22 @@ func callReceiveFrom(sd int, buffer []byte) (received, outcome) {
 	} else {
 		m = C.go_receive_from(C.int(sd), unsafe.Pointer(&buffer[0]), C.size_t(len(buffer)))
 	}
-	return received{wordsOf(m.source), wordsOf(m.destination), int(m.returned)}, taken(m.outcome)
+	return newReceived(m), taken(m.outcome)
 }
 
 // callReceiveGroup receives of a member. The kind, as the C library numbers it, is in place of the reason of return.
 func callReceiveGroup(sd int, buffer []byte) (received, outcome) {
 	m := C.go_receive_group(C.int(sd), unsafe.Pointer(&buffer[0]), C.size_t(len(buffer)))
-	return received{wordsOf(m.source), wordsOf(m.destination), int(m.returned)}, taken(m.outcome)
+	return newReceived(m), taken(m.outcome)
+}
+
+func newReceived(m C.struct_message) received {
+	return received{wordsOf(m.source), wordsOf(m.destination), int(m.returned), m.after_loss != 0}
+}
+
+func callSlowMember(sd int, member PortID) (SlowCounters, outcome) {
+	slow := C.go_slow_member(C.int(sd), cAddr(words{0, member.Port, uint32(member.Node)}))
+	return SlowCounters{uint64(slow.dropped), uint64(slow.conflated), uint32(slow.kept)}, taken(slow.outcome)
 }
 
 // callWaitReason returns the text, and the member that a send waits for. The value of the outcome is 1 if a call would
@@ -331,6 +391,11 @@ func callConnectTimeout(sd, ms int) outcome { return taken(C.go_connect_timeout(
 
 // words are the first three words of struct tipc_addr: type, instance, node. Go cannot name the union in it.
 type words [3]uint32
+
+func cAddr(w words) (addr C.struct_tipc_addr) {
+	*(*words)(unsafe.Pointer(&addr)) = w
+	return addr
+}
 
 func wordsOf(addr C.struct_tipc_addr) words { return *(*words)(unsafe.Pointer(&addr)) }
 

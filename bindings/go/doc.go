@@ -43,6 +43,6 @@
 // # Errors
 //
 // Failed calls on sockets return a *[net.OpError]. Test the cause with errors.Is: [os.ErrDeadlineExceeded],
-// [net.ErrClosed], [ErrRefused], [ErrUnreachable], [ErrConnectionLost], [ErrReturned], or a [syscall.Errno]. The message
-// of an [*Error] names cause and remedy.
+// [net.ErrClosed], [ErrRefused], [ErrUnreachable], [ErrConnectionLost], [ErrEvicted], [ErrReturned], or a
+// [syscall.Errno]. The message of an [*Error] names cause and remedy.
 package utipc

@@ -20,6 +20,8 @@ var (
 	ErrUnreachable = errors.New("service unreachable")
 	// ErrConnectionLost: the peer, its node or the daemon is gone.
 	ErrConnectionLost = errors.New("connection lost")
+	// ErrEvicted: another member has evicted this one from the group, because it held sends up.
+	ErrEvicted = errors.New("evicted from the group")
 	// ErrReturned: a message of this socket came back undelivered; see [ReturnedError].
 	ErrReturned = errors.New("message returned")
 )
@@ -60,6 +62,15 @@ func (e *Error) Is(target error) bool {
 	}
 	return false
 }
+
+// evictedError is the failure of a send of a group; on a connection its number has another meaning.
+type evictedError struct{ cause *Error }
+
+func (e evictedError) Error() string { return e.cause.Error() }
+
+func (e evictedError) Unwrap() error { return e.cause }
+
+func (e evictedError) Is(target error) bool { return target == ErrEvicted }
 
 // ReturnedError is the error of [PacketConn.ReadFrom] for a message of this socket that came back undelivered.
 type ReturnedError struct {

@@ -5,6 +5,7 @@ package utipc
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"net"
@@ -19,8 +20,8 @@ import (
 // A message goes to one member (Send, Anycast), to all members with an instance (Multicast) or to all (Broadcast). Each
 // member receives the messages of one sender in the order in which they were sent, over all four calls, none twice and
 // none left out, as long as both are members. A member that does not receive stops those who send to it: their calls
-// wait, until the write deadline if there is one. A membership sends one message at a time. Empty messages are not
-// delivered.
+// wait, until the write deadline if there is one, unless the [Policy] of the membership says otherwise. A membership
+// sends one message at a time. Empty messages are not delivered.
 //
 // A context that ends a call of Receive also removes the read deadline.
 type Group struct {
@@ -34,12 +35,15 @@ type Group struct {
 	left  atomic.Bool
 }
 
-// GroupOptions are the options of a membership. The zero value has neither events nor loopback.
+// GroupOptions are the options of a membership. The zero value has neither events nor loopback, and waits for slow
+// members.
 type GroupOptions struct {
 	// Events makes Receive report members that join and leave, and those that are there already.
 	Events bool
 	// Loopback makes the socket receive its own messages to the group too.
 	Loopback bool
+	// Policy is what sends do about members that do not receive.
+	Policy Policy
 }
 
 // Member is a member of a group.
@@ -56,12 +60,15 @@ func (m Member) String() string { return fmt.Sprintf("%v instance %d", m.Port, m
 // Incoming is what a member receives: a message of another member, or a change of the members.
 type Incoming struct {
 	Kind IncomingKind
-	// Member is the sender of the message, or the member that has joined or left.
+	// Member is the sender of the message, or the member that has joined, has left or was evicted.
 	Member Member
 	// Data is the message; nil for a change of the members.
 	Data []byte
 	// SentTo tells to whom the message was sent.
 	SentTo SentTo
+	// AfterLoss is set if earlier messages of the member are missing: its policy has dropped them, or replaced them by
+	// newer ones. It is always false for a member with the policy SlowLinux.
+	AfterLoss bool
 }
 
 // SentTo tells to whom a message was sent.
@@ -102,7 +109,8 @@ func (r WaitReason) String() string { return r.Text }
 // IncomingKind tells messages from changes of the members.
 type IncomingKind int
 
-// The kinds. MemberJoined and MemberLeft are reported with [GroupOptions].Events only.
+// The kinds. Changes of the members are reported with [GroupOptions].Events only, except that a member always learns of
+// its own eviction.
 const (
 	// GroupMessage is a message of a member.
 	GroupMessage IncomingKind = iota + 1
@@ -111,11 +119,14 @@ const (
 	// MemberLeft is a member that has left, has ended, or whose node is lost. Everything that it sent and that arrived
 	// comes before.
 	MemberLeft
+	// MemberEvicted is a member that was left out because it held others up. It counts as MemberLeft for a member with
+	// the policy SlowLinux. If it is this member itself, sends fail with [ErrEvicted] until it leaves and joins again.
+	MemberEvicted
 )
 
 // String names the kind.
 func (k IncomingKind) String() string {
-	names := [...]string{"", "message", "joined", "left"}
+	names := [...]string{"", "message", "joined", "left", "evicted"}
 	if k <= 0 || int(k) >= len(names) {
 		return fmt.Sprintf("kind %d", int(k))
 	}
@@ -165,7 +176,11 @@ func (s *socket) join(addr ServiceAddr, options GroupOptions) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.control(func(sd int) outcome { return callJoin(sd, addr, options) }); err != nil {
+	policy, err := options.Policy.words()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.control(func(sd int) outcome { return callJoin(sd, addr, options, policy) }); err != nil {
 		return nil, err
 	}
 	member := Member{Port: port, Instance: addr.Instance}
@@ -232,6 +247,10 @@ func (g *Group) send(to net.Addr, call func(sd int) outcome) (int, error) {
 		return !out.wouldBlock()
 	})
 	if err = g.outcomeOf(err, out); err != nil {
+		var own *Error
+		if errors.As(err, &own) && own.Errno == syscall.ECONNABORTED {
+			err = evictedError{own}
+		}
 		return 0, failed("write", g.member.Port, to, err)
 	}
 	return out.value, nil
@@ -291,7 +310,8 @@ func (g *Group) outcomeOf(err error, out outcome) error {
 
 func newIncoming(in received, data []byte) Incoming {
 	port := PortID{Port: in.source[1], Node: NodeID(in.source[2])}
-	incoming := Incoming{Kind: GroupMessage, Member: Member{Port: port, Instance: in.destination[1]}, Data: data}
+	member := Member{Port: port, Instance: in.destination[1]}
+	incoming := Incoming{Kind: GroupMessage, Member: member, Data: data, AfterLoss: in.afterLoss}
 	switch in.returned {
 	case kindMember:
 		incoming.SentTo = SentToMember
@@ -301,8 +321,10 @@ func newIncoming(in received, data []byte) Incoming {
 		incoming.SentTo = SentToAll
 	case kindJoined:
 		incoming.Kind = MemberJoined
-	case kindLeft, kindEvicted:
+	case kindLeft:
 		incoming.Kind = MemberLeft
+	case kindEvicted:
+		incoming.Kind = MemberEvicted
 	}
 	return incoming
 }

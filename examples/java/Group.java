@@ -1,5 +1,6 @@
 import static io.github.utipc.Group.Option.EVENTS;
 
+import io.github.utipc.Evicted;
 import io.github.utipc.GroupIncoming;
 import io.github.utipc.GroupMessage;
 import io.github.utipc.Joined;
@@ -43,6 +44,7 @@ public final class Group {
         String what = switch (incoming) {
             case Joined(Member member) -> instance(member) + " has joined";
             case Left(Member member) -> instance(member) + " has left";
+            case Evicted(Member member) -> instance(member) + " was evicted";
             case GroupMessage message -> message.text() + " from " + instance(message.member());
         };
         System.out.println("coordinator: " + what);

@@ -13,8 +13,9 @@ use utipc_core::addr::NodeAddr;
 /// Version 5 adds [`Refusal::TooManyOfUser`], and lets sockets keep their descriptors when they attach to the next
 /// daemon ([`crate::Request::Adopt`]). Version 6 adds groups ([`crate::Request::Join`]).
 /// Version 7 adds barriers ([`crate::Request::Barrier`]). Version 8 adds policies of groups
-/// ([`crate::Request::JoinWith`]).
-pub const NEWEST: u16 = 8;
+/// ([`crate::Request::JoinWith`]). Version 9 adds receiving from polled sockets with one request
+/// ([`crate::Request::ReceivePolled`]).
+pub const NEWEST: u16 = 9;
 /// The oldest supported version.
 pub const OLDEST: u16 = 1;
 

@@ -149,4 +149,7 @@ pub enum Request {
     /// From version 8 on. Lists the members of the socket's group after one of them: [`crate::Reply::GroupMembers`].
     /// Repeat until the list is empty.
     GroupMembers { port: u32, after: Option<PortId> },
+    /// From version 9 on. As `Receive`, after the descriptor's byte was read: whatever the reply is, the daemon makes
+    /// the descriptor readable again before it if there is more.
+    ReceivePolled { port: u32, room: u32, options: RecvOptions },
 }

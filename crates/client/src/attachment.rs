@@ -54,6 +54,9 @@ const BARRIER_VERSION: u16 = 7;
 /// The first version with policies of groups.
 const POLICY_VERSION: u16 = 8;
 
+/// First version in which a receive by a request also keeps the level of the socket's descriptor.
+const RECEIVE_POLLED_VERSION: u16 = 9;
+
 /// Pauses between tries while the daemon closes the connection during the handshake, because this process was too slow
 /// or too many processes attach at once.
 const HANDSHAKE_BACKOFF: [Duration; 7] = {
@@ -203,6 +206,11 @@ impl Attachment {
     /// Whether the daemon answers barriers.
     pub(crate) fn has_barriers(&self) -> bool {
         self.version >= BARRIER_VERSION
+    }
+
+    /// Whether a receive by a request also keeps the level of the socket's descriptor.
+    pub(crate) fn receives_polled(&self) -> bool {
+        self.version >= RECEIVE_POLLED_VERSION
     }
 
     /// Version of the protocol.

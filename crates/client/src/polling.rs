@@ -178,7 +178,7 @@ impl Socket {
 
     /// Reports that the byte was read; returns whether the node has something to receive. In that case, or if there is
     /// `more` here, the daemon adds the byte again.
-    fn report_drained(&self, more: bool) -> Result<bool, Error> {
+    pub(crate) fn report_drained(&self, more: bool) -> Result<bool, Error> {
         if !self.attachment.keeps_level {
             // Whether it has is unknown; the next receive finds out.
             return self.request(&Request::Rearm { port: self.port() }).map(|()| true);

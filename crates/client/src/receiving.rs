@@ -8,9 +8,24 @@ use utipc_core::socket::{Received, RecvError, RecvOptions, SocketKind};
 use utipc_lanes::{InboundLane, Next, ReceiveCall, Receiver, Sink};
 use utipc_os::lock;
 
+use crate::descriptor::Descriptor;
 use crate::socket::{Socket, unless_blocked};
 use crate::state::{Event, Half};
 use crate::{Error, Wait};
+
+/// A receive, and what it has done for the descriptor.
+#[derive(Debug)]
+struct Attempt<'a> {
+    call: ReceiveCall<'a>,
+    /// The last request has made the level of the descriptor right.
+    keeps_level: bool,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(sink: Sink<'a>, options: RecvOptions) -> Self {
+        Self { call: ReceiveCall::new(sink, options), keeps_level: false }
+    }
+}
 
 impl Socket {
     /// Receives into `buffer`; `None` if nothing arrives within `wait`.
@@ -42,41 +57,48 @@ impl Socket {
         }
         let goal = self.goal(buffer.len(), options);
         if goal <= 1 {
-            return self.receive_once(ReceiveCall::new(Sink::Slice(buffer), options), wait);
+            return self.receive_once(Attempt::new(Sink::Slice(buffer), options), wait);
         }
-        let received = self.collect(buffer, goal, options, wait)?;
-        self.sync_readability(received.is_some())?;
+        let (received, keeps_level) = self.collect(buffer, goal, options, wait)?;
+        if !keeps_level {
+            self.sync_readability(received.is_some())?;
+        }
         Ok(received)
     }
 
     /// Receives with one successful attempt.
     #[inline]
-    fn receive_once(&self, mut call: ReceiveCall<'_>, wait: Wait) -> Result<Option<Received>, Error> {
-        let done = self.block(Half::Receive, wait, 0, || self.try_receive(&mut call))?;
-        self.sync_readability(done.is_some())?;
-        Ok(done.map(|()| call.received))
+    fn receive_once(&self, mut attempt: Attempt<'_>, wait: Wait) -> Result<Option<Received>, Error> {
+        let done = self.block(Half::Receive, wait, 0, || self.try_receive(&mut attempt))?;
+        if !attempt.keeps_level {
+            self.sync_readability(done.is_some())?;
+        }
+        Ok(done.map(|()| attempt.call.received))
     }
 
-    /// Receives at least `goal` bytes of a stream, or fewer if no more arrive within `wait`.
+    /// Receives at least `goal` bytes of a stream, or fewer if no more arrive within `wait`; returns also whether the
+    /// level of the descriptor is right.
     fn collect(
         &self,
         buffer: &mut [u8],
         goal: usize,
         options: RecvOptions,
         wait: Wait,
-    ) -> Result<Option<Received>, Error> {
-        let mut collected: Option<Received> = None;
+    ) -> Result<(Option<Received>, bool), Error> {
+        let (mut collected, mut keeps_level): (Option<Received>, bool) = (None, false);
         let received = self.block(Half::Receive, wait, 0, || {
             loop {
                 let done = collected.as_ref().map_or(0, |part| part.len);
                 let room = buffer.get_mut(done..).unwrap_or_default();
-                let mut call = ReceiveCall::new(Sink::Slice(room), options);
-                match self.try_receive(&mut call) {
+                let mut attempt = Attempt::new(Sink::Slice(room), options);
+                let tried = self.try_receive(&mut attempt);
+                keeps_level = attempt.keeps_level;
+                match tried {
                     Ok(Some(())) => {}
                     Ok(None) => return Ok(None),
                     Err(error) => return collected.take().map(Some).ok_or(error),
                 }
-                let part = call.received;
+                let part = attempt.call.received;
                 let ended = part.len == 0 || options.peek;
                 match &mut collected {
                     Some(all) => all.len += part.len,
@@ -88,7 +110,7 @@ impl Socket {
             }
         });
         // Bytes that arrived in time are a result even if there are too few.
-        received.map(|received| received.or(collected))
+        received.map(|received| (received.or(collected), keeps_level))
     }
 
     /// Receives one message (of a stream: the bytes that are there) into `data`, which is resized.
@@ -97,7 +119,7 @@ impl Socket {
     /// [`Failure::Receive`].
     pub fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>, Error> {
         let whole = |socket: &Self, data: &mut Vec<u8>| {
-            socket.receive_once(ReceiveCall::new(Sink::Whole(data), RecvOptions::default()), wait)
+            socket.receive_once(Attempt::new(Sink::Whole(data), RecvOptions::default()), wait)
         };
         if self.resumption.is_some() {
             return self.across_restarts(wait, |socket| whole(socket, data));
@@ -129,9 +151,9 @@ impl Socket {
     }
 
     /// One attempt; `None` if there is nothing.
-    fn try_receive(&self, call: &mut ReceiveCall<'_>) -> Result<Option<()>, Error> {
+    fn try_receive(&self, attempt: &mut Attempt<'_>) -> Result<Option<()>, Error> {
         let mut receiver = lock(&self.state.receiver);
-        let done = self.receive_on(&mut receiver, call);
+        let done = self.receive_on(&mut receiver, attempt);
         let to_wake = receiver.take_lanes_to_wake();
         drop(receiver);
         if !to_wake.is_empty() {
@@ -140,7 +162,9 @@ impl Socket {
         done
     }
 
-    fn receive_on(&self, receiver: &mut Receiver, call: &mut ReceiveCall<'_>) -> Result<Option<()>, Error> {
+    fn receive_on(&self, receiver: &mut Receiver, attempt: &mut Attempt<'_>) -> Result<Option<()>, Error> {
+        let Attempt { call, keeps_level } = attempt;
+        *keeps_level = false;
         loop {
             if self.state.receiver_events.has_some() {
                 self.process_receiver_events(receiver)?;
@@ -149,7 +173,10 @@ impl Socket {
                 Next::Got => return Ok(Some(())),
                 Next::Nothing => return Ok(None),
                 Next::AskNode => {
-                    match unless_blocked(self.receive_from_node(&mut call.sink, call.options))? {
+                    let polled = self.polled_at_node(receiver);
+                    let received = self.receive_from_node(&mut call.sink, call.options, polled);
+                    *keeps_level = polled.is_some();
+                    match unless_blocked(received)? {
                         Some(received) => {
                             let rest = call.options.keep_remainder && !received.end_of_record;
                             receiver.node_served(call.options.peek || rest);
@@ -190,11 +217,35 @@ impl Socket {
         Ok(())
     }
 
-    /// Receives by one request.
-    fn receive_from_node(&self, sink: &mut Sink<'_>, options: RecvOptions) -> Result<Received, Error> {
-        let room = u32::try_from(sink.capacity(MAX_USER_DATA).min(MAX_USER_DATA)).unwrap_or(u32::MAX);
-        let request = Request::Receive { port: self.port(), room, options };
-        self.attachment.call(&request, &[], |reply, extra| {
+    /// The descriptor of a polled socket without lanes: its level depends on the node alone.
+    fn polled_at_node(&self, receiver: &Receiver) -> Option<&Descriptor> {
+        let depends_on_node = self.state.hosted.load(Relaxed) && !receiver.has_lanes();
+        self.polled().filter(|_| depends_on_node && self.attachment.receives_polled())
+    }
+
+    /// Receives by one request, which also makes the level of the descriptor `polled` right.
+    fn receive_from_node(
+        &self,
+        sink: &mut Sink<'_>,
+        options: RecvOptions,
+        polled: Option<&Descriptor>,
+    ) -> Result<Received, Error> {
+        let (port, room) = (self.port(), sink.capacity(MAX_USER_DATA).min(MAX_USER_DATA));
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
+        let Some(descriptor) = polled else {
+            return self.receive_by(&Request::Receive { port, room, options }, sink);
+        };
+        let was_readable = descriptor.drain();
+        let received = self.receive_by(&Request::ReceivePolled { port, room, options }, sink);
+        if was_readable && matches!(received, Err(Error::Silent(_))) {
+            // The byte is missing until the daemon carries this out.
+            self.report_drained(false)?;
+        }
+        received
+    }
+
+    fn receive_by(&self, request: &Request, sink: &mut Sink<'_>) -> Result<Received, Error> {
+        self.attachment.call(request, &[], |reply, extra| {
             let mut received = match reply {
                 Reply::Received(received) => received,
                 Reply::ReceivedInGroup(received, group) => Received { group: Some(group), ..received },

@@ -98,6 +98,38 @@ const FORGED: u32 = 77_777;
 
 /// Brings a link of a forged node up and publishes bindings over it.
 fn forge_bindings(lan: &mut Lan, from: NodeAddr, count: u32) {
+    forge_node(lan, from);
+    for (part, first) in (0..count).step_by(50).enumerate() {
+        let mut names = forged_names(from, part as u16 + 1, first..first + 50);
+        names.set_name_bulk(true);
+        give(lan, &names);
+    }
+}
+
+/// A packet with these bindings of a forged node.
+fn forged_names(from: NodeAddr, number: u16, bindings: std::ops::Range<u32>) -> Message {
+    let item = |n: u32| NameItem { range: ServiceRange::new(FORGED, n, n), port: 1 + n, key: n }.to_bytes();
+    let items: Vec<u8> = bindings.flat_map(item).collect();
+    let mut names = of(from, Message::build(User::NameDistributor, 0, 40, &items));
+    names.set_bcast_ack_invalid(true);
+    names.set_seqno(number);
+    names
+}
+
+fn of(from: NodeAddr, message: Message) -> Message {
+    let mut message = forged(message);
+    message.set_prev_node(from);
+    message.set_origin_node(from);
+    message
+}
+
+fn give(lan: &mut Lan, frame: &Message) {
+    lan.nodes[0].receive(lan.now, 0, frame.bytes());
+    lan.nodes[0].frames().clear();
+}
+
+/// Brings a link of a forged node up.
+fn forge_node(lan: &mut Lan, from: NodeAddr) {
     let request = DiscoveryMessage {
         kind: DiscoveryKind::Request,
         dest_domain: NodeAddr::NONE,
@@ -110,33 +142,13 @@ fn forge_bindings(lan: &mut Lan, from: NodeAddr, count: u32) {
         suggestion: NodeAddr::NONE,
         identity: NodeId::from_legacy(from),
     };
-    let now = lan.now;
-    let mut give = |frame: &Message| {
-        lan.nodes[0].receive(now, 0, frame.bytes());
-        lan.nodes[0].frames().clear();
-    };
-    give(&request.build());
-    let of = |mut message: Message| {
-        message.set_prev_node(from);
-        message.set_origin_node(from);
-        message
-    };
+    give(lan, &request.build());
     for kind in [1, 2] {
         let name = b"U\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-        let mut setup = of(forged(Message::build(User::LinkProtocol, kind, 40, name)));
+        let mut setup = of(from, Message::build(User::LinkProtocol, kind, 40, name));
         setup.set_session(7);
         setup.set_max_packet(375);
-        give(&setup);
-    }
-    for (part, first) in (0..count).step_by(50).enumerate() {
-        let item =
-            |n: u32| NameItem { range: ServiceRange::new(FORGED, n, n), port: 1 + n, key: n }.to_bytes();
-        let items: Vec<u8> = (first..first + 50).flat_map(item).collect();
-        let mut names = of(forged(Message::build(User::NameDistributor, 0, 40, &items)));
-        names.set_name_bulk(true);
-        names.set_bcast_ack_invalid(true);
-        names.set_seqno((1 + part) as u16);
-        give(&names);
+        give(lan, &setup);
     }
 }
 
@@ -189,6 +201,57 @@ fn bindings_that_arrive_together_are_applied_in_turns() {
     assert!(busy >= 5, "only {busy} turns left work to the next one");
     assert!(sent && received && lan.is_linked());
     assert_eq!(applied, BINDINGS as usize + 1);
+}
+
+/// Numbered updates wait for an earlier one, whose packet makes all of them due. A message behind it waits for all.
+#[test]
+fn updates_that_have_waited_are_applied_in_turns() {
+    const UPDATES: u16 = 4000;
+    const EACH: u32 = 20;
+    /// As in `switch::work`: a binding costs 256, and half as much work is done for what has waited. One message more.
+    const MOST: usize = (WORK + WORK / 2) / 256 + 2 * EACH as usize;
+    let (mut lan, from) = (Lan::linked(), NodeAddr::legacy(1, 2, 1));
+    let receiver = lan.nodes[0].open(lan.now, SocketKind::Rdm).unwrap();
+    forge_node(&mut lan, from);
+    let mut bulk = forged_names(from, 1, 0..0);
+    bulk.set_name_bulk(true);
+    bulk.set_name_last_bulk(true);
+    give(&mut lan, &bulk);
+    let update = |number: u16, seqno: u16| {
+        let first = u32::from(number) * EACH;
+        let mut names = forged_names(from, seqno, first..first + EACH);
+        names.set_name_numbered(true);
+        names.set_name_seqno(number);
+        names
+    };
+    for number in 1..=UPDATES {
+        give(&mut lan, &update(number, 1 + number));
+    }
+    let known = |lan: &Lan| lan.nodes[0].bindings().iter().filter(|b| b.range.service == FORGED).count();
+    assert_eq!(known(&lan), 0, "an update is applied before an earlier one");
+    lan.nodes[0].begin_turn(lan.now, WORK);
+    give(&mut lan, &update(0, 2 + UPDATES));
+    let mut data = of(from, Message::build(User::Low, 3, 32, b"behind the updates"));
+    data.set_seqno(3 + UPDATES);
+    data.set_origin_port(77);
+    data.set_dest_port(receiver);
+    give(&mut lan, &data);
+    let all = (usize::from(UPDATES) + 1) * EACH as usize;
+    let (mut applied, mut turns) = (0, 0);
+    loop {
+        let now_applied = known(&lan);
+        assert!(now_applied - applied <= MOST, "{} in one turn", now_applied - applied);
+        applied = now_applied;
+        let got = lan.nodes[0].recv(lan.now, receiver, &mut [0; 64], RecvOptions::default());
+        if got.is_ok() {
+            break;
+        }
+        assert!(lan.nodes[0].has_work(), "{} bindings are left, and no work", all - applied);
+        turns += 1;
+        lan.nodes[0].begin_turn(lan.now, WORK);
+    }
+    assert_eq!(applied, all, "the message overtook bindings");
+    assert!(turns > 100, "{turns}");
 }
 
 /// One frame carries many multicasts, each to many sockets.

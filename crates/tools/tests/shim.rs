@@ -39,7 +39,7 @@ except OSError as error:
 /// Calls while the daemon, whose pid is the argument, is stopped. Each call has a bound that is far above its time
 /// limit.
 const STOPPED: &str = r#"
-import errno, os, signal, socket, sys, threading, time
+import errno, os, select, signal, socket, struct, sys, threading, time
 signal.alarm(100)
 daemon = int(sys.argv[1])
 def code(call, *arguments):
@@ -70,6 +70,17 @@ listener.listen()
 listener.setblocking(False)
 received = []
 thread = threading.Thread(target=lambda: received.append(waits.recv(10)))
+def member(instance):
+    s = rdm()
+    s.setsockopt(271, 135, struct.pack("=4I", 9414, instance, 2, 0))
+    return s
+def is_readable(s, seconds):
+    return s in select.select([s], [], [], seconds)[0]
+reader, writer = member(1), member(2)
+assert not is_readable(reader, 0)
+while code(writer.send, b"unread", socket.MSG_DONTWAIT) != "ok":
+    time.sleep(0.01)
+assert is_readable(reader, 30)
 
 os.kill(daemon, signal.SIGSTOP)
 while not is_stopped():
@@ -77,6 +88,7 @@ while not is_stopped():
 thread.start()
 print("recv", code(idle.recv, 1, socket.MSG_DONTWAIT), flush=True)
 print("again", code(idle.recv, 1, socket.MSG_DONTWAIT), flush=True)
+print("member", code(reader.recv, 10, socket.MSG_DONTWAIT), flush=True)
 print("send", code(late.sendto, b"late", socket.MSG_DONTWAIT, name), flush=True)
 print("accept", code(listener.accept), flush=True)
 print("bind", code(idle.bind, (socket.TIPC_ADDR_NAMESEQ, 9413, 1, 1)), flush=True)
@@ -99,6 +111,7 @@ print("received", bound.recv(10).decode(), code(bound.recv, 10, socket.MSG_DONTW
 early.sendto(b"waits", (socket.TIPC_ADDR_NAME, 9411, 1, 0))
 thread.join()
 print("waited", received[0].decode(), flush=True)
+print("member", is_readable(reader, 30), reader.recv(10, socket.MSG_DONTWAIT).decode(), flush=True)
 child = os.fork()
 if child == 0:
     os._exit(0 if code(bound.sendto, b"child", name) == "ok" else 1)
@@ -188,9 +201,9 @@ fn stopped_daemon_blocks_no_call_for_long() {
         }
     }
     let lines: Vec<&str> = said.lines().collect();
-    let during = ["recv EAGAIN", "again EAGAIN", "send EAGAIN", "accept EAGAIN", "bind ETIMEDOUT"];
-    let also = ["socket ETIMEDOUT", "close ok", "fork 0"];
-    let after = ["received second EAGAIN", "waited waits", "fork 0 child"];
+    let during = ["recv EAGAIN", "again EAGAIN", "member EAGAIN", "send EAGAIN", "accept EAGAIN"];
+    let also = ["bind ETIMEDOUT", "socket ETIMEDOUT", "close ok", "fork 0"];
+    let after = ["received second EAGAIN", "waited waits", "member True unread", "fork 0 child"];
     assert_eq!(lines, [&during[..], &also, &after].concat(), "{error}");
     assert!(error.contains("does not answer (is utipcd stopped?"), "{error}");
 }

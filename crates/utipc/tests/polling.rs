@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Engine, LIMIT, TestNode, alone, connected, on_each_engine, pair};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
-use utipc::{Connection, Error, Node, Scope, ServiceAddress, Socket, SocketKind};
+use utipc::{Connection, Error, Group, GroupRequest, Node, Scope, ServiceAddress, Socket, SocketKind};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(7100, 1);
 const NONE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -23,6 +23,7 @@ on_each_engine!(
     hang_up_comes_after_the_last_message,
     exact_hang_up_comes_at_once,
     messages_through_the_node_show_as_readable,
+    member_of_a_group_receives_with_one_request,
 );
 
 /// A node, and a second attachment like another process's.
@@ -245,6 +246,29 @@ fn messages_through_the_node_show_as_readable(engine: Engine) {
         assert_eq!(next(&server), None);
         assert_eq!(polled(&server, Duration::ZERO), PollFlags::OUT, "round {round}");
     }
+}
+
+fn member_of_a_group_receives_with_one_request(engine: Engine) {
+    const MESSAGES: u32 = 50;
+    let (red, blue) = host(engine);
+    let [sender, receiver] = [&red, &blue].map(|node| Group::join(node, GroupRequest::new(7101, 1)).unwrap());
+    let socket = receiver.socket();
+    sender.socket().set_send_timeout(Some(LIMIT));
+    socket.set_nonblocking(true);
+    assert_eq!(polled(socket, Duration::ZERO), PollFlags::OUT);
+    sender.broadcast(&0_u32.to_be_bytes()).unwrap();
+    wait_for(socket, PollFlags::IN);
+    assert_eq!(next(socket), Some(0));
+    let before = red.daemon_counters().requests;
+    for number in 1..=MESSAGES {
+        sender.broadcast(&number.to_be_bytes()).unwrap();
+        wait_for(socket, PollFlags::IN);
+        assert_eq!(next(socket), Some(number));
+        assert_eq!(polled(socket, Duration::ZERO), PollFlags::OUT);
+    }
+    // One of the sender and one of the receiver for each message, and a few others.
+    let requests = red.daemon_counters().requests - before;
+    assert!(requests <= u64::from(2 * MESSAGES) + 10, "{requests} requests");
 }
 
 /// Waits until the socket is readable or has hung up; returns what a poll for these reports.

@@ -25,6 +25,10 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
                 if result.is_err() {
                     receivers[peer].reset();
                 }
+                while receivers[peer].apply_due(PEERS[peer], &mut table, &mut changes, &mut report).is_some()
+                {
+                }
+                assert!(!receivers[peer].has_due());
                 assert!(receivers[peer].waiting() <= MAX_WAITING_UPDATES);
             }
             4 => {

@@ -173,7 +173,14 @@ impl NameReceiver {
         self.bytes + self.waiting.len() * MESSAGE_OVERHEAD
     }
 
-    /// Processes a name message of `peer` from a link or the broadcast link, and applies what is in order to the table.
+    /// True if messages that have waited are due: [`Self::apply_due`] applies them, before anything else of the peer.
+    #[must_use]
+    pub fn has_due(&self) -> bool {
+        self.open && self.waiting.contains_key(&self.next)
+    }
+
+    /// Processes a name message of `peer` from a link or the broadcast link, and applies it to the table if it is in
+    /// order; then [`Self::has_due`] tells whether others are.
     ///
     /// # Errors
     /// [`NamesOutOfStep`] if too many messages are waiting: the caller must reset the links to the peer.
@@ -203,18 +210,29 @@ impl NameReceiver {
             report.repeated += 1;
         } else if self.waiting.len() >= MAX_WAITING_UPDATES || self.bytes > MAX_WAITING_BYTES {
             return Err(NamesOutOfStep { missing: self.next });
+        } else if self.open && number == self.next {
+            self.next = self.next.wrapping_add(1);
+            apply(peer, message.view(), table, changes, report);
         } else {
             self.bytes += message.size();
             self.waiting.insert(number, message);
         }
-        while self.open
-            && let Some(due) = self.waiting.remove(&self.next)
-        {
-            self.next = self.next.wrapping_add(1);
-            self.bytes -= due.size();
-            apply(peer, due.view(), table, changes, report);
-        }
         Ok(())
+    }
+
+    /// Applies the first message that is due; returns the number of its items, `None` if none is due.
+    pub fn apply_due(
+        &mut self,
+        peer: NodeAddr,
+        table: &mut NameTable,
+        changes: &mut Vec<Change>,
+        report: &mut NameReport,
+    ) -> Option<usize> {
+        let due = self.waiting.remove(&self.next).filter(|_| self.open)?;
+        self.next = self.next.wrapping_add(1);
+        self.bytes -= due.size();
+        apply(peer, due.view(), table, changes, report);
+        Some(due.data().len() / NAME_ITEM_LEN)
     }
 }
 

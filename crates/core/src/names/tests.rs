@@ -179,6 +179,8 @@ impl Feed {
     fn receive(&mut self, message: Message) {
         let Self { table, receiver, report, changes, .. } = self;
         receiver.receive(PEER, message, table, changes, report).unwrap();
+        while receiver.apply_due(PEER, table, changes, report).is_some() {}
+        assert!(!receiver.has_due());
     }
 
     fn bulk(&mut self, mss: usize) {

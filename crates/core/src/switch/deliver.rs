@@ -23,7 +23,7 @@ impl Switch {
     }
 
     fn dispatch_all_delivered(&mut self, now: Time, addr: NodeAddr) {
-        while !(self.work.arriving_is_over() && self.postpone(addr))
+        while !((self.work.arriving_is_over() || self.has_due_names(addr)) && self.postpone(addr))
             && let Some(message) = self.members.get_mut(&addr).and_then(|m| m.peer.delivered.pop_front())
         {
             self.dispatch(now, addr, message);

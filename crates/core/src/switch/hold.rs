@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-use super::Switch;
 use super::deferral::Deferral;
+use super::{Member, Switch};
 use crate::addr::NodeAddr;
 use crate::limits::MESSAGE_OVERHEAD;
 use crate::outbox::BearerId;
@@ -71,11 +71,11 @@ impl Switch {
         self.draining.remove(&addr);
     }
 
-    /// Holds what a peer's links have delivered until the next turn; false if there is nothing.
+    /// Holds what a peer's links have delivered, and updates that are due, until there is work left for what has
+    /// waited; false if there is nothing.
     pub(super) fn postpone(&mut self, addr: NodeAddr) -> bool {
-        let Some(member) = self.members.get_mut(&addr).filter(|m| !m.peer.delivered.is_empty()) else {
-            return false;
-        };
+        let waits = |member: &Member| !member.peer.delivered.is_empty() || member.names.has_due();
+        let Some(member) = self.members.get_mut(&addr).filter(|member| waits(member)) else { return false };
         if member.hold.state == State::Open {
             member.hold.state = State::Draining;
             member.hold.count(&member.peer.delivered, &mut self.deferral);
@@ -107,8 +107,8 @@ impl Switch {
         }
     }
 
-    /// Dispatches one message that has waited; false if there is none, or if the turn has done its work. Acknowledges
-    /// after the last one.
+    /// Applies one update or dispatches one message that has waited; false if there is none, or if the turn has done
+    /// its work. Acknowledges after the last one.
     pub(crate) fn dispatch_held(&mut self, now: Time) -> bool {
         if self.work.waiting_is_over() {
             return false;
@@ -118,6 +118,12 @@ impl Switch {
         let next = self.draining.range(after).next().or(self.draining.first());
         let Some(addr) = next.copied() else { return false };
         self.drained = addr;
+        self.work.charge_waiting(true);
+        let applied = self.apply_due_names(addr);
+        self.work.charge_waiting(false);
+        if applied {
+            return true;
+        }
         let member = self.members.get_mut(&addr);
         let Some((member, message)) =
             member.and_then(|m| m.peer.delivered.pop_front().map(|first| (m, first)))

@@ -202,6 +202,26 @@ impl Switch {
         if result.is_err() {
             self.reset_peer(now, addr, DownReason::Names);
         }
+        while !self.work.is_over() && self.apply_due_names(addr) {}
+    }
+
+    /// Whether updates of a peer that have waited are due: everything else of it comes after them.
+    pub(super) fn has_due_names(&self, addr: NodeAddr) -> bool {
+        self.members.get(&addr).is_some_and(|member| member.names.has_due())
+    }
+
+    /// Applies the next of them; false if there is none.
+    pub(super) fn apply_due_names(&mut self, addr: NodeAddr) -> bool {
+        let Some(member) = self.members.get_mut(&addr) else { return false };
+        let (mut changes, mut report) = (Vec::new(), NameReport::default());
+        let Some(items) = member.names.apply_due(addr, &mut self.table, &mut changes, &mut report) else {
+            return false;
+        };
+        self.changes.extend(changes);
+        self.stats.names += report;
+        self.account_deferred(addr);
+        self.work.charge_bindings(items);
+        true
     }
 
     /// The address is final: sockets and bindings made before get it.

@@ -41,6 +41,11 @@ impl Work {
         self.is_limited && self.waiting == 0
     }
 
+    /// Whether the work is done to which messages are charged now.
+    pub(super) fn is_over(&self) -> bool {
+        if self.is_waiting { self.waiting_is_over() } else { self.arriving_is_over() }
+    }
+
     /// Charges the messages that are dispatched from now on to those that have waited, or to those that arrive.
     pub(super) fn charge_waiting(&mut self, on: bool) {
         self.is_waiting = on;
@@ -52,7 +57,12 @@ impl Work {
             User::NameDistributor => message.data().len() / NAME_ITEM_LEN,
             _ => 0,
         };
-        self.charge_copies(1 + items * NAME_ITEM);
+        self.charge_bindings(items);
+    }
+
+    /// Charges a message with this number of bindings.
+    pub(super) fn charge_bindings(&mut self, bindings: usize) {
+        self.charge_copies(1 + bindings * NAME_ITEM);
     }
 
     /// Charges messages to one socket each.

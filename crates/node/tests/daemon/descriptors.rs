@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use utipc_attach::{Failure, Reply, Request};
 use utipc_core::addr::ServiceRange;
-use utipc_core::socket::{Destination, SocketKind};
+use utipc_core::socket::{Destination, RecvOptions, SocketKind};
 use utipc_node::daemon::Limits;
 use utipc_os::fdpass::Channel;
 use utipc_os::packets;
@@ -50,6 +50,38 @@ fn poll_result_follows_the_readiness_of_the_socket() {
     assert_eq!(polled(&near), PollFlags::OUT);
     server.call(&Request::Close { port }).unwrap();
     assert!(polled(&near).contains(PollFlags::HUP | PollFlags::IN));
+}
+
+#[test]
+fn receive_after_the_byte_was_read_keeps_the_level() {
+    let host = Host::new();
+    let (mut server, mut client) = (host.client(), host.client());
+    let port = server.server(SocketKind::Rdm, SERVICE);
+    let from = client.open(SocketKind::Rdm);
+    let near = Channel::from_fd(server.call_for_fd(&Request::Descriptor { port }).pop().unwrap());
+    let request = Request::ReceivePolled { port, room: 100, options: RecvOptions::default() };
+    let peek = RecvOptions { peek: true, ..RecvOptions::default() };
+    for text in [b"one", b"two"] {
+        client.send(from, TO, text).unwrap();
+    }
+    let mut receive = |request: &Request| {
+        packets::drain(&near);
+        let (reply, data) = server.try_call(request, &[]).unwrap();
+        (matches!(reply, Reply::Received(_)), data, polled(&near).contains(PollFlags::IN))
+    };
+    let peeking = Request::ReceivePolled { port, room: 100, options: peek };
+    assert_eq!(receive(&peeking), (true, b"one".to_vec(), true));
+    assert_eq!(receive(&request), (true, b"one".to_vec(), true));
+    assert_eq!(receive(&request), (true, b"two".to_vec(), false));
+    assert_eq!(receive(&request), (false, Vec::new(), false));
+    // The next message is a new event.
+    client.send(from, TO, b"three").unwrap();
+    assert_eq!(polled(&near), PollFlags::OUT | PollFlags::IN);
+    // A process that does not hold the socket changes nothing.
+    assert_eq!(client.call(&request), Err(Failure::NoSocket(port)));
+    assert!(packets::drain(&near));
+    assert_eq!(client.call(&request), Err(Failure::NoSocket(port)));
+    assert_eq!(polled(&near), PollFlags::OUT);
 }
 
 #[test]

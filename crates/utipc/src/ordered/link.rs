@@ -116,7 +116,7 @@ impl Link {
             if machine.queued() > MAX_QUEUED {
                 return Ok(Reading::Backlog);
             }
-            // With a daemon, a receive that finds nothing costs three requests.
+            // With a daemon, a receive that finds nothing costs a request.
             if self.socket.descriptor().is_ok_and(|descriptor| !reactor::is_readable(descriptor)) {
                 return Ok(Reading::Done);
             }

@@ -54,7 +54,8 @@ impl Dispatcher {
             Request::Send { .. }
             | Request::SendFound { .. }
             | Request::SendKeyed { .. }
-            | Request::Receive { .. } => self.transfer(now, id, request, payload, &mut answer),
+            | Request::Receive { .. }
+            | Request::ReceivePolled { .. } => self.transfer(now, id, request, payload, &mut answer),
             Request::Fork
             | Request::Inherit { .. }
             | Request::Keep { .. }

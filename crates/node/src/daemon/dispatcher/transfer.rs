@@ -37,6 +37,12 @@ impl Dispatcher {
                 self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))
             }
             Request::Receive { port, room, options } => self.receive(now, id, port, room, options, answer),
+            Request::ReceivePolled { port, room, options } => {
+                let received = self.receive(now, id, port, room, options, answer);
+                // A process that does not hold the socket has got its answer.
+                let _ = self.rearm(now, id, port);
+                received
+            }
             _ => Err(Failure::State),
         }
     }

@@ -24,12 +24,14 @@ enum Field {
     Text,
     /// One of these with one number: an option's value, or a property of a link.
     OneOf(u64),
+    /// What happens to a slow member of a group.
+    Slow,
     /// There, or not.
     Maybe(&'static [Field]),
 }
 
 use Field::{
-    Byte, Destination, Flag, Lane, Long, Maybe, Number, OneOf, Pair, Port, Range, Text, Two, Variant,
+    Byte, Destination, Flag, Lane, Long, Maybe, Number, OneOf, Pair, Port, Range, Slow, Text, Two, Variant,
 };
 
 /// Options of sockets, scopes of bindings, ends of lanes.
@@ -38,52 +40,59 @@ const SCOPE: Field = Variant(3);
 const END: Field = Variant(2);
 
 /// The fields of each request, by its number.
-const REQUESTS: [&[Field]; 45] = [
-    &[Variant(4)],                           // Open
-    &[Port],                                 // Close
-    &[Port, Range, SCOPE],                   // Bind
-    &[Port, Maybe(&[Range, SCOPE])],         // Unbind
-    &[Port],                                 // Listen
-    &[Port, Maybe(&[Destination])],          // Connect
-    &[Port],                                 // Accept
-    &[Port],                                 // Shutdown
-    &[Port, OPTION, OneOf(2)],               // SetOption
-    &[Port, OPTION],                         // GetOption
-    &[Port, Maybe(&[Destination])],          // Send
-    &[Port, Number, Flag, Flag, Flag, Flag], // Receive
-    &[Port],                                 // Look
-    &[Port],                                 // TakeError
-    &[Port],                                 // Descriptor
-    &[Port],                                 // Rearm
-    &[Long, Long],                           // Claim
-    &[Port, Maybe(&[Lane, Number])],         // MakeHosted
-    &[Port],                                 // Lend
-    &[Pair],                                 // FetchPair
-    &[Port, Port],                           // WantLane
-    &[Lane, Byte, Byte],                     // Grow
-    &[Lane, END],                            // LaneDone
-    &[Lane],                                 // Report
-    &[Lane],                                 // Wake
-    &[Two, Number],                          // Lookup
-    &[],                                     // Node
-    &[Number],                               // Peers
-    &[Number],                               // Links
-    &[Number],                               // Bindings
-    &[],                                     // FetchTable
-    &[Number],                               // Sockets
-    &[Two],                                  // IsLocal
-    &[Text, OneOf(3)],                       // SetLink
-    &[],                                     // Counters
-    &[],                                     // Notices
-    &[Port, Destination, Two],               // SendFound
-    &[],                                     // Fork
-    &[Number, Long],                         // Inherit
-    &[Port, Flag],                           // Drained
-    &[Long],                                 // Manage
-    &[Port],                                 // Keep
-    &[Port, Maybe(&[Lane])],                 // FarEnd
-    &[Port, Byte],                           // AwaitRoom
-    &[Port, Flag],                           // Adopt
+const REQUESTS: [&[Field]; 52] = [
+    &[Variant(4)],                               // Open
+    &[Port],                                     // Close
+    &[Port, Range, SCOPE],                       // Bind
+    &[Port, Maybe(&[Range, SCOPE])],             // Unbind
+    &[Port],                                     // Listen
+    &[Port, Maybe(&[Destination])],              // Connect
+    &[Port],                                     // Accept
+    &[Port],                                     // Shutdown
+    &[Port, OPTION, OneOf(2)],                   // SetOption
+    &[Port, OPTION],                             // GetOption
+    &[Port, Maybe(&[Destination])],              // Send
+    &[Port, Number, Flag, Flag, Flag, Flag],     // Receive
+    &[Port],                                     // Look
+    &[Port],                                     // TakeError
+    &[Port],                                     // Descriptor
+    &[Port],                                     // Rearm
+    &[Long, Long],                               // Claim
+    &[Port, Maybe(&[Lane, Number])],             // MakeHosted
+    &[Port],                                     // Lend
+    &[Pair],                                     // FetchPair
+    &[Port, Port],                               // WantLane
+    &[Lane, Byte, Byte],                         // Grow
+    &[Lane, END],                                // LaneDone
+    &[Lane],                                     // Report
+    &[Lane],                                     // Wake
+    &[Two, Number],                              // Lookup
+    &[],                                         // Node
+    &[Number],                                   // Peers
+    &[Number],                                   // Links
+    &[Number],                                   // Bindings
+    &[],                                         // FetchTable
+    &[Number],                                   // Sockets
+    &[Two],                                      // IsLocal
+    &[Text, OneOf(3)],                           // SetLink
+    &[],                                         // Counters
+    &[],                                         // Notices
+    &[Port, Destination, Two],                   // SendFound
+    &[],                                         // Fork
+    &[Number, Long],                             // Inherit
+    &[Port, Flag],                               // Drained
+    &[Long],                                     // Manage
+    &[Port],                                     // Keep
+    &[Port, Maybe(&[Lane])],                     // FarEnd
+    &[Port, Byte],                               // AwaitRoom
+    &[Port, Flag],                               // Adopt
+    &[Port, Two, SCOPE, Flag, Flag],             // Join
+    &[Port],                                     // Leave
+    &[Maybe(&[Number]), Flag],                   // Barrier
+    &[Port, Two, SCOPE, Flag, Flag, Slow, Flag], // JoinWith
+    &[Port, Maybe(&[Destination]), Long],        // SendKeyed
+    &[Port, Maybe(&[Port, Number])],             // GroupMembers
+    &[Port, Number, Flag, Flag, Flag, Flag],     // ReceivePolled
 ];
 
 /// Numbers of requests that the attacks make on purpose.
@@ -99,6 +108,7 @@ pub(super) const FORK: u64 = 37;
 const MANAGE: u64 = 40;
 pub(super) const KEEP: u64 = 41;
 pub(super) const ADOPT: u64 = 44;
+const SEND_KEYED: u64 = 49;
 
 /// Most bytes of a payload.
 const PAYLOAD_MAX: u64 = 66_000;
@@ -187,6 +197,11 @@ fn field(out: &mut Vec<u8>, random: &mut Random, known: &Known, field: Field) {
             put(out, bytes.len() as u64);
             out.extend(bytes);
         }
+        Slow => match random.below(4) {
+            2 => put_all(out, &[2, number(random), number(random)]),
+            3 => put_all(out, &[3, number(random)]),
+            without => put(out, without),
+        },
         OneOf(count) => put_all(out, &[random.below(count), number(random)]),
         Maybe(fields) => {
             let is_there = random.below(3) > 0;
@@ -203,7 +218,7 @@ pub(super) fn request(random: &mut Random, known: &Known, kind: u64) -> Vec<u8> 
     for part in REQUESTS.get(kind as usize).copied().unwrap_or_default() {
         field(&mut out, random, known, *part);
     }
-    if matches!(kind, SEND | SEND_FOUND | MANAGE) {
+    if matches!(kind, SEND | SEND_FOUND | SEND_KEYED | MANAGE) {
         let most = if random.below(8) == 0 { PAYLOAD_MAX } else { 300 };
         out.extend((0..random.below(most + 1)).map(|n| n as u8));
     }
@@ -219,7 +234,7 @@ pub(super) fn any(random: &mut Random, known: &Known) -> Vec<u8> {
 /// The first packet of a process: versions and name.
 pub(super) fn greeting(random: &mut Random, takes_lanes: bool) -> Vec<u8> {
     let mut out = b"utipc\0".to_vec();
-    out.extend([5 - random.below(5) as u8, 0, 1, 0]);
+    out.extend([9 - random.below(9) as u8, 0, 1, 0]);
     put(&mut out, 7);
     out.extend(b"hostile");
     out.push(u8::from(takes_lanes));

@@ -18,6 +18,9 @@ const PORT: u16 = 6118;
 /// Bindings at a time, of one socket.
 const BINDINGS: u64 = 2000;
 
+/// Address of the node.
+pub(super) const ADDRESS: NodeAddr = NodeAddr::legacy(1, 1, 3);
+
 /// The node.
 pub(super) struct Hostile(Node);
 
@@ -26,7 +29,7 @@ impl Hostile {
     pub(super) fn new(addresses: &[String; 3]) -> Result<Self> {
         let ip = |at: usize| addresses[at].parse::<IpAddr>().context("an address");
         let peers = [SocketAddr::new(ip(0)?, PORT), SocketAddr::new(ip(1)?, PORT)];
-        let builder = Node::builder().address(NodeAddr::legacy(1, 1, 3)).udp_peers(ip(2)?, peers);
+        let builder = Node::builder().address(ADDRESS).udp_peers(ip(2)?, peers);
         let node = builder.start().context("start the hostile node")?;
         let begun = std::time::Instant::now();
         while node.links().iter().filter(|link| link.up).count() < 2 {

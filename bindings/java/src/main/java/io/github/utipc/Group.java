@@ -2,8 +2,10 @@
 package io.github.utipc;
 
 import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.io.IOException;
+import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
@@ -17,13 +19,14 @@ import java.util.Optional;
  * which they were sent, over all four calls, none twice and none left out, as long as both are members. Closing the
  * value leaves the group, which the other members are told.
  *
- * <p>A send waits while the window of a member that it goes to is full, because that member does not receive. A send
- * fails with {@link TipcException.Unreachable} if there is no such member.
+ * <p>A send waits while the window of a member that it goes to is full, because that member does not receive; a
+ * {@link Policy} says otherwise. A send fails with {@link TipcException.Unreachable} if there is no such member, and
+ * with {@link TipcException.Evicted} if this one was evicted.
  */
 public final class Group implements AutoCloseable {
     /** How a socket joins a group. */
     public enum Option {
-        /** Receive {@link Joined} and {@link Left}. */
+        /** Receive {@link Joined}, {@link Left} and {@link Evicted}. */
         EVENTS,
         /** Receive the socket's own messages too. */
         LOOPBACK,
@@ -43,14 +46,20 @@ public final class Group implements AutoCloseable {
         this.instance = instance;
     }
 
-    static Group join(PacketSocket socket, int type, int instance, Option[] options) throws IOException {
+    static Group join(PacketSocket socket, int type, int instance, Policy policy, Option[] options)
+        throws IOException {
         List<Option> set = List.of(options);
         boolean events = set.contains(Option.EVENTS);
         boolean loopback = set.contains(Option.LOOPBACK);
         int scope = set.contains(Option.OWN_NODE) ? socket.node.address() : 0;
         socket.control(scratch -> {
             scratch.destination(new ServiceAddress(type, instance, scope));
-            int done = (int) Native.JOIN.invokeExact(scratch.state, socket.sd, scratch.first, events, loopback);
+            MemorySegment with = MemorySegment.NULL;
+            if (policy != null) {
+                scratch.policy(policy);
+                with = scratch.number;
+            }
+            int done = (int) Native.JOIN.invokeExact(scratch.state, socket.sd, scratch.first, events, loopback, with);
             return Native.checked(done, scratch);
         });
         return new Group(socket, type, instance);
@@ -73,22 +82,18 @@ public final class Group implements AutoCloseable {
 
     /** Sends to all members; to this one only with {@link Option#LOOPBACK}. */
     public void broadcast(byte[] data) throws IOException {
-        Connection.checkLength(data.length);
-        socket.untilWritable(scratch -> {
-            scratch.put(data, 0, data.length);
-            int sent = (int) Native.SEND.invokeExact(scratch.state, socket.sd, scratch.data, (long) data.length);
-            return Socket.orAgain(sent, scratch);
-        });
+        transmit(data, scratch ->
+            (int) Native.SEND.invokeExact(scratch.state, socket.sd, scratch.data, (long) data.length));
     }
 
     /** Sends to all members with an instance. */
     public void multicast(byte[] data, int to) throws IOException {
-        socket.send(data, new ServiceRange(type, to, to));
+        sendTo(data, new ServiceRange(type, to, to));
     }
 
     /** Sends to one of the members with an instance, the one with the least unread; equals take turns. */
     public void anycast(byte[] data, int to) throws IOException {
-        socket.send(data, new ServiceAddress(type, to));
+        sendTo(data, new ServiceAddress(type, to));
     }
 
     /** Sends to one member. */
@@ -98,12 +103,94 @@ public final class Group implements AutoCloseable {
 
     /** Sends to the member with that socket. */
     public void send(byte[] data, PortId to) throws IOException {
-        socket.send(data, to);
+        sendTo(data, to);
     }
 
     /**
-     * Waits for a message, or with {@link Option#EVENTS} for a member that joins or leaves. Messages of one member
-     * arrive in order, and so do its joining and leaving among them.
+     * As {@link #broadcast}, with a key: with {@link Policy.Conflate} the message replaces the one with the same key
+     * that a slow member has yet to get. Other policies ignore the key. Calls without a key send with key 0.
+     */
+    public void broadcastKeyed(byte[] data, long key) throws IOException {
+        transmit(data, scratch -> (int) Native.SEND_KEYED.invokeExact(scratch.state, socket.sd, scratch.data,
+            (long) data.length, MemorySegment.NULL, key));
+    }
+
+    /** As {@link #multicast}, with a key as that of {@link #broadcastKeyed}. */
+    public void multicastKeyed(byte[] data, int to, long key) throws IOException {
+        transmit(data, scratch -> {
+            scratch.destination(new ServiceRange(type, to, to));
+            return (int) Native.MCAST_KEYED.invokeExact(scratch.state, socket.sd, scratch.data, (long) data.length,
+                scratch.first, key);
+        });
+    }
+
+    /** As {@link #send(byte[], Member)}, with a key as that of {@link #broadcastKeyed}. */
+    public void sendKeyed(byte[] data, Member to, long key) throws IOException {
+        sendKeyed(data, to.port(), key);
+    }
+
+    /** As {@link #send(byte[], PortId)}, with a key as that of {@link #broadcastKeyed}. */
+    public void sendKeyed(byte[] data, PortId to, long key) throws IOException {
+        transmit(data, scratch -> {
+            scratch.destination(to);
+            return (int) Native.SEND_KEYED.invokeExact(scratch.state, socket.sd, scratch.data, (long) data.length,
+                scratch.first, key);
+        });
+    }
+
+    private void sendTo(byte[] data, Address to) throws IOException {
+        try {
+            socket.send(data, to);
+        } catch (TipcException failure) {
+            throw named(failure);
+        }
+    }
+
+    private void transmit(byte[] data, Socket.Attempt call) throws IOException {
+        Connection.checkLength(data.length);
+        try {
+            socket.untilWritable(scratch -> {
+                scratch.put(data, 0, data.length);
+                return Socket.orAgain(call.run(scratch), scratch);
+            });
+        } catch (TipcException failure) {
+            throw named(failure);
+        }
+    }
+
+    /** The failure of a send. On a connection the number of an eviction has another meaning. */
+    private static TipcException named(TipcException failure) {
+        return failure.errno() == Native.ECONNABORTED
+            ? new TipcException.Evicted(failure.errno(), failure.getMessage())
+            : failure;
+    }
+
+    /**
+     * What a member did not get from this one because it is slow. Without such a member it fails with
+     * {@link TipcException.Unreachable}: the counters end with the membership.
+     */
+    public SlowCounters slowCounters(Member of) throws IOException {
+        return slowCounters(of.port());
+    }
+
+    /** As {@link #slowCounters(Member)}, of the member with that socket. */
+    public SlowCounters slowCounters(PortId of) throws IOException {
+        SlowCounters[] counters = new SlowCounters[1];
+        socket.control(scratch -> {
+            scratch.destination(of);
+            MemorySegment counted = scratch.second;
+            int done = Native.checked((int) Native.SLOW_MEMBER.invokeExact(scratch.state, socket.sd, scratch.first,
+                counted.asSlice(0, 8), counted.asSlice(8, 8), scratch.number), scratch);
+            counters[0] = new SlowCounters(counted.get(JAVA_LONG, 0), counted.get(JAVA_LONG, 8),
+                scratch.number.get(JAVA_INT, 0));
+            return done;
+        });
+        return counters[0];
+    }
+
+    /**
+     * Waits for a message, or with {@link Option#EVENTS} for a member that joins, leaves or is evicted. Messages of one
+     * member arrive in order, and so do its joining and leaving among them.
      */
     public GroupIncoming receive() throws IOException {
         GroupIncoming[] incoming = new GroupIncoming[1];
@@ -145,11 +232,15 @@ public final class Group implements AutoCloseable {
             default -> null;
         };
         if (sentTo == null) {
-            return kind == 5 ? new Joined(member) : new Left(member);
+            return switch (kind) {
+                case 5 -> new Joined(member);
+                case 6 -> new Left(member);
+                default -> new Evicted(member);
+            };
         }
         byte[] data = new byte[length];
         scratch.get(data, 0, length);
-        return new GroupMessage(data, member, sentTo);
+        return new GroupMessage(data, member, sentTo, scratch.number.get(JAVA_INT, 4) != 0);
     }
 
     /**

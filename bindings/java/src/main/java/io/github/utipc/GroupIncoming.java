@@ -2,7 +2,7 @@
 package io.github.utipc;
 
 /** What a member of a group receives. */
-public sealed interface GroupIncoming permits GroupMessage, Joined, Left {
-    /** The member that has sent, joined or left. */
+public sealed interface GroupIncoming permits GroupMessage, Joined, Left, Evicted {
+    /** The member that has sent, has joined, has left or was evicted. */
     Member member();
 }

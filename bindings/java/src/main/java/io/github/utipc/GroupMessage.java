@@ -9,8 +9,10 @@ import java.nio.charset.StandardCharsets;
  * @param data its bytes
  * @param member the sender
  * @param sentTo to whom it was sent
+ * @param afterLoss whether earlier messages of the sender are missing: its policy has dropped them, or replaced them by
+ *     newer ones; only if this member joined with a {@link Policy}
  */
-public record GroupMessage(byte[] data, Member member, SentTo sentTo) implements GroupIncoming {
+public record GroupMessage(byte[] data, Member member, SentTo sentTo, boolean afterLoss) implements GroupIncoming {
     /** The data as text in UTF-8. */
     public String text() {
         return new String(data, StandardCharsets.UTF_8);

@@ -29,6 +29,7 @@ final class Native {
     static final int EADDRNOTAVAIL = 99;
     static final int ENETUNREACH = 101;
     static final int ENETRESET = 102;
+    static final int ECONNABORTED = 103;
     static final int ECONNRESET = 104;
     static final int ENOTCONN = 107;
     static final int ETIMEDOUT = 110;
@@ -61,7 +62,7 @@ final class Native {
     static final MethodHandle CONNECT_TIMEOUT = failing("utipc_sock_connect_timeout", JAVA_INT, JAVA_INT);
     static final MethodHandle BIND = failing("tipc_bind", JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT);
     static final MethodHandle UNBIND = failing("tipc_unbind", JAVA_INT, JAVA_INT, JAVA_INT, JAVA_INT);
-    static final MethodHandle JOIN = failing("tipc_join", JAVA_INT, ADDRESS, JAVA_BOOLEAN, JAVA_BOOLEAN);
+    static final MethodHandle JOIN = failing("utipc_join", JAVA_INT, ADDRESS, JAVA_BOOLEAN, JAVA_BOOLEAN, ADDRESS);
     static final MethodHandle LEAVE_GROUP = failing("tipc_leave", JAVA_INT);
     static final MethodHandle SOCKADDR = failing("tipc_sockaddr", JAVA_INT, ADDRESS);
     static final MethodHandle PEERADDR = failing("utipc_peeraddr", JAVA_INT, ADDRESS);
@@ -72,6 +73,12 @@ final class Native {
     static final MethodHandle SEND = failing("tipc_send", JAVA_INT, ADDRESS, JAVA_LONG);
     static final MethodHandle SENDTO = failing("tipc_sendto", JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS);
     static final MethodHandle MCAST = failing("tipc_mcast", JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS);
+    static final MethodHandle SEND_KEYED =
+        failing("utipc_send_keyed", JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, JAVA_LONG);
+    static final MethodHandle MCAST_KEYED =
+        failing("utipc_mcast_keyed", JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, JAVA_LONG);
+    static final MethodHandle SLOW_MEMBER =
+        failing("utipc_slow_member", JAVA_INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle RECV = failing("tipc_recv", JAVA_INT, ADDRESS, JAVA_LONG, JAVA_BOOLEAN);
     static final MethodHandle RECVFROM =
         failing("tipc_recvfrom", JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);

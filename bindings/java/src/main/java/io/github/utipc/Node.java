@@ -80,9 +80,14 @@ public final class Node implements AutoCloseable {
      * not wait for other members.
      */
     public Group join(int type, int instance, Group.Option... options) throws IOException {
+        return join(type, instance, null, options);
+    }
+
+    /** As {@link #join(int, int, Group.Option...)}, with a policy for slow members; null: as on Linux. */
+    public Group join(int type, int instance, Policy policy, Group.Option... options) throws IOException {
         PacketSocket socket = packetSocket();
         try {
-            return socket.join(type, instance, options);
+            return socket.join(type, instance, policy, options);
         } catch (IOException failure) {
             socket.close();
             throw failure;

@@ -40,7 +40,12 @@ public final class PacketSocket extends Socket {
      * hears only them, and binds to nothing else: use the returned value to send and receive. A socket is in one group.
      */
     public Group join(int type, int instance, Group.Option... options) throws IOException {
-        return Group.join(this, type, instance, options);
+        return Group.join(this, type, instance, null, options);
+    }
+
+    /** As {@link #join(int, int, Group.Option...)}, with a policy for slow members; null: as on Linux. */
+    public Group join(int type, int instance, Policy policy, Group.Option... options) throws IOException {
+        return Group.join(this, type, instance, policy, options);
     }
 
     /**

@@ -8,6 +8,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.concurrent.ConcurrentLinkedDeque;
 
 /**
@@ -20,13 +21,14 @@ final class Scratch implements AutoCloseable {
 
     private static final ConcurrentLinkedDeque<Scratch> FREE = new ConcurrentLinkedDeque<>();
     private static final long ADDRESS_SIZE = 16;
+    private static final long POLICY_SIZE = 20;
 
     final MemorySegment state = Arena.global().allocate(Linker.Option.captureStateLayout());
     final MemorySegment data = Arena.global().allocate(LONGEST, 8);
-    /** Two of struct tipc_addr, and a number, or a struct utipc_group_info. */
+    /** Two of struct tipc_addr, and a number, a struct utipc_group_info or a struct utipc_group_policy. */
     final MemorySegment first = Arena.global().allocate(ADDRESS_SIZE, 8);
     final MemorySegment second = Arena.global().allocate(ADDRESS_SIZE, 8);
-    final MemorySegment number = Arena.global().allocate(8, 4);
+    final MemorySegment number = Arena.global().allocate(POLICY_SIZE, 8);
 
     private Scratch() {
     }
@@ -74,6 +76,32 @@ final class Scratch implements AutoCloseable {
         } else if (to instanceof PortId port) {
             words(0, port.port(), port.node());
         }
+    }
+
+    /** Stores a policy in {@link #number}. Values that are out of their ranges stay so: the library refuses them. */
+    void policy(Policy policy) {
+        switch (policy) {
+            case Policy.Wait wait -> policy(0, 0, 0, 0);
+            case Policy.Drop drop -> policy(1, 0, 0, 0);
+            case Policy.Conflate(int keys, int bytes) -> policy(2, keys, bytes, 0);
+            case Policy.Evict(Duration after) -> policy(3, 0, 0, milliseconds(after));
+        }
+    }
+
+    /** The part of a millisecond counts as a whole one. */
+    private static int milliseconds(Duration limit) {
+        long nanos = Socket.nanos(limit);
+        long ms = nanos / 1_000_000 + (nanos % 1_000_000 > 0 ? 1 : 0);
+        return (int) Math.min(ms, Integer.MAX_VALUE);
+    }
+
+    private void policy(int slow, int keys, int bytes, int evictAfterMs) {
+        number.set(JAVA_INT, 0, slow);
+        number.set(JAVA_INT, 4, keys);
+        number.set(JAVA_INT, 8, bytes);
+        number.set(JAVA_INT, 12, evictAfterMs);
+        // Sends do not wait for sockets that never join.
+        number.set(JAVA_INT, 16, 0);
     }
 
     private void words(int type, int instance, int node) {

@@ -29,6 +29,15 @@ public class TipcException extends IOException {
         }
     }
 
+    /** Another member has evicted this one from the group, because it held sends up: leave the group and join again. */
+    public static final class Evicted extends TipcException {
+        private static final long serialVersionUID = 1;
+
+        Evicted(int errno, String message) {
+            super(errno, message);
+        }
+    }
+
     /** No socket is bound there, or the node is not there. */
     public static final class Unreachable extends TipcException {
         private static final long serialVersionUID = 1;

@@ -409,6 +409,7 @@ class GroupsTest {
                         gone++;
                     }
                     case Joined joined -> throw new AssertionError(joined);
+                    case Evicted evicted -> throw new AssertionError(evicted);
                 }
             }
             for (Rig.Task task : tasks) {

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+package io.github.utipc;
+
+/**
+ * A member was left out because it held others up; only with {@link Group.Option#EVENTS} and a {@link Policy}. Without
+ * a policy it counts as {@link Left}. Of this member itself it is always reported: sends fail then with
+ * {@link TipcException.Evicted}, until it leaves the group and joins again.
+ *
+ * @param member the member
+ */
+public record Evicted(Member member) implements GroupIncoming {
+}
