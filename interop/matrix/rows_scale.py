@@ -205,7 +205,7 @@ def whole(c, plan):
         ring.remove()
 
 
-@row(media=("eth",), fresh=True, seconds=240, snap=None, peers=("utipc", "kernel"))
+@row(media=("eth",), fresh=True, seconds=240, snap=None, peers=("utipc", "kernel"), by_name=True)
 def ring_of_12(c):
     """12 nodes with the monitor from 9 on: each supervises a few; a node is cut off, another one is killed."""
     whole(c, Plan(count=12, others=(3, 6, 7, 10), cut=5, killed=7, threshold=8))
