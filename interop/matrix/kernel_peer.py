@@ -18,6 +18,7 @@ import threading
 import time
 
 import pattern
+from management import STATISTICS, Netlink, u32
 
 SOL_TIPC = 271
 IMPORTANCE, DEST_DROPPABLE, MCAST_BROADCAST, MCAST_REPLICAST, NODELAY = 127, 129, 133, 134, 138
@@ -40,6 +41,16 @@ def tool(*args):
     if done.returncode:
         raise RuntimeError("tipc %s: %s" % (" ".join(args), (done.stderr or done.stdout).strip()))
     return done.stdout
+
+
+def shown(node):
+    """A node of the monitor, from its attributes."""
+    applied, members = u32(node[3]), node.get(5, b"")
+    up = struct.unpack("=Q", node[4])[0] if 4 in node else 0
+    letters = ["U" if up >> i & 1 else "D" for i in range(len(members) // 4)]
+    others = struct.unpack("=%dI" % len(letters), members)[applied:]
+    return {"address": u32(node[1]), "up": 6 in node, "direct": 7 in node or 8 in node,
+            "domain": "".join(letters[:applied]), "other": ["%x:%s" % o for o in zip(others, letters[applied:])]}
 
 
 class Endpoint:
@@ -81,7 +92,7 @@ class Peer:
         self.sockets = {}
         self.next = 1
         self.lock = threading.Lock()
-        self.watched = {"ups": 0, "downs": 0}
+        self.watched, self.watching = {"ups": 0, "downs": 0}, None
         self.log = []
 
     # -- node
@@ -141,6 +152,23 @@ class Peer:
         lines = [line.rsplit(": ", 1) for line in tool("link", "list").splitlines()]
         return {"states": {name.split(":")[1].split("-")[0]: state for name, state in lines if "-" in name and ":" in name}}
 
+    def op_supervision(self):
+        """The peers with a link that is up, the sums of the links' counters, and the time."""
+        at, links = time.monotonic(), list(Netlink().links())
+        sums = {name: sum(u32(counts[kind]) for _, _, counts in links) for name, kind in STATISTICS.items()}
+        return dict(sums, at=at, up=sorted(peer for peer, is_up, _ in links if is_up))
+
+    def op_monitor(self):
+        """The ring of the node's only bearer, this node first. `direct`: this node supervises it; `domain`: a letter for
+        each member of its domain that agrees with the ring, U (up) or D (down); `other`: the other members."""
+        active, nodes = Netlink().monitor()
+        return {"active": active, "ring": [shown(node) for node in nodes]}
+
+    def op_threshold(self, nodes):
+        """Sets the number of nodes above which the monitor is active."""
+        Netlink().set_threshold(nodes)
+        return {}
+
     def op_memory(self):
         return {"rss_kib": None}                         # the kernel's buffers do not belong to a process
 
@@ -152,7 +180,10 @@ class Peer:
 
         def follow():
             while True:
-                data = server.recv(48)
+                try:
+                    data = server.recv(48)
+                except OSError:                           # `unwatch`
+                    return
                 if len(data) < 48:
                     return
                 event, lower = struct.unpack("=2I", data[:8])
@@ -161,10 +192,17 @@ class Peer:
                     self.log.append([round(time.monotonic(), 3), EVENTS.get(event), lower])
 
         threading.Thread(target=follow, daemon=True).start()
+        self.watching = server
+        return {}
+
+    def op_unwatch(self):
+        """Ends `watch`: its thread would keep the namespace."""
+        if self.watching:
+            self.watching.shutdown(S.SHUT_RDWR)
         return {}
 
     def op_counts(self):
-        return dict(self.watched, log=self.log[-20:])
+        return dict(self.watched, log=self.log[-200:])
 
     def op_wait_up(self, timeout_ms):
         """Waits until another node is up, as seen since `watch`."""

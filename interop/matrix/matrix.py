@@ -23,6 +23,7 @@ import rows_failover     # noqa: E402,F401
 import rows_faults       # noqa: E402,F401
 import rows_groups       # noqa: E402,F401
 import rows_messages     # noqa: E402,F401
+import rows_scale        # noqa: E402,F401
 from cluster import Cluster, folder  # noqa: E402
 import programs          # noqa: E402
 from rows import ROWS    # noqa: E402

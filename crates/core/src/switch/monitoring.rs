@@ -11,15 +11,23 @@ use crate::wire::{LinkProtocolType, User, View};
 
 impl Switch {
     pub(super) fn monitor_link_up(&mut self, addr: NodeAddr, bearer: BearerId) {
-        if let Some(slot) = self.members.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer)) {
-            slot.monitor = MonitorSession::default();
-        }
+        self.monitor_begin_session(addr, bearer);
         if let Some(bearer) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
             bearer.monitor.peer_up(addr);
         }
     }
 
+    /// The peer's session of the monitor has ended: the next record is complete, and acknowledges nothing. A record of
+    /// the session before would be the first one that the peer gets, which it takes for this node's domain.
+    fn monitor_begin_session(&mut self, addr: NodeAddr, bearer: BearerId) {
+        if let Some(slot) = self.members.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer)) {
+            slot.monitor = MonitorSession::default();
+            slot.link.set_monitor_record(Vec::new());
+        }
+    }
+
     pub(super) fn monitor_link_down(&mut self, addr: NodeAddr, bearer: BearerId) {
+        self.monitor_begin_session(addr, bearer);
         if let Some(bearer) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
             bearer.monitor.peer_down(addr);
         }

@@ -297,6 +297,28 @@ fn large_cluster_uses_the_monitor() {
     );
 }
 
+/// The first record of a new link is complete, also if the peer had this node's domain before the link failed.
+#[test]
+fn monitors_have_all_domains_again_after_a_node_was_cut_off() {
+    let mut lan = Lan::new(9);
+    for node in &mut lan.nodes {
+        node.set_monitor_threshold(4).unwrap();
+    }
+    let lacking = |lan: &Lan| -> Vec<(usize, NodeAddr)> {
+        let shown = |n: usize| lan.nodes[n].monitor_nodes(0, 0).into_iter().flatten().map(move |m| (n, m));
+        let all = (0..9).flat_map(shown);
+        all.filter(|(_, m)| !m.up || m.applied != 2).map(|(n, m)| (n, m.addr)).collect()
+    };
+    lan.run(20_000);
+    assert_eq!(lacking(&lan), []);
+    lan.cut.push((5, 0));
+    lan.run(10_000);
+    assert_eq!(lan.up(5), 0);
+    lan.cut.clear();
+    lan.run(20_000);
+    assert_eq!(lacking(&lan), []);
+}
+
 #[test]
 fn tolerance_set_at_one_end_applies_to_both() {
     let mut lan = Lan::new(2);

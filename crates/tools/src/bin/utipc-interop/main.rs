@@ -13,6 +13,7 @@ mod settings;
 mod sockets;
 mod streams;
 mod subscriptions;
+mod supervision;
 mod tally;
 mod watch;
 
@@ -64,6 +65,9 @@ fn perform(peer: &Peer, args: &Args) -> Answer {
         "names" => peer.names(),
         "watch" => peer.watch(),
         "counts" => peer.watched.counts(),
+        "supervision" => peer.supervision(),
+        "monitor" => peer.monitor(),
+        "threshold" => peer.threshold(args),
         "wait_up" => peer.watched.wait_up(args),
         "socket" => peer.socket(args),
         "option" => peer.option(args),

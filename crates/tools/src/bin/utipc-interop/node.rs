@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use utipc::daemon::Daemon;
+use utipc::manage::Management;
 use utipc::{Node, Scope, Socket, Topology};
 
 use crate::args::{Args, Refusal};
@@ -25,6 +27,7 @@ pub(crate) struct Peer {
 struct State {
     settings: Settings,
     node: Option<Node>,
+    daemon: Option<Daemon>,
     things: BTreeMap<u64, Thing>,
     last: u64,
 }
@@ -44,10 +47,17 @@ impl Peer {
 
     pub(crate) fn enable(&self, args: &Args) -> Answer {
         let settings = lock(&self.state).settings.clone();
-        let node =
-            if kernel::is_wanted() { kernel::start(&settings, args)? } else { settings.start(args)? };
+        let (daemon, node) = if kernel::is_wanted() {
+            (None, kernel::start(&settings, args)?)
+        } else if settings.has_daemon {
+            let (daemon, node) = settings.start_daemon(args)?;
+            (Some(daemon), node)
+        } else {
+            (None, settings.start(args)?)
+        };
         self.watched.follow(&node)?;
-        lock(&self.state).node = Some(node);
+        let mut state = lock(&self.state);
+        (state.daemon, state.node) = (daemon, Some(node));
         Ok(json!({}))
     }
 
@@ -58,6 +68,13 @@ impl Peer {
 
     pub(crate) fn node(&self) -> Result<Node, Refusal> {
         lock(&self.state).node.clone().ok_or_else(|| Refusal::Request("enable a bearer first".into()))
+    }
+
+    /// A connection for management of the node, which a daemon must have.
+    pub(crate) fn management(&self) -> Result<Management, Refusal> {
+        let socket = lock(&self.state).daemon.as_ref().map(|daemon| daemon.socket().to_owned());
+        let socket = socket.ok_or_else(|| Refusal::Request("start the node with a daemon".into()))?;
+        Ok(Management::of_daemon(&socket)?)
     }
 
     /// Frames that show a problem, by its name.

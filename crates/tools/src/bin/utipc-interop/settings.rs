@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use nix::unistd::mkdtemp;
 use serde_json::Value;
+use utipc::bearers::EthernetBearer;
+use utipc::daemon::{BearerConfig, Daemon, DaemonConfig, NodeConfig, Plan};
 use utipc::{Builder, Node, NodeAddr};
 
 use crate::args::{Args, Refusal};
@@ -17,6 +19,8 @@ pub(crate) struct Settings {
     pub(crate) address: Option<String>,
     pub(crate) identity: Option<String>,
     pub(crate) cluster: Option<u32>,
+    /// A daemon in this process has the node, which can then be managed.
+    pub(crate) has_daemon: bool,
     /// In hexadecimal.
     keys: Vec<(KeyUse, String)>,
     rekeying_minutes: Option<u32>,
@@ -36,6 +40,7 @@ impl Settings {
             address: args.maybe_text("address").map(str::to_owned),
             identity: args.maybe_text("identity").map(str::to_owned),
             cluster: args.get("cluster").is_some().then(|| args.u32("cluster")).transpose()?,
+            has_daemon: args.flag("daemon"),
             keys: keys(args),
             rekeying_minutes: args.get("rekeying").is_some().then(|| args.u32("rekeying")).transpose()?,
         })
@@ -59,17 +64,36 @@ impl Settings {
         Ok(builder.start()?)
     }
 
+    /// Starts a daemon whose node has the Ethernet bearer that the arguments name, and attaches to it.
+    pub(crate) fn start_daemon(&self, args: &Args) -> Result<(Daemon, Node), Refusal> {
+        let mut node = NodeConfig::default();
+        node.stack.address = self.address()?;
+        let bearer = Box::new(EthernetBearer::open(args.text("device")?).map_err(failed)?);
+        node.bearers.push(Plan { bearer, tune: Box::new(|_: &mut BearerConfig| {}) });
+        node.complete(None).map_err(failed)?;
+        let socket = std::env::temp_dir().join(format!("utipc-interop-{}.sock", std::process::id()));
+        let config = DaemonConfig { node, socket, ..DaemonConfig::default() };
+        let daemon = Daemon::start(config).map_err(failed)?;
+        let node = Node::builder().daemon_at(daemon.socket()).start()?;
+        Ok((daemon, node))
+    }
+
+    fn address(&self) -> Result<Option<NodeAddr>, Refusal> {
+        let Some(address) = &self.address else { return Ok(None) };
+        let parts: Vec<u32> = address.split('.').filter_map(|p| p.parse().ok()).collect();
+        let &[zone, cluster, node] = parts.as_slice() else {
+            return Err(Refusal::Request(format!("not an address <Z.C.N>: {address}")));
+        };
+        Ok(Some(NodeAddr::legacy(zone, cluster, node)))
+    }
+
     fn builder(&self) -> Result<Builder, Refusal> {
         let mut builder = Node::builder();
         if let Some(id) = self.cluster {
             builder = builder.cluster(id);
         }
-        if let Some(address) = &self.address {
-            let parts: Vec<u32> = address.split('.').filter_map(|p| p.parse().ok()).collect();
-            let &[zone, cluster, node] = parts.as_slice() else {
-                return Err(Refusal::Request(format!("not an address <Z.C.N>: {address}")));
-            };
-            builder = builder.address(NodeAddr::legacy(zone, cluster, node));
+        if let Some(address) = self.address()? {
+            builder = builder.address(address);
         }
         let Some(identity) = &self.identity else { return Ok(builder) };
         match u128::from_str_radix(identity, 16) {
@@ -127,4 +151,8 @@ fn with_bearer(builder: Builder, args: &Args) -> Result<Builder, Refusal> {
         return Ok(builder.udp(local));
     }
     Ok(builder.udp_peers(local, [SocketAddr::new(ip("remote")?, 0)]))
+}
+
+fn failed(error: impl std::fmt::Display) -> Refusal {
+    Refusal::Request(error.to_string())
 }

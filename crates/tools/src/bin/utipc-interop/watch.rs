@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use utipc::{Change, Event, Node, NodeAddr};
 
 use crate::args::{Args, Refusal};
 use crate::{Answer, lock};
 
-/// Changes that are kept to explain a failed test.
-const KEPT: usize = 20;
+/// Changes that are kept, with their times.
+const KEPT: usize = 200;
 
 /// Interval in which a waiting request checks.
 const LOOK: Duration = Duration::from_millis(10);
@@ -36,7 +37,6 @@ impl Watch {
         let mut topology = node.topology()?;
         topology.nodes()?;
         let watch = Arc::clone(self);
-        let began = Instant::now();
         std::thread::spawn(move || {
             loop {
                 let (change, other) = match topology.next(Duration::from_secs(3600)) {
@@ -47,7 +47,7 @@ impl Watch {
                 };
                 // The kernel's own address is set some time after its node is up.
                 if other != node.address() {
-                    lock(&watch.seen).note(began.elapsed(), change, other);
+                    lock(&watch.seen).note(monotonic(), change, other);
                 }
             }
         });
@@ -78,13 +78,19 @@ impl Watch {
     }
 }
 
+/// The system's monotonic clock in seconds, which the processes of a row share.
+pub(crate) fn monotonic() -> f64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
 impl Seen {
-    fn note(&mut self, at: Duration, change: &'static str, node: NodeAddr) {
+    fn note(&mut self, at: f64, change: &'static str, node: NodeAddr) {
         match change {
             "published" => self.ups += 1,
             _ => self.downs += 1,
         }
-        self.log.push_back((at.as_secs_f64(), change, node));
+        self.log.push_back((at, change, node));
         if self.log.len() > KEPT {
             self.log.pop_front();
         }
