@@ -6,7 +6,7 @@ use crate::broadcast::MulticastPolicy;
 use crate::event::Event;
 use crate::limits::{NODE_STATE, RESERVED_TYPES, capability};
 use crate::link::DownReason;
-use crate::names::{Change, NameReport, PublishError};
+use crate::names::{Change, NameReceiver, NameReport, NameTable, PublishError};
 use crate::socket::BindError;
 use crate::time::Time;
 use crate::wire::{Message, Method};
@@ -193,13 +193,10 @@ impl Switch {
     pub(super) fn receive_names(&mut self, now: Time, addr: NodeAddr, message: Message) {
         let Some(member) = self.members.get_mut(&addr) else { return };
         member.receiver.open_legacy();
-        let mut changes = Vec::new();
-        let mut report = NameReport::default();
-        let result = member.names.receive(addr, message, &mut self.table, &mut changes, &mut report);
-        self.changes.extend(changes);
-        self.stats.names += report;
-        self.account_deferred(addr);
-        if result.is_err() {
+        let received = self.with_names(addr, |names, table, changes, report| {
+            names.receive(addr, message, table, changes, report)
+        });
+        if received.is_some_and(|result| result.is_err()) {
             self.reset_peer(now, addr, DownReason::Names);
         }
         while !self.work.is_over() && self.apply_due_names(addr) {}
@@ -212,16 +209,29 @@ impl Switch {
 
     /// Applies the next of them; false if there is none.
     pub(super) fn apply_due_names(&mut self, addr: NodeAddr) -> bool {
-        let Some(member) = self.members.get_mut(&addr) else { return false };
-        let (mut changes, mut report) = (Vec::new(), NameReport::default());
-        let Some(items) = member.names.apply_due(addr, &mut self.table, &mut changes, &mut report) else {
+        if !self.has_due_names(addr) {
             return false;
-        };
+        }
+        let applied = self
+            .with_names(addr, |names, table, changes, report| names.apply_due(addr, table, changes, report));
+        let Some(items) = applied.flatten() else { return false };
+        self.work.charge_bindings(items);
+        true
+    }
+
+    /// Calls a method of a peer's receiver of names with the table, and takes over what has changed.
+    fn with_names<T>(
+        &mut self,
+        addr: NodeAddr,
+        call: impl FnOnce(&mut NameReceiver, &mut NameTable, &mut Vec<Change>, &mut NameReport) -> T,
+    ) -> Option<T> {
+        let member = self.members.get_mut(&addr)?;
+        let (mut changes, mut report) = (Vec::new(), NameReport::default());
+        let result = call(&mut member.names, &mut self.table, &mut changes, &mut report);
         self.changes.extend(changes);
         self.stats.names += report;
         self.account_deferred(addr);
-        self.work.charge_bindings(items);
-        true
+        Some(result)
     }
 
     /// The address is final: sockets and bindings made before get it.
