@@ -100,11 +100,8 @@ const (
 
 // String names the reason.
 func (r ReturnReason) String() string {
-	names := [...]string{"not returned", "not bound", "no such socket", "node lost", "queue full", "connection closed"}
-	if r < 0 || int(r) >= len(names) {
-		return fmt.Sprintf("reason %d", int(r))
-	}
-	return names[r]
+	return nameOf(int(r), "reason",
+		"not returned", "not bound", "no such socket", "node lost", "queue full", "connection closed")
 }
 
 // failed wraps the cause of a failed call as package net does.

@@ -88,11 +88,7 @@ const (
 
 // String names the receivers.
 func (s SentTo) String() string {
-	names := [...]string{"unknown", "member", "instance", "all"}
-	if s < 0 || int(s) >= len(names) {
-		return fmt.Sprintf("receivers %d", int(s))
-	}
-	return names[s]
+	return nameOf(int(s), "receivers", "unknown", "member", "instance", "all")
 }
 
 // WaitReason is what a call waits for.
@@ -126,11 +122,7 @@ const (
 
 // String names the kind.
 func (k IncomingKind) String() string {
-	names := [...]string{"", "message", "joined", "left", "evicted"}
-	if k <= 0 || int(k) >= len(names) {
-		return fmt.Sprintf("kind %d", int(k))
-	}
-	return names[k]
+	return nameOf(int(k), "kind", "", "message", "joined", "left", "evicted")
 }
 
 // Kinds of what utipc_recvgroup has received.

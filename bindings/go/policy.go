@@ -46,11 +46,7 @@ const (
 
 // String names the policy.
 func (s SlowMember) String() string {
-	names := [...]string{"linux", "wait", "drop", "conflate", "evict"}
-	if s < 0 || int(s) >= len(names) {
-		return fmt.Sprintf("policy %d", int(s))
-	}
-	return names[s]
+	return nameOf(int(s), "policy", "linux", "wait", "drop", "conflate", "evict")
 }
 
 // SlowCounters is what a member did not get because it is slow.

@@ -5,7 +5,6 @@ package utipc
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"iter"
 	"net"
 	"syscall"
@@ -48,11 +47,7 @@ const (
 
 // String names the change.
 func (c Change) String() string {
-	names := [...]string{"", "service up", "service down", "node up", "node down", "link up", "link down"}
-	if c <= 0 || int(c) >= len(names) {
-		return fmt.Sprintf("change %d", int(c))
-	}
-	return names[c]
+	return nameOf(int(c), "change", "", "service up", "service down", "node up", "node down", "link up", "link down")
 }
 
 // Up reports whether something is there now.
