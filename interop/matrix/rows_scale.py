@@ -10,7 +10,7 @@ from net import until
 from ring import Ring, address, busy_s
 from rows import row
 
-# Limits: all contacts after the last start, agreement of the monitors, loss of one node, a lonely node's loss of all.
+# Limits: all contacts after the last start, agreement of the monitors, loss of one node, loss of all by the one cut off.
 UP_S, SETTLED_S, LOST_S, ALONE_S = 60.0, 90.0, 10.0, 15.0
 # Time in which probes are counted.
 QUIET_S = 10.0
@@ -106,7 +106,7 @@ def monitors(c, plan, ring):
         name, nodes = ring.nodes[n].name, monitor["ring"]
         expected = [(n + i - 1) % plan.count + 1 for i in range(plan.count)]
         c.equal([r["address"] & 0xFFF for r in nodes], expected, name + ": its ring")
-        c.equal(uncovered(nodes), [], name + ": distances of nodes that nobody supervises for it")
+        c.equal(uncovered(nodes), [], name + ": distances of nodes without a supervisor on which it relies")
         direct[n] = [at for at, r in enumerate(nodes) if r["direct"] and at]
         if not ring.nodes[n].is_kernel:
             expected = [*range(1, plan.domain + 1), *heads(nodes, plan.domain + 1)]

@@ -66,6 +66,9 @@ impl Settings {
 
     /// Starts a daemon whose node has the Ethernet bearer that the arguments name, and attaches to it.
     pub(crate) fn start_daemon(&self, args: &Args) -> Result<(Daemon, Node), Refusal> {
+        if args.text("media")? != "eth" {
+            return Err(Refusal::Request("a node with a daemon has an Ethernet bearer".into()));
+        }
         let mut node = NodeConfig::default();
         node.stack.address = self.address()?;
         let bearer = Box::new(EthernetBearer::open(args.text("device")?).map_err(failed)?);

@@ -351,8 +351,9 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
     let ok = wrong.is_empty();
     if as_json {
         let verdict = json!({ "ok": ok, "seed": options.seed, "processes": mob.started, "killed": mob.killed,
-            "done": mob.done, "bindings": bindings, "quiet": quiet, "crowded": crowded, "attacked": loud, "quiet_turns": quiet_turns,
-            "turns": loud_turns, "hostile_links_lost": given_up, "fresh": fresh, "rests": rests, "wrong": wrong, "slow": slow });
+            "done": mob.done, "bindings": bindings, "hostile_links_lost": given_up, "quiet": quiet,
+            "crowded": crowded, "attacked": loud, "quiet_turns": quiet_turns, "turns": loud_turns, "fresh": fresh,
+            "rests": rests, "wrong": wrong, "slow": slow });
         println!("{verdict}");
         return Ok(ok);
     }
