@@ -10,7 +10,8 @@ from net import until
 from ring import Ring, address, busy_s
 from rows import row
 
-# Limits: all contacts after the last start, agreement of the monitors, loss of one node, loss of all by the one cut off.
+# Limits in s: all contacts after the last start, agreement of the monitors, loss of one node, loss of all by the node
+# that is cut off.
 UP_S, SETTLED_S, LOST_S, ALONE_S = 60.0, 90.0, 10.0, 15.0
 # Time in which probes are counted.
 QUIET_S = 10.0
