@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use utipc_attach::LaneId;
-use utipc_core::addr::{Importance, NodeAddr, PortId};
+use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceAddr};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Address, Patience, SendOptions, SocketKind, WaitReason, header};
 use utipc_core::wire::blocks;
@@ -68,6 +68,8 @@ pub struct OutboundLane {
     pub(crate) pair: Arc<Pair>,
     /// The socket that reads; 0 for the node.
     peer: u32,
+    /// Its address in the group, if the lane leads from one member to another.
+    member: Option<ServiceAddr>,
     pub(crate) writer: Writer,
     patience: u32,
     /// When messages without a connection began to wait for the reader of the full lane.
@@ -94,6 +96,7 @@ impl OutboundLane {
             id,
             pair,
             peer,
+            member: None,
             writer,
             patience: 0,
             waits_since: None,
@@ -102,6 +105,12 @@ impl OutboundLane {
             told: 0,
             seen: 0,
         })
+    }
+
+    /// As one to a member of the socket's group with this address.
+    #[must_use]
+    pub fn to_member(self, member: Option<ServiceAddr>) -> Self {
+        Self { member, ..self }
     }
 
     /// Sends one message.
@@ -582,7 +591,34 @@ impl Sender {
         let lane = self.awaited().filter(|lane| !lane.pair.is_to_daemon())?;
         let _ = lane.writer.refresh();
         let peer = PortId { port: lane.peer, node };
+        if lane.member.is_some() {
+            return Some(WaitReason::MemberWindow { member: peer, joined: true, window: 0 });
+        }
         Some(WaitReason::PeerWindow { peer, unacked: lane.outstanding(), window: WINDOW })
+    }
+
+    /// The members of the group to which lanes lead, by port: port and address.
+    #[must_use]
+    pub fn members(&self) -> Vec<(u32, ServiceAddr)> {
+        let mut members: Vec<_> =
+            self.lanes.iter().filter_map(|(port, lane)| Some((*port, lane.member?))).collect();
+        members.sort_unstable_by_key(|(port, _)| *port);
+        members
+    }
+
+    /// Blocks in the lane to the local socket `to` that its reader has not given back.
+    pub fn unread(&mut self, to: u32) -> u32 {
+        self.lanes.get_mut(&to).map_or(u32::MAX, |lane| {
+            // Sending finds a lane that has ended.
+            let _ = lane.writer.refresh();
+            lane.outstanding()
+        })
+    }
+
+    /// Notes that the call waits, for as long as it may, for the reader of the full lane to a member.
+    pub fn wait_for_member(&mut self, to: u32) {
+        (self.blocked, self.congested) = (Some(to), None);
+        self.window_waits += 1;
     }
 
     /// All lanes.
