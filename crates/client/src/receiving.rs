@@ -210,6 +210,7 @@ impl Socket {
         if is_remote
             && !self.kind().is_connection_oriented()
             && !self.state.hosted.load(Relaxed)
+            && !self.state.in_group.load(Relaxed)
             && receiver.note_remote_request()
         {
             self.ask_for_lane(0)?;
@@ -219,7 +220,9 @@ impl Socket {
 
     /// The descriptor of a polled socket without lanes: its level depends on the node alone.
     fn polled_at_node(&self, receiver: &Receiver) -> Option<&Descriptor> {
-        let depends_on_node = self.state.hosted.load(Relaxed) && !receiver.has_lanes();
+        let state = &self.state;
+        let uses_requests = state.hosted.load(Relaxed) || state.in_group.load(Relaxed);
+        let depends_on_node = uses_requests && !receiver.has_lanes();
         self.polled().filter(|_| depends_on_node && self.attachment.receives_polled())
     }
 
@@ -284,7 +287,7 @@ impl Socket {
                 Event::Ready => receiver.node_is_ready(),
                 // The socket has become hosted: the daemon reads the lane.
                 Event::LaneOpened { .. } if self.state.hosted.load(Relaxed) => {}
-                Event::LaneOpened { peer, node, lane } => {
+                Event::LaneOpened { peer, node, lane, member } => {
                     let pair = match self.attachment.pair(lane, LaneEnd::Reader) {
                         Ok(pair) => pair,
                         Err(error) => {
@@ -294,7 +297,7 @@ impl Socket {
                         }
                     };
                     match InboundLane::new(lane, pair, peer, node) {
-                        Ok(new) => receiver.add(new, &self.state.ready),
+                        Ok(new) => receiver.add(new.of_member(member), &self.state.ready),
                         Err(_) => self.report(lane)?,
                     }
                     if self.kind().is_connection_oriented() {
@@ -302,7 +305,7 @@ impl Socket {
                     }
                 }
                 // The reader finds the end of the lane by reading it.
-                Event::LaneOver(_) => {}
+                Event::LaneOver(_) | Event::GroupChanged => {}
             }
         }
         Ok(())
