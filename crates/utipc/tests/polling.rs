@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use common::{Engine, LIMIT, TestNode, alone, connected, on_each_engine, pair};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
-use utipc::{Connection, Error, Group, GroupRequest, Node, Scope, ServiceAddress, Socket, SocketKind};
+use utipc::{
+    Connection, Error, Group, GroupPolicy, GroupRequest, Node, Scope, ServiceAddress, SlowMember, Socket,
+    SocketKind,
+};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(7100, 1);
 const NONE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -251,7 +254,10 @@ fn messages_through_the_node_show_as_readable(engine: Engine) {
 fn member_of_a_group_receives_with_one_request(engine: Engine) {
     const MESSAGES: u32 = 50;
     let (red, blue) = host(engine);
-    let [sender, receiver] = [&red, &blue].map(|node| Group::join(node, GroupRequest::new(7101, 1)).unwrap());
+    let sender = Group::join(&red, GroupRequest::new(7101, 1)).unwrap();
+    // Messages of and to a member with a policy go through the node.
+    let policy = GroupPolicy::new(SlowMember::Drop);
+    let receiver = Group::join_with_policy(blue.rdm().unwrap(), GroupRequest::new(7101, 1), policy).unwrap();
     let socket = receiver.socket();
     sender.socket().set_send_timeout(Some(LIMIT));
     socket.set_nonblocking(true);
