@@ -1,10 +1,11 @@
 //! The end of lanes. Whatever the reason, the daemon drains messages that the reader will never read (decision 8).
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Notice, PairId, Reply};
+use utipc_os::disposal::Large;
 
-use super::pairs::side;
+use super::pairs::{Pair, side};
 use super::state::LaneEvent;
-use super::{Context, DAEMON, Lanes, ProcessId};
+use super::{Context, DAEMON, Effect, Lanes, ProcessId};
 
 /// Reason why a process no longer uses the lanes of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,16 +294,19 @@ impl Lanes {
     }
 
     fn drop_pair_if_empty(&mut self, context: &mut Context<'_>, pair: PairId) {
-        if let Some((pair, sides)) = self.pairs.drop_if_empty(pair) {
-            self.notify_pair_over(context, pair, sides);
+        if let Some((id, pair)) = self.pairs.take_if_empty(pair) {
+            self.end_pair(context, id, pair);
         }
     }
 
-    fn notify_pair_over(&self, context: &mut Context<'_>, pair: PairId, sides: [ProcessId; 2]) {
-        self.notify(context, sides[0], Notice::PairOver(pair));
+    /// Tells the processes of a pair that it is over, and frees its memory, however much of it they have written.
+    fn end_pair(&self, context: &mut Context<'_>, id: PairId, pair: Pair) {
+        let sides = pair.sides;
+        self.notify(context, sides[0], Notice::PairOver(id));
         if sides[0] != sides[1] {
-            self.notify(context, sides[1], Notice::PairOver(pair));
+            self.notify(context, sides[1], Notice::PairOver(id));
         }
+        context.effects.push(Effect::Free(Large::new(pair)));
     }
 
     /// Drops the pairs of a process that is gone; a pair whose lanes are unread stays until they are read.
@@ -315,8 +319,8 @@ impl Lanes {
 
     /// Drops pairs that have had no lanes for some time.
     pub fn expire_pairs(&mut self, context: &mut Context<'_>) {
-        while let Some((pair, sides)) = self.pairs.expire(context.now) {
-            self.notify_pair_over(context, pair, sides);
+        while let Some((id, pair)) = self.pairs.expire(context.now) {
+            self.end_pair(context, id, pair);
         }
     }
 
@@ -337,5 +341,44 @@ impl Lanes {
         for id in left {
             self.free_if_done(context, id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use utipc_core::socket::SocketKind;
+    use utipc_core::stack::Stack;
+    use utipc_core::{StackConfig, Time};
+    use utipc_os::reactor::Reactor;
+
+    use super::*;
+
+    #[test]
+    fn memory_of_dead_processes_is_left_to_the_caller() {
+        let (now, reactor, mut effects) = (Time::ZERO, Reactor::new().unwrap(), Vec::new());
+        let (mut stack, mut lanes) = (Stack::new(now, StackConfig::default()), Lanes::new(0));
+        let ports = [1, 2].map(|process| {
+            lanes.add_process(process, true, false);
+            let port = stack.open(now, SocketKind::Rdm).unwrap();
+            lanes.add_socket(port, process);
+            port
+        });
+        let mut context = Context { now, stack: &mut stack, reactor: &reactor, effects: &mut effects };
+        assert_eq!(lanes.want(&mut context, 1, ports[0], ports[1]), Ok(Reply::Done));
+        let pair = lanes.pairs.of(1).next().unwrap();
+        let memory = Arc::downgrade(&lanes.pairs.get(pair).unwrap().arena.memory);
+        for (process, port) in [1, 2].into_iter().zip(ports) {
+            lanes.remove_process(process);
+            lanes.end(&mut context, port, EndCause::Dead);
+            lanes.remove_socket(port);
+            lanes.forget_writer(&mut context, process);
+            lanes.drop_pairs_of(&mut context, process);
+        }
+        assert_eq!(lanes.counts().pairs, 0);
+        assert!(memory.upgrade().is_some(), "the daemon's thread has unmapped it");
+        effects.clear();
+        assert!(memory.upgrade().is_none());
     }
 }

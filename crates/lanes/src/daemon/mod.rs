@@ -34,6 +34,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use utipc_attach::{LaneEnd, LaneId, Notice};
 use utipc_core::Time;
 use utipc_core::stack::Stack;
+use utipc_os::disposal::Large;
 use utipc_os::reactor::Reactor;
 
 pub use crate::Tapped;
@@ -93,6 +94,9 @@ pub enum Effect {
     Writable(u32),
     /// Log a warning.
     Warn(String),
+    /// Drop this memory, which processes have written, elsewhere: the daemon may be the last that has it mapped, and
+    /// then the system frees all of it.
+    Free(Large),
 }
 
 /// One lane.

@@ -186,27 +186,27 @@ impl Pairs {
         self.idle.front().map(|(since, _)| since.plus_millis(IDLE_MS))
     }
 
-    /// Drops a pair that has had no lanes for some time, and returns it with its processes.
-    pub(super) fn expire(&mut self, now: Time) -> Option<(PairId, [ProcessId; 2])> {
+    /// Takes out a pair that has had no lanes for some time.
+    pub(super) fn expire(&mut self, now: Time) -> Option<(PairId, Pair)> {
         while let Some((since, id)) = self.idle.front().copied() {
             if since.plus_millis(IDLE_MS) > now {
                 return None;
             }
             self.idle.pop_front();
             if self.pairs.get(&id).is_some_and(|p| p.lanes == 0 && p.idle == since) {
-                return self.drop_pair(id);
+                return self.take(id);
             }
         }
         None
     }
 
-    /// Drops the pair of a process that is gone, unless a lane is left.
-    pub(super) fn drop_if_empty(&mut self, id: PairId) -> Option<(PairId, [ProcessId; 2])> {
+    /// Takes out the pair of a process that is gone, unless a lane is left.
+    pub(super) fn take_if_empty(&mut self, id: PairId) -> Option<(PairId, Pair)> {
         self.pairs.get(&id).filter(|p| p.lanes == 0)?;
-        self.drop_pair(id)
+        self.take(id)
     }
 
-    fn drop_pair(&mut self, id: PairId) -> Option<(PairId, [ProcessId; 2])> {
+    fn take(&mut self, id: PairId) -> Option<(PairId, Pair)> {
         let pair = self.pairs.remove(&id)?;
         self.by_sides.remove(&(pair.sides[0], pair.sides[1]));
         for side in pair.sides {
@@ -217,7 +217,7 @@ impl Pairs {
                 }
             }
         }
-        Some((id, pair.sides))
+        Some((id, pair))
     }
 
     /// Wakes all processes that sleep until the node takes more.

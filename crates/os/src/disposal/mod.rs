@@ -6,6 +6,7 @@
 //! it cannot be, in the queue of a local socket, a thread closes by exiting, at which the kernel waits for no peer.
 
 mod closer;
+mod memory;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,6 +24,8 @@ use rustix::net::sockopt::{set_socket_linger, socket_domain};
 use crate::fdpass::Channel;
 use crate::{lock, signals};
 use closer::Closer;
+
+pub use memory::{Large, Reclaim};
 
 /// Most threads, each of which starts when it is needed. A user always has the same one, which it shares with others
 /// only by chance, so that descriptors whose close blocks delay those of their own user.

@@ -29,7 +29,7 @@ use utipc_core::Time;
 use utipc_core::addr::NodeAddr;
 use utipc_core::quota::{Resource, UserId};
 use utipc_lanes::daemon::{Context, Effect, Lanes};
-use utipc_os::disposal::Disposal;
+use utipc_os::disposal::{Disposal, Reclaim};
 use utipc_os::fdpass::Doorway;
 use utipc_os::reactor::{Reactor, Waker};
 
@@ -78,6 +78,8 @@ pub(super) struct Dispatcher {
     effects: Vec<Effect>,
     /// Closes what processes have sent.
     disposal: Disposal,
+    /// Frees memory that they have shared.
+    reclaim: Reclaim,
     /// The replies of this turn.
     replies: Vec<Outgoing>,
     /// Attachments that have ended in this turn.
@@ -135,6 +137,7 @@ impl Dispatcher {
             replica,
             effects: Vec::new(),
             disposal,
+            reclaim: Reclaim::default(),
             replies: Vec::new(),
             ended: Vec::new(),
             releases: VecDeque::new(),
@@ -176,6 +179,7 @@ impl Dispatcher {
                 }
                 Effect::Readable(port) => self.descriptors.set_readable(port),
                 Effect::Writable(port) => self.descriptors.set_writable(port),
+                Effect::Free(memory) => self.reclaim.drop_later(memory),
                 Effect::Warn(text) => tracing::warn!("{text}"),
             }
         }
