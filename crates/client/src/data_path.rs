@@ -76,7 +76,7 @@ impl Attachment {
         sender.lanes.forget_refusals();
         receiver.forget_refusals();
         let requested = if socket.in_group.load(Relaxed) {
-            self.request_group_lanes(socket, &mut sender).map(drop)
+            self.request_group_lanes(socket).map(drop)
         } else {
             self.request(&Request::Lend { port: socket.port }, &[])
         };

@@ -23,6 +23,8 @@ const MESSAGES_BY_NODE: u32 = 256;
 const LOAD_STEP: u32 = ACTIVE_WINDOW as u32 / 4;
 /// Members that are compared for an anycast: those that are next in turn.
 const COMPARED: usize = 8;
+/// Requests for lanes in a row while members come and go; then a message goes through the node.
+const ATTEMPTS: u32 = 3;
 /// The range that stands for all members.
 const ALL: (u32, u32) = (0, u32::MAX);
 
@@ -78,15 +80,14 @@ impl Attachment {
         if !self.has_group_lanes() {
             return Ok(());
         }
-        let receiver = lock(&socket.receiver);
-        let mut sender = lock(&socket.sender);
+        let halves = (lock(&socket.receiver), lock(&socket.sender));
         // Before the notices about lanes are processed.
         socket.hosted.store(false, Relaxed);
-        let requested = self.request_group_lanes(socket, &mut sender);
+        let requested = self.request_group_lanes(socket);
         if requested.is_err() {
             socket.hosted.store(true, Relaxed);
         }
-        drop(receiver);
+        drop(halves);
         match requested {
             Ok(_) | Err(Error::Failed(_)) => Ok(()),
             Err(error) => Err(error),
@@ -94,18 +95,12 @@ impl Attachment {
     }
 
     /// Requests lanes to all members; returns whether there are.
-    pub(crate) fn request_group_lanes(
-        &self,
-        socket: &SocketState,
-        sender: &mut SendHalf,
-    ) -> Result<bool, Error> {
+    pub(crate) fn request_group_lanes(&self, socket: &SocketState) -> Result<bool, Error> {
         let request = Request::GroupLanes { port: socket.port };
-        let has_all = self.call(&request, &[], |reply, _| match reply {
+        self.call(&request, &[], |reply, _| match reply {
             Reply::Number(number) => Some(number != 0),
             _ => None,
-        })?;
-        sender.members.way = if has_all { Way::Lanes } else { Way::Node(MESSAGES_BY_NODE) };
-        Ok(has_all)
+        })
     }
 }
 
@@ -130,7 +125,7 @@ impl Socket {
             Room::ByNode => {
                 // The daemon ends lanes that this socket writes before it sends.
                 let sent = self.send_through_node(half, data, node_request);
-                if half.members.way == Way::Lanes {
+                if half.lanes.has_lanes() {
                     self.leave_group_lanes(half);
                 }
                 sent
@@ -152,23 +147,30 @@ impl Socket {
             }
             Way::Node(0) | Way::Unknown => {}
         }
-        match self.attachment.request_group_lanes(&self.state, half) {
-            Ok(true) => {
-                self.process_sender_events(half)?;
-                half.members.all = half.lanes.members();
-                Ok(half.members.way == Way::Lanes)
+        for _ in 0..ATTEMPTS {
+            match self.attachment.request_group_lanes(&self.state) {
+                Ok(true) => {
+                    half.members.way = Way::Lanes;
+                    // Among them may be news of another member: older than the reply, or newer.
+                    self.process_sender_events(half)?;
+                    if half.members.way == Way::Lanes {
+                        half.members.all = half.lanes.members();
+                        return Ok(true);
+                    }
+                }
+                Ok(false) => {
+                    self.leave_group_lanes(half);
+                    return Ok(false);
+                }
+                // Other processes have the socket too.
+                Err(Error::Failed(_)) => {
+                    half.members.way = Way::Node(MESSAGES_BY_NODE);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
             }
-            Ok(false) => {
-                self.leave_group_lanes(half);
-                Ok(false)
-            }
-            // Other processes have the socket too.
-            Err(Error::Failed(_)) => {
-                half.members.way = Way::Node(MESSAGES_BY_NODE);
-                Ok(false)
-            }
-            Err(error) => Err(error),
         }
+        Ok(false)
     }
 
     /// Stops writing lanes, which the daemon has ended.
