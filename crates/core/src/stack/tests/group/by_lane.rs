@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::addr::{NodeAddr, ServiceAddr};
-use crate::group::{CopyOf, GroupPolicy, SlowMember};
+use crate::group::{CopyOf, GroupPolicy, IDLE_WINDOW, SlowMember};
 use crate::socket::{Address, GroupAddress, SendOptions, header};
 use crate::wire::MessageType;
 
@@ -25,40 +25,47 @@ fn two_here() -> (Lan, u32, u32) {
     (lan, one, two)
 }
 
-#[test]
-fn unread_messages_of_a_lane_come_before_what_its_writer_has_sent_since() {
+/// What a member receives that gets one message through the node before the messages in the lane, and one after them;
+/// then what its windows are.
+fn with_lane(bodies: Vec<Vec<u8>>, malformed: usize) -> (Vec<String>, Vec<(u32, u32)>) {
     let (mut lan, one, two) = two_here();
     let member = ServiceAddr { service: GROUP, instance: 1 };
-    let windows = |lan: &Lan| {
-        let group = lan.nodes[0].endpoint(two).unwrap().group().unwrap();
-        group.members().map(|member| (member.advertised, member.unread)).collect::<Vec<_>>()
-    };
-    let before = windows(&lan);
     lan.tell_all(0, one, b"1").unwrap();
     lan.tell_all(0, one, b"4").unwrap();
-    let bad = [
+    let (now, count) = (lan.now, bodies.len() - malformed);
+    // The first message of the queue is older.
+    assert_eq!(lan.nodes[0].adopt_of_member(now, (one, member), two, bodies, (1, 0)), malformed);
+    let mut buffer = [0; 10];
+    let received = (0..2 + count).map(|_| {
+        let got = lan.nodes[0].recv(now, two, &mut buffer, RecvOptions::default()).unwrap();
+        let group = got.group.unwrap();
+        assert_eq!((group.member.instance, got.source.port), (1, one));
+        assert!(!got.after_loss);
+        format!("{}{}", letter(group.kind), String::from_utf8_lossy(&buffer[..got.len]))
+    });
+    let received = received.collect();
+    lan.run(10);
+    let group = lan.nodes[0].endpoint(two).unwrap().group().unwrap();
+    (received, group.members().map(|member| (member.advertised, member.unread)).collect())
+}
+
+#[test]
+fn unread_messages_of_a_lane_come_before_what_its_writer_has_sent_since() {
+    let (_, one, two) = two_here();
+    let bodies = vec![
+        in_lane(one, MessageType::GroupBcast, b"_2"),
+        in_lane(one, MessageType::GroupUcast, b"3"),
         in_lane(two, MessageType::GroupBcast, b"another origin"),
         in_lane(one, MessageType::Direct, b"another type"),
         b"no message".to_vec(),
     ];
-    let good = [in_lane(one, MessageType::GroupBcast, b"_2"), in_lane(one, MessageType::GroupUcast, b"3")];
-    let bodies = good.into_iter().chain(bad).collect();
-    let now = lan.now;
-    // One byte of the first message was read; it is not the first of the queue.
-    assert_eq!(lan.nodes[0].adopt_of_member(now, (one, member), two, bodies, (1, 0)), 3);
-    let mut buffer = [0; 10];
-    let received: Vec<_> = (0..4)
-        .map(|_| {
-            let got = lan.nodes[0].recv(now, two, &mut buffer, RecvOptions::default()).unwrap();
-            let group = got.group.unwrap();
-            assert_eq!((group.member.instance, got.source.port), (1, one));
-            assert!(!got.after_loss);
-            format!("{}{}", letter(group.kind), String::from_utf8_lossy(&buffer[..got.len]))
-        })
-        .collect();
+    let (received, windows) = with_lane(bodies, 3);
     assert_eq!(received, ["b1", "b_2", "u3", "b4"]);
-    lan.run(10);
-    assert_eq!(windows(&lan), before, "reading them grants nothing");
+    let (received, without) = with_lane(Vec::new(), 0);
+    assert_eq!(received, ["b1", "b4"]);
+    let ([(advertised, unread)], [(most, 0)]) = (&windows[..], &without[..]) else { panic!() };
+    assert!((IDLE_WINDOW.into()..=*most).contains(advertised), "reading them grants no window: {advertised}");
+    assert_eq!(*unread, 0);
 }
 
 #[test]
