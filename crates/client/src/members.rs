@@ -260,12 +260,12 @@ impl Socket {
     /// Whether the lane to a member takes a message of this size now.
     fn room_for(&self, half: &mut SendHalf, port: u32, bytes: usize) -> Result<Room, Error> {
         loop {
-            let Err(error) = half.lanes.check_room(port, bytes) else { return Ok(Room::Enough) };
+            let Err(error) = half.lanes.check_member_room(port, bytes) else { return Ok(Room::Enough) };
             if self.resolves(half, Route::Socket(port), error)? {
                 continue;
             }
             return Ok(match error {
-                LaneError::Full | LaneError::NoRing => Room::Waits,
+                LaneError::Full | LaneError::NoRing | LaneError::WindowFull => Room::Waits,
                 _ => Room::ByNode,
             });
         }

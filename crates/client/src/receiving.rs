@@ -170,8 +170,15 @@ impl Socket {
                 self.process_receiver_events(receiver)?;
             }
             match receiver.next(self.own(), call, &self.state.ready) {
-                Next::Got => return Ok(Some(())),
-                Next::Nothing => return Ok(None),
+                Next::Got => {
+                    // A lane that was opened meanwhile makes the level depend on more than the node.
+                    *keeps_level &= !receiver.has_lanes();
+                    return Ok(Some(()));
+                }
+                Next::Nothing => {
+                    *keeps_level &= !receiver.has_lanes();
+                    return Ok(None);
+                }
                 Next::AskNode => {
                     let polled = self.polled_at_node(receiver);
                     let received = self.receive_from_node(&mut call.sink, call.options, polled);

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use utipc_attach::LaneId;
 use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceAddr};
+use utipc_core::group::{ACTIVE_WINDOW, IDLE_WINDOW};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Address, Patience, SendOptions, SocketKind, WaitReason, header};
-use utipc_core::wire::blocks;
+use utipc_core::wire::{MULTICAST_HEADER, blocks};
 use utipc_os::packets::Far;
 
 use crate::layout::{LARGEST_CLASS, RING_SHIFTS};
@@ -220,6 +221,24 @@ impl OutboundLane {
         }
     }
 
+    /// Checks the window of a member: as at the node, one message of any size until it has read for the first time.
+    fn check_window(&mut self, bytes: usize) -> Result<(), LaneError> {
+        let cost = blocks(MULTICAST_HEADER + bytes);
+        if self.window_left() < cost {
+            self.writer.refresh()?;
+            if self.window_left() < cost {
+                return Err(LaneError::WindowFull);
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks that may still be sent to a member.
+    fn window_left(&self) -> u32 {
+        let window = if self.writer.given_back() > 0 { ACTIVE_WINDOW } else { IDLE_WINDOW };
+        u32::from(window).saturating_sub(self.outstanding())
+    }
+
     /// Blocks sent that the reader has not given back.
     #[inline]
     fn outstanding(&self) -> u32 {
@@ -392,6 +411,15 @@ impl Sender {
             lane.end_wait(Instant::now());
         }
         Ok(())
+    }
+
+    /// [`Sender::check_room`] for a message to a member of the socket's group, whose window limits it, too.
+    ///
+    /// # Errors
+    /// [`LaneError::WindowFull`]; as [`Sender::check_room`].
+    pub fn check_member_room(&mut self, to: u32, bytes: usize) -> Result<(), LaneError> {
+        self.lanes.get_mut(&to).ok_or(LaneError::NoLane)?.check_window(bytes)?;
+        self.check_room(to, bytes)
     }
 
     /// Whether the call shall wait for the reader of the full lane to `to`. False if that has not read for so long that
@@ -569,6 +597,9 @@ impl Sender {
         if lane.writer.want_outstanding(if is_full { most } else { u64::MAX }).is_err() {
             return true;
         }
+        if lane.member.is_some() && lane.check_window(bytes).is_err() {
+            return false;
+        }
         let size = bytes.min(MAX_USER_DATA) + HEADER_MAX;
         (!is_connected || lane.outstanding() <= WINDOW) && lane.writer.has_room(size).unwrap_or(true)
     }
@@ -592,7 +623,8 @@ impl Sender {
         let _ = lane.writer.refresh();
         let peer = PortId { port: lane.peer, node };
         if lane.member.is_some() {
-            return Some(WaitReason::MemberWindow { member: peer, joined: true, window: 0 });
+            let window = u16::try_from(lane.window_left()).unwrap_or(u16::MAX);
+            return Some(WaitReason::MemberWindow { member: peer, joined: true, window });
         }
         Some(WaitReason::PeerWindow { peer, unacked: lane.outstanding(), window: WINDOW })
     }
