@@ -113,7 +113,7 @@ impl Socket {
         }
         if self.state.receiver_events.has_some() {
             // The reply announced a lane to read. Its messages make the descriptor readable only once it is armed.
-            self.sync_readability(true)?;
+            self.sync_readability(true, false)?;
         }
         sent
     }

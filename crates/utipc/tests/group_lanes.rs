@@ -250,14 +250,15 @@ fn large_messages_and_partly_read_ones_keep_their_order_when_the_reader_leaves()
     let all = members(&host, 2);
     let (sender, reader) = (&all[0], &all[1]);
     let data = |number: u32| [number.to_le_bytes().to_vec(), vec![7; 20_000]].concat();
-    for number in 0..5 {
+    // As much as a member may send to one that has not read.
+    for number in 0..3 {
         sender.broadcast(&data(number)).unwrap();
     }
     assert_eq!(number(reader), 0);
     let mut all = all;
     let reader = all.pop().unwrap().leave().unwrap();
     // What had arrived before can be read after it has left.
-    for number in 1..5 {
+    for number in 1..3 {
         assert_eq!(reader.receive().unwrap().data, data(number));
     }
 }
