@@ -14,8 +14,9 @@ use utipc_core::addr::NodeAddr;
 /// daemon ([`crate::Request::Adopt`]). Version 6 adds groups ([`crate::Request::Join`]).
 /// Version 7 adds barriers ([`crate::Request::Barrier`]). Version 8 adds policies of groups
 /// ([`crate::Request::JoinWith`]). Version 9 adds receiving from polled sockets with one request
-/// ([`crate::Request::ReceivePolled`]).
-pub const NEWEST: u16 = 9;
+/// ([`crate::Request::ReceivePolled`]). Version 10 adds lanes between members of a group
+/// ([`crate::Request::GroupLanes`]).
+pub const NEWEST: u16 = 10;
 /// The oldest supported version.
 pub const OLDEST: u16 = 1;
 

@@ -2,7 +2,7 @@
 //! each other and to replies; the daemon rings the attachment's doorbell when notices wait for a reply.
 
 use serde::{Deserialize, Serialize};
-use utipc_core::addr::{NodeAddr, PortId};
+use utipc_core::addr::{NodeAddr, PortId, ServiceAddr};
 
 use crate::lanes::{LaneEnd, LaneId, PairId};
 use crate::reply::Reply;
@@ -77,6 +77,25 @@ pub enum Notice {
     /// From version 2 on. This process is the socket's sole holder again: it may request the data path
     /// ([`crate::Request::Lend`]).
     SoleHolder {
+        /// The socket.
+        port: u32,
+    },
+    /// From version 10 on. As `Lane`, between two members of a group.
+    GroupLane {
+        /// Own socket.
+        port: u32,
+        /// The other socket's port number.
+        other: u32,
+        /// The lane.
+        lane: LaneId,
+        /// The end that this attachment has.
+        end: LaneEnd,
+        /// The address of the other socket in the group.
+        member: ServiceAddr,
+    },
+    /// From version 10 on. A member of the socket's group has come, gone, or begun to take lanes: request its lanes again
+    /// ([`crate::Request::GroupLanes`]) before the next message.
+    GroupChanged {
         /// The socket.
         port: u32,
     },

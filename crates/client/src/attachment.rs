@@ -57,6 +57,9 @@ const POLICY_VERSION: u16 = 8;
 /// First version in which a receive by a request also keeps the level of the socket's descriptor.
 const RECEIVE_POLLED_VERSION: u16 = 9;
 
+/// First version with lanes between members of a group.
+const GROUP_LANES_VERSION: u16 = 10;
+
 /// Pauses between tries while the daemon closes the connection during the handshake, because this process was too slow
 /// or too many processes attach at once.
 const HANDSHAKE_BACKOFF: [Duration; 7] = {
@@ -211,6 +214,11 @@ impl Attachment {
     /// Whether a receive by a request also keeps the level of the socket's descriptor.
     pub(crate) fn receives_polled(&self) -> bool {
         self.version >= RECEIVE_POLLED_VERSION
+    }
+
+    /// Whether members of a group on this host exchange messages by lanes.
+    pub(crate) fn has_group_lanes(&self) -> bool {
+        self.version >= GROUP_LANES_VERSION
     }
 
     /// Version of the protocol.

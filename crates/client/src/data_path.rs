@@ -75,7 +75,12 @@ impl Attachment {
         socket.hosted.store(false, Relaxed);
         sender.lanes.forget_refusals();
         receiver.forget_refusals();
-        match self.request(&Request::Lend { port: socket.port }, &[]) {
+        let requested = if socket.in_group.load(Relaxed) {
+            self.request_group_lanes(socket).map(drop)
+        } else {
+            self.request(&Request::Lend { port: socket.port }, &[])
+        };
+        match requested {
             Err(Error::Failed(_)) => {
                 // After another fork it has other holders again.
                 socket.hosted.store(true, Relaxed);
@@ -135,4 +140,5 @@ pub(crate) fn leave_lanes(socket: &SocketState, receiver: &mut Receiver, sender:
     socket.receiver_events.forget_lanes();
     receiver.node_is_ready();
     sender.lanes.leave_all();
+    sender.members.forget();
 }

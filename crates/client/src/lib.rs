@@ -30,6 +30,7 @@ mod idle;
 mod inheritance;
 mod looking;
 mod lookup;
+mod members;
 mod multicast;
 mod names;
 mod near_ends;

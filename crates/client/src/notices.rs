@@ -54,7 +54,11 @@ impl Notices {
                 Notice::PairOver(pair) => tasks.push(Task::DropPair(pair)),
                 Notice::Share { port } => tasks.push(Task::Share(port)),
                 Notice::SoleHolder { port } => tasks.push(Task::Unshare(port)),
-                Notice::Readiness { port } | Notice::Lane { port, .. } | Notice::NodeLane { port, .. } => {
+                Notice::Readiness { port }
+                | Notice::Lane { port, .. }
+                | Notice::GroupLane { port, .. }
+                | Notice::GroupChanged { port }
+                | Notice::NodeLane { port, .. } => {
                     let _ = self.deliver(port, *notice);
                 }
                 // The socket is closed, but the daemon waits for an answer.

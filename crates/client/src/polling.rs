@@ -71,9 +71,9 @@ impl Socket {
     }
 
     /// After a receive: makes the descriptor readable if and only if there is more to receive. `got`: whether that
-    /// receive got anything; if not, the next message makes a new edge.
+    /// receive got anything; if not, the next message makes a new edge. `drained`: the byte may have been read.
     #[inline]
-    pub(crate) fn sync_readability(&self, got: bool) -> Result<(), Error> {
+    pub(crate) fn sync_readability(&self, got: bool, drained: bool) -> Result<(), Error> {
         match self.polled() {
             Some(descriptor) => {
                 let mut receiver = lock(&self.state.receiver);
@@ -88,7 +88,7 @@ impl Socket {
                 if !got && descriptor.drain_to_end() {
                     self.check_daemon()?;
                 }
-                self.sync_level(&mut receiver, !got)?;
+                self.sync_level(&mut receiver, drained)?;
                 let to_wake = receiver.take_lanes_to_wake();
                 drop(receiver);
                 self.wake_peers(to_wake)

@@ -17,13 +17,23 @@ use crate::{Error, Wait};
 #[derive(Debug)]
 struct Attempt<'a> {
     call: ReceiveCall<'a>,
-    /// The last request has made the level of the descriptor right.
-    keeps_level: bool,
+    level: Level,
+}
+
+/// What a receive has done for the level of the socket's descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    /// Nothing.
+    Unknown,
+    /// The last request has made it right.
+    Kept,
+    /// The same, but a lane that was opened meanwhile counts too: the byte is gone, whatever is in the lane.
+    Drained,
 }
 
 impl<'a> Attempt<'a> {
     fn new(sink: Sink<'a>, options: RecvOptions) -> Self {
-        Self { call: ReceiveCall::new(sink, options), keeps_level: false }
+        Self { call: ReceiveCall::new(sink, options), level: Level::Unknown }
     }
 }
 
@@ -59,10 +69,8 @@ impl Socket {
         if goal <= 1 {
             return self.receive_once(Attempt::new(Sink::Slice(buffer), options), wait);
         }
-        let (received, keeps_level) = self.collect(buffer, goal, options, wait)?;
-        if !keeps_level {
-            self.sync_readability(received.is_some())?;
-        }
+        let (received, level) = self.collect(buffer, goal, options, wait)?;
+        self.sync_after(received.is_some(), level)?;
         Ok(received)
     }
 
@@ -70,10 +78,18 @@ impl Socket {
     #[inline]
     fn receive_once(&self, mut attempt: Attempt<'_>, wait: Wait) -> Result<Option<Received>, Error> {
         let done = self.block(Half::Receive, wait, 0, || self.try_receive(&mut attempt))?;
-        if !attempt.keeps_level {
-            self.sync_readability(done.is_some())?;
-        }
+        self.sync_after(done.is_some(), attempt.level)?;
         Ok(done.map(|()| attempt.call.received))
+    }
+
+    /// Makes the level of the descriptor right after a receive.
+    #[inline]
+    fn sync_after(&self, got: bool, level: Level) -> Result<(), Error> {
+        match level {
+            Level::Kept => Ok(()),
+            Level::Unknown => self.sync_readability(got, !got),
+            Level::Drained => self.sync_readability(got, true),
+        }
     }
 
     /// Receives at least `goal` bytes of a stream, or fewer if no more arrive within `wait`; returns also whether the
@@ -84,15 +100,15 @@ impl Socket {
         goal: usize,
         options: RecvOptions,
         wait: Wait,
-    ) -> Result<(Option<Received>, bool), Error> {
-        let (mut collected, mut keeps_level): (Option<Received>, bool) = (None, false);
+    ) -> Result<(Option<Received>, Level), Error> {
+        let (mut collected, mut level): (Option<Received>, Level) = (None, Level::Unknown);
         let received = self.block(Half::Receive, wait, 0, || {
             loop {
                 let done = collected.as_ref().map_or(0, |part| part.len);
                 let room = buffer.get_mut(done..).unwrap_or_default();
                 let mut attempt = Attempt::new(Sink::Slice(room), options);
                 let tried = self.try_receive(&mut attempt);
-                keeps_level = attempt.keeps_level;
+                level = attempt.level;
                 match tried {
                     Ok(Some(())) => {}
                     Ok(None) => return Ok(None),
@@ -110,7 +126,7 @@ impl Socket {
             }
         });
         // Bytes that arrived in time are a result even if there are too few.
-        received.map(|received| (received.or(collected), keeps_level))
+        received.map(|received| (received.or(collected), level))
     }
 
     /// Receives one message (of a stream: the bytes that are there) into `data`, which is resized.
@@ -163,19 +179,25 @@ impl Socket {
     }
 
     fn receive_on(&self, receiver: &mut Receiver, attempt: &mut Attempt<'_>) -> Result<Option<()>, Error> {
-        let Attempt { call, keeps_level } = attempt;
-        *keeps_level = false;
+        let Attempt { call, level } = attempt;
+        *level = Level::Unknown;
         loop {
             if self.state.receiver_events.has_some() {
                 self.process_receiver_events(receiver)?;
             }
             match receiver.next(self.own(), call, &self.state.ready) {
-                Next::Got => return Ok(Some(())),
-                Next::Nothing => return Ok(None),
+                found @ (Next::Got | Next::Nothing) => {
+                    if *level == Level::Kept && receiver.has_lanes() {
+                        *level = Level::Drained;
+                    }
+                    return Ok(matches!(found, Next::Got).then_some(()));
+                }
                 Next::AskNode => {
                     let polled = self.polled_at_node(receiver);
                     let received = self.receive_from_node(&mut call.sink, call.options, polled);
-                    *keeps_level = polled.is_some();
+                    if polled.is_some() {
+                        *level = Level::Kept;
+                    }
                     match unless_blocked(received)? {
                         Some(received) => {
                             let rest = call.options.keep_remainder && !received.end_of_record;
@@ -210,6 +232,7 @@ impl Socket {
         if is_remote
             && !self.kind().is_connection_oriented()
             && !self.state.hosted.load(Relaxed)
+            && !self.state.in_group.load(Relaxed)
             && receiver.note_remote_request()
         {
             self.ask_for_lane(0)?;
@@ -219,7 +242,9 @@ impl Socket {
 
     /// The descriptor of a polled socket without lanes: its level depends on the node alone.
     fn polled_at_node(&self, receiver: &Receiver) -> Option<&Descriptor> {
-        let depends_on_node = self.state.hosted.load(Relaxed) && !receiver.has_lanes();
+        let state = &self.state;
+        let uses_requests = state.hosted.load(Relaxed) || state.in_group.load(Relaxed);
+        let depends_on_node = uses_requests && !receiver.has_lanes();
         self.polled().filter(|_| depends_on_node && self.attachment.receives_polled())
     }
 
@@ -284,7 +309,7 @@ impl Socket {
                 Event::Ready => receiver.node_is_ready(),
                 // The socket has become hosted: the daemon reads the lane.
                 Event::LaneOpened { .. } if self.state.hosted.load(Relaxed) => {}
-                Event::LaneOpened { peer, node, lane } => {
+                Event::LaneOpened { peer, node, lane, member } => {
                     let pair = match self.attachment.pair(lane, LaneEnd::Reader) {
                         Ok(pair) => pair,
                         Err(error) => {
@@ -294,7 +319,7 @@ impl Socket {
                         }
                     };
                     match InboundLane::new(lane, pair, peer, node) {
-                        Ok(new) => receiver.add(new, &self.state.ready),
+                        Ok(new) => receiver.add(new.of_member(member), &self.state.ready),
                         Err(_) => self.report(lane)?,
                     }
                     if self.kind().is_connection_oriented() {
@@ -302,7 +327,7 @@ impl Socket {
                     }
                 }
                 // The reader finds the end of the lane by reading it.
-                Event::LaneOver(_) => {}
+                Event::LaneOver(_) | Event::GroupChanged => {}
             }
         }
         Ok(())

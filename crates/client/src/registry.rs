@@ -52,7 +52,9 @@ impl Registry {
     /// Drops notices about new lanes of expected sockets, because these lanes have ended.
     pub(crate) fn forget_lanes(&mut self) {
         for notices in self.expected.values_mut() {
-            notices.retain(|notice| !matches!(notice, Notice::Lane { .. } | Notice::NodeLane { .. }));
+            notices.retain(|notice| {
+                !matches!(notice, Notice::Lane { .. } | Notice::GroupLane { .. } | Notice::NodeLane { .. })
+            });
         }
     }
 }

@@ -381,7 +381,7 @@ impl Socket {
             {
                 // The byte that announced the notice must not hide the first message from a program that waits for
                 // edges.
-                let _ = socket.sync_readability(false);
+                let _ = socket.sync_readability(false, true);
                 return Err(notice);
             }
             match call(socket) {

@@ -113,7 +113,7 @@ impl Socket {
         }
         if self.state.receiver_events.has_some() {
             // The reply announced a lane to read. Its messages make the descriptor readable only once it is armed.
-            self.sync_readability(true)?;
+            self.sync_readability(true, false)?;
         }
         sent
     }
@@ -144,6 +144,9 @@ impl Socket {
         let node_request = Request::Send { port: self.port(), to };
         if self.kind().is_connection_oriented() {
             return self.send_connected(half, data, to, &node_request);
+        }
+        if self.state.in_group.load(Relaxed) {
+            return self.send_to_members(half, data, to, &node_request);
         }
         match to.or(half.default_to) {
             Some(Destination::Port(port)) if self.is_here(port.node) => {
@@ -445,7 +448,7 @@ impl Socket {
     }
 
     /// Gives a message to the node; `None` if it takes nothing now.
-    fn give_to_node(&self, data: &[u8], request: &Request) -> Result<Option<TakenByNode>, Error> {
+    pub(crate) fn give_to_node(&self, data: &[u8], request: &Request) -> Result<Option<TakenByNode>, Error> {
         // One request of a stream carries this part; the next call sends the rest.
         let part = data.get(..MAX_USER_DATA).unwrap_or(data);
         unless_blocked(self.attachment.call(request, part, |reply, _| match reply {
@@ -506,7 +509,7 @@ impl Socket {
         let mut events = self.state.sender_events.take().into_iter();
         while let Some(event) = events.next() {
             match event {
-                Event::LaneOpened { peer, lane, .. } => {
+                Event::LaneOpened { peer, lane, member, .. } => {
                     let pair = match self.attachment.pair(lane, LaneEnd::Writer) {
                         Ok(pair) => pair,
                         Err(error) => {
@@ -516,7 +519,7 @@ impl Socket {
                         }
                     };
                     match OutboundLane::new(lane, pair, peer) {
-                        Ok(new) => half.lanes.add(new, self.kind()),
+                        Ok(new) => half.lanes.add(new.to_member(member), self.kind()),
                         Err(_) => self.report(lane)?,
                     }
                     if self.state.accepted {
@@ -524,6 +527,7 @@ impl Socket {
                     }
                 }
                 Event::LaneOver(lane) => {
+                    half.members.lane_is_over();
                     let gone = half.lanes.remove(lane);
                     self.attachment.lane_done(lane, LaneEnd::Writer)?;
                     match gone {
@@ -532,6 +536,7 @@ impl Socket {
                         None => self.attachment.retire(lane),
                     }
                 }
+                Event::GroupChanged => half.members.forget(),
                 Event::Ready => {}
             }
         }
@@ -549,11 +554,11 @@ impl Socket {
 }
 
 /// The node's reply to a message.
-struct TakenByNode {
+pub(crate) struct TakenByNode {
     /// Bytes taken.
     bytes: u32,
     /// Local receivers to which the process has lanes; the node has not delivered the message to them.
-    lanes: Vec<u32>,
+    pub(crate) lanes: Vec<u32>,
     /// Bytes that the request carried.
     given: usize,
 }

@@ -235,7 +235,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Joins a group: from now on the socket sends to members and receives from them only, all through the node.
+    /// Joins a group: from now on the socket sends to members and receives from them only.
     ///
     /// # Errors
     /// [`Failure::Join`], [`Failure::NotAllowed`].
@@ -258,6 +258,8 @@ impl Socket {
         if let Some(resumption) = &self.resumption {
             resumption.note_group(Some((request, policy)));
         }
+        self.state.in_group.store(true, Relaxed);
+        self.attachment.use_group_lanes(&self.state)?;
         // Writable once a member has joined.
         self.note_full_node()
     }
@@ -296,7 +298,12 @@ impl Socket {
         if !self.attachment.has_groups() {
             return Err(Failure::Leave(LeaveError::NotJoined).into());
         }
+        if self.state.in_group.load(Relaxed) {
+            // What is left in lanes can still be received.
+            self.attachment.host(&self.state)?;
+        }
         self.request(&Request::Leave { port: self.port() })?;
+        self.state.in_group.store(false, Relaxed);
         if let Some(resumption) = &self.resumption {
             resumption.note_group(None);
         }

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use std::sync::{Arc, Mutex};
 
 use utipc_attach::{LaneEnd, LaneId, Notice};
-use utipc_core::addr::{Importance, NodeAddr, ServiceRange};
+use utipc_core::addr::{Importance, NodeAddr, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, Received, SocketKind};
 use utipc_lanes::{ReadyLanes, Receiver, SendOptions, Sender};
 use utipc_os::lock;
 use utipc_os::spin::{Mode, Spin};
 
+use crate::members::Members;
 use crate::names::{Group, SoleBinding};
 
 /// Maximum number of returned messages that wait to be received.
@@ -25,14 +26,16 @@ const RETURNED_MAX: usize = 1024;
 pub(crate) enum Event {
     /// The node has something for the socket to receive.
     Ready,
-    /// There is a lane to or from the socket `peer`, which is on another node if that is given.
-    LaneOpened { peer: u32, node: Option<NodeAddr>, lane: LaneId },
+    /// There is a lane to or from the socket `peer`, which is on another node, or a member of a group, if that is given.
+    LaneOpened { peer: u32, node: Option<NodeAddr>, lane: LaneId, member: Option<ServiceAddr> },
     /// The other end of the lane is gone.
     LaneOver(LaneId),
+    /// A member of the socket's group has come or gone.
+    GroupChanged,
 }
 
 /// Events of one half of a socket, oldest first. The queue is bounded: the daemon bounds the number of lanes, and
-/// `Ready` is queued once.
+/// `Ready` and `GroupChanged` are queued once.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
     events: Mutex<Vec<Event>>,
@@ -42,7 +45,11 @@ pub(crate) struct EventQueue {
 impl EventQueue {
     pub(crate) fn put(&self, event: Event) {
         let mut events = lock(&self.events);
-        let again = matches!(event, Event::Ready) && events.iter().any(|e| matches!(e, Event::Ready));
+        let again = match event {
+            Event::Ready => events.iter().any(|e| matches!(e, Event::Ready)),
+            Event::GroupChanged => events.iter().any(|e| matches!(e, Event::GroupChanged)),
+            _ => false,
+        };
         if !again {
             events.push(event);
         }
@@ -96,6 +103,8 @@ pub(crate) struct SendHalf {
     pub(crate) sole: Option<SoleBinding>,
     /// Destination of messages that are sent without one.
     pub(crate) default_to: Option<Destination>,
+    /// How messages to the socket's group travel.
+    pub(crate) members: Members,
 }
 
 /// The state of one socket.
@@ -125,6 +134,8 @@ pub(crate) struct SocketState {
     pub(crate) hosted: AtomicBool,
     /// It is hosted only because other processes hold it too.
     pub(crate) has_other_holders: AtomicBool,
+    /// It is in a group.
+    pub(crate) in_group: AtomicBool,
     /// Whether a signal ends a call that waits.
     pub(crate) interruptible: AtomicBool,
     /// It was accepted: its importance and service are those of the connection request, which the node knows.
@@ -150,6 +161,7 @@ impl SocketState {
             service: Mutex::default(),
             hosted: AtomicBool::new(false),
             has_other_holders: AtomicBool::new(false),
+            in_group: AtomicBool::new(false),
             interruptible: AtomicBool::new(false),
             accepted,
         };
@@ -165,6 +177,7 @@ impl SocketState {
         child.set_options(self.options());
         child.interruptible.store(self.interruptible.load(Relaxed), Relaxed);
         child.hosted.store(true, Relaxed);
+        child.in_group.store(self.in_group.load(Relaxed), Relaxed);
         let has_other_holders = !self.hosted.load(Relaxed) || self.has_other_holders.load(Relaxed);
         child.has_other_holders.store(has_other_holders, Relaxed);
         child
@@ -176,11 +189,16 @@ impl SocketState {
         match notice {
             Notice::Readiness { .. } => self.receiver_events.put(Event::Ready),
             Notice::Lane { other, lane, end, .. } => {
-                of(end).put(Event::LaneOpened { peer: other, node: None, lane });
+                of(end).put(Event::LaneOpened { peer: other, node: None, lane, member: None });
+            }
+            Notice::GroupLane { other, lane, end, member, .. } => {
+                of(end).put(Event::LaneOpened { peer: other, node: None, lane, member: Some(member) });
             }
             Notice::NodeLane { peer, lane, end, .. } => {
-                of(end).put(Event::LaneOpened { peer: peer.port, node: Some(peer.node), lane });
+                let (peer, node) = (peer.port, Some(peer.node));
+                of(end).put(Event::LaneOpened { peer, node, lane, member: None });
             }
+            Notice::GroupChanged { .. } => self.sender_events.put(Event::GroupChanged),
             Notice::LaneOver { lane, end, .. } => of(end).put(Event::LaneOver(lane)),
             _ => {}
         }

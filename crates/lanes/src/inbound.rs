@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use utipc_attach::LaneId;
-use utipc_core::addr::{NodeAddr, PortId};
-use utipc_core::socket::{Received, RecvOptions};
+use utipc_core::addr::{NodeAddr, PortId, ServiceAddr};
+use utipc_core::socket::{GroupMessage, Received, RecvOptions};
 use utipc_core::wire::blocks;
 
 use crate::message::{Checked, Expected, HEADER_MAX, check};
@@ -98,6 +98,8 @@ pub struct InboundLane {
     pub(crate) peer: u32,
     /// The node of `peer`; `None` for the own node.
     pub(crate) peer_node: Option<NodeAddr>,
+    /// Its address in the group, if the lane leads from one member to another.
+    pub(crate) member: Option<ServiceAddr>,
     /// It is in the receiver's list of lanes to check.
     pub(crate) listed: bool,
     pub(crate) reader: Reader,
@@ -110,7 +112,13 @@ impl InboundLane {
     /// The lane does not exist.
     pub fn new(id: LaneId, pair: Arc<Pair>, peer: u32, peer_node: Option<NodeAddr>) -> Result<Self, Corrupt> {
         let reader = pair.inc.reader(u32::from(id.slot))?;
-        Ok(Self { id, pair, peer, peer_node, listed: false, reader })
+        Ok(Self { id, pair, peer, peer_node, member: None, listed: false, reader })
+    }
+
+    /// As one from a member of the socket's group with this address.
+    #[must_use]
+    pub fn of_member(self, member: Option<ServiceAddr>) -> Self {
+        Self { member, ..self }
     }
 
     /// Whether it carries messages of any socket of other nodes.
@@ -222,6 +230,7 @@ impl InboundLane {
         received.truncated = !whole && !options.keep_remainder;
         received.end_of_record = whole && options.keep_remainder;
         received.importance = checked.importance;
+        received.group = self.member.zip(checked.group).map(|(member, kind)| GroupMessage { member, kind });
         if options.peek {
             return (Some(offset), Wakeup::Quiet);
         }

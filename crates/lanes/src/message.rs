@@ -3,7 +3,7 @@
 //! A received header is a claim of another process: it is copied out first and checked before any of it is used.
 
 use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceRange};
-use utipc_core::socket::SocketKind;
+use utipc_core::socket::{GroupMessageKind, SocketKind};
 use utipc_core::wire::{
     BASIC_HEADER, ErrorCode, MULTICAST_HEADER, MessageType, NAMED_HEADER, SHORT_HEADER, View,
 };
@@ -22,6 +22,8 @@ pub(crate) struct Expected {
     pub(crate) from: Option<PortId>,
     /// Kind of the socket that reads.
     pub(crate) kind: SocketKind,
+    /// The lane leads from one member of a group to another.
+    pub(crate) in_group: bool,
 }
 
 /// The content of a header that has passed the check.
@@ -36,6 +38,8 @@ pub(crate) struct Checked {
     pub(crate) origin: PortId,
     /// The service that the sender addressed.
     pub(crate) destination: Option<ServiceRange>,
+    /// What a message of a group is.
+    pub(crate) group: Option<GroupMessageKind>,
 }
 
 /// Checks the copy of a header; `total` is the size of header and data, bytes.
@@ -49,7 +53,12 @@ pub(crate) fn check(copy: &[u8], total: usize, expected: &Expected) -> Result<Ch
         return Err("a message that is no payload");
     }
     let kind = view.message_type();
+    let mut group = None;
     let (need, destination) = match kind {
+        _ if expected.in_group => {
+            group = Some(group_kind(kind)?);
+            (MULTICAST_HEADER, None)
+        }
         MessageType::Conn => (SHORT_HEADER, None),
         MessageType::Direct => (BASIC_HEADER, None),
         MessageType::Named => (NAMED_HEADER, Some(ServiceRange::from(view.service()))),
@@ -80,14 +89,25 @@ pub(crate) fn check(copy: &[u8], total: usize, expected: &Expected) -> Result<Ch
         origin = origin.on(expected.node);
     }
     let importance = view.importance();
-    Ok(Checked { header, data: total - header, importance, origin, destination })
+    Ok(Checked { header, data: total - header, importance, origin, destination, group })
+}
+
+/// What a message between members of a group is.
+fn group_kind(kind: MessageType) -> Result<GroupMessageKind, &'static str> {
+    match kind {
+        MessageType::GroupUcast => Ok(GroupMessageKind::Unicast),
+        MessageType::GroupMcast => Ok(GroupMessageKind::Multicast),
+        MessageType::GroupBcast => Ok(GroupMessageKind::Broadcast),
+        _ => Err("a message that is none of the group"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use utipc_core::addr::{Scope, ServiceAddr};
-    use utipc_core::socket::{Address, SendOptions, header};
+    use utipc_core::group::CopyOf;
+    use utipc_core::socket::{Address, GroupAddress, SendOptions, header};
     use utipc_core::wire::{DataHeader, Message, User};
 
     const NODE: NodeAddr = NodeAddr(0x0100_1001);
@@ -95,7 +115,7 @@ mod tests {
     const SERVICE: ServiceAddr = ServiceAddr { service: 1000, instance: 7 };
 
     fn expected(kind: SocketKind) -> Expected {
-        Expected { node: NODE, port: 99, from: Some(OWN), kind }
+        Expected { node: NODE, port: 99, from: Some(OWN), kind, in_group: false }
     }
 
     fn addresses() -> [(Address, SocketKind); 4] {
@@ -118,8 +138,8 @@ mod tests {
             for (written, read) in [(NodeAddr::NONE, NODE), (NODE, NodeAddr::NONE)] {
                 let (from, to) = (PortId { port: 17, node: written }, PortId { port: 99, node: written });
                 let built = header(SendOptions::new(kind), from, to, address, 5);
-                let expected =
-                    Expected { node: read, port: 99, from: Some(PortId { port: 17, node: read }), kind };
+                let from = Some(PortId { port: 17, node: read });
+                let expected = Expected { node: read, from, ..expected(kind) };
                 let checked = check(built.header(), built.header().len() + 5, &expected).unwrap();
                 assert_eq!(checked.origin, OWN, "{address:?}");
             }
@@ -136,7 +156,7 @@ mod tests {
                 Address::Direct => (MessageType::Direct, BASIC_HEADER),
                 Address::Named(..) => (MessageType::Named, NAMED_HEADER),
                 Address::Multicast(_) => (MessageType::Mcast, MULTICAST_HEADER),
-                Address::Group(_) => unreachable!("no lane carries messages of groups"),
+                Address::Group(_) => unreachable!("tested below"),
             };
             let mut message = Message::build(User::High, message_type.into(), size, b"12345");
             message.set_dest_droppable(options.dest_droppable);
@@ -162,6 +182,42 @@ mod tests {
             assert_eq!(built.header(), &message.bytes()[..size], "{address:?}");
             let checked = check(built.header(), size + 5, &expected(kind)).unwrap();
             assert_eq!((checked.header, checked.data, checked.importance), (size, 5, Importance::High));
+        }
+    }
+
+    #[test]
+    fn lanes_between_members_carry_messages_of_the_group_only() {
+        let address = |kind| {
+            let (scope, copy_of) = (Scope::Cluster, CopyOf::Unicast);
+            let flags = (false, false);
+            Address::Group(GroupAddress {
+                kind,
+                member: SERVICE,
+                scope,
+                seqno: 0,
+                ack_request: flags.0,
+                copy_of,
+                after_loss: flags.1,
+            })
+        };
+        let in_group = Expected { in_group: true, ..expected(SocketKind::Rdm) };
+        let checked = |address, expected: &Expected| {
+            let built = new_header(SendOptions::new(SocketKind::Rdm), address);
+            check(built.header(), built.header().len() + 5, expected)
+        };
+        for (kind, told) in [
+            (MessageType::GroupUcast, GroupMessageKind::Unicast),
+            (MessageType::GroupMcast, GroupMessageKind::Multicast),
+            (MessageType::GroupBcast, GroupMessageKind::Broadcast),
+        ] {
+            let found = checked(address(kind), &in_group).unwrap();
+            assert_eq!((found.group, found.origin, found.destination), (Some(told), OWN, None));
+            assert!(checked(address(kind), &expected(SocketKind::Rdm)).is_err(), "outside of a group");
+        }
+        // An event that only the node may report.
+        assert!(checked(address(MessageType::GroupEvent), &in_group).is_err());
+        for (other, kind) in addresses() {
+            assert!(kind.is_connection_oriented() || checked(other, &in_group).is_err(), "{other:?}");
         }
     }
 

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use utipc_attach::LaneId;
-use utipc_core::addr::{Importance, NodeAddr, PortId};
+use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceAddr};
+use utipc_core::group::{ACTIVE_WINDOW, IDLE_WINDOW};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Address, Patience, SendOptions, SocketKind, WaitReason, header};
-use utipc_core::wire::blocks;
+use utipc_core::wire::{MULTICAST_HEADER, blocks};
 use utipc_os::packets::Far;
 
 use crate::layout::{LARGEST_CLASS, RING_SHIFTS};
@@ -68,6 +69,8 @@ pub struct OutboundLane {
     pub(crate) pair: Arc<Pair>,
     /// The socket that reads; 0 for the node.
     peer: u32,
+    /// Its address in the group, if the lane leads from one member to another.
+    member: Option<ServiceAddr>,
     pub(crate) writer: Writer,
     patience: u32,
     /// When messages without a connection began to wait for the reader of the full lane.
@@ -94,6 +97,7 @@ impl OutboundLane {
             id,
             pair,
             peer,
+            member: None,
             writer,
             patience: 0,
             waits_since: None,
@@ -102,6 +106,12 @@ impl OutboundLane {
             told: 0,
             seen: 0,
         })
+    }
+
+    /// As one to a member of the socket's group with this address.
+    #[must_use]
+    pub fn to_member(self, member: Option<ServiceAddr>) -> Self {
+        Self { member, ..self }
     }
 
     /// Sends one message.
@@ -209,6 +219,24 @@ impl OutboundLane {
             // The lane is over or corrupt, which the next message finds.
             Err(_) => Idle::Small,
         }
+    }
+
+    /// Checks the window of a member: as at the node, one message of any size until it has read for the first time.
+    fn check_window(&mut self, bytes: usize) -> Result<(), LaneError> {
+        let cost = blocks(MULTICAST_HEADER + bytes);
+        if self.window_left() < cost {
+            self.writer.refresh()?;
+            if self.window_left() < cost {
+                return Err(LaneError::WindowFull);
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks that may still be sent to a member.
+    fn window_left(&self) -> u32 {
+        let window = if self.writer.given_back() > 0 { ACTIVE_WINDOW } else { IDLE_WINDOW };
+        u32::from(window).saturating_sub(self.outstanding())
     }
 
     /// Blocks sent that the reader has not given back.
@@ -383,6 +411,15 @@ impl Sender {
             lane.end_wait(Instant::now());
         }
         Ok(())
+    }
+
+    /// [`Sender::check_room`] for a message to a member of the socket's group, whose window limits it, too.
+    ///
+    /// # Errors
+    /// [`LaneError::WindowFull`]; as [`Sender::check_room`].
+    pub fn check_member_room(&mut self, to: u32, bytes: usize) -> Result<(), LaneError> {
+        self.lanes.get_mut(&to).ok_or(LaneError::NoLane)?.check_window(bytes)?;
+        self.check_room(to, bytes)
     }
 
     /// Whether the call shall wait for the reader of the full lane to `to`. False if that has not read for so long that
@@ -560,6 +597,9 @@ impl Sender {
         if lane.writer.want_outstanding(if is_full { most } else { u64::MAX }).is_err() {
             return true;
         }
+        if lane.member.is_some() && lane.check_window(bytes).is_err() {
+            return false;
+        }
         let size = bytes.min(MAX_USER_DATA) + HEADER_MAX;
         (!is_connected || lane.outstanding() <= WINDOW) && lane.writer.has_room(size).unwrap_or(true)
     }
@@ -582,7 +622,35 @@ impl Sender {
         let lane = self.awaited().filter(|lane| !lane.pair.is_to_daemon())?;
         let _ = lane.writer.refresh();
         let peer = PortId { port: lane.peer, node };
+        if lane.member.is_some() {
+            let window = u16::try_from(lane.window_left()).unwrap_or(u16::MAX);
+            return Some(WaitReason::MemberWindow { member: peer, joined: true, window });
+        }
         Some(WaitReason::PeerWindow { peer, unacked: lane.outstanding(), window: WINDOW })
+    }
+
+    /// The members of the group to which lanes lead, by port: port and address.
+    #[must_use]
+    pub fn members(&self) -> Vec<(u32, ServiceAddr)> {
+        let mut members: Vec<_> =
+            self.lanes.iter().filter_map(|(port, lane)| Some((*port, lane.member?))).collect();
+        members.sort_unstable_by_key(|(port, _)| *port);
+        members
+    }
+
+    /// Blocks in the lane to the local socket `to` that its reader has not given back.
+    pub fn unread(&mut self, to: u32) -> u32 {
+        self.lanes.get_mut(&to).map_or(u32::MAX, |lane| {
+            // Sending finds a lane that has ended.
+            let _ = lane.writer.refresh();
+            lane.outstanding()
+        })
+    }
+
+    /// Notes that the call waits, for as long as it may, for the reader of the full lane to a member.
+    pub fn wait_for_member(&mut self, to: u32) {
+        (self.blocked, self.congested) = (Some(to), None);
+        self.window_waits += 1;
     }
 
     /// All lanes.

@@ -16,6 +16,8 @@ mod entrance;
 mod far_ends;
 #[path = "daemon/fuse.rs"]
 mod fuse;
+#[path = "daemon/group_lanes.rs"]
+mod group_lanes;
 #[path = "daemon/hosted.rs"]
 mod hosted;
 #[path = "daemon/hostile.rs"]

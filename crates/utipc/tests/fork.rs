@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 
 use common::{Engine, LIMIT, TestNode, alone};
 use utipc::ordered::{Ended, Ordered, OrderedError};
-use utipc::{Connection, Error, Incoming, Listener, Node, Scope, ServiceAddress, Socket, SocketKind};
+use utipc::{
+    Connection, Error, Group, GroupIncoming, GroupRequest, Incoming, Listener, Node, Scope, ServiceAddress,
+    Socket, SocketKind,
+};
 use utipc_os::fork;
 
 /// Set for a process that runs a scenario: the scenario's name and the daemon's socket.
@@ -38,6 +41,7 @@ fn scenario() {
         "the parent closes a socket" => keeping(node),
         "a child dies" => dying(&node),
         "an ordered group" => ordered(&node),
+        "a group" => grouped(&node),
         other => panic!("no scenario {other}"),
     }
 }
@@ -494,6 +498,42 @@ fn ordered(node: &Node) {
     member.multicast(b"on").unwrap();
     assert_eq!(member.receive().unwrap().message().unwrap().data, b"on");
     member.leave().unwrap();
+}
+
+#[test]
+fn member_of_a_group_that_forks_loses_nothing() {
+    const MESSAGES: u32 = 60;
+    let host = alone(Engine::Daemon);
+    let member = Group::join(&host, GroupRequest::new(9100, 1).with_events()).unwrap();
+    member.socket().set_receive_timeout(Some(LIMIT));
+    member.socket().set_send_timeout(Some(LIMIT));
+    let scenario = Scenario::start(&host, "a group");
+    assert!(member.receive().unwrap().joined().is_some());
+    // Some are in its lane when it forks.
+    for number in 0..MESSAGES {
+        member.broadcast(&number.to_le_bytes()).unwrap();
+    }
+    for number in 0..MESSAGES {
+        let GroupIncoming::Message { data, .. } = member.receive().unwrap() else { panic!("no message") };
+        assert_eq!(data, number.to_le_bytes());
+    }
+    scenario.end();
+    assert!(member.receive().unwrap().left().is_some());
+}
+
+/// Returns all messages, and forks twice meanwhile.
+fn grouped(node: &Node) {
+    let member = Group::join(node, GroupRequest::new(9100, 2)).unwrap();
+    member.socket().set_receive_timeout(Some(LIMIT));
+    member.socket().set_send_timeout(Some(LIMIT));
+    for number in 0..60_u32 {
+        let GroupIncoming::Message { data, .. } = member.receive().unwrap() else { panic!("no message") };
+        assert_eq!(data, number.to_le_bytes());
+        member.broadcast(&data).unwrap();
+        if number % 20 == 10 {
+            assert_success(fork::run(|| 0).unwrap());
+        }
+    }
 }
 
 #[test]

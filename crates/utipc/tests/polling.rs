@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use common::{Engine, LIMIT, TestNode, alone, connected, on_each_engine, pair};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
-use utipc::{Connection, Error, Group, GroupRequest, Node, Scope, ServiceAddress, Socket, SocketKind};
+use utipc::{
+    Connection, Error, Group, GroupPolicy, GroupRequest, Node, Scope, ServiceAddress, SlowMember, Socket,
+    SocketKind,
+};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(7100, 1);
 const NONE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -24,6 +27,7 @@ on_each_engine!(
     exact_hang_up_comes_at_once,
     messages_through_the_node_show_as_readable,
     member_of_a_group_receives_with_one_request,
+    member_of_a_group_sees_all_messages_of_a_new_lane,
 );
 
 /// A node, and a second attachment like another process's.
@@ -251,7 +255,10 @@ fn messages_through_the_node_show_as_readable(engine: Engine) {
 fn member_of_a_group_receives_with_one_request(engine: Engine) {
     const MESSAGES: u32 = 50;
     let (red, blue) = host(engine);
-    let [sender, receiver] = [&red, &blue].map(|node| Group::join(node, GroupRequest::new(7101, 1)).unwrap());
+    let sender = Group::join(&red, GroupRequest::new(7101, 1)).unwrap();
+    // Messages of and to a member with a policy go through the node.
+    let policy = GroupPolicy::new(SlowMember::Drop);
+    let receiver = Group::join_with_policy(blue.rdm().unwrap(), GroupRequest::new(7101, 1), policy).unwrap();
     let socket = receiver.socket();
     sender.socket().set_send_timeout(Some(LIMIT));
     socket.set_nonblocking(true);
@@ -269,6 +276,24 @@ fn member_of_a_group_receives_with_one_request(engine: Engine) {
     // One of the sender and one of the receiver for each message, and a few others.
     let requests = red.daemon_counters().requests - before;
     assert!(requests <= u64::from(2 * MESSAGES) + 10, "{requests} requests");
+}
+
+fn member_of_a_group_sees_all_messages_of_a_new_lane(engine: Engine) {
+    let (red, blue) = host(engine);
+    for _ in 0..20 {
+        let receiver = Group::join(&blue, GroupRequest::new(7102, 1)).unwrap();
+        receiver.socket().set_nonblocking(true);
+        assert_eq!(polled(receiver.socket(), Duration::ZERO), PollFlags::empty());
+        let sender = Group::join(&red, GroupRequest::new(7102, 2)).unwrap();
+        // The receiver does not know the lane before it has asked the node.
+        for number in 0..5_u32 {
+            sender.broadcast(&number.to_be_bytes()).unwrap();
+        }
+        for number in 0..5 {
+            wait_for(receiver.socket(), PollFlags::IN);
+            assert_eq!(next(receiver.socket()), Some(number));
+        }
+    }
 }
 
 /// Waits until the socket is readable or has hung up; returns what a poll for these reports.

@@ -80,6 +80,8 @@ pub(super) struct Member {
     pub(super) instance: u32,
     /// Blocks that may still be sent to it.
     pub(super) window: u16,
+    /// Blocks sent beyond the window: what the member grants next counts for them first.
+    debt: u16,
     /// Blocks sent to it since it last extended the window, as far as the extension did not cover them.
     pub(super) load: u32,
     /// Blocks that it may still send: those granted to it, less those consumed.
@@ -104,6 +106,7 @@ impl Member {
             state,
             instance,
             window: 0,
+            debt: 0,
             load: 0,
             advertised: 0,
             held: 0,
@@ -119,14 +122,18 @@ impl Member {
 
     /// The member extends the window of this socket. A correct member never grants more than the active window.
     pub(super) fn extend_window(&mut self, granted: u16) {
-        self.window = self.window.saturating_add(granted).min(ACTIVE_WINDOW);
+        let paid = self.debt.min(granted);
+        self.debt -= paid;
+        self.window = self.window.saturating_add(granted - paid).min(ACTIVE_WINDOW);
         self.load = self.load.saturating_sub(granted.into());
         self.slow.has_granted |= granted > 0;
     }
 
     /// Blocks are sent to the member.
     pub(super) fn charge(&mut self, cost: u32) {
-        self.window = self.window.saturating_sub(u16::try_from(cost).unwrap_or(u16::MAX));
+        let blocks = u16::try_from(cost).unwrap_or(u16::MAX);
+        self.debt = self.debt.saturating_add(blocks.saturating_sub(self.window));
+        self.window = self.window.saturating_sub(blocks);
         self.load = self.load.saturating_add(cost);
     }
 

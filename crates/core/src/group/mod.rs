@@ -4,6 +4,7 @@
 //! a call has produced, and the endpoint passes it on. Members on this node have the node [`NodeAddr::NONE`], because
 //! the node's address may become known after they have joined. Spec: tipc.md §9.
 
+mod by_lane;
 mod member;
 mod policy;
 mod receive;
@@ -98,6 +99,8 @@ pub struct Group {
     evicted_by: Option<PortId>,
     /// The endpoint has yet to learn it.
     is_evicted: bool,
+    /// A member has come or gone since [`Self::take_change`].
+    has_changed: bool,
 }
 
 impl Group {
@@ -128,6 +131,7 @@ impl Group {
             kept_bytes: 0,
             evicted_by: None,
             is_evicted: false,
+            has_changed: false,
         }
     }
 
@@ -221,6 +225,7 @@ impl Group {
         let Some(member) = self.members.get_mut(&port) else {
             if self.members.len() < MAX_MEMBERS {
                 self.members.insert(port, Member::new(MemberState::Published, instance));
+                self.has_changed = true;
                 self.send_join(port);
                 if self.policy.ignores_bindings {
                     self.set_late(port, JOIN_TIME);
@@ -299,6 +304,8 @@ impl Group {
             Next::Enter(state) => member.state = state,
             Next::Remove => {}
         }
+        let is_complete = next != Next::Remove && member.state.is_complete();
+        self.has_changed |= next == Next::Remove || is_complete != before.is_complete();
         let is_active = next != Next::Remove && member.state.is_active();
         let leaves = next == Next::Remove || !member.state.is_receiver();
         if leaves && core::mem::take(&mut member.owes_ack) {

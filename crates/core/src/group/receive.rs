@@ -64,6 +64,7 @@ impl Group {
                 member.slow.accepts_evict = extension == ACCEPTS_EVICT;
                 member.slow.has_granted = window > 0;
                 self.members.insert(from, member);
+                self.has_changed = true;
                 self.joining.insert((from.node, from.port));
             }
             return;

@@ -128,6 +128,12 @@ impl MemberState {
         !matches!(self, Self::Joining | Self::Published | Self::Stranger | Self::Evicted)
     }
 
+    /// Whether messages are sent to the member, and its messages accepted.
+    #[must_use]
+    pub const fn is_complete(self) -> bool {
+        self.is_receiver() && self.is_sender()
+    }
+
     /// Whether the socket is left out of what is sent to all.
     pub(super) const fn is_left_out(self) -> bool {
         matches!(self, Self::Stranger | Self::Evicted)

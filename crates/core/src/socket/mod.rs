@@ -14,6 +14,7 @@ mod error;
 mod flow;
 mod full;
 mod group;
+mod group_lanes;
 mod header;
 mod lanes;
 mod multicast_sync;

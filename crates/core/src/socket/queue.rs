@@ -56,6 +56,20 @@ impl ReceiveQueue {
         self.messages.push_back(msg);
     }
 
+    /// Inserts a message before the first one behind `skip` others for which `is_later` is true; returns its place.
+    pub(super) fn insert_before(
+        &mut self,
+        msg: Message,
+        skip: usize,
+        is_later: impl Fn(&Message) -> bool,
+    ) -> usize {
+        self.charged += charge(&msg);
+        let later = self.messages.iter().skip(skip).position(is_later);
+        let at = later.map_or(self.messages.len(), |later| skip + later);
+        self.messages.insert(at, msg);
+        at
+    }
+
     pub(super) fn pop(&mut self) -> Option<Message> {
         let msg = self.messages.pop_front()?;
         self.charged -= charge(&msg);

@@ -139,6 +139,7 @@ impl Endpoint {
         }
         match to {
             _ if self.kind.is_connection_oriented() => Err(SendError::NotConnected),
+            _ if self.group.is_some() => self.send_copy_to_member(data, to, uplink),
             Destination::Range(range) if range.is_valid() => self.submit_multicast(range, data, uplink),
             Destination::Service { .. } => self.send_to(to, data, uplink),
             _ => Err(SendError::InvalidDestination),

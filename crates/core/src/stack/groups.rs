@@ -1,8 +1,8 @@
 //! The sockets of this node that are in groups: what they learn of bindings and nodes. Spec: tipc.md §9.1.
 
 use super::Stack;
-use crate::addr::NodeAddr;
-use crate::group::{GroupPolicy, GroupRequest, JoinError, LeaveError};
+use crate::addr::{NodeAddr, ServiceAddr};
+use crate::group::{GroupPolicy, GroupRequest, JoinError, LeaveError, MemberInfo};
 use crate::names::Change;
 use crate::socket::{BindError, Endpoint};
 use crate::time::Time;
@@ -74,6 +74,30 @@ impl Stack {
             ports.range(first..).map(|port| (*of, *port))
         });
         all.filter_map(|(group, port)| Some((group, port, self.endpoint(port)?)))
+    }
+
+    /// The other members of a socket's group, each with its address in the group, if messages to them may go by lanes:
+    /// all are on this node, at most `most`, each knows this socket as a member, and none has a policy.
+    #[must_use]
+    pub fn members_here(&self, port: u32, most: usize) -> Option<Vec<(u32, ServiceAddr)>> {
+        let group = self.endpoint(port)?.group()?;
+        let service = group.request().member.service;
+        let may_read = |member: MemberInfo| {
+            let other = self.endpoint(member.port.port)?.group()?;
+            let may = other.knows(port) && other.policy() == GroupPolicy::LINUX;
+            may.then_some((member.port.port, ServiceAddr { service, instance: member.instance }))
+        };
+        group.members_here(most)?.into_iter().map(may_read).collect()
+    }
+
+    /// Collects, from now on, the sockets in whose groups members come or go.
+    pub fn watch_groups(&mut self) {
+        self.changed_groups.get_or_insert_default();
+    }
+
+    /// Takes one of the sockets in whose group members have come or gone.
+    pub fn take_changed_group(&mut self) -> Option<u32> {
+        self.changed_groups.as_mut()?.pop_first()
     }
 
     /// Notes that a socket has joined or left.

@@ -2,7 +2,7 @@
 //! through this node, and messages taken back when a lane ends. Decision 8.
 
 use super::Stack;
-use crate::addr::PortId;
+use crate::addr::{PortId, ServiceAddr};
 use crate::socket::{Built, Destination, Resolved, SendError, Unsent};
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType};
@@ -103,6 +103,41 @@ impl Stack {
         self.with_endpoint(now, to, |endpoint, uplink| endpoint.adopt(now, message, read, uplink));
         self.process_pending(now);
         true
+    }
+
+    /// Queues messages that the socket `from`, this `member` of the group of `to`, has written into a lane and that will
+    /// not be read there, oldest first; `skip` messages of the queue are older. The application has read the first
+    /// `read` bytes of the first one. Returns how many were dropped: `bodies` may have any contents.
+    pub fn adopt_of_member(
+        &mut self,
+        now: Time,
+        (from, member): (u32, ServiceAddr),
+        to: u32,
+        bodies: Vec<Vec<u8>>,
+        (skip, read): (usize, usize),
+    ) -> usize {
+        use MessageType::{GroupBcast, GroupMcast, GroupUcast};
+        let own = self.switch.own_node();
+        let (count, mut genuine) = (bodies.len(), Vec::with_capacity(bodies.len()));
+        for body in bodies {
+            let Ok(mut message) = Message::from_vec(body) else { continue };
+            let is_genuine = message.header_fits()
+                && message.is_data()
+                && message.error_code() == ErrorCode::Ok
+                && matches!(message.message_type(), GroupBcast | GroupMcast | GroupUcast)
+                && message.origin_port() == from
+                && (message.origin_node().is_none() || message.origin_node() == own);
+            if is_genuine {
+                message.set_dest_port(to);
+                genuine.push(message);
+            }
+        }
+        let dropped = count - genuine.len();
+        self.with_endpoint(now, to, |endpoint, uplink| {
+            endpoint.adopt_of_member(member, genuine, (skip, read), uplink);
+        });
+        self.process_pending(now);
+        dropped
     }
 
     /// Ends the connection of a socket with an error at both ends.

@@ -78,6 +78,8 @@ pub struct Stack {
     services: Services,
     /// The sockets in groups, by service type.
     groups: BTreeMap<u32, BTreeSet<u32>>,
+    /// Those in whose groups members have come or gone; `None` while nobody takes them.
+    changed_groups: Option<BTreeSet<u32>>,
     /// What the sockets of each user use.
     ledger: Ledger,
 }
@@ -96,6 +98,7 @@ impl Stack {
             full: full::FullReceivers::default(),
             services: Services::default(),
             groups: BTreeMap::new(),
+            changed_groups: None,
             ledger: Ledger::default(),
         };
         stack.start_services(now);

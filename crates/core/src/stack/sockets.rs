@@ -261,6 +261,11 @@ impl Stack {
         charges.update(endpoint, &mut self.ledger);
         let (closed, deadline) = (endpoint.is_closed(), endpoint.deadline());
         let group_after = groups::of(endpoint);
+        if endpoint.take_group_change()
+            && let Some(changed) = &mut self.changed_groups
+        {
+            changed.insert(port);
+        }
         let touched = closed || news(&result) || endpoint.readiness() != before;
         self.note_room(port, closed);
         if closed {

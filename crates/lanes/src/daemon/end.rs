@@ -68,17 +68,21 @@ impl Lanes {
         }
         for id in &socket.lanes {
             // Node lanes come back when the socket needs them.
-            let lane = self.lanes.get(id).filter(|l| !l.state.has_ended() && l.from != 0 && l.to != 0);
+            // Those of a group come back when one of its members asks.
+            let is_own = |lane: &&super::Lane| lane.from != 0 && lane.to != 0 && lane.group.is_none();
+            let lane = self.lanes.get(id).filter(|lane| !lane.state.has_ended()).filter(is_own);
             socket.suspended.extend(lane.map(|lane| (lane.from, lane.to)));
         }
         self.end(context, port, EndCause::Hosted(None));
     }
 
     /// Ends writing by `port`; the reader reads the rest.
-    fn end_writing(&mut self, context: &mut Context<'_>, id: LaneId, port: u32, cause: EndCause) {
+    pub(super) fn end_writing(&mut self, context: &mut Context<'_>, id: LaneId, port: u32, cause: EndCause) {
         let Some(lane) = self.lanes.get_mut(&id).filter(|lane| lane.from == port) else { return };
         let (from, to, before) = (lane.from, lane.to, lane.state);
-        let must_drain = !cause.is_gone() && lane.reader != DAEMON;
+        // What a member sends last is the event that it has left.
+        let is_followed = !cause.is_gone() || lane.group.is_some();
+        let must_drain = is_followed && lane.reader != DAEMON;
         lane.state = before.next(if must_drain { LaneEvent::Stop } else { LaneEvent::Abandon });
         if !before.is_draining() && lane.state.is_draining() {
             *self.draining.entry((from, to)).or_default() += 1;
@@ -114,9 +118,15 @@ impl Lanes {
         let Some(pair) = self.pairs.get(id.pair) else { return };
         let (writer, slot) = (side(id.writer), id.slot.into());
         let _ = pair.arena.mark_gone(writer, slot);
-        // After a shutdown unread messages are dropped.
-        let bodies = if cause == EndCause::Shutdown { Vec::new() } else { self.recover(id, usize::MAX) };
+        let group = self.lanes.get(&id).and_then(|lane| lane.group);
+        // After a shutdown unread messages are dropped. Those of a group are not returned either.
+        let is_lost = cause == EndCause::Shutdown || cause.is_gone() && group.is_some();
+        let bodies = if is_lost { Vec::new() } else { self.recover(id, usize::MAX) };
         let mut read = cause.read_of(id);
+        if let Some(members) = group {
+            self.corrupt += members.adopt(context, [from, to], bodies, read);
+            return self.dismiss_writer(context, id, cause.is_gone());
+        }
         for body in bodies {
             if !context.stack.adopt(context.now, from, to, body, read) {
                 self.corrupt += 1;

@@ -8,6 +8,7 @@
 //! | Which sockets get a lane, and when may the reader use it? | `open.rs` |
 //! | Which states does a lane have? | `state.rs` |
 //! | How does a lane end? | `end.rs` |
+//! | When do messages between members of a group use lanes? | `groups.rs` |
 //! | Which processes share memory? | `pairs.rs` |
 //! | How do lanes between a process and the node begin and end? | `node_lanes.rs` |
 //! | Which messages go through them in one turn? | `traffic.rs` |
@@ -17,6 +18,7 @@
 
 mod awake;
 mod end;
+mod groups;
 mod node_lanes;
 mod open;
 mod pairs;
@@ -41,6 +43,7 @@ pub use node_lanes::is_datagram;
 pub use unsent::SocketEnd;
 
 use awake::Awake;
+use groups::Members;
 use node_lanes::{Inbound, Outbound};
 use pairs::Pairs;
 use quotas::Charge;
@@ -108,6 +111,25 @@ struct Lane {
     /// Bytes of rings beyond the first that the writer was granted at the cost of the receiver's buffer.
     granted: u64,
     charge: Charge,
+    /// Between members of a group.
+    group: Option<Members>,
+}
+
+impl Lane {
+    /// The notice by which the process at one end learns of the lane.
+    fn notice(&self, id: LaneId, end: LaneEnd) -> Notice {
+        let (port, other) = match end {
+            LaneEnd::Writer => (self.from, self.to),
+            LaneEnd::Reader => (self.to, self.from),
+        };
+        match self.group {
+            None => Notice::Lane { port, other, lane: id, end },
+            Some(members) => {
+                let member = if end == LaneEnd::Writer { members.reader } else { members.writer };
+                Notice::GroupLane { port, other, lane: id, end, member }
+            }
+        }
+    }
 }
 
 /// A process that may use lanes.
@@ -319,6 +341,7 @@ impl Lanes {
         let descriptor = match notice {
             // The writer reports the first message; there is nothing to read before.
             Notice::Lane { lane, end: LaneEnd::Reader, .. }
+            | Notice::GroupLane { lane, end: LaneEnd::Reader, .. }
             | Notice::NodeLane { lane, end: LaneEnd::Reader, .. }
             | Notice::LaneOver { lane, end: LaneEnd::Reader, .. }
                 if self.is_armed(lane) =>
@@ -326,6 +349,7 @@ impl Lanes {
                 None
             }
             Notice::Lane { port, end, .. }
+            | Notice::GroupLane { port, end, .. }
             | Notice::NodeLane { port, end, .. }
             | Notice::LaneOver { port, end, .. } => Some((port, end)),
             _ => None,

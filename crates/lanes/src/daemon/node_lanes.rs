@@ -127,7 +127,8 @@ impl Lanes {
         if has == (true, true) {
             return true;
         }
-        let direct = self.user(port) == Some(user);
+        let in_group = context.stack.endpoint(port).is_some_and(|endpoint| endpoint.group().is_some());
+        let direct = self.user(port) == Some(user) && !in_group;
         if !direct || !self.has_room_for_node_lanes(user) || !is_datagram(context.stack, port) {
             return false;
         }
@@ -185,7 +186,7 @@ impl Lanes {
         }
         let (from, to) = if is_outbound { (port, 0) } else { (0, port) };
         let (state, charge) = (LaneState::OPEN, Charge::begin(context.stack, user, memory));
-        self.lanes.insert(id, Lane { from, to, writer, reader, state, granted: 0, charge });
+        self.lanes.insert(id, Lane { from, to, writer, reader, state, granted: 0, charge, group: None });
         self.charge(writer, reader);
         if let Some(socket) = self.sockets.get_mut(&port) {
             socket.lanes.insert(id);

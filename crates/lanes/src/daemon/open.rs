@@ -8,6 +8,7 @@ use utipc_core::limits::MESSAGE_OVERHEAD;
 use utipc_core::socket::{Endpoint, SocketOption, State};
 use utipc_core::stack::Stack;
 
+use super::groups::Members;
 use super::pairs::side;
 use super::quotas::{Charge, may_charge, reserved};
 use super::state::{LaneEvent, LaneState};
@@ -42,7 +43,7 @@ impl Lanes {
         if context.stack.endpoint(to).is_none() {
             return Err(Failure::NoSocket(to));
         }
-        if self.may_have_lane(context.stack, port, to) && self.make(context, port, to) {
+        if self.may_have_lane(context.stack, port, to) && self.make(context, port, to, None) {
             return Ok(Reply::Done);
         }
         Err(Failure::State)
@@ -53,7 +54,7 @@ impl Lanes {
         let [one, two] = ports;
         for (from, to) in [(one, two), (two, one)] {
             if self.may_have_lane(context.stack, from, to) {
-                self.make(context, from, to);
+                self.make(context, from, to, None);
             }
         }
     }
@@ -62,8 +63,10 @@ impl Lanes {
     /// leads nowhere else.
     fn may_have_lane(&self, stack: &Stack, from: u32, to: u32) -> bool {
         let (Some(sender), Some(receiver)) = (stack.endpoint(from), stack.endpoint(to)) else { return false };
+        // Between members of a group lanes have their own rules: see `groups.rs`.
+        let is_member = |endpoint: &Endpoint| endpoint.group().is_some();
         let fits = match (sender.kind().is_connection_oriented(), receiver.kind().is_connection_oriented()) {
-            (false, false) => true,
+            (false, false) => !is_member(sender) && !is_member(receiver),
             (true, true) => {
                 let joined = |e: &Endpoint, peer: u32| {
                     let local = |node| node == stack.own_node() || utipc_core::NodeAddr::is_none(node);
@@ -74,16 +77,20 @@ impl Lanes {
             }
             _ => false,
         };
-        // An older lane is drained first.
+        fits && self.may_open(from, to)
+    }
+
+    /// Whether a lane from one socket to another can begin: an older one is drained first.
+    pub(super) fn may_open(&self, from: u32, to: u32) -> bool {
         let taken = self.between.contains_key(&(from, to)) || self.draining.contains_key(&(from, to));
-        fits && self.is_direct(from) && self.is_direct(to) && !taken
+        self.is_direct(from) && self.is_direct(to) && !taken
     }
 
     /// Makes a lane that ended because one of the two sockets was shared: at once, or when everything sent before is
     /// read.
     fn restore(&mut self, context: &mut Context<'_>, from: u32, to: u32) {
         if self.may_have_lane(context.stack, from, to) {
-            self.make(context, from, to);
+            self.make(context, from, to, None);
         } else if self.draining.contains_key(&(from, to))
             && let Some(socket) = self.sockets.get_mut(&from)
         {
@@ -158,7 +165,13 @@ impl Lanes {
         }
     }
 
-    fn make(&mut self, context: &mut Context<'_>, from: u32, to: u32) -> bool {
+    pub(super) fn make(
+        &mut self,
+        context: &mut Context<'_>,
+        from: u32,
+        to: u32,
+        group: Option<Members>,
+    ) -> bool {
         let (Some(writer), Some(reader)) = (self.user(from), self.user(to)) else { return false };
         let is_full = self.processes.get(&writer).is_none_or(|p| p.written >= MAX_WRITTEN)
             || self.processes.get(&reader).is_none_or(|p| p.read >= MAX_READ);
@@ -185,7 +198,11 @@ impl Lanes {
         }
         self.arm_for_descriptor(id, to);
         let (state, charge) = (LaneState::UNOPENED, Charge::begin(context.stack, user, reserved));
-        self.lanes.insert(id, Lane { from, to, writer, reader, state, granted: 0, charge });
+        let after = context.stack.endpoint(to).map_or(0, Endpoint::taken_with_queue);
+        let group = group.map(|members| Members { after, ..members });
+        let lane = Lane { from, to, writer, reader, state, granted: 0, charge, group };
+        let notice = lane.notice(id, LaneEnd::Writer);
+        self.lanes.insert(id, lane);
         self.between.insert((from, to), id);
         context.stack.add_lane(from, to);
         self.charge(writer, reader);
@@ -194,9 +211,7 @@ impl Lanes {
                 socket.lanes.insert(id);
             }
         }
-        let notice = Notice::Lane { port: from, other: to, lane: id, end: LaneEnd::Writer };
         self.notify(context, writer, notice);
-        let after = context.stack.endpoint(to).map_or(0, Endpoint::taken_with_queue);
         if let Some(socket) = self.sockets.get_mut(&to) {
             socket.unopened.push_back((after, id));
         }
@@ -254,8 +269,8 @@ impl Lanes {
                 continue;
             };
             lane.state = lane.state.next(LaneEvent::Open);
-            let (reader, other, state) = (lane.reader, lane.from, lane.state);
-            self.notify(context, reader, Notice::Lane { port, other, lane: id, end: LaneEnd::Reader });
+            let (reader, notice, state) = (lane.reader, lane.notice(id, LaneEnd::Reader), lane.state);
+            self.notify(context, reader, notice);
             if state.has_ended() {
                 let gone = state.is_writer_done();
                 self.notify(context, reader, Notice::LaneOver { port, lane: id, end: LaneEnd::Reader, gone });

@@ -154,7 +154,8 @@ impl Receiver {
     fn find(&mut self, own: OwnSocket, place: usize) -> Result<Found, Next> {
         let Some(lane) = &mut self.lanes[place] else { return Ok(Found::Nothing) };
         let from = (!lane.is_from_any()).then(|| lane.peer_of(own.node));
-        let expected = Expected { node: own.node, port: own.port, from, kind: own.kind };
+        let in_group = lane.member.is_some();
+        let expected = Expected { node: own.node, port: own.port, from, kind: own.kind, in_group };
         let found = lane.find(&expected);
         if !matches!(found, Ok(Found::Message(..))) {
             note_wakeup(lane, &mut self.to_wake);

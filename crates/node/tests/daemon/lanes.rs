@@ -37,7 +37,10 @@ impl Lanes {
         client.call(&Request::Notices).unwrap();
         while let Some(notice) = client.notices.pop_front() {
             match notice {
-                Notice::Lane { port, other, lane, end } => self.add(client, port, other, lane, end),
+                Notice::Lane { port, other, lane, end }
+                | Notice::GroupLane { port, other, lane, end, .. } => {
+                    self.add(client, port, other, lane, end)
+                }
                 Notice::LaneOver { lane, end, gone, .. } => self.over.push((lane, end, gone)),
                 Notice::PairOver(pair) => {
                     self.arenas.remove(&pair).unwrap();
@@ -75,7 +78,11 @@ impl Lanes {
         kind: MessageType,
         data: &[u8],
     ) -> Result<(), LaneError> {
-        let header = if kind == MessageType::Conn { 24 } else { 32 };
+        let header = match kind {
+            MessageType::Conn => 24,
+            MessageType::GroupUcast | MessageType::GroupBcast => 44,
+            _ => 32,
+        };
         let mut message: Message = Packet::build(User::from(0), kind.into(), header, data);
         message.set_prev_node(NodeAddr(0x1001));
         message.set_origin_node(NodeAddr(0x1001));

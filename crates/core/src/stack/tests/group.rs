@@ -1,5 +1,7 @@
 //! Groups of sockets on several nodes. Spec: tipc.md §9.
 
+mod by_lane;
+
 use super::*;
 use crate::addr::PortId;
 use crate::group::{GroupRequest, MemberState};

@@ -39,6 +39,8 @@ pub(super) struct Attachment {
     others: VecDeque<Notice>,
     /// Sockets with a waiting [`Notice::SoleHolder`]; each at most once, because another process can cause any number.
     sole: BTreeSet<u32>,
+    /// Those with a waiting [`Notice::GroupChanged`], for the same reason.
+    changed: BTreeSet<u32>,
     /// Its doorbell rings at the end of the turn.
     pub(super) rings: bool,
     /// A reply that the system did not take, and those behind it.
@@ -54,6 +56,7 @@ impl Attachment {
             ready: VecDeque::new(),
             others: VecDeque::new(),
             sole: BTreeSet::new(),
+            changed: BTreeSet::new(),
             rings: false,
             delayed: None,
         }
@@ -71,6 +74,11 @@ impl Attachment {
             // The later one counts: a notice that the socket is shared may be between them.
             self.others.retain(|other| *other != notice);
         }
+        if let Notice::GroupChanged { port } = notice
+            && !self.changed.insert(port)
+        {
+            return;
+        }
         self.others.push_back(notice);
     }
 
@@ -79,7 +87,9 @@ impl Attachment {
         self.others.retain(|notice| {
             !matches!(
                 notice,
-                Notice::Lane { end: LaneEnd::Reader, .. } | Notice::NodeLane { end: LaneEnd::Reader, .. }
+                Notice::Lane { end: LaneEnd::Reader, .. }
+                    | Notice::GroupLane { end: LaneEnd::Reader, .. }
+                    | Notice::NodeLane { end: LaneEnd::Reader, .. }
             )
         });
     }
@@ -96,6 +106,9 @@ impl Attachment {
         {
             if let Notice::SoleHolder { port } = notice {
                 self.sole.remove(&port);
+            }
+            if let Notice::GroupChanged { port } = notice {
+                self.changed.remove(&port);
             }
             notices.push(notice);
         }

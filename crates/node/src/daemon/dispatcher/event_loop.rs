@@ -210,6 +210,9 @@ impl Dispatcher {
             if self.driver.observe() {
                 self.report_address();
             }
+            while let Some(port) = self.driver.stack.take_changed_group() {
+                self.report_group(port);
+            }
             self.send_replies();
             if self.ended.is_empty() {
                 break;

@@ -114,6 +114,7 @@ impl Dispatcher {
         let rules = Rules::new(config.policy, config.limits);
         driver.stack.ledger_mut().set_quotas(quotas::quotas(rules.limits(), rules.own_user()));
         let replica = Replica::new(&mut driver.stack);
+        driver.stack.watch_groups();
         let reactor = Reactor::new()?;
         driver.watch(&reactor, true)?;
         let admission = Admission::new(&reactor, doorway, config.versions.unwrap_or(Greeting::OWN))?;

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use utipc_attach::{Failure, LaneEnd, LaneId, Reply};
+use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply};
 use utipc_core::Time;
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::socket::{Endpoint, Readiness};
@@ -75,6 +75,18 @@ impl Dispatcher {
         match end {
             LaneEnd::Reader => self.descriptors.set_readable(port),
             LaneEnd::Writer => self.descriptors.set_writable(port),
+        }
+    }
+
+    /// A member of a socket's group has come or gone, or takes lanes from now on. Its process learns it before any other
+    /// process gets a reply of this turn: a member that has learnt of a new one gets none of its messages too early.
+    pub(super) fn report_group(&mut self, port: u32) {
+        if let Some(owner) = self.sockets.owner(port).filter(|_| self.lanes.is_direct(port)) {
+            self.attachments.notify(owner, Notice::GroupChanged { port });
+            self.attachments.ring(owner);
+            if self.lanes.count_of(port) > 0 {
+                self.report_lane(port, LaneEnd::Writer);
+            }
         }
     }
 

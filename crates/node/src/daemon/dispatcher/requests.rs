@@ -88,6 +88,7 @@ impl Dispatcher {
             Request::JoinWith { port, request, policy } => self.join(now, id, port, (request, policy)),
             Request::Leave { port } => {
                 self.check_holds(id, port)?;
+                self.with_lanes(now, |lanes, context| lanes.host(context, port, None));
                 self.driver.stack.leave(now, port).map_err(Failure::Leave)?;
                 self.sockets.remove_bindings(port, false);
                 Ok(Reply::Done)
@@ -181,6 +182,18 @@ impl Dispatcher {
                 self.with_lanes(now, |lanes, context| lanes.lend(context, id, port));
                 Ok(Reply::Done)
             }
+            Request::GroupLanes { port } => {
+                self.check_holds(id, port)?;
+                if !self.sockets.is_sole(port) {
+                    return Err(Failure::State);
+                }
+                let (reply, others) =
+                    self.with_lanes(now, |lanes, context| lanes.want_for_group(context, id, port));
+                for other in others {
+                    self.report_group(other);
+                }
+                reply
+            }
             request => self.query(now, id, request, answer),
         }
     }
@@ -261,7 +274,7 @@ impl Dispatcher {
         self.driver.stack.shutdown(now, port).map_err(Failure::Call).map(done)
     }
 
-    /// Joins a group, whose messages all go through the node: the socket is hosted.
+    /// Joins a group. The socket is hosted: lanes of a group are requested afterwards.
     fn join(
         &mut self,
         now: Time,
@@ -320,7 +333,12 @@ impl Dispatcher {
             self.unbind_all(now, port, false, (id, answer));
             return Ok(Reply::Done);
         }
+        let in_group = self.driver.stack.endpoint(port).is_some_and(|e| e.group().is_some());
         self.driver.stack.unbind(now, port, which).map_err(Failure::Bind)?;
+        if in_group {
+            // It may have left the group by that.
+            self.with_lanes(now, |lanes, context| lanes.stop_group_lanes(context, port));
+        }
         self.sockets.remove_bindings(port, which.is_none());
         Ok(Reply::Done)
     }

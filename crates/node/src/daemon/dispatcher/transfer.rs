@@ -33,6 +33,7 @@ impl Dispatcher {
                 if endpoint.group().is_none() {
                     return Err(Failure::State);
                 }
+                self.with_lanes(now, |lanes, context| lanes.stop_group_lanes(context, port));
                 let sent = self.driver.stack.send_keyed(now, port, payload, to, key);
                 self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))
             }
@@ -68,6 +69,10 @@ impl Dispatcher {
         {
             self.sockets.wants_to_write(port);
             return Err(Failure::Send(SendError::WouldBlock));
+        }
+        if endpoint.group().is_some() {
+            // What a member sends through the node follows what it has written into lanes.
+            self.with_lanes(now, |lanes, context| lanes.stop_group_lanes(context, port));
         }
         let sent = self.driver.stack.send(now, port, payload, to);
         self.check_subscription(port)?;

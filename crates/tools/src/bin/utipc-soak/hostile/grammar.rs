@@ -40,7 +40,7 @@ const SCOPE: Field = Variant(3);
 const END: Field = Variant(2);
 
 /// The fields of each request, by its number.
-const REQUESTS: [&[Field]; 52] = [
+const REQUESTS: [&[Field]; 53] = [
     &[Variant(4)],                               // Open
     &[Port],                                     // Close
     &[Port, Range, SCOPE],                       // Bind
@@ -93,6 +93,7 @@ const REQUESTS: [&[Field]; 52] = [
     &[Port, Maybe(&[Destination]), Long],        // SendKeyed
     &[Port, Maybe(&[Port, Number])],             // GroupMembers
     &[Port, Number, Flag, Flag, Flag, Flag],     // ReceivePolled
+    &[Port],                                     // GroupLanes
 ];
 
 /// Numbers of requests that the attacks make on purpose.

@@ -1,0 +1,81 @@
+//! Messages of a group that go by lanes: what an endpoint does when a lane has ended. Decision 39.
+
+use super::endpoint::Endpoint;
+use super::error::SendError;
+use super::group::member_id;
+use super::types::Destination;
+use super::uplink::Uplink;
+use crate::addr::{NodeAddr, PortId, ServiceAddr};
+use crate::group::{CopyOf, Group};
+use crate::wire::{MULTICAST_HEADER, Message, blocks};
+
+impl Endpoint {
+    /// Whether a member has come or gone since the last call.
+    pub(crate) fn take_group_change(&mut self) -> bool {
+        self.group.as_deref_mut().is_some_and(Group::take_change)
+    }
+
+    /// Queues messages that `member` sent and this socket did not read in its lane, oldest first: before what the same
+    /// socket has sent through the node since, which is behind the first `skip` messages of the queue. The application
+    /// has read the first `read` bytes of the first message.
+    pub(crate) fn adopt_of_member(
+        &mut self,
+        member: ServiceAddr,
+        messages: Vec<Message>,
+        (skip, read): (usize, usize),
+        uplink: &mut dyn Uplink,
+    ) {
+        let own = uplink.own_node();
+        let is_first_read = read > 0;
+        for (index, mut message) in messages.into_iter().enumerate().rev() {
+            let read = if index == 0 { read } else { 0 };
+            if message.data().is_empty() || read >= message.data().len() {
+                continue; // all of it was read
+            }
+            message.set_name_type(member.service);
+            message.set_name_instance(member.instance);
+            // No number counts on a lane, and no copy stands for something else.
+            message.set_word(10, 0);
+            let from = member_id(message.origin(), own);
+            if let Some(group) = &mut self.group {
+                group.adopted(from, blocks(message.size()));
+            }
+            let is_later = |later: &Message| member_id(later.origin(), own) == from;
+            let at = self.queue.insert_before(message, skip, is_later);
+            if index == 0 && is_first_read && at == 0 {
+                self.queue.read = read;
+            }
+        }
+    }
+
+    /// Sends one copy of a message to the member at the end of a lane that has ended, whatever its window: copies for
+    /// other members are in their lanes already. The receiver accepts one message beyond the window. To the range of
+    /// all instances: a broadcast.
+    pub(super) fn send_copy_to_member(
+        &mut self,
+        data: &[u8],
+        to: Destination,
+        uplink: &mut dyn Uplink,
+    ) -> Result<usize, SendError> {
+        let own = uplink.own_node();
+        let address = self.group().map(|group| group.request().member);
+        // As for any message to a socket that the caller has found, the answer is that socket.
+        let found = address.and_then(|address| uplink.resolve(address, NodeAddr::NONE));
+        let found = found.ok_or(SendError::HostUnreachable)?;
+        let member = member_id(PortId { port: found.port, node: found.node }, own);
+        let copy_of = match to {
+            Destination::Range(range) if (range.lower, range.upper) == (0, u32::MAX) => CopyOf::Broadcast,
+            Destination::Range(_) => CopyOf::Multicast,
+            Destination::Port(_) | Destination::Service { .. } => CopyOf::Unicast,
+        };
+        if !member.node.is_none() || !self.group().is_some_and(|group| group.knows(member.port)) {
+            return Err(SendError::HostUnreachable);
+        }
+        if !data.is_empty() {
+            let cost = blocks(MULTICAST_HEADER + data.len());
+            self.submit_to_member(member, data, copy_of, cost, uplink)?;
+            self.stats.sent_bytes += data.len() as u64;
+        }
+        Ok(data.len())
+    }
+}
