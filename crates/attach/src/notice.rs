@@ -93,8 +93,8 @@ pub enum Notice {
         /// The address of the other socket in the group.
         member: ServiceAddr,
     },
-    /// From version 10 on. A member of the socket's group has come, gone, or begun to take lanes: request its lanes again
-    /// ([`crate::Request::GroupLanes`]) before the next message.
+    /// From version 10 on. A member of the socket's group has come, gone, or begun to take lanes: request its lanes
+    /// again ([`crate::Request::GroupLanes`]) before the next message.
     GroupChanged {
         /// The socket.
         port: u32,

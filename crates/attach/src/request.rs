@@ -153,8 +153,8 @@ pub enum Request {
     /// the descriptor readable again before it if there is more.
     ReceivePolled { port: u32, room: u32, options: RecvOptions },
     /// From version 10 on. Requests lanes to all members of the group that the socket is in, and lets members write
-    /// lanes to it: [`crate::Reply::Number`] with the notices about the lanes, 1 if there is one to each member, so that
-    /// all messages use them. 0: messages go through the node, and lanes that the socket writes have ended;
+    /// lanes to it: [`crate::Reply::Number`] with the notices about the lanes, 1 if there is one to each member, so
+    /// that all messages use them. 0: messages go through the node, and lanes that the socket writes have ended;
     /// [`crate::Notice::GroupChanged`] says when to ask again. [`crate::Failure::State`] if the socket is in no group,
     /// or this attachment is not its sole holder. `Send` ends these lanes too.
     GroupLanes { port: u32 },

@@ -105,8 +105,8 @@ impl Attachment {
 }
 
 impl Socket {
-    /// Sends to members: without a destination to all, to a service address to one with that instance, to a range to all
-    /// with its lower instance.
+    /// Sends to members: without a destination to all, to a service address to one with that instance, to a range to
+    /// all with its lower instance.
     pub(crate) fn send_to_members(
         &self,
         half: &mut SendHalf,
@@ -188,10 +188,7 @@ impl Socket {
     ) -> Result<Room, Error> {
         let members = std::mem::take(&mut half.members.all);
         let sent = self.send_to_some(half, &members, data, to);
-        // Otherwise the lanes were left.
-        if half.members.way != Way::Node(MESSAGES_BY_NODE) {
-            half.members.all = members;
-        }
+        half.members.all = members;
         sent
     }
 
@@ -286,7 +283,8 @@ impl Socket {
         Ok(room)
     }
 
-    /// Sends to these members, which have `instance` in common if it is given. No lane gets a copy before all have room.
+    /// Sends to these members, which have `instance` in common if it is given. No lane gets a copy before all have
+    /// room.
     fn send_copies(
         &self,
         half: &mut SendHalf,

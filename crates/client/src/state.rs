@@ -26,7 +26,8 @@ const RETURNED_MAX: usize = 1024;
 pub(crate) enum Event {
     /// The node has something for the socket to receive.
     Ready,
-    /// There is a lane to or from the socket `peer`, which is on another node, or a member of a group, if that is given.
+    /// There is a lane to or from the socket `peer`, which is on another node, or a member of a group, if that is
+    /// given.
     LaneOpened { peer: u32, node: Option<NodeAddr>, lane: LaneId, member: Option<ServiceAddr> },
     /// The other end of the lane is gone.
     LaneOver(LaneId),

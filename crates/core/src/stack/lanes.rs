@@ -105,8 +105,8 @@ impl Stack {
         true
     }
 
-    /// Queues messages that the socket `from`, this `member` of the group of `to`, has written into a lane and that will
-    /// not be read there, oldest first; `skip` messages of the queue are older. The application has read the first
+    /// Queues messages that the socket `from`, this `member` of the group of `to`, has written into a lane and that
+    /// will not be read there, oldest first; `skip` messages of the queue are older. The application has read the first
     /// `read` bytes of the first one. Returns how many were dropped: `bodies` may have any contents.
     pub fn adopt_of_member(
         &mut self,
