@@ -79,7 +79,8 @@ impl Dispatcher {
     }
 
     /// A member of a socket's group has come or gone, or takes lanes from now on. Its process learns it before any
-    /// other process gets a reply of this turn: a member that has learnt of a new one gets none of its messages too early.
+    /// other process gets a reply of this turn: a member that has learnt of a new one gets none of its messages too
+    /// early.
     pub(super) fn report_group(&mut self, port: u32) {
         if let Some(owner) = self.sockets.owner(port).filter(|_| self.lanes.is_direct(port)) {
             self.attachments.notify(owner, Notice::GroupChanged { port });
