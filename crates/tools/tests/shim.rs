@@ -76,9 +76,12 @@ def member(instance):
     return s
 def is_readable(s, seconds):
     return s in select.select([s], [], [], seconds)[0]
+# A binding of the group's type that never joins keeps messages at the node.
+stranger = rdm()
+stranger.bind((socket.TIPC_ADDR_NAMESEQ, 9414, 3, 3))
 reader, writer = member(1), member(2)
 assert not is_readable(reader, 0)
-while code(writer.send, b"unread", socket.MSG_DONTWAIT) != "ok":
+while code(writer.sendto, b"unread", socket.MSG_DONTWAIT, (socket.TIPC_ADDR_NAME, 9414, 1, 0)) != "ok":
     time.sleep(0.01)
 assert is_readable(reader, 30)
 
