@@ -2,7 +2,7 @@
 
 use utipc_attach::{Failure, LaneEnd, Notice, Reply, Request};
 use utipc_core::addr::ServiceAddr;
-use utipc_core::group::{GroupPolicy, GroupRequest, SlowMember};
+use utipc_core::group::{GroupPolicy, GroupRequest, LeaveError, SlowMember};
 use utipc_core::socket::{GroupMessageKind, RecvError, RecvOptions, SocketKind};
 use utipc_core::wire::MessageType;
 
@@ -106,6 +106,20 @@ fn only_members_write_lanes_to_members() {
     all.two.call(&Request::JoinWith { port, request, policy }).unwrap();
     assert_eq!(request_lanes(&mut all.two, port), Ok(0));
     assert_eq!(request_lanes(&mut all.one, one), Ok(0));
+}
+
+#[test]
+fn leaving_without_a_group_leaves_the_lanes_of_a_socket() {
+    let mut all = Two::new();
+    let [from, to] = [all.one.open(SocketKind::Rdm), all.two.open(SocketKind::Rdm)];
+    all.one.call(&Request::WantLane { port: from, to }).unwrap();
+    all.update();
+    all.one_lanes.write(from, to, MessageType::Direct, b"unread").unwrap();
+    for (client, port) in [(&mut all.one, from), (&mut all.two, to)] {
+        assert_eq!(client.call(&Request::Leave { port }), Err(Failure::Leave(LeaveError::NotJoined)));
+        assert_eq!(notices(client), []);
+    }
+    assert_eq!(all.two_lanes.read(to, from).unwrap(), Some(b"unread".to_vec()));
 }
 
 #[test]

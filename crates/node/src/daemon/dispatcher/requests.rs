@@ -88,7 +88,10 @@ impl Dispatcher {
             Request::JoinWith { port, request, policy } => self.join(now, id, port, (request, policy)),
             Request::Leave { port } => {
                 self.check_holds(id, port)?;
-                self.with_lanes(now, |lanes, context| lanes.host(context, port, None));
+                if self.in_group(port) {
+                    // For a process that has not made it hosted first.
+                    self.with_lanes(now, |lanes, context| lanes.host(context, port, None));
+                }
                 self.driver.stack.leave(now, port).map_err(Failure::Leave)?;
                 self.sockets.remove_bindings(port, false);
                 Ok(Reply::Done)
@@ -175,8 +178,7 @@ impl Dispatcher {
             }
             Request::Lend { port } => {
                 self.check_holds(id, port)?;
-                let in_group = self.driver.stack.endpoint(port).is_some_and(|e| e.group().is_some());
-                if !self.sockets.is_sole(port) || in_group {
+                if !self.sockets.is_sole(port) || self.in_group(port) {
                     return Err(Failure::State);
                 }
                 self.with_lanes(now, |lanes, context| lanes.lend(context, id, port));
@@ -196,6 +198,11 @@ impl Dispatcher {
             }
             request => self.query(now, id, request, answer),
         }
+    }
+
+    /// Whether a socket is in a group.
+    pub(super) fn in_group(&self, port: u32) -> bool {
+        self.driver.stack.endpoint(port).is_some_and(|endpoint| endpoint.group().is_some())
     }
 
     /// The endpoint of a socket that the attachment holds; `gone` if it has ended.
@@ -333,7 +340,7 @@ impl Dispatcher {
             self.unbind_all(now, port, false, (id, answer));
             return Ok(Reply::Done);
         }
-        let in_group = self.driver.stack.endpoint(port).is_some_and(|e| e.group().is_some());
+        let in_group = self.in_group(port);
         self.driver.stack.unbind(now, port, which).map_err(Failure::Bind)?;
         if in_group {
             // It may have left the group by that.
