@@ -25,6 +25,22 @@ pub(super) struct Session {
     pub(super) requests: u32,
 }
 
+/// Kinds of notices of which a socket has at most one that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Single {
+    SoleHolder,
+    GroupChanged,
+}
+
+/// Kind and socket of such a notice.
+fn single(notice: Notice) -> Option<(Single, u32)> {
+    match notice {
+        Notice::SoleHolder { port } => Some((Single::SoleHolder, port)),
+        Notice::GroupChanged { port } => Some((Single::GroupChanged, port)),
+        _ => None,
+    }
+}
+
 /// A process.
 #[derive(Debug)]
 pub(super) struct Attachment {
@@ -37,10 +53,9 @@ pub(super) struct Attachment {
     /// Other notices. Each names a lane, a pair, a socket or the node's address, of which there are as many as the
     /// limits allow.
     others: VecDeque<Notice>,
-    /// Sockets with a waiting [`Notice::SoleHolder`]; each at most once, because another process can cause any number.
-    sole: BTreeSet<u32>,
-    /// Those with a waiting [`Notice::GroupChanged`], for the same reason.
-    changed: BTreeSet<u32>,
+    /// The sockets with waiting notices of these kinds; each at most once, because other processes can cause any
+    /// number.
+    single: BTreeSet<(Single, u32)>,
     /// Its doorbell rings at the end of the turn.
     pub(super) rings: bool,
     /// A reply that the system did not take, and those behind it.
@@ -55,8 +70,7 @@ impl Attachment {
             session: None,
             ready: VecDeque::new(),
             others: VecDeque::new(),
-            sole: BTreeSet::new(),
-            changed: BTreeSet::new(),
+            single: BTreeSet::new(),
             rings: false,
             delayed: None,
         }
@@ -68,16 +82,14 @@ impl Attachment {
     }
 
     pub(super) fn push(&mut self, notice: Notice) {
-        if let Notice::SoleHolder { port } = notice
-            && !self.sole.insert(port)
+        if let Some(single) = single(notice)
+            && !self.single.insert(single)
         {
-            // The later one counts: a notice that the socket is shared may be between them.
-            self.others.retain(|other| *other != notice);
-        }
-        if let Notice::GroupChanged { port } = notice
-            && !self.changed.insert(port)
-        {
-            return;
+            match single.0 {
+                // The later one counts: a notice that the socket is shared may be between them.
+                Single::SoleHolder => self.others.retain(|other| *other != notice),
+                Single::GroupChanged => return,
+            }
         }
         self.others.push_back(notice);
     }
@@ -104,11 +116,8 @@ impl Attachment {
         while notices.len() < NOTICES_MAX
             && let Some(notice) = self.others.pop_front()
         {
-            if let Notice::SoleHolder { port } = notice {
-                self.sole.remove(&port);
-            }
-            if let Notice::GroupChanged { port } = notice {
-                self.changed.remove(&port);
+            if let Some(single) = single(notice) {
+                self.single.remove(&single);
             }
             notices.push(notice);
         }
