@@ -1,13 +1,13 @@
 //! Sending to the members of a group: through a lane to each if all are on this host, otherwise through the node.
 //!
-//! All messages of a socket take the same way at a time, so each member gets them in order. The daemon says when a
+//! All messages of a socket take the same path at a time, so each member gets them in order. The daemon says when a
 //! member has come or gone; then this module asks for the lanes again. Decision 39.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use utipc_attach::{Failure, Reply, Request};
 use utipc_core::addr::{PortId, Scope, ServiceAddr, ServiceRange};
-use utipc_core::group::{ACTIVE_WINDOW, CopyOf};
+use utipc_core::group::{CopyOf, LOAD_STEP};
 use utipc_core::socket::{Address, Destination, GroupAddress, SendError};
 use utipc_core::wire::MessageType;
 use utipc_lanes::{LaneError, Route};
@@ -19,8 +19,6 @@ use crate::{Error, Socket};
 
 /// Messages that go through the node before the lanes that were refused are requested again.
 const MESSAGES_BY_NODE: u32 = 256;
-/// Members whose unread blocks differ by less get anycasts in turn, as at the node.
-const LOAD_STEP: u32 = ACTIVE_WINDOW as u32 / 4;
 /// Members that are compared for an anycast: those that are next in turn.
 const COMPARED: usize = 8;
 /// Requests for lanes in a row while members come and go; then a message goes through the node.
@@ -30,7 +28,7 @@ const ALL: (u32, u32) = (0, u32::MAX);
 
 /// How the messages of a socket to its group travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Way {
+enum Path {
     /// The daemon has to be asked.
     #[default]
     Unknown,
@@ -43,8 +41,8 @@ enum Way {
 /// The members of a socket's group, as far as messages go to them by lanes.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
-    way: Way,
-    /// With [`Way::Lanes`]: port and address of each member, by port.
+    path: Path,
+    /// With [`Path::Lanes`]: port and address of each member, by port.
     all: Vec<(u32, ServiceAddr)>,
     /// The member that got the last anycast.
     last_anycast: u32,
@@ -53,12 +51,12 @@ pub(crate) struct Members {
 impl Members {
     /// The members have changed.
     pub(crate) fn forget(&mut self) {
-        self.way = Way::Unknown;
+        self.path = Path::Unknown;
     }
 
     /// A lane has ended. If it was in use, its reader has left, or does not take lanes any more.
     pub(crate) fn lane_is_over(&mut self) {
-        if self.way == Way::Lanes {
+        if self.path == Path::Lanes {
             self.forget();
         }
     }
@@ -139,21 +137,21 @@ impl Socket {
         if self.state.hosted.load(Relaxed) {
             return Ok(false);
         }
-        match half.members.way {
-            Way::Lanes => return Ok(true),
-            Way::Node(left @ 1..) => {
-                half.members.way = Way::Node(left - 1);
+        match half.members.path {
+            Path::Lanes => return Ok(true),
+            Path::Node(left @ 1..) => {
+                half.members.path = Path::Node(left - 1);
                 return Ok(false);
             }
-            Way::Node(0) | Way::Unknown => {}
+            Path::Node(0) | Path::Unknown => {}
         }
         for _ in 0..ATTEMPTS {
             match self.attachment.request_group_lanes(&self.state) {
                 Ok(true) => {
-                    half.members.way = Way::Lanes;
+                    half.members.path = Path::Lanes;
                     // Among them may be news of another member: older than the reply, or newer.
                     self.process_sender_events(half)?;
-                    if half.members.way == Way::Lanes {
+                    if half.members.path == Path::Lanes {
                         half.members.all = half.lanes.members();
                         return Ok(true);
                     }
@@ -164,7 +162,7 @@ impl Socket {
                 }
                 // Other processes have the socket too.
                 Err(Error::Failed(_)) => {
-                    half.members.way = Way::Node(MESSAGES_BY_NODE);
+                    half.members.path = Path::Node(MESSAGES_BY_NODE);
                     return Ok(false);
                 }
                 Err(error) => return Err(error),
@@ -176,7 +174,7 @@ impl Socket {
     /// Stops writing lanes, which the daemon has ended.
     fn leave_group_lanes(&self, half: &mut SendHalf) {
         half.lanes.leave_all();
-        half.members.way = Way::Node(MESSAGES_BY_NODE);
+        half.members.path = Path::Node(MESSAGES_BY_NODE);
         half.members.all.clear();
     }
 

@@ -319,7 +319,7 @@ impl Socket {
                         }
                     };
                     match InboundLane::new(lane, pair, peer, node) {
-                        Ok(new) => receiver.add(new.of_member(member), &self.state.ready),
+                        Ok(new) => receiver.add(new.with_member(member), &self.state.ready),
                         Err(_) => self.report(lane)?,
                     }
                     if self.kind().is_connection_oriented() {

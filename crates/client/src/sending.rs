@@ -519,7 +519,7 @@ impl Socket {
                         }
                     };
                     match OutboundLane::new(lane, pair, peer) {
-                        Ok(new) => half.lanes.add(new.to_member(member), self.kind()),
+                        Ok(new) => half.lanes.add(new.with_member(member), self.kind()),
                         Err(_) => self.report(lane)?,
                     }
                     if self.state.accepted {

@@ -115,9 +115,9 @@ impl InboundLane {
         Ok(Self { id, pair, peer, peer_node, member: None, listed: false, reader })
     }
 
-    /// As one from a member of the socket's group with this address.
+    /// Between members of a group: with the address of the member that writes.
     #[must_use]
-    pub fn of_member(self, member: Option<ServiceAddr>) -> Self {
+    pub fn with_member(self, member: Option<ServiceAddr>) -> Self {
         Self { member, ..self }
     }
 

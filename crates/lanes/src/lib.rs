@@ -28,6 +28,7 @@ mod doorbell;
 mod inbound;
 mod lane;
 mod layout;
+mod members;
 mod message;
 mod pair;
 mod receiver;

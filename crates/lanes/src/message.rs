@@ -56,7 +56,10 @@ pub(crate) fn check(copy: &[u8], total: usize, expected: &Expected) -> Result<Ch
     let mut group = None;
     let (need, destination) = match kind {
         _ if expected.in_group => {
-            group = Some(group_kind(kind)?);
+            group = GroupMessageKind::of(kind);
+            if group.is_none() {
+                return Err("a message that is none of the group");
+            }
             (MULTICAST_HEADER, None)
         }
         MessageType::Conn => (SHORT_HEADER, None),
@@ -90,16 +93,6 @@ pub(crate) fn check(copy: &[u8], total: usize, expected: &Expected) -> Result<Ch
     }
     let importance = view.importance();
     Ok(Checked { header, data: total - header, importance, origin, destination, group })
-}
-
-/// What a message between members of a group is.
-fn group_kind(kind: MessageType) -> Result<GroupMessageKind, &'static str> {
-    match kind {
-        MessageType::GroupUcast => Ok(GroupMessageKind::Unicast),
-        MessageType::GroupMcast => Ok(GroupMessageKind::Multicast),
-        MessageType::GroupBcast => Ok(GroupMessageKind::Broadcast),
-        _ => Err("a message that is none of the group"),
-    }
 }
 
 #[cfg(test)]
@@ -188,16 +181,14 @@ mod tests {
     #[test]
     fn lanes_between_members_carry_messages_of_the_group_only() {
         let address = |kind| {
-            let (scope, copy_of) = (Scope::Cluster, CopyOf::Unicast);
-            let flags = (false, false);
             Address::Group(GroupAddress {
                 kind,
                 member: SERVICE,
-                scope,
+                scope: Scope::Cluster,
                 seqno: 0,
-                ack_request: flags.0,
-                copy_of,
-                after_loss: flags.1,
+                ack_request: false,
+                copy_of: CopyOf::Unicast,
+                after_loss: false,
             })
         };
         let in_group = Expected { in_group: true, ..expected(SocketKind::Rdm) };

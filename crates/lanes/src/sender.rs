@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use utipc_attach::LaneId;
 use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceAddr};
-use utipc_core::group::{ACTIVE_WINDOW, IDLE_WINDOW};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Address, Patience, SendOptions, SocketKind, WaitReason, header};
-use utipc_core::wire::{MULTICAST_HEADER, blocks};
+use utipc_core::wire::blocks;
 use utipc_os::packets::Far;
 
 use crate::layout::{LARGEST_CLASS, RING_SHIFTS};
@@ -70,7 +69,7 @@ pub struct OutboundLane {
     /// The socket that reads; 0 for the node.
     peer: u32,
     /// Its address in the group, if the lane leads from one member to another.
-    member: Option<ServiceAddr>,
+    pub(crate) member: Option<ServiceAddr>,
     pub(crate) writer: Writer,
     patience: u32,
     /// When messages without a connection began to wait for the reader of the full lane.
@@ -108,9 +107,9 @@ impl OutboundLane {
         })
     }
 
-    /// As one to a member of the socket's group with this address.
+    /// Between members of a group: with the address of the member that reads.
     #[must_use]
-    pub fn to_member(self, member: Option<ServiceAddr>) -> Self {
+    pub fn with_member(self, member: Option<ServiceAddr>) -> Self {
         Self { member, ..self }
     }
 
@@ -221,34 +220,16 @@ impl OutboundLane {
         }
     }
 
-    /// Checks the window of a member: as at the node, one message of any size until it has read for the first time.
-    fn check_window(&mut self, bytes: usize) -> Result<(), LaneError> {
-        let cost = blocks(MULTICAST_HEADER + bytes);
-        if self.window_left() < cost {
-            self.writer.refresh()?;
-            if self.window_left() < cost {
-                return Err(LaneError::WindowFull);
-            }
-        }
-        Ok(())
-    }
-
-    /// Blocks that may still be sent to a member.
-    fn window_left(&self) -> u32 {
-        let window = if self.writer.given_back() > 0 { ACTIVE_WINDOW } else { IDLE_WINDOW };
-        u32::from(window).saturating_sub(self.outstanding())
-    }
-
     /// Blocks sent that the reader has not given back.
     #[inline]
-    fn outstanding(&self) -> u32 {
+    pub(crate) fn outstanding(&self) -> u32 {
         u32::try_from(self.writer.outstanding_cost()).unwrap_or(u32::MAX)
     }
 }
 
 /// Spreads port numbers. The daemon chooses them, so no peer can make them collide.
 #[derive(Debug, Default)]
-struct PortHasher(u64);
+pub(crate) struct PortHasher(u64);
 
 impl Hasher for PortHasher {
     fn write(&mut self, bytes: &[u8]) {
@@ -282,7 +263,7 @@ pub enum Route {
 #[derive(Debug, Default)]
 pub struct Sender {
     /// Lanes to local sockets without a connection, by port.
-    lanes: HashMap<u32, OutboundLane, BuildHasherDefault<PortHasher>>,
+    pub(crate) lanes: HashMap<u32, OutboundLane, BuildHasherDefault<PortHasher>>,
     /// The lane of a connection; without a connection the lane to the node, for other nodes.
     sole: Option<OutboundLane>,
     /// Messages that went to other nodes by requests.
@@ -292,9 +273,9 @@ pub struct Sender {
     /// Lanes whose reader's process waits for a descriptor, which the daemon has to make readable.
     to_wake: Vec<LaneId>,
     /// The socket at the end of the lane that a call waits for.
-    blocked: Option<u32>,
+    pub(crate) blocked: Option<u32>,
     /// Node and level of the full link queue that a call waits for.
-    congested: Option<(NodeAddr, u8)>,
+    pub(crate) congested: Option<(NodeAddr, u8)>,
     /// A wait for the reader of a full lane has begun.
     new_wait: bool,
     /// Messages sent by lanes to local sockets.
@@ -411,15 +392,6 @@ impl Sender {
             lane.end_wait(Instant::now());
         }
         Ok(())
-    }
-
-    /// [`Sender::check_room`] for a message to a member of the socket's group, whose window limits it, too.
-    ///
-    /// # Errors
-    /// [`LaneError::WindowFull`]; as [`Sender::check_room`].
-    pub fn check_member_room(&mut self, to: u32, bytes: usize) -> Result<(), LaneError> {
-        self.lanes.get_mut(&to).ok_or(LaneError::NoLane)?.check_window(bytes)?;
-        self.check_room(to, bytes)
     }
 
     /// Whether the call shall wait for the reader of the full lane to `to`. False if that has not read for so long that
@@ -627,30 +599,6 @@ impl Sender {
             return Some(WaitReason::MemberWindow { member: peer, joined: true, window });
         }
         Some(WaitReason::PeerWindow { peer, unacked: lane.outstanding(), window: WINDOW })
-    }
-
-    /// The members of the group to which lanes lead, by port: port and address.
-    #[must_use]
-    pub fn members(&self) -> Vec<(u32, ServiceAddr)> {
-        let mut members: Vec<_> =
-            self.lanes.iter().filter_map(|(port, lane)| Some((*port, lane.member?))).collect();
-        members.sort_unstable_by_key(|(port, _)| *port);
-        members
-    }
-
-    /// Blocks in the lane to the local socket `to` that its reader has not given back.
-    pub fn unread(&mut self, to: u32) -> u32 {
-        self.lanes.get_mut(&to).map_or(u32::MAX, |lane| {
-            // Sending finds a lane that has ended.
-            let _ = lane.writer.refresh();
-            lane.outstanding()
-        })
-    }
-
-    /// Notes that the call waits, for as long as it may, for the reader of the full lane to a member.
-    pub fn wait_for_member(&mut self, to: u32) {
-        (self.blocked, self.congested) = (Some(to), None);
-        self.window_waits += 1;
     }
 
     /// All lanes.

@@ -210,7 +210,7 @@ fn a_member_that_does_not_read_blocks_the_sender_which_names_it() {
     let slow = all[2].socket().port();
     let Some(WaitReason::MemberWindow { member, joined: true, .. }) = reason else { panic!("{reason:?}") };
     assert_eq!(member.port, slow.port);
-    // Nobody got the refused one.
+    // The refused message has reached no member.
     for number_of in 0..sent {
         assert_eq!(number(&all[2]), number_of);
     }

@@ -6,7 +6,7 @@ use crate::addr::{NodeAddr, PortId};
 
 /// Members whose unread blocks differ by less get anycasts in turn. A member tells only every so many blocks what was
 /// read: an active one when it has a quarter of its window left to grant.
-const LOAD_STEP: u32 = ACTIVE_WINDOW as u32 / 4;
+pub const LOAD_STEP: u32 = ACTIVE_WINDOW as u32 / 4;
 
 /// Most refused sends that are remembered. Ours: the threads of a program that wait for different members at a time.
 const MAX_BLOCKED: usize = 16;

@@ -129,7 +129,6 @@ impl Endpoint {
 
     /// Handles a payload message for a socket in a group: only those of members count.
     pub(super) fn group_data(&mut self, msg: Message, uplink: &mut dyn Uplink) {
-        use MessageType::{GroupBcast, GroupMcast, GroupUcast};
         let own = uplink.own_node();
         let from = member_id(msg.origin(), own);
         let room = self.room();
@@ -137,7 +136,7 @@ impl Endpoint {
         if from == member_id(PortId { port: self.port, node: own }, own) && !group.request().loopback {
             return; // the copy of an own broadcast
         }
-        let belongs = matches!(msg.message_type(), GroupBcast | GroupMcast | GroupUcast)
+        let belongs = GroupMessageKind::of(msg.message_type()).is_some()
             && msg.name_type() == group.request().member.service
             && msg.error_code() == ErrorCode::Ok
             && group.includes(from.node);
@@ -393,8 +392,8 @@ pub(super) fn member_id(port: PortId, own: NodeAddr) -> PortId {
 
 /// Whether a message is one of a group's.
 pub(super) fn is_group(msg: &Message) -> bool {
-    use MessageType::{GroupBcast, GroupEvent, GroupMcast, GroupUcast};
-    matches!(msg.message_type(), GroupEvent | GroupBcast | GroupMcast | GroupUcast)
+    let kind = msg.message_type();
+    kind == MessageType::GroupEvent || GroupMessageKind::of(kind).is_some()
 }
 
 /// The properties of a message of a group. Its instance is that of the sending member.
@@ -402,15 +401,12 @@ pub(super) fn describe(msg: &Message) -> Option<GroupMessage> {
     let kind = match msg.message_type() {
         MessageType::GroupUcast if msg.word(10) & COPY_OF_BROADCAST != 0 => GroupMessageKind::Broadcast,
         MessageType::GroupUcast if msg.word(10) & COPY_OF_MULTICAST != 0 => GroupMessageKind::Multicast,
-        MessageType::GroupUcast => GroupMessageKind::Unicast,
-        MessageType::GroupMcast => GroupMessageKind::Multicast,
-        MessageType::GroupBcast => GroupMessageKind::Broadcast,
         MessageType::GroupEvent => match msg.word(10) {
             LEFT => GroupMessageKind::Left,
             EVICTED => GroupMessageKind::Evicted,
             _ => GroupMessageKind::Joined,
         },
-        _ => return None,
+        payload => GroupMessageKind::of(payload)?,
     };
     Some(GroupMessage { member: msg.service(), kind })
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::addr::{Importance, NodeAddr, PortId, ServiceAddr, ServiceRange};
-use crate::wire::ErrorCode;
+use crate::wire::{ErrorCode, MessageType};
 
 /// Type of a socket. Spec: tipc.md §8.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,6 +127,17 @@ pub enum GroupMessageKind {
 }
 
 impl GroupMessageKind {
+    /// The kind of a payload message of this type; `None` if it is no payload of a group.
+    #[must_use]
+    pub const fn of(payload: MessageType) -> Option<Self> {
+        match payload {
+            MessageType::GroupUcast => Some(Self::Unicast),
+            MessageType::GroupMcast => Some(Self::Multicast),
+            MessageType::GroupBcast => Some(Self::Broadcast),
+            _ => None,
+        }
+    }
+
     /// Whether a member has joined or left.
     #[must_use]
     pub const fn is_event(self) -> bool {

@@ -3,7 +3,7 @@
 
 use super::Stack;
 use crate::addr::{PortId, ServiceAddr};
-use crate::socket::{Built, Destination, Resolved, SendError, Unsent};
+use crate::socket::{Built, Destination, GroupMessageKind, Resolved, SendError, Unsent};
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType};
 
@@ -84,12 +84,7 @@ impl Stack {
         let Ok(mut message) = Message::from_vec(bytes) else { return false };
         let Some(receiver) = self.endpoints.get(&to) else { return false };
         let connected = receiver.kind().is_connection_oriented();
-        let genuine = message.header_fits()
-            && message.is_data()
-            && message.error_code() == ErrorCode::Ok
-            && message.origin_port() == from
-            && (message.origin_node().is_none() || message.origin_node() == self.switch.own_node())
-            && !message.syn();
+        let genuine = self.is_from_lane_of(from, &message) && !message.syn();
         let fits = match message.message_type() {
             MessageType::Conn => connected && message.dest_port() == to,
             MessageType::Direct | MessageType::Named => !connected && message.dest_port() == to,
@@ -105,6 +100,15 @@ impl Stack {
         true
     }
 
+    /// Whether the socket `from` of this node may have written this message, which may have any contents, into a lane.
+    fn is_from_lane_of(&self, from: u32, message: &Message) -> bool {
+        message.header_fits()
+            && message.is_data()
+            && message.error_code() == ErrorCode::Ok
+            && message.origin_port() == from
+            && (message.origin_node().is_none() || message.origin_node() == self.switch.own_node())
+    }
+
     /// Queues messages that the socket `from`, this `member` of the group of `to`, has written into a lane and that
     /// will not be read there, oldest first; `skip` messages of the queue are older. The application has read the first
     /// `read` bytes of the first one. Returns how many were dropped: `bodies` may have any contents.
@@ -116,18 +120,11 @@ impl Stack {
         bodies: Vec<Vec<u8>>,
         (skip, read): (usize, usize),
     ) -> usize {
-        use MessageType::{GroupBcast, GroupMcast, GroupUcast};
-        let own = self.switch.own_node();
         let (count, mut genuine) = (bodies.len(), Vec::with_capacity(bodies.len()));
         for body in bodies {
             let Ok(mut message) = Message::from_vec(body) else { continue };
-            let is_genuine = message.header_fits()
-                && message.is_data()
-                && message.error_code() == ErrorCode::Ok
-                && matches!(message.message_type(), GroupBcast | GroupMcast | GroupUcast)
-                && message.origin_port() == from
-                && (message.origin_node().is_none() || message.origin_node() == own);
-            if is_genuine {
+            let of_group = GroupMessageKind::of(message.message_type()).is_some();
+            if of_group && self.is_from_lane_of(from, &message) {
                 message.set_dest_port(to);
                 genuine.push(message);
             }

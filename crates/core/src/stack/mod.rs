@@ -78,7 +78,7 @@ pub struct Stack {
     services: Services,
     /// The sockets in groups, by service type.
     groups: BTreeMap<u32, BTreeSet<u32>>,
-    /// Those in whose groups members have come or gone; `None` while nobody takes them.
+    /// The sockets whose groups have gained or lost members since a caller took them; `None` if no caller does.
     changed_groups: Option<BTreeSet<u32>>,
     /// What the sockets of each user use.
     ledger: Ledger,

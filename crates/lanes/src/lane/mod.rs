@@ -81,7 +81,7 @@ pub enum LaneError {
     Ended,
     /// No lane leads to the receiver: send by the node.
     NoLane,
-    /// The peer of the connection has not read enough yet.
+    /// The peer of the connection, or the member of the group, has not read enough yet.
     WindowFull,
     /// The reader has written malformed data.
     Corrupt(Corrupt),
