@@ -116,6 +116,7 @@ impl Merge {
             pending.final_message = pending.final_message.take().or(final_message);
             return Ok(());
         }
+        let asked = pending.requests;
         if self.slots.len() <= item as usize {
             self.slots.resize(item as usize + 1, Slot::default());
         }
@@ -123,7 +124,7 @@ impl Merge {
             self.unmap(old, stream);
         }
         if let Some(slot) = self.slot(item).filter(|slot| slot.stream != stream) {
-            *slot = Slot { stream, live: false };
+            *slot = Slot { stream, live: false, asked };
         }
         Ok(())
     }
@@ -152,6 +153,9 @@ impl Merge {
             self.remove_pending(stream);
             self.ended.insert(stream, false);
             return if message.is_empty() { Ok(()) } else { deliver(&mut message, stream, out) };
+        }
+        if complete {
+            self.image_came(stream);
         }
         if slot.live {
             // If a message of the item has come since, the image is older than the data of the hub's streams.
@@ -218,6 +222,7 @@ impl Merge {
     fn retry_in_feed(&mut self, stream: i32) {
         if let Some(pending) = self.pending.get_mut(&stream) {
             self.retries.push(pending.request.clone());
+            self.asked_again(stream);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Recent packets of a feed, with an index in which each entry points to the one before it of the same item.
 //!
-//!
 //! After a burst of requests thousands of images arrive, and each needs the later entries of its item. Scanning
 //! all entries for each image would take longer than the burst.
 
@@ -20,7 +19,7 @@ struct Past {
 /// The position of an entry, and the number of the one before it of the same item.
 #[derive(Clone, Copy, Debug)]
 struct IndexEntry {
-    /// The item; 0 if the entry concerns no item.
+    /// The item; 0 if no image of it can be awaited, or the entry concerns none.
     item: i32,
     /// Offset in the bytes of its packet.
     offset: u32,
@@ -58,13 +57,15 @@ impl History {
         *self = Self::default();
     }
 
-    /// Appends the entries of the next packet, which were decoded before; `first` is the number of the first.
-    pub(super) fn push(&mut self, first: u64, entries: &[u8]) {
+    /// Appends the entries of the next packet, which were decoded before; `first` is the number of the first. Those of
+    /// items for which `awaits` is false cannot be found: most updates of a full load are such, and finding a place in
+    /// the index is most of an entry's cost.
+    pub(super) fn push(&mut self, first: u64, entries: &[u8], awaits: impl Fn(i32) -> bool) {
         let (mut rest, mut number) = (entries, first);
         while !rest.is_empty() {
             let offset = (entries.len() - rest.len()) as u32;
             let Ok(entry) = Entry::take(&mut rest) else { break };
-            let item = item_of(&entry);
+            let item = Some(item_of(&entry)).filter(|item| awaits(*item)).unwrap_or(0);
             let before = if item == 0 { 0 } else { self.latest.insert(item, number).unwrap_or(0) };
             self.index.push_back(IndexEntry { item, offset, before });
             number += 1;
@@ -150,7 +151,7 @@ mod tests {
                 all.push((number, item));
                 number += 1;
             }
-            history.push(first, &bytes);
+            history.push(first, &bytes, |_| true);
         }
         (all, history)
     }

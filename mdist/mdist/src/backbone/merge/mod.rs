@@ -53,6 +53,17 @@ struct Slot {
     stream: i32,
     /// Whether the stream has its image and gets the feed's messages.
     live: bool,
+    /// Images that have been requested for the stream and have not arrived. It may be too high, when one was not
+    /// answered by an image.
+    asked: u16,
+}
+
+impl Slot {
+    /// Whether an image may come that is older than the feed's messages for the item.
+    #[inline]
+    fn awaits_image(self) -> bool {
+        !self.live || self.asked > 0
+    }
 }
 
 /// A stream that waits for an image.
@@ -68,6 +79,8 @@ struct PendingImage {
     delayed: bool,
     /// Parts of the image, each with the number of the last entry before it.
     parts: Vec<(u64, Vec<u8>)>,
+    /// Number of requests since the stream was opened, or had its last image.
+    requests: u16,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -227,9 +240,11 @@ impl Merge {
     /// Records that the request `message` is sent on `stream`.
     pub(crate) fn requested(&mut self, stream: i32, message: &[u8]) {
         let request = message.to_vec();
+        self.asked_again(stream);
         let open = self.pending.get_mut(&stream).filter(|pending| pending.final_message.is_none());
         if let Some(pending) = open {
             pending.request = request;
+            pending.requests = pending.requests.saturating_add(1);
             self.delayed -= usize::from(std::mem::take(&mut pending.delayed));
             return;
         }
@@ -240,6 +255,7 @@ impl Merge {
             ended_at_sweep: false,
             delayed: false,
             parts: Vec::new(),
+            requests: 1,
         };
         self.pending.insert(stream, pending);
     }
@@ -256,6 +272,26 @@ impl Merge {
         if let Some(pending) = self.pending.remove(&stream) {
             self.delayed -= usize::from(pending.delayed);
             self.waiting_bytes -= pending.parts.iter().map(|(_, part)| part.len()).sum::<usize>();
+        }
+    }
+
+    /// The slot of the item that a stream is on.
+    fn slot_of(&mut self, stream: i32) -> Option<&mut Slot> {
+        let item = self.items.get(&stream).copied()?;
+        self.slot(item).filter(|slot| slot.stream == stream)
+    }
+
+    /// Counts a request for an image of a stream that is open.
+    fn asked_again(&mut self, stream: i32) {
+        if let Some(slot) = self.slot_of(stream) {
+            slot.asked = slot.asked.saturating_add(1);
+        }
+    }
+
+    /// Counts a complete image for a stream.
+    fn image_came(&mut self, stream: i32) {
+        if let Some(slot) = self.slot_of(stream) {
+            slot.asked = slot.asked.saturating_sub(1);
         }
     }
 

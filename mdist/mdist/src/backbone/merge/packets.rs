@@ -193,6 +193,7 @@ impl Merge {
         let Some(slot) = self.slot(item) else { return false };
         slot.live = true;
         if complete {
+            self.image_came(stream);
             self.remove_pending(stream);
         }
         true
@@ -209,7 +210,9 @@ impl Merge {
             }
             return;
         }
-        feed.history.push(first, entries);
+        let slots = &self.slots;
+        let slot = |item: i32| usize::try_from(item).ok().and_then(|at| slots.get(at));
+        feed.history.push(first, entries, |item| slot(item).is_none_or(|slot| slot.awaits_image()));
         let limit = if self.pending.len() > self.delayed {
             self.history_max
         } else {

@@ -384,7 +384,7 @@ fn packets_that_overtake_others_are_put_in_order_if_they_are_marked() {
         let mut merge = Merge::new(0, HISTORY);
         merge.join(FEED);
         merge.joined(FEED, 0, &mut |_| {}).unwrap();
-        merge.slots = vec![Slot::default(), Slot { stream: 9, live: true }];
+        merge.slots = vec![Slot::default(), Slot { stream: 9, live: true, asked: 0 }];
         let mut packets = some_packets();
         for at in (1..packets.len()).rev() {
             packets.swap(at, at - (dice.next(5) as usize).min(at));
@@ -430,7 +430,7 @@ fn packets_held_while_joining_are_delivered_from_the_first_entry() {
     for number in 1..=4 {
         give(&mut merge, packet(number, &[&message(UPDATE, 1, 1, number, 0)])).unwrap();
     }
-    merge.slots = vec![Slot::default(), Slot { stream: 9, live: true }];
+    merge.slots = vec![Slot::default(), Slot { stream: 9, live: true, asked: 0 }];
     let mut counts = Vec::new();
     merge.joined(FEED, 2, &mut |bytes| counts.push(parsed(bytes).3)).unwrap();
     assert_eq!(counts, [3, 4]);
