@@ -92,7 +92,7 @@ pub(super) struct ImagesTest {
 }
 
 impl ImagesTest {
-    /// Measures all paths, with caches as by default.
+    /// Measures all paths, with caches and writes as by default.
     pub(super) fn run(options: &Options) -> Self {
         let folder = vendor::folder();
         let mut test = Self {
@@ -171,7 +171,7 @@ impl Loader<'_> {
         let load = match &self.folder {
             Some(folder) => {
                 let (items, time) = (self.options.items, KEPT);
-                let job = Job { between, cache: true, prompt: false, items, rate, loading: within, time };
+                let job = Job { between, cache: true, prompt: true, items, rate, loading: within, time };
                 let run = vendor::run(folder, &place, &job)?;
                 let missing = format!("{} of {items} images arrived", run.loaded);
                 Load { rate, seconds: run.images_s.ok_or(missing), output: run.output, kept: run.clean }
@@ -197,6 +197,7 @@ impl Loader<'_> {
             server: (between != Between::Nothing).then_some(true),
             loading_rate: rate,
             load_time: within + KEPT,
+            prompt: true,
             ..base
         };
         let chain = Chain::start(place, &plan);
