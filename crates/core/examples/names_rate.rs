@@ -99,7 +99,7 @@ fn main() {
         for at in (1..order.len()).rev() {
             order.swap(at, rng.below(at as u64 + 1) as usize);
         }
-        let mut table = NameTable::new(OWN, false, 1);
+        let mut table = NameTable::new(OWN, false);
         let bind = each(bindings, || {
             for number in &order {
                 table.publish(shape.binding(*number)).expect("the binding is within the limits");

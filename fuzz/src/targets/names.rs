@@ -12,7 +12,7 @@ const PEERS: [NodeAddr; 2] = [NodeAddr(0x0100_1002), NodeAddr(0x0100_1003)];
 
 pub(crate) fn run(data: &[u8], seen: &mut Seen) {
     let mut source = Source::new(data);
-    let mut table = NameTable::new(OWN, false, 1);
+    let mut table = NameTable::new(OWN, false);
     let mut receivers = [NameReceiver::new(), NameReceiver::new()];
     let (mut changes, mut report) = (Vec::new(), NameReport::default());
     while !source.is_empty() {

@@ -9,7 +9,7 @@ use crate::{Seen, magnitude};
 
 pub(crate) fn run(data: &[u8], seen: &mut Seen) {
     let mut source = Source::new(data);
-    let mut table = NameTable::new(NodeAddr(1), false, 1);
+    let mut table = NameTable::new(NodeAddr(1), false);
     let mut server = TopologyServer::new();
     let mut now = Time::ZERO;
     let mut connected = [false; 4];

@@ -246,7 +246,7 @@ fn run(seed: u64, legacy: bool, spread: u64, steps: usize, shrink: u64) {
     let mut test = Comparison {
         rng,
         spread,
-        table: NameTable::new(OWN, legacy, seed),
+        table: NameTable::new(OWN, legacy),
         model: Model { own: OWN, legacy, ranges: Vec::new(), count: 0 },
         alive: Vec::new(),
         context: String::new(),

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::replica::{Heap, Index, Memory, NoMemory, Place, Seen, Size, View};
 use super::{ASSURED_BINDINGS, MAX_BINDINGS, MAX_PEER_BINDINGS, MAX_USER_BINDINGS, USER_BINDINGS};
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
-use crate::collections::{FixedMap, SeededState, Slab, Slot};
+use crate::collections::{Slab, Slot};
 use crate::limits::{LINK_STATE, NODE_STATE, TOPOLOGY_SERVER};
 
 /// A binding was published or withdrawn. Changes must reach subscribers in order.
@@ -123,7 +123,8 @@ pub struct NameTable {
     listed: BTreeMap<ListPosition, u32>,
     ranges: Slab<Place>,
     publications: Vec<Option<Publication>>,
-    identities: FixedMap<Identity, u32>,
+    /// A tree: a hash table of a million bindings stops the node for 50 ms when it has to be built anew.
+    identities: BTreeMap<Identity, u32>,
     /// Bindings by node and age; those of this node are under [`NodeAddr::NONE`].
     nodes: BTreeMap<NodeAddr, BTreeMap<u64, u32>>,
     /// This node's bindings by port, newest first.
@@ -138,10 +139,9 @@ pub struct NameTable {
 
 impl NameTable {
     /// An empty table of node `own` ([`NodeAddr::NONE`] until it has an address). `legacy`: the node uses `<Z.C.N>`
-    /// addresses, which changes lookups. `seed` keeps peers from choosing types that collide.
+    /// addresses, which changes lookups.
     #[must_use]
-    pub fn new(own: NodeAddr, legacy: bool, seed: u64) -> Self {
-        let state = SeededState::new(seed);
+    pub fn new(own: NodeAddr, legacy: bool) -> Self {
         let mut table = Self {
             own,
             legacy,
@@ -150,7 +150,7 @@ impl NameTable {
             listed: BTreeMap::new(),
             ranges: Slab::default(),
             publications: Vec::new(),
-            identities: FixedMap::with_hasher(state),
+            identities: BTreeMap::new(),
             nodes: BTreeMap::new(),
             ports: BTreeMap::new(),
             bindings_made: BTreeMap::new(),

@@ -8,7 +8,7 @@ const OWN: NodeAddr = NodeAddr(0x0100_1001);
 const PEER: NodeAddr = NodeAddr(0x0100_1002);
 
 fn table() -> NameTable {
-    NameTable::new(OWN, false, 1)
+    NameTable::new(OWN, false)
 }
 
 fn range(lower: u32, upper: u32) -> ServiceRange {
@@ -117,7 +117,7 @@ fn domain_of_the_own_node_finds_only_local_sockets() {
 
 #[test]
 fn legacy_lookups_prefer_the_own_node_and_support_masks() {
-    let mut t = NameTable::new(OWN, true, 1);
+    let mut t = NameTable::new(OWN, true);
     t.bind(3, range(5, 5), Scope::Cluster).unwrap();
     t.publish(remote(5, 5, 1)).unwrap();
     for _ in 0..3 {
@@ -132,7 +132,7 @@ fn legacy_lookups_prefer_the_own_node_and_support_masks() {
 
 #[test]
 fn bindings_made_before_the_address_get_the_address() {
-    let mut t = NameTable::new(NodeAddr::NONE, false, 1);
+    let mut t = NameTable::new(NodeAddr::NONE, false);
     t.bind(3, range(5, 5), Scope::Cluster).unwrap();
     assert_eq!(t.lookup(address(5), NodeAddr(0)).unwrap().node, NodeAddr::NONE);
     t.set_own_node(OWN);
@@ -157,7 +157,7 @@ struct Feed {
 impl Feed {
     fn new(first: u16) -> Self {
         Self {
-            sender: NameTable::new(PEER, false, 2),
+            sender: NameTable::new(PEER, false),
             numbers: Distributor::new(first),
             table: table(),
             receiver: NameReceiver::new(),

@@ -42,7 +42,7 @@ fn bulk_equals_the_kernels() {
     let mut checked = 0;
     for (node, peer) in [(A, B), (B, A)] {
         let kernel = names_from("eth-name-bulk", node);
-        let mut table = NameTable::new(node, true, 3);
+        let mut table = NameTable::new(node, true);
         let mut numbers = Distributor::new(0);
         let items: Vec<NameItem> =
             kernel.iter().flat_map(|m| NameItem::all(m.view()).collect::<Vec<_>>()).collect();
@@ -80,11 +80,11 @@ fn updates_equal_the_kernels() {
 
 #[test]
 fn kernel_updates_rebuild_the_kernels_table() {
-    let mut table = NameTable::new(ME, true, 3);
+    let mut table = NameTable::new(ME, true);
     let (mut changes, mut report) = (Vec::new(), NameReport::default());
     for node in [A, B] {
         let mut receiver = NameReceiver::new();
-        let opening = Distributor::new(1).bulk(&NameTable::new(node, true, 0), ME, 1424);
+        let opening = Distributor::new(1).bulk(&NameTable::new(node, true), ME, 1424);
         for message in opening.into_iter().chain(names_from("names", node)) {
             receiver.receive(node, message, &mut table, &mut changes, &mut report).unwrap();
         }

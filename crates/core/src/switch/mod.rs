@@ -180,7 +180,7 @@ pub(crate) struct Switch {
 impl Switch {
     pub(crate) fn new(now: Time, config: StackConfig) -> Self {
         let mut rng = Rng::new(config.seed);
-        let (legacy, table_seed) = (config.address.is_some(), rng.next_u64());
+        let legacy = config.address.is_some();
         let own = match (config.address, config.identity) {
             (Some(addr), _) => Some(OwnAddress::explicit(addr, config.cluster, &mut rng)),
             (None, Some(id)) if config.address_is_assigned => {
@@ -202,7 +202,7 @@ impl Switch {
             bearers: Default::default(),
             members: Members::default(),
             ticks: BTreeSet::new(),
-            table: NameTable::new(NodeAddr::NONE, legacy, table_seed),
+            table: NameTable::new(NodeAddr::NONE, legacy),
             distributor: Distributor::new(first_name_seqno),
             recent: Recent::default(),
             contacts: 0,

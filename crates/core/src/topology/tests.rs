@@ -22,7 +22,7 @@ struct Node {
 impl Node {
     fn new() -> Self {
         let mut node =
-            Self { table: NameTable::new(OWN, false, 1), server: TopologyServer::new(), now: Time::ZERO };
+            Self { table: NameTable::new(OWN, false), server: TopologyServer::new(), now: Time::ZERO };
         node.server.connect(1).unwrap();
         node
     }

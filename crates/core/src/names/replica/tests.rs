@@ -178,7 +178,7 @@ fn bindings_in_ascending_order_fill_their_leaves() {
 
 #[test]
 fn growth_moves_readers_to_new_memory() {
-    let mut table = NameTable::new(OWN, false, 1);
+    let mut table = NameTable::new(OWN, false);
     table.publish(binding(100, 0, 0, 7, PEER)).unwrap();
     let (memory, source) = Shared::new();
     table.share(Box::new(memory)).unwrap();
@@ -205,7 +205,7 @@ fn growth_moves_readers_to_new_memory() {
 
 #[test]
 fn without_memory_bindings_can_be_removed_but_not_added() {
-    let mut table = NameTable::new(OWN, false, 1);
+    let mut table = NameTable::new(OWN, false);
     let (memory, source) = Shared::new();
     table.share(Box::new(memory)).unwrap();
     source.refuse();
@@ -233,7 +233,7 @@ fn without_memory_bindings_can_be_removed_but_not_added() {
 #[test]
 fn invalid_cursors_only_affect_the_choice_among_bindings() {
     let mut rng = Rng::new(3);
-    let mut table = NameTable::new(OWN, true, 1);
+    let mut table = NameTable::new(OWN, true);
     let (memory, source) = Shared::new();
     table.share(Box::new(memory)).unwrap();
     let mut alive: Vec<Binding> = Vec::new();
@@ -278,7 +278,7 @@ fn arbitrary_contents_do_not_panic() {
     let mut rng = Rng::new(11);
     let mut outcomes = [0; 3];
     for round in 0..400_u32 {
-        let mut table = NameTable::new(OWN, round % 2 == 0, 1);
+        let mut table = NameTable::new(OWN, round % 2 == 0);
         let (memory, source) = Shared::new();
         table.share(Box::new(memory)).unwrap();
         for instance in 0..rng.below(2500) as u32 {
@@ -319,7 +319,7 @@ fn arbitrary_contents_do_not_panic() {
 
 #[test]
 fn concurrent_readers_see_consistent_tables() {
-    let mut table = NameTable::new(OWN, false, 1);
+    let mut table = NameTable::new(OWN, false);
     let (memory, source) = Shared::new();
     table.share(Box::new(memory)).unwrap();
     // Port and node follow from the address, so that a mix of two reads is detected.
