@@ -10,8 +10,8 @@ use utipc_core::{
     SocketKind, Stack, StackConfig, Time, limits,
 };
 
-/// Most bindings of a lost node that one call withdraws; as in `switch::names`.
-const NAMES_PER_CALL: usize = 2048;
+/// Most bindings of lost nodes that one call, or the frames of one turn, withdraw; as in `switch::names`.
+const WITHDRAWN: usize = 2048;
 /// Most sockets whose timers one call handles; as in `stack`.
 const TIMERS_PER_CALL: usize = 1024;
 
@@ -46,7 +46,7 @@ fn bindings_of_a_lost_node_are_withdrawn_in_parts() {
     let mut calls = 1;
     loop {
         let now_left = of_peer(victim);
-        assert!(left - now_left <= NAMES_PER_CALL, "{} in one call", left - now_left);
+        assert!(left - now_left <= WITHDRAWN, "{} in one call", left - now_left);
         left = now_left;
         if left == 0 {
             break;
@@ -84,13 +84,43 @@ fn bindings_of_many_lost_nodes_are_withdrawn_in_parts() {
             victim.handle_timeout(lan.now);
             victim.frames().clear();
             let now_left = forged(victim);
-            assert!(left - now_left <= NAMES_PER_CALL, "{} in one call", left - now_left);
+            assert!(left - now_left <= WITHDRAWN, "{} in one call", left - now_left);
             left = now_left;
             calls += 1;
             assert!(calls < 1000, "{left} bindings left");
         }
     }
     assert_eq!(left, 0);
+}
+
+/// The frames of one turn end the links of several nodes, or repeat the setup of nodes whose bindings are not all gone.
+#[test]
+fn frames_of_one_turn_withdraw_bindings_in_parts() {
+    const NODES: u32 = 6;
+    const EACH: u32 = 3000;
+    let mut lan = Lan::linked();
+    let nodes = (1..=NODES).map(|n| NodeAddr::legacy(1, 2, n));
+    nodes.clone().for_each(|from| forge_bindings(&mut lan, from, EACH));
+    let forged = |lan: &Lan| lan.nodes[0].bindings().iter().filter(|b| b.range.service == FORGED).count();
+    let (mut left, mut turns) = (forged(&lan), 0);
+    assert_eq!(left, (NODES * EACH) as usize);
+    while left > 0 {
+        let now = lan.now;
+        lan.nodes[0].begin_turn(now, WORK);
+        for _ in 0..3 {
+            nodes.clone().for_each(|from| give(&mut lan, &setup(from, 1, 8)));
+        }
+        let now_left = forged(&lan);
+        assert!(left - now_left <= WITHDRAWN, "{} by the frames of one turn", left - now_left);
+        lan.nodes[0].handle_timeout(now);
+        lan.nodes[0].handle_timeout(now);
+        let after = forged(&lan);
+        assert!(after < left || after == 0, "a turn has withdrawn nothing");
+        assert!(now_left - after <= WITHDRAWN / 2, "{} by the timers of one turn", now_left - after);
+        left = after;
+        turns += 1;
+    }
+    assert!((6..12).contains(&turns), "{turns}");
 }
 
 /// Service type of forged bindings.
@@ -144,12 +174,17 @@ fn forge_node(lan: &mut Lan, from: NodeAddr) {
     };
     give(lan, &request.build());
     for kind in [1, 2] {
-        let name = b"U\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-        let mut setup = of(from, Message::build(User::LinkProtocol, kind, 40, name));
-        setup.set_session(7);
-        setup.set_max_packet(375);
-        give(lan, &setup);
+        give(lan, &setup(from, kind, 7));
     }
+}
+
+/// A RESET (1) or ACTIVATE (2) of a forged node.
+fn setup(from: NodeAddr, kind: u8, session: u16) -> Message {
+    let name = b"U\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    let mut setup = of(from, Message::build(User::LinkProtocol, kind, 40, name));
+    setup.set_session(session);
+    setup.set_max_packet(375);
+    setup
 }
 
 /// Work of a turn in the tests below, messages to one socket.

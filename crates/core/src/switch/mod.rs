@@ -157,9 +157,9 @@ pub(crate) struct Switch {
     drained: NodeAddr,
     pub(crate) work: work::Work,
     deferral: deferral::Deferral,
-    /// Lost nodes whose bindings are not all withdrawn yet, and how many more this call withdraws.
+    /// Lost nodes whose bindings are not all withdrawn yet.
     leaving: BTreeSet<NodeAddr>,
-    names_left: usize,
+    withdrawals: names::WithdrawalsLeft,
     /// Changes of the binding table, for the topology server and for groups.
     pub(crate) changes: VecDeque<Change>,
     /// Nodes to which contact was lost, for groups.
@@ -221,7 +221,7 @@ impl Switch {
             work: work::Work::default(),
             deferral: deferral::Deferral::default(),
             leaving: BTreeSet::new(),
-            names_left: names::NAMES_PER_CALL,
+            withdrawals: names::WithdrawalsLeft::default(),
             changes: VecDeque::new(),
             lost: VecDeque::new(),
             frames: FrameBatch::default(),

@@ -2,7 +2,6 @@
 
 use super::Switch;
 use super::encryption::Carried;
-use super::names::NAMES_PER_CALL;
 use crate::addr::NodeAddr;
 use crate::broadcast::{self, BroadcastIo};
 use crate::error::WireError;
@@ -16,7 +15,7 @@ use crate::wire::{Encrypted, EncryptedSource, MessageType, User, View};
 impl Switch {
     pub(crate) fn receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) {
         self.stats.frames_received += 1;
-        self.names_left = NAMES_PER_CALL;
+        self.allow_withdrawals();
         self.now = now;
         if let Err(reason) = self.try_receive(now, bearer, frame) {
             self.stats.frames_dropped += 1;

@@ -1,7 +1,6 @@
 //! Timers of the switch. Spec: tipc.md §4.5, §5.6.
 
 use super::Switch;
-use super::names::NAMES_PER_CALL;
 use crate::addr::NodeAddr;
 use crate::link::DownReason;
 use crate::outbox::BearerId;
@@ -37,7 +36,7 @@ impl Switch {
         for id in 0..self.bearers.len() as BearerId {
             self.discovery_timeout(now, id);
         }
-        self.names_left = NAMES_PER_CALL;
+        self.allow_withdrawals_by_timers();
         if let Some(lost) = self.leaving.first().copied() {
             self.withdraw_some_names_of(lost);
         }
