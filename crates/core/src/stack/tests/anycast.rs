@@ -97,8 +97,8 @@ fn receiver_that_does_not_read_gets_one_step_more_than_those_that_read() {
     let mut got = [0; 3];
     for _ in 0..3000 {
         service.send(100).unwrap();
-        for at in 1..3 {
-            got[at] += service.read(at, 10);
+        for (at, got) in got.iter_mut().enumerate().skip(1) {
+            *got += service.read(at, 10);
         }
     }
     let [silent, ..] = service.unread()[..] else { unreachable!() };
