@@ -1,10 +1,13 @@
 //! Anycasts by requests: receivers without lanes, among which the daemon chooses.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use utipc_attach::{Failure, Greeting, Reply, Request};
 use utipc_core::addr::{NodeAddr, PortId, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, SendError, SocketKind, WaitReason};
+use utipc_os::fdpass::Channel;
+use utipc_os::packets;
 
-use crate::client::{Client, Host};
+use crate::client::{Client, Host, LIMIT};
 
 const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
 const TO: Destination = Destination::service(18888, 17);
@@ -101,6 +104,32 @@ fn sender_is_told_when_any_receiver_without_a_lane_reads() {
         });
         let (client, port) = &mut field.receivers[1];
         is_told && client.receive(*port).is_ok_and(|(_, data)| data == b"next")
+    });
+    assert!(found, "no attempt was fast enough");
+}
+
+#[test]
+fn polled_sender_becomes_writable_when_any_receiver_without_a_lane_reads() {
+    let found = (0..5).any(|_| {
+        let mut field = Field::new(Greeting::OWN);
+        let port = field.port;
+        let near = Channel::from_fd(field.sender.call_for_fd(&Request::Descriptor { port }).pop().unwrap());
+        let poll_out = |seconds| {
+            let mut set = [PollFd::new(&near, PollFlags::OUT)];
+            poll(&mut set, Some(&Timespec { tv_sec: seconds, tv_nsec: 0 })).unwrap() == 1
+        };
+        if !field.fill() {
+            return false;
+        }
+        // As a library does after a would-block.
+        packets::fill(&near);
+        field.sender.call(&Request::Rearm { port }).unwrap();
+        if poll_out(0) {
+            return false;
+        }
+        field.drain(1);
+        assert!(poll_out(LIMIT.as_secs() as i64), "the sender is stuck");
+        field.send(b"next").is_ok()
     });
     assert!(found, "no attempt was fast enough");
 }
