@@ -15,8 +15,9 @@ use utipc_core::addr::NodeAddr;
 /// Version 7 adds barriers ([`crate::Request::Barrier`]). Version 8 adds policies of groups
 /// ([`crate::Request::JoinWith`]). Version 9 adds receiving from polled sockets with one request
 /// ([`crate::Request::ReceivePolled`]). Version 10 adds lanes between members of a group
-/// ([`crate::Request::GroupLanes`]).
-pub const NEWEST: u16 = 10;
+/// ([`crate::Request::GroupLanes`]). Version 11 adds the reason that all receivers of an anycast are full
+/// ([`utipc_core::socket::WaitReason::ReceiversFull`]).
+pub const NEWEST: u16 = 11;
 /// The oldest supported version.
 pub const OLDEST: u16 = 1;
 

@@ -19,6 +19,7 @@
 //! | How does a socket go on with the next daemon? | `resume.rs` |
 //! | How does a program pass a socket to another process, or keep it over an exec? | `passing.rs` |
 
+mod anycast;
 mod attachment;
 mod bell;
 mod data_path;

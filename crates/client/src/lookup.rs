@@ -4,8 +4,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use utipc_attach::{Reply, Request};
+use utipc_core::Load;
 use utipc_core::addr::{NodeAddr, PortId, ServiceAddr, ServiceRange};
-use utipc_core::names::replica::{View, ViewError};
+use utipc_core::names::replica::{Choice, View, ViewError};
 use utipc_core::names::{Lookup, ScopeRule};
 use utipc_os::replica::Replica;
 
@@ -27,33 +28,35 @@ impl Attachment {
         self.query(|view| view.lookup(to, domain))
     }
 
-    /// [`Attachment::find`] for a sender that repeatedly uses one service; `known` is the result of an earlier lookup.
+    /// Chooses the receiver of an anycast of a sender that repeatedly uses one service, by the loads of those that are
+    /// next in turn. `known` is the result of an earlier lookup.
     ///
     /// # Errors
     /// The daemon is gone or broken.
     #[inline]
-    pub(crate) fn find_again(
+    pub(crate) fn choose(
         &self,
         known: &mut Option<SoleBinding>,
         to: ServiceAddr,
         domain: NodeAddr,
-    ) -> Result<Option<Option<Lookup>>, Error> {
+        mut load: impl FnMut(Lookup) -> Load,
+    ) -> Result<Option<Option<Choice>>, Error> {
         self.query(|view| {
             let (version, own) = (view.version()?, view.own_node());
             if let Some(sole) = known
                 && (sole.to, sole.domain, sole.version, sole.own) == (to, domain, version, own)
             {
-                return Ok(Some(sole.found));
+                return Ok(Some(sole.choice));
             }
-            let found = view.lookup_cacheable(to, domain)?;
-            *known = found.filter(|(_, is_sole)| *is_sole).map(|(found, _)| SoleBinding {
+            let choice = view.choose(to, domain, &mut load)?;
+            *known = choice.filter(|choice| choice.is_sole).map(|choice| SoleBinding {
                 to,
                 domain,
                 version,
                 own,
-                found,
+                choice,
             });
-            Ok(found.map(|(found, _)| found))
+            Ok(choice)
         })
     }
 

@@ -6,8 +6,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use utipc_attach::{Failure, Reply, Request};
+use utipc_core::Load;
 use utipc_core::addr::{PortId, Scope, ServiceAddr, ServiceRange};
-use utipc_core::group::{CopyOf, LOAD_STEP};
+use utipc_core::group::CopyOf;
 use utipc_core::socket::{Address, Destination, GroupAddress, SendError};
 use utipc_core::wire::MessageType;
 use utipc_lanes::{LaneError, Route};
@@ -238,11 +239,11 @@ impl Socket {
         let mut best = None;
         for member in in_turn.filter(|(_, addr)| addr.instance == instance).take(COMPARED) {
             let is_full = self.room_for(half, member.0, bytes)? != Room::Enough;
-            let load = (is_full, half.lanes.unread(member.0) / LOAD_STEP);
+            let load = if is_full { Load::Full } else { Load::of_blocks(half.lanes.unread(member.0)) };
             if best.is_none_or(|(least, _)| load < least) {
                 best = Some((load, *member));
             }
-            if load == (false, 0) {
+            if load == Load::IDLE {
                 break;
             }
         }

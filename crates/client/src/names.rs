@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
-use utipc_core::names::Lookup;
-use utipc_core::names::replica::{Access, Areas, View};
+use utipc_core::names::replica::{Access, Areas, Choice, View};
 use utipc_os::lock;
 use utipc_os::replica::Replica;
 use utipc_os::shm::ReadWord;
@@ -99,7 +98,7 @@ pub(crate) struct SoleBinding {
     pub(crate) version: u64,
     /// Address of the table's node at the lookup.
     pub(crate) own: NodeAddr,
-    pub(crate) found: Lookup,
+    pub(crate) choice: Choice,
 }
 
 /// The receivers of a multicast.

@@ -206,7 +206,7 @@ impl Socket {
     pub(crate) fn note_full_lane(&self, bytes: usize) -> Result<(), Error> {
         let Some(descriptor) = self.polled() else { return Ok(()) };
         let sender = &mut lock(&self.state.sender).lanes;
-        if sender.awaited_pair().is_none() {
+        if sender.awaited_pairs().is_empty() {
             return Ok(());
         }
         if descriptor.plug() {

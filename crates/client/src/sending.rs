@@ -7,9 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Reply, Request};
-use utipc_core::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr};
+use utipc_core::addr::{Importance, NodeAddr, PortId, Scope};
 use utipc_core::limits::{MAX_RETURNED_DATA, MAX_USER_DATA};
-use utipc_core::names::Lookup;
 use utipc_core::socket::{Destination, Received, Returned, SendError, SocketKind, SocketOption};
 use utipc_core::stack::Stack;
 use utipc_core::wire::ErrorCode;
@@ -156,7 +155,7 @@ impl Socket {
                 self.send_remote(half, port, Address::Direct, data, &node_request)
             }
             Some(Destination::Service { addr, domain }) if self.may_look_up() => {
-                self.send_anycast(half, addr, domain, data, &node_request)
+                self.send_anycast(half, (addr, domain), data, &node_request)
             }
             Some(Destination::Range(range)) if range.is_valid() && self.may_look_up() => {
                 self.send_multicast(half, range, data, &node_request)
@@ -172,7 +171,7 @@ impl Socket {
 
     /// Whether this process chooses the receiver of an anycast. The node chooses for a hosted socket, whose messages
     /// all go through it.
-    fn may_look_up(&self) -> bool {
+    pub(crate) fn may_look_up(&self) -> bool {
         !self.state.hosted.load(Relaxed)
     }
 
@@ -205,7 +204,7 @@ impl Socket {
     }
 
     /// Sends to a local socket: through a lane; without one through the node, and requests a lane.
-    fn send_local(
+    pub(crate) fn send_local(
         &self,
         half: &mut SendHalf,
         to: u32,
@@ -226,7 +225,7 @@ impl Socket {
     }
 
     /// Sends to a socket of another node: through the node lane; without one by a request, and requests a node lane.
-    fn send_remote(
+    pub(crate) fn send_remote(
         &self,
         half: &mut SendHalf,
         to: PortId,
@@ -289,34 +288,6 @@ impl Socket {
         }
     }
 
-    /// Sends to one of the sockets bound to a service.
-    fn send_anycast(
-        &self,
-        half: &mut SendHalf,
-        addr: ServiceAddr,
-        domain: NodeAddr,
-        data: &[u8],
-        node_request: &Request,
-    ) -> Result<Option<usize>, Error> {
-        let Some(found) = self.attachment.find_again(&mut half.sole, addr, domain)? else {
-            return self.send_through_node(half, data, node_request);
-        };
-        let Some(Lookup { port, node, scope }) = found else {
-            return Err(Failure::Send(SendError::HostUnreachable).into());
-        };
-        let found = PortId { port, node };
-        let to = Destination::Service { addr, domain };
-        // The receiver is chosen here; the node must not choose another.
-        let node_request = Request::SendFound { port: self.port(), to, found };
-        if port != 0 && self.is_here(node) {
-            self.send_local(half, port, Address::Named(addr, scope), data, &node_request)
-        } else if node.is_none() {
-            self.send_through_node(half, data, &node_request)
-        } else {
-            self.send_remote(half, found, Address::Named(addr, scope), data, &node_request)
-        }
-    }
-
     /// Sends to a local socket through its lane. `may_wait`: for a reader that is slower than this sender.
     #[inline]
     pub(crate) fn send_through_lane(
@@ -352,8 +323,12 @@ impl Socket {
     /// daemon cannot end the wait.
     #[cold]
     pub(crate) fn waits_for_reader(&self, half: &mut SendHalf, to: u32) -> bool {
-        let ends = !self.is_polled() || self.attachment.ends_waits_for_room();
-        ends && half.lanes.waits_for_reader(to, Instant::now())
+        self.may_wait_for_readers() && half.lanes.waits_for_reader(to, Instant::now())
+    }
+
+    /// Whether messages wait for the readers of full lanes.
+    pub(crate) fn may_wait_for_readers(&self) -> bool {
+        !self.is_polled() || self.attachment.ends_waits_for_room()
     }
 
     /// Reacts to `error` of a lane: requests a larger ring, or leaves a corrupt lane. Returns whether to try again.
@@ -393,7 +368,7 @@ impl Socket {
 
     /// Returns a message to this socket because its receiver is overloaded, unless the socket's options say to drop it.
     #[cold]
-    fn return_overload(&self, to: u32, address: Address, data: &[u8]) {
+    pub(crate) fn return_overload(&self, to: u32, address: Address, data: &[u8]) {
         if !self.state.options().dest_droppable {
             let port = PortId { port: to, node: self.attachment.address() };
             let data = data.get(..MAX_RETURNED_DATA).unwrap_or(data).to_vec();

@@ -146,8 +146,8 @@ impl Socket {
         match half {
             Half::Receive => lock(&self.state.receiver).some_peer_is_awake(),
             Half::Send => {
-                let pair = lock(&self.state.sender).lanes.awaited_pair();
-                pair.is_some_and(|pair| pair.peer_is_awake())
+                let pairs = lock(&self.state.sender).lanes.awaited_pairs();
+                pairs.iter().any(|pair| pair.peer_is_awake())
             }
         }
     }
@@ -156,7 +156,7 @@ impl Socket {
     fn sleep(&self, half: Half, bytes: usize, mut limit: Option<Duration>) -> Result<bool, Error> {
         let mut pairs: Vec<Arc<Pair>> = match half {
             Half::Receive => lock(&self.state.receiver).pairs(),
-            Half::Send => lock(&self.state.sender).lanes.awaited_pair().into_iter().collect(),
+            Half::Send => lock(&self.state.sender).lanes.awaited_pairs(),
         };
         let mut at_most = |slice: Duration| limit = Some(limit.map_or(slice, |limit| limit.min(slice)));
         if pairs.len() > BELLS_MAX {
@@ -189,7 +189,7 @@ impl Socket {
                 let sender = &mut lock(&self.state.sender).lanes;
                 let ready = match sender.congested() {
                     Some((node, level)) => !self.attachment.is_congested(node, level)?,
-                    None => sender.awaited_pair().is_some() && sender.want_room(bytes),
+                    None => !sender.awaited_pairs().is_empty() && sender.want_room(bytes),
                 };
                 ready || self.state.sender_events.has_some()
             }

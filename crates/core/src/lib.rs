@@ -16,6 +16,7 @@ pub mod event;
 pub mod group;
 pub mod limits;
 pub mod link;
+mod load;
 pub mod monitor;
 pub mod names;
 pub mod node;
@@ -40,6 +41,7 @@ pub use addr::{Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, 
 pub use config::{BearerConfig, BearerError, StackConfig};
 pub use error::WireError;
 pub use event::{Drop, Event};
+pub use load::Load;
 pub use outbox::{BearerId, FrameBatch, FrameRef, FrameSink, Target};
 pub use rng::Rng;
 pub use socket::{Destination, Endpoint, Received, RecvOptions, SocketKind};

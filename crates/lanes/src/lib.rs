@@ -22,12 +22,14 @@
 
 mod alloc;
 mod arena;
+mod awaited;
 mod bits;
 pub mod daemon;
 mod doorbell;
 mod inbound;
 mod lane;
 mod layout;
+mod load;
 mod members;
 mod message;
 mod pair;

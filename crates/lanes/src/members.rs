@@ -4,6 +4,7 @@ use utipc_core::addr::ServiceAddr;
 use utipc_core::group::{ACTIVE_WINDOW, IDLE_WINDOW};
 use utipc_core::wire::{MULTICAST_HEADER, blocks};
 
+use crate::awaited::Awaited;
 use crate::{LaneError, OutboundLane, Sender};
 
 impl OutboundLane {
@@ -47,7 +48,7 @@ impl Sender {
 
     /// Notes that the call waits, for as long as it may, for the reader of the full lane to a member.
     pub fn wait_for_member(&mut self, to: u32) {
-        (self.blocked, self.congested) = (Some(to), None);
+        self.awaited = Awaited::Lane(to);
         self.window_waits += 1;
     }
 

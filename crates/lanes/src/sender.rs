@@ -9,18 +9,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use utipc_attach::LaneId;
-use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceAddr};
+use utipc_core::addr::{PortId, ServiceAddr};
 use utipc_core::limits::MAX_USER_DATA;
-use utipc_core::socket::{Address, Patience, SendOptions, SocketKind, WaitReason, header};
+use utipc_core::socket::{Address, Patience, SendOptions, SocketKind, header};
 use utipc_core::wire::blocks;
 use utipc_os::packets::Far;
 
+use crate::awaited::Awaited;
 use crate::layout::{LARGEST_CLASS, RING_SHIFTS};
 use crate::message::HEADER_MAX;
 use crate::{Corrupt, LaneError, OwnSocket, Pair, Wakeup, Writer};
 
 /// Unread blocks that a connection may have: a quarter of the receive buffer of 2 MiB. Spec: tipc.md §8.5.
-const WINDOW: u32 = 512;
+pub(crate) const WINDOW: u32 = 512;
 /// Most sockets for which a requested lane is remembered.
 const ASKED_MAX: usize = 1024;
 /// Connectionless messages to other nodes that go by requests before a node lane is requested.
@@ -67,15 +68,15 @@ pub struct OutboundLane {
     pub id: LaneId,
     pub(crate) pair: Arc<Pair>,
     /// The socket that reads; 0 for the node.
-    peer: u32,
+    pub(crate) peer: u32,
     /// Its address in the group, if the lane leads from one member to another.
     pub(crate) member: Option<ServiceAddr>,
     pub(crate) writer: Writer,
     patience: u32,
     /// When messages without a connection began to wait for the reader of the full lane.
-    waits_since: Option<Instant>,
+    pub(crate) waits_since: Option<Instant>,
     /// How long they still wait for it.
-    for_reader: Patience,
+    pub(crate) for_reader: Patience,
     /// Wakes the reader's process if that waits by a descriptor; without it the daemon does.
     far: Option<Far>,
     /// Times that the daemon was asked to.
@@ -176,7 +177,7 @@ impl OutboundLane {
 
     /// Whether to wait for the reader of the full lane. One that does not read is not waited for.
     #[cold]
-    fn waits_for_reader(&mut self, now: Instant) -> bool {
+    pub(crate) fn waits_for_reader(&mut self, now: Instant) -> bool {
         let since = *self.waits_since.get_or_insert(now);
         let waits = now.duration_since(since) < self.for_reader.left(self.writer.given_back());
         if !waits {
@@ -187,14 +188,14 @@ impl OutboundLane {
 
     /// The wait for the reader is over.
     #[cold]
-    fn end_wait(&mut self, now: Instant) {
+    pub(crate) fn end_wait(&mut self, now: Instant) {
         if let Some(since) = self.waits_since.take() {
             self.for_reader.spend(now.duration_since(since), self.writer.given_back());
         }
     }
 
     /// The rest of the wait for the reader.
-    fn wait_left(&self, now: Instant) -> Option<Duration> {
+    pub(crate) fn wait_left(&self, now: Instant) -> Option<Duration> {
         let waited = now.duration_since(self.waits_since?);
         Some(self.for_reader.left(self.writer.given_back()).saturating_sub(waited))
     }
@@ -265,19 +266,17 @@ pub struct Sender {
     /// Lanes to local sockets without a connection, by port.
     pub(crate) lanes: HashMap<u32, OutboundLane, BuildHasherDefault<PortHasher>>,
     /// The lane of a connection; without a connection the lane to the node, for other nodes.
-    sole: Option<OutboundLane>,
+    pub(crate) sole: Option<OutboundLane>,
     /// Messages that went to other nodes by requests.
     requests: u32,
     /// Sockets to which a lane was requested.
     asked: HashSet<u32>,
     /// Lanes whose reader's process waits for a descriptor, which the daemon has to make readable.
     to_wake: Vec<LaneId>,
-    /// The socket at the end of the lane that a call waits for.
-    pub(crate) blocked: Option<u32>,
-    /// Node and level of the full link queue that a call waits for.
-    pub(crate) congested: Option<(NodeAddr, u8)>,
+    /// What a call waits for.
+    pub(crate) awaited: Awaited,
     /// A wait for the reader of a full lane has begun.
-    new_wait: bool,
+    pub(crate) new_wait: bool,
     /// Messages sent by lanes to local sockets.
     pub messages: u64,
     /// Their bytes.
@@ -362,7 +361,7 @@ impl Sender {
         address: Address,
         data: &[u8],
     ) -> Result<usize, LaneError> {
-        self.blocked = None;
+        self.awaited = Awaited::Nothing;
         let lane = self.lanes.get_mut(&to).ok_or(LaneError::NoLane)?;
         if data.is_empty() {
             return Ok(0);
@@ -394,35 +393,6 @@ impl Sender {
         Ok(())
     }
 
-    /// Whether the call shall wait for the reader of the full lane to `to`. False if that has not read for so long that
-    /// the message goes its way without a wait.
-    pub fn waits_for_reader(&mut self, to: u32, now: Instant) -> bool {
-        let Some(lane) = self.lanes.get_mut(&to) else { return false };
-        let is_new = lane.waits_since.is_none();
-        if !lane.waits_for_reader(now) {
-            return false;
-        }
-        (self.blocked, self.congested) = (Some(to), None);
-        self.new_wait |= is_new;
-        self.window_waits += u64::from(is_new);
-        true
-    }
-
-    /// Whether a wait for the reader of a full lane has begun since the last call.
-    pub fn take_new_wait(&mut self) -> bool {
-        std::mem::take(&mut self.new_wait)
-    }
-
-    /// The shortest and the longest rest of the waits for readers of full lanes; `None` if none is left.
-    pub fn waits_left(&self) -> Option<(Duration, Duration)> {
-        let now = Instant::now();
-        let left = self.lanes.values().filter_map(|lane| lane.wait_left(now)).filter(|left| !left.is_zero());
-        left.fold(None, |range, left| match range {
-            None => Some((left, left)),
-            Some((shortest, longest)) => Some((left.min(shortest), left.max(longest))),
-        })
-    }
-
     /// Sends a connectionless message to a socket of another node. The node counts it.
     ///
     /// # Errors
@@ -435,7 +405,7 @@ impl Sender {
         address: Address,
         data: &[u8],
     ) -> Result<usize, LaneError> {
-        (self.blocked, self.congested) = (None, None);
+        self.awaited = Awaited::Nothing;
         let lane = self.sole.as_mut().ok_or(LaneError::NoLane)?;
         if data.is_empty() {
             return Ok(0);
@@ -457,7 +427,7 @@ impl Sender {
         options: SendOptions,
         data: &[u8],
     ) -> Result<usize, LaneError> {
-        self.blocked = None;
+        self.awaited = Awaited::Nothing;
         let lane = self.sole.as_mut().ok_or(LaneError::NoLane)?;
         let to = PortId { port: lane.peer, node: own.node };
         let mut sent = 0;
@@ -524,81 +494,6 @@ impl Sender {
             Route::Socket(port) => self.lanes.get_mut(&port),
             Route::Sole => self.sole.as_mut(),
         }
-    }
-
-    /// Notes that the call waits for room in the sole lane.
-    pub fn wait_for_room(&mut self) {
-        self.blocked = self.sole.as_ref().map(|lane| lane.peer);
-        self.window_waits += 1;
-    }
-
-    /// Notes that the call waits until the link queue to a node takes messages of this level.
-    pub fn wait_for_link(&mut self, node: NodeAddr, level: u8) {
-        self.blocked = self.sole.as_ref().map(|lane| lane.peer);
-        self.congested = Some((node, level));
-        self.link_waits += 1;
-    }
-
-    /// Node and level of the full link queue that the call waits for.
-    #[must_use]
-    pub fn congested(&self) -> Option<(NodeAddr, u8)> {
-        self.congested.filter(|_| self.blocked.is_some())
-    }
-
-    /// The lane that a call waits for.
-    fn awaited(&mut self) -> Option<&mut OutboundLane> {
-        let peer = self.blocked?;
-        self.sole.as_mut().filter(|lane| lane.peer == peer).or_else(|| self.lanes.get_mut(&peer))
-    }
-
-    /// The arena of the lane that a call waits for.
-    pub fn awaited_pair(&mut self) -> Option<Arc<Pair>> {
-        self.awaited().map(|lane| Arc::clone(&lane.pair))
-    }
-
-    /// Before sleeping: asks the reader to wake this process. Returns true if a send may succeed already.
-    pub fn want_room(&mut self, bytes: usize) -> bool {
-        self.want_outstanding(bytes, u64::MAX)
-    }
-
-    /// [`Sender::want_room`]; of a full window at most `most` is outstanding when the reader wakes this process.
-    fn want_outstanding(&mut self, bytes: usize, most: u64) -> bool {
-        let is_connected = self.sole.as_ref().is_some_and(|lane| lane.peer != 0);
-        let Some(lane) = self.awaited() else { return true };
-        let is_full = is_connected && lane.outstanding() > WINDOW;
-        if lane.writer.want_outstanding(if is_full { most } else { u64::MAX }).is_err() {
-            return true;
-        }
-        if lane.member.is_some() && lane.check_window(bytes).is_err() {
-            return false;
-        }
-        let size = bytes.min(MAX_USER_DATA) + HEADER_MAX;
-        (!is_connected || lane.outstanding() <= WINDOW) && lane.writer.has_room(size).unwrap_or(true)
-    }
-
-    /// [`Sender::want_room`] for a call that waits by the socket's descriptor: the reader reports room to the daemon
-    /// too, once half of a full window is free. Such a wake-up costs more than to write an eighth of it.
-    pub fn want_room_told(&mut self, bytes: usize) -> bool {
-        if let Some(lane) = self.awaited() {
-            lane.writer.tell_daemon(true);
-        }
-        self.want_outstanding(bytes, u64::from(WINDOW / 2))
-    }
-
-    /// Why the last send would block, if it still would. `None` also for what only the node knows.
-    pub fn wait_reason(&mut self, node: NodeAddr) -> Option<WaitReason> {
-        if let Some((node, level)) = self.congested() {
-            let importance = Importance::from_number(u32::from(level & 3)).unwrap_or(Importance::Low);
-            return Some(WaitReason::LinkCongested { node, importance });
-        }
-        let lane = self.awaited().filter(|lane| !lane.pair.is_to_daemon())?;
-        let _ = lane.writer.refresh();
-        let peer = PortId { port: lane.peer, node };
-        if lane.member.is_some() {
-            let window = u16::try_from(lane.window_left()).unwrap_or(u16::MAX);
-            return Some(WaitReason::MemberWindow { member: peer, joined: true, window });
-        }
-        Some(WaitReason::PeerWindow { peer, unacked: lane.outstanding(), window: WINDOW })
     }
 
     /// All lanes.

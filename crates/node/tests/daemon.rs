@@ -1,5 +1,7 @@
 //! The daemon, by the bytes of its protocol.
 
+#[path = "daemon/anycasts.rs"]
+mod anycasts;
 #[path = "daemon/client.rs"]
 mod client;
 #[path = "daemon/congestion.rs"]

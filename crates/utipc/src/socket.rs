@@ -181,7 +181,10 @@ impl Socket {
 
     /// Sends a message.
     ///
-    /// * To a [`ServiceAddress`](crate::ServiceAddress): to *one* of the sockets bound to it, round robin ("anycast").
+    /// * To a [`ServiceAddress`](crate::ServiceAddress): to *one* of the sockets bound to it, in turn ("anycast").
+    ///   Without a connection a less loaded socket is preferred to the next one, and full ones are passed over. If all
+    ///   are full, the call waits until any of them reads, as for one full receiver, and [`Socket::wait_reason`] is
+    ///   [`WaitReason::ReceiversFull`]. Not on the kernel engine, which has strict turns.
     /// * To a [`ServiceRange`]: to *all* sockets bound to an instance in it ("multicast").
     /// * To a [`PortId`]: to that socket, for example a reply.
     /// * [`Destination::service`] with [`Destination::on`]: to the service, if it is bound on that node.

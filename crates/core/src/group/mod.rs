@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(crate) use policy::Kept;
 pub use policy::{CopyOf, GroupPolicy, JOIN_TIME, SlowCounters, SlowMember};
 pub use request::{GroupRequest, JoinError, LeaveError, MemberInfo};
-pub use send::LOAD_STEP;
 pub(crate) use send::Refused;
 pub(crate) use slow::Spread;
 pub use state::MemberState;

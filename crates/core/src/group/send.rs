@@ -1,12 +1,9 @@
 //! Sending to members: which of them, and whether their windows allow it. Spec: tipc.md §9.5.
 
+use super::Group;
 use super::state::MemberState;
-use super::{ACTIVE_WINDOW, Group};
+use crate::Load;
 use crate::addr::{NodeAddr, PortId};
-
-/// Members whose unread blocks differ by less get anycasts in turn. A member tells only every so many blocks what was
-/// read: an active one when it has a quarter of its window left to grant.
-pub const LOAD_STEP: u32 = ACTIVE_WINDOW as u32 / 4;
 
 /// Most refused sends that are remembered. Ours: the threads of a program that wait for different members at a time.
 const MAX_BLOCKED: usize = 16;
@@ -78,7 +75,7 @@ impl Group {
     fn least_loaded(&self, among: impl Iterator<Item = (PortId, u32)>, cost: u32) -> Option<PortId> {
         let open = among.filter(|(port, _)| self.has_window(*port, cost));
         // Those after the last one that got an anycast come first.
-        open.min_by_key(|(port, load)| (load / LOAD_STEP, Some(*port) <= self.last_anycast, *port))
+        open.min_by_key(|(port, load)| (Load::of_blocks(*load), Some(*port) <= self.last_anycast, *port))
             .map(|(port, _)| port)
     }
 

@@ -6,8 +6,9 @@ use std::ops::Bound;
 
 use thiserror::Error;
 
-use super::replica::{Heap, Index, Memory, NoMemory, Place, Seen, Size, View};
+use super::replica::{Choice, Heap, Index, Memory, NoMemory, Place, Seen, Size, View};
 use super::{ASSURED_BINDINGS, MAX_BINDINGS, MAX_PEER_BINDINGS, MAX_USER_BINDINGS, USER_BINDINGS};
+use crate::Load;
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::collections::{Slab, Slot};
 use crate::limits::{LINK_STATE, NODE_STATE, TOPOLOGY_SERVER};
@@ -438,6 +439,16 @@ impl NameTable {
     /// Finds a socket for an anycast to `to`, within the lookup domain `domain`. Spec: tipc.md §1.4.
     pub fn lookup(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<Lookup> {
         self.view().lookup(to, domain).ok().flatten()
+    }
+
+    /// Chooses a socket for an anycast; see [`View::choose`].
+    pub(crate) fn choose(
+        &self,
+        to: ServiceAddr,
+        domain: NodeAddr,
+        load: impl FnMut(Lookup) -> Load,
+    ) -> Option<Choice> {
+        self.view().choose(to, domain, load).ok().flatten()
     }
 
     /// Nodes with a binding that overlaps `range`. Spec: tipc.md §7.7.

@@ -60,6 +60,10 @@ pub struct Endpoint {
     /// The connection was set up; it may have ended since.
     pub(super) was_established: bool,
     pub(super) blocked: Option<WaitReason>,
+    /// The last message was an anycast with several receivers: only if all are full the next one waits.
+    pub(super) chooses: bool,
+    /// All receivers of the last message were full. Ends with the next [`Endpoint::wakeup`], of whichever.
+    pub(super) waits_for_any: bool,
     /// The group that the socket is in.
     pub(super) group: Option<Box<Group>>,
     bindings: u32,
@@ -105,6 +109,8 @@ impl Endpoint {
             error: None,
             was_established: false,
             blocked: None,
+            chooses: false,
+            waits_for_any: false,
             group: None,
             bindings: 0,
             user: None,
@@ -361,7 +367,7 @@ impl Endpoint {
             }
             State::Listen | State::Connecting => r.readable = received,
             State::Open => {
-                r.writable = self.congested.is_empty() && self.is_group_open();
+                r.writable = self.takes_datagrams() && self.is_group_open();
                 r.readable = received && !self.kind.is_connection_oriented();
             }
             State::Disconnecting => {
@@ -418,6 +424,7 @@ impl Endpoint {
             WaitReason::PeerWindow { .. } if self.state == State::Established && self.flow.is_congested() => {
                 self.window_reason()
             }
+            reason @ WaitReason::ReceiversFull { .. } if self.waits_for_any => reason,
             WaitReason::MemberWindow { .. } | WaitReason::MemberAck { .. } => return self.group_reason(),
             WaitReason::Connecting { .. } if self.state == State::Connecting => self.setup_reason(),
             _ => return None,

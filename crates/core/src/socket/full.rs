@@ -8,9 +8,11 @@ use super::endpoint::Endpoint;
 use super::patience::Patience;
 use super::queue::{charge, limit};
 use super::uplink::Uplink;
-use crate::addr::NodeAddr;
+use crate::Load;
+use crate::addr::{Importance, NodeAddr};
+use crate::limits::MESSAGE_OVERHEAD;
 use crate::time::Time;
-use crate::wire::{ErrorCode, Message};
+use crate::wire::{ErrorCode, Message, NAMED_HEADER, blocks};
 
 /// Most bytes that wait for room, beside one message. Each local sender has one message here before it is stopped, and
 /// so has the link to each node.
@@ -76,6 +78,22 @@ impl Endpoint {
     /// Bytes charged for the queue, and their limit for messages of the lowest importance.
     pub(crate) fn queue_usage(&self) -> (usize, usize) {
         (self.queue.charged(), self.settings.receive_buffer)
+    }
+
+    /// Its load as the sender of a message of so many bytes without a connection sees it, unless senders wait for it.
+    pub(crate) fn load(&self, bytes: usize, importance: Importance) -> Load {
+        if self.kind.is_connection_oriented() {
+            return Load::IDLE;
+        }
+        let charged = self.queue.charged();
+        let needed = bytes + NAMED_HEADER + MESSAGE_OVERHEAD;
+        if charged + needed < self.settings.receive_buffer << importance as u32 {
+            // As a lane counts them: a message is at least a block.
+            let messages = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+            return Load::of_blocks(messages.max(blocks(charged)));
+        }
+        let is_waited_for = !self.full.patience.left(self.queue.taken_bytes()).is_zero();
+        if is_waited_for && self.full.bytes < MAX_WAITING { Load::Brimming } else { Load::Silent }
     }
 
     /// A local receiver of the last message is full: this socket waits for [`Self::wakeup`] with its own node.

@@ -5,6 +5,7 @@
 //! and reports in [`Endpoint::deadline`] when it must be called. A call completes at once or returns that it
 //! would block; [`Endpoint::wait_reason`] is then the cause. Spec: tipc.md §8.
 
+mod anycast;
 mod built;
 mod configure;
 mod control;

@@ -78,12 +78,15 @@ impl Endpoint {
             return self.send_multicast(range, data, uplink);
         }
         let (dest, msg) = self.addressed(to, data, uplink)?;
-        if self.congested.contains(&dest.node) {
-            return self.would_block(self.link_reason(dest.node));
-        }
-        if uplink.must_wait(self.port, dest) {
-            self.congested.insert(dest.node);
-            return self.would_block(self.link_reason(dest.node));
+        // A receiver that was chosen among several takes the message.
+        if !self.chooses {
+            if self.congested.contains(&dest.node) {
+                return self.would_block(self.link_reason(dest.node));
+            }
+            if uplink.must_wait(self.port, dest) {
+                self.congested.insert(dest.node);
+                return self.would_block(self.link_reason(dest.node));
+            }
         }
         self.may_send(dest.node, msg.size(), uplink)?;
         self.submit(dest.node, msg, uplink)?;
@@ -311,6 +314,7 @@ impl Endpoint {
     pub(super) fn note_blocked(&mut self, reason: WaitReason) {
         match reason {
             WaitReason::PeerWindow { .. }
+            | WaitReason::ReceiversFull { .. }
             | WaitReason::MemberWindow { .. }
             | WaitReason::MemberAck { .. } => {
                 self.stats.window_waits += 1;

@@ -245,6 +245,13 @@ pub enum WaitReason {
         /// The member; without a node if it is on this node.
         member: PortId,
     },
+    /// All receivers of a service address are full, or the links to them are: the sender waits for any of them.
+    ReceiversFull {
+        /// The service address.
+        service: ServiceAddr,
+        /// The number of receivers.
+        receivers: u32,
+    },
 }
 
 impl fmt::Display for WaitReason {
@@ -275,6 +282,9 @@ impl fmt::Display for WaitReason {
             }
             Self::MemberAck { member } => {
                 write!(f, "waiting for member {member} of the group to acknowledge the last broadcast")
+            }
+            Self::ReceiversFull { service, receivers } => {
+                write!(f, "waiting for any of {receivers} receivers of {service} to read: all are full")
             }
         }
     }

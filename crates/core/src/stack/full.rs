@@ -7,7 +7,7 @@ use super::Stack;
 use crate::addr::NodeAddr;
 use crate::limits::MESSAGE_OVERHEAD;
 use crate::socket::Endpoint;
-use crate::switch::Room;
+use crate::switch::{Room, Waits};
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message};
 
@@ -38,7 +38,7 @@ impl FullReceivers {
 }
 
 /// What senders see of a receiver.
-fn room(endpoint: &Endpoint) -> Room {
+pub(super) fn room(endpoint: &Endpoint) -> Room {
     let (charged, limit) = endpoint.queue_usage();
     Room { is_full: endpoint.is_full(), charged, limit }
 }
@@ -61,10 +61,14 @@ impl Stack {
             }
         } else if is_sent
             && (room.is_full || !self.switch.crowds.is_empty())
-            && self.endpoints.get(&from).is_some_and(|sender| !sender.kind().is_connection_oriented())
-            && self.switch.crowds.sent(now, from, port, charge, room)
+            && let Some(sender) = self.endpoints.get(&from)
+            && !sender.kind().is_connection_oriented()
         {
-            self.with_endpoint(now, from, |sender, _| sender.wait_for_receiver(own));
+            // The next anycast may go to another receiver.
+            let waits = if sender.chooses() { Waits::ForAny } else { Waits::ForAll };
+            if self.switch.crowds.sent(now, (from, waits), port, charge, room) && waits == Waits::ForAll {
+                self.with_endpoint(now, from, |sender, _| sender.wait_for_receiver(own));
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! through this node, and messages taken back when a lane ends. Decision 8.
 
 use super::Stack;
+use super::anycast::Chosen;
 use crate::addr::{PortId, ServiceAddr};
 use crate::socket::{Built, Destination, GroupMessageKind, Resolved, SendError, Unsent};
 use crate::time::Time;
@@ -32,8 +33,10 @@ impl Stack {
         found: PortId,
     ) -> Result<usize, SendError> {
         let found = self.resolved(to, found);
+        let Chosen { found, from_several } = self.choose_instead(now, port, data.len(), to, found)?;
         self.on(now, port, SendError::Broken, |endpoint, uplink| {
-            uplink.found = Some(found);
+            uplink.found = found;
+            endpoint.set_choice(from_several);
             endpoint.send_found(data, to, uplink)
         })
     }

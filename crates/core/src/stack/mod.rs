@@ -17,6 +17,7 @@
 //! assert_eq!((&buffer[..got.len], got.source.port), (&b"hello"[..], client));
 //! ```
 
+mod anycast;
 mod full;
 mod groups;
 mod keys;

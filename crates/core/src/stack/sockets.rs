@@ -1,5 +1,6 @@
 //! The sockets of a node, by port number.
 
+use super::anycast::Chosen;
 use super::groups;
 use super::quotas::Charges;
 use super::uplink::Direct;
@@ -142,7 +143,10 @@ impl Stack {
         to: Option<Destination>,
         key: u64,
     ) -> Result<usize, SendError> {
+        let Chosen { found, from_several } = self.choose_receiver(now, port, data.len(), to)?;
         let (sent, waits) = self.on(now, port, SendError::Broken, |e, uplink| {
+            uplink.found = found;
+            e.set_choice(from_several);
             e.send_keyed(now, data, to, key, uplink).map(|sent| (sent, e.has_unsent()))
         })?;
         // Collected data also leaves with an acknowledgement.

@@ -4,7 +4,7 @@
 //! first to be woken again: the others send one message in the time in which it sends hundreds.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::time::Time;
 
@@ -32,9 +32,11 @@ impl Room {
 /// The senders of one receiver. The number of sockets bounds them.
 #[derive(Debug)]
 struct Crowd {
-    /// Those that wait, longest waiting first.
-    queue: VecDeque<u32>,
-    waiting: BTreeSet<u32>,
+    /// Those that wait, by ticket: longest waiting first.
+    queue: BTreeMap<u64, u32>,
+    /// Their tickets.
+    waiting: BTreeMap<u32, u64>,
+    tickets: u64,
     /// Bytes that those whose turn it is may still send, and their sum.
     shares: BTreeMap<u32, usize>,
     granted: usize,
@@ -48,8 +50,9 @@ struct Crowd {
 impl Crowd {
     fn new(room: Room, until: Time) -> Self {
         Self {
-            queue: VecDeque::new(),
-            waiting: BTreeSet::new(),
+            queue: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            tickets: 0,
             shares: BTreeMap::new(),
             granted: 0,
             last: 1,
@@ -67,11 +70,20 @@ impl Crowd {
     /// Puts a sender at the end of the queue; false if it is there.
     fn join(&mut self, sender: u32) -> bool {
         self.take_share(sender);
-        let is_new = self.waiting.insert(sender);
-        if is_new {
-            self.queue.push_back(sender);
+        if self.waiting.contains_key(&sender) {
+            return false;
         }
-        is_new
+        self.waiting.insert(sender, self.tickets);
+        self.queue.insert(self.tickets, sender);
+        self.tickets += 1;
+        true
+    }
+
+    /// Takes a sender out of the queue.
+    fn leave(&mut self, sender: u32) {
+        if let Some(ticket) = self.waiting.remove(&sender) {
+            self.queue.remove(&ticket);
+        }
     }
 
     /// Whether the next senders can get shares. While the receiver's queue is empty, unused shares do not prevent it,
@@ -92,9 +104,9 @@ impl Crowd {
         let messages = (room / self.last.max(1)).max(1);
         // Those that have not used their shares yet do not get less.
         let share = (room / (self.queue.len() + self.shares.len()).max(1)).max(self.last);
-        let woken: Vec<u32> = self.queue.drain(..messages.min(self.queue.len())).collect();
+        let woken: Vec<u32> = self.queue.values().copied().take(messages).collect();
         for sender in &woken {
-            self.waiting.remove(sender);
+            self.leave(*sender);
             self.shares.insert(*sender, share);
             self.granted += share;
         }
@@ -102,12 +114,22 @@ impl Crowd {
     }
 }
 
+/// What a sender waits for that is in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// This receiver, and all others for which it waits: it has sent a multicast.
+    ForAll,
+    /// Whichever receiver has a turn for it. It stays in the other queues: when it is done with this turn, the room of
+    /// the other receivers must not be left to those that did not wait.
+    ForAny,
+}
+
 /// The receivers at which senders take turns, by port.
 #[derive(Debug, Default)]
 pub(crate) struct Crowds {
     all: BTreeMap<u32, Crowd>,
-    /// In how many queues a sender is: a multicast may meet several full receivers.
-    queues: BTreeMap<u32, usize>,
+    /// The receivers in whose queues a sender is: a message may meet several that are full.
+    queues: BTreeMap<u32, BTreeMap<u32, Waits>>,
     /// Receivers whose senders can have a turn.
     due: BTreeSet<u32>,
     /// Ends of turns.
@@ -125,21 +147,44 @@ impl Crowds {
         if crowd.shares.contains_key(&sender) {
             return false;
         }
-        self.enqueue(sender, receiver);
+        self.enqueue(sender, receiver, Waits::ForAll);
         true
+    }
+
+    /// Whether a sender need not wait for its turn at a receiver.
+    pub(crate) fn has_turn(&self, sender: u32, receiver: u32) -> bool {
+        self.all.get(&receiver).is_none_or(|crowd| crowd.shares.contains_key(&sender))
+    }
+
+    /// A sender waits for this receiver, among others: the first that has a turn for it wakes it.
+    pub(crate) fn wait_for_any(&mut self, now: Time, sender: u32, receiver: u32, room: Room) {
+        self.open(now, receiver, room);
+        self.enqueue(sender, receiver, Waits::ForAny);
+    }
+
+    /// The queue of a receiver.
+    fn open(&mut self, now: Time, receiver: u32, room: Room) -> &mut Crowd {
+        let until = now + TURN;
+        self.all.entry(receiver).or_insert_with(|| {
+            self.timers.insert((until, receiver));
+            Crowd::new(room, until)
+        })
     }
 
     /// A sender's message of `charge` bytes has reached a receiver. Returns whether the sender has to wait now: its
     /// message found the receiver full, or has used up the sender's share.
-    pub(crate) fn sent(&mut self, now: Time, sender: u32, receiver: u32, charge: usize, room: Room) -> bool {
+    pub(crate) fn sent(
+        &mut self,
+        now: Time,
+        (sender, waits): (u32, Waits),
+        receiver: u32,
+        charge: usize,
+        room: Room,
+    ) -> bool {
         if !room.is_full && !self.all.contains_key(&receiver) {
             return false;
         }
-        let until = now + TURN;
-        let crowd = self.all.entry(receiver).or_insert_with(|| {
-            self.timers.insert((until, receiver));
-            Crowd::new(room, until)
-        });
+        let crowd = self.open(now, receiver, room);
         crowd.last = charge;
         let left = crowd.take_share(sender).unwrap_or(0).saturating_sub(charge);
         if !room.is_full && left >= charge {
@@ -147,7 +192,7 @@ impl Crowds {
             crowd.granted += left;
             return false;
         }
-        self.enqueue(sender, receiver);
+        self.enqueue(sender, receiver, waits);
         true
     }
 
@@ -182,7 +227,7 @@ impl Crowds {
         } else {
             self.dissolve(receiver)
         };
-        Some(self.leave_queues(woken))
+        Some(self.leave_queues(receiver, woken))
     }
 
     /// When [`Self::handle_timeout`] is due.
@@ -205,32 +250,32 @@ impl Crowds {
             false if crowd.queue.is_empty() => self.dissolve(receiver),
             false => crowd.grant(),
         };
-        Some(self.leave_queues(woken))
+        Some(self.leave_queues(receiver, woken))
     }
 
-    fn enqueue(&mut self, sender: u32, receiver: u32) {
-        if self.all.get_mut(&receiver).is_some_and(|crowd| crowd.join(sender)) {
-            *self.queues.entry(sender).or_default() += 1;
+    fn enqueue(&mut self, sender: u32, receiver: u32, waits: Waits) {
+        let Some(crowd) = self.all.get_mut(&receiver) else { return };
+        if crowd.join(sender) || waits == Waits::ForAll {
+            self.queues.entry(sender).or_default().insert(receiver, waits);
         }
     }
 
     fn dissolve(&mut self, receiver: u32) -> Vec<u32> {
         let Some(crowd) = self.all.remove(&receiver) else { return Vec::new() };
         self.timers.remove(&(crowd.until, receiver));
-        crowd.queue.into()
+        crowd.queue.into_values().collect()
     }
 
-    /// Those of the senders that wait for no other receiver.
-    fn leave_queues(&mut self, mut senders: Vec<u32>) -> Vec<u32> {
-        senders.retain(|sender| match self.queues.get_mut(sender) {
-            Some(queues) if *queues > 1 => {
-                *queues -= 1;
-                false
-            }
-            _ => {
+    /// Those of the senders that a receiver has let go that have not to wait for others.
+    fn leave_queues(&mut self, receiver: u32, mut senders: Vec<u32>) -> Vec<u32> {
+        senders.retain(|sender| {
+            let Some(others) = self.queues.get_mut(sender) else { return true };
+            others.remove(&receiver);
+            let is_free = others.values().all(|waits| *waits == Waits::ForAny);
+            if others.is_empty() {
                 self.queues.remove(sender);
-                true
             }
+            is_free
         });
         senders
     }
@@ -255,7 +300,7 @@ mod tests {
     fn crowded(senders: u32) -> Crowds {
         let mut crowds = Crowds::default();
         for sender in 10..10 + senders {
-            assert!(crowds.sent(Time::ZERO, sender, RECEIVER, 100, full()));
+            assert!(crowds.sent(Time::ZERO, (sender, Waits::ForAll), RECEIVER, 100, full()));
         }
         crowds
     }
@@ -267,7 +312,7 @@ mod tests {
         assert_eq!(crowds.next_turn(Time::ZERO), Some(vec![10, 11, 12, 13, 14]));
         let room = room(500).unwrap();
         assert!(!crowds.must_wait(10, RECEIVER));
-        assert!(crowds.sent(Time::ZERO, 10, RECEIVER, 100, room), "a share is 100 bytes");
+        assert!(crowds.sent(Time::ZERO, (10, Waits::ForAll), RECEIVER, 100, room), "a share is 100 bytes");
         assert!(crowds.must_wait(10, RECEIVER));
         assert!(crowds.must_wait(20, RECEIVER), "a new sender goes to the end of the queue");
     }
@@ -315,11 +360,27 @@ mod tests {
     fn sender_to_many_is_woken_when_it_waits_for_none_of_them() {
         let mut crowds = Crowds::default();
         for receiver in [1, 2] {
-            crowds.sent(Time::ZERO, 10, receiver, 100, full());
+            crowds.sent(Time::ZERO, (10, Waits::ForAll), receiver, 100, full());
         }
         crowds.note(1, room(0));
         assert_eq!(crowds.next_turn(Time::ZERO), Some(Vec::new()));
         crowds.note(2, room(0));
         assert_eq!(crowds.next_turn(Time::ZERO), Some(vec![10]));
+    }
+
+    #[test]
+    fn sender_that_waits_for_any_is_woken_by_each() {
+        let mut crowds = Crowds::default();
+        for receiver in [1, 2] {
+            crowds.wait_for_any(Time::ZERO, 10, receiver, full());
+            crowds.sent(Time::ZERO, (11, Waits::ForAll), receiver, 100, full());
+        }
+        assert!(!crowds.has_turn(10, 1) && !crowds.has_turn(10, 2));
+        crowds.note(2, room(0));
+        assert_eq!(crowds.next_turn(Time::ZERO), Some(vec![10]), "11 waits for both");
+        assert!(crowds.has_turn(10, 2) && !crowds.has_turn(10, 1));
+        crowds.note(1, room(0));
+        assert_eq!(crowds.next_turn(Time::ZERO), Some(vec![10, 11]));
+        assert!(crowds.queues.is_empty());
     }
 }

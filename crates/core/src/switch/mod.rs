@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use members::Members;
 
-pub(crate) use crowd::Room;
+pub(crate) use crowd::{Room, Waits};
 
 pub use barrier::Barrier;
 

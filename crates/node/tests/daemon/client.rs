@@ -144,6 +144,12 @@ impl Client {
         Self::attached(channel, answer.unwrap())
     }
 
+    /// Attaches without lanes, with other versions of the protocol.
+    pub(crate) fn attach_as(path: &Path, greeting: Greeting) -> Client {
+        let (channel, answer) = shake_hands(path, greeting, false);
+        Self::attached(channel, answer.unwrap())
+    }
+
     /// Attaches; `None` if the daemon is gone.
     pub(crate) fn try_attach(path: &Path) -> Option<Client> {
         let channel = Channel::connect(path).ok()?;

@@ -81,6 +81,8 @@ pub(crate) enum Test {
     Crowd,
     /// Bursts of multicasts to many servers.
     Burst,
+    /// Messages to a service that all servers have bound.
+    Anycast,
     /// Lookups of a client among the bindings of many sockets of servers.
     Many,
 }

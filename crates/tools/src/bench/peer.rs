@@ -56,6 +56,8 @@ fn work(job: &Job, parent: &Parent, retained: &mut Retained) -> Result<EndResult
         Test::Crowd => library::crowd_clients(job, parent),
         Test::Burst if job.role == Role::Serve => library::burst_reader(job, parent),
         Test::Burst => library::burst_sender(job, parent),
+        Test::Anycast if job.role == Role::Serve => library::anycast_receiver(job, parent),
+        Test::Anycast => library::anycast_sender(job, parent),
         Test::Many if job.role == Role::Serve => library::bind_many(job, parent),
         Test::Many => library::look_up_all(job, parent),
         Test::OffloadsOff => {

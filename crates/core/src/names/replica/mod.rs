@@ -27,6 +27,7 @@
 //! | Where are they, and which are free? | `memory.rs`, `slots.rs` |
 
 mod blocks;
+mod choice;
 mod layout;
 mod memory;
 mod slots;
@@ -36,6 +37,7 @@ mod tree;
 mod view;
 mod writer;
 
+pub use choice::Choice;
 pub use layout::{Access, Atomics, GRACE, WriteAccess};
 pub use memory::{Areas, Memory, NoMemory, Size};
 pub use view::{View, ViewError};

@@ -7,6 +7,7 @@ use std::thread;
 use super::super::test_memory::Shared;
 use super::layout::{MAX_LEVELS, ROOT, Ref};
 use super::*;
+use crate::Load;
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::names::{NameTable, PublishError, ScopeRule};
 use crate::rng::Rng;
@@ -309,6 +310,13 @@ fn arbitrary_contents_do_not_panic() {
                 Ok(false) => 1,
                 Err(_) => 2,
             }] += 1;
+            let mut asked = 0;
+            let load = |_| {
+                asked += 1;
+                Load::Full
+            };
+            view.choose(ServiceAddr::new(service, lower), domain, load).ok();
+            assert!(asked < 2000, "{asked} receivers were compared");
             let range = ServiceRange::new(service, lower, lower.saturating_add(rng.below(2000) as u32));
             view.local_ports(range, ScopeRule::Any, &mut ports).ok();
             view.has_remote(range).ok();
@@ -342,7 +350,10 @@ fn concurrent_readers_see_consistent_tables() {
                 while !stop.load(Ordering::Relaxed) || answers < 1000 {
                     let (service, instance) = (1 + rng.below(2) as u32, rng.below(2000) as u32);
                     let to = ServiceAddr::new(service, instance);
-                    let found = match segment.view().lookup(to, NodeAddr::NONE) {
+                    // Every other time, through the whole ring.
+                    let load = |_| if answers % 2 == 0 { Load::IDLE } else { Load::Open(1) };
+                    let chosen = segment.view().choose(to, NodeAddr::NONE, load);
+                    let found = match chosen.map(|choice| choice.map(|choice| choice.found)) {
                         Ok(found) => found,
                         Err(ViewError::Superseded) => {
                             segment = source.current();

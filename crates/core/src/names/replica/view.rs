@@ -5,11 +5,13 @@ use core::ops::ControlFlow;
 use thiserror::Error;
 
 use super::blocks::{Block, Branch, Leaf};
+use super::choice::{Choice, Picked};
 use super::layout::{
     Access, Atomics, GONE, GRACE, Mark, Meta, OWN, PackedPort, ROOT, Record, Ref, Ring, SUPERSEDED, VERSION,
     follow, point, unpack,
 };
 use super::memory::Areas;
+use crate::Load;
 use crate::addr::{NodeAddr, Scope, ServiceAddr, ServiceRange};
 use crate::names::{Lookup, ScopeRule};
 use crate::planted::{self, Fault};
@@ -18,7 +20,7 @@ use crate::planted::{self, Fault};
 /// reader is preempted.
 const ATTEMPTS: u32 = 16;
 /// Most attempts to advance a cursor that others advance too.
-const CURSOR_ATTEMPTS: u32 = 8;
+pub(super) const CURSOR_ATTEMPTS: u32 = 8;
 /// Steps in a ring between two checks that its start is still part of it.
 const RING_CHECK: u32 = 64;
 
@@ -42,14 +44,14 @@ pub enum ViewError {
 
 /// A read that must not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Torn {
+pub(super) enum Torn {
     /// May succeed when repeated.
     Retry,
     /// Impossible contents, unless the memory was reused meanwhile.
     Invalid,
 }
 
-type Reading<T> = Result<T, Torn>;
+pub(super) type Reading<T> = Result<T, Torn>;
 
 /// A binding visited by a walk.
 pub(crate) struct Seen {
@@ -68,8 +70,8 @@ impl Seen {
 
 /// A range found in a leaf.
 #[derive(Clone, Copy)]
-struct Found {
-    meta: Meta,
+pub(super) struct Found {
+    pub(super) meta: Meta,
     third: u64,
     many: bool,
     local: bool,
@@ -85,7 +87,7 @@ struct Query {
 /// Reads a table and answers lookups.
 #[derive(Debug)]
 pub struct View<'a, A: Access = Atomics> {
-    areas: Areas<'a, A>,
+    pub(super) areas: Areas<'a, A>,
     grace: u64,
 }
 
@@ -132,28 +134,44 @@ impl<'a, A: Access> View<'a, A> {
         to: ServiceAddr,
         domain: NodeAddr,
     ) -> Result<Option<(Lookup, bool)>, ViewError> {
+        let found = self.find(to, domain, |found, ring, _| {
+            self.advance_cursor(found, ring).map(|socket| Picked { socket, load: Load::IDLE, receivers: 2 })
+        })?;
+        Ok(found.map(|choice| (choice.found, choice.is_sole)))
+    }
+
+    /// Looks up an anycast; `pick` chooses among several bindings in a ring.
+    pub(super) fn find(
+        &self,
+        to: ServiceAddr,
+        domain: NodeAddr,
+        mut pick: impl FnMut(&Found, Ring, &dyn Fn(PackedPort) -> Lookup) -> Reading<Picked>,
+    ) -> Result<Option<Choice>, ViewError> {
         let (own, legacy) = unpack(self.state(OWN));
         let (own, legacy) = (NodeAddr(own), legacy != 0);
         let scope = if domain.is_none() { 2 } else { 3 };
         if !in_domain(legacy, domain, own) {
-            return self.version().map(|_| Some((Lookup { port: 0, node: domain, scope }, false)));
+            let found = Lookup { port: 0, node: domain, scope };
+            let choice = Choice { found, load: Load::IDLE, receivers: 1, is_sole: false };
+            return self.version().map(|_| Some(choice));
         }
         let only_local = domain == own;
+        let lookup = |socket: PackedPort| Lookup { port: socket.port(), node: socket.node(own), scope };
         self.read_stable(|root| {
             let Some((leaf, index)) = self.first(root, point(to.service, to.instance), only_local)? else {
                 return Ok(None);
             };
             let many = leaf.has(index, Mark::Many);
-            let socket = if many {
+            let Picked { socket, load, receivers } = if many {
                 let found = Found::of(&leaf, index);
                 let closest_first = legacy && domain.is_none() && found.local;
                 let ring = if only_local || closest_first { Ring::Local } else { Ring::All };
-                self.advance_cursor(&found, ring)?
+                pick(&found, ring, &lookup)?
             } else {
                 // No other cell of the entry is read: each line of a leaf may be a cache miss.
-                PackedPort(leaf.third(index))
+                Picked { socket: PackedPort(leaf.third(index)), load: Load::IDLE, receivers: 1 }
             };
-            Ok(Some((Lookup { port: socket.port(), node: socket.node(own), scope }, !many)))
+            Ok(Some(Choice { found: lookup(socket), load, receivers, is_sole: !many }))
         })
     }
 
@@ -287,12 +305,12 @@ impl<'a, A: Access> View<'a, A> {
         Branch::at(self.areas.branches, at.number()).ok_or(Torn::Invalid)
     }
 
-    fn record(&self, number: u32) -> Reading<Record<'a, A>> {
+    pub(super) fn record(&self, number: u32) -> Reading<Record<'a, A>> {
         Record::at(self.areas.records, number).ok_or(Torn::Invalid)
     }
 
     /// The record at the cursor of a range with several bindings.
-    fn head(&self, found: &Found, ring: Ring, cursor: u64) -> Reading<(u32, Record<'a, A>)> {
+    pub(super) fn head(&self, found: &Found, ring: Ring, cursor: u64) -> Reading<(u32, Record<'a, A>)> {
         let slot = found.meta.slot();
         let fits = |number: u32| {
             let record = Record::at(self.areas.records, number)?;

@@ -1,5 +1,6 @@
 //! Whole nodes on a perfect network, in virtual time.
 
+mod anycast;
 mod contact;
 mod fairness;
 mod floods;

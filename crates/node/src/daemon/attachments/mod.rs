@@ -38,6 +38,9 @@ const TABLE_VERSION: u16 = 2;
 /// The first version in which a process can become the sole holder of a socket again.
 const SOLE_HOLDER_VERSION: u16 = 2;
 
+/// The first version with [`utipc_core::socket::WaitReason::ReceiversFull`].
+const RECEIVERS_FULL_VERSION: u16 = 11;
+
 /// A reply that leaves at the end of the turn.
 #[derive(Debug)]
 pub(super) struct Outgoing {
@@ -120,6 +123,11 @@ impl Attachments {
     /// Whether a process reads the binding table itself.
     pub(super) fn reads_table(&self, id: AttachmentId) -> bool {
         self.session(id).is_some_and(|session| session.version >= TABLE_VERSION)
+    }
+
+    /// Whether a process understands [`utipc_core::socket::WaitReason::ReceiversFull`].
+    pub(super) fn knows_receivers_full(&self, id: AttachmentId) -> bool {
+        self.session(id).is_some_and(|session| session.version >= RECEIVERS_FULL_VERSION)
     }
 
     /// Whether a process supports the notice that it is the sole holder of a socket again.

@@ -179,7 +179,7 @@ impl Dispatcher {
         self.management.positions.note_visited(ports.len());
         let next = ports.last().map(|last| Position::Socket(last.saturating_add(1)));
         self.keep_position(id, Page::Sockets(after(skip, &ports)), next);
-        Ok(Reply::Sockets(ports.iter().filter_map(|port| Some((*port, self.view(*port)?))).collect()))
+        Ok(Reply::Sockets(ports.iter().filter_map(|port| Some((*port, self.view(id, *port)?))).collect()))
     }
 
     fn set_link(&mut self, now: Time, id: AttachmentId, name: &str, property: LinkProperty) -> Done {

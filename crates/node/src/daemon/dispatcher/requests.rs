@@ -4,10 +4,10 @@ use std::os::fd::OwnedFd;
 
 use utipc_attach::{Failure, Reply, Request, SocketView, decode};
 use utipc_core::Time;
-use utipc_core::addr::{Scope, ServiceRange};
+use utipc_core::addr::{Importance, Scope, ServiceRange};
 use utipc_core::group::{GroupPolicy, GroupRequest};
 use utipc_core::quota::Resource;
-use utipc_core::socket::{Endpoint, OptionError, SocketKind};
+use utipc_core::socket::{Endpoint, OptionError, SocketKind, WaitReason};
 use utipc_lanes::daemon::{EndCause, SocketEnd, is_datagram};
 
 use super::releases::RELEASE_ITEMS;
@@ -121,7 +121,7 @@ impl Dispatcher {
                 self.check_holds(id, port)?;
                 self.with_lanes(now, |lanes, context| lanes.carry_out_written(context, port));
                 self.endpoint(id, port, Failure::State)?;
-                self.view(port).map(|view| Reply::Socket(Box::new(view))).ok_or(Failure::State)
+                self.view(id, port).map(|view| Reply::Socket(Box::new(view))).ok_or(Failure::State)
             }
             Request::TakeError { port } => {
                 self.check_holds(id, port)?;
@@ -350,9 +350,17 @@ impl Dispatcher {
         Ok(Reply::Done)
     }
 
-    /// A socket of the node, as every process may see it.
-    pub(super) fn view(&self, port: u32) -> Option<SocketView> {
+    /// A socket of the node, as every process may see it, for the process `id`.
+    pub(super) fn view(&self, id: AttachmentId, port: u32) -> Option<SocketView> {
         let endpoint = self.driver.stack.endpoint(port)?;
+        let wait = endpoint.wait_reason().map(|reason| match reason {
+            // As for one full receiver.
+            WaitReason::ReceiversFull { .. } if !self.attachments.knows_receivers_full(id) => {
+                let (node, importance) = (self.driver.stack.own_node(), Importance::Low);
+                WaitReason::LinkCongested { node, importance }
+            }
+            reason => reason,
+        });
         let owner = self.sockets.owner(port).and_then(|owner| self.attachments.peer(owner));
         Some(SocketView {
             kind: endpoint.kind(),
@@ -360,7 +368,7 @@ impl Dispatcher {
             peer: endpoint.peer(),
             service: endpoint.connected_service(),
             readiness: endpoint.readiness(),
-            wait: endpoint.wait_reason(),
+            wait,
             error: endpoint.error(),
             stats: endpoint.stats(),
             available: u32::try_from(endpoint.available()).unwrap_or(u32::MAX),

@@ -1,5 +1,6 @@
 //! utipc in the measurements (besides `bench node`): nodes, sockets, and how they wait.
 
+mod anycasts;
 mod bursts;
 mod channels;
 mod links;
@@ -18,6 +19,7 @@ use super::channel::{Packets, Spinner};
 use super::job::{Job, LIMIT, Role};
 use super::variant::{Engine, Mode, Transport};
 
+pub(super) use anycasts::{anycast_receiver, anycast_sender};
 pub(super) use bursts::{burst_reader, burst_sender};
 pub(super) use channels::{drive, serve};
 pub(super) use links::{idle_memory, link, spin};

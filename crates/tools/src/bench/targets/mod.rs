@@ -137,6 +137,12 @@ const ROWS: &[Row] = &[
     ),
     row("group", "group broadcast 1 → 8 local, 256 B", "deliveries/s ≥ 0.8 × multicast", relative::group),
     row(
+        "anycast",
+        "anycasts 1 → 4 local, 64 B",
+        "messages/s ≥ 2 × four TCP connections in turn",
+        relative::anycast,
+    ),
+    row(
         "host-rtt-busy",
         "RTT 64 B between two embedded nodes of one host, both busy-polling",
         "≥ 10 ×",

@@ -1,12 +1,12 @@
 //! Rows that compare utipc with other transports in the same run.
 
 use anyhow::{Result, ensure};
-use utipc_bench_kit::Verdict;
-use utipc_bench_kit::stats::{Spread, Summary};
+use utipc_bench_kit::stats::{Spread, Summary, median};
+use utipc_bench_kit::{Verdict, in_turn};
 
-use super::super::job::{Job, Test};
+use super::super::job::{Job, Role, Test};
 use super::super::options::{BESIDE_FRAGMENT, FRAGMENTS, whole};
-use super::super::place::Place;
+use super::super::place::{Peer, Place};
 use super::super::run::{Case, Name, Run};
 use super::super::table::speed;
 use super::super::transports;
@@ -19,6 +19,8 @@ const STEADY: f64 = 0.10;
 const REQUESTS: f64 = 1000.0;
 /// Duration of its rounds, seconds: enough for a p99.9.
 const REQUEST_SECONDS: f64 = 5.0;
+/// Receivers of anycasts.
+const RECEIVERS: u32 = 4;
 /// Bits per second, size and seconds of the constant load.
 const LOAD: (f64, u32, f64) = (25e6, 1024, 2.0);
 
@@ -174,6 +176,31 @@ pub(super) fn group(bench: &Bench) -> Result<Verdict> {
     let [group, plain] = variants.map(|variant| found.rate(variant) / 1e6);
     let got = format!("{:.2} ×: {group:.2} M/s, multicast {plain:.2} M/s", group / plain);
     Ok(Verdict::new(got, group >= 0.8 * plain))
+}
+
+/// Messages to a service with several receivers, to one with a single receiver, and in turn on TCP connections.
+pub(super) fn anycast(bench: &Bench) -> Result<Verdict> {
+    let place = bench.intra()?;
+    let milliseconds = bench.repetitions((1e3 * bench.seconds) as u64);
+    let rate = |servers| -> Result<f64> {
+        let job = Job { servers, messages: milliseconds, ..Job::new(Test::Anycast, DATAGRAMS, 64) };
+        let start = |index| place.ready(&Job { role: Role::Serve, index, ..job.clone() });
+        let _servers = (0..servers).map(start).collect::<Result<Vec<Peer>>>()?;
+        let mut sender = place.ready(&job)?;
+        sender.go()?;
+        sender.finish()?.single_value()
+    };
+    let mut rates = [(RECEIVERS, Vec::new()), (1, Vec::new())];
+    in_turn(bench.rounds, &mut rates, |_, (servers, rates)| {
+        rates.push(rate(*servers)? / 1e6);
+        Ok(())
+    })?;
+    let [many, one] = rates.map(|(_, rates)| median(rates));
+    // The sender of a multicast by TCP writes into its connections in turn.
+    let case = Case { servers: RECEIVERS, ..Case::new(Name::Multicast, TCP, 64) };
+    let tcp = bench.compare(&place, [case])?.rate(TCP) / 1e6;
+    let got = format!("{:.1} ×: {many:.2} M/s, TCP {tcp:.2} M/s (to one receiver {one:.2} M/s)", many / tcp);
+    Ok(Verdict::new(got, many >= 2.0 * tcp))
 }
 
 /// Round trips between nodes, at most `most` × TCP's; all variants wait in the same mode.

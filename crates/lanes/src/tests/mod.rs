@@ -1,5 +1,7 @@
 //! Both ends of lanes in one process, without a daemon.
 
+mod anycast;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

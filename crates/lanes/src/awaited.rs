@@ -1,0 +1,196 @@
+//! What a send that would block waits for: room in a lane, in any of several, or a link.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceAddr};
+use utipc_core::limits::MAX_USER_DATA;
+use utipc_core::socket::WaitReason;
+
+use crate::message::HEADER_MAX;
+use crate::sender::WINDOW;
+use crate::{OutboundLane, Pair, Sender};
+
+/// What a call waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    #[default]
+    Nothing,
+    /// The lane to this socket; 0 for the node.
+    Lane(u32),
+    /// The full link queue to a node, of messages of this level.
+    Link(NodeAddr, u8),
+    /// Any of the receivers of a service address, whose number is the last one. Lanes lead to these sockets; the node
+    /// knows about the others.
+    Any(Vec<u32>, ServiceAddr, u32),
+}
+
+impl OutboundLane {
+    /// Asks the reader to wake this process, of a full window when at most `most` is outstanding. Returns true if a
+    /// send of `bytes` may succeed already.
+    fn want_outstanding(&mut self, is_connected: bool, bytes: usize, most: u64) -> bool {
+        let is_full = is_connected && self.outstanding() > WINDOW;
+        if self.writer.want_outstanding(if is_full { most } else { u64::MAX }).is_err() {
+            return true;
+        }
+        if self.member.is_some() && self.check_window(bytes).is_err() {
+            return false;
+        }
+        let size = bytes.min(MAX_USER_DATA) + HEADER_MAX;
+        (!is_connected || self.outstanding() <= WINDOW) && self.writer.has_room(size).unwrap_or(true)
+    }
+}
+
+impl Sender {
+    /// Whether the call shall wait for the reader of the full lane to `to`. False if that has not read for so long that
+    /// the message goes its way without a wait.
+    pub fn waits_for_reader(&mut self, to: u32, now: Instant) -> bool {
+        if !self.begin_wait(to, now) {
+            return false;
+        }
+        self.awaited = Awaited::Lane(to);
+        true
+    }
+
+    /// Whether the call shall wait for any of the `receivers` of a service address. False if none of the readers of the
+    /// full lanes to `ports` (0: to the node) is worth a wait. `at_node`: others, for which the node says when to send.
+    pub fn waits_for_any(
+        &mut self,
+        ports: &[u32],
+        at_node: bool,
+        (service, receivers): (ServiceAddr, u32),
+        now: Instant,
+    ) -> bool {
+        let has_sole = self.sole.is_some();
+        let worth = |port: &u32| if *port == 0 { has_sole } else { self.begin_wait(*port, now) };
+        let ports: Vec<u32> = ports.iter().copied().filter(worth).collect();
+        if ports.is_empty() && !at_node {
+            return false;
+        }
+        self.awaited = Awaited::Any(ports, service, receivers);
+        true
+    }
+
+    /// Begins to wait for the reader of a full lane, or goes on.
+    fn begin_wait(&mut self, to: u32, now: Instant) -> bool {
+        let Some(lane) = self.lanes.get_mut(&to) else { return false };
+        let is_new = lane.waits_since.is_none();
+        if !lane.waits_for_reader(now) {
+            return false;
+        }
+        self.new_wait |= is_new;
+        self.window_waits += u64::from(is_new);
+        true
+    }
+
+    /// Whether a wait for the reader of a full lane has begun since the last call.
+    pub fn take_new_wait(&mut self) -> bool {
+        std::mem::take(&mut self.new_wait)
+    }
+
+    /// The shortest and the longest rest of the waits for readers of full lanes; `None` if none is left.
+    pub fn waits_left(&self) -> Option<(Duration, Duration)> {
+        let now = Instant::now();
+        let left = self.lanes.values().filter_map(|lane| lane.wait_left(now)).filter(|left| !left.is_zero());
+        left.fold(None, |range, left| match range {
+            None => Some((left, left)),
+            Some((shortest, longest)) => Some((left.min(shortest), left.max(longest))),
+        })
+    }
+
+    /// Notes that the call waits for room in the sole lane.
+    pub fn wait_for_room(&mut self) {
+        self.awaited = self.sole.as_ref().map_or(Awaited::Nothing, |lane| Awaited::Lane(lane.peer));
+        self.window_waits += 1;
+    }
+
+    /// Notes that the call waits until the link queue to a node takes messages of this level.
+    pub fn wait_for_link(&mut self, node: NodeAddr, level: u8) {
+        self.awaited = if self.sole.is_some() { Awaited::Link(node, level) } else { Awaited::Nothing };
+        self.link_waits += 1;
+    }
+
+    /// Node and level of the full link queue that the call waits for.
+    #[must_use]
+    pub fn congested(&self) -> Option<(NodeAddr, u8)> {
+        match self.awaited {
+            Awaited::Link(node, level) => Some((node, level)),
+            _ => None,
+        }
+    }
+
+    /// The lanes that a call waits for.
+    fn awaited_lanes(&mut self) -> Vec<&mut OutboundLane> {
+        let Self { awaited, sole, lanes, .. } = self;
+        match awaited {
+            Awaited::Nothing => Vec::new(),
+            Awaited::Link(..) => sole.iter_mut().collect(),
+            Awaited::Lane(peer) => {
+                let sole = sole.as_mut().filter(|lane| lane.peer == *peer);
+                sole.or_else(|| lanes.get_mut(peer)).into_iter().collect()
+            }
+            Awaited::Any(ports, ..) => {
+                let all = sole.iter_mut().chain(lanes.values_mut());
+                all.filter(|lane| ports.contains(&lane.peer)).collect()
+            }
+        }
+    }
+
+    /// The arenas of the lanes that a call waits for, each once.
+    pub fn awaited_pairs(&mut self) -> Vec<Arc<Pair>> {
+        let mut pairs: Vec<Arc<Pair>> = Vec::new();
+        for lane in self.awaited_lanes() {
+            if !pairs.iter().any(|pair| Arc::ptr_eq(pair, &lane.pair)) {
+                pairs.push(Arc::clone(&lane.pair));
+            }
+        }
+        pairs
+    }
+
+    /// Before sleeping: asks the readers to wake this process. Returns true if a send may succeed already.
+    pub fn want_room(&mut self, bytes: usize) -> bool {
+        self.want_outstanding(bytes, u64::MAX)
+    }
+
+    /// [`Sender::want_room`] for a call that waits by the socket's descriptor: the reader reports room to the daemon
+    /// too, once half of a full window is free. Such a wake-up costs more than to write an eighth of it.
+    pub fn want_room_told(&mut self, bytes: usize) -> bool {
+        for lane in self.awaited_lanes() {
+            lane.writer.tell_daemon(true);
+        }
+        self.want_outstanding(bytes, u64::from(WINDOW / 2))
+    }
+
+    /// [`Sender::want_room`]; of a full window at most `most` is outstanding when the reader wakes this process.
+    fn want_outstanding(&mut self, bytes: usize, most: u64) -> bool {
+        let is_connected = self.sole.as_ref().is_some_and(|lane| lane.peer != 0);
+        let lanes = self.awaited_lanes();
+        let mut may_send = lanes.is_empty();
+        for lane in lanes {
+            may_send |= lane.want_outstanding(is_connected, bytes, most);
+        }
+        may_send
+    }
+
+    /// Why the last send would block, if it still would. `None` also for what only the node knows.
+    pub fn wait_reason(&mut self, node: NodeAddr) -> Option<WaitReason> {
+        match self.awaited {
+            Awaited::Link(node, level) => {
+                let importance = Importance::from_number(u32::from(level & 3)).unwrap_or(Importance::Low);
+                return Some(WaitReason::LinkCongested { node, importance });
+            }
+            Awaited::Any(_, service, receivers) => {
+                return Some(WaitReason::ReceiversFull { service, receivers });
+            }
+            Awaited::Nothing | Awaited::Lane(_) => {}
+        }
+        let lane = self.awaited_lanes().pop().filter(|lane| !lane.pair.is_to_daemon())?;
+        let _ = lane.writer.refresh();
+        let peer = PortId { port: lane.peer, node };
+        if lane.member.is_some() {
+            let window = u16::try_from(lane.window_left()).unwrap_or(u16::MAX);
+            return Some(WaitReason::MemberWindow { member: peer, joined: true, window });
+        }
+        Some(WaitReason::PeerWindow { peer, unacked: lane.outstanding(), window: WINDOW })
+    }
+}

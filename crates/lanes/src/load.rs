@@ -1,0 +1,55 @@
+//! How loaded the receivers are to which lanes lead, for the choice among those of an anycast. Decision 38.
+
+use std::time::Instant;
+
+use utipc_core::Load;
+
+use crate::message::HEADER_MAX;
+use crate::{LaneError, OutboundLane, Sender};
+
+impl OutboundLane {
+    /// The load of the reader, for a message of `bytes` without a connection.
+    fn load(&mut self, bytes: usize) -> Load {
+        match self.writer.check_room(bytes + HEADER_MAX) {
+            Ok(()) => {
+                if self.waits_since.is_some() {
+                    self.end_wait(Instant::now());
+                }
+                self.unread_load()
+            }
+            // Sending finds a lane that has ended, or is damaged.
+            Err(error) if error.is_over() || matches!(error, LaneError::Corrupt(_)) => Load::IDLE,
+            // A larger ring may take it.
+            Err(error) if self.wants_ring(error).is_some() => self.unread_load(),
+            Err(LaneError::Full) if self.is_waited_for(Instant::now()) => Load::Full,
+            Err(_) => Load::Silent,
+        }
+    }
+
+    fn unread_load(&mut self) -> Load {
+        if Load::of_blocks(self.outstanding()) != Load::IDLE {
+            // What was seen last is never less than what is unread. The reader's line is loaded only if that matters.
+            let _ = self.writer.refresh();
+        }
+        Load::of_blocks(self.outstanding())
+    }
+
+    /// Whether senders wait for the reader of the full lane.
+    fn is_waited_for(&mut self, now: Instant) -> bool {
+        match self.wait_left(now) {
+            None => !self.for_reader.left(self.writer.given_back()).is_zero(),
+            Some(left) if left.is_zero() => {
+                self.end_wait(now);
+                false
+            }
+            Some(_) => true,
+        }
+    }
+}
+
+impl Sender {
+    /// The load of the local socket `to` as this sender sees it; `None` without a lane to it.
+    pub fn load(&mut self, to: u32, bytes: usize) -> Option<Load> {
+        self.lanes.get_mut(&to).map(|lane| lane.load(bytes))
+    }
+}
