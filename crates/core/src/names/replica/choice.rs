@@ -119,7 +119,7 @@ mod tests {
 
     /// A table with the sockets 1, 2 … bound to one range; the last of them is next in turn.
     fn table(legacy: bool, sockets: u32) -> NameTable {
-        let mut table = NameTable::new(OWN, legacy, 1);
+        let mut table = NameTable::new(OWN, legacy);
         for port in 1..=sockets {
             table.bind(port, RANGE, Scope::Cluster).unwrap();
         }
