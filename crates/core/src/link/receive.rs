@@ -81,7 +81,11 @@ impl ReceiveQueue {
             }
             return Arrival::Duplicate;
         }
-        self.defer(offset, packet.size(), room, || packet.to_message())
+        let arrival = self.classify(offset, packet, room);
+        if arrival == Arrival::Deferred {
+            self.keep(offset, packet.to_message());
+        }
+        arrival
     }
 
     /// Like [`accept`](Self::accept) for an owned message, which is returned if it is the next one.
@@ -94,7 +98,11 @@ impl ReceiveQueue {
         if offset > MAX_WINDOW {
             return Err(Arrival::Duplicate);
         }
-        Err(self.defer(offset, packet.size(), room, || packet))
+        let arrival = self.classify(offset, packet.view(), room);
+        if arrival == Arrival::Deferred {
+            self.keep(offset, packet);
+        }
+        Err(arrival)
     }
 
     /// Removes and returns the next deferred packet that is in order.
@@ -144,18 +152,27 @@ impl ReceiveQueue {
         self.next += 1;
     }
 
-    fn defer(&mut self, offset: u16, size: usize, room: usize, message: impl FnOnce() -> Message) -> Arrival {
-        let position = self.next + u64::from(offset);
-        if self.deferred.contains_key(&position) {
+    /// Whether an early packet is kept. Packets do not name their session: one of the last session that arrives late
+    /// may be in the place of another one, whose content differs then. The later one is likelier to be of this session.
+    fn classify(&self, offset: u16, packet: View<'_>, room: usize) -> Arrival {
+        let old = self.deferred.get(&(self.next + u64::from(offset)));
+        if old.is_some_and(|old| old.data() == packet.data()) {
             return Arrival::Duplicate;
         }
-        if charge(size) > room || self.bytes + charge(size) > MAX_DEFERRED_BYTES {
+        let (new, freed) = (charge(packet.size()), old.map_or(0, |old| charge(old.size())));
+        if new > room.saturating_add(freed) || self.bytes - freed + new > MAX_DEFERRED_BYTES {
             return Arrival::Full;
         }
-        self.deferred.insert(position, message());
-        self.bytes += charge(size);
-        self.add_to_runs(position);
         Arrival::Deferred
+    }
+
+    fn keep(&mut self, offset: u16, packet: Message) {
+        let position = self.next + u64::from(offset);
+        self.bytes += charge(packet.size());
+        match self.deferred.insert(position, packet) {
+            Some(old) => self.bytes -= charge(old.size()),
+            None => self.add_to_runs(position),
+        }
     }
 
     /// Extends the run that ends at a position, and joins it with the one that begins behind it.

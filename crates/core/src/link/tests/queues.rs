@@ -55,6 +55,24 @@ fn gap_blocks_equal_the_reference_example() {
     assert_eq!(queue.deferred_len(), 6);
 }
 
+/// A packet of the last session of the link arrives late, and early in this one.
+#[test]
+fn early_packet_gives_way_to_a_later_one_with_other_content() {
+    let mut queue = ReceiveQueue::new(5);
+    let mut old = data(User::Low, 700);
+    old.set_seqno(7);
+    assert_eq!(queue.accept(old.view(), usize::MAX), Arrival::Deferred);
+    assert_eq!((receive(&mut queue, 6), receive(&mut queue, 7)), (Arrival::Deferred, Arrival::Deferred));
+    // A retransmission has the same content.
+    assert_eq!(receive(&mut queue, 7), Arrival::Duplicate);
+    assert_eq!((queue.deferred_len(), queue.gap()), (2, 1));
+    assert_eq!(queue.accept(old.view(), 0), Arrival::Full);
+    assert_eq!(receive(&mut queue, 5), Arrival::InOrder);
+    let kept: Vec<usize> = std::iter::from_fn(|| queue.pop()).map(|packet| packet.size()).collect();
+    assert_eq!(kept, [packet(6).size(), packet(7).size()]);
+    assert_eq!((queue.deferred_bytes(), queue.rcv_nxt()), (0, 8));
+}
+
 #[test]
 fn early_packets_are_delivered_in_order_across_the_wrap() {
     let mut queue = ReceiveQueue::new(65_534);
