@@ -313,5 +313,5 @@ const ABOUT_STALL: &str = "One of two servers does not run for a second. Slowest
     the second after it.";
 const ABOUT_PAIR: &str =
     "ProvPerf, our programs or nothing, ConsPerf; latencies in µs from when an update was made.";
-const ABOUT_IMAGES: &str = "A consumer loads all its items while the publisher sends updates, with caches on. Highest rate: \
-    all images within 5 s, then all updates for 3 s.";
+const ABOUT_IMAGES: &str = "A consumer loads all its items while the publisher sends updates, with caches and writes \
+    as by default. Highest rate: all images within 5 s, then all updates for 3 s.";

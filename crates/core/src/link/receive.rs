@@ -10,6 +10,10 @@ use crate::wire::{GapBlock, MAX_GAP_BLOCKS, Message, View};
 /// tipc.md §14.2.
 pub(crate) const MAX_DEFERRED_BYTES: usize = 16 << 20;
 
+/// Where the part of a packet begins that a retransmission does not change: behind its number and acknowledgements,
+/// bytes.
+const FIXED: usize = 12;
+
 /// Classification of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
@@ -156,7 +160,7 @@ impl ReceiveQueue {
     /// may be in the place of another one, whose content differs then. The later one is likelier to be of this session.
     fn classify(&self, offset: u16, packet: View<'_>, room: usize) -> Arrival {
         let old = self.deferred.get(&(self.next + u64::from(offset)));
-        if old.is_some_and(|old| old.data() == packet.data()) {
+        if old.is_some_and(|old| old.bytes().get(FIXED..) == packet.bytes().get(FIXED..)) {
             return Arrival::Duplicate;
         }
         let (new, freed) = (charge(packet.size()), old.map_or(0, |old| charge(old.size())));

@@ -124,7 +124,7 @@ pub struct NameTable {
     listed: BTreeMap<ListPosition, u32>,
     ranges: Slab<Place>,
     publications: Vec<Option<Publication>>,
-    /// A tree: a hash table of a million bindings stops the node for 50 ms when it has to be built anew.
+    /// In a tree, because a hash table that grows moves all its entries at once.
     identities: BTreeMap<Identity, u32>,
     /// Bindings by node and age; those of this node are under [`NodeAddr::NONE`].
     nodes: BTreeMap<NodeAddr, BTreeMap<u64, u32>>,

@@ -161,7 +161,7 @@ impl Stack {
     /// with what earlier turns have left, for half as much. While [`Self::has_work`], the next turn is due at once.
     /// Without this call, a node does all work at once.
     pub fn begin_turn(&mut self, now: Time, work: usize) {
-        self.switch.begin_turn(work);
+        self.switch.work.begin_turn(work);
         self.process_pending(now);
     }
 

@@ -159,7 +159,6 @@ pub(crate) struct Switch {
     deferral: deferral::Deferral,
     /// Lost nodes whose bindings are not all withdrawn yet.
     leaving: BTreeSet<NodeAddr>,
-    withdrawals: names::WithdrawalsLeft,
     /// Changes of the binding table, for the topology server and for groups.
     pub(crate) changes: VecDeque<Change>,
     /// Nodes to which contact was lost, for groups.
@@ -221,7 +220,6 @@ impl Switch {
             work: work::Work::default(),
             deferral: deferral::Deferral::default(),
             leaving: BTreeSet::new(),
-            withdrawals: names::WithdrawalsLeft::default(),
             changes: VecDeque::new(),
             lost: VecDeque::new(),
             frames: FrameBatch::default(),

@@ -11,27 +11,6 @@ use crate::socket::BindError;
 use crate::time::Time;
 use crate::wire::{Message, Method};
 
-/// Bindings of lost nodes that the frames of one turn withdraw, or one call if turns are not limited. Ours: a few
-/// milliseconds; a node may have 262,144 of them.
-const WITHDRAWN: usize = 2048;
-/// Those that the timers of the same turn withdraw, so that nodes which send much do not keep the others' bindings.
-const WITHDRAWN_BY_TIMERS: usize = WITHDRAWN / 2;
-
-/// How many bindings of lost nodes may still be withdrawn.
-#[derive(Debug)]
-pub(super) struct WithdrawalsLeft {
-    /// Now.
-    now: usize,
-    /// Further ones by the timers of this turn.
-    timers: usize,
-}
-
-impl Default for WithdrawalsLeft {
-    fn default() -> Self {
-        Self { now: WITHDRAWN, timers: WITHDRAWN_BY_TIMERS }
-    }
-}
-
 impl Switch {
     pub(crate) fn bind(
         &mut self,
@@ -186,32 +165,11 @@ impl Switch {
         }
     }
 
-    /// A turn that does `work` begins.
-    pub(crate) fn begin_turn(&mut self, work: usize) {
-        self.work.begin_turn(work);
-        self.withdrawals = WithdrawalsLeft::default();
-    }
-
-    /// A call begins that may find nodes lost.
-    pub(super) fn allow_withdrawals(&mut self) {
-        if !self.work.is_limited() {
-            self.withdrawals = WithdrawalsLeft::default();
-        }
-    }
-
-    /// The timers begin.
-    pub(super) fn allow_withdrawals_by_timers(&mut self) {
-        self.allow_withdrawals();
-        if self.work.is_limited() {
-            self.withdrawals.now = core::mem::take(&mut self.withdrawals.timers);
-        }
-    }
-
-    /// Withdraws bindings of a lost node, as many as this call still may, although it may lose many nodes; the timer
-    /// goes on with the others.
+    /// Withdraws bindings of a lost node, as many as the work allows, although many nodes may be lost; the timer goes
+    /// on with the others.
     pub(super) fn withdraw_some_names_of(&mut self, addr: NodeAddr) {
-        let gone = self.table.withdraw_oldest(addr, self.withdrawals.now);
-        self.withdrawals.now = self.withdrawals.now.saturating_sub(gone.len());
+        let gone = self.table.withdraw_oldest(addr, self.work.withdrawals());
+        self.work.charge_withdrawals(gone.len());
         self.changes.extend(gone);
         if self.table.has_bindings_of(addr) {
             self.leaving.insert(addr);

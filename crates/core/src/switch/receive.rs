@@ -15,7 +15,7 @@ use crate::wire::{Encrypted, EncryptedSource, MessageType, User, View};
 impl Switch {
     pub(crate) fn receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) {
         self.stats.frames_received += 1;
-        self.allow_withdrawals();
+        self.work.begin_call();
         self.now = now;
         if let Err(reason) = self.try_receive(now, bearer, frame) {
             self.stats.frames_dropped += 1;

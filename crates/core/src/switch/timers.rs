@@ -36,7 +36,7 @@ impl Switch {
         for id in 0..self.bearers.len() as BearerId {
             self.discovery_timeout(now, id);
         }
-        self.allow_withdrawals_by_timers();
+        self.work.begin_timers();
         if let Some(lost) = self.leaving.first().copied() {
             self.withdraw_some_names_of(lost);
         }

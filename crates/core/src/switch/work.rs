@@ -8,8 +8,14 @@ use crate::wire::{Message, NAME_ITEM_LEN, User};
 /// they arrive and a flood of them delays the messages of other peers little.
 const NAME_ITEM: usize = 256;
 
+/// Bindings of lost nodes that the frames of one turn withdraw, or one call if turns are not limited. Ours: a few
+/// milliseconds; a node may have 262,144 of them.
+const WITHDRAWN: usize = 2048;
+/// Those that the timers of the same turn withdraw, so that nodes which send much do not keep the others' bindings.
+const WITHDRAWN_BY_TIMERS: usize = WITHDRAWN / 2;
+
 /// What is left of a turn's work, in messages to one socket.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Work {
     /// A turn does all there is, unless this is set.
     is_limited: bool,
@@ -19,12 +25,50 @@ pub(crate) struct Work {
     waiting: usize,
     /// A message that has waited is dispatched.
     is_waiting: bool,
+    /// Bindings of lost nodes that may still be withdrawn, and those that the timers may withdraw after that.
+    withdrawals: usize,
+    for_timers: usize,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self {
+            is_limited: false,
+            arriving: 0,
+            waiting: 0,
+            is_waiting: false,
+            withdrawals: WITHDRAWN,
+            for_timers: WITHDRAWN_BY_TIMERS,
+        }
+    }
 }
 
 impl Work {
     /// A turn begins that does `work`, and half as much for messages that have waited.
     pub(crate) fn begin_turn(&mut self, work: usize) {
-        *self = Self { is_limited: true, arriving: work, waiting: work / 2, is_waiting: false };
+        *self = Self { is_limited: true, arriving: work, waiting: work / 2, ..Self::default() };
+    }
+
+    /// A call begins that may find nodes lost.
+    pub(super) fn begin_call(&mut self) {
+        if !self.is_limited {
+            self.withdrawals = WITHDRAWN;
+        }
+    }
+
+    /// The timers begin.
+    pub(super) fn begin_timers(&mut self) {
+        self.withdrawals = if self.is_limited { core::mem::take(&mut self.for_timers) } else { WITHDRAWN };
+    }
+
+    /// How many bindings of lost nodes may be withdrawn now.
+    pub(super) fn withdrawals(&self) -> usize {
+        self.withdrawals
+    }
+
+    /// Charges withdrawn bindings of lost nodes.
+    pub(super) fn charge_withdrawals(&mut self, bindings: usize) {
+        self.withdrawals = self.withdrawals.saturating_sub(bindings);
     }
 
     pub(super) fn is_limited(&self) -> bool {

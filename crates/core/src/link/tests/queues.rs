@@ -63,13 +63,22 @@ fn early_packet_gives_way_to_a_later_one_with_other_content() {
     old.set_seqno(7);
     assert_eq!(queue.accept(old.view(), usize::MAX), Arrival::Deferred);
     assert_eq!((receive(&mut queue, 6), receive(&mut queue, 7)), (Arrival::Deferred, Arrival::Deferred));
-    // A retransmission has the same content.
-    assert_eq!(receive(&mut queue, 7), Arrival::Duplicate);
+    // A retransmission differs in its acknowledgements only.
+    let mut again = packet(7);
+    again.set_ack(99);
+    assert_eq!(queue.accept(again.view(), usize::MAX), Arrival::Duplicate);
+    // The same data to another socket is another message.
+    let mut other = packet(6);
+    other.set_dest_port(5);
+    assert_eq!(queue.accept(other.view(), usize::MAX), Arrival::Deferred);
     assert_eq!((queue.deferred_len(), queue.gap()), (2, 1));
     assert_eq!(queue.accept(old.view(), 0), Arrival::Full);
     assert_eq!(receive(&mut queue, 5), Arrival::InOrder);
-    let kept: Vec<usize> = std::iter::from_fn(|| queue.pop()).map(|packet| packet.size()).collect();
-    assert_eq!(kept, [packet(6).size(), packet(7).size()]);
+    let kept: Vec<Message> = std::iter::from_fn(|| queue.pop()).collect();
+    assert_eq!(
+        kept.iter().map(|packet| packet.bytes()).collect::<Vec<_>>(),
+        [other.bytes(), packet(7).bytes()]
+    );
     assert_eq!((queue.deferred_bytes(), queue.rcv_nxt()), (0, 8));
 }
 

@@ -20,7 +20,8 @@ pub struct Choice {
     pub load: Load,
     /// Number of bindings that were looked at; 1 if there is no choice.
     pub receivers: u32,
-    /// The range has no other binding: see [`View::lookup_cacheable`].
+    /// The range has no other binding. The caller may use the choice again as long as [`View::version`] and
+    /// [`View::own_node`] return what they returned before.
     pub is_sole: bool,
 }
 

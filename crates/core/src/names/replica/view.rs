@@ -121,23 +121,10 @@ impl<'a, A: Access> View<'a, A> {
     /// # Errors
     /// [`ViewError`]; ask the node instead, unless it has stopped.
     pub fn lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<Lookup>, ViewError> {
-        Ok(self.lookup_cacheable(to, domain)?.map(|(found, _)| found))
-    }
-
-    /// Like [`Self::lookup`]; also returns true if the range has no other binding. The caller may then reuse the result
-    /// as long as [`Self::version`] and [`Self::own_node`] return what they returned before.
-    ///
-    /// # Errors
-    /// As for [`Self::lookup`].
-    pub fn lookup_cacheable(
-        &self,
-        to: ServiceAddr,
-        domain: NodeAddr,
-    ) -> Result<Option<(Lookup, bool)>, ViewError> {
         let found = self.find(to, domain, |found, ring, _| {
             self.advance_cursor(found, ring).map(|socket| Picked { socket, load: Load::IDLE, receivers: 2 })
         })?;
-        Ok(found.map(|choice| (choice.found, choice.is_sole)))
+        Ok(found.map(|choice| choice.found))
     }
 
     /// Looks up an anycast; `pick` chooses among several bindings in a ring.

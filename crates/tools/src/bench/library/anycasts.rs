@@ -8,7 +8,7 @@ use utipc::{Scope, ServiceAddress, ServiceRange};
 use super::super::job::{EndResult, Job, LIMIT, ServerAddress};
 use super::super::parent::Parent;
 use super::super::traffic::END;
-use super::node;
+use super::{datagram_sender, node};
 
 /// Service type of the receivers.
 const SHARED: u32 = 19_623;
@@ -46,13 +46,7 @@ pub(in super::super) fn anycast_receiver(job: &Job, parent: &Parent) -> Result<E
 
 /// Sends for so many milliseconds; the value is the number of messages that arrive in a second.
 pub(in super::super) fn anycast_sender(job: &Job, parent: &Parent) -> Result<EndResult> {
-    let node = node(job).context("start a node")?;
-    for server in 0..job.servers {
-        node.wait_for_service(ServiceAddress::new(SHARED, server), LIMIT).context("wait for a server")?;
-    }
-    let socket = node.rdm().context("open a socket")?;
-    socket.set_send_timeout(Some(LIMIT));
-    socket.set_receive_timeout(Some(LIMIT));
+    let (_node, socket) = datagram_sender(job, SHARED)?;
     parent.ready_to_go()?;
     let length = Duration::from_millis(job.messages);
     let mut data = vec![0; job.size as usize];

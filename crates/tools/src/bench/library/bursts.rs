@@ -7,7 +7,7 @@ use utipc::{Scope, ServiceAddress, ServiceRange};
 
 use super::super::job::{EndResult, Job, LIMIT, ServerAddress};
 use super::super::parent::Parent;
-use super::node;
+use super::{datagram_sender, node};
 
 /// Service type of the receivers; the instance is the number of the server.
 const BURST: u32 = 19_622;
@@ -55,12 +55,7 @@ pub(in super::super) fn burst_reader(job: &Job, parent: &Parent) -> Result<EndRe
 
 /// Sends bursts; `times` has the nanoseconds of each until all readers have confirmed it, and whether it arrived whole.
 pub(in super::super) fn burst_sender(job: &Job, parent: &Parent) -> Result<EndResult> {
-    let node = node(job).context("start a node")?;
-    for server in 0..job.servers {
-        node.wait_for_service(ServiceAddress::new(BURST, server), LIMIT).context("wait for a server")?;
-    }
-    let socket = node.rdm().context("open a socket")?;
-    socket.set_send_timeout(Some(LIMIT));
+    let (_node, socket) = datagram_sender(job, BURST)?;
     socket.set_receive_timeout(Some(ANSWER_LIMIT));
     parent.ready_to_go()?;
     let to = ServiceRange::new(BURST, 0, job.servers);

@@ -10,7 +10,7 @@ mod probes;
 
 use std::net::SocketAddr;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use utipc::bearers::UdpConfig;
 use utipc::{Node, NodeAddr, ServiceAddress, Socket};
 use utipc_bench_kit::Named as _;
@@ -68,6 +68,19 @@ pub(super) fn node(job: &Job) -> utipc::Result<Node> {
         Some(directory) => builder.same_host_in(directory).start(),
         None => builder.udp_with(udp(job)).start(),
     }
+}
+
+/// A socket that sends datagrams to services of this type, once all servers have bound theirs.
+fn datagram_sender(job: &Job, service_type: u32) -> Result<(Node, Socket)> {
+    let node = node(job).context("start a node")?;
+    for server in 0..job.servers {
+        node.wait_for_service(ServiceAddress::new(service_type, server), LIMIT)
+            .context("wait for a server")?;
+    }
+    let socket = node.rdm().context("open a socket")?;
+    socket.set_send_timeout(Some(LIMIT));
+    socket.set_receive_timeout(Some(LIMIT));
+    Ok((node, socket))
 }
 
 /// The UDP bearer of one end; explicit peers need no multicast on this system.
