@@ -122,10 +122,10 @@ impl Rest {
         leaked.map(|(what, now, then)| format!("{} {what} are left", now - then)).collect()
     }
 
-    /// Everything that is wrong after a run that began with a fresh daemon.
-    pub(crate) fn faults(&self, fresh: &Rest, tolerance: Tolerance) -> Vec<String> {
+    /// Everything that is wrong after a run that began with a fresh daemon; memory is compared with that of `since`.
+    pub(crate) fn faults(&self, fresh: &Rest, since: &Rest, tolerance: Tolerance) -> Vec<String> {
         let mut found = self.leaks(fresh);
-        found.extend(self.gained(fresh, tolerance));
+        found.extend(self.gained(since, tolerance));
         if self.lanes_corrupt > 0 {
             found.push(format!("{} lanes were reported corrupt", self.lanes_corrupt));
         }
