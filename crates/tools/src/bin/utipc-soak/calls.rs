@@ -21,8 +21,8 @@ const PROGRAM: &str = include_str!("calls.c");
 /// children.
 const LONGER: Duration = Duration::from_secs(120);
 
-/// The part of the tolerance that a second run may gain: the first one, which gained more than all of it, has filled the
-/// allocator's reserve.
+/// The part of the tolerance that a second run may gain: the first one, which gained more than all of it, has filled
+/// the reserve of the allocator.
 const AGAIN: u64 = 2;
 
 /// Pause between two looks at the processes.
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Resident memory that the daemon may gain, KiB; if it gains more, the calls are made again, and may add half of this
+    /// Resident memory that the daemon may gain, KiB; if it gains more, the calls are made again and may add half of it
     #[arg(long, default_value_t = 32768)]
     tolerance: u64,
 }
