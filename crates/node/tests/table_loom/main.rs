@@ -10,40 +10,46 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use memory::{Broken, Change};
-use models::Model;
+use models::{Model, Way};
 
-/// Explores a model with at most `preemptions` preemptions.
+/// Explores a model with at most `preemptions` preemptions, in both ways of the reader.
 fn explore(model: &Model, broken: Broken, preemptions: usize) {
+    Way::ALL.into_iter().for_each(|way| explore_one(way, model, broken, preemptions));
+}
+
+fn explore_one(way: Way, model: &Model, broken: Broken, preemptions: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     let change = Arc::new(model.change(broken));
     let read = model.read;
-    builder.check(move || run(&change, broken, read));
+    builder.check(move || run(way, &change, broken, read));
 }
 
-fn run(change: &Arc<Change>, broken: Broken, read: models::Read) {
+fn run(way: Way, change: &Arc<Change>, broken: Broken, read: models::Read) {
     if broken == Broken::Fence {
-        beside::<false>(change, broken, read);
+        beside::<false>(way, change, broken, read);
     } else {
-        beside::<true>(change, broken, read);
+        beside::<true>(way, change, broken, read);
     }
 }
 
 /// Looks up while the change is made, and again after it.
-fn beside<const FENCES: bool>(change: &Arc<Change>, broken: Broken, read: models::Read) {
+fn beside<const FENCES: bool>(way: Way, change: &Arc<Change>, broken: Broken, read: models::Read) {
     let table = loom::sync::Arc::new(memory::Table::new(change, broken));
     let writer = table.clone();
     let replayed = Arc::clone(change);
     let thread = loom::thread::spawn(move || writer.replay(&replayed.stores));
-    read.ask(&memory::View::with_grace(table.areas::<FENCES>(), models::GRACE), false);
+    read.ask(way, &memory::View::with_grace(table.areas::<FENCES>(), models::GRACE), false);
     thread.join().unwrap();
-    read.ask(&memory::View::with_grace(table.areas::<FENCES>(), models::GRACE), true);
+    read.ask(way, &memory::View::with_grace(table.areas::<FENCES>(), models::GRACE), true);
 }
 
 fn fails(model: &Model, broken: Broken) {
-    let result = catch_unwind(AssertUnwindSafe(|| explore(model, broken, 3)));
-    assert!(result.is_err(), "the model does not detect {broken:?}");
+    for way in Way::ALL {
+        let result = catch_unwind(AssertUnwindSafe(|| explore_one(way, model, broken, 3)));
+        assert!(result.is_err(), "the model does not detect {broken:?} by {way:?}");
+    }
 }
 
 #[test]
@@ -79,9 +85,15 @@ fn memory_is_reused_only_after_its_readers_restart() {
 
 #[test]
 fn moved_table_is_complete_in_the_old_or_the_new_place() {
-    models::explore_growth(Broken::No, 3);
-    let early = catch_unwind(AssertUnwindSafe(|| models::explore_growth(Broken::SupersededEarly, 3)));
-    assert!(early.is_err(), "the model does not detect a new place that is announced before it is complete");
+    for way in Way::ALL {
+        models::explore_growth(way, Broken::No, 3);
+        let early =
+            catch_unwind(AssertUnwindSafe(|| models::explore_growth(way, Broken::SupersededEarly, 3)));
+        assert!(
+            early.is_err(),
+            "{way:?} does not detect a new place that is announced before it is complete"
+        );
+    }
 }
 
 /// Sequentially: a reader of a ring whose start is withdrawn ends, wherever it is at that time.

@@ -4,9 +4,10 @@ use std::cell::Cell as StdCell;
 use std::sync::Arc;
 use std::thread_local;
 
+use utipc_core::Load;
 use utipc_core::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
-use utipc_core::names::ScopeRule;
 use utipc_core::names::replica::{Access, Areas, Index, Place, View, ViewError};
+use utipc_core::names::{Lookup, ScopeRule};
 
 use crate::memory::{
     BRANCHES, Broken, Change, GROUP, LEAVES, Modelled, Own, RECORD, RECORDS, ROOT, Store, TURNS, Table,
@@ -20,6 +21,34 @@ const SERVICE: u32 = 100;
 
 /// Version that sends readers elsewhere; see `Areas::supersede`.
 const SUPERSEDED: u64 = u64::MAX;
+
+/// How the reader finds a socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    /// The next one in turn.
+    Lookup,
+    /// The least loaded one. No socket is idle, so the reader goes round the ring; the one that was bound last, perhaps
+    /// in memory that was used before, has the least load.
+    Choose,
+}
+
+impl Way {
+    pub(crate) const ALL: [Self; 2] = [Self::Lookup, Self::Choose];
+
+    fn find<const FENCES: bool>(
+        self,
+        view: &View<'_, Modelled<FENCES>>,
+        to: ServiceAddr,
+    ) -> Result<Option<Lookup>, ViewError> {
+        match self {
+            Self::Lookup => view.lookup(to, NodeAddr::NONE),
+            Self::Choose => {
+                let load = |found: Lookup| Load::Open(u32::MAX - found.port);
+                Ok(view.choose(to, NodeAddr::NONE, load)?.map(|choice| choice.found))
+            }
+        }
+    }
+}
 
 /// A lookup of the reader, and its allowed results.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +65,8 @@ pub(crate) struct Read {
 
 impl Read {
     /// Looks up; panics at a result that is not allowed.
-    pub(crate) fn ask<const FENCES: bool>(&self, view: &View<'_, Modelled<FENCES>>, over: bool) {
-        let found = match view.lookup(ServiceAddr::new(SERVICE, self.instance), NodeAddr::NONE) {
+    pub(crate) fn ask<const FENCES: bool>(&self, way: Way, view: &View<'_, Modelled<FENCES>>, over: bool) {
+        let found = match way.find(view, ServiceAddr::new(SERVICE, self.instance)) {
             Ok(found) => found.map(|found| (found.port, found.node)),
             Err(ViewError::Contended) if self.unsettled && !over => return,
             Err(error) => panic!("{error}"),
@@ -234,7 +263,7 @@ fn ring_of_three(writer: &mut Writer) {
 }
 
 /// A reader that is sent to the new place finds everything there.
-pub(crate) fn explore_growth(broken: Broken, preemptions: usize) {
+pub(crate) fn explore_growth(way: Way, broken: Broken, preemptions: usize) {
     let mut writer = Writer::new(PLENTY, GRACE);
     for n in 1..=4 {
         writer.bind_new(n * 10, n * 10, n);
@@ -265,11 +294,11 @@ pub(crate) fn explore_growth(broken: Broken, preemptions: usize) {
             }
         });
         let to = ServiceAddr::new(SERVICE, read.instance);
-        match View::with_grace(tables[0].areas::<true>(), GRACE).lookup(to, NodeAddr::NONE) {
+        match way.find(&View::with_grace(tables[0].areas::<true>(), GRACE), to) {
             // The version that sends readers elsewhere orders everything before it; the descriptor comes in a message.
             Err(ViewError::Superseded) => {
                 Modelled::<true>::fence();
-                read.ask(&View::with_grace(tables[1].areas::<true>(), GRACE), false);
+                read.ask(way, &View::with_grace(tables[1].areas::<true>(), GRACE), false);
             }
             found => assert_eq!(found.unwrap().unwrap().port, 3),
         }
