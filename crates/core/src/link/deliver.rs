@@ -43,6 +43,25 @@ impl Link {
         self.released(released, false, io);
     }
 
+    /// Takes the next fragment from the middle of a message if nothing else follows from it: it completes nothing, does
+    /// not release packets in flight, and is not acknowledged yet. False for every other packet, which
+    /// [`Self::receive`] takes.
+    pub(crate) fn take_middle(&mut self, packet: View<'_>) -> bool {
+        let is_next = self.is_up()
+            && packet.seqno() == self.rcv_nxt()
+            && self.receive.deferred_len() == 0
+            && !self.transmit.releases(packet.ack())
+            && self.unacked + 1 < self.ack_threshold(packet);
+        if !is_next || !self.unpacker.take_middle(packet) {
+            return false;
+        }
+        self.silence = 0;
+        self.receive.advance();
+        self.stats.rx_packets += 1;
+        self.unacked += 1;
+        true
+    }
+
     /// Delivers a packet that is in order, and the deferred ones that follow it.
     fn deliver(&mut self, packet: View<'_>, io: &mut LinkIo<'_>) {
         let mut next = Some(Carrier::Borrowed(packet));

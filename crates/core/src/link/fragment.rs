@@ -152,6 +152,18 @@ impl Reassembly {
         }
     }
 
+    /// Adds the slice of a middle fragment if the message has room for it in its memory; false if [`Self::add_slice`]
+    /// has to judge it.
+    pub(crate) fn take_middle(&mut self, kind: u8, slice: &[u8]) -> bool {
+        let Some(bytes) = &mut self.pending else { return false };
+        let room = bytes.capacity().min(MAX_MESSAGE) - bytes.len();
+        if kind != MIDDLE || slice.len() > room || planted::active(Fault::FragmentOrder) {
+            return false;
+        }
+        bytes.extend_from_slice(slice);
+        true
+    }
+
     /// Memory of the unfinished message, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.pending.as_ref().map_or(0, Vec::capacity)

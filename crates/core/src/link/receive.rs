@@ -151,7 +151,8 @@ impl ReceiveQueue {
         self.rcv_nxt.wrapping_add((position - self.next) as u16)
     }
 
-    fn advance(&mut self) {
+    /// The next packet in order was received.
+    pub(super) fn advance(&mut self) {
         self.rcv_nxt = self.rcv_nxt.wrapping_add(1);
         self.next += 1;
     }

@@ -162,9 +162,14 @@ impl<T> TransmitQueue<T> {
         found
     }
 
+    /// True if an acknowledgement up to this number removes packets.
+    pub(crate) fn releases(&self, ack: u16) -> bool {
+        self.is_sent(ack) && !seq::lt(ack, self.head())
+    }
+
     /// Removes all packets up to `ack` and returns their number; 0 for a number that was never sent or is old.
     pub(crate) fn release_to(&mut self, ack: u16, pool: &mut Pool) -> usize {
-        if !self.is_sent(ack) || seq::lt(ack, self.head()) {
+        if !self.releases(ack) {
             return 0;
         }
         let before = self.count;

@@ -84,6 +84,14 @@ impl Unpacker {
         Ok(())
     }
 
+    /// Adds a fragment from the middle of a message; false if [`Self::unpack`] has to judge it.
+    pub(crate) fn take_middle(&mut self, packet: View<'_>) -> bool {
+        let taken = packet.user() == User::Fragmenter && packet.header_fits();
+        let taken = taken && self.reassembly.take_middle(packet.kind(), packet.payload());
+        self.stats.fragments += u64::from(taken);
+        taken
+    }
+
     /// Extracts the messages of a bundle; everything after the first malformed one is lost. Spec: tipc.md §5.10.
     fn unbundle(&mut self, bundle: View<'_>, out: &mut VecDeque<Message>) {
         self.stats.bundles += 1;

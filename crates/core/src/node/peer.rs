@@ -327,6 +327,12 @@ impl Peer {
         });
     }
 
+    /// [`Link::take_middle`], in full contact.
+    pub(crate) fn take_middle(&mut self, view: View<'_>, bearer: BearerId) -> bool {
+        let in_contact = self.state == State::SelfUpPeerUp && self.is_up() && self.skipped == 0;
+        in_contact && self.slot_mut(bearer).is_some_and(|slot| slot.link.take_middle(view))
+    }
+
     /// One tick of the node timer.
     pub(crate) fn tick(&mut self, ctx: &mut Ctx<'_>) {
         let skipped = core::mem::take(&mut self.skipped);

@@ -153,8 +153,9 @@ impl Stack {
 
     /// Processes a frame that arrived on a bearer.
     pub fn receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) {
-        self.switch.receive(now, bearer, frame);
-        self.process_pending(now);
+        if self.switch.receive(now, bearer, frame) {
+            self.process_pending(now);
+        }
     }
 
     /// Begins a turn that does at most `work` for peers, in messages to one socket (a binding costs 256), and goes on

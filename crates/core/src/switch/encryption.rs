@@ -23,13 +23,13 @@ impl Switch {
         Own { id: self.identity().unwrap_or_default(), addr: self.own_node() }
     }
 
-    /// Opens an encrypted frame and processes the packet in it.
+    /// Opens an encrypted frame and processes the packet in it. The result is that of [`Switch::receive`].
     pub(super) fn receive_encrypted(
         &mut self,
         now: Time,
         bearer: BearerId,
         frame: &[u8],
-    ) -> Result<(), Drop> {
+    ) -> Result<bool, Drop> {
         if !self.encryption.has_keys() {
             return Err(Drop::Encrypted);
         }
@@ -40,7 +40,7 @@ impl Switch {
             EncryptedSource::Node(addr) => self.identity_of(addr).ok_or(Drop::UnknownPeer)?,
         };
         if id == own.id {
-            return Ok(()); // many media return a broadcast to its sender
+            return Ok(false); // many media return a broadcast to its sender
         }
         let (members, mut old_reset) = (&self.members, None);
         let opened = self.encryption.open(now, own, id, frame, |view| {
@@ -60,11 +60,13 @@ impl Switch {
         processed
     }
 
-    /// Refuses a frame in clear text, except one of this node that its medium returns.
-    pub(super) fn refuse_clear_text(&mut self, frame: &[u8]) -> Result<(), Drop> {
-        View::parse(frame).map_err(Drop::Malformed)?;
+    /// Why a frame in clear text is refused.
+    pub(super) fn refuse_clear_text(&mut self, frame: &[u8]) -> Drop {
+        if let Err(error) = View::parse(frame) {
+            return Drop::Malformed(error);
+        }
         self.encryption.refused_clear_text();
-        Err(Drop::ClearText)
+        Drop::ClearText
     }
 
     fn identity_of(&self, addr: NodeAddr) -> Option<NodeId> {

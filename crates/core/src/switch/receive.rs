@@ -13,42 +13,64 @@ use crate::time::Time;
 use crate::wire::{Encrypted, EncryptedSource, MessageType, User, View};
 
 impl Switch {
-    pub(crate) fn receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) {
+    /// Processes a frame. Returns false if nothing in the node can have changed but the state of its link.
+    pub(crate) fn receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) -> bool {
         self.stats.frames_received += 1;
         self.work.begin_call();
         self.now = now;
-        if let Err(reason) = self.try_receive(now, bearer, frame) {
-            self.stats.frames_dropped += 1;
-            let peer = sender(frame);
-            self.event(Event::Dropped { bearer, peer, reason });
+        match self.try_receive(now, bearer, frame) {
+            Ok(has_effects) => has_effects,
+            Err(reason) => {
+                self.stats.frames_dropped += 1;
+                let peer = sender(frame);
+                self.event(Event::Dropped { bearer, peer, reason });
+                true
+            }
         }
     }
 
-    fn try_receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) -> Result<(), Drop> {
+    fn try_receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) -> Result<bool, Drop> {
         if Encrypted::is_encrypted(frame) {
             return self.receive_encrypted(now, bearer, frame);
         }
         if self.encryption.refuses_clear_text() {
-            return self.refuse_clear_text(frame);
+            return Err(self.refuse_clear_text(frame));
         }
         let view = View::parse(frame).map_err(Drop::Malformed)?;
         self.process(now, bearer, view, Carried::Clear)
     }
 
-    /// Processes a packet that arrived in clear text, or that was decrypted.
+    /// Processes a packet that arrived in clear text, or that was decrypted. The result is that of [`Self::receive`].
     pub(super) fn process(
         &mut self,
         now: Time,
         bearer: BearerId,
         view: View<'_>,
         carried: Carried,
-    ) -> Result<(), Drop> {
+    ) -> Result<bool, Drop> {
+        if self.take_middle(bearer, view) {
+            return Ok(false);
+        }
         check_user(view, carried)?;
         match (view.user(), view.non_sequenced()) {
-            (User::LinkConfig, true) => self.receive_discovery(now, bearer, view),
-            (_, true) => self.receive_broadcast(now, bearer, view),
-            (_, false) => self.receive_unicast(now, bearer, view),
+            (User::LinkConfig, true) => self.receive_discovery(now, bearer, view)?,
+            (_, true) => self.receive_broadcast(now, bearer, view)?,
+            (_, false) => self.receive_unicast(now, bearer, view)?,
         }
+        Ok(true)
+    }
+
+    /// Takes a fragment from the middle of a large message, as most packets are when much data arrives. Only its link
+    /// has to know of it. False if it has to be processed as any other packet.
+    fn take_middle(&mut self, bearer: BearerId, view: View<'_>) -> bool {
+        let own = self.own_node();
+        let is_sequence = view.user() == User::Fragmenter && !view.non_sequenced() && view.header_fits();
+        if !is_sequence || own.is_none() || view.dest_node() != Some(own) || !self.draining.is_empty() {
+            return false;
+        }
+        let addr = view.prev_node();
+        self.bcast.acked(addr) == Some(view.bcast_ack())
+            && self.members.get_mut(&addr).is_some_and(|member| member.peer.take_middle(view, bearer))
     }
 
     fn receive_unicast(&mut self, now: Time, bearer: BearerId, view: View<'_>) -> Result<(), Drop> {

@@ -1,6 +1,8 @@
 //! Data over links: order, loss, window, congestion.
 
-use super::super::{Accepted, DownReason, Fragments, Link, LinkConfig, LinkIo, SendFault};
+use super::super::{
+    Accepted, DownReason, FIRST_SEQNO, Fragments, Link, LinkConfig, LinkIo, Outgoing, SendFault,
+};
 use super::pair::{A, B, Faults, Pair, Side, config, number, numbered};
 use crate::addr::Importance;
 use crate::limits::{MAX_USER_DATA, MAX_WINDOW};
@@ -341,4 +343,48 @@ fn fragments_are_acknowledged_less_often_when_the_peer_window_is_large() {
     assert_eq!(one_by_one(&mut side, &packets[30..]), 0);
     let packets = fragments(48);
     assert_eq!(one_by_one(&mut side, &packets), 3);
+}
+
+#[test]
+fn fragment_is_taken_alone_only_if_nothing_follows_from_it() {
+    let message = numbered(B, 0, 40_000);
+    let fragments = Fragments::new(message.clone(), 1000 + INTERNAL_HEADER, B, A);
+    let mut packets: Vec<Message> = fragments.map(Outgoing::into_message).collect();
+    for (number, packet) in (1..).zip(&mut packets) {
+        packet.set_seqno(number);
+    }
+    let mut side = Side::established(config(A, B));
+    let take = |side: &mut Side, packet: &Message| side.with(|link, _| link.take_middle(packet.view())).0;
+    assert!(!take(&mut side, &packets[1]), "it is not the next one");
+    assert!(!take(&mut side, &packets[0]), "it begins a message");
+    side.hear(Time::ZERO, packets[0].bytes());
+    assert!(take(&mut side, &packets[1]));
+    assert!(!take(&mut side, &packets[1]), "it has arrived before");
+    side.hear(Time::ZERO, packets[3].bytes());
+    assert!(!take(&mut side, &packets[2]), "a packet waits behind it");
+    side.hear(Time::ZERO, packets[2].bytes());
+    let mut alone = 0;
+    for packet in &packets[4..] {
+        if take(&mut side, packet) {
+            alone += 1;
+        } else {
+            side.hear(Time::ZERO, packet.bytes());
+        }
+    }
+    assert_eq!(
+        alone,
+        packets.len() - 4 - 3,
+        "two acknowledgements are due, and the last completes the message"
+    );
+    assert_eq!(side.delivered, [message]);
+    let stats = side.link.stats();
+    assert_eq!((stats.rx_packets, stats.rx_fragments), (packets.len() as u64, packets.len() as u64));
+    assert!(side.send(Time::ZERO, numbered(A, 0, 10)).is_ok());
+    let next = packets.len() as u16 + 1;
+    packets[0].set_seqno(next);
+    side.hear(Time::ZERO, packets[0].bytes());
+    packets[1].set_seqno(next + 1);
+    packets[1].set_ack(FIRST_SEQNO);
+    let acknowledges = &packets[1];
+    assert!(!take(&mut side, acknowledges), "it releases a packet in flight");
 }
