@@ -241,8 +241,7 @@ fn copy_out(stack: &mut Stack, port: u32, reader: &Reader, record: &Record) -> R
         return Err(Stopped::Malformed);
     }
     let mut bytes = stack.memory(record.len());
-    bytes.resize(record.len(), 0);
-    reader.copy_payload(record, 0, &mut bytes);
+    reader.append_payload(record, &mut bytes);
     stack.check_built(port, bytes).ok_or(Stopped::Malformed)
 }
 
@@ -268,7 +267,8 @@ fn put(writer: &mut Writer, message: &Message, largest: u8) -> Result<bool, Lane
             Err(error) => return Err(error),
         }
     }
-    writer.want_room()?;
+    // The process reads much at once: this spares wake-ups, and leaves it enough to read.
+    writer.want_outstanding(writer.outstanding_cost() / 2)?;
     match push(writer) {
         Ok(true) => {
             writer.ignore_room();

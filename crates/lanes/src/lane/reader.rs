@@ -243,6 +243,11 @@ impl<M: Memory> Reader<M> {
         len
     }
 
+    /// Appends the whole body of a record to `into`.
+    pub fn append_payload(&self, record: &Record, into: &mut Vec<u8>) {
+        self.memory.append(record.body, record.len(), into);
+    }
+
     /// The words of a marker; missing ones are zero.
     pub fn words(&self, record: &Record) -> [u64; MARK_WORDS] {
         let mut bytes = [0; MARK_WORDS * 8];

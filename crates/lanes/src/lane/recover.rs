@@ -44,8 +44,7 @@ impl<M: Memory> Recovered<M> {
             }
             if claimed {
                 body.clear();
-                body.resize(record.len(), 0);
-                self.reader.copy_payload(&record, 0, body);
+                self.reader.append_payload(&record, body);
                 self.reader.consume(record, 0);
                 return Ok(Some(record.kind()));
             }

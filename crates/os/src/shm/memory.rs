@@ -84,6 +84,12 @@ pub trait Memory: Send + Sync {
     /// Copies bytes out, each exactly once. Bytes that a peer changes meanwhile may be torn, which is defined
     /// behaviour.
     fn read(&self, at: usize, into: &mut [u8]);
+    /// Appends a copy of `len` bytes to `into`, as [`Memory::read`] reads them.
+    fn append(&self, at: usize, len: usize, into: &mut Vec<u8>) {
+        let from = into.len();
+        into.resize(from + len, 0);
+        self.read(at, into.get_mut(from..).unwrap_or_default());
+    }
     /// Prefetches the line at `at` for reading. Any offset is allowed.
     fn prefetch(&self, at: usize) {
         let _ = at;
