@@ -26,11 +26,18 @@ pub(crate) enum Awaited {
 }
 
 impl OutboundLane {
-    /// Asks the reader to wake this process, of a full window when at most `most` is outstanding. Returns true if a
-    /// send of `bytes` may succeed already.
+    /// Asks the reader to wake this process: of a full window when at most `most` is outstanding, of a lane to the node
+    /// when half of it is free. Returns true if a send of `bytes` may succeed already.
     fn want_outstanding(&mut self, is_connected: bool, bytes: usize, most: u64) -> bool {
-        let is_full = is_connected && self.outstanding() > WINDOW;
-        if self.writer.want_outstanding(if is_full { most } else { u64::MAX }).is_err() {
+        let most = if self.pair.is_to_daemon() {
+            // The node reads much at once: this spares wake-ups, and leaves it enough to read.
+            u64::from(self.outstanding() / 2)
+        } else if is_connected && self.outstanding() > WINDOW {
+            most
+        } else {
+            u64::MAX
+        };
+        if self.writer.want_outstanding(most).is_err() {
             return true;
         }
         if self.member.is_some() && self.check_window(bytes).is_err() {

@@ -9,10 +9,11 @@ use utipc_attach::{LaneId, PairId};
 use utipc_core::addr::{NodeAddr, PortId};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Received, RecvOptions, SocketKind};
+use utipc_core::wire::blocks;
 
 use crate::receiver::{POLLED, SHARE};
 use crate::{
-    Address, Arena, Check, Idle, InboundLane, Kind, LaneError, Next, OutboundLane, OwnSocket, Pair,
+    Address, Arena, Check, Idle, InboundLane, Kind, LaneError, Next, OutboundLane, OwnSocket, Pair, Peek,
     ReadyLanes, ReceiveCall, Receiver, Route, SendOptions, Sender, Shape, Side, Sink,
 };
 
@@ -342,6 +343,44 @@ fn connection_stops_at_its_window_until_the_peer_reads() {
     assert!(sender.want_room(1));
     assert_eq!(sender.send_connected(own(1, kind), SendOptions::new(kind), b"on"), Ok(2));
     assert!(sender.wait_reason(NODE).is_none());
+}
+
+#[test]
+fn node_wakes_the_writer_of_a_full_lane_when_half_of_it_is_free() {
+    let kind = SocketKind::Stream;
+    let (arena, fd) = Arena::create("utipc-test", SHAPE).unwrap();
+    let waker = std::fs::File::open("/dev/null").unwrap().into();
+    let to_daemon = Arc::new(Pair::open(PairId(1), 0, &fd, Some(waker)).unwrap());
+    arena.open_slot(Side::Zero, 0).unwrap();
+    let mut sender = Sender::default();
+    sender.add(OutboundLane::new(id(0), to_daemon, 99).unwrap(), kind);
+    let send = |sender: &mut Sender| {
+        let data = vec![1; 9000];
+        sender.send_connected(own(1, kind), SendOptions::new(kind), &data).map(drop)
+    };
+    let mut sent = 0;
+    loop {
+        match send(&mut sender) {
+            Ok(()) => sent += 1,
+            Err(error) => match sender.wants_ring(Route::Sole, error) {
+                Some(growth) => assert!(sender.grow(growth, true)),
+                None => break,
+            },
+        }
+    }
+    sender.wait_for_room();
+    assert!(!sender.want_room(9000));
+    let (mut reader, out) = (arena.incoming(Side::One).reader(0).unwrap(), arena.outgoing(Side::Zero));
+    let mut read = 0;
+    while !out.has_room() {
+        match reader.peek().unwrap() {
+            Peek::Record(record) => reader.consume(record, blocks(record.len())),
+            other => panic!("{other:?} after {read} of {sent}"),
+        }
+        read += 1;
+    }
+    assert!((sent / 2..=sent * 3 / 4).contains(&read), "after {read} of {sent}");
+    assert!(send(&mut sender).is_ok());
 }
 
 #[test]
