@@ -45,7 +45,7 @@ pub(in super::super) fn burst_reader(job: &Job, parent: &Parent) -> Result<EndRe
         if number + 1 == MESSAGES {
             let answer = [burst.to_be_bytes(), count.to_be_bytes()].concat();
             socket.send_to(&answer, received.source).context("confirm a burst")?;
-            if u64::from(burst) + 1 == job.messages {
+            if u64::from(burst) == job.messages {
                 parent.wait_for_end();
                 return Ok(EndResult::default());
             }
@@ -54,14 +54,17 @@ pub(in super::super) fn burst_reader(job: &Job, parent: &Parent) -> Result<EndRe
 }
 
 /// Sends bursts; `times` has the nanoseconds of each until all readers have confirmed it, and whether it arrived whole.
+/// One more burst before them, to the readers alone, opens their lanes and is not counted.
 pub(in super::super) fn burst_sender(job: &Job, parent: &Parent) -> Result<EndResult> {
     let (_node, socket) = datagram_sender(job, BURST)?;
     socket.set_receive_timeout(Some(ANSWER_LIMIT));
     parent.ready_to_go()?;
-    let to = ServiceRange::new(BURST, 0, job.servers);
+    let to_readers = ServiceRange::new(BURST, 0, job.connections.saturating_sub(1));
+    let to_all = ServiceRange::new(BURST, 0, job.servers);
     let mut data = vec![0; job.size as usize];
     let mut times = Vec::new();
-    for burst in 0..job.messages as u32 {
+    for burst in 0..=job.messages as u32 {
+        let to = if burst == 0 { to_readers } else { to_all };
         let began = Instant::now();
         for number in 0..MESSAGES {
             data[..4].copy_from_slice(&burst.to_be_bytes());
@@ -77,7 +80,9 @@ pub(in super::super) fn burst_sender(job: &Job, parent: &Parent) -> Result<EndRe
             }
         }
         whole &= confirmed == job.connections;
-        times.push((began.elapsed().as_nanos() as u64, u64::from(whole)));
+        if burst > 0 {
+            times.push((began.elapsed().as_nanos() as u64, u64::from(whole)));
+        }
     }
     Ok(EndResult { times, ..EndResult::default() })
 }
