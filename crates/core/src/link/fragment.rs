@@ -156,7 +156,7 @@ impl Reassembly {
     /// has to judge it.
     pub(crate) fn take_middle(&mut self, kind: u8, slice: &[u8]) -> bool {
         let Some(bytes) = &mut self.pending else { return false };
-        let room = bytes.capacity().min(MAX_MESSAGE) - bytes.len();
+        let room = bytes.capacity().min(MAX_MESSAGE).saturating_sub(bytes.len());
         if kind != MIDDLE || slice.len() > room || planted::active(Fault::FragmentOrder) {
             return false;
         }

@@ -272,7 +272,7 @@ impl Memory for Segment {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Without clearing the space first, which costs a large message half as much as the copy.
+    /// Without clearing the space first, which for a large message takes a fifth of the copy's time.
     fn append(&self, at: usize, len: usize, into: &mut Vec<u8>) {
         let from = self.place(at, len, 1, self.size);
         into.reserve(len);
