@@ -38,8 +38,9 @@ enum {
 	PORT = 6200,
 };
 
-/* What the sender learns of the receiver. */
+/* What the ends tell each other. */
 struct shared {
+	/* The receiver sets -1 in its namespace, the sender 0 when both have addresses, the receiver 1 when it listens. */
 	volatile int ready;
 	double cpu;
 	long bytes;

@@ -64,8 +64,8 @@ impl Switch {
     /// has to know of it. False if it has to be processed as any other packet.
     fn take_middle(&mut self, bearer: BearerId, view: View<'_>) -> bool {
         let own = self.own_node();
-        let is_sequence = view.user() == User::Fragmenter && !view.non_sequenced() && view.header_fits();
-        if !is_sequence || own.is_none() || view.dest_node() != Some(own) || !self.draining.is_empty() {
+        let is_fragment = view.user() == User::Fragmenter && !view.non_sequenced();
+        if !is_fragment || own.is_none() || view.dest_node() != Some(own) || !self.draining.is_empty() {
             return false;
         }
         let addr = view.prev_node();

@@ -115,8 +115,7 @@ impl<M: Memory> Tap<M> {
                 }
                 Code::Mark(Kind::Data) => {
                     let from = self.bytes.len();
-                    self.bytes.resize(from + len as usize, 0);
-                    self.memory.read(offset + WORD, &mut self.bytes[from..]);
+                    self.memory.append(offset + WORD, len as usize, &mut self.bytes);
                     self.found.push((at.position, from, len as usize));
                 }
                 // The end stays in the lane.
