@@ -28,6 +28,7 @@ mod planted;
 pub mod pool;
 pub mod quota;
 pub mod rng;
+pub mod shares;
 pub mod socket;
 pub mod stack;
 mod switch;
