@@ -3,6 +3,7 @@
 //! of [`utipc_core::shares::Shares`].
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -41,8 +42,8 @@ impl Reactors {
         (token, interest): (u64, Interest),
     ) -> utipc_os::Result<()> {
         let watched = match self.users.entry(user) {
-            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
                 let reactor = Reactor::new()?;
                 self.main.add(&reactor, token::USER | u64::from(user.0), Interest::Read)?;
                 entry.insert(Watched { reactor, descriptors: 0, is_polled: false })

@@ -32,6 +32,8 @@ pub(super) enum Handler {
     Ends,
     /// Messages in lanes.
     Lanes,
+    /// Copies of multicasts to many sockets of the node.
+    Spreads,
     /// Frames from bearers.
     Frames,
     /// Timers of links and sockets.
@@ -55,6 +57,7 @@ impl Handler {
             Self::Requests => "requests",
             Self::Ends => "ends",
             Self::Lanes => "lanes",
+            Self::Spreads => "spreads",
             Self::Frames => "frames",
             Self::Timers => "timers",
             Self::Deadlines => "deadlines",
@@ -213,6 +216,7 @@ impl TurnMeter {
             Handler::Requests,
             Handler::Ends,
             Handler::Lanes,
+            Handler::Spreads,
             Handler::Frames,
             Handler::Timers,
             Handler::Deadlines,

@@ -10,6 +10,7 @@
 //! is closed. [`Descriptors`] therefore watches the changes of each user's far ends by a reactor of its own, which it
 //! reads right after each shutdown: an end that was reported later is that of the near end.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
@@ -125,12 +126,14 @@ impl Descriptors {
         port: u32,
         far: impl AsFd,
     ) -> utipc_os::Result<()> {
-        if !self.ends.contains_key(&user) {
-            let ends = Reactor::new()?;
-            reactors.watch(user, &ends, (token::DESCRIPTORS | u64::from(user.0), Interest::Read))?;
-            self.ends.insert(user, (ends, 0));
-        }
-        let Some((ends, watched)) = self.ends.get_mut(&user) else { return Ok(()) };
+        let (ends, watched) = match self.ends.entry(user) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let ends = Reactor::new()?;
+                reactors.watch(user, &ends, (token::DESCRIPTORS | u64::from(user.0), Interest::Read))?;
+                entry.insert((ends, 0))
+            }
+        };
         *watched += 1;
         let added = ends.add(far, u64::from(port), Interest::EndOnce);
         if added.is_err() {

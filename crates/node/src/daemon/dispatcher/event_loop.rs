@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use utipc_attach::PairId;
-use utipc_core::Time;
+use utipc_core::{Origin, Time};
 use utipc_core::quota::{Resource, UserId};
 use utipc_lanes::daemon::Tapped;
 use utipc_os::clock;
@@ -130,6 +130,7 @@ impl Dispatcher {
             Job::Poll | Job::EndPoll => (Handler::Requests, 0),
             Job::Event(event) => whose(event),
             Job::CarryOut(_) | Job::Fill(_) => (Handler::Lanes, 0),
+            Job::Spread(_) => (Handler::Spreads, 0),
             Job::Closed(_) | Job::Task(_) => (Handler::Releases, 0),
         };
         self.turns.enter(at, handler, attachment);
@@ -146,6 +147,11 @@ impl Dispatcher {
             Job::CarryOut(port) => self.with_lanes(time, |lanes, context| lanes.carry_listed(context, port)),
             Job::Fill(port) => self.with_lanes(time, |lanes, context| lanes.fill(context, port)),
             Job::Closed(port) => self.end_closed(time, port),
+            Job::Spread(origin) => {
+                if self.driver.stack.continue_spread(time, origin) {
+                    self.shares.push(user, Job::Spread(origin));
+                }
+            }
             Job::Task(task) => {
                 self.continue_task(time, user, task);
                 if !self.reactors.contains(user) {
@@ -174,6 +180,13 @@ impl Dispatcher {
         self.resume_drained(now);
         while let Some((user, port)) = self.descriptors.next_closed() {
             self.shares.push(user, Job::Closed(port));
+        }
+        while let Some(origin) = self.driver.stack.take_spread() {
+            let user = match origin {
+                Origin::Socket(port) => self.driver.stack.user_of(port),
+                Origin::Node(_) => None,
+            };
+            self.shares.push(user.unwrap_or(UserId::NETWORK), Job::Spread(origin));
         }
     }
 

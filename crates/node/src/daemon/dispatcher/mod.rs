@@ -25,7 +25,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use utipc_attach::{Failure, Greeting};
-use utipc_core::Time;
+use utipc_core::{Origin, Time};
 use utipc_core::addr::NodeAddr;
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::shares::Shares;
@@ -76,6 +76,8 @@ enum Job {
     Fill(u32),
     /// Handle the close of a socket's descriptor.
     Closed(u32),
+    /// Make copies of multicasts of its socket, or of another node.
+    Spread(Origin),
     /// Go on with a task.
     Task(Task),
 }
