@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use utipc_attach::PairId;
-use utipc_core::{Origin, Time};
 use utipc_core::quota::{Resource, UserId};
+use utipc_core::{Origin, Time};
 use utipc_lanes::daemon::Tapped;
 use utipc_os::clock;
 use utipc_os::reactor::Event as Ready;

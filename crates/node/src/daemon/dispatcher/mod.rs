@@ -25,10 +25,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use utipc_attach::{Failure, Greeting};
-use utipc_core::{Origin, Time};
 use utipc_core::addr::NodeAddr;
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::shares::Shares;
+use utipc_core::{Origin, Time};
 use utipc_lanes::daemon::{Context, Effect, Lanes, Watch};
 use utipc_os::disposal::{Disposal, Reclaim};
 use utipc_os::fdpass::Doorway;
