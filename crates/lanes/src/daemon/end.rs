@@ -138,9 +138,10 @@ impl Lanes {
 
     /// Reads the whole messages out of a lane whose reader has stopped, until they have `most` bytes.
     pub(super) fn recover(&mut self, id: LaneId, most: usize) -> Vec<Vec<u8>> {
+        let largest = self.lanes.get(&id).map_or(0, |lane| lane.class);
         let Some(pair) = self.pairs.get(id.pair) else { return Vec::new() };
         let (mut bodies, mut bytes) = (Vec::new(), 0);
-        let found = pair.arena.recover(side(id.writer), id.slot.into()).and_then(|mut left| {
+        let found = pair.arena.recover(side(id.writer), id.slot.into(), largest).and_then(|mut left| {
             let mut body = Vec::new();
             while bytes < most
                 && let Some(kind) = left.next_into(&mut body)?

@@ -108,6 +108,8 @@ struct Lane {
     writer: ProcessId,
     reader: ProcessId,
     state: LaneState,
+    /// The class of the largest ring that the writer was granted. The daemon reads no larger one.
+    class: u8,
     /// Bytes of rings beyond the first that the writer was granted at the cost of the receiver's buffer.
     granted: u64,
     charge: Charge,

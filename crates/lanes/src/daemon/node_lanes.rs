@@ -14,7 +14,7 @@ use utipc_os::reactor::Interest;
 use super::end::EndCause;
 use super::open::{MAX_READ, MAX_WRITTEN};
 use super::pairs::side;
-use super::quotas::{Charge, RESERVED, may_charge, reserved_inbound};
+use super::quotas::{Charge, RESERVED, largest_inbound, may_charge, reserved_inbound};
 use super::state::{LaneEvent, LaneState};
 use super::{Context, DAEMON, Lane, Lanes, ProcessId};
 
@@ -185,8 +185,11 @@ impl Lanes {
             self.arm_for_descriptor(id, port);
         }
         let (from, to) = if is_outbound { (port, 0) } else { (0, port) };
+        // The daemon takes larger rings for the lanes that it writes without a grant.
+        let class = if is_outbound { 0 } else { largest_inbound(few) };
         let (state, charge) = (LaneState::OPEN, Charge::begin(context.stack, user, memory));
-        self.lanes.insert(id, Lane { from, to, writer, reader, state, granted: 0, charge, group: None });
+        let lane = Lane { from, to, writer, reader, state, class, granted: 0, charge, group: None };
+        self.lanes.insert(id, lane);
         self.charge(writer, reader);
         if let Some(socket) = self.sockets.get_mut(&port) {
             socket.lanes.insert(id);
@@ -268,8 +271,9 @@ impl Lanes {
         }
         self.advance(id, LaneEvent::WriterDone);
         self.advance(id, LaneEvent::ReaderDone);
-        self.free_if_done(context, id);
+        // Before the slot has another lane, which begins in the same ring.
         writer.retire();
+        self.free_if_done(context, id);
     }
 
     /// Ends a lane that a process writes; returns the messages in it that the endpoint has not accepted.

@@ -24,6 +24,12 @@ pub(super) const MAX_READ: usize = 65_536;
 /// The class of the largest ring of a node lane where a process has many.
 pub(super) const LARGEST_OF_MANY: u8 = 2;
 
+/// The class of the smallest ring with this log2 of its size, or a larger one.
+fn class_of(log2: u8) -> Option<u8> {
+    let class = RING_SHIFTS.iter().position(|shift| log2 <= *shift).filter(|_| log2 >= FIRST_RING)?;
+    u8::try_from(class).ok()
+}
+
 impl Lanes {
     /// Makes the lane that a process asks for: from `port` to `to`, or to the node if that is 0.
     pub fn want(
@@ -137,9 +143,10 @@ impl Lanes {
     pub fn has_unread(&self, port: u32) -> bool {
         let Some(socket) = self.sockets.get(&port) else { return false };
         let has_unread = |id: &LaneId| {
-            self.lanes.get(id).filter(|lane| lane.to == port && !lane.state.is_reader_done())?;
-            let reader = self.pairs.get(id.pair)?.arena.resume(side(id.writer), id.slot.into()).ok()?;
-            (reader.waiting().0 > 0).then_some(())
+            let lane = self.lanes.get(id).filter(|lane| lane.to == port && !lane.state.is_reader_done())?;
+            let arena = &self.pairs.get(id.pair)?.arena;
+            let reader = arena.resume(side(id.writer), id.slot.into(), lane.class).ok()?;
+            reader.has_waiting().then_some(())
         };
         socket.lanes.iter().any(|id| has_unread(id).is_some())
     }
@@ -200,7 +207,7 @@ impl Lanes {
         let (state, charge) = (LaneState::UNOPENED, Charge::begin(context.stack, user, reserved));
         let after = context.stack.endpoint(to).map_or(0, Endpoint::taken_with_queue);
         let group = group.map(|members| Members { after, ..members });
-        let lane = Lane { from, to, writer, reader, state, granted: 0, charge, group };
+        let lane = Lane { from, to, writer, reader, state, class: 0, granted: 0, charge, group };
         let notice = lane.notice(id, LaneEnd::Writer);
         self.lanes.insert(id, lane);
         self.between.insert((from, to), id);
@@ -292,16 +299,22 @@ impl Lanes {
         let Some(lane) = self.lanes.get_mut(&lane_id).filter(|lane| lane.writer == id) else {
             return Err(Failure::State);
         };
+        let Some(class) = class_of(log2).filter(|_| importance <= 3) else { return Err(Failure::State) };
+        // A ring that the reader has not left stays granted, and counts.
+        let arena = self.pairs.get(lane_id.pair).map(|pair| &pair.arena);
+        let held = arena.map_or(0, |arena| arena.reader_class(side(lane_id.writer), lane_id.slot.into()));
+        let class = class.max(held.min(lane.class));
+        let log2 = RING_SHIFTS[usize::from(class)];
         if lane.reader == DAEMON {
             let largest = if has_few_lanes { LARGEST_CLASS } else { LARGEST_OF_MANY };
-            return if log2 <= RING_SHIFTS[usize::from(largest)] && lane.charge.resize(stack, log2) {
-                Ok(Reply::Done)
-            } else {
-                Err(Failure::Overload)
-            };
-        }
-        if !(FIRST_RING..=RING_SHIFTS[usize::from(LARGEST_CLASS)]).contains(&log2) || importance > 3 {
-            return Err(Failure::State);
+            if class > largest.max(lane.class) || !lane.charge.resize(stack, log2) {
+                return Err(Failure::Overload);
+            }
+            lane.class = class;
+            if let Some(outbound) = self.outbound.get_mut(&lane.from).filter(|lane| lane.lane == lane_id) {
+                outbound.reader.set_largest(class);
+            }
+            return Ok(Reply::Done);
         }
         let Some(receiver) = stack.endpoint(lane.to) else { return Err(Failure::State) };
         let Some(socket) = self.sockets.get_mut(&lane.to) else { return Err(Failure::State) };
@@ -318,6 +331,7 @@ impl Lanes {
         }
         socket.granted = others + wanted;
         lane.granted = wanted;
+        lane.class = class;
         Ok(Reply::Done)
     }
 

@@ -44,8 +44,10 @@ impl Lanes {
         let mut left = CALL_RECORDS;
         for id in order {
             let Some((tap, ports)) = taps.get_mut(&id) else { continue };
-            left = left.saturating_sub(1 + tap.look(&mut |found| report(*ports, found)));
-            if !self.lanes.contains_key(&id) {
+            let lane = self.lanes.get(&id);
+            let largest = lane.map_or(0, |lane| lane.class);
+            left = left.saturating_sub(1 + tap.look(largest, &mut |found| report(*ports, found)));
+            if lane.is_none() {
                 taps.remove(&id);
             }
             self.taps.last = Some(id);

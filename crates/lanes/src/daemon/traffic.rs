@@ -11,7 +11,6 @@ use super::node_lanes::{Attention, is_datagram};
 use super::open::LARGEST_OF_MANY;
 use super::state::LaneEvent;
 use super::{Context, Effect, Lanes};
-use crate::layout::LARGEST_CLASS;
 
 /// Bytes that are read from one lane before the next lane's turn; a message may exceed it.
 const BUDGET: usize = 128 << 10;
@@ -192,11 +191,13 @@ impl Lanes {
     /// Writes what an endpoint has received into its process's lane, as far as there is room.
     pub(super) fn deliver(&mut self, context: &mut Context<'_>, port: u32) {
         let Some(lane) = self.inbound.get(&port).map(|inbound| inbound.lane) else { return };
-        let reader = self.lanes.get(&lane).map_or(0, |lane| lane.reader);
+        let Some((reader, most)) = self.lanes.get(&lane).map(|lane| (lane.reader, lane.class)) else {
+            return;
+        };
         let datagram = is_datagram(context.stack, port);
         // A smaller ring than the largest has room for three of the largest messages only: both sides would often wait
         // for each other. Without a connection no window bounds what is ahead of the reader.
-        let largest = if self.has_few_lanes(reader) && !datagram { LARGEST_CLASS } else { LARGEST_OF_MANY };
+        let largest = if self.has_few_lanes(reader) && !datagram { most } else { LARGEST_OF_MANY };
         let Self { inbound, awake, corrupt, .. } = self;
         let Some(inbound) = inbound.get_mut(&port).filter(|inbound| !inbound.ended) else { return };
         let writer = &mut inbound.writer;

@@ -19,7 +19,7 @@ use std::fmt;
 
 pub use reader::{Peek, Reader, Record};
 pub use record::Kind;
-pub use recover::Recovered;
+pub use recover::{Recovered, Step};
 pub use tap::{Tap, Tapped};
 pub use writer::Writer;
 
