@@ -28,6 +28,7 @@ mod planted;
 pub mod pool;
 pub mod quota;
 pub mod rng;
+pub mod shares;
 pub mod socket;
 pub mod stack;
 mod switch;
@@ -47,7 +48,7 @@ pub use rng::Rng;
 pub use socket::{Destination, Endpoint, Received, RecvOptions, SocketKind};
 pub use stack::{OpenError, Stack};
 pub use switch::{
-    Barrier, BearerInfo, BearerProperty, BroadcastInfo, Joined, LinkInfo, LinkProperty, MonitorInfo,
+    Barrier, BearerInfo, BearerProperty, BroadcastInfo, Joined, LinkInfo, LinkProperty, MonitorInfo, Origin,
     PeerError, PeerInfo, PropertyError, SwitchStats,
 };
 pub use time::Time;

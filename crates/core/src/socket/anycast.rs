@@ -33,7 +33,7 @@ impl Endpoint {
 
     /// Whether a message without a connection would be sent now, if it is one like the last.
     pub(super) fn takes_datagrams(&self) -> bool {
-        if self.chooses { !self.waits_for_any } else { self.congested.is_empty() }
+        if self.chooses && !self.spreads { !self.waits_for_any } else { self.congested.is_empty() }
     }
 
     /// All receivers of a message are full: the socket waits until any of them takes messages.

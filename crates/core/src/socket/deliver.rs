@@ -228,7 +228,9 @@ impl Endpoint {
 
     /// The link to `node` ([`NodeAddr::NONE`]: the broadcast link) accepts messages again.
     pub fn wakeup(&mut self, _now: Time, node: NodeAddr, uplink: &mut dyn Uplink) {
-        self.congested.remove(&node);
+        if !(self.spreads && node == uplink.own_node()) {
+            self.congested.remove(&node);
+        }
         self.waits_for_any = false;
         self.settle_beyond(node);
         if self.state == State::Established {

@@ -45,6 +45,8 @@ pub struct Endpoint {
     pub(super) nagle: Nagle,
     /// Nodes whose links are congested; the own node while a local receiver is full. Bounded by the number of peers.
     pub(super) congested: BTreeSet<NodeAddr>,
+    /// Copies of its last multicast for sockets of its node are still to be made: it waits for its own node.
+    pub(super) spreads: bool,
     /// Bytes of messages that congested links have taken beyond their limits, by node, and their sum.
     pub(super) beyond: BTreeMap<NodeAddr, u64>,
     pub(super) beyond_bytes: u64,
@@ -98,6 +100,7 @@ impl Endpoint {
             flow: Flow::new(),
             nagle: Nagle::new(),
             congested: BTreeSet::new(),
+            spreads: false,
             beyond: BTreeMap::new(),
             beyond_bytes: 0,
             probe_at: None,

@@ -101,6 +101,15 @@ impl Endpoint {
         self.congested.insert(own);
     }
 
+    /// Copies of the last multicast for sockets of the own node are still to be made, or not any more: meanwhile this
+    /// socket sends nothing to its own node, and no other multicast.
+    pub(crate) fn set_spreading(&mut self, own: NodeAddr, on: bool) {
+        self.spreads = on;
+        if on {
+            self.congested.insert(own);
+        }
+    }
+
     /// Keeps a message that does not fit the queue until there is room.
     ///
     /// # Errors

@@ -79,7 +79,7 @@ impl Endpoint {
         }
         let (dest, msg) = self.addressed(to, data, uplink)?;
         // A receiver that was chosen among several takes the message.
-        if !self.chooses {
+        if !self.chooses || self.spreads {
             if self.congested.contains(&dest.node) {
                 return self.would_block(self.link_reason(dest.node));
             }

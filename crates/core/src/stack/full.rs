@@ -7,7 +7,7 @@ use super::Stack;
 use crate::addr::NodeAddr;
 use crate::limits::MESSAGE_OVERHEAD;
 use crate::socket::Endpoint;
-use crate::switch::{Room, Waits};
+use crate::switch::{Origin, Room, Waits};
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message};
 
@@ -90,11 +90,16 @@ impl Stack {
         }
         let Some(port) = self.full.relieved.pop_first() else { return false };
         for node in self.full.nodes.remove(&port).unwrap_or_default() {
-            if !self.full.nodes.values().any(|others| others.contains(&node)) {
+            if !self.waits_for_room(node) && !self.switch.spreads.contains(Origin::Node(node)) {
                 self.switch.resume(node);
             }
         }
         true
+    }
+
+    /// Whether messages of another node wait for a full receiver.
+    pub(super) fn waits_for_room(&self, node: NodeAddr) -> bool {
+        self.full.nodes.values().any(|others| others.contains(&node))
     }
 
     /// Ends turns of senders whose time is over.

@@ -26,6 +26,7 @@ mod manage;
 mod quotas;
 mod services;
 mod sockets;
+mod spread;
 #[cfg(test)]
 mod tests;
 mod uplink;

@@ -317,6 +317,8 @@ impl Stack {
         loop {
             if let Some((port, message)) = self.switch.local.pop_front() {
                 self.handle_local(now, port, message);
+            } else if self.begin_spread(now) {
+                // Its sender waits.
             } else if let Some((port, node)) = self.switch.woken.pop_front() {
                 self.with_endpoint(now, port, |e, uplink| e.wakeup(now, node, uplink));
             } else if self.release_next(now) || self.switch.dispatch_held(now) {

@@ -1,6 +1,6 @@
 //! Dispatch of arrived messages to a module of the switch or to a socket. Spec: tipc.md §2.6, §6.1, §7.7.
 
-use super::Switch;
+use super::{Origin, SPREAD_STEP, Switch};
 use crate::addr::{NodeAddr, Scope, ServiceRange};
 use crate::names::ScopeRule;
 use crate::socket::reverse;
@@ -82,7 +82,23 @@ impl Switch {
             && message.is_data()
             && message.error_code() == ErrorCode::Ok
             && self.is_self(message.origin_node());
-        if lane { self.diverted.push(port) } else { self.local.push_back((port, message)) }
+        if lane {
+            self.diverted.push(port);
+            return;
+        }
+        if !self.spreads.is_empty() {
+            let origin = self.origin(&message);
+            if self.spreads.contains(origin) {
+                return self.spreads.add_one(origin, port, message);
+            }
+        }
+        self.local.push_back((port, message));
+    }
+
+    /// Whose messages have to stay in order with this one.
+    fn origin(&self, message: &Message) -> Origin {
+        let node = message.prev_node();
+        if node.is_none() || self.is_self(node) { Origin::Socket(message.origin_port()) } else { Origin::Node(node) }
     }
 
     fn deliver_multicast(&mut self, mut message: Message) {
@@ -92,6 +108,12 @@ impl Switch {
         };
         let mut ports = core::mem::take(&mut self.port_buffer);
         self.table.local_ports(multicast_range(&message), rule, &mut ports);
+        if self.work.is_limited()
+            && (ports.len() > SPREAD_STEP || self.spreads.contains(self.origin(&message)))
+        {
+            self.work.charge_copies(ports.len().min(SPREAD_STEP));
+            return self.spread(message, ports);
+        }
         self.work.charge_copies(ports.len());
         if let Some((last, others)) = ports.split_last() {
             for port in others {
@@ -103,6 +125,18 @@ impl Switch {
             self.queue_local(*last, message);
         }
         self.port_buffer = ports;
+    }
+
+    /// Makes the copies of a multicast step by step.
+    fn spread(&mut self, message: Message, mut ports: Vec<u32>) {
+        let (port, is_own) = (message.origin_port(), self.is_self(message.origin_node()));
+        if is_own && self.lanes.range((port, 0)..=(port, u32::MAX)).next().is_some() {
+            let Self { lanes, diverted, .. } = self;
+            diverted.extend(ports.extract_if(.., |to| lanes.contains(&(port, *to))));
+        }
+        if !ports.is_empty() {
+            self.spreads.add_many(self.origin(&message), message, ports);
+        }
     }
 
     /// No socket has the port: an anycast may be looked up once more, everything else is rejected.
@@ -130,7 +164,7 @@ impl Switch {
         self.route(now, message, found.node, selector).ok();
     }
 
-    fn reject(&mut self, now: Time, message: Message, code: ErrorCode) {
+    pub(crate) fn reject(&mut self, now: Time, message: Message, code: ErrorCode) {
         let Some(returned) = reverse(self.own_node(), message, code) else {
             self.stats.messages_dropped += 1;
             return;

@@ -16,6 +16,7 @@ mod members;
 mod monitoring;
 mod names;
 mod receive;
+mod spread;
 mod timers;
 mod transmit;
 mod work;
@@ -25,12 +26,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use members::Members;
 
 pub(crate) use crowd::{Room, Waits};
+pub(crate) use spread::STEP as SPREAD_STEP;
 
 pub use barrier::Barrier;
 
 pub use admin::{BearerProperty, BroadcastInfo, Joined, MonitorInfo, PeerError};
 pub use info::{BearerInfo, LinkInfo, PeerInfo, SwitchStats};
 pub use manage::{LinkProperty, PropertyError};
+pub use spread::Origin;
 
 use crate::addr::{NodeAddr, NodeId, PortId};
 use crate::broadcast::{BroadcastConfig, BroadcastReceiver, BroadcastSender, MulticastPolicy, SocketMethods};
@@ -143,6 +146,8 @@ pub(crate) struct Switch {
     port_buffer: Vec<u32>,
     /// Messages for local sockets.
     pub(crate) local: VecDeque<(u32, Message)>,
+    /// Multicasts that take several steps, and what waits behind them.
+    pub(crate) spreads: spread::Spreads,
     /// Pairs of local sockets with a lane: messages of the first to the second do not go through the switch.
     pub(crate) lanes: BTreeSet<(u32, u32)>,
     /// Local receivers that the current message must reach over a lane.
@@ -211,6 +216,7 @@ impl Switch {
             methods: BTreeMap::new(),
             port_buffer: Vec::new(),
             local: VecDeque::new(),
+            spreads: spread::Spreads::default(),
             lanes: BTreeSet::new(),
             diverted: Vec::new(),
             woken: VecDeque::new(),

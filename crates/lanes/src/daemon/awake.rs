@@ -12,7 +12,6 @@ use utipc_os::reactor::{Event as Ready, Reactor};
 use utipc_os::spin::{Mode, Spin};
 
 use super::pairs::{Near, Pairs};
-use super::traffic::MESSAGE_COST;
 use super::{Context, Lanes};
 
 /// Arenas that are checked while the daemon is awake; processes of further ones wake it.
@@ -31,18 +30,11 @@ pub(super) struct Awake {
     spin: Spin,
     /// Bytes that went through lanes since the last wait.
     moved: usize,
-    /// And in this turn, with [`MESSAGE_COST`].
-    moved_in_turn: usize,
 }
 
 impl Default for Awake {
     fn default() -> Self {
-        Self {
-            pairs: Vec::with_capacity(MAX_AWAKE),
-            spin: Spin::new(Mode::Adaptive),
-            moved: 0,
-            moved_in_turn: 0,
-        }
+        Self { pairs: Vec::with_capacity(MAX_AWAKE), spin: Spin::new(Mode::Adaptive), moved: 0 }
     }
 }
 
@@ -50,7 +42,6 @@ impl Awake {
     /// Counts bytes that went through a lane.
     pub(super) fn note_moved(&mut self, bytes: usize) {
         self.moved = self.moved.saturating_add(bytes);
-        self.moved_in_turn = self.moved_in_turn.saturating_add(bytes + MESSAGE_COST);
     }
 
     /// Checks an arena until the daemon sleeps, if there is room in the list; else its process wakes the daemon.
@@ -71,45 +62,7 @@ fn has_work(near: &Near) -> bool {
     near.inc.has_ready() || near.out.has_room()
 }
 
-/// Bytes that go through all lanes between processes and the node in one turn, with [`MESSAGE_COST`] for each message;
-/// one lane's share may exceed it. Ours: a few milliseconds of small messages.
-const TURN_BYTES: usize = 1 << 20;
-
 impl Lanes {
-    /// A turn begins: fills the inbound lanes that the last one has left.
-    pub fn begin_turn(&mut self, context: &mut Context<'_>) {
-        self.awake.moved_in_turn = 0;
-        for _ in 0..self.unfilled.len() {
-            let Some(port) = self.unfilled.pop_front() else { return };
-            if let Some(inbound) = self.inbound.get_mut(&port) {
-                inbound.is_unfilled = false;
-            }
-            self.deliver_in_turn(context, port);
-        }
-    }
-
-    /// Whether the lanes have used up their bytes of this turn.
-    pub fn turn_is_over(&self) -> bool {
-        self.awake.moved_in_turn >= TURN_BYTES
-    }
-
-    /// Whether lanes wait for the next turn.
-    pub fn has_more(&self) -> bool {
-        !self.listed.is_empty() || !self.unfilled.is_empty()
-    }
-
-    /// Fills the inbound lane of a socket now, or in the next turn if the bytes of this one are used up.
-    pub(super) fn deliver_in_turn(&mut self, context: &mut Context<'_>, port: u32) {
-        if !self.turn_is_over() {
-            return self.deliver(context, port);
-        }
-        if let Some(inbound) = self.inbound.get_mut(&port)
-            && !std::mem::replace(&mut inbound.is_unfilled, true)
-        {
-            self.unfilled.push_back(port);
-        }
-    }
-
     /// Serves the arenas whose processes do not wake the daemon.
     pub fn serve_awake(&mut self, context: &mut Context<'_>) {
         for at in 0..self.awake.pairs.len() {

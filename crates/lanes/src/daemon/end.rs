@@ -307,6 +307,11 @@ impl Lanes {
         if sides[0] != sides[1] {
             self.notify(context, sides[1], Notice::PairOver(id));
         }
+        if let Some(near) = &pair.near
+            && let Some(user) = near.watched
+        {
+            context.watch.unwatch(user, &near.knock);
+        }
         context.effects.push(Effect::Free(Large::new(pair)));
     }
 
@@ -349,16 +354,30 @@ impl Lanes {
 mod tests {
     use std::sync::Arc;
 
+    use utipc_core::quota::UserId;
     use utipc_core::socket::SocketKind;
     use utipc_core::stack::Stack;
     use utipc_core::{StackConfig, Time};
-    use utipc_os::reactor::Reactor;
+    use utipc_os::reactor::Waker;
 
+    use super::super::Watch;
     use super::*;
+
+    /// Watches nothing.
+    #[derive(Debug)]
+    struct Blind;
+
+    impl Watch for Blind {
+        fn watch(&mut self, _: ProcessId, _: &Waker, _: u64) -> Option<UserId> {
+            None
+        }
+
+        fn unwatch(&mut self, _: UserId, _: &Waker) {}
+    }
 
     #[test]
     fn memory_of_dead_processes_is_left_to_the_caller() {
-        let (now, reactor, mut effects) = (Time::ZERO, Reactor::new().unwrap(), Vec::new());
+        let (now, mut effects) = (Time::ZERO, Vec::new());
         let (mut stack, mut lanes) = (Stack::new(now, StackConfig::default()), Lanes::new(0));
         let ports = [1, 2].map(|process| {
             lanes.add_process(process, true, false);
@@ -366,7 +385,7 @@ mod tests {
             lanes.add_socket(port, process);
             port
         });
-        let mut context = Context { now, stack: &mut stack, reactor: &reactor, effects: &mut effects };
+        let mut context = Context { now, stack: &mut stack, watch: &mut Blind, effects: &mut effects };
         assert_eq!(lanes.want(&mut context, 1, ports[0], ports[1]), Ok(Reply::Done));
         let pair = lanes.pairs.of(1).next().unwrap();
         let memory = Arc::downgrade(&lanes.pairs.get(pair).unwrap().arena.memory);

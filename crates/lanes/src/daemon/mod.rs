@@ -33,9 +33,10 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use utipc_attach::{LaneEnd, LaneId, Notice};
 use utipc_core::Time;
+use utipc_core::quota::UserId;
 use utipc_core::stack::Stack;
 use utipc_os::disposal::Large;
-use utipc_os::reactor::Reactor;
+use utipc_os::reactor::Waker;
 
 pub use crate::Tapped;
 pub use end::EndCause;
@@ -57,6 +58,15 @@ pub type ProcessId = u32;
 /// The daemon as one side of a pair; no process has this number.
 const DAEMON: ProcessId = 0;
 
+/// Watches the event descriptors by which processes wake the daemon.
+pub trait Watch: std::fmt::Debug {
+    /// Reports `token` when the process uses the waker; returns the user for whom it is watched, none if it cannot be.
+    fn watch(&mut self, process: ProcessId, waker: &Waker, token: u64) -> Option<UserId>;
+
+    /// Watches it no longer.
+    fn unwatch(&mut self, user: UserId, waker: &Waker);
+}
+
 /// State beside the lanes that a call may use.
 #[derive(Debug)]
 pub struct Context<'a> {
@@ -65,7 +75,7 @@ pub struct Context<'a> {
     /// The node.
     pub stack: &'a mut Stack,
     /// Watches what processes write for the node.
-    pub reactor: &'a Reactor,
+    pub watch: &'a mut dyn Watch,
     /// Where actions outside of the lanes go.
     pub effects: &'a mut Vec<Effect>,
 }
@@ -92,6 +102,10 @@ pub enum Effect {
     Readable(u32),
     /// Make it writable.
     Writable(u32),
+    /// Call [`Lanes::carry_listed`] for the lane that this socket writes to the node: in its user's turn.
+    CarryOut(u32),
+    /// Call [`Lanes::fill`] for the lane by which this socket receives from the node: in its user's turn.
+    Fill(u32),
     /// Log a warning.
     Warn(String),
     /// Drop this memory, which processes have written, elsewhere: the daemon may be the last that has it mapped, and
@@ -183,10 +197,6 @@ pub struct Lanes {
     outbound: HashMap<u32, Outbound>,
     /// Node lanes that processes read.
     inbound: HashMap<u32, Inbound>,
-    /// Outbound lanes to be read in the next turn.
-    listed: VecDeque<u32>,
-    /// Sockets whose inbound lanes are filled in the next turn.
-    unfilled: VecDeque<u32>,
     unsent: HashMap<u32, Messages>,
     /// Times at which unsent messages of ended sockets are dropped, and the sockets; oldest first.
     lingering: VecDeque<(Time, u32)>,
@@ -225,8 +235,6 @@ impl Lanes {
             drained: Vec::new(),
             outbound: HashMap::new(),
             inbound: HashMap::new(),
-            listed: VecDeque::new(),
-            unfilled: VecDeque::new(),
             unsent: HashMap::new(),
             lingering: VecDeque::new(),
             room_waits: BTreeSet::new(),

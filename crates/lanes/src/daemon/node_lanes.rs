@@ -9,14 +9,13 @@ use utipc_core::NodeAddr;
 use utipc_core::addr::PortId;
 use utipc_core::socket::{Endpoint, State};
 use utipc_core::stack::Stack;
-use utipc_os::reactor::Interest;
 
 use super::end::EndCause;
 use super::open::{MAX_READ, MAX_WRITTEN};
 use super::pairs::side;
 use super::quotas::{Charge, RESERVED, largest_inbound, may_charge, reserved_inbound};
 use super::state::{LaneEvent, LaneState};
-use super::{Context, DAEMON, Lane, Lanes, ProcessId};
+use super::{Context, DAEMON, Effect, Lane, Lanes, ProcessId};
 
 /// Messages that a connection has carried before it gets lanes: many carry one request and its reply.
 const MESSAGES_BEFORE: u64 = 2;
@@ -32,7 +31,7 @@ const MAX_UNREAD: usize = 3 << 20;
 pub(super) enum Attention {
     /// When its writer reports a message.
     Armed,
-    /// In the next turn: it is listed.
+    /// In its user's turn: it is listed.
     Listed,
     /// When the endpoint accepts messages again.
     Blocked,
@@ -53,7 +52,7 @@ pub(super) struct Inbound {
     pub(super) writer: Writer,
     /// Its end is written: the process fetches what follows by requests.
     pub(super) ended: bool,
-    /// It is filled in the next turn.
+    /// It is filled in its user's turn.
     pub(super) is_unfilled: bool,
 }
 
@@ -169,13 +168,14 @@ impl Lanes {
         };
         let pair = self.pairs.get_mut(id.pair)?;
         let near = pair.near.as_mut()?;
-        if !near.watched {
+        if near.watched.is_none() {
             let token = self.token | u64::from(id.pair.0);
-            near.watched = context.reactor.add(&near.knock, token, Interest::Waker).is_ok();
+            near.watched =
+                context.watch.watch(if writer == DAEMON { reader } else { writer }, &near.knock, token);
             // The arena is still empty.
             near.bell.tell_daemon(true);
         }
-        let opened = near.watched && pair.arena.open_slot(side(id.writer), id.slot.into()).is_ok();
+        let opened = near.watched.is_some() && pair.arena.open_slot(side(id.writer), id.slot.into()).is_ok();
         if !opened {
             self.pairs.free_slot(context.now, id);
             return None;
@@ -209,7 +209,7 @@ impl Lanes {
         let Some(reader) = near.and_then(|near| near.inc.reader(lane.slot.into()).ok()) else { return };
         // The first turn reads it and arms it.
         self.outbound.insert(port, Outbound { lane, reader, attention: Attention::Listed });
-        self.listed.push_back(port);
+        context.effects.push(Effect::CarryOut(port));
         self.notify(context, user, Notice::NodeLane { port, peer, lane, end: LaneEnd::Writer });
     }
 

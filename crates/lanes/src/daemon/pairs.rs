@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use crate::{Arena, Doorbell, Incoming, Outgoing, Shape, Side};
 use utipc_attach::{LaneId, PairId};
 use utipc_core::Time;
+use utipc_core::quota::UserId;
 use utipc_os::reactor::Waker;
 
 use super::{DAEMON, ProcessId};
@@ -27,8 +28,8 @@ pub(super) struct Near {
     pub(super) peer: Doorbell,
     /// Wakes the daemon.
     pub(super) knock: Waker,
-    /// The event loop watches [`Self::knock`].
-    pub(super) watched: bool,
+    /// The user for whom the event loop watches [`Self::knock`].
+    pub(super) watched: Option<UserId>,
 }
 
 impl Near {
@@ -39,7 +40,7 @@ impl Near {
             bell: arena.doorbell(Side::Zero),
             peer: arena.doorbell(Side::One),
             knock: Waker::new()?,
-            watched: false,
+            watched: None,
         })
     }
 }

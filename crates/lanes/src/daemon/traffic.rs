@@ -7,16 +7,17 @@ use utipc_core::socket::{Built, Endpoint, State, Unsent};
 use utipc_core::stack::Stack;
 use utipc_core::wire::{Message, blocks};
 
-use super::node_lanes::{Attention, is_datagram};
+use super::node_lanes::{Attention, Inbound, is_datagram};
 use super::open::LARGEST_OF_MANY;
 use super::state::LaneEvent;
 use super::{Context, Effect, Lanes};
 
-/// Bytes that are read from one lane before the next lane's turn; a message may exceed it.
+/// Bytes that one step reads from a lane or writes to it; a message may exceed it. Ours: a step takes less than 0.1 ms,
+/// with large messages and with small ones.
 const BUDGET: usize = 128 << 10;
 
 /// Bytes that a message counts beside its length.
-pub(super) const MESSAGE_COST: usize = 256;
+const MESSAGE_COST: usize = 1024;
 
 /// Most that one call reads from a lane.
 #[derive(Clone, Copy, Debug)]
@@ -52,39 +53,45 @@ impl Lanes {
         for slot in ready {
             let id = LaneId { pair, writer: 1, slot: slot as u16 };
             if let Some(port) = self.lanes.get(&id).map(|lane| lane.from) {
-                self.list(port, Attention::Armed);
+                self.list(context, port, Attention::Armed);
             }
         }
         for slot in room {
             let id = LaneId { pair, writer: 0, slot: slot as u16 };
-            if let Some(port) = self.lanes.get(&id).map(|lane| lane.to) {
-                self.deliver_in_turn(context, port);
+            if let Some(port) = self.lanes.get(&id).map(|lane| lane.to)
+                && let Some(inbound) = self.inbound.get_mut(&port)
+                && !std::mem::replace(&mut inbound.is_unfilled, true)
+            {
+                context.effects.push(Effect::Fill(port));
             }
         }
     }
 
-    /// Lists an outbound lane for the next turn, if it has this state.
-    fn list(&mut self, port: u32, from: Attention) {
+    /// Lists an outbound lane for its user's turn, if it has this state.
+    fn list(&mut self, context: &mut Context<'_>, port: u32, from: Attention) {
         if let Some(outbound) = self.outbound.get_mut(&port)
             && outbound.attention == from
         {
             outbound.attention = Attention::Listed;
-            self.listed.push_back(port);
+            context.effects.push(Effect::CarryOut(port));
         }
     }
 
-    /// Outbound lanes that wait for [`Self::carry_next`].
-    pub fn listed(&self) -> usize {
-        self.listed.len()
-    }
-
-    /// Carries out the share of the lane that was listed first.
-    pub fn carry_next(&mut self, context: &mut Context<'_>) {
-        let Some(port) = self.listed.pop_front() else { return };
-        if let Some(outbound) = self.outbound.get_mut(&port) {
+    /// Carries out a step of an outbound lane; see [`Effect::CarryOut`].
+    pub fn carry_listed(&mut self, context: &mut Context<'_>, port: u32) {
+        let Some(outbound) = self.outbound.get_mut(&port) else { return };
+        if outbound.attention == Attention::Listed {
             outbound.attention = Attention::Blocked;
+            self.carry_out(context, port, Budget { bytes: BUDGET, records: u32::MAX });
         }
-        self.carry_out(context, port, Budget { bytes: BUDGET, records: u32::MAX });
+    }
+
+    /// Goes on with filling an inbound lane; see [`Effect::Fill`].
+    pub fn fill(&mut self, context: &mut Context<'_>, port: u32) {
+        if let Some(inbound) = self.inbound.get_mut(&port) {
+            inbound.is_unfilled = false;
+            self.deliver(context, port);
+        }
     }
 
     /// Carries out what the process has written for a socket before this call. What it writes meanwhile waits for the
@@ -115,7 +122,7 @@ impl Lanes {
             (Stopped::Empty | Stopped::Budget, Ok(_)) => Attention::Listed,
         };
         if outbound.attention == Attention::Listed && !listed {
-            self.listed.push_back(port);
+            context.effects.push(Effect::CarryOut(port));
         }
         if stopped == Stopped::Refused {
             // The process believes that the message is on its way: if the connection has not noticed its end yet, it
@@ -172,7 +179,7 @@ impl Lanes {
 
     /// Goes on with the node lanes of a socket to which something has happened.
     pub fn carry(&mut self, context: &mut Context<'_>, port: u32) {
-        self.deliver_in_turn(context, port);
+        self.deliver(context, port);
         self.send_unsent(context, port);
         let endpoint = context.stack.endpoint(port);
         let datagram = endpoint.is_some_and(|e| !e.kind().is_connection_oriented());
@@ -180,7 +187,7 @@ impl Lanes {
         let over = !datagram && endpoint.is_none_or(|e| e.state() != State::Established);
         // Without a connection more is accepted as soon as less waits.
         if writable || datagram {
-            self.list(port, Attention::Blocked);
+            self.list(context, port, Attention::Blocked);
         }
         if over && let Some(outbound) = self.outbound.remove(&port) {
             drop(self.end_outbound(context, outbound.lane, false));
@@ -188,9 +195,11 @@ impl Lanes {
         }
     }
 
-    /// Writes what an endpoint has received into its process's lane, as far as there is room.
+    /// Writes what an endpoint has received into its process's lane, as far as there is room: a step of it, and the
+    /// rest in its user's turn.
     pub(super) fn deliver(&mut self, context: &mut Context<'_>, port: u32) {
-        let Some(lane) = self.inbound.get(&port).map(|inbound| inbound.lane) else { return };
+        let unfilled = |inbound: &&Inbound| !inbound.is_unfilled;
+        let Some(lane) = self.inbound.get(&port).filter(unfilled).map(|inbound| inbound.lane) else { return };
         let Some((reader, most)) = self.lanes.get(&lane).map(|lane| (lane.reader, lane.class)) else {
             return;
         };
@@ -201,8 +210,13 @@ impl Lanes {
         let Self { inbound, awake, corrupt, .. } = self;
         let Some(inbound) = inbound.get_mut(&port).filter(|inbound| !inbound.ended) else { return };
         let writer = &mut inbound.writer;
-        let mut broken = None;
+        let (mut broken, mut left, mut cut) = (None, BUDGET, false);
         let mut take = |message: &Message| {
+            cut = left == 0;
+            if cut {
+                return false;
+            }
+            left = left.saturating_sub(message.size() + MESSAGE_COST);
             awake.note_moved(message.size());
             put(writer, message, largest).unwrap_or_else(|error| {
                 broken = Some(error);
@@ -211,6 +225,10 @@ impl Lanes {
         };
         let count = context.stack.hand_out(context.now, port, &mut take);
         *corrupt += u64::from(matches!(broken, Some(LaneError::Corrupt(_))));
+        if cut {
+            inbound.is_unfilled = true;
+            context.effects.push(Effect::Fill(port));
+        }
         let at_end = |endpoint: &Endpoint| !datagram && endpoint.is_at_end();
         let over = broken.is_some() || context.stack.endpoint(port).is_none_or(at_end);
         let told = if over {

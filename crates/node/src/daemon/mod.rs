@@ -18,6 +18,7 @@
 //! | `barriers` | barriers that processes wait for |
 //! | `manage` | the management requests of administrators |
 //! | `table` | the replica of the binding table, and the congestion state beside it |
+//! | `reactors` | the event loop, and in it one for each user |
 //! | `turns` | how long turns of the event loop are, and why |
 //! | `dispatcher` | the node driver, all of these, and the event loop |
 
@@ -32,6 +33,7 @@ mod inheritance;
 mod manage;
 mod orders;
 mod quotas;
+mod reactors;
 mod sockets;
 mod table;
 mod token;

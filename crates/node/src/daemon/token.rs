@@ -7,6 +7,9 @@ pub(super) const PROCESS: u64 = 3 << 56;
 pub(super) const DESCRIPTORS: u64 = 4 << 56;
 pub(super) const LANES: u64 = 5 << 56;
 pub(super) const INHERITANCE: u64 = 6 << 56;
+/// The event loop of a user, which reports [`ATTACHMENT`], [`PROCESS`], [`DESCRIPTORS`], [`LANES`] and
+/// [`INHERITANCE`].
+pub(super) const USER: u64 = 7 << 56;
 
 /// The bits that tell the kinds apart.
 pub(super) const KIND: u64 = 0xff << 56;

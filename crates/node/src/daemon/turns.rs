@@ -6,10 +6,9 @@ use utipc_core::Time;
 
 use super::attachments::AttachmentId;
 
-/// Time that a turn gives to the events of processes before links and timers run, nanoseconds; the rest of the events
-/// is first in the next turn. Ours: far below the least link tolerance, 50 ms, and above the cost of any one request
-/// within its own budget.
-const EVENTS_NS: u64 = 2_000_000;
+/// Time that a turn gives to the jobs of users before links and timers run and replies leave, nanoseconds; the rest of
+/// the jobs is first in the next turn. Ours: far below the least link tolerance, 50 ms, and above the cost of a step.
+const JOBS_NS: u64 = 500_000;
 
 /// Duration above which a turn is counted as long and logged, nanoseconds.
 const LONG_NS: u64 = 20_000_000;
@@ -33,13 +32,15 @@ pub(super) enum Handler {
     Ends,
     /// Messages in lanes.
     Lanes,
+    /// Copies of multicasts to many sockets of the node.
+    Spreads,
     /// Frames from bearers.
     Frames,
     /// Timers of links and sockets.
     Timers,
     /// Deadlines of the daemon's components.
     Deadlines,
-    /// Clean-up after processes that have ended.
+    /// Closed descriptors and steps of tasks, such as clean-up after processes that have ended.
     Releases,
     /// Readiness, frames, replies and notices at the end of a turn.
     Output,
@@ -56,6 +57,7 @@ impl Handler {
             Self::Requests => "requests",
             Self::Ends => "ends",
             Self::Lanes => "lanes",
+            Self::Spreads => "spreads",
             Self::Frames => "frames",
             Self::Timers => "timers",
             Self::Deadlines => "deadlines",
@@ -88,7 +90,7 @@ pub struct TurnCounters {
     /// Most processor time that one of these used, microseconds, at most 1 ms too much; in the rest of its time the
     /// system ran something else.
     pub long_cpu_micros: u64,
-    /// Turns that left events, lanes or clean-up to the next one, because a budget was used up.
+    /// Turns that left jobs of users or messages of peers to the next one, because a budget was used up.
     pub cut: u64,
     /// The longest turn.
     pub longest: LongestTurn,
@@ -167,9 +169,9 @@ impl TurnMeter {
         (self.running, self.since) = ((handler, attachment), now);
     }
 
-    /// True if the events of this turn have used up their time.
-    pub(super) fn events_are_over(&self, now: Time) -> bool {
-        now.as_nanos().saturating_sub(self.begun.as_nanos()) >= EVENTS_NS
+    /// True if the jobs of this turn have used up their time.
+    pub(super) fn jobs_are_over(&self, now: Time) -> bool {
+        now.as_nanos().saturating_sub(self.begun.as_nanos()) >= JOBS_NS
     }
 
     /// A budget of this turn is used up.
@@ -214,6 +216,7 @@ impl TurnMeter {
             Handler::Requests,
             Handler::Ends,
             Handler::Lanes,
+            Handler::Spreads,
             Handler::Frames,
             Handler::Timers,
             Handler::Deadlines,
@@ -292,11 +295,11 @@ mod tests {
     }
 
     #[test]
-    fn events_leave_time_to_links_and_timers() {
+    fn jobs_leave_time_to_links_and_timers() {
         let mut meter = TurnMeter::default();
         let start = Time::from_millis(5);
         meter.begin(start, || 0);
-        assert!(!meter.events_are_over(Time::from_nanos(start.as_nanos() + EVENTS_NS - 1)));
-        assert!(meter.events_are_over(Time::from_nanos(start.as_nanos() + EVENTS_NS)));
+        assert!(!meter.jobs_are_over(Time::from_nanos(start.as_nanos() + JOBS_NS - 1)));
+        assert!(meter.jobs_are_over(Time::from_nanos(start.as_nanos() + JOBS_NS)));
     }
 }

@@ -8,6 +8,7 @@ mod group;
 mod lanes;
 mod publications;
 mod slow_members;
+mod spread;
 
 use super::*;
 use crate::addr::{NodeId, Scope, ServiceRange};

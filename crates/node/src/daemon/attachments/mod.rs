@@ -12,12 +12,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use utipc_attach::{Envelope, Notice, Reply, encode};
 use utipc_core::addr::NodeAddr;
+use utipc_core::quota::UserId;
 use utipc_os::disposal::Disposal;
 use utipc_os::fdpass::{Channel, Got, Peer, Put};
 use utipc_os::packets;
-use utipc_os::reactor::{Interest, Reactor};
+use utipc_os::reactor::Interest;
 
 use super::counters::EndReason;
+use super::reactors::Reactors;
 use super::token;
 
 pub use policy::{Policy, Users};
@@ -84,12 +86,13 @@ impl Attachments {
     /// Adds a process that has connected.
     pub(super) fn add(
         &mut self,
-        reactor: &Reactor,
+        reactors: &mut Reactors,
         id: AttachmentId,
         channel: Channel,
         peer: Peer,
     ) -> utipc_os::Result<()> {
-        if let Err(error) = reactor.add(&channel, token::ATTACHMENT | u64::from(id), Interest::Read) {
+        let token = (token::ATTACHMENT | u64::from(id), Interest::Read);
+        if let Err(error) = reactors.watch(UserId(peer.uid), &channel, token) {
             self.disposal.end(peer.uid, channel);
             return Err(error);
         }
@@ -189,7 +192,7 @@ impl Attachments {
     /// Completes the handshake of a process: sends the answer with its doorbell, and serves it from now on.
     pub(super) fn serve(
         &mut self,
-        reactor: &Reactor,
+        reactors: &mut Reactors,
         id: AttachmentId,
         handshake: Handshake,
         answer: &[u8],
@@ -205,7 +208,8 @@ impl Attachments {
         }
         let process = attachment.channel.peer_process();
         if let Some(process) = &process {
-            let watched = reactor.add(process, token::PROCESS | u64::from(id), Interest::Read);
+            let token = (token::PROCESS | u64::from(id), Interest::Read);
+            let watched = reactors.watch(UserId(attachment.peer.uid), process, token);
             watched.map_err(|_| EndReason::System)?;
         }
         let Handshake { version, hello } = handshake;
@@ -304,17 +308,23 @@ impl Attachments {
 
     /// Removes an attachment that has ended and closes the connection to its process. `Some(true)` if it had
     /// completed the handshake; `None` if there is none.
-    pub(super) fn end(&mut self, reactor: &Reactor, id: AttachmentId, reason: EndReason) -> Option<bool> {
+    pub(super) fn end(
+        &mut self,
+        reactors: &mut Reactors,
+        id: AttachmentId,
+        reason: EndReason,
+    ) -> Option<bool> {
         let attachment = self.all.remove(&id)?;
+        let user = UserId(attachment.peer.uid);
         // A process that it forked may have its end too: closing ours would not take it out of the event loop.
-        let _ = reactor.remove(&attachment.channel);
+        reactors.unwatch(user, &attachment.channel);
         let Attachment { channel, peer, session, .. } = attachment;
         let Some(session) = session else {
             self.disposal.end(peer.uid, channel);
             return Some(false);
         };
         if let Some(process) = &session.process {
-            let _ = reactor.remove(process);
+            reactors.unwatch(user, process);
         }
         let pid = peer.pid;
         tracing::debug!(id, pid, program = session.program, "a process is gone: {}", reason.name());

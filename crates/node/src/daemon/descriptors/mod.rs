@@ -7,10 +7,11 @@
 //! adds the byte, and need not add one while there is one: the library has not checked yet.
 //!
 //! A far end that has hung up itself stays hung up, so that only the *change* shows that the last copy of the near end
-//! is closed. [`Descriptors`] therefore watches the changes of all far ends by a reactor of its own, which it reads
-//! right after each shutdown: an end that was reported later is that of the near end.
+//! is closed. [`Descriptors`] therefore watches the changes of each user's far ends by a reactor of its own, which it
+//! reads right after each shutdown: an end that was reported later is that of the near end.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -22,6 +23,7 @@ use utipc_os::fdpass::{Channel, Put};
 use utipc_os::packets;
 use utipc_os::reactor::{EVENTS_MAX, Event, Interest, Reactor};
 
+use super::reactors::Reactors;
 use super::token;
 
 /// The far end of a descriptor.
@@ -32,8 +34,8 @@ struct FarEnd {
     hung_up: bool,
     /// No process has the near end any more; or the library owned it, and this end has hung up.
     closed: bool,
-    /// The user that is charged for it.
-    user: Option<UserId>,
+    /// The user that is charged for it, whose reactor watches it.
+    user: UserId,
     /// The cookie of the near end, if the program owns that: it may pass it on and keep it over an exec.
     cookie: Option<u64>,
 }
@@ -51,14 +53,9 @@ impl FarEnd {
 
     /// Makes the near end writable, unless that could bring descriptors of a user whose others are not closed yet.
     fn drain(&self, disposal: &Disposal) {
-        if !disposal.is_full(self.payer()) {
-            disposal.close(self.payer(), packets::drain_foreign(&self.channel));
+        if !disposal.is_full(self.user.0) {
+            disposal.close(self.user.0, packets::drain_foreign(&self.channel));
         }
-    }
-
-    /// The number of the user that is charged for it.
-    fn payer(&self) -> u32 {
-        self.user.map_or(0, |user| user.0)
     }
 
     /// Makes the near end readable, unless it is. False if no process has it any more.
@@ -97,29 +94,65 @@ pub(super) struct Descriptors {
     far_ends: HashMap<u32, FarEnd>,
     /// Ports of descriptors that programs own, by the cookie of the near end.
     by_cookie: HashMap<u64, u32>,
-    /// Reports each change of a far end once.
-    ends: Reactor,
-    /// Buffer for its events.
+    /// Of each user with far ends: reports each change of one once; and their number.
+    ends: BTreeMap<UserId, (Reactor, usize)>,
+    /// Buffer for events.
     events: Vec<Event>,
-    /// Ports whose near end is closed, to be handled; each at most once while its far end exists.
-    closed: VecDeque<u32>,
+    /// Ports whose near end is closed, to be handled, with their users; each at most once while its far end exists.
+    closed: VecDeque<(UserId, u32)>,
     /// Closes what processes have sent.
     disposal: Disposal,
 }
 
 impl Descriptors {
-    /// No far ends. `reactor` reports by [`token::DESCRIPTORS`] that [`Self::collect`] has something to do.
-    pub(super) fn new(reactor: &Reactor, disposal: Disposal) -> utipc_os::Result<Self> {
-        let ends = Reactor::new()?;
-        reactor.add(&ends, token::DESCRIPTORS, Interest::Read)?;
-        Ok(Self {
+    /// No far ends.
+    pub(super) fn new(disposal: Disposal) -> Self {
+        Self {
             far_ends: HashMap::new(),
             by_cookie: HashMap::new(),
-            ends,
+            ends: BTreeMap::new(),
             events: Vec::new(),
             closed: VecDeque::new(),
             disposal,
-        })
+        }
+    }
+
+    /// Watches a far end of a user. The user's event loop reports by [`token::DESCRIPTORS`] that [`Self::collect`] has
+    /// something to do.
+    fn watch(
+        &mut self,
+        reactors: &mut Reactors,
+        user: UserId,
+        port: u32,
+        far: impl AsFd,
+    ) -> utipc_os::Result<()> {
+        let (ends, watched) = match self.ends.entry(user) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let ends = Reactor::new()?;
+                reactors.watch(user, &ends, (token::DESCRIPTORS | u64::from(user.0), Interest::Read))?;
+                entry.insert((ends, 0))
+            }
+        };
+        *watched += 1;
+        let added = ends.add(far, u64::from(port), Interest::EndOnce);
+        if added.is_err() {
+            self.unwatch(reactors, user, None);
+        }
+        added
+    }
+
+    /// The counterpart of [`Self::watch`]; without the far end if it is not watched.
+    fn unwatch(&mut self, reactors: &mut Reactors, user: UserId, far: Option<&Channel>) {
+        let Some((ends, watched)) = self.ends.get_mut(&user) else { return };
+        *watched -= 1;
+        // A process that was forked meanwhile may hold a copy.
+        let _ = far.map(|far| ends.remove(far));
+        if *watched == 0
+            && let Some((ends, _)) = self.ends.remove(&user)
+        {
+            reactors.unwatch(user, &ends);
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -130,29 +163,26 @@ impl Descriptors {
         self.far_ends.contains_key(&port)
     }
 
-    /// Creates the descriptor of a socket that has none, and returns the near end.
-    pub(super) fn open(&mut self, port: u32, readiness: Readiness) -> utipc_os::Result<OwnedFd> {
+    /// Creates the descriptor of a socket that has none, and returns the near end; `user` is charged for it.
+    pub(super) fn open(
+        &mut self,
+        reactors: &mut Reactors,
+        (port, user): (u32, UserId),
+        readiness: Readiness,
+    ) -> utipc_os::Result<OwnedFd> {
         let (near, channel) = packets::pair()?;
-        self.ends.add(&channel, u64::from(port), Interest::EndOnce)?;
+        self.watch(reactors, user, port, &channel)?;
         if !readiness.writable {
             packets::fill(&near);
         }
-        self.far_ends
-            .insert(port, FarEnd { channel, hung_up: false, closed: false, user: None, cookie: None });
+        self.far_ends.insert(port, FarEnd { channel, hung_up: false, closed: false, user, cookie: None });
         self.update(port, readiness);
         Ok(near.into_fd())
     }
 
-    /// Sets the user that is charged for a descriptor.
-    pub(super) fn set_user(&mut self, port: u32, user: UserId) {
-        if let Some(far) = self.far_ends.get_mut(&port) {
-            far.user = Some(user);
-        }
-    }
-
     /// The user that is charged for a descriptor.
     pub(super) fn user(&self, port: u32) -> Option<UserId> {
-        self.far_ends.get(&port).and_then(|far| far.user)
+        self.far_ends.get(&port).map(|far| far.user)
     }
 
     /// Takes over the far end, one of [`packets::hold_far_end`], that a process kept while there was no daemon; false
@@ -160,7 +190,8 @@ impl Descriptors {
     /// The process has a copy of it, as after [`Self::share`].
     pub(super) fn adopt_far(
         &mut self,
-        port: u32,
+        reactors: &mut Reactors,
+        (port, user): (u32, UserId),
         far: &mut Option<OwnedFd>,
         readiness: Readiness,
     ) -> utipc_os::Result<bool> {
@@ -168,14 +199,13 @@ impl Descriptors {
             return Ok(false);
         }
         if let Some(far) = far {
-            self.ends.add(far, u64::from(port), Interest::EndOnce)?;
+            self.watch(reactors, user, port, far)?;
         }
         let Some(far) = far.take() else { return Ok(false) };
         let channel = Channel::from_fd(far);
         channel.refuse_descriptors();
         self.disposal.close(0, packets::drain_foreign(&channel));
-        self.far_ends
-            .insert(port, FarEnd { channel, hung_up: false, closed: false, user: None, cookie: None });
+        self.far_ends.insert(port, FarEnd { channel, hung_up: false, closed: false, user, cookie: None });
         self.update(port, readiness);
         Ok(true)
     }
@@ -251,7 +281,8 @@ impl Descriptors {
         // reads it and closes its end in that moment.
         let is_open = far.cookie.is_some() && far.set_readable();
         far.channel.shut();
-        self.collect_but(Some(port));
+        let user = far.user;
+        self.collect_but(user, Some(port), usize::MAX);
         let Some(far) = self.far_ends.get(&port) else { return };
         // A descriptor of the library serves no further purpose.
         if !is_open || packets::was_left_unread(&far.channel) {
@@ -263,25 +294,28 @@ impl Descriptors {
         if let Some(far) = self.far_ends.get_mut(&port)
             && !std::mem::replace(&mut far.closed, true)
         {
-            self.closed.push_back(port);
+            self.closed.push_back((far.user, port));
         }
     }
 
-    /// Notes which near ends were closed.
-    pub(super) fn collect(&mut self) {
-        self.collect_but(None);
+    /// Notes which near ends of a user were closed, some of them if there are many.
+    pub(super) fn collect(&mut self, user: UserId) {
+        self.collect_but(user, None, 1);
     }
 
-    /// [`Self::collect`], except for one far end, which has hung up itself just now. Returns how often it has asked for
-    /// events.
-    fn collect_but(&mut self, except: Option<u32>) -> usize {
+    /// Notes which near ends of a user were closed, except for one far end, which has hung up itself just now. Asks for
+    /// events `waits_max` times at most, and returns how often it has.
+    fn collect_but(&mut self, user: UserId, except: Option<u32>, waits_max: usize) -> usize {
         let mut events = std::mem::take(&mut self.events);
         // Each event is reported once, the oldest first, so that this finds all that there are now. A process that
         // causes others all the time does not hold the daemon.
         let mut waits = 0;
-        while waits <= self.far_ends.len() / EVENTS_MAX {
+        while waits < waits_max
+            && let Some((ends, watched)) = self.ends.get_mut(&user)
+            && waits <= *watched / EVENTS_MAX
+        {
             waits += 1;
-            if self.ends.wait(Some(Duration::ZERO), &mut events).is_err() || events.is_empty() {
+            if ends.wait(Some(Duration::ZERO), &mut events).is_err() || events.is_empty() {
                 break;
             }
             for port in events.iter().map(|event| event.token as u32).filter(|port| Some(*port) != except) {
@@ -292,20 +326,18 @@ impl Descriptors {
         waits
     }
 
-    /// A near end that was closed, and what follows from that.
-    pub(super) fn next_closed(&mut self) -> Option<(u32, HangUp)> {
-        let port = self.closed.pop_front()?;
-        let consequence = match self.far_ends.get(&port).filter(|far| far.closed) {
+    /// The next descriptor whose near end was closed, and its user.
+    pub(super) fn next_closed(&mut self) -> Option<(UserId, u32)> {
+        self.closed.pop_front()
+    }
+
+    /// What follows from the close of a near end.
+    pub(super) fn consequence(&self, port: u32) -> HangUp {
+        match self.far_ends.get(&port).filter(|far| far.closed) {
             None => HangUp::Ignore,
             Some(far) if far.cookie.is_none() => HangUp::Drop,
             Some(_) => HangUp::EndSocket,
-        };
-        Some((port, consequence))
-    }
-
-    /// Whether [`Self::next_closed`] has something to return.
-    pub(super) fn has_closed(&self) -> bool {
-        !self.closed.is_empty()
+        }
     }
 
     /// Makes a descriptor readable.
@@ -331,20 +363,20 @@ impl Descriptors {
         if !far.hung_up {
             return if packets::is_peer_closed(&far.channel) { NearEnd::Closed } else { NearEnd::Open };
         }
-        self.collect();
+        let user = far.user;
+        self.collect_but(user, None, usize::MAX);
         let is_closed = self.far_ends.get(&port).is_none_or(|far| far.closed);
         if is_closed { NearEnd::Closed } else { NearEnd::HungUp }
     }
 
     /// Hangs up a descriptor and removes it. Returns false if there is none.
-    pub(super) fn close(&mut self, port: u32) -> bool {
+    pub(super) fn close(&mut self, reactors: &mut Reactors, port: u32) -> bool {
         let Some(far) = self.far_ends.remove(&port) else { return false };
-        // A process that was forked meanwhile may hold a copy.
-        let _ = self.ends.remove(&far.channel);
+        self.unwatch(reactors, far.user, Some(&far.channel));
         if let Some(cookie) = far.cookie {
             self.by_cookie.remove(&cookie);
         }
-        self.disposal.end(far.payer(), far.channel);
+        self.disposal.end(far.user.0, far.channel);
         true
     }
 }
@@ -353,16 +385,18 @@ impl Descriptors {
 mod tests {
     use super::*;
 
+    const USER: UserId = UserId(1);
+
     const READY: Readiness =
         Readiness { readable: false, writable: true, read_closed: false, hung_up: false };
     const OVER: Readiness = Readiness { hung_up: true, ..READY };
 
     /// Descriptors, and the near ends of those that programs own.
-    fn given(ports: &[u32]) -> (Reactor, Descriptors, Vec<OwnedFd>) {
-        let reactor = Reactor::new().unwrap();
-        let mut descriptors = Descriptors::new(&reactor, Disposal::default()).unwrap();
+    fn given(ports: &[u32]) -> (Reactors, Descriptors, Vec<OwnedFd>) {
+        let mut reactor = Reactors::new().unwrap();
+        let mut descriptors = Descriptors::new(Disposal::default());
         let open = |port: &u32| {
-            let near = descriptors.open(*port, READY).unwrap();
+            let near = descriptors.open(&mut reactor, (*port, USER), READY).unwrap();
             descriptors.give_to_program(*port, &near).unwrap();
             near
         };
@@ -371,16 +405,17 @@ mod tests {
     }
 
     fn closed(descriptors: &mut Descriptors) -> Vec<(u32, HangUp)> {
-        descriptors.collect();
-        std::iter::from_fn(|| descriptors.next_closed()).collect()
+        descriptors.collect_but(USER, None, usize::MAX);
+        let closed = std::iter::from_fn(|| descriptors.next_closed()).collect::<Vec<_>>();
+        closed.into_iter().map(|(_, port)| (port, descriptors.consequence(port))).collect()
     }
 
     #[test]
     fn closed_descriptor_is_not_found_and_leaves_the_others() {
-        let (_reactor, mut descriptors, near) = given(&[10, 20]);
+        let (mut reactors, mut descriptors, near) = given(&[10, 20]);
         assert_eq!((descriptors.find(&near[0]), descriptors.find(&near[1])), (Some(10), Some(20)));
         assert_eq!((descriptors.near_end(10), descriptors.near_end(30)), (NearEnd::Open, NearEnd::Closed));
-        assert!(descriptors.close(10) && !descriptors.close(10));
+        assert!(descriptors.close(&mut reactors, 10) && !descriptors.close(&mut reactors, 10));
         assert_eq!((descriptors.find(&near[0]), descriptors.find(&near[1])), (None, Some(20)));
         assert_eq!(closed(&mut descriptors), []);
     }
@@ -398,8 +433,8 @@ mod tests {
 
     #[test]
     fn close_of_a_descriptor_ends_the_socket_only_if_the_program_owned_it() {
-        let (_reactor, mut descriptors, near) = given(&[10]);
-        let library = descriptors.open(20, READY).unwrap();
+        let (mut reactors, mut descriptors, near) = given(&[10]);
+        let library = descriptors.open(&mut reactors, (20, USER), READY).unwrap();
         assert_eq!(closed(&mut descriptors), []);
         drop((near, library));
         let mut found = closed(&mut descriptors);
@@ -461,7 +496,7 @@ mod tests {
                     }
                 });
             }
-            let most = (0..20_000).map(|_| descriptors.collect_but(None)).max();
+            let most = (0..20_000).map(|_| descriptors.collect_but(USER, None, usize::MAX)).max();
             over.store(true, Ordering::Relaxed);
             assert_eq!(most, Some(1));
         });
@@ -469,8 +504,8 @@ mod tests {
 
     #[test]
     fn descriptor_of_the_library_is_dropped_when_it_hangs_up() {
-        let (reactor, mut descriptors, _) = given(&[]);
-        let near = descriptors.open(10, READY).unwrap();
+        let (mut reactor, mut descriptors, _) = given(&[]);
+        let near = descriptors.open(&mut reactor, (10, USER), READY).unwrap();
         descriptors.update(10, OVER);
         assert_eq!(closed(&mut descriptors), [(10, HangUp::Drop)]);
         drop((near, reactor));

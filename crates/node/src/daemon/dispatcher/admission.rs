@@ -23,7 +23,7 @@ impl Dispatcher {
     /// Takes new connections.
     pub(super) fn accept_processes(&mut self, now: Time) {
         for _ in 0..BATCH {
-            let Some(channel) = self.admission.accept(now, &self.reactor) else { return };
+            let Some(channel) = self.admission.accept(now, &self.reactors.main) else { return };
             // More connections without a handshake than fit are a flood; processes that are turned away try again.
             let peer = channel.peer().ok();
             let uid = peer.as_ref().map_or(0, |peer| peer.uid);
@@ -35,7 +35,7 @@ impl Dispatcher {
                 continue;
             };
             let id = self.admission.next_id();
-            if self.attachments.add(&self.reactor, id, channel, peer).is_err() {
+            if self.attachments.add(&mut self.reactors, id, channel, peer).is_err() {
                 self.counters.count_end(EndReason::System);
                 continue;
             }
@@ -70,10 +70,10 @@ impl Dispatcher {
         while let Some(id) = self.admission.overdue(now) {
             self.end_silent(now, id);
         }
-        self.admission.reopen(now, &self.reactor);
+        self.admission.reopen(now, &self.reactors.main);
     }
 
-    /// Processes one packet of a process. One per turn, so that all processes get the same number of turns.
+    /// Processes one packet of a process. One for each event, so that all processes of a user get the same number.
     pub(super) fn serve(&mut self, now: Time, id: AttachmentId) {
         let mut packet = std::mem::take(&mut self.packet);
         let mut passed: Option<OwnedFd> = None;
@@ -135,7 +135,9 @@ impl Dispatcher {
         let answer = self.admission.welcome(id, handshake.version, node);
         let (takes_lanes, takes_node_lanes) = (handshake.hello.takes_lanes, handshake.takes_node_lanes());
         let user = self.user(id).map_err(|_| (EndReason::Closed, None))?;
-        self.attachments.serve(&self.reactor, id, handshake, &answer).map_err(|reason| (reason, None))?;
+        self.attachments
+            .serve(&mut self.reactors, id, handshake, &answer)
+            .map_err(|reason| (reason, None))?;
         self.driver.stack.ledger_mut().charge(user, Resource::Processes, 1);
         self.sockets.add_process(id);
         self.lanes.add_process(id, takes_lanes, takes_node_lanes);

@@ -1,18 +1,17 @@
-//! The event loop: a turn reads the wire and the requests of processes, handles timers, and then sends frames,
-//! replies and notices and rings doorbells. The order ensures that a reply is never sent before the change that
+//! The event loop: a turn does what users have to do, in their turns, reads the wire, handles timers, and then sends
+//! frames, replies and notices and rings doorbells. The order ensures that a reply is never sent before the change that
 //! it reports.
 
 use std::time::Duration;
 
 use utipc_attach::PairId;
-use utipc_core::Time;
-use utipc_core::quota::Resource;
+use utipc_core::{Origin, Time};
+use utipc_core::quota::{Resource, UserId};
 use utipc_lanes::daemon::Tapped;
 use utipc_os::clock;
 use utipc_os::reactor::Event as Ready;
 
-use super::Dispatcher;
-use super::releases::RELEASE_ITEMS;
+use super::{Dispatcher, Job};
 use crate::daemon::attachments::AttachmentId;
 use crate::daemon::counters::{DaemonCounters, EndReason};
 use crate::daemon::orders::Order;
@@ -21,39 +20,37 @@ use crate::daemon::token;
 use crate::daemon::turns::{Handler, LongTurn, LongestTurn};
 use crate::driver::now;
 
+/// The handler of a user's event, and the attachment that it is of.
+fn whose(event: &Ready) -> (Handler, AttachmentId) {
+    let id = (event.token & u64::from(u32::MAX)) as u32;
+    match event.token & token::KIND {
+        token::ATTACHMENT => (Handler::Requests, id),
+        token::PROCESS => (Handler::Ends, id),
+        token::LANES => (Handler::Lanes, 0),
+        _ => (Handler::Ends, 0),
+    }
+}
+
 /// Interval at which captures look into lanes, and try again to hand records to a slow reader, milliseconds.
 const CAPTURE_MS: u64 = 1;
-
-/// What the event loop has reported.
-#[derive(Default)]
-struct Events {
-    ready: Vec<Ready>,
-    /// The first one that no turn has handled.
-    next: usize,
-    /// Reported in this turn.
-    is_new: bool,
-}
 
 impl Dispatcher {
     /// Runs until an order stops it.
     pub(in crate::daemon) fn run(&mut self) {
-        let mut events = Events::default();
+        let mut events = Vec::new();
         self.finish_turn(now());
         while !self.stop {
-            let woken = self.wait(&mut events);
+            let waited = self.wait(&mut events);
             let time = now();
             self.turns.begin(time, clock::thread_cpu_ns);
-            if woken {
+            if waited.unwrap_or(true) {
                 self.carry_out_orders(time);
             }
-            self.dispatch_events(time, &mut events);
-            self.enter(Handler::Lanes, 0);
-            self.with_lanes(time, |lanes, context| {
-                lanes.begin_turn(context);
-                lanes.serve_awake(context);
-            });
+            self.note_events(time, &events);
+            self.run_jobs(time);
             self.enter(Handler::Frames, 0);
-            self.receive_frames(time, &events);
+            // Without an event loop every bearer is read.
+            self.receive_frames(time, waited.is_some().then_some(&*events));
             self.enter(Handler::Timers, 0);
             self.driver.handle_timeout(time);
             self.enter(Handler::Deadlines, 0);
@@ -64,50 +61,132 @@ impl Dispatcher {
         self.leave(now());
     }
 
-    /// Waits for events, unless some are left; true if there may be orders.
-    fn wait(&mut self, events: &mut Events) -> bool {
-        events.is_new = events.next >= events.ready.len();
-        if !events.is_new {
-            return false;
-        }
+    /// Waits for events, not at all if there are jobs; returns whether there may be orders, nothing if the wait failed.
+    fn wait(&mut self, events: &mut Vec<Ready>) -> Option<bool> {
         let time = now();
-        let has_more = self.lanes.has_more()
-            || self.descriptors.has_closed()
-            || !self.releases.is_empty()
-            || self.driver.stack.has_work();
+        let has_more = !self.shares.is_empty() || self.driver.stack.has_work();
         let until = if has_more { time } else { self.deadline(time) };
         let mut pause = self.driver.pause(time, until);
         if self.driver.prepare_sleep() {
             pause = Some(Duration::ZERO);
         }
-        events.next = 0;
-        let waited = self.lanes.wait(&mut self.reactor, pause, &mut events.ready);
-        // Without an event loop every bearer is read.
-        events.is_new = waited.is_ok();
-        waited.unwrap_or(true)
+        self.lanes.wait(&mut self.reactors.main, pause, events).ok()
     }
 
     /// Goes on with the messages of peers that earlier turns have left, then reads frames.
-    fn receive_frames(&mut self, time: Time, events: &Events) {
+    fn receive_frames(&mut self, time: Time, events: Option<&[Ready]>) {
         self.driver.begin_turn(time);
         if self.driver.stack.has_work() {
             self.turns.note_cut();
         }
-        match events.is_new {
-            true => self.driver.receive(time, &events.ready),
-            false => self.driver.receive_all(time),
+        match events {
+            Some(events) => self.driver.receive(time, events),
+            None => self.driver.receive_all(time),
         }
     }
 
-    /// Handles events until their time in this turn is over; the rest is first in the next turn.
-    fn dispatch_events(&mut self, time: Time, events: &mut Events) {
-        while let Some(event) = events.ready.get(events.next).copied() {
-            let at = now();
-            if events.next > 0 && self.turns.events_are_over(at) {
-                return self.turns.note_cut();
+    /// Accepts connections, and makes jobs of what users have to do.
+    fn note_events(&mut self, now: Time, events: &[Ready]) {
+        for event in events {
+            let id = (event.token & u64::from(u32::MAX)) as u32;
+            match event.token & token::KIND {
+                token::DOORWAY => {
+                    self.enter(Handler::Admission, 0);
+                    self.accept_processes(now);
+                }
+                token::USER if self.reactors.note_ready(UserId(id)) => {
+                    self.shares.push(UserId(id), Job::Poll)
+                }
+                // The last look before a wait found something.
+                token::LANES => self.with_lanes(now, |lanes, context| lanes.serve(context, PairId(id))),
+                // Bearers are read later.
+                _ => {}
             }
-            events.next += 1;
-            self.dispatch((time, at), &event);
+        }
+        self.enter(Handler::Lanes, 0);
+        self.with_lanes(now, |lanes, context| lanes.serve_awake(context));
+    }
+
+    /// Runs jobs until their time in this turn is over: those of each user in its turn, which is charged for them.
+    fn run_jobs(&mut self, time: Time) {
+        let mut at = now();
+        while !self.turns.jobs_are_over(at)
+            && let Some((user, job)) = self.shares.take()
+        {
+            self.run_job((time, at), user, job);
+            self.settle(time);
+            let end = now();
+            self.shares.charge(user, end.as_nanos().saturating_sub(at.as_nanos()));
+            at = end;
+        }
+        if !self.shares.is_empty() {
+            self.turns.note_cut();
+        }
+    }
+
+    /// `at`: the exact time, for the meter.
+    fn run_job(&mut self, (time, at): (Time, Time), user: UserId, job: Job) {
+        let (handler, attachment) = match &job {
+            Job::Poll | Job::EndPoll => (Handler::Requests, 0),
+            Job::Event(event) => whose(event),
+            Job::CarryOut(_) | Job::Fill(_) => (Handler::Lanes, 0),
+            Job::Spread(_) => (Handler::Spreads, 0),
+            Job::Closed(_) | Job::Task(_) => (Handler::Releases, 0),
+        };
+        self.turns.enter(at, handler, attachment);
+        match job {
+            Job::Poll => {
+                let mut events = std::mem::take(&mut self.events);
+                self.reactors.poll(user, &mut events);
+                events.drain(..).for_each(|event| self.shares.push(user, Job::Event(event)));
+                self.shares.push(user, Job::EndPoll);
+                self.events = events;
+            }
+            Job::Event(event) => self.dispatch(time, &event),
+            Job::EndPoll => self.reactors.end_poll(user),
+            Job::CarryOut(port) => self.with_lanes(time, |lanes, context| lanes.carry_listed(context, port)),
+            Job::Fill(port) => self.with_lanes(time, |lanes, context| lanes.fill(context, port)),
+            Job::Closed(port) => self.end_closed(time, port),
+            Job::Spread(origin) => {
+                if self.driver.stack.continue_spread(time, origin) {
+                    self.shares.push(user, Job::Spread(origin));
+                }
+            }
+            Job::Task(task) => {
+                self.continue_task(time, user, task);
+                if !self.reactors.contains(user) {
+                    self.shares.forget(user);
+                }
+            }
+        }
+    }
+
+    fn dispatch(&mut self, now: Time, event: &Ready) {
+        let id = (event.token & u64::from(u32::MAX)) as u32;
+        match event.token & token::KIND {
+            token::ATTACHMENT => self.serve(now, id),
+            token::PROCESS => self.end_attachment(id, EndReason::Died),
+            token::DESCRIPTORS => self.descriptors.collect(UserId(id)),
+            token::LANES => self.with_lanes(now, |lanes, context| lanes.serve(context, PairId(id))),
+            token::INHERITANCE => self.end_inheritance(now, id),
+            _ => {}
+        }
+    }
+
+    /// What follows at once from a job, or from the frames and timers of a turn.
+    fn settle(&mut self, now: Time) {
+        self.end_attachments(now);
+        self.update_ready(now);
+        self.resume_drained(now);
+        while let Some((user, port)) = self.descriptors.next_closed() {
+            self.shares.push(user, Job::Closed(port));
+        }
+        while let Some(origin) = self.driver.stack.take_spread() {
+            let user = match origin {
+                Origin::Socket(port) => self.driver.stack.user_of(port),
+                Origin::Node(_) => None,
+            };
+            self.shares.push(user.unwrap_or(UserId::NETWORK), Job::Spread(origin));
         }
     }
 
@@ -143,37 +222,12 @@ impl Dispatcher {
         own.min(self.attachments.deadline(now)).min(self.capture_deadline(now))
     }
 
-    /// `at`: the exact time, for the meter.
-    fn dispatch(&mut self, (now, at): (Time, Time), event: &Ready) {
-        let id = (event.token & u64::from(u32::MAX)) as u32;
-        let (handler, attachment) = match event.token & token::KIND {
-            token::DOORWAY => (Handler::Admission, 0),
-            token::ATTACHMENT => (Handler::Requests, id),
-            token::PROCESS => (Handler::Ends, id),
-            token::DESCRIPTORS | token::INHERITANCE => (Handler::Ends, 0),
-            token::LANES => (Handler::Lanes, 0),
-            // Bearers are read later.
-            _ => return,
-        };
-        self.turns.enter(at, handler, attachment);
-        match event.token & token::KIND {
-            token::DOORWAY => self.accept_processes(now),
-            token::ATTACHMENT => self.serve(now, id),
-            token::PROCESS => self.end_attachment(id, EndReason::Died),
-            token::DESCRIPTORS => self.descriptors.collect(),
-            token::LANES => self.with_lanes(now, |lanes, context| lanes.serve(context, PairId(id))),
-            token::INHERITANCE => self.end_inheritance(id),
-            _ => {}
-        }
-    }
-
     /// Handles the deadlines of the components.
     fn expire(&mut self, now: Time) {
         self.expire_handshakes(now);
         let (behind, ended) = self.attachments.send_delayed();
         self.replies.extend(behind);
         self.ended.extend(ended);
-        self.end_closed_sockets(now);
         self.with_lanes(now, |lanes, context| {
             lanes.expire_pairs(context);
             lanes.expire_unsent(context);
@@ -184,25 +238,9 @@ impl Dispatcher {
 
     /// The end of a turn: sends everything that the turn has caused.
     fn finish_turn(&mut self, now: Time) {
-        self.enter(Handler::Lanes, 0);
-        self.update_ready(now);
-        for _ in 0..self.lanes.listed() {
-            if self.lanes.turn_is_over() {
-                self.turns.note_cut();
-                break;
-            }
-            self.with_lanes(now, |lanes, context| lanes.carry_next(context));
-        }
-        let mut items = RELEASE_ITEMS;
+        self.enter(Handler::Output, 0);
         loop {
-            self.end_attachments(now);
-            if !self.releases.is_empty() {
-                self.enter(Handler::Releases, 0);
-                self.run_releases(now, &mut items);
-            }
-            self.enter(Handler::Output, 0);
-            self.resume_drained(now);
-            self.update_ready(now);
+            self.settle(now);
             if self.replica.update_congestion(&mut self.driver.stack) {
                 self.lanes.ring_all();
             }
@@ -342,7 +380,7 @@ impl Dispatcher {
         let all: Vec<AttachmentId> = self.attachments.ids().collect();
         self.ended.extend(all.into_iter().map(|id| (id, EndReason::Leaving)));
         self.end_attachments(now);
-        self.end_releases(now);
+        self.end_tasks(now);
         self.driver.leave();
     }
 }

@@ -7,14 +7,17 @@ use utipc_core::Time;
 use utipc_core::quota::Resource;
 use utipc_os::packets;
 
-use super::readiness::ENDED_PER_TURN;
 use super::requests::Done;
+use super::tasks::Task;
 use super::{Answer, Dispatcher};
 use crate::daemon::attachments::AttachmentId;
 use crate::daemon::descriptors::NearEnd;
 use crate::daemon::inheritance::InheritanceId;
 use crate::daemon::quotas::INHERITED_SOCKET;
 use crate::daemon::sockets::{Holder, Release};
+
+/// Orphaned sockets that end in one turn.
+const ORPHANS_PER_TURN: usize = 64;
 
 impl Dispatcher {
     /// Carries out a request by which a process shares sockets; `passed` is the descriptor that came with it.
@@ -28,7 +31,7 @@ impl Dispatcher {
     ) -> Done {
         match request {
             Request::Fork => self.fork(now, id, answer),
-            Request::Inherit { inheritance, nonce } => self.inherit(id, inheritance, nonce),
+            Request::Inherit { inheritance, nonce } => self.inherit(now, id, (inheritance, nonce), answer),
             Request::Keep { port } => {
                 answer.fds.push(self.give_descriptor(id, port)?);
                 Ok(Reply::Done)
@@ -42,42 +45,38 @@ impl Dispatcher {
     /// A process is about to fork: the child's descriptor holds all its sockets too.
     fn fork(&mut self, now: Time, id: AttachmentId, answer: &mut Answer) -> Done {
         let user = self.user(id)?;
-        let ports = self.sockets.ports_of(id);
-        let memory = ports.len() as u64 * INHERITED_SOCKET;
         self.check_quota(user, Resource::Descriptors, 1)?;
-        self.check_quota(user, Resource::Memory, memory)?;
-        let (number, near) = self.inheritances.open(&self.reactor, user, ports.clone())?;
+        self.check_quota(user, Resource::Memory, self.sockets.count_of(id) as u64 * INHERITED_SOCKET)?;
+        let (number, near) = self.inheritances.open(&mut self.reactors, user)?;
         self.driver.stack.ledger_mut().charge(user, Resource::Descriptors, 1);
-        self.driver.stack.ledger_mut().charge(user, Resource::Memory, memory);
         self.attachments.forget_lanes_to_read(id);
-        for port in ports {
-            self.with_lanes(now, |lanes, context| lanes.host_for_sharing(context, port));
-            self.sockets.add_inheritance(port, number);
-        }
-        answer.fds.push(near);
-        Ok(Reply::Number(number))
+        self.begin_task(now, user, Task::Fork { id, user, number, near, after: 0 });
+        answer.comes_later = true;
+        Ok(Reply::Done)
     }
 
     /// A process claims the sockets that it has inherited.
-    fn inherit(&mut self, id: AttachmentId, number: InheritanceId, nonce: u64) -> Done {
-        let inherited = self.inheritances.redeem(number, nonce).ok_or(Failure::State)?;
-        let ports: Vec<u32> = inherited.iter().copied().filter(|port| self.sockets.contains(*port)).collect();
-        self.check_socket_limit(id, ports.len())?;
-        for port in &ports {
-            if !self.sockets.is_held_by(*port, id) {
-                self.sockets.join(*port, id);
-            }
+    fn inherit(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        (number, nonce): (InheritanceId, u64),
+        answer: &mut Answer,
+    ) -> Done {
+        let user = self.user(id)?;
+        if !self.inheritances.redeem(number, nonce) {
+            return Err(Failure::State);
         }
-        Ok(Reply::Number(u32::try_from(ports.len()).unwrap_or(u32::MAX)))
+        self.begin_task(now, user, Task::Inherit { id, number, after: 0, claimed: 0 });
+        answer.comes_later = true;
+        Ok(Reply::Done)
     }
 
     /// The last copy of an inheritance's descriptor was closed.
-    pub(super) fn end_inheritance(&mut self, number: InheritanceId) {
-        let Some((user, ports)) = self.inheritances.close(&self.reactor, number) else { return };
-        let ledger = self.driver.stack.ledger_mut();
-        ledger.release(user, Resource::Descriptors, 1);
-        ledger.release(user, Resource::Memory, ports.len() as u64 * INHERITED_SOCKET);
-        self.release_left(ports, Holder::Inheritance(number), None);
+    pub(super) fn end_inheritance(&mut self, now: Time, number: InheritanceId) {
+        if let Some((user, ports)) = self.inheritances.end(&mut self.reactors, number) {
+            self.release_left(now, user, ports, (Holder::Inheritance(number), None));
+        }
     }
 
     /// Makes a descriptor for a socket that the program owns.
@@ -104,7 +103,8 @@ impl Dispatcher {
             return Err(Failure::State);
         }
         let user = self.make_way_for_descriptor(id, port)?;
-        let adopted = self.descriptors.adopt_far(port, passed, self.readiness(port));
+        let readiness = self.readiness(port);
+        let adopted = self.descriptors.adopt_far(&mut self.reactors, (port, user), passed, readiness);
         if !adopted.map_err(|e| Failure::Limit(e.to_string()))? {
             return Err(Failure::State);
         }
@@ -163,7 +163,7 @@ impl Dispatcher {
 
     /// Ends orphaned sockets that no process has claimed in time.
     pub(super) fn expire_orphans(&mut self, now: Time) {
-        for _ in 0..ENDED_PER_TURN {
+        for _ in 0..ORPHANS_PER_TURN {
             let Some(port) = self.orphans.expire(now) else { return };
             self.end_sockets(now, &[port]);
         }

@@ -8,7 +8,8 @@
 //! | What does a request do? | `requests.rs`; sending and receiving: `transfer.rs`; about the node: `queries.rs` |
 //! | When does a process learn that a socket is ready? | `readiness.rs` |
 //! | What happens when processes share a socket? | `holders.rs` |
-//! | What happens when a process is gone? | `recovery.rs`; if there is much to do: `releases.rs` |
+//! | What happens when a process is gone? | `recovery.rs` |
+//! | What if there is much to do? | `tasks.rs` |
 
 mod admission;
 mod event_loop;
@@ -16,22 +17,22 @@ mod holders;
 mod queries;
 mod readiness;
 mod recovery;
-mod releases;
 mod requests;
+mod tasks;
 mod transfer;
 
-use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use utipc_attach::{Failure, Greeting};
-use utipc_core::Time;
+use utipc_core::{Origin, Time};
 use utipc_core::addr::NodeAddr;
 use utipc_core::quota::{Resource, UserId};
-use utipc_lanes::daemon::{Context, Effect, Lanes};
+use utipc_core::shares::Shares;
+use utipc_lanes::daemon::{Context, Effect, Lanes, Watch};
 use utipc_os::disposal::{Disposal, Reclaim};
 use utipc_os::fdpass::Doorway;
-use utipc_os::reactor::{Reactor, Waker};
+use utipc_os::reactor::{Event as Ready, Interest, Waker};
 
 use super::attachments::{Admission, AttachmentId, Attachments, Outgoing, Rules};
 use super::barriers::Barriers;
@@ -42,13 +43,14 @@ use super::inheritance::{Inheritances, Orphans};
 use super::manage::{self, Management};
 use super::orders::Orders;
 use super::quotas;
+use super::reactors::Reactors;
 use super::sockets::Sockets;
 use super::table::Replica;
 use super::token;
 use super::turns::TurnMeter;
 use crate::driver::NodeDriver;
 
-use releases::Release;
+use tasks::Task;
 
 /// Data and descriptors that follow a reply.
 #[derive(Default)]
@@ -59,10 +61,49 @@ struct Answer {
     comes_later: bool,
 }
 
+/// What a user has to do in its turn: each one is a bounded step.
+#[derive(Debug)]
+enum Job {
+    /// Read events of its descriptors.
+    Poll,
+    /// Handle one of them.
+    Event(Ready),
+    /// All that were read are handled.
+    EndPoll,
+    /// Read a lane that its socket writes to the node.
+    CarryOut(u32),
+    /// Write to the lane by which its socket receives from the node.
+    Fill(u32),
+    /// Handle the close of a socket's descriptor.
+    Closed(u32),
+    /// Make copies of multicasts of its socket, or of another node.
+    Spread(Origin),
+    /// Go on with a task.
+    Task(Task),
+}
+
+/// Watches descriptors for the lanes.
+#[derive(Debug)]
+struct Watcher<'a> {
+    reactors: &'a mut Reactors,
+    attachments: &'a Attachments,
+}
+
+impl Watch for Watcher<'_> {
+    fn watch(&mut self, process: u32, waker: &Waker, token: u64) -> Option<UserId> {
+        let user = UserId(self.attachments.peer(process)?.uid);
+        self.reactors.watch(user, waker, (token, Interest::Waker)).ok().map(|()| user)
+    }
+
+    fn unwatch(&mut self, user: UserId, waker: &Waker) {
+        self.reactors.unwatch(user, waker);
+    }
+}
+
 /// Everything that the daemon's thread owns; see the module.
 pub(super) struct Dispatcher {
     driver: NodeDriver,
-    reactor: Reactor,
+    reactors: Reactors,
     rules: Rules,
     admission: Admission,
     attachments: Attachments,
@@ -84,8 +125,10 @@ pub(super) struct Dispatcher {
     replies: Vec<Outgoing>,
     /// Attachments that have ended in this turn.
     ended: Vec<(AttachmentId, EndReason)>,
-    /// Clean-up that goes on.
-    releases: VecDeque<Release>,
+    /// What users have to do in their turns.
+    shares: Shares<Job>,
+    /// Buffer for the events of one user.
+    events: Vec<Ready>,
     turns: TurnMeter,
     counters: DaemonCounters,
     /// The address that processes know.
@@ -115,15 +158,15 @@ impl Dispatcher {
         driver.stack.ledger_mut().set_quotas(quotas::quotas(rules.limits(), rules.own_user()));
         let replica = Replica::new(&mut driver.stack);
         driver.stack.watch_groups();
-        let reactor = Reactor::new()?;
-        driver.watch(&reactor, true)?;
-        let admission = Admission::new(&reactor, doorway, config.versions.unwrap_or(Greeting::OWN))?;
-        let waker = reactor.waker();
+        let reactors = Reactors::new()?;
+        driver.watch(&reactors.main, true)?;
+        let admission = Admission::new(&reactors.main, doorway, config.versions.unwrap_or(Greeting::OWN))?;
+        let waker = reactors.main.waker();
         let disposal = Disposal::default();
-        let descriptors = Descriptors::new(&reactor, disposal.clone())?;
+        let descriptors = Descriptors::new(disposal.clone());
         let dispatcher = Dispatcher {
             driver,
-            reactor,
+            reactors,
             rules,
             admission,
             attachments: Attachments::new(disposal.clone()),
@@ -140,7 +183,8 @@ impl Dispatcher {
             reclaim: Reclaim::default(),
             replies: Vec::new(),
             ended: Vec::new(),
-            releases: VecDeque::new(),
+            shares: Shares::default(),
+            events: Vec::new(),
             turns: TurnMeter::default(),
             counters: DaemonCounters {
                 release: env!("CARGO_PKG_VERSION"),
@@ -159,8 +203,9 @@ impl Dispatcher {
 
     /// Runs a call of the lanes and executes its effects.
     fn with_lanes<T>(&mut self, now: Time, call: impl FnOnce(&mut Lanes, &mut Context<'_>) -> T) -> T {
-        let Self { lanes, driver, reactor, effects, .. } = self;
-        let result = call(lanes, &mut Context { now, stack: &mut driver.stack, reactor, effects });
+        let Self { lanes, driver, reactors, attachments, effects, .. } = self;
+        let watch = &mut Watcher { reactors, attachments };
+        let result = call(lanes, &mut Context { now, stack: &mut driver.stack, watch, effects });
         if !self.effects.is_empty() {
             self.execute_effects();
         }
@@ -179,11 +224,19 @@ impl Dispatcher {
                 }
                 Effect::Readable(port) => self.descriptors.set_readable(port),
                 Effect::Writable(port) => self.descriptors.set_writable(port),
+                Effect::CarryOut(port) => self.push_for(port, Job::CarryOut(port)),
+                Effect::Fill(port) => self.push_for(port, Job::Fill(port)),
                 Effect::Free(memory) => self.reclaim.drop_later(memory),
                 Effect::Warn(text) => tracing::warn!("{text}"),
             }
         }
         self.effects = effects;
+    }
+
+    /// Adds a job of the user of a socket.
+    fn push_for(&mut self, port: u32, job: Job) {
+        let user = self.driver.stack.user_of(port).unwrap_or(UserId(self.rules.own_user()));
+        self.shares.push(user, job);
     }
 
     /// Whether the attachment holds the socket.

@@ -24,9 +24,6 @@ fn is_same_user(one: Option<u32>, other: Option<u32>) -> bool {
     one == other && one.is_some_and(|uid| uid != UNMAPPED)
 }
 
-/// Most sockets that end in one turn because their descriptors were closed, or as orphans.
-pub(super) const ENDED_PER_TURN: usize = 64;
-
 impl Dispatcher {
     /// Readiness of a socket for the requests of its process.
     pub(super) fn readiness(&self, port: u32) -> Readiness {
@@ -130,7 +127,6 @@ impl Dispatcher {
 
     /// Notes a new descriptor of a socket, and the user that is charged for it.
     pub(super) fn has_descriptor(&mut self, port: u32, user: UserId) {
-        self.descriptors.set_user(port, user);
         self.driver.stack.ledger_mut().charge(user, Resource::Descriptors, 1);
         self.sockets.set_descriptor(port, true);
         self.lanes.set_polled(port, true);
@@ -140,7 +136,8 @@ impl Dispatcher {
     pub(super) fn open_descriptor(&mut self, id: AttachmentId, port: u32) -> Result<OwnedFd, Failure> {
         self.check_holds(id, port)?;
         let user = self.make_way_for_descriptor(id, port)?;
-        let opened = self.descriptors.open(port, self.readiness(port));
+        let readiness = self.readiness(port);
+        let opened = self.descriptors.open(&mut self.reactors, (port, user), readiness);
         let near = opened.map_err(|e| Failure::Limit(e.to_string()))?;
         self.has_descriptor(port, user);
         Ok(near)
@@ -168,7 +165,7 @@ impl Dispatcher {
     /// Hangs up the descriptor of a socket, if it has one.
     pub(super) fn close_descriptor(&mut self, port: u32) {
         let user = self.descriptors.user(port);
-        if self.descriptors.close(port) {
+        if self.descriptors.close(&mut self.reactors, port) {
             if let Some(user) = user {
                 self.driver.stack.ledger_mut().release(user, Resource::Descriptors, 1);
             }
@@ -195,17 +192,14 @@ impl Dispatcher {
         Ok(Reply::Number(readiness.readable.into()))
     }
 
-    /// Handles near ends whose last copy was closed.
-    pub(super) fn end_closed_sockets(&mut self, now: Time) {
-        for _ in 0..ENDED_PER_TURN {
-            let Some((port, consequence)) = self.descriptors.next_closed() else { return };
-            match consequence {
-                HangUp::EndSocket if self.sockets.contains(port) => {
-                    self.begin_unbind(now, port, true, None);
-                }
-                HangUp::Drop | HangUp::EndSocket => self.close_descriptor(port),
-                HangUp::Ignore => {}
+    /// Handles a near end whose last copy was closed.
+    pub(super) fn end_closed(&mut self, now: Time, port: u32) {
+        match self.descriptors.consequence(port) {
+            HangUp::EndSocket if self.sockets.contains(port) => {
+                self.begin_unbind(now, port, true, None);
             }
+            HangUp::Drop | HangUp::EndSocket => self.close_descriptor(port),
+            HangUp::Ignore => {}
         }
     }
 }

@@ -21,18 +21,18 @@ impl Dispatcher {
     /// subscribers learn it last ([`utipc_core::stack::Stack::close_all`]).
     fn recover_from(&mut self, now: Time, id: AttachmentId, reason: EndReason) {
         let user = self.user(id);
-        let Some(was_served) = self.attachments.end(&self.reactor, id, reason) else { return };
+        let Some(was_served) = self.attachments.end(&mut self.reactors, id, reason) else { return };
         self.counters.count_end(reason);
-        if let Some(user) = user.ok().filter(|_| was_served) {
+        if let Some(user) = user.as_ref().ok().copied().filter(|_| was_served) {
             self.driver.stack.ledger_mut().release(user, Resource::Processes, 1);
         }
         self.lanes.remove_process(id);
         self.management.positions.forget(id);
         self.barriers.forget(id);
         self.driver.captures.end_of(id);
-        if was_served {
+        if let Some(user) = user.ok().filter(|_| was_served) {
             let ports = self.sockets.remove_process(id);
-            self.release_left(ports, Holder::Process(id), Some(id));
+            self.release_left(now, user, ports, (Holder::Process(id), Some(id)));
         } else {
             self.with_lanes(now, |lanes, context| lanes.forget_writer(context, id));
         }

@@ -10,7 +10,7 @@ use utipc_core::quota::Resource;
 use utipc_core::socket::{Endpoint, OptionError, SocketKind, WaitReason};
 use utipc_lanes::daemon::{EndCause, SocketEnd, is_datagram};
 
-use super::releases::RELEASE_ITEMS;
+use super::tasks::STEP_ITEMS;
 use super::{Answer, Dispatcher, manage};
 use crate::daemon::attachments::{AttachmentId, Outgoing};
 use crate::daemon::counters::EndReason;
@@ -336,7 +336,7 @@ impl Dispatcher {
         answer: &mut Answer,
     ) -> Done {
         self.check_holds(id, port)?;
-        if which.is_none() && self.sockets.bindings(port) > RELEASE_ITEMS {
+        if which.is_none() && self.sockets.bindings(port) > STEP_ITEMS {
             self.unbind_all(now, port, false, (id, answer));
             return Ok(Reply::Done);
         }
@@ -390,7 +390,7 @@ impl Dispatcher {
         let mut access = manage::Access {
             now,
             driver: &mut self.driver,
-            reactor: &self.reactor,
+            reactor: &self.reactors.main,
             rules: &self.rules,
             sockets: &self.sockets,
             attachments: &self.attachments,

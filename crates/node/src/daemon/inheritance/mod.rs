@@ -7,17 +7,20 @@
 mod orphans;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
 use std::os::fd::{AsFd, OwnedFd};
 
 use utipc_attach::Failure;
-use utipc_core::quota::UserId;
+use utipc_core::quota::{Ledger, Resource, UserId};
 use utipc_os::disposal::Disposal;
 use utipc_os::fdpass::{Channel, Got, MAX_FDS};
 use utipc_os::packets;
-use utipc_os::reactor::{Interest, Reactor};
+use utipc_os::reactor::Interest;
 
 pub(super) use orphans::Orphans;
 
+use super::quotas::INHERITED_SOCKET;
+use super::reactors::Reactors;
 use super::token;
 
 /// Number of an inheritance; never used again.
@@ -30,8 +33,10 @@ const MAX_NONCES: usize = 128;
 /// The sockets that one fork hands over.
 #[derive(Debug)]
 struct Inheritance {
-    far: Channel,
-    /// The user of the process that forked; it is charged for the descriptor, also when that process is gone.
+    /// Absent when the inheritance has ended, and its sockets are released.
+    far: Option<Channel>,
+    /// The user of the process that forked; it is charged for the descriptor and the sockets until they are released,
+    /// also when that process is gone.
     user: UserId,
     ports: BTreeSet<u32>,
     /// Oldest first.
@@ -45,10 +50,11 @@ impl Inheritance {
             self.nonces.remove(at);
             return true;
         }
+        let Some(far) = &self.far else { return false };
         let (mut bytes, mut passed) = ([0; 8], 0);
         for _ in 0..MAX_NONCES {
             let mut fds = Vec::new();
-            let got = self.far.receive_all(&mut bytes, &mut fds);
+            let got = far.receive_all(&mut bytes, &mut fds);
             passed += fds.len();
             disposal.close(self.user.0, fds);
             // No process of utipc passes any.
@@ -87,12 +93,11 @@ impl Inheritances {
         Self { disposal, ..Self::default() }
     }
 
-    /// Opens the inheritance of a fork: its number and the descriptor for the child.
+    /// Opens the inheritance of a fork, without sockets: its number and the descriptor for the child.
     pub(super) fn open(
         &mut self,
-        reactor: &Reactor,
+        reactors: &mut Reactors,
         user: UserId,
-        ports: BTreeSet<u32>,
     ) -> Result<(InheritanceId, OwnedFd), Failure> {
         let (own, far) = Channel::pair().map_err(|e| Failure::Limit(e.to_string()))?;
         far.refuse_descriptors();
@@ -101,10 +106,13 @@ impl Inheritances {
             self.next = self.next.wrapping_add(1);
         }
         let number = self.next;
-        let watched = reactor.add(&far, token::INHERITANCE | u64::from(number), Interest::End);
+        let watched = reactors.watch(user, &far, (token::INHERITANCE | u64::from(number), Interest::End));
         watched.map_err(|e| Failure::Limit(e.to_string()))?;
         self.next = number.wrapping_add(1);
-        self.open.insert(number, Inheritance { far, user, ports, nonces: VecDeque::new() });
+        self.open.insert(
+            number,
+            Inheritance { far: Some(far), user, ports: BTreeSet::new(), nonces: VecDeque::new() },
+        );
         Ok((number, own.into_fd()))
     }
 
@@ -112,22 +120,51 @@ impl Inheritances {
         self.open.len()
     }
 
-    /// The sockets of an inheritance, for a process that presents a nonce that it has written into the descriptor.
-    pub(super) fn redeem(&mut self, number: InheritanceId, nonce: u64) -> Option<&BTreeSet<u32>> {
-        let inheritance = self.open.get_mut(&number)?;
-        inheritance.redeem(nonce, &self.disposal).then_some(&inheritance.ports)
+    /// Adds a socket to an inheritance; false if the inheritance has ended.
+    pub(super) fn add(&mut self, number: InheritanceId, port: u32) -> bool {
+        let open = self.open.get_mut(&number).filter(|inheritance| inheritance.far.is_some());
+        open.is_some_and(|inheritance| inheritance.ports.insert(port))
     }
 
-    /// The last copy of an inheritance's descriptor was closed: its user, and the sockets that it held.
-    pub(super) fn close(
+    /// Whether a process may claim the sockets of an inheritance: it presents a nonce that it has written into the
+    /// descriptor.
+    pub(super) fn redeem(&mut self, number: InheritanceId, nonce: u64) -> bool {
+        self.open.get_mut(&number).is_some_and(|inheritance| inheritance.redeem(nonce, &self.disposal))
+    }
+
+    /// Some sockets of an inheritance with numbers after `after`, in order.
+    pub(super) fn ports_after(&self, number: InheritanceId, after: u32, most: usize) -> Vec<u32> {
+        let later = (Bound::Excluded(after), Bound::Unbounded);
+        let ports = self.open.get(&number).into_iter().flat_map(|inheritance| inheritance.ports.range(later));
+        ports.copied().take(most).collect()
+    }
+
+    /// The last copy of an inheritance's descriptor was closed: its user, and the sockets that it held, for each of which
+    /// the caller calls [`Self::release`], and [`Self::remove`] afterwards.
+    pub(super) fn end(
         &mut self,
-        reactor: &Reactor,
+        reactors: &mut Reactors,
         number: InheritanceId,
     ) -> Option<(UserId, BTreeSet<u32>)> {
-        let Inheritance { far, user, ports, .. } = self.open.remove(&number)?;
-        let _ = reactor.remove(&far);
-        self.disposal.end(user.0, far);
-        Some((user, ports))
+        let inheritance = self.open.get_mut(&number)?;
+        let far = inheritance.far.take()?;
+        reactors.unwatch(inheritance.user, &far);
+        self.disposal.end(inheritance.user.0, far);
+        Some((inheritance.user, std::mem::take(&mut inheritance.ports)))
+    }
+
+    /// The sockets of an inheritance that has ended are released: its user is no longer charged for so many.
+    pub(super) fn release(&self, ledger: &mut Ledger, number: InheritanceId, sockets: usize) {
+        if let Some(inheritance) = self.open.get(&number) {
+            ledger.release(inheritance.user, Resource::Memory, sockets as u64 * INHERITED_SOCKET);
+        }
+    }
+
+    /// All sockets of an inheritance that has ended are released.
+    pub(super) fn remove(&mut self, ledger: &mut Ledger, number: InheritanceId) {
+        if let Some(inheritance) = self.open.remove(&number) {
+            ledger.release(inheritance.user, Resource::Descriptors, 1);
+        }
     }
 }
 
@@ -137,9 +174,9 @@ mod tests {
     use std::io::IoSlice;
     use utipc_os::fdpass::Put;
 
-    fn opened() -> (Reactor, Inheritances, InheritanceId, Channel) {
-        let (reactor, mut inheritances) = (Reactor::new().unwrap(), Inheritances::default());
-        let (number, near) = inheritances.open(&reactor, UserId(0), BTreeSet::from([7])).unwrap();
+    fn opened() -> (Reactors, Inheritances, InheritanceId, Channel) {
+        let (mut reactor, mut inheritances) = (Reactors::new().unwrap(), Inheritances::default());
+        let (number, near) = inheritances.open(&mut reactor, UserId(0)).unwrap();
         (reactor, inheritances, number, Channel::from_fd(near))
     }
 
@@ -153,11 +190,11 @@ mod tests {
         let (_reactor, mut inheritances, number, near) = opened();
         let written = (1..).take_while(|nonce| write(&near, *nonce)).count();
         assert!(written > MAX_NONCES, "only {written} fit");
-        assert_eq!(inheritances.redeem(number, 0), None);
+        assert!(!inheritances.redeem(number, 0));
         assert!(packets::has_unread(&near), "all {written} were read");
         // Later ones are found by later requests.
         let last = written as u64;
-        assert!((0..written).any(|_| inheritances.redeem(number, last).is_some()));
+        assert!((0..written).any(|_| inheritances.redeem(number, last)));
     }
 
     #[test]
@@ -167,7 +204,7 @@ mod tests {
             assert!(write(&near, nonce));
         }
         for (nonce, found) in [(2, true), (2, false), (3, true), (1, true), (1, false), (9, false)] {
-            assert_eq!(inheritances.redeem(number, nonce).is_some(), found, "{nonce}");
+            assert_eq!(inheritances.redeem(number, nonce), found, "{nonce}");
         }
     }
 }

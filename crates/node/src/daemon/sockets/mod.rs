@@ -6,6 +6,7 @@
 mod socket;
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 
 use utipc_core::socket::Readiness;
 
@@ -58,8 +59,8 @@ impl Sockets {
     }
 
     /// Removes a process that is gone; the caller releases the sockets that it held.
-    pub(super) fn remove_process(&mut self, id: AttachmentId) -> Vec<u32> {
-        self.processes.remove(&id).map(|held| held.ports.into_iter().collect()).unwrap_or_default()
+    pub(super) fn remove_process(&mut self, id: AttachmentId) -> BTreeSet<u32> {
+        self.processes.remove(&id).map(|held| held.ports).unwrap_or_default()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -89,9 +90,11 @@ impl Sockets {
         self.sockets.get(&port).is_some_and(|socket| socket.owner.is_none() && socket.sharers.is_empty())
     }
 
-    /// The sockets that a process holds.
-    pub(super) fn ports_of(&self, id: AttachmentId) -> BTreeSet<u32> {
-        self.processes.get(&id).map(|held| held.ports.clone()).unwrap_or_default()
+    /// Some sockets that a process holds with numbers after `after`, in order.
+    pub(super) fn ports_after(&self, id: AttachmentId, after: u32, most: usize) -> Vec<u32> {
+        let later = (Bound::Excluded(after), Bound::Unbounded);
+        let ports = self.processes.get(&id).into_iter().flat_map(|held| held.ports.range(later));
+        ports.copied().take(most).collect()
     }
 
     /// Bindings of a socket.
@@ -197,6 +200,9 @@ impl Sockets {
             if before == socket.sharers.len() {
                 // This holder has released it before.
                 return Release::Shared;
+            }
+            if socket.sharers.len() < socket.sharers.capacity() / 4 {
+                socket.sharers.shrink_to_fit();
             }
         } else if socket.sharers.is_empty() {
             return Release::Last;

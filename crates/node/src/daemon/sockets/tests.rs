@@ -44,7 +44,7 @@ fn socket_without_owner_belongs_to_the_process_that_joins() {
     let mut sockets = sockets(2);
     sockets.add_binding(PORT);
     sockets.add_inheritance(PORT, 5);
-    assert_eq!(sockets.remove_process(1), [PORT]);
+    assert_eq!(sockets.remove_process(1), [PORT].into());
     assert_eq!(sockets.release(PORT, Holder::Process(1)), Release::Shared);
     assert_eq!(sockets.owner(PORT), None);
     assert!(!sockets.join(PORT, 2));

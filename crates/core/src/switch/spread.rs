@@ -1,0 +1,133 @@
+//! Multicasts to more sockets of this node than one step may take: the rest of the copies is made step by step, each
+//! charged to the sender. Meanwhile everything that the same sender sends to sockets of this node waits behind them, so
+//! that its order holds.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::addr::NodeAddr;
+use crate::quota::UserId;
+use crate::wire::Message;
+
+/// Copies of one step. Ours: some 0.1 ms.
+pub(crate) const STEP: usize = 64;
+
+/// The sender of messages that wait: a socket of this node, or another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// A socket of this node, by its port.
+    Socket(u32),
+    /// Another node.
+    Node(NodeAddr),
+}
+
+/// Messages that wait in order.
+#[derive(Debug)]
+enum Waiting {
+    /// For one socket.
+    One(u32, Message),
+    /// A multicast, the sockets that have not got it yet, the next one last, and what its user is charged.
+    Many(Message, Vec<u32>, Option<(UserId, u64)>),
+}
+
+/// What waits of each sender.
+#[derive(Debug, Default)]
+pub(crate) struct Spreads {
+    all: BTreeMap<Origin, VecDeque<Waiting>>,
+    /// Senders of multicasts that nobody is charged for yet, and whether nothing of them waited before.
+    begun: VecDeque<(Origin, bool)>,
+    /// Senders whose messages have begun to wait, until they are reported.
+    unreported: VecDeque<Origin>,
+}
+
+impl Spreads {
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether messages of this sender wait.
+    pub(crate) fn contains(&self, origin: Origin) -> bool {
+        self.all.contains_key(&origin)
+    }
+
+    /// Puts a message for one socket behind those of its sender that wait.
+    pub(crate) fn add_one(&mut self, origin: Origin, port: u32, message: Message) {
+        if let Some(waiting) = self.all.get_mut(&origin) {
+            waiting.push_back(Waiting::One(port, message));
+        }
+    }
+
+    /// Puts a multicast behind the messages of its sender that wait, if there are any.
+    pub(crate) fn add_many(&mut self, origin: Origin, message: Message, mut ports: Vec<u32>) {
+        ports.reverse();
+        let is_first = !self.contains(origin);
+        self.all.entry(origin).or_default().push_back(Waiting::Many(message, ports, None));
+        self.begun.push_back((origin, is_first));
+    }
+
+    /// The sender of a multicast that has begun to wait, whether it is the first message of it that waits, and the
+    /// memory that it takes, bytes. It is the last message of the sender that waits.
+    pub(crate) fn next_begun(&mut self) -> Option<(Origin, bool, u64)> {
+        let (origin, is_first) = self.begun.pop_front()?;
+        let last = self.all.get(&origin).and_then(VecDeque::back);
+        let memory = match last {
+            Some(Waiting::Many(message, ports, _)) => message.size() + ports.len() * size_of::<u32>(),
+            _ => 0,
+        };
+        Some((origin, is_first, memory as u64))
+    }
+
+    /// Notes who is charged for the last multicast of a sender, or takes it out if nobody may be.
+    pub(crate) fn settle(&mut self, origin: Origin, charged: Result<Option<(UserId, u64)>, ()>) -> Option<Message> {
+        let waiting = self.all.get_mut(&origin)?;
+        if let Ok(charged) = charged {
+            if let Some(Waiting::Many(_, _, charge)) = waiting.back_mut() {
+                *charge = charged;
+            }
+            return None;
+        }
+        let refused = waiting.pop_back();
+        if waiting.is_empty() {
+            self.all.remove(&origin);
+        }
+        match refused {
+            Some(Waiting::Many(message, ..)) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// Reports that a sender's messages wait.
+    pub(crate) fn report(&mut self, origin: Origin) {
+        self.unreported.push_back(origin);
+    }
+
+    /// The next sender to be reported.
+    pub(crate) fn next_report(&mut self) -> Option<Origin> {
+        self.unreported.pop_front()
+    }
+
+    /// The next message of a sender with its receiver, and the charge that ends with it; `None` if no more waits.
+    pub(crate) fn next(&mut self, origin: Origin) -> Option<(u32, Message, Option<(UserId, u64)>)> {
+        let waiting = self.all.get_mut(&origin)?;
+        if let Some(Waiting::Many(message, ports, _)) = waiting.front_mut()
+            && ports.len() > 1
+            && let Some(port) = ports.pop()
+        {
+            let mut copy = message.clone();
+            copy.set_dest_port(port);
+            return Some((port, copy, None));
+        }
+        match waiting.pop_front() {
+            Some(Waiting::One(port, message)) => Some((port, message, None)),
+            Some(Waiting::Many(mut message, ports, charge)) => {
+                let port = ports.last().copied().unwrap_or(0);
+                message.set_dest_port(port);
+                Some((port, message, charge))
+            }
+            None => {
+                self.all.remove(&origin);
+                None
+            }
+        }
+    }
+}
