@@ -124,7 +124,9 @@ mod tests {
 
     #[test]
     fn users_with_work_get_the_same_time_whatever_their_number_of_jobs_and_their_length() {
-        for (a, b) in [(vec![10; 2000], vec![10; 40]), (vec![1000; 3], vec![3; 400]), (vec![5; 70], vec![90; 1000])] {
+        for (a, b) in
+            [(vec![10; 2000], vec![10; 40]), (vec![1000; 3], vec![3; 400]), (vec![5; 70], vec![90; 1000])]
+        {
             let mut shares = Shares::default();
             a.iter().for_each(|job| shares.push(A, *job));
             b.iter().for_each(|job| shares.push(B, *job));

@@ -243,6 +243,11 @@ impl<M: Memory> Outgoing<M> {
         self.room.take(each);
     }
 
+    /// [`Outgoing::take_room`] until there are `most` slots, or up to 63 more.
+    pub(crate) fn take_some_room(&self, most: u32, each: impl FnMut(u32)) {
+        self.room.take_some(most, each);
+    }
+
     /// Whether [`Outgoing::take_room`] has any slot.
     pub fn has_room(&self) -> bool {
         !self.room.is_empty()
@@ -278,6 +283,11 @@ impl<M: Memory> Incoming<M> {
     /// lane.
     pub fn take_ready(&self, each: impl FnMut(u32)) {
         self.ready.take(each);
+    }
+
+    /// [`Incoming::take_ready`] until there are `most` slots, or up to 63 more.
+    pub(crate) fn take_some_ready(&self, most: u32, each: impl FnMut(u32)) {
+        self.ready.take_some(most, each);
     }
 
     /// Whether [`Incoming::take_ready`] has any slot.

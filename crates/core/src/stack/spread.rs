@@ -39,7 +39,8 @@ impl Stack {
             Origin::Socket(port) => self.user_of(port),
             Origin::Node(_) => None,
         };
-        let charged = user.map(|user| self.ledger.try_charge(user, Resource::Memory, memory).map(|()| (user, memory)));
+        let charged =
+            user.map(|user| self.ledger.try_charge(user, Resource::Memory, memory).map(|()| (user, memory)));
         if let Some(refused) = self.switch.spreads.settle(origin, charged.transpose().map_err(|_| ())) {
             self.switch.reject(now, refused, ErrorCode::Overload);
             return true;

@@ -98,7 +98,11 @@ impl Switch {
     /// Whose messages have to stay in order with this one.
     fn origin(&self, message: &Message) -> Origin {
         let node = message.prev_node();
-        if node.is_none() || self.is_self(node) { Origin::Socket(message.origin_port()) } else { Origin::Node(node) }
+        if node.is_none() || self.is_self(node) {
+            Origin::Socket(message.origin_port())
+        } else {
+            Origin::Node(node)
+        }
     }
 
     fn deliver_multicast(&mut self, mut message: Message) {

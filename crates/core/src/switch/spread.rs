@@ -78,7 +78,11 @@ impl Spreads {
     }
 
     /// Notes who is charged for the last multicast of a sender, or takes it out if nobody may be.
-    pub(crate) fn settle(&mut self, origin: Origin, charged: Result<Option<(UserId, u64)>, ()>) -> Option<Message> {
+    pub(crate) fn settle(
+        &mut self,
+        origin: Origin,
+        charged: Result<Option<(UserId, u64)>, ()>,
+    ) -> Option<Message> {
         let waiting = self.all.get_mut(&origin)?;
         if let Ok(charged) = charged {
             if let Some(Waiting::Many(_, _, charge)) = waiting.back_mut() {

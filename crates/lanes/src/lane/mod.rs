@@ -17,6 +17,7 @@ mod writer;
 
 use std::fmt;
 
+pub(crate) use reader::Walk;
 pub use reader::{Peek, Reader, Record};
 pub use record::Kind;
 pub use recover::{Recovered, Step};
