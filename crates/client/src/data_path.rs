@@ -21,8 +21,9 @@ impl Attachment {
         for task in self.take_tasks() {
             match task {
                 Task::AnswerLaneEnd(lane) => {
-                    self.lane_done(lane, LaneEnd::Writer)?;
+                    // Before the slot has another lane, which begins in the same ring.
                     self.retire(lane);
+                    self.lane_done(lane, LaneEnd::Writer)?;
                 }
                 Task::Share(port) => {
                     if let Some(socket) = self.socket(port) {
@@ -124,7 +125,7 @@ impl Attachment {
         }
     }
 
-    /// Frees the memory of a closed lane that a socket of this process has written.
+    /// Frees the memory of a lane that a socket of this process has written and whose reader is done.
     pub(crate) fn retire(&self, lane: LaneId) {
         let pair = lock(&self.pairs).get(&(lane.pair, lane.writer)).cloned();
         if let Some(pair) = pair {

@@ -66,12 +66,15 @@ impl Attachment {
                     if wakeup == Wakeup::TellDaemon {
                         self.request_ignoring_failure(&Request::Wake { lane: lane.id });
                     }
+                }
+                Idle::Left => {
                     // Frees the share of the receiver's buffer.
                     self.request_ignoring_failure(&Request::Grow {
                         lane: lane.id,
                         log2: FIRST_RING,
                         importance: IMPORTANCE,
                     });
+                    continue;
                 }
             }
             large = true;

@@ -504,12 +504,13 @@ impl Socket {
                 Event::LaneOver(lane) => {
                     half.members.lane_is_over();
                     let gone = half.lanes.remove(lane);
-                    self.attachment.lane_done(lane, LaneEnd::Writer)?;
+                    // Before the slot has another lane, which begins in the same ring.
                     match gone {
                         Some(gone) => gone.retire(),
                         // The sender has left the lane before.
                         None => self.attachment.retire(lane),
                     }
+                    self.attachment.lane_done(lane, LaneEnd::Writer)?;
                 }
                 Event::GroupChanged => half.members.forget(),
                 Event::Ready => {}

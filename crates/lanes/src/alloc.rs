@@ -1,9 +1,9 @@
-//! Allocation of rings in the region of one direction. The state is private memory of the writing process, never
-//! shared.
+//! Allocation of the rings of one direction: each lane has the first ring of its slot, and larger ones lie behind
+//! these. The state is private memory of the writing process, never shared.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::layout::Shape;
+use super::layout::{Layout, Shape};
 
 /// A ring in use: give it back with [`Rings::free`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,12 @@ pub(super) struct Rings(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     shape: Shape,
-    /// The region in pieces of the largest ring.
+    /// Where the region of larger rings starts, in units of the first ones.
+    larger: u32,
+    /// That region in pieces of the largest ring.
     chunks: Vec<Chunk>,
+    /// First rings in use.
+    firsts: u32,
 }
 
 /// A piece of the region; cut into rings of one class while any of them is taken.
@@ -34,16 +38,22 @@ struct Chunk {
 }
 
 impl Rings {
-    pub(super) fn new(shape: Shape) -> Rings {
+    pub(super) fn new(layout: &Layout) -> Rings {
+        let (shape, larger) = (layout.shape, layout.larger());
         let count = shape.region >> shape.ring_shifts[3];
         let chunks = (0..count).map(|_| Chunk::default()).collect();
-        Rings(Arc::new(Mutex::new(State { shape, chunks })))
+        Rings(Arc::new(Mutex::new(State { shape, larger, chunks, firsts: 0 })))
     }
 
-    /// Takes the free ring of `class` with the lowest address, so that rings in use stay together. `None`: all are
-    /// taken.
-    pub(super) fn take(&self, class: u8) -> Option<Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take(class)
+    /// Takes a ring for the lane in this slot: the slot's own ring of class 0, whose only user is that lane, or the
+    /// free ring of a larger class with the lowest address, so that rings in use stay together. `None`: all are taken.
+    pub(super) fn take(&self, class: u8, slot: u32) -> Option<Taken> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if class == 0 {
+            state.firsts += 1;
+            return Some(Taken { class, unit: slot });
+        }
+        state.take(class)
     }
 
     /// Gives a ring back.
@@ -54,7 +64,9 @@ impl Rings {
     /// Bytes taken.
     pub(super) fn bytes(&self) -> u64 {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.chunks.iter().map(|c| u64::from(c.taken) << state.shape.ring_shifts[usize::from(c.class)]).sum()
+        let size = |class: u8| state.shape.ring_shifts[usize::from(class)];
+        let larger: u64 = state.chunks.iter().map(|c| u64::from(c.taken) << size(c.class)).sum();
+        larger + (u64::from(state.firsts) << size(0))
     }
 }
 
@@ -75,7 +87,7 @@ impl State {
         let at =
             (self.chunks.iter().position(fits)).or_else(|| self.chunks.iter().position(|c| c.taken == 0))?;
         let unit = self.units(class);
-        let first = at as u32 * self.units(3);
+        let first = self.larger + at as u32 * self.units(3);
         let chunk = self.chunks.get_mut(at)?;
         if chunk.taken == 0 {
             chunk.class = class;
@@ -89,9 +101,14 @@ impl State {
     }
 
     fn free(&mut self, ring: Taken) {
+        if ring.class == 0 {
+            self.firsts = self.firsts.saturating_sub(1);
+            return;
+        }
         let (whole, unit) = (self.units(3), self.units(ring.class));
-        let Some(chunk) = self.chunks.get_mut((ring.unit / whole) as usize) else { return };
-        let index = ring.unit % whole / unit;
+        let Some(place) = ring.unit.checked_sub(self.larger) else { return };
+        let Some(chunk) = self.chunks.get_mut((place / whole) as usize) else { return };
+        let index = place % whole / unit;
         let Some(word) = chunk.map.get_mut((index / 64) as usize) else { return };
         if chunk.class == ring.class && *word & 1 << (index % 64) != 0 {
             *word &= !(1 << (index % 64));
@@ -105,17 +122,22 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
+    fn rings(region: u64) -> (Rings, Shape) {
+        let shape = Shape { slots: 300, region, ring_shifts: [12, 15, 18, 20] };
+        (Rings::new(&Layout::new(shape).unwrap()), shape)
+    }
+
     #[test]
     fn rings_never_overlap_and_all_are_freed() {
-        let shape = Shape { region: 4 << 20, ring_shifts: [12, 15, 18, 20], ..Shape::STANDARD };
-        let rings = Rings::new(shape);
+        let (rings, shape) = rings(4 << 20);
         for round in 0..3 {
             let mut taken = Vec::new();
             let mut units = HashSet::new();
-            for class in [0, 1, 2, 3, 0, 1, 2, 0].into_iter().cycle().take(40 + round) {
-                let Some(ring) = rings.take(class) else { continue };
+            for (slot, class) in [0, 1, 2, 3, 0, 1, 2, 0].into_iter().cycle().take(40 + round).enumerate() {
+                let Some(ring) = rings.take(class, slot as u32) else { continue };
                 let count = 1 << (shape.ring_shifts[usize::from(class)] - 12);
-                assert!((ring.unit..ring.unit + count).all(|unit| units.insert(unit) && unit < 1024));
+                // 300 first rings take 2 MiB.
+                assert!((ring.unit..ring.unit + count).all(|unit| units.insert(unit) && unit < 512 + 1024));
                 taken.push(ring);
             }
             taken.into_iter().for_each(|ring| rings.free(ring));
@@ -125,14 +147,15 @@ mod tests {
 
     #[test]
     fn full_region_has_no_ring() {
-        let rings = Rings::new(Shape { region: 1 << 20, ring_shifts: [12, 15, 18, 20], ..Shape::STANDARD });
-        let all: Vec<Taken> = (0..256).map(|_| rings.take(0).unwrap()).collect();
-        assert_eq!(rings.take(0), None);
-        assert_eq!(rings.take(3), None);
-        rings.free(all[77]);
-        rings.free(all[77]);
-        assert_eq!(rings.bytes(), 255 << 12);
-        assert_eq!(rings.take(0), Some(all[77]));
-        assert_eq!(rings.take(9), None);
+        let (rings, _) = rings(1 << 20);
+        let all: Vec<Taken> = (0..32).map(|_| rings.take(1, 0).unwrap()).collect();
+        assert_eq!(rings.take(1, 0), None);
+        assert_eq!(rings.take(3, 0), None);
+        rings.free(all[17]);
+        rings.free(all[17]);
+        assert_eq!(rings.bytes(), 31 << 15);
+        assert_eq!(rings.take(1, 0), Some(all[17]));
+        assert_eq!(rings.take(9, 0), None);
+        assert_eq!(rings.take(0, 7), Some(Taken { class: 0, unit: 7 }), "every slot has its first ring");
     }
 }

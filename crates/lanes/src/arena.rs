@@ -113,7 +113,7 @@ impl<M: Memory> Arena<M> {
         Outgoing {
             arena: self.clone(),
             me,
-            rings: Rings::new(self.layout.shape),
+            rings: Rings::new(&self.layout),
             room: Bits::new(self.memory.clone(), self.layout.room(me), self.slots()),
         }
     }
@@ -192,14 +192,28 @@ impl<M: Memory> Arena<M> {
         Ok(self.doorbell(writer).ring())
     }
 
-    /// Daemon: the unread records of a lane whose reader has stopped, from its last position on.
-    pub fn recover(&self, writer: Side, number: u32) -> Result<Recovered<M>, Corrupt> {
-        Ok(Recovered::new(Reader::resume(self, writer, number)?))
+    /// Daemon: the class of the ring in which the reader is; 0 before it has read.
+    pub(crate) fn reader_class(&self, writer: Side, number: u32) -> u8 {
+        let Some(at) = self.layout.slot(writer, number) else { return 0 };
+        let word = |at| Place::unpack(self.memory.load64(at, Relaxed));
+        word(at + slot::EXACT).or_else(|| word(at + slot::START)).map_or(0, |place| place.class)
     }
 
-    /// Daemon: a reader that continues at the last position of the previous one, while the writer still writes.
-    pub fn resume(&self, writer: Side, number: u32) -> Result<Reader<M>, Corrupt> {
-        Reader::resume(self, writer, number)
+    /// Daemon: the unread records of a lane whose reader has stopped, from its last position on, after
+    /// [`Arena::mark_gone`]. Its writer was granted rings up to class `largest`.
+    pub fn recover(&self, writer: Side, number: u32, largest: u8) -> Result<Recovered<M>, Corrupt> {
+        Ok(Recovered::new(Reader::resume(self, writer, number, largest)?, true))
+    }
+
+    /// Daemon: as [`Arena::recover`], for a lane that is marked gone later.
+    pub fn read_out(&self, writer: Side, number: u32, largest: u8) -> Result<Recovered<M>, Corrupt> {
+        Ok(Recovered::new(Reader::resume(self, writer, number, largest)?, false))
+    }
+
+    /// Daemon: a reader that continues at the last position of the previous one, while the writer still writes. Its
+    /// writer was granted rings up to class `largest`.
+    pub fn resume(&self, writer: Side, number: u32, largest: u8) -> Result<Reader<M>, Corrupt> {
+        Reader::resume(self, writer, number, largest)
     }
 }
 
@@ -227,6 +241,11 @@ impl<M: Memory> Outgoing<M> {
     /// Hands the slots of writers that wanted room and may have it now to `each`. A hint: check, and ask again.
     pub fn take_room(&self, each: impl FnMut(u32)) {
         self.room.take(each);
+    }
+
+    /// [`Outgoing::take_room`] until there are `most` slots, or up to 63 more.
+    pub(crate) fn take_some_room(&self, most: u32, each: impl FnMut(u32)) {
+        self.room.take_some(most, each);
     }
 
     /// Whether [`Outgoing::take_room`] has any slot.
@@ -264,6 +283,11 @@ impl<M: Memory> Incoming<M> {
     /// lane.
     pub fn take_ready(&self, each: impl FnMut(u32)) {
         self.ready.take(each);
+    }
+
+    /// [`Incoming::take_ready`] until there are `most` slots, or up to 63 more.
+    pub(crate) fn take_some_ready(&self, most: u32, each: impl FnMut(u32)) {
+        self.ready.take_some(most, each);
     }
 
     /// Whether [`Incoming::take_ready`] has any slot.

@@ -42,19 +42,33 @@ impl<M: Memory> Bits<M> {
     }
 
     /// Takes all slots out and hands them to `each`. The work is bounded by the number of slots.
-    pub(super) fn take(&self, mut each: impl FnMut(u32)) {
+    pub(super) fn take(&self, each: impl FnMut(u32)) {
+        self.take_some(self.slots, each);
+    }
+
+    /// Takes slots out until there are `most`, or up to 63 more, and hands them to `each`.
+    pub(super) fn take_some(&self, most: u32, mut each: impl FnMut(u32)) {
         let count = self.slots.div_ceil(64);
+        let mut taken = 0;
         for group in 0..self.summary_words() {
             let at = self.summary + group * 8;
-            if self.memory.load64(at, Relaxed) == 0 {
+            if taken >= most || self.memory.load64(at, Relaxed) == 0 {
                 continue;
             }
-            for word in ones(self.memory.swap64(at, 0)).map(|bit| group as u32 * 64 + bit) {
+            let mut words = self.memory.swap64(at, 0);
+            while words != 0 {
+                if taken >= most {
+                    self.memory.or64(at, words);
+                    break;
+                }
+                let word = group as u32 * 64 + words.trailing_zeros();
+                words &= words - 1;
                 // A peer may have set bits for slots that do not exist.
                 if word < count {
                     ones(self.memory.swap64(self.words + word as usize * 8, 0))
                         .map(|bit| word * 64 + bit)
                         .filter(|slot| *slot < self.slots)
+                        .inspect(|_| taken += 1)
                         .for_each(&mut each);
                 }
             }

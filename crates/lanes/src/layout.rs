@@ -5,18 +5,18 @@ use utipc_os::shm::{LINE, PAGE};
 /// First word of an arena.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"utipcARN");
 /// Version of the layout. Any other is refused.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 /// Bytes of a pair of lines. Processors fetch lines in pairs: words that different sides write must not share one.
 const PAIR: usize = 128;
 
-/// log2 of the ring sizes in bytes, by class: 4 KiB, 32 KiB, 256 KiB and 1 MiB. A lane begins in a ring of class 0; a
-/// larger one needs a grant of the daemon.
+/// log2 of the ring sizes in bytes, by class: 4 KiB, 32 KiB, 256 KiB and 1 MiB. Each slot has its own ring of class 0,
+/// in which its lane begins; a larger one needs a grant of the daemon.
 pub const RING_SHIFTS: [u8; 4] = [12, 15, 18, 20];
-/// log2 of the size of the rings of class 0, in which every lane begins.
+/// log2 of the size of a first ring.
 pub const FIRST_RING: u8 = RING_SHIFTS[0];
 /// The class of the largest ring.
-pub(crate) const LARGEST_CLASS: u8 = RING_SHIFTS.len() as u8 - 1;
+pub const LARGEST_CLASS: u8 = RING_SHIFTS.len() as u8 - 1;
 
 /// Most slots, as many as a bitmap's summary covers: 4 words of 64 bits, each for a word of 64 slots.
 pub const MAX_SLOTS: u32 = 16_384;
@@ -26,15 +26,15 @@ pub const MAX_SLOTS: u32 = 16_384;
 pub struct Shape {
     /// Lanes per direction, 1 to [`MAX_SLOTS`].
     pub slots: u32,
-    /// Bytes for rings, per direction.
+    /// Bytes for rings larger than the first ones, per direction.
     pub region: u64,
     /// log2 of the ring sizes, smallest first: four classes.
     pub ring_shifts: [u8; 4],
 }
 
 impl Shape {
-    /// Rings of [`RING_SHIFTS`]; 16,384 slots, each of which can have a ring of class 0; 256 MiB in all (virtual: pages
-    /// exist once touched).
+    /// Rings of [`RING_SHIFTS`]; 16,384 slots, each with its first ring; 384 MiB in all (virtual: pages exist once
+    /// touched).
     pub const STANDARD: Shape = Shape { slots: MAX_SLOTS, region: 123 << 20, ring_shifts: RING_SHIFTS };
 
     fn is_valid(&self) -> bool {
@@ -45,7 +45,7 @@ impl Shape {
             && (1..=MAX_SLOTS).contains(&self.slots)
             && self.region >= largest
             && self.region.is_multiple_of(largest)
-            && self.region <= 1 << 32
+            && self.region <= 1 << 31
     }
 }
 
@@ -149,6 +149,8 @@ pub(super) struct Layout {
     control: usize,
     /// Bytes of one bitmap's words, rounded to line pairs.
     words: usize,
+    /// Bytes of one direction's first rings, rounded to the largest ring.
+    firsts: usize,
     /// Where the first direction's rings start.
     regions: usize,
 }
@@ -162,13 +164,15 @@ impl Layout {
         let slots = shape.slots as usize;
         let words = (slots.div_ceil(64) * 8).next_multiple_of(PAIR);
         let control = 2 * (PAIR + words) + slots * slot::SIZE;
+        let [first, .., largest] = shape.ring_shifts;
+        let firsts = (slots << first).next_multiple_of(1 << largest);
         let regions = (DIRECTIONS + 2 * control).next_multiple_of(PAGE);
-        Some(Layout { shape, control, words, regions })
+        Some(Layout { shape, control, words, firsts, regions })
     }
 
     /// Bytes of the whole arena.
     pub(super) fn size(&self) -> usize {
-        (self.regions + 2 * self.shape.region as usize).next_multiple_of(PAGE)
+        (self.regions + 2 * self.region_size()).next_multiple_of(PAGE)
     }
 
     pub(super) fn bell(side: Side) -> usize {
@@ -197,17 +201,31 @@ impl Layout {
         (slot < self.shape.slots).then(|| table + slot as usize * slot::SIZE)
     }
 
-    /// Where a direction's rings start.
-    pub(super) fn region(&self, writer: Side) -> usize {
-        self.regions + writer.index() * self.shape.region as usize
+    /// Bytes of one direction's rings: the first ones, then the larger ones.
+    fn region_size(&self) -> usize {
+        self.firsts + self.shape.region as usize
     }
 
-    /// Offset in the segment and size of a place's ring; `None` if it is not inside the writer's region.
-    pub(super) fn ring(&self, writer: Side, place: Place) -> Option<(usize, usize)> {
+    /// Where a direction's rings start.
+    pub(super) fn region(&self, writer: Side) -> usize {
+        self.regions + writer.index() * self.region_size()
+    }
+
+    /// Where the rings larger than the first ones start, in units of the first ones.
+    pub(super) fn larger(&self) -> u32 {
+        (self.firsts >> self.shape.ring_shifts[0]) as u32
+    }
+
+    /// Offset in the segment and size of the ring at `place`. `None` if the lane in this slot cannot have it: it is the
+    /// first ring of another slot, or not a ring of the writer's region.
+    pub(super) fn ring(&self, writer: Side, slot: u32, place: Place) -> Option<(usize, usize)> {
         let size = 1usize << self.shape.ring_shifts.get(usize::from(place.class))?;
-        let unit = 1u64 << self.shape.ring_shifts[0];
-        let start = u64::from(place.unit) * unit;
-        (start + size as u64 <= self.shape.region).then(|| (self.region(writer) + start as usize, size))
+        let start = (place.unit as usize) << self.shape.ring_shifts[0];
+        let is_own = match place.class {
+            0 => place.unit == slot && slot < self.shape.slots,
+            _ => self.firsts <= start && start.is_multiple_of(size),
+        };
+        (is_own && start + size <= self.region_size()).then(|| (self.region(writer) + start, size))
     }
 }
 
@@ -276,9 +294,9 @@ mod tests {
     }
 
     #[test]
-    fn the_standard_arena_has_256_mebibytes() {
+    fn the_standard_arena_has_384_mebibytes() {
         let layout = Layout::new(Shape::STANDARD).unwrap();
-        assert!(layout.size() <= 256 << 20 && layout.size() > 250 << 20, "{}", layout.size());
+        assert!(layout.size() <= 384 << 20 && layout.size() > 378 << 20, "{}", layout.size());
         let last = layout.slot(Side::One, MAX_SLOTS - 1).unwrap() + slot::SIZE;
         assert!(last <= layout.region(Side::Zero));
         assert_eq!(layout.slot(Side::One, MAX_SLOTS), None);
@@ -320,14 +338,32 @@ mod tests {
     #[test]
     fn places_outside_the_region_have_no_ring() {
         let layout = Layout::new(Shape::STANDARD).unwrap();
-        let units = (Shape::STANDARD.region >> FIRST_RING) as u32;
-        assert!(layout.ring(Side::One, Place { class: 0, unit: units - 1, lines: 0 }).is_some());
-        assert!(layout.ring(Side::One, Place { class: 0, unit: units, lines: 0 }).is_none());
         let largest = 1 << (RING_SHIFTS[3] - FIRST_RING);
-        let ring = |unit| layout.ring(Side::One, Place { class: 3, unit, lines: 0 });
-        assert!(ring(units - largest + 1).is_none());
+        let units = (Shape::STANDARD.region >> FIRST_RING) as u32 + layout.larger();
+        let ring = |unit| layout.ring(Side::One, 7, Place { class: 3, unit, lines: 0 });
+        assert!(ring(units).is_none() && ring(units - largest + 1).is_none());
         let (start, size) = ring(units - largest).unwrap();
         assert!(start + size <= layout.size());
+    }
+
+    #[test]
+    fn each_slot_has_one_first_ring_of_its_own() {
+        for slots in [1, 3, 70, MAX_SLOTS] {
+            let layout = Layout::new(Shape { slots, ..Shape::STANDARD }).unwrap();
+            let ring = |slot, class, unit| layout.ring(Side::Zero, slot, Place { class, unit, lines: 0 });
+            let mut end = layout.region(Side::Zero);
+            for slot in 0..slots {
+                let (start, size) = ring(slot, 0, slot).unwrap();
+                assert_eq!((start, size), (end, 1 << FIRST_RING));
+                end = start + size;
+                let others = [slot.wrapping_sub(1), slot + 1, layout.larger()];
+                assert!(others.iter().all(|other| ring(slot, 0, *other).is_none()));
+            }
+            assert_eq!(ring(slots, 0, slots), None, "a slot that does not exist");
+            // Larger rings lie behind all first ones.
+            assert!((1..=LARGEST_CLASS).all(|class| ring(0, class, 0).is_none()));
+            assert!(ring(0, 1, layout.larger()).unwrap().0 >= end);
+        }
     }
 
     #[test]

@@ -46,9 +46,10 @@ pub use arena::{Arena, Incoming, Outgoing};
 pub use doorbell::{BELLS_MAX, Doorbell, Parked, Wakeup, wait, wait_with};
 pub use inbound::{Check, InboundLane, ReceiveCall, Sink};
 pub use lane::{
-    Corrupt, Kind, LaneError, MARK_WORDS, Peek, RECORD_MAX, Reader, Record, Recovered, Tap, Tapped, Writer,
+    Corrupt, Kind, LaneError, MARK_WORDS, Peek, RECORD_MAX, Reader, Record, Recovered, Step, Tap, Tapped,
+    Writer,
 };
-pub use layout::{FIRST_RING, MAX_SLOTS, RING_SHIFTS, Shape, Side};
+pub use layout::{FIRST_RING, LARGEST_CLASS, MAX_SLOTS, RING_SHIFTS, Shape, Side};
 pub use message::HEADER_MAX;
 pub use pair::{Pair, ReadyLanes};
 pub use receiver::{Next, Receiver};

@@ -59,6 +59,8 @@ pub enum Idle {
     Busy,
     /// The memory goes back once the reader, which is owed this wake-up, has checked the lane.
     Shrunk(Wakeup),
+    /// The memory has gone back: the grant for it can go back too.
+    Left,
 }
 
 /// A lane that a socket writes.
@@ -83,6 +85,8 @@ pub struct OutboundLane {
     told: u32,
     /// The writer's position at the last [`OutboundLane::shrink_if_idle`].
     seen: u64,
+    /// The lane has left a larger ring, for which it still has the grant.
+    holds_grant: bool,
 }
 
 impl OutboundLane {
@@ -105,6 +109,7 @@ impl OutboundLane {
             far: None,
             told: 0,
             seen: 0,
+            holds_grant: false,
         })
     }
 
@@ -169,7 +174,9 @@ impl OutboundLane {
     /// Moves to the ring that the daemon has granted; returns whether the lane has it now.
     pub(crate) fn grow(&mut self, growth: Growth, granted: bool) -> bool {
         let grown = granted && self.writer.grow(growth.class).is_ok();
-        if !grown {
+        if grown {
+            self.holds_grant = false;
+        } else {
             self.patience = PATIENCE;
         }
         grown
@@ -204,7 +211,7 @@ impl OutboundLane {
     pub fn shrink_if_idle(&mut self) -> Idle {
         let (sent, large) = self.writer.extent();
         if !large {
-            return Idle::Small;
+            return if std::mem::take(&mut self.holds_grant) { Idle::Left } else { Idle::Small };
         }
         if std::mem::replace(&mut self.seen, sent) != sent {
             return Idle::Busy;
@@ -212,9 +219,11 @@ impl OutboundLane {
         match self.writer.shrink_if_idle() {
             Ok(Some(wakeup)) => {
                 self.seen = self.writer.extent().0;
+                self.holds_grant = true;
                 Idle::Shrunk(self.pair.wake_daemon(wakeup))
             }
             Ok(None) if self.writer.extent().1 => Idle::Busy,
+            Ok(None) if std::mem::take(&mut self.holds_grant) => Idle::Left,
             Ok(None) => Idle::Small,
             // The lane is over or corrupt, which the next message finds.
             Err(_) => Idle::Small,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lane_support::process::{Partner, arena, role};
 use rustix::process::{Signal, getpid, kill_process};
-use utipc_lanes::{Arena, Kind, LaneError, Peek, Reader, Side, Writer};
+use utipc_lanes::{Arena, Kind, LARGEST_CLASS, LaneError, Peek, Reader, Side, Writer};
 use utipc_os::fdpass::{Channel, Got, Put};
 use utipc_os::shm::{Access, Fence, Memory, Segment};
 
@@ -165,7 +165,7 @@ fn victim() {
     assert_eq!(send(&mut writer, 10_000), Err(LaneError::NeedsRing(1)));
     writer.grow(1).unwrap();
     let _ = send(&mut writer, 10_000).unwrap();
-    writer.grow(0).unwrap();
+    writer.grow(1).unwrap();
     while send(&mut writer, 1500).is_ok() {}
     writer.want_room().unwrap();
     writer.ignore_room();
@@ -230,7 +230,7 @@ fn die_at(step: u64) -> bool {
 
     let _ = arena.mark_gone(Side::Zero, SLOT).unwrap();
     assert_eq!(writer.send(b"late", &[], 1), Err(LaneError::Gone { unsent: 0 }));
-    let mut left = arena.recover(Side::Zero, SLOT).unwrap();
+    let mut left = arena.recover(Side::Zero, SLOT, LARGEST_CLASS).unwrap();
     let mut body = Vec::new();
     let mut recovered = Vec::new();
     while left.next_into(&mut body).unwrap().is_some() {

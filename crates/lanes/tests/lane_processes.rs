@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use lane_support::process::{Partner, arena, role};
 use lane_support::{Looked, Random, Receiver, Sender, receive_all};
-use utipc_lanes::{Arena, Side};
+use utipc_lanes::{Arena, LARGEST_CLASS, Side};
 use utipc_os::shm::{Access, Memory, Segment};
 
 fn duration() -> Duration {
@@ -112,7 +112,7 @@ fn endure(arena: &Arena, time: Duration) {
         for side in [Side::Zero, Side::One] {
             let _ = arena.freeze(side, slot).unwrap();
             let _ = arena.mark_gone(side, slot).unwrap();
-            let Ok(mut left) = arena.recover(side, slot) else { continue };
+            let Ok(mut left) = arena.recover(side, slot, LARGEST_CLASS) else { continue };
             while let Ok(Some(_)) = left.next_into(&mut body) {}
             arena.close_slot(side, slot).unwrap();
         }

@@ -7,7 +7,7 @@ mod lane_support;
 use std::thread;
 
 use lane_support::{Receiver, Sender, receive_all};
-use utipc_lanes::{Arena, Kind, LaneError, Peek, Shape, Side, Wakeup};
+use utipc_lanes::{Arena, Kind, LARGEST_CLASS, LaneError, Peek, Shape, Side, Wakeup};
 use utipc_os::shm::Segment;
 
 /// Rings of 512 B to 32 KiB.
@@ -129,7 +129,7 @@ fn reader_dies(round: u64) {
     let mut number = receiver.received();
     drop(receiver);
     let _ = arena.mark_gone(Side::Zero, 5).unwrap();
-    let mut left = arena.recover(Side::Zero, 5).unwrap();
+    let mut left = arena.recover(Side::Zero, 5, LARGEST_CLASS).unwrap();
     let mut body = Vec::new();
     while let Some(kind) = left.next_into(&mut body).unwrap() {
         assert_eq!(kind, Kind::Data);

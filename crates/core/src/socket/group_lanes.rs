@@ -17,35 +17,41 @@ impl Endpoint {
 
     /// Queues messages that `member` sent and this socket did not read in its lane, oldest first: before what the same
     /// socket has sent through the node since, which is behind the first `skip` messages of the queue. The application
-    /// has read the first `read` bytes of the first message.
+    /// has read the first `read` bytes of the first message. Returns [`Self::taken`] once all of these are received.
     pub(crate) fn adopt_of_member(
         &mut self,
         member: ServiceAddr,
         messages: Vec<Message>,
         (skip, read): (usize, usize),
         uplink: &mut dyn Uplink,
-    ) {
+    ) -> u64 {
         let own = uplink.own_node();
-        let is_first_read = read > 0;
-        for (index, mut message) in messages.into_iter().enumerate().rev() {
+        let Some(from) = messages.first().map(|first| member_id(first.origin(), own)) else {
+            return self.taken() + skip as u64;
+        };
+        let (mut adopted, mut is_read_in_part) = (Vec::with_capacity(messages.len()), false);
+        for (index, mut message) in messages.into_iter().enumerate() {
             let read = if index == 0 { read } else { 0 };
             if message.data().is_empty() || read >= message.data().len() {
                 continue; // all of it was read
             }
+            is_read_in_part |= read > 0;
             message.set_name_type(member.service);
             message.set_name_instance(member.instance);
             // No number counts on a lane, and no copy stands for something else.
             message.set_word(10, 0);
-            let from = member_id(message.origin(), own);
             if let Some(group) = &mut self.group {
                 group.adopted(from, blocks(message.size()));
             }
-            let is_later = |later: &Message| member_id(later.origin(), own) == from;
-            let at = self.queue.insert_before(message, skip, is_later);
-            if index == 0 && is_first_read && at == 0 {
-                self.queue.read = read;
-            }
+            adopted.push(message);
         }
+        let count = adopted.len() as u64;
+        let is_later = |later: &Message| member_id(later.origin(), own) == from;
+        let at = self.queue.insert_before(adopted, skip, is_later);
+        if is_read_in_part && at == 0 {
+            self.queue.read = read;
+        }
+        self.taken() + at as u64 + count
     }
 
     /// Sends one copy of a message to the member at the end of a lane that has ended, whatever its window: copies for

@@ -56,17 +56,20 @@ impl ReceiveQueue {
         self.messages.push_back(msg);
     }
 
-    /// Inserts a message before the first one behind `skip` others for which `is_later` is true; returns its place.
+    /// Inserts messages before the first one behind `skip` others for which `is_later` is true; returns the place of the
+    /// first of them.
     pub(super) fn insert_before(
         &mut self,
-        msg: Message,
+        messages: Vec<Message>,
         skip: usize,
         is_later: impl Fn(&Message) -> bool,
     ) -> usize {
-        self.charged += charge(&msg);
+        self.charged += messages.iter().map(charge).sum::<usize>();
         let later = self.messages.iter().skip(skip).position(is_later);
         let at = later.map_or(self.messages.len(), |later| skip + later);
-        self.messages.insert(at, msg);
+        let behind = self.messages.split_off(at);
+        self.messages.extend(messages);
+        self.messages.extend(behind);
         at
     }
 

@@ -114,7 +114,8 @@ impl Stack {
 
     /// Queues messages that the socket `from`, this `member` of the group of `to`, has written into a lane and that
     /// will not be read there, oldest first; `skip` messages of the queue are older. The application has read the first
-    /// `read` bytes of the first one. Returns how many were dropped: `bodies` may have any contents.
+    /// `read` bytes of the first one. Returns how many were dropped, because `bodies` may have any contents, and the number
+    /// of messages that the socket has received once it has received these.
     pub fn adopt_of_member(
         &mut self,
         now: Time,
@@ -122,7 +123,7 @@ impl Stack {
         to: u32,
         bodies: Vec<Vec<u8>>,
         (skip, read): (usize, usize),
-    ) -> usize {
+    ) -> (usize, u64) {
         let (count, mut genuine) = (bodies.len(), Vec::with_capacity(bodies.len()));
         for body in bodies {
             let Ok(mut message) = Message::from_vec(body) else { continue };
@@ -133,11 +134,11 @@ impl Stack {
             }
         }
         let dropped = count - genuine.len();
-        self.with_endpoint(now, to, |endpoint, uplink| {
-            endpoint.adopt_of_member(member, genuine, (skip, read), uplink);
+        let end = self.with_endpoint(now, to, |endpoint, uplink| {
+            endpoint.adopt_of_member(member, genuine, (skip, read), uplink)
         });
         self.process_pending(now);
-        dropped
+        (dropped, end.unwrap_or(0))
     }
 
     /// Ends the connection of a socket with an error at both ends.

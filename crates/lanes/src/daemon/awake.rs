@@ -12,6 +12,7 @@ use utipc_os::reactor::{Event as Ready, Reactor};
 use utipc_os::spin::{Mode, Spin};
 
 use super::pairs::{Near, Pairs};
+use super::work::STEP_LANES;
 use super::{Context, Lanes};
 
 /// Arenas that are checked while the daemon is awake; processes of further ones wake it.
@@ -63,6 +64,16 @@ fn has_work(near: &Near) -> bool {
 }
 
 impl Lanes {
+    /// Goes on with waking processes that sleep until the node takes more ([`Lanes::ring_all`]).
+    pub fn step_ring(&mut self) {
+        self.ringing = self.ringing.and_then(|last| self.pairs.ring_some(last, STEP_LANES));
+    }
+
+    /// Whether there is more for [`Lanes::step_ring`] to do.
+    pub fn is_ringing(&self) -> bool {
+        self.ringing.is_some()
+    }
+
     /// Serves the arenas whose processes do not wake the daemon.
     pub fn serve_awake(&mut self, context: &mut Context<'_>) {
         for at in 0..self.awake.pairs.len() {

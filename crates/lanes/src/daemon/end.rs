@@ -3,9 +3,21 @@
 use utipc_attach::{Failure, LaneEnd, LaneId, Notice, PairId, Reply};
 use utipc_os::disposal::Large;
 
+use super::groups::Members;
+use super::node_end::NodeEnding;
 use super::pairs::{Pair, side};
 use super::state::LaneEvent;
+use super::work::{LANE_RECORDS, STEP_BYTES, STEP_LANES, STEP_RECORDS};
 use super::{Context, DAEMON, Effect, Lanes, ProcessId};
+use crate::{Kind, Recovered, Step};
+
+/// The last key before the lanes that a process writes.
+fn before(process: ProcessId) -> (ProcessId, LaneId) {
+    (process.saturating_sub(1), LaneId { pair: PairId(u32::MAX), writer: u8::MAX, slot: u16::MAX })
+}
+
+/// Pairs without lanes that one call drops.
+const EXPIRED_MAX: usize = STEP_LANES;
 
 /// Reason why a process no longer uses the lanes of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,45 +47,253 @@ impl EndCause {
     }
 }
 
+/// The end of the lanes of a socket, in progress.
+#[derive(Debug)]
+pub(super) struct Ending {
+    port: u32,
+    cause: EndCause,
+    /// Its lanes come back when one process holds the socket again.
+    is_shared: bool,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Nothing was done yet.
+    Begin,
+    /// The lanes to and from the node end.
+    Node(NodeEnding),
+    /// The lanes that the socket writes are stopped; this one was the last.
+    Stop(Option<LaneId>),
+    /// The lanes that it reads are read out; this one was begun last.
+    Read(Option<LaneId>, Option<ReadOut>),
+}
+
+impl Ending {
+    pub(super) fn new(port: u32, cause: EndCause, is_shared: bool) -> Self {
+        Self { port, cause, is_shared, phase: Phase::Begin }
+    }
+}
+
+/// The reading out of a lane whose reader has stopped.
+///
+/// It first reads while the writer still writes, without giving room back, so that little is left when the lane is
+/// marked gone: from then on the writer sends by the node, and what is left must be in the receiver's queue first.
+#[derive(Debug)]
+struct ReadOut {
+    id: LaneId,
+    /// See [`super::Lane::read_out`].
+    number: u64,
+    from: u32,
+    left: Recovered,
+    is_gone: bool,
+    /// Bytes that the process has read of the first message.
+    read: usize,
+    group: Option<Members>,
+}
+
 impl Lanes {
-    /// Ends the lanes of a socket.
-    pub fn end(&mut self, context: &mut Context<'_>, port: u32, cause: EndCause) {
-        self.end_node_lanes(context, port, cause);
-        let Some(socket) = self.sockets.get_mut(&port) else { return };
-        socket.unopened.clear();
-        let lanes: Vec<LaneId> = socket.lanes.iter().copied().collect();
-        // Stop all writers before the first lane is read out.
-        for id in &lanes {
-            self.end_writing(context, *id, port, cause);
+    pub(super) fn step_end(&mut self, context: &mut Context<'_>, ending: &mut Ending) -> bool {
+        let (port, cause) = (ending.port, ending.cause);
+        loop {
+            ending.phase = match &mut ending.phase {
+                Phase::Begin => {
+                    let Some(socket) = self.sockets.get_mut(&port) else { return false };
+                    if socket.reads_out {
+                        // An earlier ending goes first.
+                        return true;
+                    }
+                    // No new lane begins.
+                    let user = if cause == EndCause::Shutdown { socket.user } else { socket.user.take() };
+                    if ending.is_shared && user.is_none() {
+                        return false;
+                    }
+                    Phase::Node(NodeEnding::default())
+                }
+                Phase::Node(node) => {
+                    if self.step_node_end(context, port, cause, node) {
+                        return true;
+                    }
+                    Phase::Stop(None)
+                }
+                Phase::Stop(last) => {
+                    let socket = self.sockets.get(&port);
+                    let ids =
+                        socket.map_or_else(Vec::new, |socket| socket.lanes.some_after(*last, STEP_LANES));
+                    *last = ids.last().copied();
+                    for id in &ids {
+                        if ending.is_shared {
+                            self.suspend(port, *id);
+                        }
+                        self.end_writing(context, *id, port, cause);
+                    }
+                    if ids.len() == STEP_LANES {
+                        return true;
+                    }
+                    // All writers are stopped before the first lane is read out.
+                    Phase::Read(None, None)
+                }
+                Phase::Read(last, current) => return self.step_read(context, port, cause, last, current),
+            };
         }
-        for id in lanes {
-            self.end_reading(context, id, port, cause);
+    }
+
+    /// Notes a lane that comes back when one process holds the socket again. Node lanes come back when the socket needs
+    /// them, those of a group when one of its members asks.
+    fn suspend(&mut self, port: u32, id: LaneId) {
+        let is_own = |lane: &&super::Lane| lane.from != 0 && lane.to != 0 && lane.group.is_none();
+        let lane = self.lanes.get(&id).filter(|lane| !lane.state.has_ended()).filter(is_own);
+        if let (Some(lane), Some(socket)) = (lane, self.sockets.get_mut(&port)) {
+            socket.suspended.insert((lane.from, lane.to), ());
+        }
+    }
+
+    /// One step through the lanes that a socket reads.
+    fn step_read(
+        &mut self,
+        context: &mut Context<'_>,
+        port: u32,
+        cause: EndCause,
+        last: &mut Option<LaneId>,
+        current: &mut Option<ReadOut>,
+    ) -> bool {
+        let (mut visits, mut bytes) = (STEP_RECORDS, 0);
+        while visits > 0 && bytes < STEP_BYTES {
+            if let Some(out) = current.take() {
+                *current = self.read_some(context, port, cause, out, &mut visits, &mut bytes);
+                continue;
+            }
+            visits = visits.saturating_sub(LANE_RECORDS);
+            let Some(id) = self.sockets.get(&port).and_then(|socket| socket.lanes.next_after(*last)) else {
+                return false;
+            };
+            *last = Some(id);
+            *current = self.begin_reading_out(context, port, cause, id);
             self.free_if_done(context, id);
         }
+        true
     }
 
-    /// Requests carry the data of a socket from now on.
-    pub fn host(&mut self, context: &mut Context<'_>, port: u32, partly_read: Option<(LaneId, u32)>) {
-        self.end(context, port, EndCause::Hosted(partly_read));
-        if let Some(socket) = self.sockets.get_mut(&port) {
-            socket.user = None;
+    /// Begins to read out a lane; ends it at once if its messages are lost.
+    fn begin_reading_out(
+        &mut self,
+        context: &mut Context<'_>,
+        port: u32,
+        cause: EndCause,
+        id: LaneId,
+    ) -> Option<ReadOut> {
+        let lane = self.lanes.get(&id).filter(|l| l.to == port && !l.state.is_reader_done())?;
+        let (from, group) = (lane.from, lane.group);
+        // After a shutdown unread messages are dropped. Those of a group are not returned either.
+        let is_lost = cause == EndCause::Shutdown || cause.is_gone() && group.is_some();
+        let arena = self.pairs.get(id.pair).map(|pair| &pair.arena).filter(|_| !is_lost);
+        let left = arena.map(|arena| arena.read_out(side(id.writer), id.slot.into(), lane.class));
+        match left {
+            Some(Ok(left)) => {
+                self.read_outs += 1;
+                let number = self.read_outs;
+                if let Some(lane) = self.lanes.get_mut(&id) {
+                    lane.read_out = number;
+                }
+                return Some(ReadOut {
+                    id,
+                    number,
+                    from,
+                    left,
+                    is_gone: false,
+                    read: cause.read_of(id),
+                    group,
+                });
+            }
+            Some(Err(_)) => self.corrupt += 1,
+            None => {}
         }
+        self.abandon_reading(context, id, port, cause.is_gone());
+        None
     }
 
-    /// The same for a socket that several processes hold: its lanes come back when one process holds it again.
-    pub fn host_for_sharing(&mut self, context: &mut Context<'_>, port: u32) {
-        let Some(socket) = self.sockets.get_mut(&port) else { return };
-        if socket.user.take().is_none() {
+    /// Reads some messages of a lane into the socket's queue at the node; returns what is left to do.
+    fn read_some(
+        &mut self,
+        context: &mut Context<'_>,
+        port: u32,
+        cause: EndCause,
+        mut out: ReadOut,
+        visits: &mut u32,
+        bytes: &mut usize,
+    ) -> Option<ReadOut> {
+        let id = out.id;
+        let is_own = |lane: &super::Lane| lane.read_out == out.number && !lane.state.is_reader_done();
+        if !self.lanes.get(&id).is_some_and(is_own) {
+            // Its reader has given it up, or another ending reads it out. This may be the last use of the memory.
+            context.effects.push(Effect::Free(Large::new(out)));
+            return None;
+        }
+        let (mut body, mut bodies) = (Vec::new(), Vec::new());
+        let is_over = loop {
+            if *bytes >= STEP_BYTES {
+                break false;
+            }
+            match out.left.next(&mut body, visits) {
+                Ok(Step::Record(Kind::Data)) => {
+                    *bytes += body.len();
+                    bodies.push(std::mem::take(&mut body));
+                }
+                Ok(Step::Record(_)) => {}
+                Ok(Step::Unfinished) => break false,
+                Ok(Step::Empty) if !out.is_gone => {
+                    // What was written until the mark belongs to the step that makes it, or the writer's next message
+                    // by the node could overtake it.
+                    if *visits < STEP_RECORDS / 2 {
+                        *visits = 0;
+                        break false;
+                    }
+                    self.mark_gone(id);
+                    out.left.note_gone();
+                    out.is_gone = true;
+                }
+                Ok(Step::Empty) => break true,
+                Err(_) => {
+                    self.corrupt += 1;
+                    break true;
+                }
+            }
+        };
+        self.adopt(context, port, &mut out, bodies);
+        if !is_over {
+            return Some(out);
+        }
+        // The writer may have waited for the end of the lane.
+        self.finished.push(out.from);
+        // Before the lane, and with it maybe the memory, is freed.
+        drop(out);
+        self.abandon_reading(context, id, port, cause.is_gone());
+        self.free_if_done(context, id);
+        None
+    }
+
+    /// Queues messages of a lane at the node.
+    fn adopt(&mut self, context: &mut Context<'_>, port: u32, out: &mut ReadOut, bodies: Vec<Vec<u8>>) {
+        if bodies.is_empty() {
             return;
         }
-        for id in &socket.lanes {
-            // Node lanes come back when the socket needs them.
-            // Those of a group come back when one of its members asks.
-            let is_own = |lane: &&super::Lane| lane.from != 0 && lane.to != 0 && lane.group.is_none();
-            let lane = self.lanes.get(id).filter(|lane| !lane.state.has_ended()).filter(is_own);
-            socket.suspended.extend(lane.map(|lane| (lane.from, lane.to)));
+        if let Some(members) = &mut out.group {
+            self.corrupt += members.adopt(context, [out.from, port], bodies, std::mem::take(&mut out.read));
+            return;
         }
-        self.end(context, port, EndCause::Hosted(None));
+        for body in bodies {
+            if !context.stack.adopt(context.now, out.from, port, body, std::mem::take(&mut out.read)) {
+                self.corrupt += 1;
+            }
+        }
+    }
+
+    /// From now on the writer's sends fail.
+    pub(super) fn mark_gone(&self, id: LaneId) {
+        if let Some(pair) = self.pairs.get(id.pair) {
+            // Fails only for a slot that does not exist.
+            let _ = pair.arena.mark_gone(side(id.writer), id.slot.into());
+        }
     }
 
     /// Ends writing by `port`; the reader reads the rest.
@@ -107,53 +327,16 @@ impl Lanes {
         }
     }
 
-    /// Ends reading by `port`; its unread messages go into its queue at the node, or are lost.
-    fn end_reading(&mut self, context: &mut Context<'_>, id: LaneId, port: u32, cause: EndCause) {
+    /// Ends reading by `port`; messages that are still in the lane are lost.
+    fn abandon_reading(&mut self, context: &mut Context<'_>, id: LaneId, port: u32, gone: bool) {
         let Some(lane) = self.lanes.get(&id).filter(|l| l.to == port && !l.state.is_reader_done()) else {
             return;
         };
         let (from, to) = (lane.from, lane.to);
         self.finish_reader(id);
         self.retire(context, id, from, to);
-        let Some(pair) = self.pairs.get(id.pair) else { return };
-        let (writer, slot) = (side(id.writer), id.slot.into());
-        let _ = pair.arena.mark_gone(writer, slot);
-        let group = self.lanes.get(&id).and_then(|lane| lane.group);
-        // After a shutdown unread messages are dropped. Those of a group are not returned either.
-        let is_lost = cause == EndCause::Shutdown || cause.is_gone() && group.is_some();
-        let bodies = if is_lost { Vec::new() } else { self.recover(id, usize::MAX) };
-        let mut read = cause.read_of(id);
-        if let Some(members) = group {
-            self.corrupt += members.adopt(context, [from, to], bodies, read);
-            return self.dismiss_writer(context, id, cause.is_gone());
-        }
-        for body in bodies {
-            if !context.stack.adopt(context.now, from, to, body, read) {
-                self.corrupt += 1;
-            }
-            read = 0;
-        }
-        self.dismiss_writer(context, id, cause.is_gone());
-    }
-
-    /// Reads the whole messages out of a lane whose reader has stopped, until they have `most` bytes.
-    pub(super) fn recover(&mut self, id: LaneId, most: usize) -> Vec<Vec<u8>> {
-        let Some(pair) = self.pairs.get(id.pair) else { return Vec::new() };
-        let (mut bodies, mut bytes) = (Vec::new(), 0);
-        let found = pair.arena.recover(side(id.writer), id.slot.into()).and_then(|mut left| {
-            let mut body = Vec::new();
-            while bytes < most
-                && let Some(kind) = left.next_into(&mut body)?
-            {
-                if kind == crate::Kind::Data {
-                    bytes += body.len() + size_of::<Vec<u8>>();
-                    bodies.push(std::mem::take(&mut body));
-                }
-            }
-            Ok(())
-        });
-        self.corrupt += u64::from(found.is_err());
-        bodies
+        self.mark_gone(id);
+        self.dismiss_writer(context, id, gone);
     }
 
     /// The reader is done: asks a living writer to confirm that it is too.
@@ -165,6 +348,9 @@ impl Lanes {
 
     /// Lets messages between the two sockets go by the node again.
     fn retire(&mut self, context: &mut Context<'_>, id: LaneId, from: u32, to: u32) {
+        if let Some(socket) = self.sockets.get_mut(&from) {
+            socket.group_lanes.remove(&id);
+        }
         if self.between.get(&(from, to)) == Some(&id) {
             self.between.remove(&(from, to));
             context.stack.remove_lane(from, to);
@@ -184,7 +370,8 @@ impl Lanes {
         match end {
             LaneEnd::Writer if lane.writer == process => {
                 if lane.reader == DAEMON {
-                    self.stop_outbound(context, from, false);
+                    // A correct process confirms the end after it was told of it.
+                    self.drop_outbound(context, from);
                 }
                 self.end_writing(context, id, from, EndCause::Hosted(None));
                 self.advance(id, LaneEvent::WriterDone);
@@ -199,9 +386,9 @@ impl Lanes {
     fn finish_reading(&mut self, context: &mut Context<'_>, id: LaneId, port: u32) {
         let Some(lane) = self.lanes.get(&id) else { return };
         match (lane.state.has_ended(), lane.writer) {
-            (false, DAEMON) => self.stop_inbound(context, port),
+            (false, DAEMON) => self.drop_inbound(context, port),
             // The reader gives up everything that is still to come.
-            (false, _) => self.end_reading(context, id, port, EndCause::Shutdown),
+            (false, _) => self.abandon_reading(context, id, port, false),
             (true, _) if !lane.state.is_reader_done() => {
                 self.finish_reader(id);
                 self.dismiss_writer(context, id, false);
@@ -223,6 +410,9 @@ impl Lanes {
         let was_draining = lane.state.is_draining();
         lane.state = lane.state.next(LaneEvent::ReaderDone);
         let ports = (lane.from, lane.to);
+        if let (Some(after), Some(socket)) = (lane.opens_after.take(), self.sockets.get_mut(&lane.to)) {
+            socket.unopened.remove((after, id));
+        }
         if was_draining && let Some(left) = self.draining.get_mut(&ports) {
             *left -= 1;
             if *left == 0 {
@@ -247,11 +437,11 @@ impl Lanes {
             _ => return Err(Failure::State),
         };
         if writer == DAEMON {
-            self.stop_inbound(context, to);
+            self.drop_inbound(context, to);
         } else if reader == DAEMON {
             self.refuse_outbound(context, from);
         } else if port == to {
-            self.end_reading(context, id, to, EndCause::Shutdown);
+            self.abandon_reading(context, id, to, false);
         } else {
             self.end_writing(context, id, from, EndCause::Shutdown);
         }
@@ -276,6 +466,7 @@ impl Lanes {
             inbound.writer.retire();
         }
         self.pairs.free_slot(context.now, id);
+        self.writers.remove(&(lane.writer, id));
         for port in [lane.from, lane.to] {
             if let Some(socket) = self.sockets.get_mut(&port) {
                 socket.lanes.remove(&id);
@@ -314,90 +505,46 @@ impl Lanes {
         context.effects.push(Effect::Free(Large::new(pair)));
     }
 
-    /// Drops the pairs of a process that is gone; a pair whose lanes are unread stays until they are read.
-    pub fn drop_pairs_of(&mut self, context: &mut Context<'_>, process: ProcessId) {
-        let pairs: Vec<PairId> = self.pairs.of(process).collect();
-        for pair in pairs {
-            self.drop_pair_if_empty(context, pair);
+    /// Drops pairs of a process that is gone.
+    pub(super) fn step_drop_pairs(
+        &mut self,
+        context: &mut Context<'_>,
+        process: ProcessId,
+        last: &mut Option<PairId>,
+    ) -> bool {
+        let pairs = self.pairs.some_of(process, *last, STEP_LANES);
+        *last = pairs.last().copied();
+        for pair in &pairs {
+            self.drop_pair_if_empty(context, *pair);
         }
+        !pairs.is_empty()
     }
 
     /// Drops pairs that have had no lanes for some time.
     pub fn expire_pairs(&mut self, context: &mut Context<'_>) {
-        while let Some((id, pair)) = self.pairs.expire(context.now) {
+        for _ in 0..EXPIRED_MAX {
+            let Some((id, pair)) = self.pairs.expire(context.now) else { return };
             self.end_pair(context, id, pair);
         }
     }
 
-    /// Ends the writing side of the lanes of a process that is gone: it may have closed sockets without confirming yet
-    /// that it no longer writes their lanes.
-    pub fn forget_writer(&mut self, context: &mut Context<'_>, process: ProcessId) {
-        if self.pairs.of(process).next().is_none() {
-            return;
+    /// Ends the writing side of lanes of a process that is gone, from `last` on.
+    pub(super) fn step_forget(
+        &mut self,
+        context: &mut Context<'_>,
+        process: ProcessId,
+        last: &mut Option<LaneId>,
+    ) -> bool {
+        let keys =
+            self.writers.some_after(Some(last.map_or(before(process), |last| (process, last))), STEP_LANES);
+        for (writer, id) in &keys {
+            if *writer != process {
+                return false;
+            }
+            *last = Some(*id);
+            self.advance(*id, LaneEvent::WriterDone);
+            self.free_if_done(context, *id);
         }
-        let lanes = self.lanes.iter_mut();
-        let lanes = lanes.filter(|(_, lane)| lane.writer == process && !lane.state.is_writer_done());
-        let left: Vec<LaneId> = lanes
-            .map(|(id, lane)| {
-                lane.state = lane.state.next(LaneEvent::WriterDone);
-                *id
-            })
-            .collect();
-        for id in left {
-            self.free_if_done(context, id);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use utipc_core::quota::UserId;
-    use utipc_core::socket::SocketKind;
-    use utipc_core::stack::Stack;
-    use utipc_core::{StackConfig, Time};
-    use utipc_os::reactor::Waker;
-
-    use super::super::Watch;
-    use super::*;
-
-    /// Watches nothing.
-    #[derive(Debug)]
-    struct Blind;
-
-    impl Watch for Blind {
-        fn watch(&mut self, _: ProcessId, _: &Waker, _: u64) -> Option<UserId> {
-            None
-        }
-
-        fn unwatch(&mut self, _: UserId, _: &Waker) {}
-    }
-
-    #[test]
-    fn memory_of_dead_processes_is_left_to_the_caller() {
-        let (now, mut effects) = (Time::ZERO, Vec::new());
-        let (mut stack, mut lanes) = (Stack::new(now, StackConfig::default()), Lanes::new(0));
-        let ports = [1, 2].map(|process| {
-            lanes.add_process(process, true, false);
-            let port = stack.open(now, SocketKind::Rdm).unwrap();
-            lanes.add_socket(port, process);
-            port
-        });
-        let mut context = Context { now, stack: &mut stack, watch: &mut Blind, effects: &mut effects };
-        assert_eq!(lanes.want(&mut context, 1, ports[0], ports[1]), Ok(Reply::Done));
-        let pair = lanes.pairs.of(1).next().unwrap();
-        let memory = Arc::downgrade(&lanes.pairs.get(pair).unwrap().arena.memory);
-        for (process, port) in [1, 2].into_iter().zip(ports) {
-            lanes.remove_process(process);
-            lanes.end(&mut context, port, EndCause::Dead);
-            lanes.remove_socket(port);
-            lanes.forget_writer(&mut context, process);
-            lanes.drop_pairs_of(&mut context, process);
-        }
-        assert_eq!(lanes.counts().pairs, 0);
-        assert!(memory.upgrade().is_some(), "the daemon's thread has unmapped it");
-        effects.clear();
-        assert!(memory.upgrade().is_none());
+        !keys.is_empty()
     }
 }

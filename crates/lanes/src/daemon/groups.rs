@@ -26,7 +26,7 @@ pub(super) struct Members {
 impl Members {
     /// Queues messages that will not be read in the lane; returns how many are malformed.
     pub(super) fn adopt(
-        self,
+        &mut self,
         context: &mut Context<'_>,
         [from, to]: [u32; 2],
         bodies: Vec<Vec<u8>>,
@@ -34,8 +34,10 @@ impl Members {
     ) -> u64 {
         let taken = context.stack.endpoint(to).map_or(0, Endpoint::taken);
         let skip = usize::try_from(self.after.saturating_sub(taken)).unwrap_or(usize::MAX);
-        let dropped =
+        let (dropped, end) =
             context.stack.adopt_of_member(context.now, (from, self.writer), to, bodies, (skip, read));
+        // What is adopted next follows.
+        self.after = end;
         dropped as u64
     }
 }
@@ -89,11 +91,12 @@ impl Lanes {
     /// The messages of a member go through the node from now on: the lanes that it writes end, and what follows waits
     /// until they are read.
     pub fn stop_group_lanes(&mut self, context: &mut Context<'_>, port: u32) {
-        let Some(socket) = self.sockets.get(&port) else { return };
-        let writes =
-            |id: &&LaneId| self.lanes.get(*id).is_some_and(|lane| lane.from == port && lane.group.is_some());
-        let written: Vec<LaneId> = socket.lanes.iter().filter(writes).copied().collect();
-        for id in written {
+        let mut last: Option<LaneId> = None;
+        // A socket has a lane to each member, and to no others.
+        for _ in 0..=MAX_MEMBERS {
+            let next = self.sockets.get(&port).and_then(|socket| socket.group_lanes.next_after(last));
+            let Some(id) = next else { return };
+            last = Some(id);
             self.end_writing(context, id, port, EndCause::Hosted(None));
         }
     }

@@ -7,7 +7,8 @@
 //! |---|---|
 //! | Which sockets get a lane, and when may the reader use it? | `open.rs` |
 //! | Which states does a lane have? | `state.rs` |
-//! | How does a lane end? | `end.rs` |
+//! | How does a lane end? | `end.rs`; one to or from the node: `node_end.rs` |
+//! | How is long work divided into steps? | `work.rs`; collections that cannot be iterated: `many.rs` |
 //! | When do messages between members of a group use lanes? | `groups.rs` |
 //! | Which processes share memory? | `pairs.rs` |
 //! | How do lanes between a process and the node begin and end? | `node_lanes.rs` |
@@ -17,8 +18,11 @@
 //! | How does a capture see messages in lanes? | `taps.rs` |
 
 mod awake;
+mod count;
 mod end;
 mod groups;
+mod many;
+mod node_end;
 mod node_lanes;
 mod open;
 mod pairs;
@@ -26,12 +30,16 @@ mod quotas;
 mod room;
 mod state;
 mod taps;
+#[cfg(test)]
+mod tests;
 mod traffic;
+mod unopened;
 mod unsent;
+mod work;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::VecDeque;
 
-use utipc_attach::{LaneEnd, LaneId, Notice};
+use utipc_attach::{LaneEnd, LaneId, Notice, PairId};
 use utipc_core::Time;
 use utipc_core::quota::UserId;
 use utipc_core::stack::Stack;
@@ -42,18 +50,24 @@ pub use crate::Tapped;
 pub use end::EndCause;
 pub use node_lanes::is_datagram;
 pub use unsent::SocketEnd;
+pub use work::Work;
 
 use awake::Awake;
 use groups::Members;
+use many::{Index, Many};
 use node_lanes::{Inbound, Outbound};
 use pairs::Pairs;
 use quotas::Charge;
 use state::LaneState;
 use taps::Taps;
+use unopened::Unopened;
 use unsent::Messages;
 
 /// Number of a process at the daemon; not 0.
 pub type ProcessId = u32;
+
+/// Lanes of a socket whose bytes are shown.
+const SHOWN_LANES: usize = 64;
 
 /// The daemon as one side of a pair; no process has this number.
 const DAEMON: ProcessId = 0;
@@ -106,6 +120,12 @@ pub enum Effect {
     CarryOut(u32),
     /// Call [`Lanes::fill`] for the lane by which this socket receives from the node: in its user's turn.
     Fill(u32),
+    /// Call [`Lanes::serve_behind`] for this pair, in the user's turn.
+    Serve(UserId, PairId),
+    /// Call [`Lanes::open_more`] for this socket, in its user's turn.
+    Open(u32),
+    /// Call [`Lanes::resend`] for this socket, in its user's turn.
+    Resend(u32),
     /// Log a warning.
     Warn(String),
     /// Drop this memory, which processes have written, elsewhere: the daemon may be the last that has it mapped, and
@@ -122,6 +142,12 @@ struct Lane {
     writer: ProcessId,
     reader: ProcessId,
     state: LaneState,
+    /// It is unopened until its reader has received so many messages.
+    opens_after: Option<u64>,
+    /// The number of its last reading out: an earlier one gives it up. 0: there was none.
+    read_out: u64,
+    /// The class of the largest ring that the writer was granted. The daemon reads no larger one.
+    class: u8,
     /// Bytes of rings beyond the first that the writer was granted at the cost of the receiver's buffer.
     granted: u64,
     charge: Charge,
@@ -166,40 +192,54 @@ struct SocketLanes {
     /// The process polls a descriptor in place of the socket.
     polled: bool,
     /// Lanes that it writes or reads, until they are free.
-    lanes: BTreeSet<LaneId>,
-    /// Lanes that its process may not read yet: each with the number of messages to be received first, rising.
-    unopened: VecDeque<(u64, LaneId)>,
+    lanes: Many<LaneId, ()>,
+    /// Lanes to other members of its group that it writes; at most as many as a group with lanes has members.
+    group_lanes: Many<LaneId, ()>,
+    /// Lanes that its process may not read yet.
+    unopened: Unopened,
+    /// More of them are opened in the next turn.
+    is_opening: bool,
+    /// Its lanes to and from the node are read out: requests of its process wait.
+    reads_out: bool,
     /// Bytes of rings that the writers to this socket were granted.
     granted: u64,
     /// When its descriptor becomes writable again, although a lane is full.
     awaits_room_until: Option<Time>,
     /// Lanes, by the ports of writer and reader, that ended because the socket was shared: they come back when one
     /// process holds it again.
-    suspended: BTreeSet<(u32, u32)>,
+    suspended: Many<(u32, u32), ()>,
 }
 
 /// All lanes of the daemon; see the module.
 #[derive(Debug)]
 pub struct Lanes {
     pairs: Pairs,
-    lanes: HashMap<LaneId, Lane>,
-    processes: HashMap<ProcessId, ProcessLanes>,
-    sockets: HashMap<u32, SocketLanes>,
+    lanes: Many<LaneId, Lane>,
+    /// Lanes by the process that writes them.
+    writers: Many<(ProcessId, LaneId), ()>,
+    processes: Index<ProcessId, ProcessLanes>,
+    sockets: Index<u32, SocketLanes>,
     /// The lanes in use, by the ports of writer and reader.
-    between: HashMap<(u32, u32), LaneId>,
+    between: Index<(u32, u32), LaneId>,
     /// By the ports of writer and reader: lanes whose writer has stopped and whose reader has not read everything.
-    draining: HashMap<(u32, u32), usize>,
+    draining: Index<(u32, u32), usize>,
     /// Those that were drained in this turn.
     drained: Vec<(u32, u32)>,
+    /// Sockets whose node lanes were read out in this turn, and writers of lanes that were.
+    finished: Vec<u32>,
+    /// Lanes that were read out.
+    read_outs: u64,
     /// Node lanes that processes write, by the port of the socket.
-    outbound: HashMap<u32, Outbound>,
+    outbound: Index<u32, Outbound>,
     /// Node lanes that processes read.
-    inbound: HashMap<u32, Inbound>,
-    unsent: HashMap<u32, Messages>,
+    inbound: Index<u32, Inbound>,
+    /// Processes are woken that sleep until the node takes more, of which the last was this one.
+    ringing: Option<ProcessId>,
+    unsent: Index<u32, Messages>,
     /// Times at which unsent messages of ended sockets are dropped, and the sockets; oldest first.
     lingering: VecDeque<(Time, u32)>,
     /// Sockets with a time in `awaits_room_until`, in the order of these times.
-    room_waits: BTreeSet<(Time, u32)>,
+    room_waits: Many<(Time, u32), ()>,
     awake: Awake,
     taps: Taps,
     /// Times that the memory of a lane was malformed.
@@ -225,17 +265,21 @@ impl Lanes {
     pub fn new(token: u64) -> Self {
         Self {
             pairs: Pairs::default(),
-            lanes: HashMap::new(),
-            processes: HashMap::new(),
-            sockets: HashMap::new(),
-            between: HashMap::new(),
-            draining: HashMap::new(),
+            lanes: Many::default(),
+            writers: Many::default(),
+            processes: Index::default(),
+            sockets: Index::default(),
+            between: Index::default(),
+            draining: Index::default(),
             drained: Vec::new(),
-            outbound: HashMap::new(),
-            inbound: HashMap::new(),
-            unsent: HashMap::new(),
+            finished: Vec::new(),
+            read_outs: 0,
+            outbound: Index::default(),
+            inbound: Index::default(),
+            ringing: None,
+            unsent: Index::default(),
             lingering: VecDeque::new(),
-            room_waits: BTreeSet::new(),
+            room_waits: Many::default(),
             awake: Awake::default(),
             taps: Taps::default(),
             corrupt: 0,
@@ -252,7 +296,7 @@ impl Lanes {
     /// Time when [`Self::expire_pairs`], [`Self::expire_unsent`] or [`Self::expire_room_waits`] has something to do.
     pub fn deadline(&self) -> Time {
         let pairs = self.pairs.deadline().unwrap_or(Time::NEVER);
-        let waits = self.room_waits.first().map_or(Time::NEVER, |(until, _)| *until);
+        let waits = self.room_waits.first().map_or(Time::NEVER, |(until, _)| until);
         pairs.min(waits).min(self.lingering.front().map_or(Time::NEVER, |(until, _)| *until))
     }
 
@@ -286,17 +330,33 @@ impl Lanes {
         }
     }
 
+    /// Sockets whose lanes were read out in this turn, or are no longer: something may have changed for their processes.
+    pub fn take_finished(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// Whether a socket has lanes that its process may not read yet.
+    pub fn has_unopened(&self, port: u32) -> bool {
+        self.sockets.get(&port).is_some_and(|socket| socket.unopened.first().is_some())
+    }
+
+    /// Whether a process has written something for a socket that the daemon has not read.
+    pub fn has_written(&self, port: u32) -> bool {
+        self.outbound.get(&port).is_some_and(|outbound| outbound.reader.has_waiting())
+    }
+
     /// Lanes of a socket.
     pub fn count_of(&self, port: u32) -> usize {
         self.sockets.get(&port).map_or(0, |socket| socket.lanes.len())
     }
 
     /// Bytes of memory that the open lanes of a socket have carried, as far as they were read: written by it, and read
-    /// by it.
+    /// by it. Only its first [`SHOWN_LANES`] lanes count: a reply shows many sockets.
     #[must_use]
     pub fn bytes_of(&self, port: u32) -> [u64; 2] {
         let mut bytes = [0; 2];
-        for id in self.sockets.get(&port).into_iter().flat_map(|socket| &socket.lanes) {
+        let lanes = self.sockets.get(&port).map_or_else(Vec::new, |s| s.lanes.some_after(None, SHOWN_LANES));
+        for id in &lanes {
             let (Some(lane), Some(pair)) = (self.lanes.get(id), self.pairs.get(id.pair)) else { continue };
             let carried = pair.arena.carried(pairs::side(id.writer), id.slot.into());
             if lane.from == port {
@@ -325,7 +385,10 @@ impl Lanes {
     }
 
     /// Counts a new lane with the processes that use it; the daemon counts none.
-    fn charge(&mut self, writer: ProcessId, reader: ProcessId) {
+    fn charge(&mut self, id: LaneId, writer: ProcessId, reader: ProcessId) {
+        if writer != DAEMON {
+            self.writers.insert((writer, id), ());
+        }
         if let Some(process) = self.processes.get_mut(&writer) {
             process.written += 1;
         }

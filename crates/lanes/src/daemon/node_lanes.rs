@@ -1,20 +1,19 @@
-//! The beginning and the end of lanes between a process and its node, for traffic with other nodes.
+//! The beginning of lanes between a process and its node, for traffic with other nodes.
 //!
 //! The node is one side of the pair, as process [`DAEMON`]. It reads what the process sends into the endpoint as fast
 //! as that accepts it, and writes what the endpoint receives as far as there is room; the rest waits in the endpoint.
 
-use crate::{Reader, Side, Writer};
+use crate::{Reader, Writer};
 use utipc_attach::{LaneEnd, LaneId, Notice};
 use utipc_core::NodeAddr;
 use utipc_core::addr::PortId;
 use utipc_core::socket::{Endpoint, State};
 use utipc_core::stack::Stack;
 
-use super::end::EndCause;
 use super::open::{MAX_READ, MAX_WRITTEN};
 use super::pairs::side;
-use super::quotas::{Charge, RESERVED, may_charge, reserved_inbound};
-use super::state::{LaneEvent, LaneState};
+use super::quotas::{Charge, RESERVED, largest_inbound, may_charge, reserved_inbound};
+use super::state::LaneState;
 use super::{Context, DAEMON, Effect, Lane, Lanes, ProcessId};
 
 /// Messages that a connection has carried before it gets lanes: many carry one request and its reply.
@@ -22,9 +21,6 @@ const MESSAGES_BEFORE: u64 = 2;
 
 /// Lanes of a process up to which each may have the largest ring; 120 of these fit the memory of a pair.
 const FEW_LANES: usize = 48;
-
-/// Most bytes that are taken out of a lane when it ends; its rings hold less.
-const MAX_UNREAD: usize = 3 << 20;
 
 /// When the daemon reads a lane that a process writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,11 +181,26 @@ impl Lanes {
             self.arm_for_descriptor(id, port);
         }
         let (from, to) = if is_outbound { (port, 0) } else { (0, port) };
+        // The daemon takes larger rings for the lanes that it writes without a grant.
+        let class = if is_outbound { 0 } else { largest_inbound(few) };
         let (state, charge) = (LaneState::OPEN, Charge::begin(context.stack, user, memory));
-        self.lanes.insert(id, Lane { from, to, writer, reader, state, granted: 0, charge, group: None });
-        self.charge(writer, reader);
+        let lane = Lane {
+            from,
+            to,
+            writer,
+            reader,
+            state,
+            class,
+            granted: 0,
+            charge,
+            group: None,
+            opens_after: None,
+            read_out: 0,
+        };
+        self.lanes.insert(id, lane);
+        self.charge(id, writer, reader);
         if let Some(socket) = self.sockets.get_mut(&port) {
-            socket.lanes.insert(id);
+            socket.lanes.insert(id, ());
         }
         Some(id)
     }
@@ -227,70 +238,5 @@ impl Lanes {
     /// A process has so few lanes that the memory of a pair is enough for a large ring of each.
     pub(super) fn has_few_lanes(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_some_and(|process| process.written.max(process.read) <= FEW_LANES)
-    }
-
-    /// Ends the node lanes of a socket: messages that the process has sent go to the endpoint, those that it has not
-    /// received go back there. Both before the request that ends them.
-    pub(super) fn end_node_lanes(&mut self, context: &mut Context<'_>, port: u32, cause: EndCause) {
-        if let Some(inbound) = self.inbound.remove(&port) {
-            let read = cause.read_of(inbound.lane);
-            self.end_inbound(context, port, inbound, read);
-        }
-        self.stop_outbound(context, port, cause.is_gone());
-    }
-
-    /// Ends writing by the process; messages that it has written are sent.
-    pub(super) fn stop_outbound(&mut self, context: &mut Context<'_>, port: u32, gone: bool) {
-        self.carry_out_written(context, port);
-        let Some(outbound) = self.outbound.remove(&port) else { return };
-        let messages = self.end_outbound(context, outbound.lane, gone);
-        self.keep_unsent(context, port, messages);
-    }
-
-    /// Ends reading by the process; unread messages go back to the endpoint.
-    pub(super) fn stop_inbound(&mut self, context: &mut Context<'_>, port: u32) {
-        if let Some(inbound) = self.inbound.remove(&port) {
-            self.end_inbound(context, port, inbound, 0);
-        }
-    }
-
-    fn end_inbound(&mut self, context: &mut Context<'_>, port: u32, inbound: Inbound, read: usize) {
-        let Inbound { lane: id, writer, .. } = inbound;
-        if let Some(pair) = self.pairs.get(id.pair) {
-            // Fails only for a slot that does not exist.
-            let _ = pair.arena.mark_gone(Side::Zero, id.slot.into());
-        }
-        // The mark rang the daemon's own doorbell.
-        self.serve(context, id.pair);
-        let unread = self.recover(id, MAX_UNREAD);
-        if !context.stack.take_back(context.now, port, unread, read) {
-            self.corrupt += 1;
-        }
-        self.advance(id, LaneEvent::WriterDone);
-        self.advance(id, LaneEvent::ReaderDone);
-        self.free_if_done(context, id);
-        writer.retire();
-    }
-
-    /// Ends a lane that a process writes; returns the messages in it that the endpoint has not accepted.
-    pub(super) fn end_outbound(&mut self, context: &mut Context<'_>, id: LaneId, gone: bool) -> Vec<Vec<u8>> {
-        if let Some(pair) = self.pairs.get(id.pair) {
-            // Fails only for a slot that does not exist.
-            let _ = pair.arena.mark_gone(side(id.writer), id.slot.into());
-        }
-        let unsent = self.recover(id, MAX_UNREAD);
-        self.advance(id, LaneEvent::ReaderDone);
-        self.dismiss_writer(context, id, gone);
-        unsent
-    }
-
-    /// Ends a node lane with a malformed record, and its connection.
-    pub(super) fn refuse_outbound(&mut self, context: &mut Context<'_>, port: u32) {
-        self.corrupt += 1;
-        if let Some(outbound) = self.outbound.remove(&port) {
-            drop(self.end_outbound(context, outbound.lane, true));
-            self.free_if_done(context, outbound.lane);
-        }
-        context.stack.abort(context.now, port);
     }
 }

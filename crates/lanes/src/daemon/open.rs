@@ -4,7 +4,6 @@
 //! before. The reader is notified of the lane when it has received that: order holds without a mark in the stream.
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply};
-use utipc_core::limits::MESSAGE_OVERHEAD;
 use utipc_core::socket::{Endpoint, SocketOption, State};
 use utipc_core::stack::Stack;
 
@@ -12,6 +11,7 @@ use super::groups::Members;
 use super::pairs::side;
 use super::quotas::{Charge, may_charge, reserved};
 use super::state::{LaneEvent, LaneState};
+use super::work::STEP_LANES;
 use super::{Context, DAEMON, Lane, Lanes, ProcessId};
 use crate::layout::{FIRST_RING, LARGEST_CLASS, RING_SHIFTS};
 
@@ -21,8 +21,20 @@ pub(super) const MAX_WRITTEN: usize = 16_384;
 /// Lanes that they read, at most. Lanes of a dead writer count until they are read.
 pub(super) const MAX_READ: usize = 65_536;
 
+/// Lanes of a connection that are looked at, oldest first: more than correct processes have at a time.
+const LANES_OF_CONNECTION: usize = 64;
+
+/// Lanes that become readable by one call.
+const OPENED_MAX: usize = STEP_LANES;
+
 /// The class of the largest ring of a node lane where a process has many.
 pub(super) const LARGEST_OF_MANY: u8 = 2;
+
+/// The class of the smallest ring with this log2 of its size, or a larger one.
+fn class_of(log2: u8) -> Option<u8> {
+    let class = RING_SHIFTS.iter().position(|shift| log2 <= *shift).filter(|_| log2 >= FIRST_RING)?;
+    u8::try_from(class).ok()
+}
 
 impl Lanes {
     /// Makes the lane that a process asks for: from `port` to `to`, or to the node if that is 0.
@@ -94,17 +106,34 @@ impl Lanes {
         } else if self.draining.contains_key(&(from, to))
             && let Some(socket) = self.sockets.get_mut(&from)
         {
-            socket.suspended.insert((from, to));
+            socket.suspended.insert((from, to), ());
         }
     }
 
-    /// One process holds the socket again: its lanes come back.
-    pub fn lend(&mut self, context: &mut Context<'_>, id: ProcessId, port: u32) {
-        let Some(socket) = self.sockets.get_mut(&port) else { return };
-        socket.user = Some(id);
-        for (from, to) in std::mem::take(&mut socket.suspended) {
-            self.restore(context, from, to);
+    /// One process holds the socket again: some lanes come back, from `last` on. Whether there are more.
+    pub(super) fn step_lend(
+        &mut self,
+        context: &mut Context<'_>,
+        port: u32,
+        id: ProcessId,
+        last: &mut Option<(u32, u32)>,
+    ) -> bool {
+        let Some(socket) = self.sockets.get_mut(&port) else { return false };
+        if last.is_none() {
+            socket.user = Some(id);
+        } else if socket.user != Some(id) {
+            // It is shared again.
+            return false;
         }
+        let some = socket.suspended.some_after(*last, STEP_LANES);
+        *last = some.last().copied();
+        for ports in &some {
+            socket.suspended.remove(ports);
+        }
+        for (from, to) in &some {
+            self.restore(context, *from, *to);
+        }
+        !some.is_empty()
     }
 
     /// Whether the next message in a socket's queue came by the node after its sender's lane had ended, while that lane
@@ -117,31 +146,36 @@ impl Lanes {
         let drains = |from: &u32| self.draining.get(&(*from, port)).is_some_and(|lanes| *lanes > 0);
         let Some(from) = sender.filter(drains) else { return false };
         // An unopened lane begins behind the messages in the queue.
-        let is_later = |id: &LaneId| self.lanes.get(id).is_some_and(|lane| lane.from == from);
-        self.sockets.get(&port).is_some_and(|socket| !socket.unopened.iter().any(|(_, id)| is_later(id)))
+        self.sockets.get(&port).is_some_and(|socket| !socket.unopened.has_one_of(from))
     }
 
     /// Whether the queue of a connection comes behind unread messages in a lane. The reader may have asked before it
-    /// knew of the lane: one that began and ended, with the connection, in the meantime.
+    /// knew of the lane: one that began and ended, with the connection, in the meantime. Also while the lane from the
+    /// node is read out.
     pub fn is_behind_a_lane(&self, stack: &Stack, port: u32) -> bool {
         let Some(socket) = self.sockets.get(&port) else { return false };
+        if socket.reads_out {
+            return true;
+        }
         let is_unread = |id: &LaneId| {
             let lane = self.lanes.get(id).filter(|lane| lane.to == port);
             lane.is_some_and(|lane| lane.state.is_read() && lane.writer != DAEMON)
         };
         let is_connection = |endpoint: &Endpoint| endpoint.kind().is_connection_oriented();
-        socket.lanes.iter().any(is_unread) && stack.endpoint(port).is_some_and(is_connection)
+        stack.endpoint(port).is_some_and(is_connection)
+            && socket.lanes.some_after(None, LANES_OF_CONNECTION).iter().any(is_unread)
     }
 
-    /// Whether a lane to a socket has messages that its reader has not taken.
+    /// Whether a lane to a connected socket has messages that its reader has not taken.
     pub fn has_unread(&self, port: u32) -> bool {
         let Some(socket) = self.sockets.get(&port) else { return false };
         let has_unread = |id: &LaneId| {
-            self.lanes.get(id).filter(|lane| lane.to == port && !lane.state.is_reader_done())?;
-            let reader = self.pairs.get(id.pair)?.arena.resume(side(id.writer), id.slot.into()).ok()?;
-            (reader.waiting().0 > 0).then_some(())
+            let lane = self.lanes.get(id).filter(|lane| lane.to == port && !lane.state.is_reader_done())?;
+            let arena = &self.pairs.get(id.pair)?.arena;
+            let reader = arena.resume(side(id.writer), id.slot.into(), lane.class).ok()?;
+            reader.has_waiting().then_some(())
         };
-        socket.lanes.iter().any(|id| has_unread(id).is_some())
+        socket.lanes.some_after(None, LANES_OF_CONNECTION).iter().any(|id| has_unread(id).is_some())
     }
 
     /// Whether messages of a connection go by the lane between these ports, so that a request would overtake them.
@@ -158,8 +192,9 @@ impl Lanes {
 
     /// The lane between these ports comes back after it was drained, if it only ended because the writer was shared.
     pub fn resume(&mut self, context: &mut Context<'_>, (from, to): (u32, u32)) {
-        let is_wanted =
-            |socket: &mut super::SocketLanes| socket.user.is_some() && socket.suspended.remove(&(from, to));
+        let is_wanted = |socket: &mut super::SocketLanes| {
+            socket.user.is_some() && socket.suspended.remove(&(from, to)).is_some()
+        };
         if self.sockets.get_mut(&from).is_some_and(is_wanted) {
             self.restore(context, from, to);
         }
@@ -200,41 +235,40 @@ impl Lanes {
         let (state, charge) = (LaneState::UNOPENED, Charge::begin(context.stack, user, reserved));
         let after = context.stack.endpoint(to).map_or(0, Endpoint::taken_with_queue);
         let group = group.map(|members| Members { after, ..members });
-        let lane = Lane { from, to, writer, reader, state, granted: 0, charge, group };
+        let lane = Lane {
+            from,
+            to,
+            writer,
+            reader,
+            state,
+            class: 0,
+            granted: 0,
+            charge,
+            group,
+            opens_after: Some(after),
+            read_out: 0,
+        };
         let notice = lane.notice(id, LaneEnd::Writer);
         self.lanes.insert(id, lane);
         self.between.insert((from, to), id);
         context.stack.add_lane(from, to);
-        self.charge(writer, reader);
+        self.charge(id, writer, reader);
         for port in [from, to] {
             if let Some(socket) = self.sockets.get_mut(&port) {
-                socket.lanes.insert(id);
+                socket.lanes.insert(id, ());
             }
+        }
+        if group.is_some()
+            && let Some(socket) = self.sockets.get_mut(&from)
+        {
+            socket.group_lanes.insert(id, ());
         }
         self.notify(context, writer, notice);
         if let Some(socket) = self.sockets.get_mut(&to) {
-            socket.unopened.push_back((after, id));
+            socket.unopened.add(after, id, from);
         }
         self.open_unopened(context, to);
         true
-    }
-
-    /// Messages or bytes in unopened lanes, for an option that counts what waits. Spec: tipc.md §8.9.
-    pub fn unopened(&self, port: u32, option: SocketOption) -> u32 {
-        let Some(socket) = self.sockets.get(&port) else { return 0 };
-        let waiting = |(_, id): &(u64, LaneId)| {
-            let pair = self.pairs.get(id.pair)?;
-            let reader = pair.arena.incoming(side(id.writer).other()).reader(id.slot.into()).ok()?;
-            let (messages, bytes) = reader.waiting();
-            match option {
-                SocketOption::ReceiveQueueDepth => Some(messages),
-                SocketOption::ReceiveQueueUsed => {
-                    u32::try_from(bytes + u64::from(messages) * MESSAGE_OVERHEAD as u64).ok()
-                }
-                _ => None,
-            }
-        };
-        socket.unopened.iter().filter_map(waiting).fold(0, u32::saturating_add)
     }
 
     /// If the reader of a new lane is polled, its writer reports the first message, so that the reader need not check
@@ -254,20 +288,34 @@ impl Lanes {
         pair.is_some_and(|pair| pair.arena.is_armed(side(id.writer), id.slot.into()))
     }
 
+    /// Goes on with opening lanes; see [`Effect::Open`](super::Effect::Open).
+    pub fn open_more(&mut self, context: &mut Context<'_>, port: u32) {
+        if let Some(socket) = self.sockets.get_mut(&port) {
+            socket.is_opening = false;
+            self.open_unopened(context, port);
+        }
+    }
+
     /// Notifies a reader of the lanes that it may read now.
     pub fn open_unopened(&mut self, context: &mut Context<'_>, port: u32) {
-        if self.sockets.get(&port).is_none_or(|socket| socket.unopened.is_empty()) {
-            return;
-        }
         let taken = context.stack.endpoint(port).map_or(u64::MAX, Endpoint::taken);
+        let mut left = OPENED_MAX;
         while let Some(socket) = self.sockets.get_mut(&port)
-            && let Some((after, id)) = socket.unopened.front().copied()
+            && let Some((after, id)) = socket.unopened.first()
             && after <= taken
         {
-            socket.unopened.pop_front();
+            if left == 0 {
+                if !std::mem::replace(&mut socket.is_opening, true) {
+                    context.effects.push(super::Effect::Open(port));
+                }
+                return;
+            }
+            left -= 1;
+            socket.unopened.remove((after, id));
             let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.state.is_reader_done()) else {
                 continue;
             };
+            lane.opens_after = None;
             lane.state = lane.state.next(LaneEvent::Open);
             let (reader, notice, state) = (lane.reader, lane.notice(id, LaneEnd::Reader), lane.state);
             self.notify(context, reader, notice);
@@ -292,16 +340,22 @@ impl Lanes {
         let Some(lane) = self.lanes.get_mut(&lane_id).filter(|lane| lane.writer == id) else {
             return Err(Failure::State);
         };
+        let Some(class) = class_of(log2).filter(|_| importance <= 3) else { return Err(Failure::State) };
+        // A ring that the reader has not left stays granted, and counts.
+        let arena = self.pairs.get(lane_id.pair).map(|pair| &pair.arena);
+        let held = arena.map_or(0, |arena| arena.reader_class(side(lane_id.writer), lane_id.slot.into()));
+        let class = class.max(held.min(lane.class));
+        let log2 = RING_SHIFTS[usize::from(class)];
         if lane.reader == DAEMON {
             let largest = if has_few_lanes { LARGEST_CLASS } else { LARGEST_OF_MANY };
-            return if log2 <= RING_SHIFTS[usize::from(largest)] && lane.charge.resize(stack, log2) {
-                Ok(Reply::Done)
-            } else {
-                Err(Failure::Overload)
-            };
-        }
-        if !(FIRST_RING..=RING_SHIFTS[usize::from(LARGEST_CLASS)]).contains(&log2) || importance > 3 {
-            return Err(Failure::State);
+            if class > largest.max(lane.class) || !lane.charge.resize(stack, log2) {
+                return Err(Failure::Overload);
+            }
+            lane.class = class;
+            if let Some(outbound) = self.outbound.get_mut(&lane.from).filter(|lane| lane.lane == lane_id) {
+                outbound.reader.set_largest(class);
+            }
+            return Ok(Reply::Done);
         }
         let Some(receiver) = stack.endpoint(lane.to) else { return Err(Failure::State) };
         let Some(socket) = self.sockets.get_mut(&lane.to) else { return Err(Failure::State) };
@@ -318,6 +372,7 @@ impl Lanes {
         }
         socket.granted = others + wanted;
         lane.granted = wanted;
+        lane.class = class;
         Ok(Reply::Done)
     }
 
@@ -349,8 +404,9 @@ impl Lanes {
         self.pairs.fetch(pair, id)
     }
 
-    /// Wakes all processes that sleep until the node takes more.
-    pub fn ring_all(&self) {
-        self.pairs.ring_all();
+    /// Wakes all processes that sleep until the node takes more: some now, the others in the next turns.
+    pub fn ring_all(&mut self) {
+        self.ringing = Some(DAEMON);
+        self.step_ring();
     }
 }

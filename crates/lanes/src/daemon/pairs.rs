@@ -1,6 +1,6 @@
 //! Pairs of processes that share an arena: made with their first lane, dropped some time after their last.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use crate::{Arena, Doorbell, Incoming, Outgoing, Shape, Side};
@@ -9,6 +9,7 @@ use utipc_core::Time;
 use utipc_core::quota::UserId;
 use utipc_os::reactor::Waker;
 
+use super::many::{Index, Many};
 use super::{DAEMON, ProcessId};
 
 /// A pair without lanes is kept this long, milliseconds: the same processes often exchange messages again.
@@ -30,6 +31,8 @@ pub(super) struct Near {
     pub(super) knock: Waker,
     /// The user for whom the event loop watches [`Self::knock`].
     pub(super) watched: Option<UserId>,
+    /// It is served again in its user's turn.
+    pub(super) is_behind: bool,
 }
 
 impl Near {
@@ -41,6 +44,7 @@ impl Near {
             peer: arena.doorbell(Side::One),
             knock: Waker::new()?,
             watched: None,
+            is_behind: false,
         })
     }
 }
@@ -81,11 +85,11 @@ pub(super) struct Pair {
 /// All pairs.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
-    pairs: HashMap<PairId, Pair>,
+    pairs: Index<PairId, Pair>,
     /// By processes, the lower number first.
-    by_sides: BTreeMap<(ProcessId, ProcessId), PairId>,
+    by_sides: Many<(ProcessId, ProcessId), PairId>,
     next: u32,
-    by_process: BTreeMap<ProcessId, BTreeSet<PairId>>,
+    by_process: Index<ProcessId, Many<PairId, ()>>,
     /// Pairs that had no lanes at some time, oldest first.
     idle: VecDeque<(Time, PairId)>,
 }
@@ -127,7 +131,7 @@ impl Pairs {
 
     /// Whether a process has as many pairs as it may have; the daemon has one for each process.
     fn is_full(&self, side: ProcessId) -> bool {
-        side != DAEMON && self.by_process.get(&side).map_or(0, BTreeSet::len) >= MAX_PAIRS
+        side != DAEMON && self.by_process.get(&side).map_or(0, Many::len) >= MAX_PAIRS
     }
 
     fn make(&mut self, sides: [ProcessId; 2]) -> utipc_os::Result<PairId> {
@@ -149,7 +153,7 @@ impl Pairs {
         self.pairs.insert(id, pair);
         self.by_sides.insert((sides[0], sides[1]), id);
         for side in sides {
-            self.by_process.entry(side).or_default().insert(id);
+            self.by_process.entry(side).or_default().insert(id, ());
         }
         Ok(id)
     }
@@ -221,17 +225,24 @@ impl Pairs {
         Some((id, pair))
     }
 
-    /// Wakes all processes that sleep until the node takes more.
-    pub(super) fn ring_all(&self) {
-        for near in self.pairs.values().filter_map(|pair| pair.near.as_ref()) {
+    /// Wakes some of the processes that share memory with the daemon, those behind `last`; returns the last one, or
+    /// `None` if no others are left.
+    pub(super) fn ring_some(&self, last: ProcessId, count: usize) -> Option<ProcessId> {
+        // The daemon has the lowest number, so its pairs come first.
+        let keys = self.by_sides.some_after(Some((DAEMON, last)), count);
+        let mut rung = None;
+        for key in keys.iter().filter(|(side, _)| *side == DAEMON) {
+            let near = self.by_sides.get(key).and_then(|id| self.near(*id));
             // Threads that wait for a descriptor are woken by readiness, not by this word.
-            let _ = near.peer.ring();
+            let _ = near.map(|near| near.peer.ring());
+            rung = Some(key.1);
         }
+        rung
     }
 
-    /// The pairs of a process.
-    pub(super) fn of(&self, process: ProcessId) -> impl Iterator<Item = PairId> + '_ {
-        self.by_process.get(&process).into_iter().flatten().copied()
+    /// Some pairs of a process, those behind `last`.
+    pub(super) fn some_of(&self, process: ProcessId, last: Option<PairId>, count: usize) -> Vec<PairId> {
+        self.by_process.get(&process).map_or_else(Vec::new, |pairs| pairs.some_after(last, count))
     }
 
     pub(super) fn len(&self) -> usize {

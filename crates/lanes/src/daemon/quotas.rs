@@ -20,8 +20,12 @@ pub(super) const RESERVED: u64 = SLOT + (1 << RING_SHIFTS[2]);
 
 /// Bytes charged for a lane that the node writes: it may take the largest ring if its process has few lanes.
 pub(super) const fn reserved_inbound(has_few_lanes: bool) -> u64 {
-    let class = if has_few_lanes { LARGEST_CLASS } else { LARGEST_OF_MANY };
-    SLOT + (1 << RING_SHIFTS[class as usize])
+    SLOT + (1 << RING_SHIFTS[largest_inbound(has_few_lanes) as usize])
+}
+
+/// The class of the largest ring of a lane that the node writes.
+pub(super) const fn largest_inbound(has_few_lanes: bool) -> u8 {
+    if has_few_lanes { LARGEST_CLASS } else { LARGEST_OF_MANY }
 }
 
 /// Bytes charged for a new lane that a socket writes.

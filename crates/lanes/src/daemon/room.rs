@@ -3,6 +3,7 @@
 
 use utipc_core::Time;
 
+use super::work::STEP_LANES;
 use super::{Context, Effect, Lanes};
 
 impl Lanes {
@@ -13,14 +14,15 @@ impl Lanes {
         if let Some(earlier) = socket.awaits_room_until.replace(until) {
             self.room_waits.remove(&(earlier, port));
         }
-        self.room_waits.insert((until, port));
+        self.room_waits.insert((until, port), ());
     }
 
-    /// Ends the waits whose time is over.
+    /// Ends waits whose time is over: some now, the others by the next call.
     pub fn expire_room_waits(&mut self, context: &mut Context<'_>) {
-        while let Some((until, port)) = self.room_waits.first().copied()
-            && until <= context.now
-        {
+        for _ in 0..STEP_LANES {
+            let Some((_, port)) = self.room_waits.first().filter(|(until, _)| *until <= context.now) else {
+                return;
+            };
             self.forget_room_wait(port);
             context.effects.push(Effect::Writable(port));
         }

@@ -10,8 +10,8 @@ use utipc_core::wire::{Message, blocks};
 use super::node_lanes::{Attention, Inbound, is_datagram};
 use super::open::LARGEST_OF_MANY;
 use super::state::LaneEvent;
+use super::work::{STEP_BYTES, STEP_RECORDS};
 use super::{Context, Effect, Lanes};
-use crate::layout::LARGEST_CLASS;
 
 /// Bytes that one step reads from a lane or writes to it; a message may exceed it. Ours: a step takes less than 0.1 ms,
 /// with large messages and with small ones.
@@ -20,12 +20,16 @@ const BUDGET: usize = 128 << 10;
 /// Bytes that a message counts beside its length.
 const MESSAGE_COST: usize = 1024;
 
+/// Slots of a pair that one call serves.
+const SERVED_MAX: u32 = 64;
+
 /// Most that one call reads from a lane.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     /// Bytes, with [`MESSAGE_COST`]; a message may exceed them.
     bytes: usize,
-    records: u32,
+    /// Records, with those that carry nothing.
+    visits: u32,
 }
 
 /// Reason why the daemon stopped reading an outbound lane.
@@ -49,8 +53,11 @@ impl Lanes {
         self.awake.add(&self.pairs, pair);
         let Some(near) = self.pairs.near(pair) else { return };
         let (mut ready, mut room) = (Vec::new(), Vec::new());
-        near.inc.take_ready(|slot| ready.push(slot));
-        near.out.take_room(|slot| room.push(slot));
+        near.inc.take_some_ready(SERVED_MAX, |slot| ready.push(slot));
+        near.out.take_some_room(SERVED_MAX, |slot| room.push(slot));
+        if near.inc.has_ready() || near.out.has_room() {
+            self.serve_later(context, pair);
+        }
         for slot in ready {
             let id = LaneId { pair, writer: 1, slot: slot as u16 };
             if let Some(port) = self.lanes.get(&id).map(|lane| lane.from) {
@@ -65,6 +72,24 @@ impl Lanes {
             {
                 context.effects.push(Effect::Fill(port));
             }
+        }
+    }
+
+    /// Goes on with an arena; see [`Effect::Serve`].
+    pub fn serve_behind(&mut self, context: &mut Context<'_>, pair: PairId) {
+        if let Some(near) = self.pairs.get_mut(pair).and_then(|pair| pair.near.as_mut()) {
+            near.is_behind = false;
+            self.serve(context, pair);
+        }
+    }
+
+    /// Serves an arena in its user's turn.
+    pub(super) fn serve_later(&mut self, context: &mut Context<'_>, pair: PairId) {
+        if let Some(near) = self.pairs.get_mut(pair).and_then(|pair| pair.near.as_mut())
+            && let Some(user) = near.watched
+            && !std::mem::replace(&mut near.is_behind, true)
+        {
+            context.effects.push(Effect::Serve(user, pair));
         }
     }
 
@@ -83,7 +108,7 @@ impl Lanes {
         let Some(outbound) = self.outbound.get_mut(&port) else { return };
         if outbound.attention == Attention::Listed {
             outbound.attention = Attention::Blocked;
-            self.carry_out(context, port, Budget { bytes: BUDGET, records: u32::MAX });
+            self.carry_out(context, port, Budget { bytes: BUDGET, visits: (BUDGET / MESSAGE_COST) as u32 });
         }
     }
 
@@ -95,19 +120,25 @@ impl Lanes {
         }
     }
 
-    /// Carries out what the process has written for a socket before this call. What it writes meanwhile waits for the
-    /// next turn: it may write faster than the daemon reads.
-    pub fn carry_out_written(&mut self, context: &mut Context<'_>, port: u32) {
-        let written = self.outbound.get(&port).map_or(0, |outbound| outbound.reader.waiting().0);
-        if written > 0 {
-            self.carry_out(context, port, Budget { bytes: usize::MAX, records: written });
-        }
+    /// Carries out a part of what the process has written for a socket before the first step; `until` is the position of
+    /// the lane up to which that can be. Whether there is more.
+    pub(super) fn step_carry(
+        &mut self,
+        context: &mut Context<'_>,
+        port: u32,
+        until: &mut Option<u64>,
+    ) -> bool {
+        let Some(outbound) = self.outbound.get(&port) else { return false };
+        let reader = &outbound.reader;
+        let until = *until.get_or_insert_with(|| reader.position() + reader.unread_max());
+        let more = self.carry_out(context, port, Budget { bytes: STEP_BYTES, visits: STEP_RECORDS });
+        more && self.outbound.get(&port).is_some_and(|outbound| outbound.reader.position() < until)
     }
 
-    /// Hands records of an outbound lane to its endpoint.
-    fn carry_out(&mut self, context: &mut Context<'_>, port: u32, budget: Budget) {
+    /// Hands records of an outbound lane to its endpoint; returns whether the budget ended it.
+    fn carry_out(&mut self, context: &mut Context<'_>, port: u32, budget: Budget) -> bool {
         let stopped = self.read_outbound(context, port, budget);
-        let Some(outbound) = self.outbound.get_mut(&port) else { return };
+        let Some(outbound) = self.outbound.get_mut(&port) else { return false };
         if stopped == Stopped::Blocked {
             outbound.reader.release();
         }
@@ -119,7 +150,10 @@ impl Lanes {
         outbound.attention = match (stopped, armed) {
             (Stopped::Empty, Ok(false)) => Attention::Armed,
             (Stopped::Blocked | Stopped::Refused, _) => Attention::Blocked,
-            (Stopped::Malformed, _) | (_, Err(_)) => return self.refuse_outbound(context, port),
+            (Stopped::Malformed, _) | (_, Err(_)) => {
+                self.refuse_outbound(context, port);
+                return false;
+            }
             (Stopped::Empty | Stopped::Budget, Ok(_)) => Attention::Listed,
         };
         if outbound.attention == Attention::Listed && !listed {
@@ -130,16 +164,18 @@ impl Lanes {
             // ends now.
             context.stack.abort(context.now, port);
         }
+        stopped == Stopped::Budget
     }
 
     fn read_outbound(&mut self, context: &mut Context<'_>, port: u32, budget: Budget) -> Stopped {
-        let Budget { mut bytes, mut records } = budget;
+        let Budget { mut bytes, mut visits } = budget;
         loop {
             let Some(outbound) = self.outbound.get_mut(&port) else { return Stopped::Empty };
-            let record = match outbound.reader.peek() {
-                Ok(Peek::Record(_)) if bytes == 0 || records == 0 => return Stopped::Budget,
-                Ok(Peek::Record(record)) => record,
-                Ok(Peek::Empty | Peek::Ended) => return Stopped::Empty,
+            let record = match outbound.reader.peek_within(&mut visits) {
+                Ok(None) => return Stopped::Budget,
+                Ok(Some(Peek::Record(_))) if bytes == 0 => return Stopped::Budget,
+                Ok(Some(Peek::Record(record))) => record,
+                Ok(Some(Peek::Empty | Peek::Ended)) => return Stopped::Empty,
                 Err(_) => return Stopped::Malformed,
             };
             let sent = copy_out(context.stack, port, &outbound.reader, &record)
@@ -151,7 +187,7 @@ impl Lanes {
             outbound.reader.consume(record, blocks(record.len()));
             self.awake.note_moved(record.len());
             bytes = bytes.saturating_sub(record.len() + MESSAGE_COST);
-            records -= 1;
+            visits = visits.saturating_sub(1);
         }
     }
 
@@ -190,9 +226,8 @@ impl Lanes {
         if writable || datagram {
             self.list(context, port, Attention::Blocked);
         }
-        if over && let Some(outbound) = self.outbound.remove(&port) {
-            drop(self.end_outbound(context, outbound.lane, false));
-            self.free_if_done(context, outbound.lane);
+        if over {
+            self.drop_outbound(context, port);
         }
     }
 
@@ -201,11 +236,13 @@ impl Lanes {
     pub(super) fn deliver(&mut self, context: &mut Context<'_>, port: u32) {
         let unfilled = |inbound: &&Inbound| !inbound.is_unfilled;
         let Some(lane) = self.inbound.get(&port).filter(unfilled).map(|inbound| inbound.lane) else { return };
-        let reader = self.lanes.get(&lane).map_or(0, |lane| lane.reader);
+        let Some((reader, most)) = self.lanes.get(&lane).map(|lane| (lane.reader, lane.class)) else {
+            return;
+        };
         let datagram = is_datagram(context.stack, port);
         // A smaller ring than the largest has room for three of the largest messages only: both sides would often wait
         // for each other. Without a connection no window bounds what is ahead of the reader.
-        let largest = if self.has_few_lanes(reader) && !datagram { LARGEST_CLASS } else { LARGEST_OF_MANY };
+        let largest = if self.has_few_lanes(reader) && !datagram { most } else { LARGEST_OF_MANY };
         let Self { inbound, awake, corrupt, .. } = self;
         let Some(inbound) = inbound.get_mut(&port).filter(|inbound| !inbound.ended) else { return };
         let writer = &mut inbound.writer;

@@ -1,13 +1,15 @@
 //! Messages that have left a node lane and wait until their endpoint accepts them, and sockets that end after them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use utipc_core::NodeAddr;
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::socket::{Built, Unsent};
 use utipc_core::stack::Stack;
 
+use super::many::Many;
 use super::node_lanes::{is_connected, is_datagram};
+use super::work::{STEP_LANES, STEP_RECORDS};
 use super::{Context, Lanes};
 
 /// The end of a connection waits for unsent messages this long, milliseconds at most. Spec: tipc.md §8.3.
@@ -31,7 +33,12 @@ pub enum SocketEnd {
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     /// By destination, in the order of sending; those of a connection under no node.
-    messages: BTreeMap<NodeAddr, VecDeque<Built>>,
+    messages: Many<NodeAddr, VecDeque<Built>>,
+    /// The node that was tried last; the others are tried in the next turn.
+    tried: Option<NodeAddr>,
+    is_listed: bool,
+    /// Something has happened meanwhile: all are tried again.
+    again: bool,
     bytes: usize,
     /// The user that is charged for them, and the bytes that it is charged for.
     user: Option<UserId>,
@@ -60,7 +67,7 @@ impl Messages {
     fn add(&mut self, message: Built) {
         self.bytes += cost(&message);
         let node = message.node().unwrap_or(NodeAddr::NONE);
-        self.messages.entry(node).or_default().push_back(message);
+        self.messages.get_or_insert(node, VecDeque::new).push_back(message);
     }
 
     /// Whether the socket ends after the last message.
@@ -77,7 +84,7 @@ fn cost(message: &Built) -> usize {
 impl Lanes {
     /// Whether a message that the process sends by a request would overtake earlier ones.
     pub fn holds_back(&self, port: u32) -> bool {
-        self.outbound.contains_key(&port) || self.unsent.contains_key(&port)
+        self.outbound.contains_key(&port) || self.has_unsent(port)
     }
 
     /// Whether the process has ended the socket while messages that it has sent before are unsent.
@@ -87,12 +94,12 @@ impl Lanes {
 
     /// Whether messages of a socket that have left their lane are unsent.
     pub fn has_unsent(&self, port: u32) -> bool {
-        self.unsent.contains_key(&port)
+        self.unsent.contains_key(&port) || self.sockets.get(&port).is_some_and(|socket| socket.reads_out)
     }
 
     /// Whether messages to this node wait already.
     pub(super) fn waits_for(&self, port: u32, node: NodeAddr) -> bool {
-        self.unsent.get(&port).is_some_and(|unsent| unsent.messages.contains_key(&node))
+        self.unsent.get(&port).is_some_and(|unsent| unsent.messages.contains(&node))
     }
 
     /// Keeps a message without a connection until the queue to its node has room.
@@ -114,11 +121,17 @@ impl Lanes {
         Ok(())
     }
 
-    /// Sends the messages of a lane that has ended, now or when the endpoint accepts them.
-    pub(super) fn keep_unsent(&mut self, context: &mut Context<'_>, port: u32, messages: Vec<Vec<u8>>) {
+    /// Sends messages of a lane that has ended, now or when the endpoint accepts them. Returns whether it accepts none
+    /// any more.
+    pub(super) fn keep_unsent(
+        &mut self,
+        context: &mut Context<'_>,
+        port: u32,
+        messages: Vec<Vec<u8>>,
+    ) -> bool {
         let is_over = !is_datagram(context.stack, port) && !is_connected(context.stack, port);
         if messages.is_empty() || is_over {
-            return;
+            return is_over;
         }
         let unsent = self.unsent.entry(port).or_insert_with(|| Messages::new(context.stack, port));
         for bytes in messages {
@@ -129,29 +142,77 @@ impl Lanes {
         }
         unsent.settle(context.stack);
         self.send_unsent(context, port);
+        false
     }
 
-    /// Sends unsent messages as far as the endpoint accepts them, and then ends the socket if that was to follow.
+    /// Sends unsent messages as far as the endpoint accepts them, and then ends the socket if that was to follow; what
+    /// one step does not do follows in the next turns.
     pub fn send_unsent(&mut self, context: &mut Context<'_>, port: u32) {
-        let Some(unsent) = self.unsent.get(&port) else { return };
-        if is_datagram(context.stack, port) || is_connected(context.stack, port) {
-            let nodes: Vec<NodeAddr> = unsent.messages.keys().copied().collect();
-            for node in nodes {
-                self.send_unsent_to(context, port, node);
+        let Some(unsent) = self.unsent.get_mut(&port) else { return };
+        if unsent.is_listed {
+            unsent.again = true;
+        } else {
+            unsent.tried = None;
+            self.try_unsent(context, port);
+        }
+    }
+
+    /// Goes on with [`Self::send_unsent`]; see [`Effect::Resend`](super::Effect::Resend).
+    pub fn resend(&mut self, context: &mut Context<'_>, port: u32) {
+        let Some(unsent) = self.unsent.get_mut(&port) else { return };
+        unsent.is_listed = false;
+        self.try_unsent(context, port);
+    }
+
+    fn try_unsent(&mut self, context: &mut Context<'_>, port: u32) {
+        if !is_datagram(context.stack, port) && !is_connected(context.stack, port) {
+            return self.drop_unsent(context, port);
+        }
+        let mut left = STEP_RECORDS;
+        while let Some(unsent) = self.unsent.get_mut(&port) {
+            let Some(node) = unsent.messages.next_after(unsent.tried) else {
+                unsent.tried = None;
+                if !std::mem::take(&mut unsent.again) {
+                    break;
+                }
+                left = 0;
+                continue;
+            };
+            if left == 0 {
+                unsent.is_listed = true;
+                context.effects.push(super::Effect::Resend(port));
+                break;
             }
-            if self.unsent.get(&port).is_some_and(|unsent| !unsent.messages.is_empty()) {
-                return;
+            left -= 1;
+            if self.send_unsent_to(context, port, node, &mut left)
+                && let Some(unsent) = self.unsent.get_mut(&port)
+            {
+                unsent.tried = Some(node);
             }
         }
-        self.drop_unsent(context, port);
+        if self.unsent.get(&port).is_some_and(|unsent| unsent.messages.is_empty()) {
+            self.drop_unsent(context, port);
+        }
     }
 
-    /// Sends the messages that wait for one node.
-    fn send_unsent_to(&mut self, context: &mut Context<'_>, port: u32, node: NodeAddr) {
-        let Some(unsent) = self.unsent.get_mut(&port) else { return };
-        let Some(mut queue) = unsent.messages.remove(&node) else { return };
-        let mut freed = 0;
+    /// Sends messages that wait for one node; returns whether it takes no more, or has all.
+    fn send_unsent_to(
+        &mut self,
+        context: &mut Context<'_>,
+        port: u32,
+        node: NodeAddr,
+        left: &mut u32,
+    ) -> bool {
+        let Some(unsent) = self.unsent.get_mut(&port) else { return true };
+        let Some(mut queue) = unsent.messages.remove(&node) else { return true };
+        let (mut freed, mut is_done) = (0, true);
         while let Some(message) = queue.pop_front() {
+            if *left == 0 {
+                queue.push_front(message);
+                is_done = false;
+                break;
+            }
+            *left -= 1;
             let bytes = cost(&message);
             match context.stack.send_built(context.now, port, message) {
                 Ok(()) => freed += bytes,
@@ -169,6 +230,7 @@ impl Lanes {
         if !queue.is_empty() {
             unsent.messages.insert(node, queue);
         }
+        is_done
     }
 
     /// Ends a connection, or closes a socket: at once, or after its unsent messages.
@@ -206,9 +268,11 @@ impl Lanes {
 
     /// Drops unsent messages of sockets that have waited too long for their end.
     pub fn expire_unsent(&mut self, context: &mut Context<'_>) {
-        while let Some((until, port)) = self.lingering.front().copied()
-            && until <= context.now
-        {
+        for _ in 0..STEP_LANES {
+            let Some((_, port)) = self.lingering.front().copied().filter(|(until, _)| *until <= context.now)
+            else {
+                return;
+            };
             self.lingering.pop_front();
             if self.is_ending(port) {
                 self.drop_unsent(context, port);

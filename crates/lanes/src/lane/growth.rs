@@ -15,20 +15,22 @@ impl<M: Memory> Writer<M> {
     /// Moves the lane to a ring of `class` (0 smallest to 3), for which the daemon has granted memory.
     ///
     /// # Errors
-    /// [`LaneError::NoRing`]: no ring is free, or the reader is still four rings behind.
+    /// [`LaneError::NoRing`]: no ring is free, or the reader is still four rings behind, or in the slot's first ring.
     pub fn grow(&mut self, class: u8) -> Result<(), LaneError> {
         self.check()?;
         self.refresh()?;
-        if self.older.len() >= OLDER_MAX {
+        let has_first =
+            || self.ring.iter().map(|ring| &ring.taken).chain(&self.older).any(|ring| ring.class == 0);
+        if self.older.len() >= OLDER_MAX || class == 0 && has_first() {
             return Err(LaneError::NoRing);
         }
         if self.unflushed.1 > 0 {
             self.owed = self.flush()?;
         }
-        let taken = self.rings.take(class).ok_or(LaneError::NoRing)?;
+        let taken = self.rings.take(class, self.slot).ok_or(LaneError::NoRing)?;
         let from = self.position + if self.ring.is_some() { RESERVE } else { 0 };
         let place = Place::new(taken.class, taken.unit, from);
-        let Some((base, size)) = self.layout.ring(self.side, place) else {
+        let Some((base, size)) = self.layout.ring(self.side, self.slot, place) else {
             self.rings.free(taken);
             return Err(LaneError::NoRing);
         };
@@ -99,16 +101,17 @@ impl<M: Memory> Writer<M> {
 
     pub(super) fn free_older(&mut self, count: usize) {
         for ring in self.older.drain(..count) {
-            give_back(&*self.memory, self.layout, self.side, &self.rings, ring);
+            give_back(&*self.memory, self.layout, (self.side, self.slot), &self.rings, ring);
         }
     }
 
-    /// Frees all rings, and gives their memory to the system. Call it only after the lane is closed: neither the reader
-    /// nor the daemon uses it any more.
+    /// Frees all rings, and gives their memory to the system. Call it when neither the reader nor the daemon uses the
+    /// lane any more, and before the daemon knows that the writer does not either: a later lane in the slot begins in
+    /// the same ring.
     pub fn retire(mut self) {
         self.free_older(self.older.len());
         if let Some(ring) = self.ring.take() {
-            give_back(&*self.memory, self.layout, self.side, &self.rings, ring.taken);
+            give_back(&*self.memory, self.layout, (self.side, self.slot), &self.rings, ring.taken);
         }
     }
 
@@ -128,8 +131,8 @@ impl<M: Memory> Writer<M> {
     }
 }
 
-fn give_back<M: Memory>(memory: &M, layout: Layout, side: Side, rings: &Rings, ring: Taken) {
-    if let Some((start, size)) = layout.ring(side, Place::new(ring.class, ring.unit, 0)) {
+fn give_back<M: Memory>(memory: &M, layout: Layout, (side, slot): (Side, u32), rings: &Rings, ring: Taken) {
+    if let Some((start, size)) = layout.ring(side, slot, Place::new(ring.class, ring.unit, 0)) {
         memory.release(start..start + size);
     }
     rings.free(ring);

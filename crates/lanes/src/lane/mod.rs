@@ -17,9 +17,10 @@ mod writer;
 
 use std::fmt;
 
+pub(crate) use reader::Walk;
 pub use reader::{Peek, Reader, Record};
 pub use record::Kind;
-pub use recover::Recovered;
+pub use recover::{Recovered, Step};
 pub use tap::{Tap, Tapped};
 pub use writer::Writer;
 

@@ -68,7 +68,7 @@ impl<M: Memory> Reader<M> {
     /// Gives the room of consumed records back, and wakes the writer if it waits for no more than that.
     pub fn release(&mut self) {
         let Some(ring) = self.ring else { return };
-        if self.released == self.position && self.released_cost == self.cost {
+        if self.released == self.position && self.released_cost == self.cost || self.holds_room {
             return;
         }
         self.released = self.position;

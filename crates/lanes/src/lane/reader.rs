@@ -6,17 +6,20 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use utipc_os::shm::{LINE, Memory, Segment};
 
 use super::record::{Code, Commit, WORD, span, span_max};
-use super::{Corrupt, Kind, MARK_WORDS};
+use super::{Corrupt, Kind, MARK_WORDS, OLDER_MAX};
 use crate::arena::Arena;
 use crate::bits::Bits;
 use crate::doorbell::{Doorbell, Wakeup};
-use crate::layout::{Layout, Place, Side, flag, slot};
+use crate::layout::{LARGEST_CLASS, Layout, Place, Side, flag, slot};
 
 /// Most pads, voids and jumps that one peek skips; a correct writer makes far fewer in a row.
 const HOPS_MAX: u32 = 4096;
 
-/// Most records that [`Reader::waiting`] counts: more than fit the largest ring, and the hops of one peek.
+/// Most records that [`Reader::waiting`] visits: more than fit the largest ring, and the hops of one peek.
 const COUNTED_MAX: u32 = 32_768;
+
+/// Most records before the first data record that [`Reader::has_waiting`] visits.
+const WITHOUT_DATA_MAX: u32 = 64;
 
 /// Room is given back once it is the ring divided by this, or costs [`RELEASE_COST`], or when the lane is found empty.
 const RELEASE_PART: u64 = 8;
@@ -79,6 +82,10 @@ pub struct Reader<M: Memory = Segment> {
     /// The doorbell of the writer's side.
     pub(super) bell: Doorbell<M>,
     pub(super) ring: Option<Own>,
+    /// The class of the largest ring that the writer may use; the daemon, which grants rings, knows it.
+    pub(super) largest: u8,
+    /// It gives no room back: the writer can fill its rings, but not write more.
+    pub(super) holds_room: bool,
     pub(super) position: u64,
     pub(super) released: u64,
     pub(super) cost: u64,
@@ -90,8 +97,23 @@ pub struct Reader<M: Memory = Segment> {
     pub(super) streak: u32,
 }
 
+/// Where a walk through unread records is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Own {
+pub(crate) struct Walk {
+    /// `None`: it is at its end.
+    ring: Option<Own>,
+    at: u64,
+}
+
+impl Walk {
+    /// Whether nothing follows.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ring.is_none()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
     place: Place,
     base: usize,
     size: u64,
@@ -117,6 +139,8 @@ impl<M: Memory> Reader<M> {
             bell: arena.doorbell(writer),
             memory,
             ring: None,
+            largest: LARGEST_CLASS,
+            holds_room: false,
             position: 0,
             released: 0,
             cost: 0,
@@ -133,22 +157,34 @@ impl<M: Memory> Reader<M> {
         self.slot
     }
 
+    /// The daemon has granted its writer rings up to this class. Larger ones are malformed from now on.
+    pub(crate) fn set_largest(&mut self, class: u8) {
+        self.largest = class;
+    }
+
     /// The next record, which stays in the lane until [`Reader::consume`].
     ///
     /// # Errors
     /// The lane is corrupt.
     #[inline]
     pub fn peek(&mut self) -> Result<Peek, Corrupt> {
+        self.peek_within(&mut HOPS_MAX.clone())?.ok_or(self.corrupt("too many records that carry nothing"))
+    }
+
+    /// [`Reader::peek`], which skips at most this many records that carry nothing and subtracts them. `None`: there
+    /// are more; the next call goes on behind them.
+    #[inline]
+    pub(crate) fn peek_within(&mut self, hops: &mut u32) -> Result<Option<Peek>, Corrupt> {
         if self.ended {
-            return Ok(Peek::Ended);
+            return Ok(Some(Peek::Ended));
         }
-        for _ in 0..HOPS_MAX {
+        while *hops > 0 {
             let Some(ring) = self.ring else {
                 if self.start()? {
                     continue;
                 }
                 match self.nothing(self.at + slot::START) {
-                    Some(found) => return Ok(found),
+                    Some(found) => return Ok(Some(found)),
                     None => continue,
                 }
             };
@@ -156,8 +192,11 @@ impl<M: Memory> Reader<M> {
             let word = self.memory.load64(at, Acquire);
             if word == 0 {
                 match self.nothing(at) {
-                    Some(found) => return Ok(found),
-                    None => continue,
+                    Some(found) => return Ok(Some(found)),
+                    None => {
+                        *hops -= 1;
+                        continue;
+                    }
                 }
             }
             let commit = Commit::unpack(word, self.position);
@@ -169,50 +208,83 @@ impl<M: Memory> Reader<M> {
             }
             match code {
                 Code::Mark(kind) if bytes <= span_max(ring.size as usize) as u64 => {
-                    return Ok(Peek::Record(Record { kind, len, position: self.position, body: at + WORD }));
+                    let record = Record { kind, len, position: self.position, body: at + WORD };
+                    return Ok(Some(Peek::Record(record)));
                 }
                 Code::Mark(_) => return Err(self.corrupt("a record is too large for its ring")),
                 Code::Pad | Code::Void => self.pass(bytes),
                 Code::Jump => self.jump(at, len)?,
             }
+            *hops -= 1;
         }
-        Err(self.corrupt("too many records that carry nothing"))
+        Ok(None)
+    }
+
+    /// Where the next record is, as bytes since the lane began.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// More unread bytes than a correct writer can have: the ring that it writes, and [`OLDER_MAX`], each of the largest
+    /// class that it may use.
+    pub(crate) fn unread_max(&self) -> u64 {
+        let shifts = self.layout.shape.ring_shifts;
+        (OLDER_MAX as u64 + 2) << shifts.get(usize::from(self.largest)).unwrap_or(&shifts[0])
+    }
+
+    /// A walk through the unread records, which stay unread.
+    pub(crate) fn walk(&self) -> Walk {
+        let start = || Place::unpack(self.memory.load64(self.at + slot::START, Acquire));
+        Walk { ring: self.ring.or_else(|| start().and_then(|start| self.own(start))), at: self.position }
+    }
+
+    /// Takes a walk to the next data record; the result is the length of its body. `None`: there is none yet, or what
+    /// follows is corrupt, which [`Reader::peek`] will report. Each record visited is subtracted from `visits`; at zero
+    /// the walk stops, and goes on with the next call.
+    pub(crate) fn next_waiting(&self, walk: &mut Walk, visits: &mut u32) -> Option<u32> {
+        while *visits > 0 {
+            *visits -= 1;
+            if self.ended || walk.at - self.position > self.unread_max() {
+                walk.ring = None;
+            }
+            let own = walk.ring?;
+            let at = own.at(walk.at);
+            let commit = Commit::unpack(self.memory.load64(at, Acquire), walk.at);
+            let bytes = commit.map_or(0, |commit| span(commit.len as usize) as u64);
+            let fits = bytes <= own.size - (walk.at & (own.size - 1));
+            let Some(Commit { code, len }) = commit.filter(|_| fits) else {
+                walk.ring = None;
+                return None;
+            };
+            walk.at += bytes;
+            match code {
+                Code::Mark(Kind::End) => walk.ring = None,
+                Code::Mark(Kind::Data) => return Some(len),
+                Code::Mark(_) | Code::Pad | Code::Void => {}
+                Code::Jump => {
+                    let mut word = [0; 8];
+                    self.memory.read(at + WORD, &mut word);
+                    walk.ring = Place::unpack(u64::from_le_bytes(word)).and_then(|place| self.own(place));
+                }
+            }
+        }
+        None
     }
 
     /// Counts the data records that wait, and the bytes of their bodies. Records written meanwhile may be missing, and
     /// so are those behind corrupt data, which [`Reader::peek`] will report.
     #[must_use]
     pub fn waiting(&self) -> (u32, u64) {
-        let (mut ring, mut position, mut found) = (self.ring, self.position, (0, 0));
-        if ring.is_none() {
-            let start = Place::unpack(self.memory.load64(self.at + slot::START, Acquire));
-            ring = start.and_then(|start| self.own(start));
-        }
-        for _ in 0..COUNTED_MAX {
-            let Some(own) = ring.filter(|_| !self.ended) else { return found };
-            let at = own.at(position);
-            let Some(Commit { code, len }) = Commit::unpack(self.memory.load64(at, Acquire), position) else {
-                return found;
-            };
-            let bytes = span(len as usize) as u64;
-            if bytes > own.size - (position & (own.size - 1)) {
-                return found;
-            }
-            match code {
-                Code::Mark(Kind::End) => return found,
-                Code::Mark(Kind::Data) => found = (found.0 + 1, found.1 + u64::from(len)),
-                Code::Mark(_) | Code::Pad | Code::Void => {}
-                Code::Jump => {
-                    let mut word = [0; 8];
-                    self.memory.read(at + WORD, &mut word);
-                    ring = Place::unpack(u64::from_le_bytes(word)).and_then(|place| self.own(place));
-                    position += LINE as u64;
-                    continue;
-                }
-            }
-            position += bytes;
+        let (mut walk, mut visits, mut found) = (self.walk(), COUNTED_MAX, (0, 0));
+        while let Some(len) = self.next_waiting(&mut walk, &mut visits) {
+            found = (found.0 + 1, found.1 + u64::from(len));
         }
         found
+    }
+
+    /// Whether a data record waits; a correct writer has none behind so many others.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.next_waiting(&mut self.walk(), &mut WITHOUT_DATA_MAX.clone()).is_some()
     }
 
     /// Prefetches what the next peek needs: for one of many lanes, whose lines have left the caches since its last
@@ -348,13 +420,13 @@ impl<M: Memory> Reader<M> {
     }
 
     pub(super) fn enter(&mut self, to: Place) -> Result<(), Corrupt> {
-        self.ring = Some(self.own(to).ok_or(self.corrupt("a ring lies outside the region"))?);
+        self.ring = Some(self.own(to).ok_or(self.corrupt("the lane may not have this ring"))?);
         Ok(())
     }
 
-    /// A ring, if it lies in the region.
+    /// A ring, if this lane may have it.
     fn own(&self, to: Place) -> Option<Own> {
-        let (base, size) = self.layout.ring(self.side, to)?;
+        let (base, size) = self.layout.ring(self.side, self.slot, to).filter(|_| to.class <= self.largest)?;
         Some(Own { place: to, base, size: size as u64 })
     }
 }

@@ -6,59 +6,99 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use utipc_os::shm::{LINE, Memory, Segment};
 
 use super::record::{Code, Commit, WORD, span};
-use super::{Corrupt, Kind, OLDER_MAX, Peek, Reader, Record, Writer};
+use super::{Corrupt, Kind, Peek, Reader, Record, Writer};
 use crate::arena::Arena;
 use crate::layout::{Place, Side, slot};
 use crate::schedule::point;
 
-/// Most bytes of rings that recovery reads from one lane: more than a correct writer can have, which are the one that
-/// it writes and [`OLDER_MAX`], of 1 MiB at most. So there are at most 98,304 records, each of which costs memory and
-/// time even if it is empty.
-const BYTES_MAX: usize = (OLDER_MAX + 2) << 20;
+/// Most records of one call of [`Recovered::next_into`], with those that carry nothing.
+const VISITS_MAX: u32 = 4096;
 
 /// The unread whole records of a lane, oldest first; see [`Arena::recover`](crate::Arena::recover).
 ///
-/// Each record is claimed, so that a writer that is still alive finds out which of its records were not.
+/// Once the lane is marked gone each record is claimed, so that a writer that is still alive finds out which of its
+/// records were not. Before that, [`Recovered::next`] reads as the reader did, but gives no room back: the writer can
+/// fill its rings, and then has to wait.
 #[derive(Debug)]
 pub struct Recovered<M: Memory = Segment> {
     reader: Reader<M>,
-    left: usize,
+    /// Where recovery ends: a correct writer has written less.
+    until: u64,
+    is_gone: bool,
+}
+
+/// What [`Recovered::next`] has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A record; its body was copied.
+    Record(Kind),
+    /// None yet, but visits are used up: go on.
+    Unfinished,
+    /// Everything was read that is there now.
+    Empty,
 }
 
 impl<M: Memory> Recovered<M> {
-    pub(crate) fn new(reader: Reader<M>) -> Self {
-        Self { reader, left: BYTES_MAX }
+    pub(crate) fn new(mut reader: Reader<M>, is_gone: bool) -> Self {
+        reader.holds_room = true;
+        let until = reader.position() + reader.unread_max();
+        Self { reader, until, is_gone }
+    }
+
+    /// The lane was marked gone: each record is claimed from now on.
+    pub fn note_gone(&mut self) {
+        self.is_gone = true;
+    }
+
+    /// Copies the body of the next record to `body`. Each record visited is subtracted from `visits`.
+    ///
+    /// # Errors
+    /// From here on the lane is corrupt: records read before are valid, the rest is lost.
+    pub fn next(&mut self, body: &mut Vec<u8>, visits: &mut u32) -> Result<Step, Corrupt> {
+        while *visits > 0 {
+            let record = match self.reader.peek_within(visits)? {
+                None => break,
+                Some(Peek::Empty | Peek::Ended) => return Ok(Step::Empty),
+                Some(Peek::Record(record)) => record,
+            };
+            *visits = visits.saturating_sub(1);
+            if self.reader.position() > self.until {
+                return Err(self.reader.corrupt("it never ends"));
+            }
+            point("recover: before claiming a record");
+            if !self.is_gone || self.reader.claim(&record) {
+                body.clear();
+                self.reader.append_payload(&record, body);
+                self.reader.consume(record, 0);
+                return Ok(Step::Record(record.kind()));
+            }
+            // Its writer has taken it back: the word is VOID now, which the next peek skips. Anything else is corrupt,
+            // which the next peek finds, or a record again, which `visits` ends.
+        }
+        if self.reader.position() > self.until {
+            return Err(self.reader.corrupt("it never ends"));
+        }
+        Ok(Step::Unfinished)
     }
 
     /// Copies the body of the next record to `body`; `None` after the last.
     ///
     /// # Errors
-    /// From here on the lane is corrupt: records read before are valid, the rest is lost.
+    /// As [`Recovered::next`]; and if too many records carry nothing.
     pub fn next_into(&mut self, body: &mut Vec<u8>) -> Result<Option<Kind>, Corrupt> {
-        while let Peek::Record(record) = self.reader.peek()? {
-            point("recover: before claiming a record");
-            let claimed = self.reader.claim(&record);
-            self.left = self.left.saturating_sub(span(record.len()));
-            if self.left == 0 {
-                return Err(self.reader.corrupt("it never ends"));
-            }
-            if claimed {
-                body.clear();
-                self.reader.append_payload(&record, body);
-                self.reader.consume(record, 0);
-                return Ok(Some(record.kind()));
-            }
-            // Its writer has taken it back: the word is VOID now, which the next peek skips. Anything else is corrupt,
-            // which the next peek finds, or a record again, which the bound above ends.
+        match self.next(body, &mut VISITS_MAX.clone())? {
+            Step::Record(kind) => Ok(Some(kind)),
+            Step::Empty => Ok(None),
+            Step::Unfinished => Err(self.reader.corrupt("too many records that carry nothing")),
         }
-        Ok(None)
     }
 }
 
 impl<M: Memory> Reader<M> {
     /// A reader that continues at the last position of the previous one.
-    pub(crate) fn resume(arena: &Arena<M>, writer: Side, number: u32) -> Result<Self, Corrupt> {
+    pub(crate) fn resume(arena: &Arena<M>, writer: Side, number: u32, largest: u8) -> Result<Self, Corrupt> {
         let mut reader = Self::new(arena, writer, number)?;
+        reader.largest = largest;
         let word = reader.memory.load64(reader.at + slot::EXACT, Acquire);
         if word != 0 {
             let place = Place::unpack(word).ok_or(reader.corrupt("the reader's position is none"))?;

@@ -14,7 +14,7 @@ use utipc_os::shm::{LINE, Memory, Segment};
 use super::Kind;
 use super::record::{Code, Commit, WORD, span, span_max};
 use crate::arena::Arena;
-use crate::layout::{Layout, Place, Side, slot};
+use crate::layout::{LARGEST_CLASS, Layout, Place, Side, slot};
 
 /// Most bytes of records that one look copies.
 const LOOK_BYTES: u64 = 4 << 20;
@@ -44,6 +44,9 @@ pub struct Tap<M: Memory = Segment> {
     memory: Arc<M>,
     layout: Layout,
     side: Side,
+    number: u32,
+    largest: u8,
+    /// Offset of its slot.
     slot: usize,
     at: Option<At>,
     /// The next look reports nothing.
@@ -63,6 +66,8 @@ impl<M: Memory> Tap<M> {
             memory,
             layout,
             side: writer,
+            number,
+            largest: LARGEST_CLASS,
             slot,
             at: None,
             is_quiet: from_now,
@@ -75,8 +80,10 @@ impl<M: Memory> Tap<M> {
         Some(tap)
     }
 
-    /// Reports the messages since the last look; returns the number of records that it has visited.
-    pub fn look(&mut self, report: &mut dyn FnMut(Tapped<'_>)) -> usize {
+    /// Reports the messages since the last look; returns the number of records that it has visited. The writer was
+    /// granted rings up to class `largest`.
+    pub fn look(&mut self, largest: u8, report: &mut dyn FnMut(Tapped<'_>)) -> usize {
+        self.largest = largest;
         let Some(start) = self.at.or_else(|| self.enter(self.word(self.slot + slot::START))) else {
             self.is_quiet = false;
             return 0;
@@ -181,7 +188,8 @@ impl<M: Memory> Tap<M> {
 
     fn enter(&self, word: u64) -> Option<At> {
         let place = Place::unpack(word)?;
-        let (base, size) = self.layout.ring(self.side, place)?;
+        let place = Some(place).filter(|place| place.class <= self.largest)?;
+        let (base, size) = self.layout.ring(self.side, self.number, place)?;
         Some(At { base, size: size as u64, position: place.lines * LINE as u64 })
     }
 

@@ -425,6 +425,7 @@ fn idle_lane_gives_its_large_ring_back() {
     assert_eq!(fan.got(&mut [0; 9], RecvOptions::default()).len, 5);
     assert!(fan.nothing());
     assert_eq!(fan.writers[0].shrink_if_idle(), Idle::Busy);
+    assert_eq!(fan.writers[0].shrink_if_idle(), Idle::Left, "the daemon learns of it once");
     assert_eq!(fan.writers[0].shrink_if_idle(), Idle::Small);
     assert!(matches!(fan.send(0, &message), Err(LaneError::NeedsRing(_))), "it asks for a large ring again");
 }
@@ -484,7 +485,7 @@ fn sender_waits_for_a_reader_until_that_has_not_read_for_too_long() {
 /// Messages that a tap finds, by their first byte and length, and the bytes that it missed.
 fn look(tap: &mut crate::Tap) -> (Vec<(u8, usize)>, u64) {
     let (mut found, mut missed) = (Vec::new(), 0);
-    tap.look(&mut |tapped| match tapped {
+    tap.look(3, &mut |tapped| match tapped {
         crate::Tapped::Message(message) => {
             // Header, then the data, which is of equal bytes.
             let last = message[message.len() - 1];

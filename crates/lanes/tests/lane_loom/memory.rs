@@ -41,10 +41,10 @@ const USED: [Range<usize>; 8] = [
     // Slots.
     1024..1024 + 3 * 256,
 ];
-/// Three rings of the smallest class, and one of the next in a chunk of its own.
+/// The first ring of each slot, and one of the next class behind them.
 const RINGS: [Range<usize>; 2] = [REGION..REGION + 3 * 256, REGION + 2048..REGION + 2048 + 512];
 const REGION: usize = 4096;
-const SIZE: usize = REGION + 2 * 4096;
+const SIZE: usize = REGION + 2 * (2048 + 4096);
 
 pub(crate) struct Modelled {
     words: Vec<Option<AtomicU64>>,

@@ -8,7 +8,7 @@ use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply, Request};
 use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, OptionValue, RecvError, SendError, SocketKind, SocketOption, State};
 use utipc_core::wire::{ErrorCode, Message, MessageType, Packet, User};
-use utipc_lanes::{Arena, Incoming, Outgoing, Peek, Reader, Side, Writer};
+use utipc_lanes::{Arena, Incoming, LARGEST_CLASS, Outgoing, Peek, Reader, Side, Writer};
 use utipc_node::Plan;
 use utipc_node::bearers::{Control, Middleware, UdpBearer, UdpConfig};
 use utipc_os::reactor::Waker;
@@ -375,7 +375,7 @@ fn only_a_holder_of_a_socket_makes_the_daemon_read_its_lane() {
     let (mut client, port, mut lanes, message) = dead_end(&host);
     let mut stranger = host.client();
     let unread = |lanes: &Lanes| {
-        let reader = lanes._arena.0.resume(Side::One, lanes.out.0.slot.into()).unwrap();
+        let reader = lanes._arena.0.resume(Side::One, lanes.out.0.slot.into(), LARGEST_CLASS).unwrap();
         reader.waiting().0
     };
     lanes.out.1.push(&message, &[], 1).unwrap();
@@ -461,8 +461,9 @@ fn many_full_lanes_are_read_in_several_turns() {
     }
     host.daemon().with(move |_, _| wakers.iter().for_each(Waker::wake));
     let begun = std::time::Instant::now();
-    let is_unread =
-        |lanes: &Lanes| lanes._arena.0.resume(Side::One, lanes.out.0.slot.into()).unwrap().waiting().0 > 0;
+    let is_unread = |lanes: &Lanes| {
+        lanes._arena.0.resume(Side::One, lanes.out.0.slot.into(), LARGEST_CLASS).unwrap().waiting().0 > 0
+    };
     while writers.iter().any(|(.., lanes)| is_unread(lanes)) {
         assert!(begun.elapsed() < LIMIT, "lanes that are never read");
         std::thread::yield_now();

@@ -42,7 +42,7 @@ fn random_memory_is_an_error_never_a_panic_or_endless_loop() {
             let _ = writer.flush();
             let _ = writer.want_room();
             let _ = writer.shrink_if_idle();
-            if let Ok(mut left) = pair.arena.recover(Side::Zero, 3) {
+            if let Ok(mut left) = pair.arena.recover(Side::Zero, 3, LARGEST_CLASS) {
                 for _ in 0..3 {
                     let _ = left.next_into(&mut Vec::new());
                 }
@@ -58,10 +58,15 @@ fn recovery_ends_although_the_writer_writes_empty_records_all_the_time() {
     let pair = pair(SMALL);
     let (mut writer, reader) = pair.ends();
     drop(reader);
-    let mut left = pair.arena.recover(Side::Zero, 3).unwrap();
+    let mut left = pair.arena.recover(Side::Zero, 3, LARGEST_CLASS).unwrap();
     let mut body = Vec::new();
     let mut records = 0_usize;
+    let at = pair.arena.layout.slot(Side::Zero, 3).unwrap();
+    let order = std::sync::atomic::Ordering::Relaxed;
     let end = loop {
+        // The daemon gives no room back. The writer takes it.
+        let read = pair.arena.memory.load64(at + crate::layout::slot::EXACT, order);
+        pair.arena.memory.store64(at + crate::layout::slot::RELEASED, read, order);
         while writer.push(&[], &[], 0).is_ok() {}
         match left.next_into(&mut body) {
             Ok(Some(_)) => records += 1,

@@ -5,7 +5,7 @@ mod hostile;
 use super::*;
 use utipc_os::shm::{Memory, Segment};
 
-use crate::{Arena, Incoming, Outgoing, Shape, Wakeup};
+use crate::{Arena, Incoming, LARGEST_CLASS, Outgoing, Shape, Wakeup};
 
 /// Rings of 512 B, 1 KiB, 4 KiB and 16 KiB.
 const SMALL: Shape = Shape { slots: 70, region: 64 << 10, ring_shifts: [9, 10, 12, 14] };
@@ -211,7 +211,7 @@ fn markers_stay_in_order_and_end_fits_a_full_ring() {
     reader.consume(end, 0);
     assert_eq!(reader.peek(), Ok(Peek::Ended));
     // A reader that resumes sees the end too.
-    let mut left = pair.arena.recover(Side::Zero, 3).unwrap();
+    let mut left = pair.arena.recover(Side::Zero, 3, LARGEST_CLASS).unwrap();
     assert_eq!(left.next_into(&mut Vec::new()), Ok(Some(Kind::End)));
     assert_eq!(left.next_into(&mut Vec::new()), Ok(None));
 }
@@ -262,7 +262,7 @@ fn unread_records_are_recovered_from_the_last_position() {
     drop(reader);
     let _ = pair.arena.mark_gone(Side::Zero, 3).unwrap();
     assert_eq!(writer.send(b"more", &[], 1), Err(LaneError::Gone { unsent: 0 }));
-    let mut left = pair.arena.recover(Side::Zero, 3).unwrap();
+    let mut left = pair.arena.recover(Side::Zero, 3, LARGEST_CLASS).unwrap();
     let mut got = Vec::new();
     let mut body = Vec::new();
     while let Some(kind) = left.next_into(&mut body).unwrap() {
@@ -272,7 +272,7 @@ fn unread_records_are_recovered_from_the_last_position() {
     assert!(got.len() > 4, "{}", got.len());
     assert_eq!(got, expected[expected.len() - got.len()..]);
     // They are recovered only once.
-    assert_eq!(pair.arena.recover(Side::Zero, 3).unwrap().next_into(&mut body), Ok(None));
+    assert_eq!(pair.arena.recover(Side::Zero, 3, LARGEST_CLASS).unwrap().next_into(&mut body), Ok(None));
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn send_during_the_readers_end_is_either_claimed_or_taken_back() {
             writer.push(&[n; 80], &[], 1).unwrap();
         }
         let _ = pair.arena.mark_gone(Side::Zero, 3).unwrap();
-        let mut left = pair.arena.recover(Side::Zero, 3).unwrap();
+        let mut left = pair.arena.recover(Side::Zero, 3, LARGEST_CLASS).unwrap();
         for _ in 0..taken.min(3) {
             assert_eq!(left.next_into(&mut Vec::new()), Ok(Some(Kind::Data)));
         }
@@ -304,7 +304,7 @@ fn another_reader_resumes() {
     }
     receive(&mut reader);
     drop(reader);
-    let mut reader = pair.arena.resume(Side::Zero, 3).unwrap();
+    let mut reader = pair.arena.resume(Side::Zero, 3, LARGEST_CLASS).unwrap();
     for n in 1..4 {
         assert_eq!(receive(&mut reader), [n; 50]);
     }
@@ -322,19 +322,20 @@ fn sizes_have_limits() {
     assert_eq!(writer.send(&[0; 9000], &[], 1), Err(LaneError::TooLarge));
     let _ = writer.send(&[0; 200], &[], 1).unwrap();
     assert_eq!(writer.send(&[0; 300], &[], 1), Err(LaneError::NeedsRing(1)));
+    assert_eq!(writer.grow(0), Err(LaneError::NoRing), "the lane is in its first ring");
     for _ in 0..4 {
-        writer.grow(0).unwrap();
+        writer.grow(1).unwrap();
     }
-    assert_eq!(writer.grow(0), Err(LaneError::NoRing), "the reader has not left any of them");
+    assert_eq!(writer.grow(1), Err(LaneError::NoRing), "the reader has not left any of them");
 }
 
 #[test]
 fn largest_messages_pass_in_the_standard_shape() {
-    let shape = Shape { region: 2 << 20, ..Shape::STANDARD };
+    let shape = Shape { slots: 130, region: 2 << 20, ..Shape::STANDARD };
     let arena = Arena::format(Segment::heap(16 << 20), shape).unwrap();
-    arena.open_slot(Side::One, 16_383).unwrap();
-    let mut writer = arena.outgoing(Side::One).writer(16_383).unwrap();
-    let mut reader = arena.incoming(Side::Zero).reader(16_383).unwrap();
+    arena.open_slot(Side::One, 129).unwrap();
+    let mut writer = arena.outgoing(Side::One).writer(129).unwrap();
+    let mut reader = arena.incoming(Side::Zero).reader(129).unwrap();
     let sent = message(1, 66_000);
     assert_eq!(writer.send(&[9; 60], &[&sent], 65), Err(LaneError::NeedsRing(2)));
     writer.grow(2).unwrap();
@@ -350,4 +351,109 @@ fn largest_messages_pass_in_the_standard_shape() {
         assert_eq!(reader.copy_payload(&record, 66_061, &mut payload), 0);
     }
     assert_eq!(writer.send(&vec![0; RECORD_MAX + 1], &[], 1), Err(LaneError::TooLarge));
+}
+
+/// Lanes of one arena whose start words lead to one ring would have the daemon read it once for each of them.
+#[test]
+fn lane_begins_in_the_first_ring_of_its_slot() {
+    let pair = pair(SMALL);
+    pair.arena.open_slot(Side::Zero, 4).unwrap();
+    let (mut writer, _) = pair.ends();
+    for n in 0..3 {
+        writer.push(&[n; 80], &[], 1).unwrap();
+    }
+    let start = |slot| pair.arena.layout.slot(Side::Zero, slot).unwrap() + crate::layout::slot::START;
+    let word = |slot| pair.arena.memory.load64(start(slot), std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(pair.into.reader(3).unwrap().waiting().0, 3);
+    pair.arena.memory.store64(start(4), word(3), std::sync::atomic::Ordering::Relaxed);
+    let mut other = pair.into.reader(4).unwrap();
+    assert_eq!((other.waiting(), other.has_waiting()), ((0, 0), false));
+    assert!(other.peek().is_err());
+    let _ = pair.arena.mark_gone(Side::Zero, 4).unwrap();
+    assert!(pair.arena.recover(Side::Zero, 4, LARGEST_CLASS).unwrap().next_into(&mut Vec::new()).is_err());
+}
+
+/// A writer may fill any part of the arena. The daemon reads what it has granted.
+#[test]
+fn daemon_reads_rings_of_granted_classes_only() {
+    let pair = pair(SMALL);
+    let (mut writer, _) = pair.ends();
+    writer.push(&[1; 80], &[], 1).unwrap();
+    writer.grow(2).unwrap();
+    writer.push(&[2; 80], &[], 1).unwrap();
+    let read = |largest| {
+        let mut left = pair.arena.read_out(Side::Zero, 3, largest).unwrap();
+        let next = |left: &mut Recovered| left.next_into(&mut Vec::new());
+        let all = [next(&mut left), next(&mut left)].map(|found| found.is_ok_and(|kind| kind.is_some()));
+        let reader = pair.arena.resume(Side::Zero, 3, largest).unwrap();
+        (all, reader.waiting().0)
+    };
+    assert_eq!(read(1), ([true, false], 0));
+    let pair = self::pair(SMALL);
+    let (mut writer, _) = pair.ends();
+    writer.grow(2).unwrap();
+    writer.push(&[2; 80], &[], 1).unwrap();
+    let waiting = |largest| pair.arena.resume(Side::Zero, 3, largest).unwrap().waiting().0;
+    assert_eq!([0, 1, 2, 3].map(waiting), [0, 0, 1, 1]);
+}
+
+/// Each step of a walk visits as many records as it may, whatever the writer has written.
+#[test]
+fn steps_of_reading_out_and_of_counting_have_a_bounded_size() {
+    let pair = pair(SMALL);
+    let (mut writer, reader) = pair.ends();
+    writer.grow(3).unwrap();
+    let mut sent = 0;
+    while writer.push(&[], &[], 0).is_ok() {
+        sent += 1;
+    }
+    assert_eq!(sent, 16 * 1024 / 64 - 1);
+    let (mut walk, mut counted, mut steps) = (reader.walk(), 0, 0);
+    while !walk.is_over() {
+        let mut visits = 10;
+        while reader.next_waiting(&mut walk, &mut visits).is_some() {
+            counted += 1;
+        }
+        steps += 1;
+    }
+    assert_eq!((counted, steps), (sent, sent / 10 + 1));
+    let mut left = pair.arena.read_out(Side::Zero, 3, LARGEST_CLASS).unwrap();
+    let (mut body, mut read, mut steps) = (Vec::new(), 0, 0);
+    loop {
+        let mut visits = 10;
+        let found = loop {
+            match left.next(&mut body, &mut visits).unwrap() {
+                Step::Record(_) => read += 1,
+                found => break found,
+            }
+        };
+        steps += 1;
+        if found == Step::Empty {
+            break;
+        }
+    }
+    assert_eq!((read, steps), (sent, sent / 10 + 1));
+    // It has given no room back: the writer cannot go on as long as the daemon reads.
+    assert_eq!(writer.push(&[], &[], 0), Err(LaneError::Full));
+}
+
+/// What a reader has taken, also without giving room back, is not taken back by a writer that learns of its end.
+#[test]
+fn writer_that_learns_of_the_end_takes_back_what_was_not_read_out() {
+    let pair = pair(SMALL);
+    let (mut writer, reader) = pair.ends();
+    drop(reader);
+    for n in 0..4 {
+        writer.push(&[n; 20], &[], 1).unwrap();
+    }
+    let (mut left, mut body) = (pair.arena.read_out(Side::Zero, 3, 0).unwrap(), Vec::new());
+    for n in 0..2 {
+        assert_eq!(left.next_into(&mut body), Ok(Some(Kind::Data)));
+        assert_eq!(body, [n; 20]);
+    }
+    let _ = pair.arena.mark_gone(Side::Zero, 3).unwrap();
+    left.note_gone();
+    assert_eq!(left.next_into(&mut body), Ok(Some(Kind::Data)));
+    assert_eq!(writer.flush(), Err(LaneError::Gone { unsent: 1 }));
+    assert_eq!(left.next_into(&mut body), Ok(None));
 }

@@ -64,7 +64,7 @@ impl Dispatcher {
     /// Waits for events, not at all if there are jobs; returns whether there may be orders, nothing if the wait failed.
     fn wait(&mut self, events: &mut Vec<Ready>) -> Option<bool> {
         let time = now();
-        let has_more = !self.shares.is_empty() || self.driver.stack.has_work();
+        let has_more = !self.shares.is_empty() || self.lanes.is_ringing() || self.driver.stack.has_work();
         let until = if has_more { time } else { self.deadline(time) };
         let mut pause = self.driver.pause(time, until);
         if self.driver.prepare_sleep() {
@@ -104,7 +104,10 @@ impl Dispatcher {
             }
         }
         self.enter(Handler::Lanes, 0);
-        self.with_lanes(now, |lanes, context| lanes.serve_awake(context));
+        self.with_lanes(now, |lanes, context| {
+            lanes.step_ring();
+            lanes.serve_awake(context);
+        });
     }
 
     /// Runs jobs until their time in this turn is over: those of each user in its turn, which is charged for them.
@@ -129,7 +132,9 @@ impl Dispatcher {
         let (handler, attachment) = match &job {
             Job::Poll | Job::EndPoll => (Handler::Requests, 0),
             Job::Event(event) => whose(event),
-            Job::CarryOut(_) | Job::Fill(_) => (Handler::Lanes, 0),
+            Job::CarryOut(_) | Job::Fill(_) | Job::Serve(_) | Job::Open(_) | Job::Resend(_) => {
+                (Handler::Lanes, 0)
+            }
             Job::Spread(_) => (Handler::Spreads, 0),
             Job::Closed(_) | Job::Task(_) => (Handler::Releases, 0),
         };
@@ -146,6 +151,9 @@ impl Dispatcher {
             Job::EndPoll => self.reactors.end_poll(user),
             Job::CarryOut(port) => self.with_lanes(time, |lanes, context| lanes.carry_listed(context, port)),
             Job::Fill(port) => self.with_lanes(time, |lanes, context| lanes.fill(context, port)),
+            Job::Serve(pair) => self.with_lanes(time, |lanes, context| lanes.serve_behind(context, pair)),
+            Job::Open(port) => self.with_lanes(time, |lanes, context| lanes.open_more(context, port)),
+            Job::Resend(port) => self.with_lanes(time, |lanes, context| lanes.resend(context, port)),
             Job::Closed(port) => self.end_closed(time, port),
             Job::Spread(origin) => {
                 if self.driver.stack.continue_spread(time, origin) {
@@ -294,6 +302,9 @@ impl Dispatcher {
         for (from, to) in self.lanes.take_drained() {
             self.update_socket(now, to);
             self.with_lanes(now, |lanes, context| lanes.resume(context, (from, to)));
+        }
+        for port in self.lanes.take_finished() {
+            self.update_socket(now, port);
         }
     }
 

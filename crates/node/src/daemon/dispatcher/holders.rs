@@ -5,8 +5,10 @@ use std::os::fd::OwnedFd;
 use utipc_attach::{Failure, Notice, Reply, Request};
 use utipc_core::Time;
 use utipc_core::quota::Resource;
+use utipc_lanes::daemon::Work;
 use utipc_os::packets;
 
+use super::lane_tasks::Then;
 use super::requests::Done;
 use super::tasks::Task;
 use super::{Answer, Dispatcher};
@@ -36,7 +38,7 @@ impl Dispatcher {
                 answer.fds.push(self.give_descriptor(id, port)?);
                 Ok(Reply::Done)
             }
-            Request::Claim { .. } => self.claim(now, id, passed.as_ref()),
+            Request::Claim { .. } => self.claim(now, id, passed.as_ref(), answer),
             Request::Adopt { port, near } => self.adopt(id, port, near, passed),
             _ => Err(Failure::State),
         }
@@ -113,7 +115,7 @@ impl Dispatcher {
     }
 
     /// A process that has the descriptor of a socket becomes a holder of the socket.
-    fn claim(&mut self, now: Time, id: AttachmentId, passed: Option<&OwnedFd>) -> Done {
+    fn claim(&mut self, now: Time, id: AttachmentId, passed: Option<&OwnedFd>, answer: &mut Answer) -> Done {
         let port = passed.and_then(|passed| self.descriptors.find(passed));
         let port = port.filter(|port| self.sockets.contains(*port)).ok_or(Failure::NoSocket(0))?;
         if self.sockets.is_held_by(port, id) {
@@ -127,8 +129,9 @@ impl Dispatcher {
         {
             // The owner has not noticed that its program passed the descriptor on; otherwise it would have
             // returned its lanes.
-            self.with_lanes(now, |lanes, context| lanes.host_for_sharing(context, port));
             self.attachments.notify(owner, Notice::Share { port });
+            let then = Then::Reply(id, Reply::Claimed { port });
+            return self.work_for_request(now, id, (Work::share(port), then), answer);
         }
         Ok(Reply::Claimed { port })
     }
@@ -156,7 +159,8 @@ impl Dispatcher {
             NearEnd::Open => {}
             NearEnd::HungUp => self.orphans.add(now, port),
         }
-        self.with_lanes(now, |lanes, context| lanes.host_for_sharing(context, port));
+        let user = self.owner_of(port);
+        self.begin_task(now, user, Task::Lanes { work: vec![Work::share(port)], then: Then::Nothing });
         self.sockets.disown(port);
         true
     }
@@ -165,7 +169,8 @@ impl Dispatcher {
     pub(super) fn expire_orphans(&mut self, now: Time) {
         for _ in 0..ORPHANS_PER_TURN {
             let Some(port) = self.orphans.expire(now) else { return };
-            self.end_sockets(now, &[port]);
+            let (user, task) = (self.owner_of(port), self.end_sockets(vec![port], None));
+            self.begin_task(now, user, task);
         }
     }
 }

@@ -14,6 +14,7 @@
 mod admission;
 mod event_loop;
 mod holders;
+mod lane_tasks;
 mod queries;
 mod readiness;
 mod recovery;
@@ -24,7 +25,7 @@ mod transfer;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use utipc_attach::{Failure, Greeting};
+use utipc_attach::{Failure, Greeting, PairId};
 use utipc_core::addr::NodeAddr;
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::shares::Shares;
@@ -74,6 +75,12 @@ enum Job {
     CarryOut(u32),
     /// Write to the lane by which its socket receives from the node.
     Fill(u32),
+    /// Go on with the lanes that a pair's process has used.
+    Serve(PairId),
+    /// Open more lanes to its socket.
+    Open(u32),
+    /// Go on with unsent messages of its socket.
+    Resend(u32),
     /// Handle the close of a socket's descriptor.
     Closed(u32),
     /// Make copies of multicasts of its socket, or of another node.
@@ -226,6 +233,9 @@ impl Dispatcher {
                 Effect::Writable(port) => self.descriptors.set_writable(port),
                 Effect::CarryOut(port) => self.push_for(port, Job::CarryOut(port)),
                 Effect::Fill(port) => self.push_for(port, Job::Fill(port)),
+                Effect::Serve(user, pair) => self.shares.push(user, Job::Serve(pair)),
+                Effect::Open(port) => self.push_for(port, Job::Open(port)),
+                Effect::Resend(port) => self.push_for(port, Job::Resend(port)),
                 Effect::Free(memory) => self.reclaim.drop_later(memory),
                 Effect::Warn(text) => tracing::warn!("{text}"),
             }
@@ -235,7 +245,7 @@ impl Dispatcher {
 
     /// Adds a job of the user of a socket.
     fn push_for(&mut self, port: u32, job: Job) {
-        let user = self.driver.stack.user_of(port).unwrap_or(UserId(self.rules.own_user()));
+        let user = self.owner_of(port);
         self.shares.push(user, job);
     }
 

@@ -1,10 +1,12 @@
 //! Clean-up after an attachment has ended for any reason: frees everything that only its process held.
 
 use utipc_core::Time;
-use utipc_core::quota::Resource;
-use utipc_lanes::daemon::{EndCause, SocketEnd};
+use utipc_core::quota::{Resource, UserId};
+use utipc_lanes::daemon::Work;
 
 use super::Dispatcher;
+use super::lane_tasks::Then;
+use super::tasks::Task;
 use crate::daemon::attachments::AttachmentId;
 use crate::daemon::counters::EndReason;
 use crate::daemon::sockets::Holder;
@@ -30,39 +32,26 @@ impl Dispatcher {
         self.management.positions.forget(id);
         self.barriers.forget(id);
         self.driver.captures.end_of(id);
-        if let Some(user) = user.ok().filter(|_| was_served) {
+        if let Ok(user) = user
+            && was_served
+        {
             let ports = self.sockets.remove_process(id);
             self.release_left(now, user, ports, (Holder::Process(id), Some(id)));
         } else {
-            self.with_lanes(now, |lanes, context| lanes.forget_writer(context, id));
+            let user = user.unwrap_or(UserId(self.rules.own_user()));
+            self.begin_task(now, user, Task::Lanes { work: vec![Work::forget(id)], then: Then::Nothing });
         }
         debug_assert!(self.driver.stack.ledger().is_balanced());
     }
 
-    /// Releases these sockets for one holder, and ends those without other holders.
-    pub(super) fn release_all(&mut self, now: Time, ports: impl IntoIterator<Item = u32>, holder: Holder) {
+    /// Releases these sockets for one holder; returns those without other holders.
+    pub(super) fn release_all(
+        &mut self,
+        now: Time,
+        ports: impl IntoIterator<Item = u32>,
+        holder: Holder,
+    ) -> Vec<u32> {
         let held = |dispatcher: &mut Self, port| dispatcher.release(now, port, holder);
-        let left: Vec<u32> =
-            ports.into_iter().filter(|port| self.sockets.contains(*port) && !held(self, *port)).collect();
-        self.end_sockets(now, &left);
-    }
-
-    /// Ends sockets without holders.
-    pub(super) fn end_sockets(&mut self, now: Time, ports: &[u32]) {
-        for port in ports {
-            self.with_lanes(now, |lanes, context| lanes.end(context, *port, EndCause::Dead));
-            self.close_descriptor(*port);
-        }
-        for port in ports {
-            self.remove_socket(*port);
-        }
-        let (later, ports): (Vec<u32>, Vec<u32>) =
-            ports.iter().partition(|port| self.lanes.has_unsent(**port));
-        for port in later {
-            // A socket without bindings has none to withdraw.
-            let _ = self.driver.stack.unbind(now, port, None);
-            self.with_lanes(now, |lanes, context| lanes.end_socket(context, port, SocketEnd::Close));
-        }
-        self.driver.stack.close_all(now, &ports);
+        ports.into_iter().filter(|port| self.sockets.contains(*port) && !held(self, *port)).collect()
     }
 }

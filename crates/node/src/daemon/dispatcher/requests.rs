@@ -8,8 +8,9 @@ use utipc_core::addr::{Importance, Scope, ServiceRange};
 use utipc_core::group::{GroupPolicy, GroupRequest};
 use utipc_core::quota::Resource;
 use utipc_core::socket::{Endpoint, OptionError, SocketKind, WaitReason};
-use utipc_lanes::daemon::{EndCause, SocketEnd, is_datagram};
+use utipc_lanes::daemon::{EndCause, Work};
 
+use super::lane_tasks::Then;
 use super::tasks::STEP_ITEMS;
 use super::{Answer, Dispatcher, manage};
 use crate::daemon::attachments::{AttachmentId, Outgoing};
@@ -44,12 +45,37 @@ impl Dispatcher {
         if !payload.is_empty() && !with_payload {
             return self.end_attachment(id, EndReason::Garbage);
         }
-        let mut answer = Answer::default();
         if !self.attachments.begin_request(id) {
             // The process does not wait for this reply any more.
             let reply = Reply::Failed(Failure::State);
             return self.replies.push(Outgoing { to: id, reply, payload: Vec::new(), fds: Vec::new() });
         }
+        if !self.carries_out_first(now, id, &request, packet) {
+            self.answer_request(now, id, (request, payload), passed);
+        }
+    }
+
+    /// Carries out a request that has begun before; see [`Self::execute`].
+    pub(super) fn execute_begun(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        packet: &[u8],
+        passed: &mut Option<OwnedFd>,
+    ) {
+        if let Ok(request) = decode::<Request>(packet) {
+            self.answer_request(now, id, request, passed);
+        }
+    }
+
+    fn answer_request(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        (request, payload): (Request, &[u8]),
+        passed: &mut Option<OwnedFd>,
+    ) {
+        let mut answer = Answer::default();
         let reply = match request {
             Request::Send { .. }
             | Request::SendFound { .. }
@@ -88,13 +114,12 @@ impl Dispatcher {
             Request::JoinWith { port, request, policy } => self.join(now, id, port, (request, policy)),
             Request::Leave { port } => {
                 self.check_holds(id, port)?;
-                if self.in_group(port) {
-                    // For a process that has not made it hosted first.
-                    self.with_lanes(now, |lanes, context| lanes.host(context, port, None));
+                if !self.in_group(port) {
+                    return self.leave_group(now, port);
                 }
-                self.driver.stack.leave(now, port).map_err(Failure::Leave)?;
-                self.sockets.remove_bindings(port, false);
-                Ok(Reply::Done)
+                // For a process that has not made it hosted first.
+                let work = Work::end(port, EndCause::Hosted(None));
+                self.work_for_request(now, id, (work, Then::Leave(id, port)), answer)
             }
             Request::Listen { port } => {
                 self.check_holds(id, port)?;
@@ -105,21 +130,17 @@ impl Dispatcher {
                 self.driver.stack.connect(now, port, to).map_err(Failure::Connect).map(done)
             }
             Request::Accept { port } => self.accept(now, id, port),
-            Request::Shutdown { port } => self.shut_down(now, id, port),
+            Request::Shutdown { port } => self.shut_down(now, id, port, answer),
             Request::SetOption { port, option, value } => {
                 self.check_holds(id, port)?;
-                // The option must not apply to messages that were sent before it was set.
-                self.with_lanes(now, |lanes, context| lanes.carry_out_written(context, port));
                 self.driver.stack.set_option(now, port, option, value).map_err(Failure::Option).map(done)
             }
             Request::GetOption { port, option } => {
                 let endpoint = self.endpoint(id, port, Failure::Option(OptionError::NoSuchOption))?;
                 let value = endpoint.option(option).map_err(Failure::Option)?;
-                Ok(Reply::Number(value.saturating_add(self.lanes.unopened(port, option))))
+                self.count_option(now, id, (port, option, value), answer)
             }
             Request::Look { port } => {
-                self.check_holds(id, port)?;
-                self.with_lanes(now, |lanes, context| lanes.carry_out_written(context, port));
                 self.endpoint(id, port, Failure::State)?;
                 self.view(id, port).map(|view| Reply::Socket(Box::new(view))).ok_or(Failure::State)
             }
@@ -173,16 +194,16 @@ impl Dispatcher {
             }
             Request::MakeHosted { port, partly } => {
                 self.check_holds(id, port)?;
-                self.with_lanes(now, |lanes, context| lanes.host(context, port, partly));
-                Ok(Reply::Done)
+                let work = Work::end(port, EndCause::Hosted(partly));
+                self.work_for_request(now, id, (work, Then::Reply(id, Reply::Done)), answer)
             }
             Request::Lend { port } => {
                 self.check_holds(id, port)?;
                 if !self.sockets.is_sole(port) || self.in_group(port) {
                     return Err(Failure::State);
                 }
-                self.with_lanes(now, |lanes, context| lanes.lend(context, id, port));
-                Ok(Reply::Done)
+                let then = Then::Reply(id, Reply::Done);
+                self.work_for_request(now, id, (Work::lend(port, id), then), answer)
             }
             Request::GroupLanes { port } => {
                 self.check_holds(id, port)?;
@@ -254,31 +275,13 @@ impl Dispatcher {
         Reply::Done
     }
 
-    /// Closes a socket that its last holder has closed.
-    pub(super) fn close_socket(&mut self, now: Time, port: u32) {
-        self.with_lanes(now, |lanes, context| lanes.end(context, port, EndCause::Closed));
-        self.close_descriptor(port);
-        self.remove_socket(port);
-        self.with_lanes(now, |lanes, context| lanes.end_socket(context, port, SocketEnd::Close));
-    }
-
-    /// Removes a socket whose lanes have ended.
-    pub(super) fn remove_socket(&mut self, port: u32) {
-        self.sockets.remove(port);
-        self.orphans.remove(port);
-        self.lanes.remove_socket(port);
-    }
-
-    fn shut_down(&mut self, now: Time, id: AttachmentId, port: u32) -> Done {
+    fn shut_down(&mut self, now: Time, id: AttachmentId, port: u32, answer: &mut Answer) -> Done {
         self.check_holds(id, port)?;
         if self.driver.stack.endpoint(port).is_some_and(|e| e.kind().is_connection_oriented()) {
-            self.with_lanes(now, |lanes, context| lanes.end(context, port, EndCause::Shutdown));
+            let work = Work::end(port, EndCause::Shutdown);
+            return self.work_for_request(now, id, (work, Then::ShutDown(id, port)), answer);
         }
-        if self.lanes.has_unsent(port) && !is_datagram(&self.driver.stack, port) {
-            self.with_lanes(now, |lanes, context| lanes.end_socket(context, port, SocketEnd::Shutdown));
-            return Ok(Reply::Done);
-        }
-        self.driver.stack.shutdown(now, port).map_err(Failure::Call).map(done)
+        self.shut_down_endpoint(now, port)
     }
 
     /// Joins a group. The socket is hosted: lanes of a group are requested afterwards.

@@ -9,7 +9,9 @@ use std::os::fd::OwnedFd;
 use utipc_attach::{Failure, Reply};
 use utipc_core::Time;
 use utipc_core::quota::{Resource, UserId};
+use utipc_lanes::daemon::Work;
 
+use super::lane_tasks::Then;
 use super::{Answer, Dispatcher, Job};
 use crate::daemon::attachments::{AttachmentId, Outgoing};
 use crate::daemon::descriptors::NearEnd;
@@ -51,6 +53,8 @@ pub(super) enum Task {
         /// The last socket of the steps so far.
         after: u32,
     },
+    /// Work on the lanes of sockets, the last one first; see `lane_tasks.rs`.
+    Lanes { work: Vec<Work>, then: Then },
     /// A process claims the sockets of an inheritance.
     Inherit { id: AttachmentId, number: InheritanceId, after: u32, claimed: u32 },
 }
@@ -87,21 +91,17 @@ impl Dispatcher {
         self.begin_task(now, user, Task::Left { holder, ports, process });
     }
 
-    /// Closes a socket that its last holder has closed, or withdraws all its bindings (`closes` false). True if that is
-    /// done; if not, `reply_to` gets its reply later.
+    /// Closes a socket that its last holder has closed, or withdraws all its bindings (`closes` false). `reply_to` gets
+    /// its reply when that is done.
     pub(super) fn begin_unbind(
         &mut self,
         now: Time,
         port: u32,
         closes: bool,
         reply_to: Option<AttachmentId>,
-    ) -> bool {
-        if self.sockets.bindings(port) <= STEP_ITEMS {
-            self.end_unbind(now, port, closes);
-            return true;
-        }
-        let user = self.driver.stack.user_of(port).unwrap_or(UserId(self.rules.own_user()));
-        self.begin_task(now, user, Task::Unbind { port, closes, reply_to })
+    ) {
+        let user = self.owner_of(port);
+        self.begin_task(now, user, Task::Unbind { port, closes, reply_to });
     }
 
     /// As [`Self::begin_unbind`], for a request whose reply is `answer`.
@@ -112,7 +112,8 @@ impl Dispatcher {
         closes: bool,
         (id, answer): (AttachmentId, &mut Answer),
     ) {
-        answer.comes_later = !self.begin_unbind(now, port, closes, Some(id));
+        answer.comes_later = true;
+        self.begin_unbind(now, port, closes, Some(id));
     }
 
     /// Ends all tasks: the daemon stops.
@@ -132,26 +133,33 @@ impl Dispatcher {
                 if let Holder::Inheritance(number) = holder {
                     self.inheritances.release(self.driver.stack.ledger_mut(), number, batch.len());
                 }
-                self.release_all(now, batch, holder);
+                let left = self.release_all(now, batch, holder);
+                if !left.is_empty() {
+                    let next = self.end_sockets(left, Some(Task::Left { holder, ports, process }));
+                    return self.run_task(now, next);
+                }
                 if !ports.is_empty() {
                     return Some(Task::Left { holder, ports, process });
                 }
                 if let Holder::Inheritance(number) = holder {
                     self.inheritances.remove(self.driver.stack.ledger_mut(), number);
                 }
-                if let Some(id) = process {
-                    self.with_lanes(now, |lanes, context| lanes.drop_pairs_of(context, id));
-                    self.with_lanes(now, |lanes, context| lanes.forget_writer(context, id));
-                }
-                None
+                let work = process.map(Work::forget).into_iter().collect();
+                self.step_lanes(now, work, Then::Nothing)
             }
             Task::Unbind { port, closes, reply_to } => {
                 if self.sockets.bindings(port) > STEP_ITEMS {
                     self.unbind_some(now, port);
                     return Some(Task::Unbind { port, closes, reply_to });
                 }
+                if closes && self.sockets.contains(port) {
+                    self.close_socket(now, port, reply_to);
+                    return None;
+                }
                 if self.sockets.contains(port) {
-                    self.end_unbind(now, port, closes);
+                    // A socket without bindings has none to withdraw.
+                    let _ = self.driver.stack.unbind(now, port, None);
+                    self.sockets.remove_bindings(port, true);
                 }
                 if let Some(to) = reply_to {
                     self.reply_later(to, Reply::Done, Vec::new());
@@ -161,7 +169,7 @@ impl Dispatcher {
             Task::Fork { id, user, number, near, after } => {
                 let ports = self.sockets.ports_after(id, after, STEP_ITEMS / LANE_ITEMS);
                 for port in &ports {
-                    if let Err(failure) = self.hand_over(now, (user, *port), number) {
+                    if let Err(failure) = self.hand_over((user, *port), number) {
                         // The inheritance ends with its descriptor.
                         drop(near);
                         self.reply_later(id, Reply::Failed(failure), Vec::new());
@@ -169,7 +177,11 @@ impl Dispatcher {
                     }
                 }
                 match ports.last() {
-                    Some(after) => Some(Task::Fork { id, user, number, near, after: *after }),
+                    Some(after) => {
+                        let next = Task::Fork { id, user, number, near, after: *after };
+                        let work = ports.iter().map(|port| Work::share(*port)).collect();
+                        self.step_lanes(now, work, Then::Task(Box::new(next)))
+                    }
                     None => {
                         self.attachments.forget_lanes_to_read(id);
                         self.reply_later(id, Reply::Number(number), vec![near]);
@@ -177,6 +189,7 @@ impl Dispatcher {
                     }
                 }
             }
+            Task::Lanes { work, then } => self.step_lanes(now, work, then),
             Task::Inherit { id, number, after, mut claimed } => {
                 let ports = self.inheritances.ports_after(number, after, STEP_ITEMS);
                 let last = ports.last().copied();
@@ -205,12 +218,7 @@ impl Dispatcher {
     }
 
     /// Makes a socket one of an inheritance too.
-    fn hand_over(
-        &mut self,
-        now: Time,
-        (user, port): (UserId, u32),
-        number: InheritanceId,
-    ) -> Result<(), Failure> {
+    fn hand_over(&mut self, (user, port): (UserId, u32), number: InheritanceId) -> Result<(), Failure> {
         let ledger = self.driver.stack.ledger_mut();
         if let Err(exceeded) = ledger.try_charge(user, Resource::Memory, INHERITED_SOCKET) {
             return Err(quotas::refuse(ledger, exceeded));
@@ -219,13 +227,12 @@ impl Dispatcher {
             ledger.release(user, Resource::Memory, INHERITED_SOCKET);
             return Err(Failure::State);
         }
-        self.with_lanes(now, |lanes, context| lanes.host_for_sharing(context, port));
         self.sockets.add_inheritance(port, number);
         Ok(())
     }
 
     /// Answers a request whose answer comes later.
-    fn reply_later(&mut self, to: AttachmentId, reply: Reply, fds: Vec<OwnedFd>) {
+    pub(super) fn reply_later(&mut self, to: AttachmentId, reply: Reply, fds: Vec<OwnedFd>) {
         self.replies.push(Outgoing { to, reply, payload: Vec::new(), fds });
     }
 
@@ -259,14 +266,5 @@ impl Dispatcher {
             let _ = stack.unbind(now, port, Some(which));
             self.sockets.remove_bindings(port, false);
         }
-    }
-
-    fn end_unbind(&mut self, now: Time, port: u32, closes: bool) {
-        if closes {
-            return self.close_socket(now, port);
-        }
-        // A socket without bindings has none to withdraw.
-        let _ = self.driver.stack.unbind(now, port, None);
-        self.sockets.remove_bindings(port, true);
     }
 }

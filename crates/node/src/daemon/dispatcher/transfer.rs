@@ -24,7 +24,7 @@ impl Dispatcher {
             Request::Send { port, to } => self.send(now, id, port, to, payload),
             Request::SendFound { port, to, found } => {
                 self.check_holds(id, port)?;
-                self.send_earlier_messages(now, port)?;
+                self.check_earlier_messages(port)?;
                 let sent = self.driver.stack.send_found(now, port, payload, to, found);
                 self.sent(now, port, sent, false)
             }
@@ -57,7 +57,7 @@ impl Dispatcher {
         payload: &[u8],
     ) -> Done {
         self.check_holds(id, port)?;
-        self.send_earlier_messages(now, port)?;
+        self.check_earlier_messages(port)?;
         let endpoint = self.endpoint(id, port, Failure::Send(SendError::Broken))?;
         let peer = endpoint.peer().map_or(0, |p| p.port);
         if self.lanes.is_ending(port) {
@@ -86,12 +86,12 @@ impl Dispatcher {
         own.map_or(Ok(()), |refused| Err(quotas::refuse(self.driver.stack.ledger(), refused.quota)))
     }
 
-    /// Sends the messages in a connectionless socket's lane first, so that a request does not overtake them.
-    fn send_earlier_messages(&mut self, now: Time, port: u32) -> Result<(), Failure> {
+    /// Checks that nothing of a connectionless socket's lane, which was carried out before, is unsent: a request does not
+    /// overtake it.
+    fn check_earlier_messages(&mut self, port: u32) -> Result<(), Failure> {
         if !self.lanes.holds_back(port) || !is_datagram(&self.driver.stack, port) {
             return Ok(());
         }
-        self.with_lanes(now, |lanes, context| lanes.carry_out_written(context, port));
         if self.lanes.has_unsent(port) {
             self.sockets.wants_to_write(port);
             return Err(Failure::Send(SendError::WouldBlock));

@@ -34,7 +34,7 @@ fn with_lane(bodies: Vec<Vec<u8>>, malformed: usize) -> (Vec<String>, Vec<(u32, 
     lan.tell_all(0, one, b"4").unwrap();
     let (now, count) = (lan.now, bodies.len() - malformed);
     // The first message of the queue is older.
-    assert_eq!(lan.nodes[0].adopt_of_member(now, (one, member), two, bodies, (1, 0)), malformed);
+    assert_eq!(lan.nodes[0].adopt_of_member(now, (one, member), two, bodies, (1, 0)).0, malformed);
     let mut buffer = [0; 10];
     let received = (0..2 + count).map(|_| {
         let got = lan.nodes[0].recv(now, two, &mut buffer, RecvOptions::default()).unwrap();
