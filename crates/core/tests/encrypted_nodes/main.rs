@@ -1,6 +1,8 @@
 //! Nodes with keys on a network in virtual time, with loss, restarts and an attacker who records. Spec: tipc.md §12.
 
+mod bearers;
 mod lan;
+mod replay;
 
 use utipc_core::crypto::{Key, KeyRole, KeyUse, SetKeyError};
 use utipc_core::wire::{Encrypted, Envelope, KeyDistribution, User};
