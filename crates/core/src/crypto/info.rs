@@ -51,6 +51,8 @@ impl EncryptionStats {
 /// Role of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyRole {
+    /// Set by the operator, and introduced as soon as the one before it is in use.
+    Waiting,
     /// Used only until nodes have handed each other session keys.
     Master,
     /// Waits to be used.

@@ -8,7 +8,7 @@ use super::key::{ALGORITHM, ALGORITHM_LEN, Key, Mode};
 use super::proof::Proof;
 use super::receiving::{Distribution, RETRY_MS, Receiving};
 use super::replay::{CLASS_BITS, DISCOVERY_CLASS};
-use super::sending::{Choice, MASTER, Sending};
+use super::sending::{Choice, MASTER, Sending, Waiting};
 use super::slots::Slots;
 use super::{Aead, EncryptionConfig, KeyUse, OVERHEAD, SetKeyError, frame};
 use crate::addr::{NodeAddr, NodeId};
@@ -128,21 +128,33 @@ impl Encryption {
         key_use: KeyUse,
         key: Key,
     ) -> Result<bool, SetKeyError> {
-        let clock = self.clock_at_zero.saturating_add(now.as_nanos());
         let (mode, master) = match key_use {
             KeyUse::Cluster => (Mode::Cluster, false),
             KeyUse::Master => (Mode::Cluster, true),
             KeyUse::Node(id) if own.ok_or(SetKeyError::NoIdentity)? == id => (Mode::PerNode, false),
             KeyUse::Node(id) => {
-                let peer = self.peer(id).ok_or(SetKeyError::TooMany)?;
-                let aead = Aead::new(&key).into();
-                peer.attach(now, aead, Mode::PerNode, Introduced::Operator, 0).map_err(|_| SetKeyError::Busy)?;
+                self.peer(id).ok_or(SetKeyError::TooMany)?.configure(now, key);
                 return Ok(false);
             }
         };
-        let attached = self.sending.attach(now, clock, key, (mode, master), Introduced::Operator);
-        attached.map_err(|_| SetKeyError::Busy)?;
+        let clock = self.clock(now);
+        self.sending.waiting = None;
+        if self.sending.attach(now, clock, key.clone(), (mode, master), Introduced::Operator).is_err() {
+            self.sending.waiting = Some(Waiting { key, mode, since: now });
+            return Ok(false);
+        }
         Ok(!master)
+    }
+
+    fn clock(&self, now: Time) -> u64 {
+        self.clock_at_zero.saturating_add(now.as_nanos())
+    }
+
+    /// Introduces a key that had to wait. True if the peers must be sent it.
+    pub(crate) fn introduce_waiting(&mut self, now: Time) -> bool {
+        let Some(Waiting { key, mode, .. }) = self.sending.take_waiting() else { return false };
+        let clock = self.clock(now);
+        self.sending.attach(now, clock, key, (mode, false), Introduced::Operator).is_ok()
     }
 
     /// Removes all keys; the node sends clear text again.
@@ -160,7 +172,7 @@ impl Encryption {
         let template = self.sending.template().ok_or(SetKeyError::NoKey)?.key.clone();
         let entropy = self.entropy.as_mut().ok_or(SetKeyError::NoEntropy)?;
         let key = entropy.key_like(&template).map_err(|_| SetKeyError::NoEntropy)?;
-        let clock = self.clock_at_zero.saturating_add(now.as_nanos());
+        let clock = self.clock(now);
         let attached = self.sending.attach(now, clock, key, (Mode::PerNode, false), Introduced::Rekeying);
         attached.map_err(|_| SetKeyError::Busy)?;
         Ok(())
@@ -375,6 +387,15 @@ impl Encryption {
         };
         let mut keys: Vec<KeyInfo> = sending(MASTER, KeyRole::Master).into_iter().collect();
         keys.extend(roles(self.sending.slots).filter_map(|(slot, role)| sending(slot, role)));
+        keys.extend(self.sending.waiting.as_ref().map(|waiting| KeyInfo {
+            slot: 0,
+            role: KeyRole::Waiting,
+            mode: waiting.mode,
+            users: 0,
+            fingerprint: Aead::new(&waiting.key).fingerprint(),
+            since: waiting.since,
+            introduced: Introduced::Operator,
+        }));
         let peer = |(id, peer): (&NodeId, &Receiving)| {
             let key = |(slot, role)| {
                 let key = peer.get(slot)?;
@@ -395,7 +416,7 @@ impl Encryption {
             is_on: self.sending.is_on,
             strict: self.strict,
             keys,
-            peers: self.peers.iter().map(peer).collect(),
+            peers: self.peers.iter().filter(|(_, peer)| !peer.slots.is_empty()).map(peer).collect(),
             rekeying_minutes: self.sending.rekeying_minutes,
             stats: self.stats,
         }

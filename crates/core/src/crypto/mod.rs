@@ -30,7 +30,7 @@ pub use frame::{OVERHEAD, open as open_frame, seal as seal_frame, variation};
 pub use info::{EncryptionInfo, EncryptionStats, Introduced, KeyInfo, KeyRole, PeerKeys};
 pub use key::{ALGORITHM, ALGORITHM_LEN, Key, KeyError, MAX_KEY, Mode};
 pub(crate) use layer::{Encryption, Own};
-pub(crate) use open::Verdict;
+pub(crate) use open::{Sender, Verdict};
 pub use sending::REKEYING_MINUTES;
 pub use slots::Slots;
 
@@ -60,8 +60,8 @@ pub enum KeyUse {
 /// Reason why a key was not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SetKeyError {
-    /// Another key is being introduced.
-    #[error("another key is being introduced (wait until it is active, or flush the keys)")]
+    /// Another key is being introduced, so there is no new session key now.
+    #[error("another key is being introduced (`utipc node get key` shows when it is active)")]
     Busy,
     /// The node has no identity, with which the key's owner could be compared.
     #[error("the node has no identity yet (set it, or enable a bearer first)")]

@@ -7,11 +7,13 @@ use super::info::Introduced;
 use super::layer::{Encryption, Own};
 use super::key::Mode;
 use super::proof::Proof;
+use super::replay::class;
 use super::receiving::{Distribution, Receiving};
 use super::sending::MASTER;
 use crate::addr::NodeId;
 use crate::error::WireError;
 use crate::event::Drop;
+use crate::outbox::BearerId;
 use crate::time::Time;
 use crate::wire::{Encrypted, EncryptedSource, LinkProtocolType, SHORT_HEADER, User, View};
 
@@ -24,6 +26,14 @@ pub(crate) enum Verdict {
     Harmless,
     /// It answers a message that this node has just sent: the peer has restarted, and its numbers too, as in Linux.
     Fresh,
+}
+
+/// What the rest of the node knows about the sender of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    pub(crate) id: NodeId,
+    /// The sender's bearer at the other end of the link that is up on the bearer of arrival.
+    pub(crate) far_bearer: Option<BearerId>,
 }
 
 /// A frame that was opened: the message is at the start of the buffer, which goes back with [`Encryption::recycle`].
@@ -39,7 +49,7 @@ enum Found {
 }
 
 impl Encryption {
-    /// Opens a frame of the peer with this identity; `judge` decides about a number that was used before.
+    /// Opens a frame of a peer; `judge` decides about a number that was used before.
     ///
     /// # Errors
     /// [`Drop`]: why the frame is not used.
@@ -47,17 +57,18 @@ impl Encryption {
         &mut self,
         now: Time,
         own: Own,
-        id: NodeId,
+        sender: Sender,
         frame: &[u8],
         judge: impl FnOnce(View<'_>) -> Verdict,
     ) -> Result<Opened, Drop> {
         let header = Encrypted::parse(frame).map_err(Drop::Malformed)?;
         let mut text = core::mem::take(&mut self.text);
-        let result = self.decrypt(own, id, &header, frame, &mut text).and_then(|found| {
+        let result = self.decrypt(own, sender.id, &header, frame, &mut text).and_then(|found| {
             let view = View::parse(&text).map_err(Drop::Malformed)?;
             check_source(&header, view)?;
+            check_bearer(&header, view, sender.far_bearer)?;
             let proof = Proof::read(view, &text).filter(|_| header.timed && asks(view));
-            self.accept(now, own, id, &header, (view, found, proof), judge)
+            self.accept(now, own, sender.id, &header, (view, found, proof), judge)
         });
         match result {
             Ok(()) => {
@@ -221,6 +232,14 @@ fn check_source(header: &Encrypted<'_>, view: View<'_>) -> Result<(), Drop> {
     };
     let fault = Drop::Malformed(WireError::Malformed("encrypted packet: another sender or user inside"));
     if matches { Ok(()) } else { Err(fault) }
+}
+
+/// A packet of a link's session must come from the bearer at its other end: an attacker could take it there and give it
+/// to another link of the same nodes.
+fn check_bearer(header: &Encrypted<'_>, view: View<'_>, expected: Option<BearerId>) -> Result<(), Drop> {
+    let is_free = view.non_sequenced() || begins_session(view);
+    let is_other = expected.is_some_and(|bearer| usize::from(bearer) != class(header.seqno));
+    if header.timed && !is_free && is_other { Err(Drop::Replayed) } else { Ok(()) }
 }
 
 /// True for messages behind which a utipc node asks and answers.

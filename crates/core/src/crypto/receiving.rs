@@ -50,11 +50,12 @@ pub(super) enum Distribution {
     Done(Time),
 }
 
-/// A key that a peer has sent and that is not attached yet.
+/// A key that is not attached yet.
 #[derive(Debug)]
 struct Received {
     key: Key,
     mode: Mode,
+    origin: Introduced,
     retry: Time,
 }
 
@@ -116,7 +117,9 @@ impl Receiving {
 
     /// True if the operator has set one of its keys.
     pub(super) fn is_configured(&self) -> bool {
-        self.keys.iter().flatten().any(|key| key.origin == Introduced::Operator)
+        let mut origins = self.keys.iter().flatten().map(|key| key.origin);
+        let waits = self.received.as_ref().is_some_and(|key| key.origin == Introduced::Operator);
+        waits || origins.any(|origin| origin == Introduced::Operator)
     }
 
     /// Time of the last frame that was decrypted.
@@ -202,16 +205,23 @@ impl Receiving {
         }
         self.generation = Some(generation);
         self.no_key = false;
-        self.received = Some(Received { key, mode, retry: now });
+        self.received = Some(Received { key, mode, origin: Introduced::Peer, retry: now });
         self.attach_received(now);
         true
+    }
+
+    /// Takes a key of the peer that the operator has set; it waits for a free slot if need be.
+    pub(super) fn configure(&mut self, now: Time, key: Key) {
+        let origin = Introduced::Operator;
+        self.received = Some(Received { key, mode: Mode::PerNode, origin, retry: now });
+        self.attach_received(now);
     }
 
     /// Attaches the received key as soon as a slot is free.
     fn attach_received(&mut self, now: Time) {
         let Some(received) = self.received.take_if(|received| received.retry <= now) else { return };
         let aead = Arc::new(Aead::new(&received.key));
-        if self.attach(now, aead, received.mode, Introduced::Peer, 0).is_err() {
+        if self.attach(now, aead, received.mode, received.origin, 0).is_err() {
             self.received = Some(Received { retry: now.plus_millis(RETRY_MS), ..received });
         }
     }

@@ -47,8 +47,13 @@ struct OfKey {
     earlier: Option<Window>,
 }
 
+/// The sender's bearer, or [`DISCOVERY_CLASS`].
+pub(super) const fn class(number: u64) -> usize {
+    (number & DISCOVERY_CLASS) as usize
+}
+
 const fn split(number: u64) -> (usize, u64) {
-    ((number & DISCOVERY_CLASS) as usize, number >> CLASS_BITS)
+    (class(number), number >> CLASS_BITS)
 }
 
 impl Numbers {

@@ -38,6 +38,14 @@ pub(super) struct SendingKey {
     pub(super) introduced: Introduced,
 }
 
+/// A key that waits until a slot is free.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) key: Key,
+    pub(super) mode: Mode,
+    pub(super) since: Time,
+}
+
 /// Keys to send with.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
@@ -50,6 +58,8 @@ pub(super) struct Sending {
     seqno: u64,
     users_changed: Time,
     grace_until: Time,
+    /// A key of the operator that is introduced as soon as the one before it is.
+    pub(super) waiting: Option<Waiting>,
     /// A peer has no master key.
     legacy_user: bool,
     /// Interval of new keys, minutes; 0 for none.
@@ -78,6 +88,7 @@ impl Sending {
             seqno: 0,
             users_changed: Time::ZERO,
             grace_until: Time::ZERO,
+            waiting: None,
             legacy_user: false,
             rekeying_minutes: REKEYING_MINUTES,
             rekey_at: None,
@@ -141,6 +152,12 @@ impl Sending {
         }
         self.schedule(now);
         Ok(slot)
+    }
+
+    /// Takes the key that waits if a slot is free now.
+    pub(super) fn take_waiting(&mut self) -> Option<Waiting> {
+        let (slots, users) = (self.slots, self.users(self.slots.pending));
+        self.waiting.take_if(|_| slots.attach(users, 0).is_ok())
     }
 
     /// Removes all keys: from now on everything is clear text.

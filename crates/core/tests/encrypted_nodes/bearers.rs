@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use utipc_core::crypto::{EncryptionConfig, KeyUse};
-use utipc_core::wire::{Encrypted, MediaAddr};
+use utipc_core::wire::{Encrypted, MediaAddr, User};
 use utipc_core::{
     BearerConfig, BearerId, Destination, Event, RecvOptions, Scope, ServiceRange, SocketKind, Stack,
     StackConfig, Time,
@@ -148,5 +148,33 @@ fn two_bearers_50_ms_apart_at_full_rate_lose_nothing() {
         assert_eq!(node.encryption().stats.replayed, 0);
         assert!(node.links().iter().all(|link| link.stats.retransmitted == 0), "{:?}", node.links());
     }
+    assert_eq!(net.downs, 0);
+}
+
+/// An attacker records on one network, and may hold a frame back there; on the other network he can send.
+#[test]
+fn frames_of_one_bearer_are_refused_on_another() {
+    let mut net = Networks::new();
+    (0..5000).for_each(|_| net.step());
+    let before = net.nodes[0].encryption().stats;
+    let mut moved = 0;
+    for _ in 0..3000 {
+        net.collect();
+        let flying: Vec<_> = net.flying.iter().map(|(at, frame)| (*at, frame.clone())).collect();
+        for (at, (to, bearer, bytes)) in flying.into_iter().filter(|(_, frame)| frame.0 == 0) {
+            // Every third frame is held back, so the receiver sees it on the wrong bearer alone.
+            if at.1.is_multiple_of(3) {
+                net.flying.remove(&at);
+            }
+            if Encrypted::parse(&bytes).unwrap().user == User::LinkProtocol {
+                moved += 1;
+                net.nodes[to].receive(net.now, 1 - bearer, &bytes);
+            }
+        }
+        net.step();
+    }
+    let after = net.nodes[0].encryption().stats;
+    assert!(moved > 10, "{moved}");
+    assert!(after.replayed - before.replayed >= moved, "{moved} were moved: {after:?}");
     assert_eq!(net.downs, 0);
 }

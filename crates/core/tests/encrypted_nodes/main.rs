@@ -4,7 +4,7 @@ mod bearers;
 mod lan;
 mod replay;
 
-use utipc_core::crypto::{Key, KeyRole, KeyUse, SetKeyError};
+use utipc_core::crypto::{Introduced, Key, KeyRole, KeyUse, SetKeyError};
 use utipc_core::wire::{Encrypted, Envelope, KeyDistribution, User};
 use utipc_core::{Drop, Message, Stack, Time};
 
@@ -408,4 +408,30 @@ fn key_in_clear_text_is_refused() {
         }
     }
     assert_eq!(lan.nodes[0].encryption().stats.received, 0);
+}
+
+/// A key is introduced for 10 s; the next one waits so long, also right after the start.
+#[test]
+fn rotation_within_ten_seconds_of_a_start_waits_for_the_first_key() {
+    let mut lan = Lan::new(3, true);
+    lan.set_all(KeyUse::Cluster, KEY1);
+    lan.plug_all();
+    lan.run(3000);
+    let mut flow = Flow::new(&mut lan);
+    (0..20).for_each(|_| flow.step(&mut lan));
+    let fingerprint = |lan: &Lan, role| {
+        let keys = lan.nodes[0].encryption().keys;
+        keys.iter().find(|key| key.role == role).map(|key| (key.fingerprint, key.introduced, key.since))
+    };
+    let first = fingerprint(&lan, KeyRole::Pending).unwrap();
+    lan.set_all(KeyUse::Cluster, KEY2);
+    let waiting = fingerprint(&lan, KeyRole::Waiting).unwrap();
+    assert_eq!((waiting.1, waiting.2), (Introduced::Operator, lan.now));
+    assert_ne!(waiting.0, first.0);
+    (0..1500).for_each(|_| flow.step(&mut lan));
+    flow.finish(&mut lan);
+    assert!(lan.is_linked() && lan.all_encrypted());
+    assert_eq!(fingerprint(&lan, KeyRole::Active).unwrap().0, waiting.0);
+    assert_eq!(fingerprint(&lan, KeyRole::Waiting), None);
+    assert_eq!(lan.downs, [0; 3]);
 }
