@@ -33,7 +33,7 @@ fn check_frame(keys: &Keys, frame: &[u8]) -> Result<Vec<u8>, String> {
     for ((aead, mode), dest) in keys.0.iter().flat_map(|key| NODES.iter().map(move |node| (key, *node))) {
         if open_frame(aead, *mode, &packet, dest, frame, &mut text) {
             let mut again = Vec::new();
-            seal_frame(aead, *mode, &packet, dest, [&text, &[]], &mut again);
+            seal_frame(aead, *mode, &packet, dest, [&text, &[]], &[], &mut again);
             return if again == frame { Ok(text) } else { Err(format!("{again:02x?}")) };
         }
     }

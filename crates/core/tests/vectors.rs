@@ -16,8 +16,8 @@ type Census = BTreeMap<String, usize>;
 fn check_frame(bytes: &[u8], census: &mut Census) -> Result<(), String> {
     if Encrypted::is_encrypted(bytes) {
         let packet = Encrypted::parse(bytes).map_err(|e| e.to_string())?;
-        if packet.reserved != (false, 0) {
-            return Err(format!("reserved bits in an encrypted packet: {:?}", packet.reserved));
+        if packet.timed || packet.life != 0 {
+            return Err(format!("reserved bits in an encrypted packet: {:?}", (packet.timed, packet.life)));
         }
         *census.entry(format!("encrypted {:?}", packet.user)).or_default() += 1;
         return same(bytes, &packet.to_bytes());

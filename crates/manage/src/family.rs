@@ -63,6 +63,8 @@ pub mod command {
     pub const GROUP_GET: u8 = 131;
     /// utipc's own: the members of a socket's group.
     pub const GROUP_MEMBER_GET: u8 = 132;
+    /// utipc's own: the keys of the node, without the keys themselves.
+    pub const KEY_GET: u8 = 133;
 }
 
 /// Top-level attributes.
@@ -194,6 +196,19 @@ pub mod quota {
     pub const USED: u16 = 2;
     pub const LIMIT: u16 = 3;
     pub const REFUSED: u16 = 4;
+}
+
+/// utipc's own: attributes of a key's state, in a nest of type [`top::NODE`].
+#[expect(missing_docs, reason = "the names are enough")]
+pub mod key_state {
+    pub const SLOT: u16 = 128;
+    pub const STATE: u16 = 129;
+    pub const MODE: u16 = 130;
+    pub const FINGERPRINT: u16 = 131;
+    /// Milliseconds.
+    pub const AGE: u16 = 132;
+    pub const USERS: u16 = 133;
+    pub const INTRODUCED_BY: u16 = 134;
 }
 
 /// utipc's own: attributes of a socket in a group, and of a member, in a nest of type [`top::SOCK`].

@@ -34,7 +34,7 @@ mod request;
 pub use attribute::{Attribute, Nest, Writer};
 pub use control::{Family, FamilyRequest};
 pub use entry::{
-    Bearer, Connection, Domain, Down, Entry, Group, GroupMember, Link, Media, Monitor, MonitorPeer, Net,
+    Bearer, Connection, Domain, Down, Entry, Group, GroupMember, KeyState, Link, Media, Monitor, MonitorPeer, Net,
     Node, Path, Process, Properties, Publication, Quota, ResourceUse, Socket, Stats, Udp,
 };
 pub use errno::{Errno, Refusal};

@@ -89,6 +89,8 @@ pub enum Request {
     },
     /// Lists what all users together, and each of them, use of the resources that have quotas. A utipc extension.
     Quotas,
+    /// Lists the keys of the node, without the keys themselves. A utipc extension.
+    Keys,
     /// Lists the sockets that are in groups. A utipc extension.
     Groups,
     /// Lists the members of a socket's group. A utipc extension.
@@ -179,6 +181,7 @@ impl Request {
             Self::LinkHistory => (command::LINK_HISTORY, true),
             Self::Capture(_) => (command::CAPTURE, false),
             Self::Quotas => (command::QUOTA_GET, true),
+            Self::Keys => (command::KEY_GET, true),
             Self::Groups => (command::GROUP_GET, true),
             Self::GroupMembers { .. } => (command::GROUP_MEMBER_GET, true),
             Self::MediaGet { .. } => (command::MEDIA_GET, false),
@@ -295,6 +298,7 @@ impl Request {
             | Self::Links { broadcast: false }
             | Self::LinkHistory
             | Self::Quotas
+            | Self::Keys
             | Self::Groups
             | Self::Media
             | Self::Nodes
@@ -430,6 +434,7 @@ impl Request {
             }
             command::NAME_TABLE_GET if dump => Self::Names,
             command::QUOTA_GET if dump && header.version >= EXTENDED => Self::Quotas,
+            command::KEY_GET if dump && header.version >= EXTENDED => Self::Keys,
             command::GROUP_GET if dump && header.version >= EXTENDED => Self::Groups,
             command::GROUP_MEMBER_GET if dump && header.version >= EXTENDED => {
                 Self::GroupMembers { port: nest(all, top::SOCK)?.u32(group::PORT)?.ok_or(Errno::INVALID)? }

@@ -3,7 +3,7 @@
 use utipc_manage::capture::CaptureRequest;
 use utipc_manage::{
     Bearer, Connection, Domain, Down, Entry, Errno, Family, FamilyRequest, Group, GroupMember, Header,
-    KeyChange, Link, Media, Messages, Monitor, MonitorPeer, Net, Node, Path, Process, Properties,
+    KeyChange, KeyState, Link, Media, Messages, Monitor, MonitorPeer, Net, Node, Path, Process, Properties,
     Publication, Quota, REKEY_NOW, Refusal, Reply, ReplyWriter, Request, ResourceUse, Secret, Socket, Stats,
     Udp, family, flag, replies,
 };
@@ -51,6 +51,7 @@ fn requests() -> Vec<Request> {
         Request::LinkReset { name: name() },
         Request::LinkHistory,
         Request::Quotas,
+        Request::Keys,
         Request::Groups,
         Request::GroupMembers { port: 7 },
         Request::MediaGet { name: name() },
@@ -147,6 +148,17 @@ fn entries() -> Vec<Entry> {
             resources: ["sockets", "memory"]
                 .map(|name| ResourceUse { name: name.to_owned(), used: 1, limit: u64::MAX, refused: 3 })
                 .to_vec(),
+        }),
+        Entry::Key(KeyState { slot: 1, state: "active".to_owned(), ..KeyState::default() }),
+        Entry::Key(KeyState {
+            peer: Some([7; 16]),
+            slot: 3,
+            state: "pending".to_owned(),
+            mode: "node".to_owned(),
+            fingerprint: u64::MAX,
+            age_ms: 5,
+            users: 2,
+            introduced_by: "peer".to_owned(),
         }),
         Entry::Group(Group { port: 1, service: 4300, instance: 7, scope: 2, ..Group::default() }),
         Entry::Group(Group {
@@ -275,7 +287,8 @@ fn unknown_commands_are_not_supported() {
         assert_eq!(request.unwrap_err().errno, Errno::NOT_SUPPORTED, "{command}");
     }
     let header = Header { version: 1, ..HEADER };
-    for own in [Request::LinkHistory, Request::Quotas, Request::Groups, Request::GroupMembers { port: 7 }] {
+    let groups = [Request::Groups, Request::GroupMembers { port: 7 }];
+    for own in [Request::LinkHistory, Request::Quotas, Request::Keys].into_iter().chain(groups) {
         let (_, request) = Request::from_bytes(&own.to_bytes(&header)).unwrap();
         assert_eq!(request.unwrap_err().errno, Errno::NOT_SUPPORTED);
     }

@@ -51,6 +51,9 @@ pub enum Broken {
     /// Activity does not end while virtual time stands still.
     #[error("livelock: {0}")]
     Livelock(String),
+    /// Two frames under the key of all nodes had one nonce.
+    #[error("nonce: {0}")]
+    Nonce(String),
     /// A queue exceeded its limit.
     #[error("memory: {0}")]
     Memory(String),

@@ -1,7 +1,9 @@
 //! A run: virtual time, all nodes, and every event in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
+use utipc_core::crypto::{Mode, variation};
+use utipc_core::wire::Encrypted;
 use utipc_core::{Event, NodeAddr, Rng, Target, Time};
 
 use crate::Outcome;
@@ -55,6 +57,8 @@ pub(crate) struct Cluster {
     pub(crate) connections: Connections,
     trace: Trace,
     livelock: Livelock,
+    /// What varied the nonces of frames under the master key, all that were sent.
+    nonces: HashSet<(u32, u64)>,
     /// Whether applications send, bind and connect now.
     pub(crate) busy: bool,
     pub(crate) topology_events: u64,
@@ -102,6 +106,7 @@ impl Cluster {
             connections: Connections::default(),
             trace: Trace::new(config.seed, config.log),
             livelock: Livelock::new(config.nodes),
+            nonces: HashSet::new(),
             busy: false,
             topology_events: 0,
             contacts_lost: 0,
@@ -330,6 +335,9 @@ impl Cluster {
         let mut steps = Ok(());
         for frame in batch.frames() {
             let bytes = &*batch.frame(frame);
+            if !is_nonce_new(&mut self.nonces, bytes) {
+                steps = steps.and(Err(Broken::Nonce("used for a second frame".to_owned())));
+            }
             let plane = running.bearers.iter().position(|b| *b == frame.bearer).unwrap_or_default() as u8;
             for to in (0..self.config.nodes).filter(|to| *to != node) {
                 let meant = match frame.to {
@@ -391,4 +399,12 @@ impl Cluster {
     pub(crate) fn note(&mut self, what: u8, node: usize, bytes: &[u8]) {
         self.trace.note(self.now, what, node as u64, bytes);
     }
+}
+
+/// Notes the nonce of a frame under the master key, which all nodes have.
+fn is_nonce_new(nonces: &mut HashSet<(u32, u64)>, frame: &[u8]) -> bool {
+    let header = Encrypted::parse(frame).ok().filter(|header| header.tx_slot == 0);
+    header.is_none_or(|header| {
+        nonces.insert((variation(Mode::Cluster, &header, NodeAddr::NONE), header.seqno))
+    })
 }

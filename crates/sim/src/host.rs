@@ -83,6 +83,9 @@ pub(crate) fn media_address(plane: u8, index: usize) -> MediaAddr {
     MediaAddr::Ethernet([2, 0, 0, 0, plane, index as u8 + 1])
 }
 
+/// The wall clock of all nodes when virtual time is 0, nanoseconds since 1970.
+const CLOCK: u64 = 1_790_000_000_000_000_000;
+
 impl Host {
     pub(crate) fn new(index: usize) -> Self {
         Self { index, addr: NodeAddr::NONE, incarnation: 0, running: None }
@@ -95,8 +98,10 @@ impl Host {
         let identity = NodeId::from_text(&format!("node-{}", self.index));
         let mut wanted = StackConfig { identity: Some(identity), address, seed, ..StackConfig::default() };
         if config.keys {
-            let secret = Some([self.index as u8 + 1; 36].into());
-            wanted.encryption = EncryptionConfig { strict: true, clock_at_zero: 0, secret };
+            let mut secret = [self.index as u8 + 1; 36];
+            secret[..8].copy_from_slice(&self.incarnation.to_be_bytes());
+            let secret = Some(secret.into());
+            wanted.encryption = EncryptionConfig { strict: true, clock_at_zero: CLOCK, secret };
         }
         if config.near_wrap {
             wanted.first_seqno = NEAR_WRAP;

@@ -1,5 +1,7 @@
 //! The program `utipcd`: it starts without a configuration, refuses a wrong one, reloads, and ends in order.
 
+#[path = "daemon/encryption.rs"]
+mod encryption;
 mod metrics_port;
 #[path = "daemon/operate.rs"]
 mod operate;

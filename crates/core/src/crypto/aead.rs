@@ -71,6 +71,7 @@ mod fast {
 pub struct Aead {
     cipher: Cipher,
     salt: [u8; SALT],
+    fingerprint: u64,
 }
 
 impl core::fmt::Debug for Aead {
@@ -86,13 +87,23 @@ impl Aead {
     pub fn new(key: &Key) -> Self {
         let (bytes, salt) = key.parts();
         let cipher = fast::Cipher::new(bytes).map_or_else(|| portable(bytes), Cipher::Fast);
-        Self { cipher, salt }
+        let mut aead = Self { cipher, salt, fingerprint: 0 };
+        // No frame has the number 0.
+        let tag = aead.seal(aead.nonce(0, 0), &[], &mut []).unwrap_or_default();
+        aead.fingerprint = tag.first_chunk().map_or(0, |first| u64::from_be_bytes(*first));
+        aead
+    }
+
+    /// A number that tells this key from others and does not disclose it.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     #[cfg(test)]
     pub(super) fn portable(key: &Key) -> Self {
         let (bytes, salt) = key.parts();
-        Self { cipher: portable(bytes), salt }
+        Self { cipher: portable(bytes), salt, fingerprint: 0 }
     }
 
     /// The nonce of a frame: the salt varied by the bytes of a node address from the lowest on, then the number.

@@ -18,6 +18,14 @@ impl Entropy {
         Ok(Self { aead: Aead::new(&Key::new(secret)?), drawn: 0 })
     }
 
+    /// A random number.
+    pub(super) fn number(&mut self) -> u64 {
+        let mut bytes = [0; 8];
+        self.drawn += 1;
+        self.aead.seal(self.aead.nonce(0, self.drawn), &[], &mut bytes);
+        u64::from_be_bytes(bytes)
+    }
+
     /// A new key of the same length as another one.
     pub(super) fn key_like(&mut self, template: &Key) -> Result<Key, KeyError> {
         let mut bytes = Zeroizing::new(vec![0; template.bytes().len()]);

@@ -21,14 +21,15 @@ pub fn variation(mode: Mode, header: &Encrypted<'_>, dest: NodeAddr) -> u32 {
     }
 }
 
-/// Appends a frame: the header, the message in `pieces` encrypted and padded with zeros to a multiple of 4 bytes, the
-/// tag.
+/// Appends a frame: the header, the message in `pieces` encrypted and padded with zeros to a multiple of 4 bytes, what
+/// follows the message (a multiple of 4 bytes, which Linux ignores), the tag.
 pub fn seal(
     aead: &Aead,
     mode: Mode,
     header: &Encrypted<'_>,
     dest: NodeAddr,
     pieces: [&[u8]; 2],
+    after: &[u8],
     out: &mut Vec<u8>,
 ) {
     let start = out.len();
@@ -36,6 +37,7 @@ pub fn seal(
     let text = out.len();
     pieces.iter().for_each(|piece| out.extend_from_slice(piece));
     out.resize(text + (out.len() - text).next_multiple_of(4), 0);
+    out.extend_from_slice(after);
     let nonce = aead.nonce(variation(mode, header, dest), header.seqno);
     let (head, text) = out.split_at_mut(text);
     let tag = aead.seal(nonce, head.get(start..).unwrap_or_default(), text);

@@ -2,6 +2,7 @@
 
 use super::key::Mode;
 use crate::addr::{NodeAddr, NodeId};
+use crate::time::Time;
 
 /// Counters of encryption since the node's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +51,8 @@ impl EncryptionStats {
 /// Role of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyRole {
+    /// Set by the operator, and introduced as soon as the one before it is in use.
+    Waiting,
     /// Used only until nodes have handed each other session keys.
     Master,
     /// Waits to be used.
@@ -58,6 +61,19 @@ pub enum KeyRole {
     Active,
     /// Used before; late frames are decrypted with it.
     Passive,
+}
+
+/// How a node came to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Introduced {
+    /// The operator has set it.
+    Operator,
+    /// A cluster key of this node, under which the peer's frames opened.
+    Cluster,
+    /// The node has made it, to replace the key before.
+    Rekeying,
+    /// The peer has sent it.
+    Peer,
 }
 
 /// One key.
@@ -71,6 +87,12 @@ pub struct KeyInfo {
     pub mode: Mode,
     /// Of an own key: the peers that receive with it.
     pub users: u32,
+    /// A number that tells it from other keys: the same on all nodes, and no secret.
+    pub fingerprint: u64,
+    /// Time since which the node has it.
+    pub since: Time,
+    /// How the node came to it.
+    pub introduced: Introduced,
 }
 
 /// The keys of a peer.

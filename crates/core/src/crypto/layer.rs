@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::entropy::Entropy;
-use super::info::{EncryptionInfo, EncryptionStats, KeyInfo, KeyRole, PeerKeys};
+use super::info::{EncryptionInfo, EncryptionStats, Introduced, KeyInfo, KeyRole, PeerKeys};
 use super::key::{ALGORITHM, ALGORITHM_LEN, Key, Mode};
-use super::receiving::{Distribution, Origin, RETRY_MS, Receiving};
-use super::sending::{Choice, MASTER, Sending};
+use super::proof::Proof;
+use super::receiving::{Distribution, RETRY_MS, Receiving};
+use super::replay::{CLASS_BITS, DISCOVERY_CLASS};
+use super::sending::{Choice, MASTER, Sending, Waiting};
 use super::slots::Slots;
 use super::{Aead, EncryptionConfig, KeyUse, OVERHEAD, SetKeyError, frame};
 use crate::addr::{NodeAddr, NodeId};
@@ -18,6 +20,9 @@ use crate::wire::{
     Encrypted, EncryptedSource, Envelope, INTERNAL_HEADER, KeyDistribution, LinkProtocolType, Message, User,
     View,
 };
+
+/// Bits that a shift leaves free: shifts are below 2^61, so that no clock makes a number overflow before the year 2480.
+const SHIFT_BITS: u32 = 3 + CLASS_BITS;
 
 /// The node itself, as far as the layer has to know it.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +42,15 @@ pub(crate) struct Encryption {
     pub(super) peers: BTreeMap<NodeId, Receiving>,
     sealed: FrameBatch,
     pub(super) text: Vec<u8>,
+    /// Asked in messages that make contact. A peer that answers it has heard this node since its start, and since it
+    /// last forgot the numbers of a peer.
+    pub(super) question: u64,
+    /// Random for each start; 0 unless `timed`.
+    life: u16,
+    /// Numbers come from the clock, and peers that number so must answer.
+    pub(super) timed: bool,
+    /// This node's identity, and what it adds to the numbers of its frames.
+    shift: (NodeId, u64),
     pub(super) stats: EncryptionStats,
 }
 
@@ -44,17 +58,36 @@ impl Encryption {
     /// A node without keys.
     pub(crate) fn new(config: &EncryptionConfig, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        Self {
+        let mut layer = Self {
             strict: config.strict,
             clock_at_zero: config.clock_at_zero,
             entropy: config.secret.as_ref().and_then(|secret| Entropy::new(secret).ok()),
+            timed: config.clock_at_zero != 0,
+            question: 0,
+            life: 0,
+            shift: (NodeId::default(), shift(NodeId::default())),
             sending: Sending::new(rng.next_u32() as u16),
             rng,
             peers: BTreeMap::new(),
             sealed: FrameBatch::default(),
             text: Vec::new(),
             stats: EncryptionStats::default(),
-        }
+        };
+        layer.renew_question();
+        layer.life = if layer.timed { layer.question as u16 } else { 0 };
+        layer.renew_question();
+        layer
+    }
+
+    /// Chooses another question: answers to the last one no longer prove anything.
+    fn renew_question(&mut self) {
+        let secret = self.entropy.as_mut().map_or(0, Entropy::number);
+        self.question = self.rng.next_u64() ^ secret;
+    }
+
+    /// True if what a peer has sent before it heard this node is refused.
+    pub(super) fn needs_proof(&self) -> bool {
+        self.timed && self.refuses_clear_text()
     }
 
     /// True once a key is set.
@@ -95,29 +128,39 @@ impl Encryption {
         key_use: KeyUse,
         key: Key,
     ) -> Result<bool, SetKeyError> {
-        let clock = self.clock_at_zero.saturating_add(now.as_nanos());
         let (mode, master) = match key_use {
             KeyUse::Cluster => (Mode::Cluster, false),
             KeyUse::Master => (Mode::Cluster, true),
             KeyUse::Node(id) if own.ok_or(SetKeyError::NoIdentity)? == id => (Mode::PerNode, false),
             KeyUse::Node(id) => {
-                let peer = self.peer(id).ok_or(SetKeyError::TooMany)?;
-                let aead = Aead::new(&key).into();
-                peer.attach(aead, Mode::PerNode, Origin::Operator, 0).map_err(|_| SetKeyError::Busy)?;
+                self.peer(id).ok_or(SetKeyError::TooMany)?.configure(now, key);
                 return Ok(false);
             }
         };
-        self.sending.attach(now, clock, key, mode, master).map_err(|_| SetKeyError::Busy)?;
-        if master {
-            self.peers.values_mut().for_each(Receiving::forget_master);
+        let clock = self.clock(now);
+        self.sending.waiting = None;
+        if self.sending.attach(now, clock, key.clone(), (mode, master), Introduced::Operator).is_err() {
+            self.sending.waiting = Some(Waiting { key, mode, since: now });
+            return Ok(false);
         }
         Ok(!master)
+    }
+
+    fn clock(&self, now: Time) -> u64 {
+        self.clock_at_zero.saturating_add(now.as_nanos())
+    }
+
+    /// Introduces a key that had to wait. True if the peers must be sent it.
+    pub(crate) fn introduce_waiting(&mut self, now: Time) -> bool {
+        let Some(Waiting { key, mode, .. }) = self.sending.take_waiting() else { return false };
+        let clock = self.clock(now);
+        self.sending.attach(now, clock, key, (mode, false), Introduced::Operator).is_ok()
     }
 
     /// Removes all keys; the node sends clear text again.
     pub(crate) fn flush(&mut self) {
         self.sending.flush();
-        self.peers.clear();
+        self.peers.values_mut().for_each(Receiving::flush);
     }
 
     /// Makes a new key of this node, which the peers must be sent.
@@ -129,8 +172,9 @@ impl Encryption {
         let template = self.sending.template().ok_or(SetKeyError::NoKey)?.key.clone();
         let entropy = self.entropy.as_mut().ok_or(SetKeyError::NoEntropy)?;
         let key = entropy.key_like(&template).map_err(|_| SetKeyError::NoEntropy)?;
-        let clock = self.clock_at_zero.saturating_add(now.as_nanos());
-        self.sending.attach(now, clock, key, Mode::PerNode, false).map_err(|_| SetKeyError::Busy)?;
+        let clock = self.clock(now);
+        let attached = self.sending.attach(now, clock, key, (Mode::PerNode, false), Introduced::Rekeying);
+        attached.map_err(|_| SetKeyError::Busy)?;
         Ok(())
     }
 
@@ -204,6 +248,7 @@ impl Encryption {
             let learned = self.peers.iter().filter(|(_, peer)| !peer.is_configured());
             let oldest = *learned.min_by_key(|(_, peer)| peer.last_success())?.0;
             self.peers.remove(&oldest);
+            self.renew_question();
         }
         Some(self.peers.entry(id).or_default())
     }
@@ -219,11 +264,15 @@ impl Encryption {
         if !self.sending.is_on && self.sealed.is_empty() {
             return plain;
         }
+        if self.shift.0 != own.id {
+            self.shift = (own.id, shift(own.id));
+        }
         let mut sealed = core::mem::take(&mut self.sealed);
         for frame in plain.frames() {
             if self.sending.is_on {
                 let peer = (!frame.peer.is_none()).then(|| identity(frame.peer).unwrap_or_default());
-                self.seal(now, own, (plain, frame), peer, &mut sealed);
+                let asks = peer.or_else(|| identity(asks(plain, frame)?));
+                self.seal(now, own, (plain, frame), (peer, asks), &mut sealed);
             } else {
                 sealed.push(frame.bearer, frame.to, &plain.frame(frame));
             }
@@ -239,7 +288,7 @@ impl Encryption {
         now: Time,
         own: Own,
         (plain, frame): (&FrameBatch, &FrameRef),
-        peer: Option<NodeId>,
+        (peer, asks): (Option<NodeId>, Option<NodeId>),
         out: &mut FrameBatch,
     ) {
         let pieces = plain.pieces(frame);
@@ -261,7 +310,8 @@ impl Encryption {
             keepalive: is_state && view.keepalive(),
             has_master: self.sending.has_master(),
             no_rx_key: state.is_some_and(|state| state.no_key),
-            reserved: (false, 0),
+            timed: self.timed,
+            life: self.life,
             seqno: 0,
             source: match discovery {
                 true => EncryptedSource::Identity(own.id),
@@ -269,17 +319,50 @@ impl Encryption {
             },
             ciphertext: &[],
         };
+        let proof = self.proof(view, asks.and_then(|id| self.peers.get(&id)));
+        let after = proof.map(Proof::to_bytes);
+        let class = if discovery { DISCOVERY_CLASS } else { u64::from(frame.bearer) };
         let Choice { probe, master_copy, main } = choice;
         self.stats.unsealed += u64::from(main.is_none());
         for slot in probe.into_iter().chain(master_copy.then_some(MASTER)).chain(main) {
             header.tx_slot = slot;
-            header.seqno = self.sending.next_seqno();
+            header.seqno = self.sending.next_number(self.timed);
+            if self.timed {
+                header.seqno = header.seqno.saturating_add(self.shift.1) | class;
+            }
             let Some(key) = self.sending.get(slot) else { continue };
             self.stats.sealed += 1;
             out.push_with(frame, |bytes| {
-                frame::seal(&key.aead, key.mode, &header, frame.peer, pieces, bytes);
+                let after = after.as_ref().map_or(&[][..], |after| after);
+                frame::seal(&key.aead, key.mode, &header, frame.peer, pieces, after, bytes);
             });
         }
+        if is_state
+            && proof.is_some()
+            && let Some(peer) = asks.and_then(|id| self.peers.get_mut(&id))
+        {
+            peer.has_asked = false;
+        }
+    }
+
+    /// What follows a message: in those that make contact, and in a STATE as long as one of both nodes needs it.
+    fn proof(&self, view: View<'_>, peer: Option<&Receiving>) -> Option<Proof> {
+        let is_needed = match view.user() {
+            User::LinkConfig => true,
+            User::LinkProtocol => {
+                let is_open = |peer: &Receiving| peer.is_timed && (!peer.numbers.is_proven() || peer.has_asked);
+                view.link_type() != LinkProtocolType::State || peer.is_some_and(is_open)
+            }
+            _ => false,
+        };
+        let seen = peer.filter(|peer| peer.numbers.is_proven()).map_or(0, |peer| peer.numbers.top());
+        let answers = peer.map_or([0; 2], |peer| peer.heard.answers());
+        (self.timed && is_needed).then_some(Proof { question: self.question, answers, seen })
+    }
+
+    /// A peer names the highest number that it has received from this node.
+    pub(super) fn catch_up(&mut self, seen: u64) {
+        self.sending.catch_up(seen.saturating_sub(self.shift.1));
     }
 
     /// The counters.
@@ -291,12 +374,41 @@ impl Encryption {
     pub(crate) fn info(&self) -> EncryptionInfo {
         let sending = |slot: u8, role| {
             let key = self.sending.get(slot)?;
-            Some(KeyInfo { slot, role, mode: key.mode, users: u32::try_from(key.users).unwrap_or(0) })
+            let users = u32::try_from(key.users).unwrap_or(0);
+            Some(KeyInfo {
+                slot,
+                role,
+                mode: key.mode,
+                users,
+                fingerprint: key.aead.fingerprint(),
+                since: key.since,
+                introduced: key.introduced,
+            })
         };
         let mut keys: Vec<KeyInfo> = sending(MASTER, KeyRole::Master).into_iter().collect();
         keys.extend(roles(self.sending.slots).filter_map(|(slot, role)| sending(slot, role)));
+        keys.extend(self.sending.waiting.as_ref().map(|waiting| KeyInfo {
+            slot: 0,
+            role: KeyRole::Waiting,
+            mode: waiting.mode,
+            users: 0,
+            fingerprint: Aead::new(&waiting.key).fingerprint(),
+            since: waiting.since,
+            introduced: Introduced::Operator,
+        }));
         let peer = |(id, peer): (&NodeId, &Receiving)| {
-            let key = |(slot, role)| Some(KeyInfo { slot, role, mode: peer.get(slot)?.mode, users: 0 });
+            let key = |(slot, role)| {
+                let key = peer.get(slot)?;
+                Some(KeyInfo {
+                    slot,
+                    role,
+                    mode: key.mode,
+                    users: 0,
+                    fingerprint: key.aead.fingerprint(),
+                    since: key.since,
+                    introduced: key.origin,
+                })
+            };
             let keys = roles(peer.slots).filter_map(key).collect();
             PeerKeys { id: *id, addr: peer.addr, keys, receives_with: peer.peer_active }
         };
@@ -304,7 +416,7 @@ impl Encryption {
             is_on: self.sending.is_on,
             strict: self.strict,
             keys,
-            peers: self.peers.iter().map(peer).collect(),
+            peers: self.peers.iter().filter(|(_, peer)| !peer.slots.is_empty()).map(peer).collect(),
             rekeying_minutes: self.sending.rekeying_minutes,
             stats: self.stats,
         }
@@ -319,4 +431,20 @@ fn roles(slots: Slots) -> impl Iterator<Item = (u8, KeyRole)> {
         (slots.passive, KeyRole::Passive),
     ];
     all.into_iter().filter(|(slot, _)| *slot != 0)
+}
+
+/// The peer of a discovery message to one node, which it names.
+fn asks(plain: &FrameBatch, frame: &FrameRef) -> Option<NodeAddr> {
+    let view = View::of_header(plain.pieces(frame)[0]);
+    let is_response = view.user() == User::LinkConfig && view.kind() == 1;
+    is_response.then(|| NodeAddr(view.word(2)))
+}
+
+/// What a node adds to its numbers, so that nodes whose nonces vary by the same four bytes use numbers far from each
+/// other: it depends on all of the identity.
+fn shift(id: NodeId) -> u64 {
+    let (high, low) = id.0.split_at(8);
+    let number = |bytes: &[u8]| bytes.iter().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
+    let mixed = Rng::new(Rng::new(number(high)).next_u64() ^ number(low)).next_u64();
+    mixed >> SHIFT_BITS << CLASS_BITS
 }

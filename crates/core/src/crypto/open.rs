@@ -3,14 +3,19 @@
 use std::sync::Arc;
 
 use super::frame;
+use super::info::Introduced;
 use super::layer::{Encryption, Own};
-use super::receiving::{Distribution, Origin, Receiving, ReceivingKey};
+use super::key::Mode;
+use super::proof::Proof;
+use super::replay::class;
+use super::receiving::{Distribution, Receiving};
 use super::sending::MASTER;
 use crate::addr::NodeId;
 use crate::error::WireError;
 use crate::event::Drop;
+use crate::outbox::BearerId;
 use crate::time::Time;
-use crate::wire::{Encrypted, EncryptedSource, SHORT_HEADER, User, View};
+use crate::wire::{Encrypted, EncryptedSource, LinkProtocolType, SHORT_HEADER, User, View};
 
 /// What the rest of the node knows about a message whose number was received before or is too old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +24,16 @@ pub(crate) enum Verdict {
     Stale,
     /// It can do no harm, because there is no contact with the peer.
     Harmless,
-    /// It answers a message that this node has just sent: the peer has restarted, and its numbers too.
+    /// It answers a message that this node has just sent: the peer has restarted, and its numbers too, as in Linux.
     Fresh,
+}
+
+/// What the rest of the node knows about the sender of a frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    pub(crate) id: NodeId,
+    /// The sender's bearer at the other end of the link that is up on the bearer of arrival.
+    pub(crate) far_bearer: Option<BearerId>,
 }
 
 /// A frame that was opened: the message is at the start of the buffer, which goes back with [`Encryption::recycle`].
@@ -36,7 +49,7 @@ enum Found {
 }
 
 impl Encryption {
-    /// Opens a frame of the peer with this identity; `judge` decides about a number that was used before.
+    /// Opens a frame of a peer; `judge` decides about a number that was used before.
     ///
     /// # Errors
     /// [`Drop`]: why the frame is not used.
@@ -44,16 +57,18 @@ impl Encryption {
         &mut self,
         now: Time,
         own: Own,
-        id: NodeId,
+        sender: Sender,
         frame: &[u8],
         judge: impl FnOnce(View<'_>) -> Verdict,
     ) -> Result<Opened, Drop> {
         let header = Encrypted::parse(frame).map_err(Drop::Malformed)?;
         let mut text = core::mem::take(&mut self.text);
-        let result = self.decrypt(own, id, &header, frame, &mut text).and_then(|found| {
+        let result = self.decrypt(own, sender.id, &header, frame, &mut text).and_then(|found| {
             let view = View::parse(&text).map_err(Drop::Malformed)?;
             check_source(&header, view)?;
-            self.accept(now, own, id, &header, (view, found), judge)
+            check_bearer(&header, view, sender.far_bearer)?;
+            let proof = Proof::read(view, &text).filter(|_| header.timed && asks(view));
+            self.accept(now, own, sender.id, &header, (view, found, proof), judge)
         });
         match result {
             Ok(()) => {
@@ -130,38 +145,50 @@ impl Encryption {
         own: Own,
         id: NodeId,
         header: &Encrypted<'_>,
-        (view, found): (View<'_>, Found),
+        (view, found, proof): (View<'_>, Found, Option<Proof>),
         judge: impl FnOnce(View<'_>) -> Verdict,
     ) -> Result<(), Drop> {
-        let slot = header.tx_slot;
+        let (question, needs_proof, slot) = (self.question, self.needs_proof(), header.tx_slot);
         let peer = self.peer(id).ok_or(Drop::UnknownPeer)?;
-        let found = match found {
-            Found::Peer(found) => Some(found),
-            Found::Cluster(aead) if slot == MASTER => Some(peer.use_master(aead)),
-            // Without a free slot the frame is used, though its number cannot be remembered.
-            Found::Cluster(aead) => peer.adopt(aead, slot),
+        let key = match &found {
+            Found::Peer(found) => peer.get(*found).map(|key| (key.aead.fingerprint(), key.mode)),
+            Found::Cluster(aead) => Some((aead.fingerprint(), Mode::Cluster)),
         };
-        if let Some(found) = found
-            && let Some(key) = peer.get_mut(found)
-        {
-            let mut is_new = true;
-            if key.is_fresh(header.destined, header.seqno) {
-                key.note(header.destined, header.seqno);
-            } else {
-                match judge(view) {
-                    Verdict::Stale => return Err(Drop::Replayed),
-                    Verdict::Harmless => is_new = false,
-                    Verdict::Fresh => peer.restart(found, header.seqno),
+        let (fingerprint, mode) = key.ok_or(Drop::Encrypted)?;
+        peer.is_timed |= header.timed;
+        let answers = proof.is_some_and(|proof| proof.answers.contains(&question));
+        let is_proven = peer.numbers.is_of_proven_life(header);
+        let is_fresh = peer.numbers.is_fresh(header, fingerprint);
+        let is_new = if is_fresh && (is_proven || answers || !header.timed || !needs_proof) {
+            if answers && !is_proven {
+                peer.numbers.prove(header);
+            }
+            peer.numbers.note(header, fingerprint, mode);
+            true
+        } else {
+            match judge(view) {
+                Verdict::Fresh if !header.timed => {
+                    peer.numbers.restart(header, fingerprint, mode);
+                    true
                 }
+                Verdict::Harmless => false,
+                // The peer has restarted, and asks for the first time.
+                _ if view.user() == User::LinkConfig && is_fresh && peer.numbers.is_proven() => false,
+                Verdict::Stale | Verdict::Fresh => return Err(Drop::Replayed),
             }
-            if found != MASTER {
-                peer.succeeded(now, found, slot);
-            } else if is_new {
-                peer.doubt(now);
-            }
+        };
+        if let Some(proof) = proof {
+            peer.heard.note(header.seqno, proof.question);
         }
-        if let EncryptedSource::Node(addr) = header.source {
-            peer.addr = addr;
+        if is_new {
+            peer.take(now, found, slot);
+            if header.timed && begins_session(view) {
+                peer.numbers.begin_session(header.seqno);
+            }
+            if let Some(proof) = proof {
+                peer.has_asked = proof.seen == 0;
+                self.catch_up(proof.seen);
+            }
         }
         self.synchronise(now, own, id, header, view);
         Ok(())
@@ -173,6 +200,9 @@ impl Encryption {
         let delay_ms = (1 + self.rng.below(5)) * 500;
         let has_key = self.sending.newest().is_some();
         let Some(peer) = self.peers.get_mut(&id) else { return };
+        if let EncryptedSource::Node(addr) = header.source {
+            peer.addr = addr;
+        }
         peer.has_master = header.has_master;
         let is_for_this = view.header_size() > SHORT_HEADER && view.dest_node() == Some(own.addr);
         if !header.destined || !is_for_this {
@@ -204,18 +234,45 @@ fn check_source(header: &Encrypted<'_>, view: View<'_>) -> Result<(), Drop> {
     if matches { Ok(()) } else { Err(fault) }
 }
 
+/// A packet of a link's session must come from the bearer at its other end: an attacker could take it there and give it
+/// to another link of the same nodes.
+fn check_bearer(header: &Encrypted<'_>, view: View<'_>, expected: Option<BearerId>) -> Result<(), Drop> {
+    let is_free = view.non_sequenced() || begins_session(view);
+    let is_other = expected.is_some_and(|bearer| usize::from(bearer) != class(header.seqno));
+    if header.timed && !is_free && is_other { Err(Drop::Replayed) } else { Ok(()) }
+}
+
+/// True for messages behind which a utipc node asks and answers.
+fn asks(view: View<'_>) -> bool {
+    matches!(view.user(), User::LinkConfig | User::LinkProtocol)
+}
+
+/// True if all that the link of the sender sends from now on belongs to the session of this message.
+fn begins_session(view: View<'_>) -> bool {
+    view.user() == User::LinkProtocol && view.link_type() != LinkProtocolType::State
+}
+
 impl Receiving {
-    /// Uses this node's master key for a peer; returns its slot.
-    fn use_master(&mut self, aead: Arc<super::Aead>) -> u8 {
-        self.ensure_master(|| ReceivingKey::new(aead, super::Mode::Cluster, Origin::Cluster));
-        MASTER
+    /// Notes that the key decrypted a new frame under the peer's key `slot`.
+    fn take(&mut self, now: Time, found: Found, slot: u8) {
+        match found {
+            Found::Cluster(_) if slot == MASTER => self.doubt(now),
+            Found::Cluster(aead) => {
+                if let Some(found) = self.adopt(now, aead, slot) {
+                    self.succeeded(now, found, slot);
+                }
+            }
+            Found::Peer(found) => {
+                self.succeeded(now, found, slot);
+            }
+        }
     }
 
     /// Takes over a cluster key of this node as the peer's key in `slot`; returns the slot in which it is.
-    fn adopt(&mut self, aead: Arc<super::Aead>, slot: u8) -> Option<u8> {
-        if self.replace_cluster_key(slot, &aead) {
+    fn adopt(&mut self, now: Time, aead: Arc<super::Aead>, slot: u8) -> Option<u8> {
+        if self.replace_cluster_key(now, slot, &aead) {
             return Some(slot);
         }
-        self.attach(aead, super::Mode::Cluster, Origin::Cluster, slot).ok()
+        self.attach(now, aead, Mode::Cluster, Introduced::Cluster, slot).ok()
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::aead::Aead;
 use super::key::{Key, Mode};
-use super::replay::Window;
+use super::info::Introduced;
+use super::proof::Heard;
+use super::replay::Numbers;
 use super::slots::{Busy, Change, LAST, Slots, Usage};
 use crate::addr::NodeAddr;
 use crate::time::Time;
@@ -15,65 +17,24 @@ const ACTIVE_MS: u64 = 3000;
 const PASSIVE_MS: u64 = 15_000;
 /// Time after which an attempt is repeated to attach a received key, or to distribute one, milliseconds.
 pub(super) const RETRY_MS: u64 = 5000;
-/// Numbers from here on come from a clock: nanoseconds since 1970, reached in 1972. Linux counts from 1.
-const FROM_CLOCK: u64 = 1 << 56;
-
-/// Origin of a peer's key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// Set by the operator.
-    Operator,
-    /// A cluster key of this node.
-    Cluster,
-    /// Sent by the peer.
-    Peer,
-}
 
 /// A key to receive with.
 #[derive(Debug)]
 pub(super) struct ReceivingKey {
     pub(super) aead: Arc<Aead>,
     pub(super) mode: Mode,
-    pub(super) origin: Origin,
+    pub(super) origin: Introduced,
     /// 1 after a success, one less after each failure.
     users: i32,
     /// It has decrypted a frame, and there is no doubt that the peer still has it: failures do not count.
     works: bool,
-    /// Numbers of frames to all, and to this node: Linux counts them separately under a node's own key.
-    windows: [Window; 2],
-    /// The numbers to this node before Linux restarted them.
-    earlier: Option<Window>,
+    /// Time at which this node got to know that the peer has it.
+    pub(super) since: Time,
 }
 
 impl ReceivingKey {
-    pub(super) fn new(aead: Arc<Aead>, mode: Mode, origin: Origin) -> Self {
-        Self { aead, mode, origin, users: 0, works: false, windows: Default::default(), earlier: None }
-    }
-
-    fn window(&mut self, destined: bool, seqno: u64) -> &mut Window {
-        let earlier = self.earlier.as_mut().filter(|earlier| {
-            destined && (earlier.is_near(seqno) || seqno > earlier.top()) && earlier.is_fresh(seqno)
-        });
-        let [to_all, to_this] = &mut self.windows;
-        earlier.unwrap_or(if destined { to_this } else { to_all })
-    }
-
-    /// True if no frame with this number has been received.
-    pub(super) fn is_fresh(&mut self, destined: bool, seqno: u64) -> bool {
-        self.window(destined, seqno).is_fresh(seqno)
-    }
-
-    /// Notes the number of a frame that was accepted.
-    pub(super) fn note(&mut self, destined: bool, seqno: u64) {
-        self.window(destined, seqno).note(seqno);
-    }
-
-    /// This node announces another slot: Linux then counts its frames to this node from 1 again.
-    fn expect_restart(&mut self) {
-        let [_, to_this] = &mut self.windows;
-        if self.mode == Mode::PerNode && to_this.top() < FROM_CLOCK {
-            self.earlier = Some(core::mem::take(to_this));
-        }
+    pub(super) fn new(now: Time, aead: Arc<Aead>, mode: Mode, origin: Introduced) -> Self {
+        Self { aead, mode, origin, users: 0, works: false, since: now }
     }
 }
 
@@ -89,11 +50,12 @@ pub(super) enum Distribution {
     Done(Time),
 }
 
-/// A key that a peer has sent and that is not attached yet.
+/// A key that is not attached yet.
 #[derive(Debug)]
 struct Received {
     key: Key,
     mode: Mode,
+    origin: Introduced,
     retry: Time,
 }
 
@@ -111,6 +73,14 @@ pub(super) struct Receiving {
     /// A frame of the peer could not be decrypted because there is no key for it.
     pub(super) no_key: bool,
     pub(super) distribution: Distribution,
+    /// The numbers of its frames.
+    pub(super) numbers: Numbers,
+    /// Its questions.
+    pub(super) heard: Heard,
+    /// It is a utipc node: it numbers by the clock, and answers questions.
+    pub(super) is_timed: bool,
+    /// It has asked in a STATE, as its link is up; the next STATE answers.
+    pub(super) has_asked: bool,
     generation: Option<u16>,
     received: Option<Received>,
     last_success: Time,
@@ -130,41 +100,26 @@ impl Receiving {
         self.get(slot).filter(|_| slot != 0).map_or(0, |key| key.users)
     }
 
-    /// Adds the master key unless it is there.
-    pub(super) fn ensure_master(&mut self, make: impl FnOnce() -> ReceivingKey) {
-        let [master, ..] = &mut self.keys;
-        master.get_or_insert_with(make);
-    }
-
-    /// Forgets the master key, which has changed.
-    pub(super) fn forget_master(&mut self) {
-        let [master, ..] = &mut self.keys;
-        *master = None;
-    }
-
     /// Puts another cluster key in the place of one in `slot`; false if there is none.
-    pub(super) fn replace_cluster_key(&mut self, slot: u8, aead: &Arc<Aead>) -> bool {
-        let key = self.get_mut(slot).filter(|key| slot != 0 && key.origin == Origin::Cluster);
+    pub(super) fn replace_cluster_key(&mut self, now: Time, slot: u8, aead: &Arc<Aead>) -> bool {
+        let key = self.get_mut(slot).filter(|key| slot != 0 && key.origin == Introduced::Cluster);
         key.is_some_and(|key| {
-            *key = ReceivingKey::new(Arc::clone(aead), Mode::Cluster, Origin::Cluster);
+            *key = ReceivingKey::new(now, Arc::clone(aead), Mode::Cluster, Introduced::Cluster);
             true
         })
     }
 
-    /// The peer has restarted: what it sent before its frame `seqno`, with the key in `slot`, is not expected again.
-    pub(super) fn restart(&mut self, slot: u8, seqno: u64) {
-        for key in self.keys.iter_mut().flatten() {
-            key.windows = Default::default();
-            key.earlier = None;
-        }
-        if let Some(key) = self.get_mut(slot) {
-            key.note(true, seqno);
-        }
+    /// Removes its keys; the numbers that they have used are remembered.
+    pub(super) fn flush(&mut self) {
+        let (numbers, heard) = (core::mem::take(&mut self.numbers), self.heard);
+        *self = Self { numbers, heard, is_timed: self.is_timed, ..Self::default() };
     }
 
     /// True if the operator has set one of its keys.
     pub(super) fn is_configured(&self) -> bool {
-        self.keys.iter().flatten().any(|key| key.origin == Origin::Operator)
+        let mut origins = self.keys.iter().flatten().map(|key| key.origin);
+        let waits = self.received.as_ref().is_some_and(|key| key.origin == Introduced::Operator);
+        waits || origins.any(|origin| origin == Introduced::Operator)
     }
 
     /// Time of the last frame that was decrypted.
@@ -180,15 +135,16 @@ impl Receiving {
     /// Adds a key in the slot `wanted` if that is not 0 and possible; returns its slot.
     pub(super) fn attach(
         &mut self,
+        now: Time,
         aead: Arc<Aead>,
         mode: Mode,
-        origin: Origin,
+        origin: Introduced,
         wanted: u8,
     ) -> Result<u8, Busy> {
         let (slots, slot) = self.slots.attach(self.users(self.slots.pending), wanted)?;
         self.slots = slots;
         if let Some(place) = self.keys.get_mut(usize::from(slot)) {
-            *place = Some(ReceivingKey::new(aead, mode, origin));
+            *place = Some(ReceivingKey::new(now, aead, mode, origin));
         }
         self.no_key = false;
         Ok(slot)
@@ -207,8 +163,8 @@ impl Receiving {
         if found != slot
             && let Some(aligned) = self.slots.align(self.users(self.slots.pending), slot)
         {
-            let passive = self.take(self.slots.passive);
-            let pending = self.take(found);
+            let passive = self.remove(self.slots.passive);
+            let pending = self.remove(found);
             self.slots = aligned;
             self.put(aligned.pending, pending);
             self.put(aligned.passive, passive);
@@ -227,7 +183,7 @@ impl Receiving {
     /// A frame could not be decrypted with the key in `slot`.
     pub(super) fn failed(&mut self, slot: u8) {
         // A key that works, or that the operator has set, is not lost to forged frames.
-        let counts = |key: &&mut ReceivingKey| !key.works && key.origin != Origin::Operator;
+        let counts = |key: &&mut ReceivingKey| !key.works && key.origin != Introduced::Operator;
         if let Some(key) = self.get_mut(slot).filter(counts) {
             key.users = (key.users - 1).max(-super::slots::MAX_FAILURES);
         }
@@ -249,16 +205,23 @@ impl Receiving {
         }
         self.generation = Some(generation);
         self.no_key = false;
-        self.received = Some(Received { key, mode, retry: now });
+        self.received = Some(Received { key, mode, origin: Introduced::Peer, retry: now });
         self.attach_received(now);
         true
+    }
+
+    /// Takes a key of the peer that the operator has set; it waits for a free slot if need be.
+    pub(super) fn configure(&mut self, now: Time, key: Key) {
+        let origin = Introduced::Operator;
+        self.received = Some(Received { key, mode: Mode::PerNode, origin, retry: now });
+        self.attach_received(now);
     }
 
     /// Attaches the received key as soon as a slot is free.
     fn attach_received(&mut self, now: Time) {
         let Some(received) = self.received.take_if(|received| received.retry <= now) else { return };
         let aead = Arc::new(Aead::new(&received.key));
-        if self.attach(aead, received.mode, Origin::Peer, 0).is_err() {
+        if self.attach(now, aead, received.mode, received.origin, 0).is_err() {
             self.received = Some(Received { retry: now.plus_millis(RETRY_MS), ..received });
         }
     }
@@ -289,7 +252,7 @@ impl Receiving {
         }
         self.drop_unused();
         if self.slots.active != active {
-            self.keys.iter_mut().flatten().for_each(ReceivingKey::expect_restart);
+            self.numbers.expect_restart();
         }
         change == Change::Activate
     }
@@ -298,11 +261,11 @@ impl Receiving {
     fn drop_unused(&mut self) {
         let slots = self.slots;
         for slot in (1..=LAST).filter(|slot| !slots.has(*slot)) {
-            drop(self.take(slot));
+            drop(self.remove(slot));
         }
     }
 
-    fn take(&mut self, slot: u8) -> Option<ReceivingKey> {
+    fn remove(&mut self, slot: u8) -> Option<ReceivingKey> {
         self.keys.get_mut(usize::from(slot)).filter(|_| slot != 0)?.take()
     }
 

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::aead::Aead;
+use super::info::Introduced;
 use super::key::{Key, Mode};
 use super::receiving::Receiving;
+use super::replay::CLASS_BITS;
 use super::slots::{self, Busy, Change, LAST, Slots, Usage};
 use crate::time::Time;
 use crate::wire::{LinkProtocolType, User, View};
@@ -15,6 +17,10 @@ pub(super) const MASTER: u8 = 0;
 const GRACE_MS: u64 = 5000;
 /// Time without a change among the users of a pending key before it becomes active, milliseconds.
 const LASTING_MS: u64 = 10_000;
+/// Bits of a number below the counter.
+const CLASS_MASK: u64 = (1 << CLASS_BITS) - 1;
+/// Numbers that a clock does not reach before the year 2116; a peer that names a higher one is not believed.
+const FARTHEST: u64 = 1 << 62;
 /// Default interval of new keys, minutes.
 pub const REKEYING_MINUTES: u32 = 24 * 60;
 
@@ -28,6 +34,16 @@ pub(super) struct SendingKey {
     pub(super) generation: u16,
     /// Peers that receive with it.
     pub(super) users: i32,
+    pub(super) since: Time,
+    pub(super) introduced: Introduced,
+}
+
+/// A key that waits until a slot is free.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) key: Key,
+    pub(super) mode: Mode,
+    pub(super) since: Time,
 }
 
 /// Keys to send with.
@@ -42,6 +58,8 @@ pub(super) struct Sending {
     seqno: u64,
     users_changed: Time,
     grace_until: Time,
+    /// A key of the operator that is introduced as soon as the one before it is.
+    pub(super) waiting: Option<Waiting>,
     /// A peer has no master key.
     legacy_user: bool,
     /// Interval of new keys, minutes; 0 for none.
@@ -70,6 +88,7 @@ impl Sending {
             seqno: 0,
             users_changed: Time::ZERO,
             grace_until: Time::ZERO,
+            waiting: None,
             legacy_user: false,
             rekeying_minutes: REKEYING_MINUTES,
             rekey_at: None,
@@ -92,10 +111,18 @@ impl Sending {
         self.get(MASTER).is_some()
     }
 
-    /// The next number; never 0. Numbers start at the clock, so that a node that restarts repeats none.
-    pub(super) fn next_seqno(&mut self) -> u64 {
-        self.seqno = self.seqno.saturating_add(1);
+    /// The next number; never 0. Numbers start at the clock, so that a node that restarts repeats none. Their low bits
+    /// are free for the class of the frame; without classes Linux's way to count.
+    pub(super) fn next_number(&mut self, has_class: bool) -> u64 {
+        self.seqno = if has_class { (self.seqno | CLASS_MASK).saturating_add(1) } else { self.seqno.saturating_add(1) };
         self.seqno
+    }
+
+    /// A peer has received this number from an earlier life of this node, whose clock was ahead: later ones follow it.
+    pub(super) fn catch_up(&mut self, number: u64) {
+        if number < FARTHEST {
+            self.seqno = self.seqno.max(number);
+        }
     }
 
     /// Adds a key; `clock` is the wall clock, nanoseconds. Returns its slot.
@@ -104,8 +131,8 @@ impl Sending {
         now: Time,
         clock: u64,
         key: Key,
-        mode: Mode,
-        master: bool,
+        (mode, master): (Mode, bool),
+        introduced: Introduced,
     ) -> Result<u8, Busy> {
         let slot = if master {
             MASTER
@@ -120,10 +147,17 @@ impl Sending {
         self.users_changed = now;
         let aead = Arc::new(Aead::new(&key));
         if let Some(place) = self.keys.get_mut(usize::from(slot)) {
-            *place = Some(SendingKey { aead, key, mode, generation: self.generation, users: 0 });
+            let generation = self.generation;
+            *place = Some(SendingKey { aead, key, mode, generation, users: 0, since: now, introduced });
         }
         self.schedule(now);
         Ok(slot)
+    }
+
+    /// Takes the key that waits if a slot is free now.
+    pub(super) fn take_waiting(&mut self) -> Option<Waiting> {
+        let (slots, users) = (self.slots, self.users(self.slots.pending));
+        self.waiting.take_if(|_| slots.attach(users, 0).is_ok())
     }
 
     /// Removes all keys: from now on everything is clear text.

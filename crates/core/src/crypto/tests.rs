@@ -2,7 +2,8 @@
 
 use super::frame;
 use super::key::{Key, KeyError, Mode};
-use super::receiving::{Origin, Receiving};
+use super::info::Introduced;
+use super::receiving::Receiving;
 use super::sending::{Choice, Sending};
 use super::slots::{Change, Slots, Usage};
 use super::{Aead, EncryptionConfig, KeyUse};
@@ -160,7 +161,7 @@ fn silent_keys_can_be_lost_once_the_peer_has_used_the_master_key() {
     peer.doubt(Time::from_millis(6000));
     assert!(lose(&mut peer, 6000));
     let mut peer = Receiving::default();
-    peer.attach(std::sync::Arc::new(Aead::new(&key(1, 20))), Mode::PerNode, Origin::Operator, 1).unwrap();
+    peer.attach(Time::ZERO, std::sync::Arc::new(Aead::new(&key(1, 20))), Mode::PerNode, Introduced::Operator, 1).unwrap();
     peer.doubt(Time::from_millis(6000));
     assert!(!lose(&mut peer, 6000), "the operator has set the key");
 }
@@ -174,15 +175,15 @@ fn keys(active: bool, pending: bool, master: bool) -> Sending {
     let mut sending = Sending::new(7);
     let now = Time::ZERO;
     if active {
-        let slot = sending.attach(now, 1, key(1, 20), Mode::Cluster, false).unwrap();
+        let slot = sending.attach(now, 1, key(1, 20), (Mode::Cluster, false), Introduced::Operator).unwrap();
         sending.move_user(now, 0, slot);
         assert!(sending.tick(now.plus_millis(10_000)));
     }
     if pending {
-        sending.attach(now, 1, key(2, 20), Mode::Cluster, false).unwrap();
+        sending.attach(now, 1, key(2, 20), (Mode::Cluster, false), Introduced::Operator).unwrap();
     }
     if master {
-        sending.attach(now, 1, key(3, 20), Mode::Cluster, true).unwrap();
+        sending.attach(now, 1, key(3, 20), (Mode::Cluster, true), Introduced::Operator).unwrap();
     }
     sending
 }
@@ -292,7 +293,8 @@ fn salt_varies_with_the_bytes_of_an_address_from_the_lowest_on() {
         keepalive: false,
         has_master: false,
         no_rx_key: false,
-        reserved: (false, 0),
+        timed: false,
+        life: 0,
         seqno: 1,
         source,
         ciphertext: &[],

@@ -5,7 +5,8 @@ use crate::crypto::{EncryptionInfo, EncryptionStats, Key, KeyUse, SetKeyError};
 use crate::time::Time;
 
 impl Stack {
-    /// Sets a key. From the first key of its own on the node sends nothing in clear text.
+    /// Sets a key. From the first key of its own on the node sends nothing in clear text. While another key is being
+    /// introduced, which takes 10 s, the new one waits ([`crate::crypto::KeyRole::Waiting`]).
     ///
     /// # Errors
     /// See [`SetKeyError`].

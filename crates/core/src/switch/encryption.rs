@@ -2,7 +2,7 @@
 
 use super::{Members, Switch};
 use crate::addr::{NodeAddr, NodeId};
-use crate::crypto::{EncryptionInfo, EncryptionStats, Key, KeyUse, Own, SetKeyError, Verdict};
+use crate::crypto::{EncryptionInfo, EncryptionStats, Key, KeyUse, Own, Sender, SetKeyError, Verdict};
 use crate::event::Drop;
 use crate::link::Link;
 use crate::outbox::{BearerId, FrameBatch};
@@ -34,16 +34,21 @@ impl Switch {
             return Err(Drop::Encrypted);
         }
         let own = self.own();
-        let id = match Encrypted::parse(frame).map_err(Drop::Malformed)?.source {
-            EncryptedSource::Identity(id) => id,
-            EncryptedSource::Node(addr) if addr == own.addr => own.id,
-            EncryptedSource::Node(addr) => self.identity_of(addr).ok_or(Drop::UnknownPeer)?,
+        let sender = match Encrypted::parse(frame).map_err(Drop::Malformed)?.source {
+            EncryptedSource::Identity(id) => Sender { id, far_bearer: None },
+            EncryptedSource::Node(addr) if addr == own.addr => Sender { id: own.id, far_bearer: None },
+            EncryptedSource::Node(addr) => {
+                let peer = &self.members.get(&addr).ok_or(Drop::UnknownPeer)?.peer;
+                let link = peer.slot(bearer).map(|slot| &slot.link).filter(|link| link.is_up());
+                Sender { id: peer.id, far_bearer: link.map(Link::peer_bearer) }
+            }
         };
+        let id = sender.id;
         if id == own.id {
             return Ok(false); // many media return a broadcast to its sender
         }
         let (members, mut old_reset) = (&self.members, None);
-        let opened = self.encryption.open(now, own, id, frame, |view| {
+        let opened = self.encryption.open(now, own, sender, frame, |view| {
             if view.user() == User::LinkProtocol && view.link_type() == LinkProtocolType::Reset {
                 old_reset = Some(view.prev_node());
             }
@@ -157,6 +162,9 @@ impl Switch {
         let Some(id) = self.identity_of(addr).filter(|_| self.encryption.is_on()) else { return };
         if self.encryption.tick(now, &id) {
             self.send_key(now, addr);
+        }
+        if self.encryption.introduce_waiting(now) {
+            self.distribute_key(now);
         }
     }
 }

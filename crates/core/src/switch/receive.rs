@@ -4,6 +4,7 @@ use super::Switch;
 use super::encryption::Carried;
 use crate::addr::NodeAddr;
 use crate::broadcast::{self, BroadcastIo};
+use crate::discovery::KnownNodes;
 use crate::error::WireError;
 use crate::event::{Drop, Event};
 use crate::link::{DownReason, Link};
@@ -22,7 +23,7 @@ impl Switch {
             Ok(has_effects) => has_effects,
             Err(reason) => {
                 self.stats.frames_dropped += 1;
-                let peer = sender(frame);
+                let peer = self.sender(frame);
                 self.event(Event::Dropped { bearer, peer, reason });
                 true
             }
@@ -175,17 +176,19 @@ impl Switch {
         Ok(())
     }
 
+    /// The node that a frame names as its sender. One that is not known has the address of its identity.
+    fn sender(&self, frame: &[u8]) -> NodeAddr {
+        match Encrypted::parse(frame).map(|packet| packet.source) {
+            Ok(EncryptedSource::Node(node)) => node,
+            Ok(EncryptedSource::Identity(id)) => {
+                self.members.address_of(&id).unwrap_or_else(|| id.trial_address())
+            }
+            Err(_) => View::parse(frame).map_or(NodeAddr::NONE, |v| v.prev_node()),
+        }
+    }
+
     pub(super) fn reset_peer(&mut self, now: Time, addr: NodeAddr, reason: DownReason) {
         self.with_peer(now, addr, |peer, ctx| peer.take_all_down(reason, ctx));
-    }
-}
-
-/// The node that a frame names as its sender.
-fn sender(frame: &[u8]) -> NodeAddr {
-    match Encrypted::parse(frame).map(|packet| packet.source) {
-        Ok(EncryptedSource::Node(node)) => node,
-        Ok(EncryptedSource::Identity(_)) => NodeAddr::NONE,
-        Err(_) => View::parse(frame).map_or(NodeAddr::NONE, |v| v.prev_node()),
     }
 }
 

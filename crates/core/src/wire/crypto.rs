@@ -28,8 +28,10 @@ pub struct Encrypted<'a> {
     pub has_master: bool,
     /// The sender has no key for receiving.
     pub no_rx_key: bool,
-    /// Unused bits: the lowest of byte 1, then bytes 2 and 3.
-    pub reserved: (bool, u16),
+    /// The number is that of a utipc node: it comes from the clock and names the bearer (decision 40). Unused in Linux.
+    pub timed: bool,
+    /// Tells the lives of a utipc node apart: random for each start. Unused in Linux.
+    pub life: u16,
     /// Sequence number under the key.
     pub seqno: u64,
     /// The sender.
@@ -84,7 +86,8 @@ impl<'a> Encrypted<'a> {
             keepalive: b1 & 8 != 0,
             has_master: b1 & 4 != 0,
             no_rx_key: b1 & 2 != 0,
-            reserved: (b1 & 1 != 0, u16::from_be_bytes([*b2, *b3])),
+            timed: b1 & 1 != 0,
+            life: u16::from_be_bytes([*b2, *b3]),
             seqno: u64::from_be_bytes(*seqno),
             source,
             ciphertext,
@@ -105,8 +108,8 @@ impl<'a> Encrypted<'a> {
         let flag = |set: bool, bit: u8| u8::from(set) << bit;
         let flags = flag(self.keepalive, 3) | flag(self.has_master, 2) | flag(self.no_rx_key, 1);
         out.push(ENCRYPTED_VERSION << 5 | u8::from(self.user) << 1 | u8::from(self.destined));
-        out.push(self.tx_slot << 6 | (self.rx_slot & 3) << 4 | flags | u8::from(self.reserved.0));
-        out.extend_from_slice(&self.reserved.1.to_be_bytes());
+        out.push(self.tx_slot << 6 | (self.rx_slot & 3) << 4 | flags | u8::from(self.timed));
+        out.extend_from_slice(&self.life.to_be_bytes());
         out.extend_from_slice(&self.seqno.to_be_bytes());
         match self.source {
             EncryptedSource::Node(node) => out.extend_from_slice(&node.0.to_be_bytes()),

@@ -1,6 +1,7 @@
 //! Entries: the values that the messages of replies contain.
 
 mod groups;
+mod keys;
 mod links;
 mod monitors;
 mod quotas;
@@ -14,6 +15,7 @@ use crate::family::{bearer, command, longest, media, monitor, net, node, propert
 use crate::identity;
 
 pub use groups::{Group, GroupMember};
+pub use keys::KeyState;
 pub use links::{Down, Link, Path, Stats};
 pub use monitors::{Domain, Monitor, MonitorPeer};
 pub use quotas::{Quota, ResourceUse};
@@ -184,6 +186,7 @@ pub enum Entry {
     Quota(Quota),
     Group(Group),
     GroupMember(GroupMember),
+    Key(KeyState),
 }
 
 impl Entry {
@@ -206,6 +209,7 @@ impl Entry {
             Self::Quota(_) => command::QUOTA_GET,
             Self::Group(_) => command::GROUP_GET,
             Self::GroupMember(_) => command::GROUP_MEMBER_GET,
+            Self::Key(_) => command::KEY_GET,
         }
     }
 
@@ -268,6 +272,7 @@ impl Entry {
             Self::Quota(q) => out.nest(top::NODE, |out| q.write(out)),
             Self::Group(g) => out.nest(top::SOCK, |out| g.write(out)),
             Self::GroupMember(m) => out.nest(top::SOCK, |out| m.write(out)),
+            Self::Key(k) => out.nest(top::NODE, |out| k.write(out)),
         }
     }
 
@@ -329,6 +334,7 @@ impl Entry {
             command::QUOTA_GET => Self::Quota(Quota::read(nest(top::NODE)?)?),
             command::GROUP_GET => Self::Group(Group::read(nest(top::SOCK)?)?),
             command::GROUP_MEMBER_GET => Self::GroupMember(GroupMember::read(nest(top::SOCK)?)?),
+            command::KEY_GET => Self::Key(KeyState::read(nest(top::NODE)?)?),
             command::MON_PEER_GET => Self::MonitorPeer(MonitorPeer::read(nest(top::MON_PEER)?)?),
             _ => return Err(Errno::NOT_SUPPORTED),
         })

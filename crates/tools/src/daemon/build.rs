@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use utipc::bearers::{Bearer, EthernetBearer, HostBearer, HostConfig, UdpBearer, UdpConfig, UdpMode};
 use utipc::daemon::{
-    DaemonConfig, FixedName, Limits, NodeConfig, Plan, Policy, StackConfig, key_file, usual_socket,
+    DaemonConfig, FixedName, Key, KeyUse, Limits, NodeConfig, Plan, Policy, StackConfig, key_file, usual_socket,
 };
 use utipc::{ClusterId, NodeAddr, NodeId};
 
@@ -52,15 +52,21 @@ pub(crate) fn cluster(file: &File) -> ClusterId {
     file.node.cluster.map_or_else(ClusterId::default, ClusterId)
 }
 
+/// The keys of the key files.
+pub(crate) fn keys(file: &File) -> Result<Vec<(KeyUse, Key)>, Fault> {
+    let read = |(key_use, key, path): (KeyUse, String, &Path)| {
+        let wrong =
+            |error: key_file::KeyFileError| Fault::new(At::key("encryption", &key), error.to_string());
+        Ok((key_use, key_file::read(path).map_err(wrong)?))
+    };
+    file.encryption.files().map(read).collect()
+}
+
 /// Opens the bearers, which may need privileges. The fault names the bearer.
 pub(crate) fn open(config: &mut DaemonConfig, file: &File) -> Result<(), Fault> {
     let of_node = |error: utipc::OsError| Fault::new(At::key("node", "identity"), error.to_string());
     config.node.choose_identity().map_err(of_node)?;
-    for (key_use, key, path) in file.encryption.files() {
-        let wrong =
-            |error: key_file::KeyFileError| Fault::new(At::key("encryption", &key), error.to_string());
-        config.node.keys.push((key_use, key_file::read(path).map_err(wrong)?));
-    }
+    config.node.keys = keys(file)?;
     for (number, bearer) in file.bearer.iter().enumerate() {
         let key = match bearer.media {
             Media::Udp => "local",

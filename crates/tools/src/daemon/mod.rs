@@ -22,7 +22,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use utipc::NodeId;
-use utipc::daemon::{Daemon, DaemonConfig};
+use utipc::daemon::{Daemon, DaemonConfig, Key, KeyUse};
 
 use crate::log;
 use faults::Fault;
@@ -114,13 +114,14 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let (what, identity) = (served(&config), config.node.stack.identity);
     let has_network = !config.node.bearers.is_empty();
+    let keys = config.node.keys.clone();
     let daemon = Daemon::start(config).context("cannot start the daemon")?;
     tracing::info!(socket = %daemon.socket().display(), "programs may attach: {what}");
     let begun = Instant::now();
     let monitoring = port.map(|port| Monitoring::start(port, daemon.socket(), daemon.meter())).transpose()?;
     life::notify(Stage::Ready);
     life::feed_watchdog(daemon.pulse())?;
-    let mut running = Running { daemon: &daemon, file: settings.file };
+    let mut running = Running { daemon: &daemon, file: settings.file, keys };
     let watch = namesake::Watch::default();
     std::thread::scope(|scope| {
         if let Some(identity) = identity.filter(|_| has_network) {
@@ -229,6 +230,8 @@ pub fn private(config: Option<&Path>, socket: &Path) -> Result<Daemon> {
 struct Running<'a> {
     daemon: &'a Daemon,
     file: File,
+    /// The keys that its key files had when they were last read.
+    keys: Vec<(KeyUse, Key)>,
 }
 
 impl Running<'_> {
@@ -254,16 +257,29 @@ impl Running<'_> {
 
     /// Applies keys that can change while the daemon runs; the error names keys that cannot.
     fn reload(&mut self, options: &Options, log: &Log) -> Result<()> {
-        let new = Settings::read(options, None)?.file;
+        let Settings { source, file: new, .. } = Settings::read(options, None)?;
         let fixed = self.file.fixed_difference(&new);
         if !fixed.is_empty() {
             bail!("{} cannot change while the daemon runs (restart it)", fixed.join(", "));
         }
+        let keys = build::keys(&new).map_err(|fault| source.faults(&[fault]))?;
         let (policy, limits) = (build::policy(&new.policy)?, build::limits(&new.limits));
         log.set(new.log.level.as_deref())?;
         self.daemon.change(policy, limits);
         self.file = new;
+        self.introduce(keys)?;
         tracing::info!("configuration reloaded");
+        Ok(())
+    }
+
+    /// Introduces the keys of key files that have changed.
+    fn introduce(&mut self, keys: Vec<(KeyUse, Key)>) -> Result<()> {
+        for (key_use, key) in keys.iter().filter(|key| !self.keys.contains(key)).cloned() {
+            let set = self.daemon.with(move |stack, now| stack.set_key(now, key_use, key));
+            set.transpose().context("cannot introduce the new key")?;
+            tracing::info!("a key file has changed: its key is introduced (`utipc node get key` shows its state)");
+        }
+        self.keys = keys;
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ mod call;
 mod complete;
 mod group;
 pub(crate) mod identity;
+mod keys;
 mod link;
 mod media;
 mod monitor;

@@ -6,7 +6,7 @@ use utipc_manage::{Entry, KeyChange, REKEY_NOW, Request, Secret};
 use zeroize::Zeroizing;
 
 use super::call::{Call, Ended, Failure, needed, number};
-use super::identity;
+use super::{identity, keys};
 use super::words::Key;
 
 pub(super) fn list(call: &mut Call) -> Ended {
@@ -130,21 +130,24 @@ pub(super) fn set_key(call: &mut Call) -> Ended {
     let mut change = KeyChange::default();
     let word = needed(call.words.next(), "the key")?;
     let is_interval = word == "rekeying";
+    let of_file = if word == "file" { Some(keys::from_file(call)?) } else { None };
     if is_interval {
         call.words.back();
     }
-    let keys = call.keys(&KEY_KEYS)?;
-    if !is_interval {
+    let options = call.keys(&KEY_KEYS)?;
+    if of_file.is_some() {
+        change.key = of_file;
+    } else if !is_interval {
         let bytes = key_bytes(&word)?;
-        let algorithm = keys.get("algname").unwrap_or("gcm(aes)").to_owned();
+        let algorithm = options.get("algname").unwrap_or("gcm(aes)").to_owned();
         change.key = Some(Secret { algorithm, bytes });
     }
     let wrong = "is not an identity (use at most 16 of a-z A-Z 0-9 - _ . : @, or 32 hexadecimal digits)";
     let identity =
         |text: &str| identity::read(text).ok_or_else(|| Failure::Words(format!("{text:?} {wrong}")));
-    change.identity = keys.get("nodeid").map(identity).transpose()?;
-    change.master = keys.get("master").is_some();
-    change.rekeying = keys.get("rekeying").map(interval).transpose()?;
+    change.identity = options.get("nodeid").map(identity).transpose()?;
+    change.master = options.get("master").is_some();
+    change.rekeying = options.get("rekeying").map(interval).transpose()?;
     if change.master && change.identity.is_some() {
         return Err(Failure::Words("a master key belongs to all nodes (leave out nodeid)".to_owned()));
     }

@@ -5,7 +5,7 @@ use super::call::{Call, Ended};
 use super::link::Links;
 use super::media::Media;
 use super::property::{Mtu, Priority, Tolerance, Window, get, set};
-use super::{bearer, group, link, media, monitor, nametable, node, peer, quotas, socket};
+use super::{bearer, group, keys, link, media, monitor, nametable, node, peer, quotas, socket};
 
 /// A word of the command line.
 pub(super) struct Word {
@@ -312,6 +312,7 @@ pub(super) const COMMANDS: &[Word] = &[
                     run("identity", "Identity of the node", "", &[], node::get_identity),
                     run("netid", "Number of the cluster", "", &[], node::get_cluster),
                     run("clusterid", "Number of the cluster", "", &[], node::get_cluster),
+                    run("key", "State, slot, age and origin of all keys, without the keys", "", &[], keys::show),
                 ],
             ),
             branch(
@@ -324,9 +325,9 @@ pub(super) const COMMANDS: &[Word] = &[
                     run("clusterid", "Number of the cluster, 1 to 9999", "NUMBER", &[], node::set_cluster),
                     run(
                         "key",
-                        "Key: 16, 24 or 32 bytes and 4 of salt, as text or 0x and hexadecimal digits; or the \
-                         interval of session keys, minutes",
-                        "KEY [algname NAME] [master | nodeid IDENTITY] [rekeying MINUTES|now] | rekeying MINUTES|now",
+                        "Key: 16, 24 or 32 bytes and 4 of salt, in a file, as text or 0x and hexadecimal digits; or \
+                         the interval of session keys, minutes",
+                        "{file PATH | KEY} [algname NAME] [master | nodeid IDENTITY] [rekeying MINUTES|now] | rekeying MINUTES|now",
                         &["algname", "master", "nodeid", "rekeying"],
                         node::set_key,
                     ),

@@ -8,5 +8,5 @@ mod finding;
 mod node;
 mod snapshot;
 pub(crate) mod status;
-mod text;
+pub(crate) mod text;
 pub(crate) mod top;

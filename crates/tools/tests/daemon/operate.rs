@@ -15,7 +15,7 @@ use super::Scratch;
 /// A limit far above the duration of any step on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn soon(what: &str, mut condition: impl FnMut() -> bool) {
+pub(super) fn soon(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
@@ -24,13 +24,13 @@ fn soon(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// An address that only this process uses.
-fn address() -> Ipv4Addr {
+pub(super) fn address() -> Ipv4Addr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let number = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
     Ipv4Addr::from(0x7f80_0000 | (std::process::id() << 6) & 0x3f_ffc0 | number)
 }
 
-fn utipc(socket: &std::path::Path, args: &[&str]) -> Command {
+pub(super) fn utipc(socket: &std::path::Path, args: &[&str]) -> Command {
     with_socket(Command::new(env!("CARGO_BIN_EXE_utipc")), socket, args)
 }
 

@@ -12,6 +12,7 @@
 mod bearers;
 mod change;
 mod groups;
+mod keys;
 mod media;
 mod positions;
 mod quotas;
@@ -166,6 +167,7 @@ impl Management {
             Request::Links { broadcast } => access.show_links(*broadcast, from),
             Request::LinkHistory => all(access.show_history()),
             Request::Quotas => access.show_quotas(from),
+            Request::Keys => all(access.show_keys()),
             Request::Groups => access.show_groups(from),
             Request::GroupMembers { port } => access.show_group_members(*port, from)?,
             Request::Media => all(self.media.show()),

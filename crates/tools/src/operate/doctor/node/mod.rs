@@ -240,10 +240,20 @@ fn undecryptable(shot: &Snapshot) -> Vec<Finding> {
 }
 
 fn wrong_key(shot: &Snapshot) -> Vec<Finding> {
-    let remedy =
-        "compare the keys of the nodes, and set the same ones: `utipc node flush key`, `utipc node set key`";
-    recent(shot, "wrong-key", "wrong-key", Level::Error, remedy, |_| {
-        "frames arrive that are encrypted with another key than this node has, or were altered".to_owned()
+    let is_wrong = |problem: &&Problem| problem.name == "wrong-key" && !matches!(&*problem.peer, "" | "0");
+    let sender = shot.problems.iter().find(is_wrong).map(|problem| &problem.peer);
+    let known = shot.neighbours.iter().find(|node| sender == Some(&node.address));
+    let remedy = "compare the fingerprints on both nodes (`utipc node get key`); a node that has restarted with an \
+                  old key file needs the present key in that file, and another restart";
+    recent(shot, "wrong-key", "wrong-key", Level::Error, remedy, |_| match (sender, known) {
+        (Some(_), Some(node)) if !node.up => format!(
+            "{} is out of the cluster: frames in its name are encrypted with another key than this node has",
+            node.identity
+        ),
+        (Some(sender), None) => {
+            format!("frames in the name of node {sender} are encrypted with another key than this node has")
+        }
+        _ => "frames arrive that are encrypted with another key than this node has, or were altered".to_owned(),
     })
 }
 

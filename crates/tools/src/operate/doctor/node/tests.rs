@@ -109,6 +109,25 @@ fn every_check_finds_its_problem() {
 }
 
 #[test]
+fn node_with_an_old_key_is_named() {
+    let text = |change: &dyn Fn(&mut Snapshot)| {
+        let mut shot = healthy();
+        let name = shot.neighbours[0].identity.clone();
+        let address = shot.neighbours[0].address.clone();
+        shot.problems.push(Problem { peer: address, ..problem("wrong-key", shot.time - 1000) });
+        change(&mut shot);
+        let found = all(&shot).into_iter().find(|found| found.check == "wrong-key").unwrap();
+        (name, found.text)
+    };
+    let (name, found) = text(&|shot| shot.neighbours[0].up = false);
+    assert!(found.contains(&format!("{name} is out of the cluster")), "{found}");
+    let (_, found) = text(&|shot| shot.neighbours.clear());
+    assert!(found.contains("in the name of node"), "{found}");
+    let (_, found) = text(&|_| {});
+    assert!(!found.contains("out of the cluster"), "anybody can send altered frames: {found}");
+}
+
+#[test]
 fn young_node_may_still_look_for_its_neighbours() {
     let found = wrong(|shot| {
         shot.daemon.as_mut().unwrap().started = shot.time - 1000;
