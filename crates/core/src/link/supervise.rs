@@ -46,9 +46,9 @@ impl Link {
     }
 
     /// One tick of the node's timer.
-    pub fn tick(&mut self, _now: Time, io: &mut LinkIo<'_>) {
+    pub fn tick(&mut self, now: Time, io: &mut LinkIo<'_>) {
         match self.state {
-            State::Established | State::Synching => self.supervise(io),
+            State::Established | State::Synching => self.supervise(now, io),
             State::Reset => {
                 let eager = self.setup_ticks < EAGER_RESETS;
                 self.setup_ticks = self.setup_ticks.wrapping_add(1);
@@ -61,8 +61,11 @@ impl Link {
         }
     }
 
-    fn supervise(&mut self, io: &mut LinkIo<'_>) {
+    fn supervise(&mut self, now: Time, io: &mut LinkIo<'_>) {
         self.sample_profile();
+        self.path.unanswered(now);
+        self.adopt_path(io);
+        self.asked = self.asked.saturating_sub(1);
         self.round_trip.tick();
         if self.monitor.reset {
             return self.fail_because(DownReason::Monitor, io);
@@ -71,7 +74,8 @@ impl Link {
             return self.fail_because(DownReason::Silence, io);
         }
         let due = io.bcast.waiting || io.bcast.unacked || self.unacked > 0 || !self.transmit.is_empty();
-        let mut probe = self.monitor.probing || self.silence > 0;
+        let is_silent = self.silence > 0;
+        let mut probe = self.monitor.probing || is_silent;
         if probe || self.monitor.supervised {
             self.silence += 1;
         }
@@ -85,7 +89,9 @@ impl Link {
             // The peer may be waiting for this acknowledgement: its window may have become smaller.
             self.max_peer_in_flight = 0;
         }
-        if due || probe {
+        // A probe of the path's size takes the place of an ordinary one, but not of two in a row.
+        let probes_path = !is_silent && self.probe_path(now, io);
+        if !probes_path && (due || probe) {
             self.send_state_with(StateNote { probe, ..StateNote::default() }, io);
         }
         self.advance_backlog(io);

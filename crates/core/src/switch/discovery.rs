@@ -106,6 +106,7 @@ impl Switch {
             mtu: bearer.config.mtu as u16,
             max_receive: bearer.config.max_receive as u16,
             min_mtu: bearer.config.min_mtu as u16,
+            base_mtu: bearer.config.base_mtu.min(u32::from(u16::MAX)) as u16,
             overhead: self.encryption.overhead() as u16,
             tolerance_ms: bearer.config.tolerance_ms,
             priority: bearer.config.priority,
