@@ -95,8 +95,11 @@ pub struct Link {
     silence: u32,
     /// Consecutive acknowledgements of packets that were never sent.
     implausible: u32,
-    /// Ticks of the node's timer while the link was down.
+    /// Ticks of the node's timer while the link was down; of a peer that has not shown that it hears this node, since its
+    /// last message.
     setup_ticks: u32,
+    /// The peer has shown that it hears this node.
+    is_heard: bool,
     interval_ms: u32,
     /// `snd_nxt` at the previous tick.
     checkpoint: u16,
@@ -141,6 +144,7 @@ impl Link {
             silence: 0,
             implausible: 0,
             setup_ticks: 0,
+            is_heard: false,
             interval_ms: supervise::interval_ms(config.tolerance_ms),
             checkpoint: first,
             monitor: MonitorVerdict::default(),
@@ -198,6 +202,7 @@ impl Link {
 
     /// Brings the link up, after [`LinkSignal::Up`].
     pub fn establish(&mut self) -> Transition {
+        self.is_heard = true;
         self.event(Event::Establish)
     }
 

@@ -110,6 +110,10 @@ impl Link {
             return;
         }
         let activate = msg.link_type() == LinkProtocolType::Activate;
+        if !self.is_heard {
+            self.is_heard = activate && msg.dest_session_valid() && msg.dest_session() == self.session;
+            self.setup_ticks = 0;
+        }
         if activate && msg.dest_session_valid() && msg.dest_session() != self.session {
             if seq::lt(self.session, msg.dest_session()) {
                 self.session = msg.dest_session().wrapping_add(1);

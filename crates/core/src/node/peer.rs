@@ -221,6 +221,7 @@ impl Peer {
         self.take_down(bearer, DownReason::AddressChange, ctx);
         if let Some(slot) = self.slot_mut(bearer) {
             slot.media = media;
+            slot.link.has_moved();
         }
     }
 
@@ -267,6 +268,15 @@ impl Peer {
     /// Sends RESET or ACTIVATE, depending on the link's state. `stopping`: this end has just gone down.
     pub(super) fn send_setup(&mut self, bearer: BearerId, stopping: bool, ctx: &mut Ctx<'_>) {
         self.with_link(bearer, ctx, |link, io| link.send_setup(stopping, io));
+    }
+
+    /// The peer looks for this node: sends a setup message, if the next one is due much later.
+    pub(crate) fn try_again(&mut self, bearer: BearerId, ctx: &mut Ctx<'_>) {
+        self.with_link(bearer, ctx, |link, io| {
+            if link.hesitates() {
+                link.send_setup(false, io);
+            }
+        });
     }
 
     /// [`Link::tell_session`].

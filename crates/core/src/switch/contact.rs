@@ -95,6 +95,7 @@ impl Switch {
     }
 
     fn link_up(&mut self, now: Time, addr: NodeAddr, bearer: BearerId, mtu: u16) {
+        self.members.has_answered(addr);
         let mut has_broadcast = false;
         if let Some(b) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
             b.discoverer.link_up();

@@ -49,6 +49,9 @@ impl Switch {
             self.remove_peer(old);
         }
         if !self.members.contains_key(&addr) {
+            if let Some(stranger) = self.members.to_replace() {
+                self.remove_peer(stranger);
+            }
             let peer = Peer::new(now, addr, neighbour.id, neighbour.capabilities);
             self.ticks.insert((peer.next_tick, addr));
             self.members.insert(Member::new(peer, self.own_node()));
@@ -77,6 +80,7 @@ impl Switch {
         }
         if respond {
             self.respond(id, neighbour);
+            self.with_peer(now, addr, |peer, ctx| peer.try_again(id, ctx));
         }
     }
 

@@ -69,6 +69,8 @@ struct Member {
     receiver: BroadcastReceiver,
     /// Receives its bindings and applies them to the table.
     names: NameReceiver,
+    /// Its number among the peers that have never had a link.
+    stranger: Option<u64>,
     /// Its packets that arrive in parts.
     parts: Parts,
     /// Its delivered messages are being dispatched.
@@ -91,6 +93,7 @@ impl Member {
             receiver: BroadcastReceiver::new(own, peer.capabilities),
             peer,
             names: NameReceiver::new(),
+            stranger: None,
             parts: Parts::default(),
             dispatching: false,
             congestion: 0,
