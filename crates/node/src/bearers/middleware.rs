@@ -169,6 +169,10 @@ impl Bearer for Middleware {
         self.inner.mtu()
     }
 
+    fn base_mtu(&self) -> usize {
+        self.inner.base_mtu()
+    }
+
     fn max_receive(&self) -> usize {
         self.inner.max_receive()
     }

@@ -419,6 +419,11 @@ impl Bearer for UdpBearer {
         65_535 - self.overhead()
     }
 
+    /// Switches and routers on the path may drop what the interface sends, without a word.
+    fn base_mtu(&self) -> usize {
+        utipc_core::limits::BASE_PACKET as usize
+    }
+
     fn has_broadcast(&self) -> bool {
         self.group.is_some()
     }

@@ -280,8 +280,12 @@ fn mtu(shot: &Snapshot) -> Vec<Finding> {
         else {
             continue;
         };
-        let text = format!("{} uses packets of {} bytes, its bearer allows {mtu}", link.name, link.mtu);
-        let remedy = "give both ends the same MTU: `utipc bearer set mtu`";
+        let text = format!(
+            "{} uses packets of {} bytes, its bearer allows {mtu}: the path or the peer takes no larger ones",
+            link.name, link.mtu
+        );
+        let remedy = "give the peer, and the switches, routers and tunnels on the path, the MTU of this interface; or \
+                      lower that of the bearer: `utipc bearer set mtu`";
         found.push(Finding::new(CHECK, Level::Warning, text, remedy));
     }
     or_ok(found, CHECK, "links use the packets of their bearers")
