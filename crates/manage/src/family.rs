@@ -63,6 +63,8 @@ pub mod command {
     pub const GROUP_GET: u8 = 131;
     /// utipc's own: the members of a socket's group.
     pub const GROUP_MEMBER_GET: u8 = 132;
+    /// utipc's own: removes a remote of a UDP bearer.
+    pub const BEARER_REMOVE: u8 = 133;
 }
 
 /// Top-level attributes.

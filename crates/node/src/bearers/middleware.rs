@@ -266,6 +266,10 @@ impl Bearer for Middleware {
     fn add_remote(&mut self, remote: SocketAddr) -> Result<(), BearerError> {
         self.inner.add_remote(remote)
     }
+
+    fn remove_remote(&mut self, remote: SocketAddr) -> bool {
+        self.inner.remove_remote(remote)
+    }
 }
 
 impl Control {

@@ -183,4 +183,10 @@ pub trait Bearer: Send {
             remedy: "enable a UDP bearer with a unicast remote address",
         })
     }
+
+    /// Copies no more broadcasts to `remote`; `false` if it was not a remote.
+    fn remove_remote(&mut self, remote: SocketAddr) -> bool {
+        let _ = remote;
+        false
+    }
 }

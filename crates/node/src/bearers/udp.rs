@@ -191,14 +191,6 @@ impl UdpBearer {
         Ok(bearer)
     }
 
-    /// Stops copying broadcasts to `remote`; `false` if it was not a remote.
-    pub fn remove_remote(&mut self, remote: SocketAddr) -> bool {
-        let remote = scoped(remote, self.interface.index);
-        let before = self.remotes.len();
-        self.remotes.retain(|it| *it != remote);
-        self.remotes.len() != before
-    }
-
     /// The remotes that broadcasts are copied to; none in multicast mode.
     pub fn remotes(&self) -> &[SocketAddr] {
         &self.remotes
@@ -511,6 +503,13 @@ impl Bearer for UdpBearer {
         }
         self.remotes.push(remote);
         Ok(())
+    }
+
+    fn remove_remote(&mut self, remote: SocketAddr) -> bool {
+        let remote = scoped(remote, self.interface.index);
+        let before = self.remotes.len();
+        self.remotes.retain(|it| *it != remote);
+        self.remotes.len() != before
     }
 }
 
