@@ -70,6 +70,9 @@ pub struct BearerConfig {
     pub address: MediaAddr,
     /// Largest TIPC packet that is sent, bytes, 100 to 65535.
     pub mtu: u32,
+    /// Largest TIPC packet that needs no proof that the path carries it, bytes. Links prove larger ones by probes; from
+    /// `mtu` on they probe nothing, as on media whose MTU is that of the path.
+    pub base_mtu: u32,
     /// Largest TIPC packet that the bearer can receive, bytes, `mtu` to 65535; this size is announced to peers. If a
     /// kernel's bearer has a larger MTU than its link to this node, the kernel loses replicasts of sizes in between.
     /// Spec: tipc.md §4.7.
@@ -103,6 +106,7 @@ impl BearerConfig {
             name: name.to_owned(),
             address,
             mtu,
+            base_mtu: u16::MAX.into(),
             max_receive: mtu,
             min_mtu: MIN_BEARER_MTU + encapsulation,
             has_broadcast: true,

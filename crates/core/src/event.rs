@@ -37,6 +37,17 @@ pub enum Event {
         /// The reason.
         reason: DownReason,
     },
+    /// A link has found the size of packets that its path carries.
+    PathSize {
+        /// Name of the link.
+        link: String,
+        /// The peer.
+        peer: NodeAddr,
+        /// Largest packet that the path carries, bytes.
+        mtu: u16,
+        /// Largest packet that the bearer and the peer allow, bytes.
+        limit: u16,
+    },
     /// A frame was not accepted.
     Dropped {
         /// Bearer on which it arrived.

@@ -11,6 +11,9 @@ pub const MAX_MESSAGE: usize = MAX_USER_DATA + MAX_HEADER;
 pub const MESSAGE_OVERHEAD: usize = 128;
 /// Data kept in a returned message, bytes. Spec: tipc.md §2.5.
 pub const MAX_RETURNED_DATA: usize = 1024;
+/// Largest packet that every path is assumed to carry, bytes, without the IP and UDP headers. Source: RFC 8899,
+/// BASE_PLPMTU.
+pub const BASE_PACKET: u32 = 1200;
 /// Bearers on one node. Spec: tipc.md §4.1.
 pub const MAX_BEARERS: usize = 3;
 /// Links to one peer. Spec: tipc.md §4.1.

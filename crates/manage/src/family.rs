@@ -65,6 +65,8 @@ pub mod command {
     pub const GROUP_MEMBER_GET: u8 = 132;
     /// utipc's own: the keys of the node, without the keys themselves.
     pub const KEY_GET: u8 = 133;
+    /// utipc's own: removes a remote of a UDP bearer.
+    pub const BEARER_REMOVE: u8 = 134;
 }
 
 /// Top-level attributes.

@@ -53,6 +53,13 @@ pub enum Request {
         /// The remote.
         remote: Option<SocketAddr>,
     },
+    /// Removes a remote of a UDP bearer. utipc's own.
+    BearerRemove {
+        /// Its name.
+        name: String,
+        /// The remote.
+        remote: SocketAddr,
+    },
     /// Lists the remotes of a UDP bearer.
     Remotes {
         /// Its name.
@@ -171,6 +178,7 @@ impl Request {
             Self::Bearers => (command::BEARER_GET, true),
             Self::BearerSet { .. } => (command::BEARER_SET, false),
             Self::BearerAdd { .. } => (command::BEARER_ADD, false),
+            Self::BearerRemove { .. } => (command::BEARER_REMOVE, false),
             Self::Remotes { .. } => (command::UDP_GET_REMOTEIP, true),
             Self::Sockets => (command::SOCK_GET, true),
             Self::Bindings { .. } => (command::PUBL_GET, true),
@@ -211,6 +219,7 @@ impl Request {
                 | Self::BearerEnable { .. }
                 | Self::BearerSet { .. }
                 | Self::BearerAdd { .. }
+                | Self::BearerRemove { .. }
                 | Self::LinkSet { .. }
                 | Self::LinkReset { .. }
                 | Self::Capture(_)
@@ -264,6 +273,10 @@ impl Request {
                 if let Some(remote) = remote {
                     out.nest(bearer::UDP_OPTS, |out| out.address(udp::REMOTE, *remote));
                 }
+            }),
+            Self::BearerRemove { name, remote } => out.nest(top::BEARER, |out| {
+                out.text(bearer::NAME, name);
+                out.nest(bearer::UDP_OPTS, |out| out.address(udp::REMOTE, *remote));
             }),
             Self::Bindings { port } => out.nest(top::SOCK, |out| out.u32(socket::REF, *port)),
             Self::GroupMembers { port } => out.nest(top::SOCK, |out| out.u32(group::PORT, *port)),
@@ -326,6 +339,7 @@ impl Request {
             | command::BEARER_GET
             | command::BEARER_SET
             | command::BEARER_ADD
+            | command::BEARER_REMOVE
             | command::UDP_GET_REMOTEIP => Self::read_bearer(header, all),
             command::LINK_GET | command::LINK_SET | command::LINK_RESET_STATS | command::LINK_HISTORY => {
                 Self::read_link(header, all)
@@ -360,6 +374,10 @@ impl Request {
                 let options = nest()?.nest(bearer::UDP_OPTS);
                 let remote = |o: Nest<'_>| o.address(udp::REMOTE)?.ok_or(Errno::INVALID);
                 Self::BearerAdd { name: name()?, remote: options.map(remote).transpose()? }
+            }
+            command::BEARER_REMOVE if !dump => {
+                let remote = nest()?.nest(bearer::UDP_OPTS).ok_or(Errno::INVALID)?.address(udp::REMOTE)?;
+                Self::BearerRemove { name: name()?, remote: remote.ok_or(Errno::INVALID)? }
             }
             command::UDP_GET_REMOTEIP if dump => Self::Remotes { name: name()? },
             _ => return Err(Errno::NOT_SUPPORTED.into()),

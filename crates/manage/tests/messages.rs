@@ -41,6 +41,7 @@ fn requests() -> Vec<Request> {
         Request::BearerSet { name: name(), properties: properties() },
         Request::BearerAdd { name: name(), remote: Some("10.0.0.3:6118".parse().unwrap()) },
         Request::BearerAdd { name: name(), remote: None },
+        Request::BearerRemove { name: name(), remote: "10.0.0.3:6118".parse().unwrap() },
         Request::Remotes { name: name() },
         Request::Sockets,
         Request::Bindings { port: 5 },

@@ -1,8 +1,9 @@
-//! Network namespaces on one machine, in pairs joined by a virtual Ethernet cable, or many joined by a switch. They
+//! Network namespaces on one machine, in pairs joined by a virtual Ethernet cable or by a path with faults, or many joined by a switch. They
 //! stand for hosts in measurements, the demo and tests.
 //!
 //! A single thread enters a namespace by [`enter`], or makes an empty one by [`unshare`].
 
+mod relay;
 mod switch;
 
 use std::ffi::OsStr;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+pub use relay::{Faults, Passed, Relay};
 pub use switch::Switch;
 pub use utipc_os::netns::{enter, unshare};
 

@@ -213,6 +213,14 @@ impl Observer {
                 warn!(node, "link {link} to node {peer} is down: {reason}");
                 self.remember(link, *peer, *reason);
             }
+            Event::PathSize { link, peer, mtu, limit } if mtu < limit => warn!(
+                node,
+                "the path of link {link} to node {peer} carries packets of {mtu} bytes only, its ends allow {limit} (a \
+                 switch, router or tunnel between them drops larger ones: give it the MTU of the interfaces)"
+            ),
+            Event::PathSize { link, peer, mtu, .. } => {
+                info!(node, "the path of link {link} to node {peer} carries packets of {mtu} bytes");
+            }
             Event::Dropped { bearer, peer, reason } => {
                 *self.counters.dropped.entry(reason.name().into()).or_default() += 1;
                 debug!(node, bearer, "frame from node {peer} dropped: {reason}");

@@ -35,6 +35,7 @@ pub mod signals;
 pub mod sockaddr;
 pub mod spin;
 pub mod timer;
+pub mod tun;
 pub mod udp;
 mod wait;
 

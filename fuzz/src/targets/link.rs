@@ -106,6 +106,7 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
         session: 0xfffe,
         mtu: 1500,
         min_mtu: 128,
+        base_mtu: 128,
         overhead: 0,
         tolerance_ms: 1500,
         priority: 10,

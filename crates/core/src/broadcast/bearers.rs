@@ -1,5 +1,7 @@
 //! The bearers that broadcasts are sent over. Spec: tipc.md §7.2.
 
+use std::collections::BTreeMap;
+
 use crate::addr::NodeAddr;
 use crate::limits::MAX_BEARERS;
 use crate::outbox::BearerId;
@@ -7,10 +9,11 @@ use crate::outbox::BearerId;
 /// MTU assumed without linked peers, bytes.
 const INITIAL_MTU: usize = 1500;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Bearer {
     links: usize,
-    mtu: usize,
+    /// Number of links, by MTU.
+    mtus: BTreeMap<usize, usize>,
     has_broadcast: bool,
 }
 
@@ -25,15 +28,20 @@ impl Bearers {
     /// A link over `bearer` came up with an MTU of `mtu` bytes; the smallest MTU of a bearer's links counts.
     pub(super) fn link_up(&mut self, bearer: BearerId, mtu: usize, has_broadcast: bool) {
         if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
-            let mtu = if slot.links == 0 { mtu } else { mtu.min(slot.mtu) };
-            *slot = Bearer { links: slot.links + 1, mtu, has_broadcast };
+            slot.links += 1;
+            slot.has_broadcast = has_broadcast;
+            *slot.mtus.entry(mtu).or_default() += 1;
         }
     }
 
-    /// A link over `bearer` went down.
-    pub(super) fn link_down(&mut self, bearer: BearerId) {
+    /// A link over `bearer` whose MTU was `mtu` bytes went down.
+    pub(super) fn link_down(&mut self, bearer: BearerId, mtu: usize) {
         if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
             slot.links = slot.links.saturating_sub(1);
+            if let Some(links) = slot.mtus.get_mut(&mtu) {
+                *links -= 1;
+            }
+            slot.mtus.retain(|_, links| *links > 0);
         }
     }
 
@@ -58,7 +66,7 @@ impl Bearers {
 
     /// Smallest MTU of the bearers with links, bytes.
     pub(super) fn mtu(&self) -> usize {
-        self.used().map(|(_, slot)| slot.mtu).min().unwrap_or(INITIAL_MTU)
+        self.used().filter_map(|(_, slot)| slot.mtus.keys().next().copied()).min().unwrap_or(INITIAL_MTU)
     }
 
     /// True if a broadcast takes one frame, which the medium copies.

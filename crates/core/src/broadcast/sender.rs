@@ -9,8 +9,10 @@ use super::bearers::Bearers;
 use super::peers::PeerSet;
 use crate::addr::{ClusterId, Importance, NodeAddr};
 use crate::limits::{MAX_WINDOW, TUNNEL_RESERVE};
-use crate::link::{Backlog, Fragments, Level, Outgoing, Queued, TransmitQueue, Wakeup};
-use crate::outbox::{BearerId, FrameBatch, Target};
+use crate::link::{
+    Backlog, Fragments, LargeLosses, Level, Outgoing, Queued, TransmitQueue, Wakeup, is_large, parts,
+};
+use crate::outbox::{BearerId, FrameBatch, FrameSink, Target};
 use crate::planted::{self, Fault};
 use crate::time::Time;
 use crate::wire::{GapBlock, INTERNAL_HEADER, Message, User, View, seq};
@@ -112,6 +114,25 @@ struct Peer {
     /// Value of `acked` at the last tick, and how long it has not changed, milliseconds.
     stalled_at: u16,
     stalled_ms: u32,
+    /// Large packets that it has acknowledged, and rounds in which it lacked some.
+    large_acked: u64,
+    losses: LargeLosses,
+    is_suspicious: bool,
+}
+
+impl Peer {
+    fn new(slot: usize, acked: u16) -> Self {
+        Self {
+            slot,
+            acked,
+            open: false,
+            stalled_at: acked,
+            stalled_ms: 0,
+            large_acked: 0,
+            losses: LargeLosses::default(),
+            is_suspicious: false,
+        }
+    }
 }
 
 /// The broadcast link of a node.
@@ -180,10 +201,21 @@ impl BroadcastSender {
         self.select_primary();
     }
 
-    /// A link to a peer went down on `bearer`.
-    pub fn link_down(&mut self, bearer: BearerId) {
-        self.bearers.link_down(bearer);
+    /// A link to a peer, with an MTU of `mtu` bytes, went down on `bearer`.
+    pub fn link_down(&mut self, bearer: BearerId, mtu: usize) {
+        self.bearers.link_down(bearer, mtu);
         self.select_primary();
+    }
+
+    /// The MTU of a link over `bearer` has changed from `from` to `to` bytes.
+    pub fn link_resized(&mut self, bearer: BearerId, from: usize, to: usize, has_broadcast: bool) {
+        self.bearers.link_down(bearer, from);
+        self.link_up(bearer, to, has_broadcast);
+    }
+
+    /// True once after rounds in which the peer lacked large packets and received none: its path may be too narrow.
+    pub(crate) fn take_suspicion(&mut self, peer: NodeAddr) -> bool {
+        self.peers.get_mut(&peer).is_some_and(|peer| core::mem::take(&mut peer.is_suspicious))
     }
 
     /// Adds `peer` after contact was established: it must acknowledge from the next packet on. Returns the
@@ -197,8 +229,7 @@ impl BroadcastSender {
         }
         let slot = known.unwrap_or_else(|| self.members.first_free());
         self.members.insert(slot);
-        let new = Peer { slot, acked, open: false, stalled_at: acked, stalled_ms: 0 };
-        self.peers.insert(peer, new);
+        self.peers.insert(peer, Peer::new(slot, acked));
         self.select_primary();
         let mut init = Message::build(User::BcastProtocol, 0, INTERNAL_HEADER, &[]);
         init.set_prev_node(self.config.own);
@@ -310,13 +341,21 @@ impl BroadcastSender {
             return Acknowledged::Ignored;
         }
         known.acked = ack;
+        let mut large_acked = self.large_owed(slot, acked.wrapping_add(1), ack);
         let mut released = self.mark_acknowledged(slot, acked.wrapping_add(1), ack);
+        let mut lacks_large = self.large_owed(slot, ack.wrapping_add(1), ack.wrapping_add(gap)) > 0;
         let mut retransmitted = self.repeat(now, slot, (ack, gap), io.frames);
         let mut end = ack.wrapping_add(gap);
         for &(to, missing) in blocks {
+            large_acked += self.large_owed(slot, end.wrapping_add(1), to);
             released += self.mark_acknowledged(slot, end.wrapping_add(1), to);
+            lacks_large |= self.large_owed(slot, to.wrapping_add(1), to.wrapping_add(missing)) > 0;
             retransmitted += self.repeat(now, slot, (to, missing), io.frames);
             end = to.wrapping_add(missing);
+        }
+        if let Some(known) = self.peers.get_mut(&peer) {
+            known.large_acked += large_acked;
+            known.is_suspicious |= lacks_large && known.losses.lost(now, known.large_acked);
         }
         self.stats.nacks += u64::from(gap != 0);
         self.advance(now, io);
@@ -388,9 +427,14 @@ impl BroadcastSender {
     /// Largest message that is not fragmented, bytes. Spec: tipc.md §5.9.
     #[must_use]
     pub fn mss(&self) -> usize {
+        self.largest().saturating_sub(TUNNEL_RESERVE)
+    }
+
+    /// The largest packet that fits into a frame, bytes.
+    fn largest(&self) -> usize {
         match self.overhead {
-            0 => self.mtu().saturating_sub(TUNNEL_RESERVE),
-            overhead => (self.mtu() & !3).saturating_sub(overhead + TUNNEL_RESERVE),
+            0 => self.mtu(),
+            overhead => (self.mtu() & !3).saturating_sub(overhead),
         }
     }
 
@@ -458,10 +502,22 @@ impl BroadcastSender {
         header.set_cluster_id(self.config.cluster);
         self.stats.packets += 1;
         let again = now.plus_millis(RETRANSMIT_SPACING_MS);
+        let (largest, part) = (self.largest(), parts::header(self.config.own, NodeAddr::NONE));
         let Some(packet) = self.transmit.push(packet, self.members.clone(), again) else { return };
         for bearer in self.bearers.targets() {
-            packet.push_to(frames, bearer, Target::Broadcast);
+            let mut sink = FrameSink::new(frames, bearer, Target::Broadcast);
+            if packet.size() > largest {
+                packet.push_parts(part, largest, &mut sink); // it was made before a path became narrower
+            } else {
+                packet.push(&mut sink);
+            }
         }
+    }
+
+    /// Number of large packets from `first` to `last` that the peer in `slot` has not acknowledged.
+    fn large_owed(&mut self, slot: usize, first: u16, last: u16) -> u64 {
+        let owed = self.transmit.range_mut(first, last);
+        owed.filter(|sent| sent.extra.contains(slot) && is_large(sent.packet.size())).count() as u64
     }
 
     /// Marks packets `first` to `last` as acknowledged by the peer in `slot`; returns how many are now acknowledged by
@@ -485,12 +541,20 @@ impl BroadcastSender {
         (after, missing): GapBlock,
         frames: &mut FrameBatch,
     ) -> usize {
+        let (largest, part) = (self.largest(), parts::header(self.config.own, NodeAddr::NONE));
         let mut sent_again = 0;
         for sent in self.transmit.range_mut(after.wrapping_add(1), after.wrapping_add(missing)) {
             if sent.extra.contains(slot) && sent.try_retransmit(now, RETRANSMIT_SPACING_MS) {
                 sent_again += 1;
+                let is_too_large = sent.packet.size() > largest;
                 for bearer in self.bearers.targets() {
-                    sent.packet.push_to(frames, bearer, Target::Broadcast);
+                    let mut sink = FrameSink::new(frames, bearer, Target::Broadcast);
+                    if is_too_large {
+                        sent.packet.push_parts(part, largest, &mut sink);
+                    }
+                    if !is_too_large || sent.tries_whole() {
+                        sent.packet.push(&mut sink);
+                    }
                 }
             }
         }

@@ -7,7 +7,6 @@ use super::rate::RateLimit;
 use super::{KnownNodes, in_domain, is_exact};
 use crate::addr::{NodeAddr, NodeId};
 use crate::error::WireError;
-use crate::limits::MAX_PEERS;
 use crate::time::Time;
 use crate::wire::{DiscoveryKind, DiscoveryMessage, MediaAddr, Message, View, same_medium, with_scope_of};
 
@@ -284,8 +283,8 @@ impl Discoverer {
             Some(id) => Relation::OtherIdentity(id),
             None => match known.address_of(&message.identity) {
                 Some(at) => Relation::OtherAddress(at),
-                None if known.count() >= MAX_PEERS => return Err(Refusal::TooMany(addr)),
-                None if !self.unknown.admit(now) => return Err(Refusal::TooFast(addr)),
+                None if !known.has_room() => return Err(Refusal::TooMany(addr)),
+                None if !self.unknown.admit(now, message.media) => return Err(Refusal::TooFast(addr)),
                 None => Relation::New,
             },
         };

@@ -22,8 +22,8 @@ pub trait KnownNodes {
     fn identity_of(&self, addr: NodeAddr) -> Option<NodeId>;
     /// The address of the node with identity `id`.
     fn address_of(&self, id: &NodeId) -> Option<NodeAddr>;
-    /// Number of known nodes, up or down.
-    fn count(&self) -> usize;
+    /// Whether the node layer can store one more node, perhaps in place of one that has never answered.
+    fn has_room(&self) -> bool;
 }
 
 /// Actions to take after a request or response of a neighbour. Spec: tipc.md §4.5.

@@ -37,8 +37,8 @@ impl KnownNodes for Nodes {
     fn address_of(&self, id: &NodeId) -> Option<NodeAddr> {
         self.0.iter().find(|(_, p)| p.id == *id).map(|(a, _)| *a)
     }
-    fn count(&self) -> usize {
-        self.0.len()
+    fn has_room(&self) -> bool {
+        self.0.len() < MAX_PEERS
     }
 }
 
@@ -357,7 +357,7 @@ fn unknown_nodes_are_limited_in_rate_and_number() {
     let mut a = Node::new(Time::ZERO, explicit(1, 1), mac(1), NodeAddr::NONE);
     a.out.clear();
     let request = |n: u32, a: &mut Node, now| {
-        let media = mac((n % 200 + 2) as u8);
+        let media = mac(2); // all on one host
         let b = Node::new(Time::ZERO, explicit(n, u64::from(n)), media, NodeAddr::NONE);
         let Some(Output::Broadcast(m)) = b.out.first() else { panic!("no request") };
         a.take(now, m.bytes());
@@ -365,18 +365,18 @@ fn unknown_nodes_are_limited_in_rate_and_number() {
     for n in 2..1002 {
         request(n, &mut a, Time::ZERO);
     }
-    assert_eq!(a.out.len(), 512);
-    assert_eq!(a.refusals.len(), 1000 - 512);
-    assert_eq!(a.refusals[0], Refusal::TooFast(NodeAddr::legacy(1, 1, 514)));
-    request(514, &mut a, Time::from_millis(1000));
-    assert_eq!(a.out.len(), 513, "tokens are refilled over time");
+    assert_eq!(a.out.len(), 576);
+    assert_eq!(a.refusals.len(), 1000 - 576);
+    assert_eq!(a.refusals[0], Refusal::TooFast(NodeAddr::legacy(1, 1, 578)));
+    request(578, &mut a, Time::from_millis(1000));
+    assert_eq!(a.out.len(), 577, "tokens are refilled over time");
 
     for n in 0..MAX_PEERS as u32 {
         a.known.0.insert(NodeAddr(0x7000_0000 + n), Peer::default());
     }
     a.refusals.clear();
-    request(515, &mut a, Time::from_millis(9000));
-    assert_eq!(a.refusals, [Refusal::TooMany(NodeAddr::legacy(1, 1, 515))]);
+    request(579, &mut a, Time::from_millis(9000));
+    assert_eq!(a.refusals, [Refusal::TooMany(NodeAddr::legacy(1, 1, 579))]);
 }
 
 #[test]

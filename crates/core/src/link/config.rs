@@ -33,6 +33,8 @@ pub struct LinkConfig {
     pub max_receive: u16,
     /// Smallest MTU accepted from the peer, bytes.
     pub min_mtu: u16,
+    /// Largest packet that needs no proof that the path carries it, bytes; from `mtu` on nothing is probed.
+    pub base_mtu: u16,
     /// Bytes that encryption adds to a packet.
     pub overhead: u16,
     /// Tolerance, milliseconds, 50 to 30000.
@@ -113,6 +115,15 @@ pub enum LinkSignal {
     Up,
     /// The link has failed; the node must take it down.
     Down(DownReason),
+    /// The size of packets of a link that is up has changed, bytes.
+    Mtu {
+        /// Before.
+        from: u16,
+        /// From now on.
+        to: u16,
+    },
+    /// A search for the size that the path carries has ended with another result than the last one.
+    Path,
 }
 
 /// Reason why a link went down.

@@ -5,7 +5,7 @@
 //! selects one by bearer, acts on its [`LinkSignal`]s and combines two of them (§5.11 to §5.13).
 //!
 //! `fsm` is the state table; `protocol` handles LINK_PROTOCOL, `supervise` is the timer, `send` and `deliver` are the
-//! two directions of data, `tunnel` serves two links to one peer. `receive`, `transmit`, `window`, `backlog`,
+//! two directions of data, `tunnel` serves two links to one peer, `path` finds the size of packets. `receive`, `transmit`, `window`, `backlog`,
 //! `fragment` and `unpack` implement a numbered sequence of packets, which the broadcast link uses too.
 
 mod accept;
@@ -15,6 +15,8 @@ mod deliver;
 mod fragment;
 mod fsm;
 mod packet;
+pub(crate) mod parts;
+mod path;
 mod protocol;
 mod receive;
 mod round_trip;
@@ -30,7 +32,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-use crate::limits::{MAX_WINDOW, TUNNEL_RESERVE, capability};
+use crate::limits::{MAX_WINDOW, MIN_BEARER_MTU, TUNNEL_RESERVE, capability};
 use crate::outbox::BearerId;
 
 pub use self::{
@@ -47,6 +49,8 @@ pub(crate) use self::{
     backlog::{Backlog, Level, Queued},
     fragment::Fragments,
     packet::Outgoing,
+    parts::Parts,
+    path::{LargeLosses, is_large},
     receive::{Arrival, ReceiveQueue},
     round_trip::RoundTrip,
     transmit::TransmitQueue,
@@ -70,6 +74,9 @@ pub struct Link {
     peer_bearer: BearerId,
     net_plane: u8,
     mtu: u16,
+    path: path::Path,
+    /// Ticks for which the reply to an ordinary probe is awaited.
+    asked: u8,
     transmit: TransmitQueue,
     backlog: Backlog,
     window: Window,
@@ -88,8 +95,11 @@ pub struct Link {
     silence: u32,
     /// Consecutive acknowledgements of packets that were never sent.
     implausible: u32,
-    /// Ticks of the node's timer while the link was down.
+    /// Ticks of the node's timer while the link was down; of a peer that has not shown that it hears this node, since its
+    /// last message.
     setup_ticks: u32,
+    /// The peer has shown that it hears this node.
+    is_heard: bool,
     interval_ms: u32,
     /// `snd_nxt` at the previous tick.
     checkpoint: u16,
@@ -119,6 +129,8 @@ impl Link {
             peer_bearer: 0,
             net_plane: config.net_plane,
             mtu: config.mtu,
+            path: path_of(&config),
+            asked: 0,
             transmit: TransmitQueue::new(first),
             backlog: Backlog::new(config.min_window, usize::from(config.mtu)),
             window: Window::new(config.min_window, config.max_window),
@@ -132,6 +144,7 @@ impl Link {
             silence: 0,
             implausible: 0,
             setup_ticks: 0,
+            is_heard: false,
             interval_ms: supervise::interval_ms(config.tolerance_ms),
             checkpoint: first,
             monitor: MonitorVerdict::default(),
@@ -164,7 +177,9 @@ impl Link {
         self.state_snd_nxt = first;
         self.state_rcv_nxt = first;
         self.backlog.wake_all(wakeups);
-        self.set_mtu_in_use(self.config.mtu);
+        self.path = path_of(&self.config);
+        self.asked = 0;
+        self.set_mtu_in_use(self.path.size());
         self.transmit = TransmitQueue::new(first);
         self.backlog.clear();
         self.window = Window::new(self.config.min_window, self.config.max_window);
@@ -187,6 +202,7 @@ impl Link {
 
     /// Brings the link up, after [`LinkSignal::Up`].
     pub fn establish(&mut self) -> Transition {
+        self.is_heard = true;
         self.event(Event::Establish)
     }
 
@@ -279,18 +295,21 @@ impl Link {
         self.mtu
     }
 
+    /// Largest packet that bearer and peer allow, bytes; the path may carry less.
+    #[must_use]
+    pub fn mtu_limit(&self) -> u16 {
+        self.path.limit()
+    }
+
     /// Largest packet when a message is fragmented; leaves room for a tunnel header. Spec: tipc.md §5.9.
     #[must_use]
     pub fn mss(&self) -> usize {
         self.largest().saturating_sub(TUNNEL_RESERVE)
     }
 
-    /// The largest packet that fits into a frame, bytes. Encryption pads packets to a multiple of 4 bytes.
+    /// The largest packet that fits into a frame, bytes.
     fn largest(&self) -> usize {
-        match usize::from(self.config.overhead) {
-            0 => usize::from(self.mtu),
-            overhead => (usize::from(self.mtu) & !3).saturating_sub(overhead),
-        }
+        fit(self.mtu, self.config.overhead)
     }
 
     /// Sets the bytes that encryption adds to a packet; packets in flight keep their size, for which the reserve of a
@@ -410,6 +429,20 @@ impl Link {
         self.backlog.set_limits(self.config.min_window, usize::from(mtu));
     }
 
+    /// Takes over what the search for the path's size has found.
+    fn adopt_path(&mut self, io: &mut LinkIo<'_>) {
+        let (from, to) = (self.mtu, self.path.size());
+        if from != to {
+            self.set_mtu_in_use(to);
+            if self.is_up() {
+                io.signals.push(LinkSignal::Mtu { from, to });
+            }
+        }
+        if self.is_up() && self.path.take_report() {
+            io.signals.push(LinkSignal::Path);
+        }
+    }
+
     fn peer_can(&self, capability: u16) -> bool {
         self.config.peer_capabilities & capability != 0
     }
@@ -423,5 +456,19 @@ impl Link {
         if self.fail() {
             io.signals.push(LinkSignal::Down(reason));
         }
+    }
+}
+
+/// The path of a link before anything is known of it.
+fn path_of(config: &LinkConfig) -> path::Path {
+    path::Path::new(config.mtu, config.base_mtu, config.min_mtu.saturating_sub(MIN_BEARER_MTU as u16))
+}
+
+/// The largest packet that fits into a frame of `mtu` bytes when encryption adds `overhead` bytes, which pads packets to a
+/// multiple of 4 bytes.
+fn fit(mtu: u16, overhead: u16) -> usize {
+    match usize::from(overhead) {
+        0 => usize::from(mtu),
+        overhead => (usize::from(mtu) & !3).saturating_sub(overhead),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::outbox::{BearerId, FrameBatch, FrameSink, Part, Target};
+use super::parts;
+use crate::outbox::{FrameSink, Part};
 use crate::pool::Pool;
 use crate::wire::{BareHeader, Message, Packet, View};
 
@@ -47,6 +48,11 @@ impl Outgoing {
         }
     }
 
+    /// Size of header and data, bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.view().size()
+    }
+
     /// Sends the packet.
     pub(crate) fn push(&self, frames: &mut FrameSink<'_>) {
         match self {
@@ -55,9 +61,14 @@ impl Outgoing {
         }
     }
 
-    /// Sends the packet over `bearer`.
-    pub(crate) fn push_to(&self, frames: &mut FrameBatch, bearer: BearerId, to: Target) {
-        self.push(&mut FrameSink::new(frames, bearer, to));
+    /// Sends the packet in parts of at most `largest` bytes. `header` is that of a part.
+    pub(crate) fn push_parts(&self, header: BareHeader, largest: usize, frames: &mut FrameSink<'_>) {
+        match self {
+            Self::Whole(message) => parts::push(message.bytes(), header, largest, frames),
+            Self::Fragment(head, part) => {
+                parts::push(&[head.bytes(), part.bytes()].concat(), header, largest, frames);
+            }
+        }
     }
 
     /// The packet as one message.

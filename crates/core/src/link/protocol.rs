@@ -1,12 +1,14 @@
 //! LINK_PROTOCOL messages: acceptance, effects and sending. Spec: tipc.md §3.1, §5.3 to §5.5.
 
-use super::{DownReason, Event, Link, LinkIo, LinkSignal, State, Transition};
+use super::parts;
+use super::path::is_large;
+use super::{DownReason, Event, Link, LinkIo, LinkSignal, State, Transition, fit};
 use crate::limits::{MAX_TOLERANCE_MS, MIN_TOLERANCE_MS, capability};
 use crate::planted::{self, Fault};
 use crate::time::Time;
 use crate::wire::{
-    GapBlock, GapRecord, INTERFACE_NAME_LEN, INTERNAL_HEADER, InterfaceName, LinkProtocolType, Message, User,
-    View, seq,
+    BareHeader, GapBlock, GapRecord, INTERFACE_NAME_LEN, INTERNAL_HEADER, InterfaceName, LinkProtocolType,
+    Message, User, View, seq,
 };
 
 /// The largest priority. Spec: tipc.md §15.
@@ -17,6 +19,10 @@ const MAX_PROTOCOL_DATA: usize = 65_535;
 const RETRANSMIT_SPACING_MS: u64 = 1;
 /// A packet first retransmitted this many tolerances ago fails the link. Spec: tipc.md §5.8.
 const RETRANSMIT_TOLERANCES: u64 = 10;
+
+/// Ticks for which the reply to an ordinary probe is awaited before a probe of the path's size may follow. Ours: a
+/// reply that is later than one tick is rare, and one that is lost must not stop the search.
+const REPLY_TICKS: u8 = 2;
 
 /// Contents of a STATE message besides the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +37,8 @@ pub(super) struct StateNote {
     pub(super) tolerance: u16,
     /// New priority, or 0.
     pub(super) priority: u8,
+    /// Bytes to which the frame is filled up, to prove that the path carries them; 0 for none.
+    pub(super) filled_to: usize,
 }
 
 /// Consecutive acknowledgements of packets that were never sent after which the link fails: the ends have different
@@ -55,7 +63,7 @@ impl Link {
                 self.is_setup(msg) && (!self.in_session || !seq::lt(session, self.peer_session))
             }
             LinkProtocolType::State => self.in_session && session == self.peer_session && self.is_state(msg),
-            LinkProtocolType::Other(_) => false,
+            LinkProtocolType::Part | LinkProtocolType::Other(_) => false,
         }
     }
 
@@ -102,6 +110,10 @@ impl Link {
             return;
         }
         let activate = msg.link_type() == LinkProtocolType::Activate;
+        if !self.is_heard {
+            self.is_heard = activate && msg.dest_session_valid() && msg.dest_session() == self.session;
+            self.setup_ticks = 0;
+        }
         if activate && msg.dest_session_valid() && msg.dest_session() != self.session {
             if seq::lt(self.session, msg.dest_session()) {
                 self.session = msg.dest_session().wrapping_add(1);
@@ -122,10 +134,8 @@ impl Link {
         self.peer_session = msg.session();
         self.in_session = true;
         self.peer_bearer = msg.bearer_id();
-        let mtu = u32::from(msg.max_packet()) * 4;
-        if mtu < u32::from(self.mtu) {
-            self.set_mtu_in_use(mtu as u16);
-        }
+        self.path.restrict(u16::try_from(u32::from(msg.max_packet()) * 4).unwrap_or(u16::MAX));
+        self.adopt_path(io);
     }
 
     /// Handles STATE, in the order of §5.5.
@@ -163,6 +173,13 @@ impl Link {
             self.send_state_with(StateNote { reply: msg.probe(), gap, ..StateNote::default() }, io);
         }
         self.stats.rx_nacks += u64::from(msg.seq_gap() != 0);
+        if msg.keepalive() && !msg.probe() {
+            self.asked = 0;
+            if self.path.answered() {
+                self.adopt_path(io);
+            }
+        }
+        self.probe_path(now, io);
         self.acknowledge(now, msg.ack(), msg.seq_gap(), &record.unicast, io);
     }
 
@@ -185,7 +202,9 @@ impl Link {
         }
         self.implausible = 0;
         let (link_ack, bcast_ack) = (self.ack(), io.bcast.ack);
+        let (part, arrived) = (self.part_header(), self.transmit.large_acknowledged());
         let mut from = self.transmit.head();
+        let mut largest = self.largest();
         let mut released = 0;
         let mut repeated = 0;
         for &(to, missing) in core::iter::once(&(ack, gap)).chain(blocks) {
@@ -202,11 +221,22 @@ impl Link {
                 if sent.try_retransmit(now, RETRANSMIT_SPACING_MS) {
                     sent.packet.edit().set_ack(link_ack);
                     sent.packet.edit().set_bcast_ack(bcast_ack);
-                    sent.packet.push(&mut io.frames);
+                    let size = sent.packet.size();
+                    if is_large(size) && self.path.lost(now, arrived) {
+                        largest = fit(self.path.size(), self.config.overhead);
+                    }
+                    if size > largest {
+                        sent.packet.push_parts(part, largest, &mut io.frames);
+                    }
+                    if size <= largest || sent.tries_whole() {
+                        sent.packet.push(&mut io.frames);
+                    }
                     repeated += 1;
                 }
             }
         }
+        self.adopt_path(io);
+        self.probe_path(now, io);
         self.stats.retransmitted += repeated;
         if repeated > 0 {
             self.window.retransmitted();
@@ -215,6 +245,35 @@ impl Link {
             self.round_trip.acknowledged(now, self.transmit.head());
         }
         self.released(released, repeated > 0, io);
+    }
+
+    /// Sends a probe of the path's size if one is due, and no other request for a reply is on its way.
+    pub(crate) fn probe_path(&mut self, now: Time, io: &mut LinkIo<'_>) -> bool {
+        if !self.is_up() || self.asked > 0 {
+            return false;
+        }
+        let Some(size) = self.path.next_probe(now) else { return false };
+        let filled_to = fit(size, self.config.overhead);
+        self.send_state_with(StateNote { probe: true, filled_to, ..StateNote::default() }, io);
+        true
+    }
+
+    /// The peer lacks large packets that reached it in another way than over this link's sequence: proves the path's
+    /// size again.
+    pub(crate) fn distrust_path(&mut self, now: Time, io: &mut LinkIo<'_>) {
+        if self.is_up() && self.path.distrust() {
+            self.adopt_path(io);
+            self.probe_path(now, io);
+        }
+    }
+
+    /// The header of a part of a packet to the peer.
+    pub(super) fn part_header(&self) -> BareHeader {
+        let mut header = parts::header(self.config.own, self.config.peer);
+        header.set_session(self.session);
+        header.set_bearer_id(self.config.bearer);
+        header.set_net_plane(self.net_plane);
+        header
     }
 
     /// True if the oldest packet has been retransmitted for too long.
@@ -269,12 +328,22 @@ impl Link {
         msg.set_keepalive(note.probe || note.reply);
         msg.set_link_tolerance(note.tolerance);
         msg.set_link_priority(note.priority);
+        if note.probe && note.filled_to == 0 {
+            self.asked = REPLY_TICKS;
+            self.path.forget_probe();
+        }
         self.unacked = 0;
         self.stats.tx_states += 1;
         self.stats.tx_probes += u64::from(note.probe);
         self.stats.tx_nacks += u64::from(note.gap > 0);
         if note == StateNote::default() {
             return io.frames.push_ack(msg.bytes());
+        }
+        if note.filled_to > 0 {
+            let mut frame = msg.bytes().to_vec();
+            frame.resize(note.filled_to.max(frame.len()), 0);
+            io.frames.push(&frame);
+            return false;
         }
         io.frames.push(msg.bytes());
         false

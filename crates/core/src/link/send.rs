@@ -117,8 +117,12 @@ impl Link {
         header.set_bcast_ack(io.bcast.ack);
         self.unacked = 0;
         self.stats.tx_packets += 1;
-        if let Some(packet) = self.transmit.push(packet, (), Time::ZERO) {
-            packet.push(&mut io.frames);
+        let (largest, part) = (self.largest(), self.part_header());
+        match self.transmit.push(packet, (), Time::ZERO) {
+            // It was made before the path became narrower.
+            Some(packet) if packet.size() > largest => packet.push_parts(part, largest, &mut io.frames),
+            Some(packet) => packet.push(&mut io.frames),
+            None => {}
         }
         self.stats.queue_max = self.stats.queue_max.max(self.transmit.len() as u64);
     }

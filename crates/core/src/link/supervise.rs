@@ -14,6 +14,12 @@ const EAGER_RESETS: u32 = 5;
 /// After those, RESET is sent at every tick whose number is a multiple of this. Spec: tipc.md §5.6.
 const LAZY_RESET_PERIOD: u32 = 16;
 
+/// Ticks at which a peer that has not shown that it hears this node gets a setup message, after the one at once. Any host
+/// can send messages in the name of another one: they make this node send at most five bytes for each.
+const STRANGER_TICKS: [u32; 4] = [1, 2, 16, 160];
+/// Ticks after those that are not called: with the default tolerance the next one is due when the node forgets the peer.
+const LONG_IDLE_TICKS: u32 = 639;
+
 /// Interval between two ticks for a tolerance, milliseconds.
 pub(super) fn interval_ms(tolerance_ms: u32) -> u32 {
     (tolerance_ms / 4).clamp(1, MAX_INTERVAL_MS)
@@ -34,6 +40,10 @@ impl Link {
     /// Number of coming ticks that do nothing, if no message arrives. The node need not call [`tick`](Self::tick) for
     /// them, but counts them with [`skip_ticks`](Self::skip_ticks).
     pub(crate) fn idle_ticks(&self) -> u32 {
+        if !self.is_heard && matches!(self.state, State::Reset | State::Establishing) {
+            let next = STRANGER_TICKS.iter().find(|tick| **tick > self.setup_ticks);
+            return next.map_or(LONG_IDLE_TICKS, |tick| tick - self.setup_ticks - 1);
+        }
         if self.state != State::Reset || self.setup_ticks < EAGER_RESETS {
             return 0;
         }
@@ -45,10 +55,27 @@ impl Link {
         self.setup_ticks = self.setup_ticks.wrapping_add(ticks);
     }
 
+    /// True if the peer has not shown that it hears this node, and gets setup messages at long intervals only.
+    pub(crate) fn hesitates(&self) -> bool {
+        let waits = matches!(self.state, State::Reset | State::Establishing);
+        waits && !self.is_heard && self.setup_ticks > 1
+    }
+
+    /// The peer has another address, where it has not shown that it hears this node.
+    pub(crate) fn has_moved(&mut self) {
+        self.is_heard = false;
+    }
+
     /// One tick of the node's timer.
-    pub fn tick(&mut self, _now: Time, io: &mut LinkIo<'_>) {
+    pub fn tick(&mut self, now: Time, io: &mut LinkIo<'_>) {
         match self.state {
-            State::Established | State::Synching => self.supervise(io),
+            State::Established | State::Synching => self.supervise(now, io),
+            State::Reset | State::Establishing if !self.is_heard => {
+                self.setup_ticks = self.setup_ticks.saturating_add(1);
+                if STRANGER_TICKS.contains(&self.setup_ticks) {
+                    self.send_setup(false, io);
+                }
+            }
             State::Reset => {
                 let eager = self.setup_ticks < EAGER_RESETS;
                 self.setup_ticks = self.setup_ticks.wrapping_add(1);
@@ -61,8 +88,11 @@ impl Link {
         }
     }
 
-    fn supervise(&mut self, io: &mut LinkIo<'_>) {
+    fn supervise(&mut self, now: Time, io: &mut LinkIo<'_>) {
         self.sample_profile();
+        self.path.unanswered(now);
+        self.adopt_path(io);
+        self.asked = self.asked.saturating_sub(1);
         self.round_trip.tick();
         if self.monitor.reset {
             return self.fail_because(DownReason::Monitor, io);
@@ -71,7 +101,8 @@ impl Link {
             return self.fail_because(DownReason::Silence, io);
         }
         let due = io.bcast.waiting || io.bcast.unacked || self.unacked > 0 || !self.transmit.is_empty();
-        let mut probe = self.monitor.probing || self.silence > 0;
+        let is_silent = self.silence > 0;
+        let mut probe = self.monitor.probing || is_silent;
         if probe || self.monitor.supervised {
             self.silence += 1;
         }
@@ -85,7 +116,9 @@ impl Link {
             // The peer may be waiting for this acknowledgement: its window may have become smaller.
             self.max_peer_in_flight = 0;
         }
-        if due || probe {
+        // A probe of the path's size takes the place of an ordinary one, but not of two in a row.
+        let probes_path = !is_silent && self.probe_path(now, io);
+        if !probes_path && (due || probe) {
             self.send_state_with(StateNote { probe, ..StateNote::default() }, io);
         }
         self.advance_backlog(io);

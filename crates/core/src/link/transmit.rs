@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::packet::Outgoing;
+use super::path::is_large;
 use crate::limits::MAX_WINDOW;
 use crate::planted::{self, Fault};
 use crate::pool::Pool;
@@ -15,6 +16,9 @@ const REPEATS_AT_ONCE: u8 = 4;
 /// Most doublings of that interval. Ours: a peer that reports everything as missing all the time gets a window again
 /// about 30 times a second instead of 1000 times.
 const MAX_DOUBLINGS: u32 = 5;
+
+/// Of the retransmissions in parts, every so many are accompanied by the whole packet.
+const WHOLE_EVERY: u8 = 4;
 
 /// A packet in flight. `T` is additional state of the queue's owner.
 #[derive(Debug)]
@@ -45,6 +49,12 @@ impl<T> Sent<T> {
         true
     }
 
+    /// True if this retransmission also goes out whole although the path seems too narrow: it may have recovered, and
+    /// only utipc takes parts.
+    pub(crate) fn tries_whole(&self) -> bool {
+        self.repeats.is_multiple_of(WHOLE_EVERY)
+    }
+
     /// Time of the first retransmission.
     pub(crate) fn first_retransmit(&self) -> Option<Time> {
         self.first_retransmit
@@ -60,12 +70,14 @@ pub(crate) struct TransmitQueue<T = ()> {
     count: usize,
     /// Packets sent since the queue was made.
     sent: u64,
+    /// Large packets that were acknowledged since the queue was made.
+    large_acknowledged: u64,
 }
 
 impl<T> TransmitQueue<T> {
     /// An empty queue whose first packet gets number `snd_nxt`.
     pub(crate) fn new(snd_nxt: u16) -> Self {
-        Self { snd_nxt, slots: VecDeque::new(), count: 0, sent: 0 }
+        Self { snd_nxt, slots: VecDeque::new(), count: 0, sent: 0, large_acknowledged: 0 }
     }
 
     /// Number of the next packet to send.
@@ -91,6 +103,11 @@ impl<T> TransmitQueue<T> {
     /// Packets sent before the oldest one in flight.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.sent - self.slots.len() as u64
+    }
+
+    /// Packets for which [`is_large`] is true that were acknowledged since the queue was made.
+    pub(crate) fn large_acknowledged(&self) -> u64 {
+        self.large_acknowledged
     }
 
     /// True if one more packet fits a window of `window` packets and the receiver's accept window.
@@ -176,6 +193,7 @@ impl<T> TransmitQueue<T> {
         for _ in 0..=ack.wrapping_sub(self.head()) {
             if let Some(sent) = self.slots.pop_front().flatten() {
                 self.count -= 1;
+                self.large_acknowledged += u64::from(is_large(sent.packet.size()));
                 sent.packet.recycle(pool);
             }
         }
@@ -194,6 +212,7 @@ impl<T> TransmitQueue<T> {
             let slot = self.index(seqno).and_then(|at| self.slots.get_mut(at));
             if let Some(sent) = slot.and_then(Option::take) {
                 self.count -= 1;
+                self.large_acknowledged += u64::from(is_large(sent.packet.size()));
                 sent.packet.recycle(pool);
             }
             seqno = seqno.wrapping_add(1);

@@ -19,8 +19,13 @@ impl Peer {
             return;
         }
         slot.up_as = slot.link.id();
-        self.with_link(bearer, ctx, |link, io| link.send_state(io));
-        self.notices.push(Notice::LinkUp(bearer));
+        slot.mtu = slot.link.mtu();
+        let (mtu, now) = (slot.mtu, ctx.now);
+        self.notices.push(Notice::LinkUp { bearer, mtu });
+        self.with_link(bearer, ctx, |link, io| {
+            link.send_state(io);
+            link.probe_path(now, io);
+        });
 
         let Some(old) = self.active[0] else {
             self.active = [Some(bearer); 2];
@@ -48,8 +53,8 @@ impl Peer {
         if slot.link.is_reset() {
             return;
         }
-        let (name, up_as) = (slot.link.name(), slot.up_as);
-        self.notices.push(Notice::LinkDown { bearer, name, reason });
+        let (name, up_as, mtu) = (slot.link.name(), slot.up_as, slot.mtu);
+        self.notices.push(Notice::LinkDown { bearer, mtu, name, reason });
         self.select_active(bearer);
         if let Some(tunnel) = self.active[0] {
             self.notices.push(Notice::LinkGone(up_as));

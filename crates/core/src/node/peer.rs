@@ -32,12 +32,24 @@ pub(crate) struct Ctx<'a> {
 /// Events of a peer that the switch must handle, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    LinkUp(BearerId),
+    LinkUp {
+        bearer: BearerId,
+        mtu: u16,
+    },
     LinkDown {
         bearer: BearerId,
+        mtu: u16,
         name: String,
         reason: DownReason,
     },
+    /// The size of packets of a link that is up has changed.
+    Mtu {
+        bearer: BearerId,
+        from: u16,
+        to: u16,
+    },
+    /// A search for the size that the path carries is over.
+    Path(BearerId),
     ContactUp,
     ContactLost,
     /// The link that came up with this id is down; its link-state binding must be withdrawn.
@@ -51,6 +63,8 @@ pub(crate) struct Slot {
     pub(crate) media: MediaAddr,
     /// The link's id when it came up; a peer that returns may use another bearer.
     pub(super) up_as: u32,
+    /// The link's MTU as the last notice named it, bytes.
+    pub(super) mtu: u16,
     /// State of the link in the bearer's monitor.
     pub(crate) monitor: MonitorSession,
 }
@@ -195,7 +209,8 @@ impl Peer {
     /// a peer that does not know this node yet ignores the message.
     pub(crate) fn add_link(&mut self, bearer: BearerId, link: Link, media: MediaAddr, ctx: &mut Ctx<'_>) {
         if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
-            *slot = Some(Box::new(Slot { link, media, up_as: 0, monitor: MonitorSession::default() }));
+            let monitor = MonitorSession::default();
+            *slot = Some(Box::new(Slot { link, media, up_as: 0, mtu: 0, monitor }));
         }
         self.arm(ctx);
         self.send_setup(bearer, false, ctx);
@@ -206,6 +221,7 @@ impl Peer {
         self.take_down(bearer, DownReason::AddressChange, ctx);
         if let Some(slot) = self.slot_mut(bearer) {
             slot.media = media;
+            slot.link.has_moved();
         }
     }
 
@@ -254,6 +270,15 @@ impl Peer {
         self.with_link(bearer, ctx, |link, io| link.send_setup(stopping, io));
     }
 
+    /// The peer looks for this node: sends a setup message, if the next one is due much later.
+    pub(crate) fn try_again(&mut self, bearer: BearerId, ctx: &mut Ctx<'_>) {
+        self.with_link(bearer, ctx, |link, io| {
+            if link.hesitates() {
+                link.send_setup(false, io);
+            }
+        });
+    }
+
     /// [`Link::tell_session`].
     pub(crate) fn tell_session(&mut self, bearer: BearerId, ctx: &mut Ctx<'_>) {
         self.with_link(bearer, ctx, Link::tell_session);
@@ -272,6 +297,14 @@ impl Peer {
     pub(crate) fn probe(&mut self, ctx: &mut Ctx<'_>) {
         for bearer in 0..MAX_BEARERS as BearerId {
             self.with_link(bearer, ctx, Link::probe);
+        }
+    }
+
+    /// Proves the sizes of all paths again: the peer lacks large broadcasts.
+    pub(crate) fn distrust_paths(&mut self, ctx: &mut Ctx<'_>) {
+        let now = ctx.now;
+        for bearer in 0..MAX_BEARERS as BearerId {
+            self.with_link(bearer, ctx, |link, io| link.distrust_path(now, io));
         }
     }
 
@@ -303,6 +336,13 @@ impl Peer {
                 match signal {
                     LinkSignal::Up => self.link_up(bearer, ctx),
                     LinkSignal::Down(reason) => self.take_down(bearer, reason, ctx),
+                    LinkSignal::Mtu { from, to } => {
+                        if let Some(slot) = self.slot_mut(bearer) {
+                            slot.mtu = to;
+                        }
+                        self.notices.push(Notice::Mtu { bearer, from, to });
+                    }
+                    LinkSignal::Path => self.notices.push(Notice::Path(bearer)),
                 }
             }
         }

@@ -5,7 +5,7 @@ use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceRange};
 use crate::broadcast::{BroadcastIo, BroadcastSender};
 use crate::event::Event;
 use crate::limits::LINK_STATE;
-use crate::link::{BcastStamp, Link};
+use crate::link::{BcastStamp, Link, Parts};
 use crate::node::peer::{Ctx, Notice, Peer};
 use crate::outbox::BearerId;
 use crate::planted::{self, Fault};
@@ -73,10 +73,20 @@ impl Switch {
 
     fn act_on_notice(&mut self, now: Time, addr: NodeAddr, notice: Notice) {
         match notice {
-            Notice::LinkUp(bearer) => self.link_up(now, addr, bearer),
-            Notice::LinkDown { bearer, name, reason } => {
-                self.link_down(now, addr, bearer);
+            Notice::LinkUp { bearer, mtu } => self.link_up(now, addr, bearer, mtu),
+            Notice::LinkDown { bearer, mtu, name, reason } => {
+                self.link_down(now, addr, bearer, mtu);
                 self.event(Event::LinkDown { link: name, peer: addr, reason });
+            }
+            Notice::Mtu { bearer, from, to } => {
+                let has_broadcast = self.bearer(bearer).is_some_and(|b| b.config.has_broadcast);
+                self.bcast.link_resized(bearer, from.into(), to.into(), has_broadcast);
+            }
+            Notice::Path(bearer) => {
+                if let Some(link) = self.link(addr, bearer) {
+                    let (mtu, limit) = (link.mtu(), link.mtu_limit());
+                    self.event(Event::PathSize { link: link.name(), peer: addr, mtu, limit });
+                }
             }
             Notice::LinkGone(id) => self.withdraw_internal(now, link_binding(addr, id, self.own_node())),
             Notice::ContactUp => self.contact_up(now, addr),
@@ -84,14 +94,15 @@ impl Switch {
         }
     }
 
-    fn link_up(&mut self, now: Time, addr: NodeAddr, bearer: BearerId) {
+    fn link_up(&mut self, now: Time, addr: NodeAddr, bearer: BearerId, mtu: u16) {
+        self.members.has_answered(addr);
         let mut has_broadcast = false;
         if let Some(b) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
             b.discoverer.link_up();
             has_broadcast = b.config.has_broadcast;
         }
         let Some(link) = self.link(addr, bearer) else { return };
-        let (name, id, mtu) = (link.name(), link.id(), link.mtu());
+        let (name, id) = (link.name(), link.id());
         self.bcast.link_up(bearer, usize::from(mtu), has_broadcast);
         self.monitor_link_up(addr, bearer);
         let binding = link_binding(addr, id, self.own_node());
@@ -99,11 +110,11 @@ impl Switch {
         self.event(Event::LinkUp { link: name, peer: addr });
     }
 
-    fn link_down(&mut self, now: Time, addr: NodeAddr, bearer: BearerId) {
+    fn link_down(&mut self, now: Time, addr: NodeAddr, bearer: BearerId, mtu: u16) {
         if let Some(b) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
             b.discoverer.link_down(now);
         }
-        self.bcast.link_down(bearer);
+        self.bcast.link_down(bearer, mtu.into());
         self.monitor_link_down(addr, bearer);
     }
 
@@ -130,6 +141,7 @@ impl Switch {
         if let Some(member) = self.members.get_mut(&addr) {
             member.receiver.reset();
             member.names.reset();
+            member.parts = Parts::default();
             member.peer.delivered.clear();
         }
         self.account_deferred(addr);

@@ -101,7 +101,8 @@ impl Switch {
     /// Counts what a peer holds, after every call that may have changed it.
     pub(super) fn account_deferred(&mut self, addr: NodeAddr) {
         let Some(member) = self.members.get_mut(&addr) else { return };
-        let receivers = member.receiver.deferred_bytes() + member.names.waiting_bytes();
+        let receivers =
+            member.receiver.deferred_bytes() + member.names.waiting_bytes() + member.parts.bytes();
         let bytes = member.peer.deferred_bytes() + receivers;
         let is_proven = member.deferred.is_proven || member.peer.is_established();
         if bytes != member.deferred.bytes || is_proven != member.deferred.is_proven {

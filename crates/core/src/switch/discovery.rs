@@ -49,6 +49,9 @@ impl Switch {
             self.remove_peer(old);
         }
         if !self.members.contains_key(&addr) {
+            if let Some(stranger) = self.members.to_replace() {
+                self.remove_peer(stranger);
+            }
             let peer = Peer::new(now, addr, neighbour.id, neighbour.capabilities);
             self.ticks.insert((peer.next_tick, addr));
             self.members.insert(Member::new(peer, self.own_node()));
@@ -77,6 +80,7 @@ impl Switch {
         }
         if respond {
             self.respond(id, neighbour);
+            self.with_peer(now, addr, |peer, ctx| peer.try_again(id, ctx));
         }
     }
 
@@ -106,6 +110,7 @@ impl Switch {
             mtu: bearer.config.mtu as u16,
             max_receive: bearer.config.max_receive as u16,
             min_mtu: bearer.config.min_mtu as u16,
+            base_mtu: bearer.config.base_mtu.min(u32::from(u16::MAX)) as u16,
             overhead: self.encryption.overhead() as u16,
             tolerance_ms: bearer.config.tolerance_ms,
             priority: bearer.config.priority,

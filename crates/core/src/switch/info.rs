@@ -50,8 +50,10 @@ pub struct LinkInfo {
     pub up: bool,
     /// True if it carries traffic (a second link of lower priority does not).
     pub active: bool,
-    /// Packet size, bytes.
+    /// Packet size, bytes: what the path is known to carry.
     pub mtu: u16,
+    /// Packet size that bearer and peer allow, bytes.
+    pub mtu_limit: u16,
     /// Priority, 0 to 31.
     pub priority: u8,
     /// Tolerance, milliseconds.
@@ -120,6 +122,7 @@ impl Switch {
                 up: link.is_up(),
                 active: (0..2).any(|s| peer.active_bearer(s) == Some(bearer)),
                 mtu: link.mtu(),
+                mtu_limit: link.mtu_limit(),
                 priority: link.config().priority,
                 tolerance_ms: link.config().tolerance_ms,
                 window: link.window(),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use super::Member;
 use crate::addr::{NodeAddr, NodeId};
 use crate::discovery::{KnownNodes, Neighbour};
-use crate::limits::CAPABILITIES;
+use crate::limits::{CAPABILITIES, MAX_PEERS};
 
 /// All peers, by address.
 ///
@@ -19,13 +19,20 @@ pub(super) struct Members {
     identities: BTreeSet<(NodeId, NodeAddr)>,
     /// Number of peers that lack each capability.
     lacking: [usize; u16::BITS as usize],
+    /// Peers that have never had a link, oldest first: any host can invent some.
+    strangers: BTreeSet<(u64, NodeAddr)>,
+    /// Peers added since the start.
+    added: u64,
 }
 
 impl Members {
     /// Adds a peer.
-    pub(super) fn insert(&mut self, member: Member) {
+    pub(super) fn insert(&mut self, mut member: Member) {
         let addr = member.peer.addr;
         self.remove(addr);
+        self.added += 1;
+        member.stranger = Some(self.added);
+        self.strangers.insert((self.added, addr));
         self.identities.insert((member.peer.id, addr));
         self.count_capabilities(member.peer.capabilities, 1);
         self.all.insert(addr, member);
@@ -34,9 +41,25 @@ impl Members {
     /// Removes a peer.
     pub(super) fn remove(&mut self, addr: NodeAddr) -> Option<Member> {
         let member = self.all.remove(&addr)?;
+        if let Some(number) = member.stranger {
+            self.strangers.remove(&(number, addr));
+        }
         self.identities.remove(&(member.peer.id, addr));
         self.count_capabilities(member.peer.capabilities, -1);
         Some(member)
+    }
+
+    /// A peer has a link: it exists, and gives its place to nobody.
+    pub(super) fn has_answered(&mut self, addr: NodeAddr) {
+        if let Some(number) = self.all.get_mut(&addr).and_then(|member| member.stranger.take()) {
+            self.strangers.remove(&(number, addr));
+        }
+    }
+
+    /// If the table is full: the peer that gives its place to a new one.
+    pub(super) fn to_replace(&self) -> Option<NodeAddr> {
+        let is_full = self.all.len() >= MAX_PEERS;
+        self.strangers.first().filter(|_| is_full).map(|(_, addr)| *addr)
     }
 
     /// A peer has restarted: adopts its signature, identity and capabilities.
@@ -117,8 +140,8 @@ impl KnownNodes for Members {
         with_identity.next().map(|(_, addr)| *addr)
     }
 
-    fn count(&self) -> usize {
-        self.all.len()
+    fn has_room(&self) -> bool {
+        self.all.len() < MAX_PEERS || !self.strangers.is_empty()
     }
 }
 
@@ -166,7 +189,30 @@ mod tests {
                 let found = members.values().find(|m| m.peer.id == id).map(|m| m.peer.addr);
                 assert_eq!(members.address_of(&id), found, "step {step}");
             }
-            assert_eq!(members.identities.len(), members.count());
+            assert_eq!(members.identities.len(), members.all.len());
+            assert_eq!(members.strangers.len(), members.all.len());
         }
+    }
+
+    #[test]
+    fn oldest_peer_that_never_answered_gives_its_place() {
+        let mut members = Members::default();
+        let add = |members: &mut Members, number: u32| {
+            let addr = NodeAddr(number);
+            let peer = Peer::new(Time::ZERO, addr, NodeId::from_legacy(addr), CAPABILITIES);
+            members.insert(Member::new(peer, NodeAddr(99)));
+        };
+        let most = MAX_PEERS as u32;
+        (1..=most).for_each(|number| add(&mut members, number));
+        members.has_answered(NodeAddr(1));
+        members.renew(&Neighbour { addr: NodeAddr(2), ..neighbour(&mut Rng::new(1)) });
+        assert!(members.has_room());
+        assert_eq!(members.to_replace(), Some(NodeAddr(2)));
+        members.remove(NodeAddr(2));
+        assert_eq!(members.to_replace(), None, "there is room");
+        add(&mut members, most + 1);
+        assert_eq!(members.to_replace(), Some(NodeAddr(3)));
+        (1..=most + 1).for_each(|number| members.has_answered(NodeAddr(number)));
+        assert!(!members.has_room() && members.to_replace().is_none());
     }
 }

@@ -42,7 +42,7 @@ use crate::crypto::Encryption;
 use crate::discovery::{Discoverer, DiscovererConfig, OwnAddress};
 use crate::event::Event;
 use crate::limits::MAX_BEARERS;
-use crate::link::DownReason;
+use crate::link::{DownReason, Parts};
 use crate::monitor::{DEFAULT_THRESHOLD, Monitor};
 use crate::names::replica::{Memory, NoMemory};
 use crate::names::{Change, Distributor, NameReceiver, NameTable, Recent};
@@ -72,6 +72,10 @@ struct Member {
     receiver: BroadcastReceiver,
     /// Receives its bindings and applies them to the table.
     names: NameReceiver,
+    /// Its number among the peers that have never had a link.
+    stranger: Option<u64>,
+    /// Its packets that arrive in parts.
+    parts: Parts,
     /// Its delivered messages are being dispatched.
     dispatching: bool,
     /// Congested levels last reported for it; see [`Peer::congestion`].
@@ -92,6 +96,8 @@ impl Member {
             receiver: BroadcastReceiver::new(own, peer.capabilities),
             peer,
             names: NameReceiver::new(),
+            stranger: None,
+            parts: Parts::default(),
             dispatching: false,
             congestion: 0,
             hold: hold::Hold::default(),

@@ -11,7 +11,7 @@ use crate::link::{DownReason, Link};
 use crate::node::state::State;
 use crate::outbox::BearerId;
 use crate::time::Time;
-use crate::wire::{Encrypted, EncryptedSource, MessageType, User, View};
+use crate::wire::{Encrypted, EncryptedSource, LinkProtocolType, MessageType, User, View};
 
 impl Switch {
     /// Processes a frame. Returns false if nothing in the node can have changed but the state of its link.
@@ -56,6 +56,7 @@ impl Switch {
         match (view.user(), view.non_sequenced()) {
             (User::LinkConfig, true) => self.receive_discovery(now, bearer, view)?,
             (_, true) => self.receive_broadcast(now, bearer, view)?,
+            (_, false) if is_part(view) => self.receive_part(now, bearer, view, carried)?,
             (_, false) => self.receive_unicast(now, bearer, view)?,
         }
         Ok(true)
@@ -72,6 +73,36 @@ impl Switch {
         let addr = view.prev_node();
         self.bcast.acked(addr) == Some(view.bcast_ack())
             && self.members.get_mut(&addr).is_some_and(|member| member.peer.take_middle(view, bearer))
+    }
+
+    /// Keeps a part of a packet of a peer in contact, and processes the packet when it is complete. Spec: tipc.md §4.7.
+    fn receive_part(
+        &mut self,
+        now: Time,
+        bearer: BearerId,
+        view: View<'_>,
+        carried: Carried,
+    ) -> Result<(), Drop> {
+        let (own, addr) = (self.own_node(), view.prev_node());
+        if addr == own {
+            return Ok(()); // many media return a broadcast to its sender
+        }
+        if view.dest_node().is_some_and(|dest| dest != own && !dest.is_none()) {
+            return Err(Drop::NotForUs);
+        }
+        let member = self.members.get_mut(&addr).ok_or(Drop::UnknownPeer)?;
+        if !member.peer.is_up() {
+            return Err(Drop::State);
+        }
+        let room = self.deferral.room(&member.deferred);
+        let packet = member.parts.take(view, room);
+        self.account_deferred(addr);
+        match packet {
+            // Parts have no parts: otherwise one frame would nest as many as fit.
+            Some(packet) if is_part(packet.view()) => Err(Drop::State),
+            Some(packet) => self.process(now, bearer, packet.view(), carried).map(|_| ()),
+            None => Ok(()),
+        }
     }
 
     fn receive_unicast(&mut self, now: Time, bearer: BearerId, view: View<'_>) -> Result<(), Drop> {
@@ -170,6 +201,9 @@ impl Switch {
         let state_due =
             broadcast::receive_link_protocol(&mut self.bcast, &mut member.receiver, now, addr, view, &mut io);
         self.woken.extend(wakeups.into_iter().map(|w| (w.port, NodeAddr::NONE)));
+        if self.bcast.take_suspicion(addr) {
+            self.with_peer(now, addr, |peer, ctx| peer.distrust_paths(ctx));
+        }
         if state_due.map_err(Drop::Malformed)? {
             self.send_state(now, addr, bearer);
         }
@@ -190,6 +224,11 @@ impl Switch {
     pub(super) fn reset_peer(&mut self, now: Time, addr: NodeAddr, reason: DownReason) {
         self.with_peer(now, addr, |peer, ctx| peer.take_all_down(reason, ctx));
     }
+}
+
+/// True for a part of a packet that the path does not carry whole.
+fn is_part(view: View<'_>) -> bool {
+    view.user() == User::LinkProtocol && view.link_type() == LinkProtocolType::Part
 }
 
 /// True for the tunnelled packet, or its first part, of a key distribution.

@@ -56,11 +56,13 @@ impl Switch {
         self.tick_keys(now, addr);
         self.with_peer(now, addr, |peer, ctx| peer.tick(ctx));
         let Some(member) = self.members.get_mut(&addr) else { return };
+        member.parts.tick();
         member.receiver.state_sent(); // the STATE of a tick acknowledges broadcasts too
         let (interval_ms, tolerance_ms) = (member.peer.tick_ms(), member.peer.tolerance_ms());
         if self.bcast.tick_peer(addr, interval_ms, tolerance_ms) {
             self.reset_peer(now, addr, DownReason::Broadcast);
         }
+        self.account_deferred(addr);
         self.with_broadcast(|bcast, io| bcast.wake(io));
         self.forget_updates();
     }

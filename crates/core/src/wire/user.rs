@@ -116,6 +116,8 @@ code_points! {
         Reset = 1,
         /// The peer's reset was received.
         Activate = 2,
+        /// A part of a packet that the path does not carry whole. Only utipc; Linux ignores it. Spec: tipc.md §4.7.
+        Part = 7,
     }
 }
 

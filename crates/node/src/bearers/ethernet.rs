@@ -16,6 +16,9 @@ const ETHERTYPE: u16 = 0x88CA;
 /// Frames of one receive call.
 const RECEIVE_BATCH: usize = 32;
 
+/// Largest frame without jumbo frames, bytes: every Ethernet carries it.
+const PLAIN_MTU: usize = 1500;
+
 /// Smallest receive buffer for a frame, bytes: a usual jumbo frame, because the interface's MTU may grow while
 /// the bearer runs.
 const FRAME_ROOM: usize = 9216;
@@ -68,6 +71,11 @@ impl Bearer for EthernetBearer {
 
     fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    /// A switch may drop the jumbo frames that the interface allows.
+    fn base_mtu(&self) -> usize {
+        PLAIN_MTU
     }
 
     fn has_broadcast(&self) -> bool {

@@ -169,6 +169,10 @@ impl Bearer for Middleware {
         self.inner.mtu()
     }
 
+    fn base_mtu(&self) -> usize {
+        self.inner.base_mtu()
+    }
+
     fn max_receive(&self) -> usize {
         self.inner.max_receive()
     }
@@ -261,6 +265,10 @@ impl Bearer for Middleware {
 
     fn add_remote(&mut self, remote: SocketAddr) -> Result<(), BearerError> {
         self.inner.add_remote(remote)
+    }
+
+    fn remove_remote(&mut self, remote: SocketAddr) -> bool {
+        self.inner.remove_remote(remote)
     }
 }
 

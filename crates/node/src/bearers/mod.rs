@@ -89,6 +89,12 @@ pub trait Bearer: Send {
         self.mtu()
     }
 
+    /// The largest frame, in bytes, that every path is assumed to carry: links prove larger ones. At least the MTU where
+    /// that of the medium is known to be the path's.
+    fn base_mtu(&self) -> usize {
+        usize::MAX
+    }
+
     /// Whether one send reaches all peers (multicast, Ethernet broadcast); if not, a broadcast is
     /// copied to each known remote.
     fn has_broadcast(&self) -> bool;
@@ -176,5 +182,11 @@ pub trait Bearer: Send {
             reason: format!("it finds its peers itself and cannot use remote {remote}"),
             remedy: "enable a UDP bearer with a unicast remote address",
         })
+    }
+
+    /// Copies no more broadcasts to `remote`; `false` if it was not a remote.
+    fn remove_remote(&mut self, remote: SocketAddr) -> bool {
+        let _ = remote;
+        false
     }
 }

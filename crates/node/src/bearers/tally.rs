@@ -32,6 +32,8 @@ pub struct Counters {
     pub rx_truncated: u64,
     /// Temporary errors of the medium, such as an interface that is down.
     pub rx_errors: u64,
+    /// Reports that a frame sent before has not reached its host, or that no program takes it there.
+    pub rx_unreachable: u64,
     /// System calls for receiving.
     pub rx_calls: u64,
 }
@@ -86,13 +88,30 @@ impl Tally {
         if !is_temporary(&cause) {
             return Err(utipc_os::OsError::new("receive on bearer", bearer, cause).into());
         }
+        let is_new = self.last_receive_error != cause.raw_os_error();
+        self.last_receive_error = cause.raw_os_error();
+        if is_report(&cause) {
+            self.counters.rx_unreachable += 1;
+            if is_new {
+                tracing::info!(bearer, report = %cause, "a frame did not reach its node, which has ended or is cut off");
+            }
+            return Ok(Received::default());
+        }
         self.counters.rx_errors += 1;
-        if self.last_receive_error != cause.raw_os_error() {
-            self.last_receive_error = cause.raw_os_error();
+        if is_new {
             tracing::warn!(bearer, error = %cause, "receive error");
         }
         Ok(Received::default())
     }
+}
+
+/// Whether an error of a read reports what has happened to a frame sent before (ICMP), and nothing of this host.
+fn is_report(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
+    )
 }
 
 /// Whether an error is one of the medium and not of the socket: interface down, unreachable, out of memory.
@@ -106,4 +125,20 @@ fn is_temporary(error: &io::Error) -> bool {
             | ErrorKind::ConnectionRefused
             | ErrorKind::OutOfMemory
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn report_of_an_unreachable_peer_is_no_error_of_the_interface() {
+        let mut tally = Tally::default();
+        use io::ErrorKind as K;
+        for kind in [K::ConnectionRefused, K::HostUnreachable, K::NetworkUnreachable, K::NetworkDown] {
+            assert!(tally.received("udp:U", Err(kind.into())).is_ok());
+        }
+        assert_eq!((tally.counters.rx_unreachable, tally.counters.rx_errors), (3, 1));
+        assert!(tally.received("udp:U", Err(K::InvalidInput.into())).is_err());
+    }
 }

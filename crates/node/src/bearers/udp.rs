@@ -191,14 +191,6 @@ impl UdpBearer {
         Ok(bearer)
     }
 
-    /// Stops copying broadcasts to `remote`; `false` if it was not a remote.
-    pub fn remove_remote(&mut self, remote: SocketAddr) -> bool {
-        let remote = scoped(remote, self.interface.index);
-        let before = self.remotes.len();
-        self.remotes.retain(|it| *it != remote);
-        self.remotes.len() != before
-    }
-
     /// The remotes that broadcasts are copied to; none in multicast mode.
     pub fn remotes(&self) -> &[SocketAddr] {
         &self.remotes
@@ -419,6 +411,11 @@ impl Bearer for UdpBearer {
         65_535 - self.overhead()
     }
 
+    /// Switches and routers on the path may drop what the interface sends, without a word.
+    fn base_mtu(&self) -> usize {
+        utipc_core::limits::BASE_PACKET as usize
+    }
+
     fn has_broadcast(&self) -> bool {
         self.group.is_some()
     }
@@ -506,6 +503,13 @@ impl Bearer for UdpBearer {
         }
         self.remotes.push(remote);
         Ok(())
+    }
+
+    fn remove_remote(&mut self, remote: SocketAddr) -> bool {
+        let remote = scoped(remote, self.interface.index);
+        let before = self.remotes.len();
+        self.remotes.retain(|it| *it != remote);
+        self.remotes.len() != before
     }
 }
 

@@ -178,6 +178,7 @@ impl NodeDriver {
         let mtu = u32::try_from(bearer.mtu()).unwrap_or(u32::MAX);
         let mut config = BearerConfig::new(bearer.name(), bearer.local_address(), mtu);
         config.max_receive = u32::try_from(bearer.max_receive()).unwrap_or(u32::MAX);
+        config.base_mtu = u32::try_from(bearer.base_mtu()).unwrap_or(u32::MAX);
         config.has_broadcast = bearer.has_broadcast();
         (plan.tune)(&mut config);
         let id = self.stack.enable_bearer(now, config)?;

@@ -197,6 +197,11 @@ fn bearers_are_enabled_and_disabled_while_the_daemon_runs() {
     done(&mut a, &add);
     let answer = ask(&mut a, &Request::Remotes { name: "udp:U".to_owned() });
     assert_eq!(answer.entries.len(), 2);
+    let remove = |at: &str| Request::BearerRemove { name: "udp:U".to_owned(), remote: at.parse().unwrap() };
+    done(&mut a, &remove(&other));
+    assert_eq!(refusal(&mut a, &remove(&other)), Errno::INVALID, "it is not a remote any more");
+    assert_eq!(ask(&mut a, &Request::Remotes { name: "udp:U".to_owned() }).entries.len(), 1);
+    link(&mut a, true);
 
     let properties = Properties { tolerance: Some(3000), window: Some(60), ..Properties::default() };
     done(&mut a, &Request::LinkSet { name: up.name.clone(), properties });

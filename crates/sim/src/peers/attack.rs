@@ -11,6 +11,9 @@ pub enum Attack {
     BroadcastGaps,
     /// Discovery messages of invented nodes, with addresses of other nodes, and with changing signatures and places.
     Discovery,
+    /// Discovery messages of invented nodes, each with an identity, an address and often a host of its own: the table of
+    /// known nodes is full.
+    Identities,
     /// STATE messages that report everything as missing, with gap blocks, and ask for replies.
     Nacks,
     /// Nothing is acknowledged, and every message sent causes the node to send one.
@@ -27,10 +30,11 @@ pub enum Attack {
 
 impl Attack {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Deferred,
         Self::BroadcastGaps,
         Self::Discovery,
+        Self::Identities,
         Self::Nacks,
         Self::Silence,
         Self::Bindings,
@@ -46,6 +50,7 @@ impl Attack {
             Self::Deferred => "deferred",
             Self::BroadcastGaps => "broadcast-gaps",
             Self::Discovery => "discovery",
+            Self::Identities => "identities",
             Self::Nacks => "nacks",
             Self::Silence => "silence",
             Self::Bindings => "bindings",

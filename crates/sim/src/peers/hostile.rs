@@ -183,6 +183,7 @@ impl Hostile {
             Attack::Deferred => self.early_packet(victim, out),
             Attack::BroadcastGaps => self.early_broadcast(victim, out),
             Attack::Discovery => self.forge_discovery(victim, out),
+            Attack::Identities => self.invent_node(victim, out),
             Attack::Nacks => self.nack(victim, out),
             Attack::Silence => self.make_it_answer(victim, out),
             Attack::Bindings => self.flood_bindings(victim, out),
@@ -211,6 +212,19 @@ impl Hostile {
         let ahead = 1 + self.rng.below(u64::from(limits::MAX_WINDOW)) as u16;
         let data = [7; DATA];
         self.push_broadcast(victim, User::Low, MessageType::Mcast.into(), 44, &data, ahead, out);
+    }
+
+    fn invent_node(&mut self, victim: &Victim, out: &mut Vec<Frame>) {
+        self.invented += 1;
+        let random = self.rng.next_u32();
+        let addr = NodeAddr::legacy(4, 1 + random % 4000, 1 + random / 4000 % 4000);
+        let [_, a, b, c] = self.rng.next_u32().to_be_bytes();
+        let media = match self.invented % 2 {
+            0 => self.media,
+            _ => MediaAddr::Udp(SocketAddr::from(([172, a, b, c], 6118))),
+        };
+        let message = self.discovery(victim, addr, media, random as u16);
+        self.push(victim, &message, out);
     }
 
     fn forge_discovery(&mut self, victim: &Victim, out: &mut Vec<Frame>) {

@@ -35,13 +35,24 @@ pub mod ceilings {
     pub const CPU_PER_FRAME: Duration = Duration::from_micros(20);
     /// The same for a frame of 65 bindings: 4 µs for each, half of it when it is withdrawn.
     pub const CPU_PER_BINDINGS: Duration = Duration::from_micros(260);
-    /// Bytes that the node sends for each byte that it gets from hostile peers. An invented node gets setup messages
-    /// until it is forgotten after 5 minutes, and a peer that reports everything as missing gets its window again, but
-    /// not every millisecond.
+    /// Bytes that the node sends for each byte that it gets from hostile peers: a peer that reports everything as missing
+    /// gets its window again, but not every millisecond.
     pub const AMPLIFICATION: f64 = 16.0;
+    /// The same for discovery messages, which can name any host: a response and five setup messages, and what keeps the
+    /// link of the peer up that sends them.
+    pub const AMPLIFICATION_OF_DISCOVERY: f64 = 5.5;
 
     /// The same for a request to the topology server: a subscription begins with an event for each binding that exists.
     pub const CPU_PER_SUBSCRIPTION: Duration = Duration::from_micros(200);
+
+    /// The ceiling of bytes sent for each byte of an attack.
+    #[must_use]
+    pub fn amplification(attack: Attack) -> f64 {
+        match attack {
+            Attack::Discovery | Attack::Identities => AMPLIFICATION_OF_DISCOVERY,
+            _ => AMPLIFICATION,
+        }
+    }
 
     /// The ceiling of processor time for a frame of an attack.
     #[must_use]

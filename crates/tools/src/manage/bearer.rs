@@ -1,4 +1,4 @@
-//! `bearer list|enable|disable|add|get|set`.
+//! `bearer list|enable|disable|add|remove|get|set`.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -139,6 +139,14 @@ pub(super) fn add(call: &mut Call) -> Ended {
     let name = udp_name(&keys)?;
     let remote = resolve(needed(keys.get("remoteip"), "remoteip")?, port(&keys, "remoteport")?)?;
     call.order(&Request::BearerAdd { name, remote: Some(remote) })
+}
+
+pub(super) fn remove(call: &mut Call) -> Ended {
+    call.words.back();
+    let keys = call.keys(&UDP_KEYS)?;
+    let name = udp_name(&keys)?;
+    let remote = resolve(needed(keys.get("remoteip"), "remoteip")?, port(&keys, "remoteport")?)?;
+    call.order(&Request::BearerRemove { name, remote })
 }
 
 fn udp_name(keys: &Given) -> Result<String, Failure> {

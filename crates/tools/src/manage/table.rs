@@ -112,6 +112,17 @@ pub(super) const COMMANDS: &[Word] = &[
             ),
             run("list", "List bearers", "", &[], bearer::list),
             branch(
+                "remove",
+                "Remove data from an existing bearer",
+                &[run(
+                    "media",
+                    "Copy the broadcasts of a UDP bearer to one remote less, and end the link to it",
+                    "udp name NAME remoteip IP [remoteport PORT]",
+                    UDP_KEYS,
+                    bearer::remove,
+                )],
+            ),
+            branch(
                 "set",
                 "Set bearer properties",
                 &[

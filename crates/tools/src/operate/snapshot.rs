@@ -84,6 +84,8 @@ pub(crate) struct Bearer {
     /// Frames that were not sent.
     pub(crate) tx_dropped: u64,
     pub(crate) rx_errors: u64,
+    /// Reports that a frame did not reach its node.
+    pub(crate) rx_unreachable: u64,
 }
 
 /// A link to another node.
@@ -325,6 +327,7 @@ impl Snapshot {
                 bearer.tx_bytes = of(pair, "/1/tx_bytes");
                 bearer.tx_dropped = of(pair, "/1/tx_dropped") + of(pair, "/1/tx_refused");
                 bearer.rx_errors = of(pair, "/1/rx_errors");
+                bearer.rx_unreachable = of(pair, "/1/rx_unreachable");
             }
         }
     }

@@ -168,14 +168,25 @@ fn links(out: &mut String, shot: &Snapshot, rows: usize) -> std::fmt::Result {
             short(link.retransmitted.into()),
             short(link.congestions.into()),
             link.max_queue,
-            last_change(link)
+            last_change(link, narrowed(link, shot))
         )?;
     }
     more(out, sorted.len(), rows)
 }
 
-/// Time and reason of a link's last change.
-fn last_change(link: &Link) -> String {
+/// The MTU of a link's bearer, if the link uses smaller packets.
+fn narrowed(link: &Link, shot: &Snapshot) -> Option<u32> {
+    let mtu = shot.bearers.iter().find(|bearer| bearer.name == link.bearer)?.mtu?;
+    (link.up && link.mtu > 0 && link.mtu < mtu).then_some(mtu)
+}
+
+/// Time and reason of a link's last change, and the size of its packets if that is not the bearer's.
+fn last_change(link: &Link, bearer_mtu: Option<u32>) -> String {
+    let size = bearer_mtu.map(|mtu| format!("; packets of {} bytes, the bearer allows {mtu}", link.mtu));
+    change(link) + &size.unwrap_or_default()
+}
+
+fn change(link: &Link) -> String {
     let down = link.last_down.map(|at| {
         format!("down {}: {}", utc(at), link.last_down_reason.as_deref().unwrap_or("unknown reason"))
     });

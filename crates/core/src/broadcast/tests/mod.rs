@@ -95,7 +95,7 @@ impl Sender {
     }
 
     fn remove(&mut self, peer: NodeAddr) {
-        self.tx.link_down(0);
+        self.tx.link_down(0, 1500);
         let io = &mut BroadcastIo { frames: &mut self.frames, wakeups: &mut self.wakeups };
         self.tx.remove_peer(self.now, peer, io);
     }

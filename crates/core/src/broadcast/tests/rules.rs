@@ -442,7 +442,7 @@ fn single_bearer_is_used_if_it_reaches_all_peers() {
     assert_eq!(targets(&mut b, 1, 1), (vec![0], 1500, true), "0 XOR 1 is odd");
     assert_eq!(targets(&mut b, 1, 2), (vec![1], 1500, false), "1 XOR 2 is odd");
     assert_eq!(targets(&mut b, 2, 1), (vec![0, 1], 1500, false), "none reaches both");
-    b.link_down(0);
+    b.link_down(0, 1500);
     assert_eq!(targets(&mut b, 1, 1), (vec![1], 14_000, false));
     b.link_up(7, 100, true); // unknown bearer
     assert_eq!(b.mtu(), 14_000);

@@ -145,10 +145,15 @@ fn recreated_endpoint_is_accepted() {
 
 #[test]
 fn reset_messages_are_limited_in_rate() {
-    let mut side = Side::new(config(A, B));
-    let sent: Vec<u32> =
-        (1..=64).filter(|_| !side.with(|l, io| l.tick(Time::ZERO, io)).1.is_empty()).collect();
-    assert_eq!(sent, [1, 2, 3, 4, 5, 16, 32, 48, 64]);
+    let ticks_with_reset = |side: &mut Side| -> Vec<u32> {
+        (1..=200).filter(|_| !side.with(|l, io| l.tick(Time::ZERO, io)).1.is_empty()).collect()
+    };
+    assert_eq!(ticks_with_reset(&mut Side::new(config(A, B))), [1, 2, 16, 160], "it has never answered");
+    let mut side = Side::established(config(A, B));
+    side.link.fail();
+    side.link.event(Event::LocalReset);
+    side.link.reset(&mut Vec::new());
+    assert_eq!(ticks_with_reset(&mut side)[..9], [1, 2, 3, 4, 5, 16, 32, 48, 64]);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn protocol_messages_outside_the_session() {
     refused(&mut side, &setup(1, SESSION.wrapping_sub(32_767)));
     refused(&mut side, &setup(2, SESSION - 1));
     refused(&mut side, &setup(3, SESSION + 1));
-    refused(&mut side, &setup(7, SESSION + 1));
+    refused(&mut side, &setup(6, SESSION + 1));
 }
 
 #[test]

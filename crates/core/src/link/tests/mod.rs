@@ -6,6 +6,7 @@ mod fsm;
 mod handshake;
 mod hostile;
 mod pair;
+mod path;
 mod queues;
 mod tunnel;
 mod vectors;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::super::{
-    Accepted, BcastStamp, DownReason, Event, FIRST_SEQNO, Link, LinkConfig, LinkIo, LinkSignal, SendFault,
-    State, Wakeup,
+    Accepted, BcastStamp, DownReason, Event, FIRST_SEQNO, Link, LinkConfig, LinkIo, LinkSignal, Parts,
+    SendFault, State, Wakeup,
 };
 use crate::addr::NodeAddr;
 use crate::limits::{CAPABILITIES, MAX_WINDOW};
@@ -12,7 +12,7 @@ use crate::outbox::{FrameBatch, FrameSink, Target};
 use crate::pool::Pool;
 use crate::rng::Rng;
 use crate::time::Time;
-use crate::wire::{BASIC_HEADER, Message, MessageType, User, View};
+use crate::wire::{BASIC_HEADER, LinkProtocolType, Message, MessageType, User, View};
 
 pub(super) const A: NodeAddr = NodeAddr(0x0100_1001);
 pub(super) const B: NodeAddr = NodeAddr(0x0100_1002);
@@ -26,6 +26,9 @@ pub(super) struct Side {
     pub(super) signals: Vec<LinkSignal>,
     /// Every reason for which it went down.
     pub(super) downs: Vec<DownReason>,
+    /// Every size of its path that it has reported.
+    pub(super) sizes: Vec<u16>,
+    parts: Parts,
     /// Frames written and not yet taken.
     batch: FrameBatch,
 }
@@ -42,6 +45,7 @@ pub(super) fn config(own: NodeAddr, peer: NodeAddr) -> LinkConfig {
         mtu: 1500,
         max_receive: 1500,
         min_mtu: 100,
+        base_mtu: u16::MAX,
         overhead: 0,
         tolerance_ms: 1500,
         priority: 10,
@@ -61,6 +65,8 @@ impl Side {
             wakeups: Vec::new(),
             signals: Vec::new(),
             downs: Vec::new(),
+            sizes: Vec::new(),
+            parts: Parts::default(),
             batch: FrameBatch::default(),
         }
     }
@@ -98,6 +104,10 @@ impl Side {
     /// Passes one frame from the peer to the link.
     pub(super) fn hear(&mut self, now: Time, frame: &[u8]) -> Vec<Vec<u8>> {
         let view = View::parse(frame).unwrap();
+        if view.user() == User::LinkProtocol && view.link_type() == LinkProtocolType::Part {
+            let whole = self.parts.take(view, usize::MAX);
+            return whole.map_or(Vec::new(), |whole| self.hear(now, whole.bytes()));
+        }
         self.with(|link, io| match view.user() {
             User::LinkProtocol => link.receive_protocol(now, view, io),
             _ => link.receive(now, view, io),
@@ -128,6 +138,8 @@ impl Side {
                     let stopping = self.link.state() == State::Reset;
                     frames.extend(self.with(|l, io| l.send_setup(stopping, io)).1);
                 }
+                LinkSignal::Mtu { to, .. } => assert_eq!(to, self.link.mtu()),
+                LinkSignal::Path => self.sizes.push(self.link.mtu()),
             }
         }
         frames
@@ -163,6 +175,8 @@ pub(super) struct Pair {
     pub(super) faults: Faults,
     /// Frames from this side are lost.
     pub(super) cut: [bool; 2],
+    /// Longest frame that passes, bytes.
+    pub(super) width: usize,
     next_tick: [Time; 2],
     rng: Rng,
     /// Frames in flight, by time of arrival.
@@ -177,6 +191,7 @@ impl Pair {
             sides: [Side::new(a), Side::new(b)],
             faults: Faults::default(),
             cut: [false; 2],
+            width: usize::MAX,
             next_tick: [Time::from_millis(375), Time::from_millis(400)],
             rng: Rng::new(seed),
             wire: BTreeMap::new(),
@@ -206,7 +221,7 @@ impl Pair {
             for _ in 0..copies {
                 let lost = self.rng.below(1000) < self.faults.loss;
                 let delay = 100 + self.rng.below(self.faults.jitter_us + 1);
-                if lost || self.cut[from] {
+                if lost || self.cut[from] || frame.len() > self.width {
                     continue;
                 }
                 self.count += 1;

@@ -117,9 +117,8 @@ fn invented_node_costs_few_messages_and_few_timeouts() {
     let request = request_of(NodeAddr::legacy(1, 1, 77), media(9, 0));
     lan.nodes[0].receive(now, 0, request.build().bytes());
     let (calls, sent) = setup_messages(&mut lan, 310_000);
-    let ticks = [0, 1, 2, 3, 4, 5].into_iter().chain((16..800).step_by(16));
-    let expected: Vec<_> = ticks.map(|tick| (375 * tick, LinkProtocolType::Reset)).collect();
-    assert_eq!(sent, expected, "those of a kernel, and one at once");
+    let expected = [0, 1, 2, 16, 160].map(|tick| (375 * tick, LinkProtocolType::Reset));
+    assert_eq!(sent, expected);
     assert!(lan.nodes[0].nodes().is_empty(), "it is forgotten");
     // Discovery asks every second. The last timeout forgets the node.
     assert!(calls <= 310 + sent.len() + 1, "{calls} timeouts");
@@ -140,7 +139,7 @@ fn silent_node_that_appears_gets_its_link_at_once() {
 }
 
 #[test]
-fn reset_of_a_silent_node_is_answered_at_every_tick() {
+fn reset_of_a_silent_node_is_answered_as_often_as_its_request() {
     let mut lan = Lan::new(1);
     lan.run(3000);
     let peer = NodeAddr::legacy(1, 1, 77);
@@ -149,9 +148,88 @@ fn reset_of_a_silent_node_is_answered_at_every_tick() {
     setup_messages(&mut lan, 100_000);
     let (now, own) = (lan.now, lan.nodes[0].own_node());
     lan.nodes[0].receive(now, 0, reset_of(peer, own).bytes());
-    let (_, sent) = setup_messages(&mut lan, 3000);
-    let expected: Vec<_> = (0..=8).map(|tick| (375 * tick, LinkProtocolType::Activate)).collect();
+    let (_, sent) = setup_messages(&mut lan, 200_000);
+    let expected = [0, 1, 2, 16, 160].map(|tick| (375 * tick, LinkProtocolType::Activate));
     assert_eq!(sent, expected);
+}
+
+/// Bytes that node 0 sends in five minutes, alone, for one frame.
+fn answers_to(lan: &mut Lan, frame: &Message) -> usize {
+    let end = lan.now.plus_millis(300_000);
+    lan.nodes[0].frames().clear();
+    lan.nodes[0].receive(lan.now, 0, frame.bytes());
+    let mut bytes = 0;
+    loop {
+        let batch = core::mem::take(lan.nodes[0].frames());
+        let unicast = batch.frames().iter().filter(|frame| frame.to != Target::Broadcast);
+        bytes += unicast.map(|frame| frame.len()).sum::<usize>();
+        let Some(next) = lan.nodes[0].deadline().filter(|next| *next <= end) else { break };
+        lan.now = lan.now.max(next);
+        lan.nodes[0].handle_timeout(lan.now);
+    }
+    bytes
+}
+
+/// The address that a forged frame names must not get much more than the frame has.
+#[test]
+fn forged_frame_is_answered_with_few_bytes() {
+    let mut lan = Lan::new(1);
+    lan.run(3000);
+    let (peer, own) = (NodeAddr::legacy(1, 1, 77), lan.nodes[0].own_node());
+    let request = |place, signature| {
+        let mut request = request_of(peer, media(place, 0));
+        request.signature = signature;
+        request.build()
+    };
+    let mut resets = (1..20).map(|session| {
+        let mut reset = reset_of(peer, own);
+        reset.set_session(session);
+        reset
+    });
+    let reset = resets.next().unwrap();
+    let rest: Vec<Message> = resets.collect();
+    let again = [request(9, 1), request(9, 1), request(9, 2), request(10, 2), request(11, 3), reset];
+    for frame in again.iter().chain(&rest) {
+        let (sent, got) = (answers_to(&mut lan, frame), frame.size());
+        assert!(sent <= 5 * got, "{sent} bytes for {got}: {:?}", View::parse(frame.bytes()));
+    }
+}
+
+/// A kind of flood by its name, and the place that its frames claim.
+type Flood = (&'static str, fn(u32) -> MediaAddr);
+
+/// 1000 forged requests per second, each of another node, fill the table of known nodes.
+#[test]
+fn newcomer_has_contact_during_a_flood_of_invented_nodes() {
+    let floods: [Flood; 2] = [
+        ("one host", |_| media(77, 0)),
+        ("invented hosts", |n| MediaAddr::Udp((std::net::Ipv4Addr::from(0x0a00_0000 + n), 6118).into())),
+    ];
+    for (name, place) in floods {
+        let mut lan = Lan::new(3);
+        lan.cut.push((2, 0));
+        lan.run(3000);
+        assert_eq!(lan.up(0), 1);
+        let mut invented = 0;
+        let mut flood = |lan: &mut Lan, millis: u64| {
+            for _ in 0..millis {
+                invented += 1;
+                let forged = request_of(NodeAddr(0x0500_0000 + invented), place(invented)).build();
+                for node in 0..lan.nodes.len() {
+                    lan.nodes[node].receive(lan.now, 0, forged.bytes());
+                }
+                lan.run(1);
+            }
+        };
+        flood(&mut lan, 10_000);
+        let known = lan.nodes[0].nodes().len();
+        assert!(known <= crate::limits::MAX_PEERS, "{name}: {known} nodes are known");
+        lan.cut.clear();
+        flood(&mut lan, 2000);
+        assert_eq!((lan.up(0), lan.up(1), lan.up(2)), (2, 2, 2), "{name}");
+        flood(&mut lan, 10_000);
+        assert!(!lan.events.iter().flatten().any(|e| matches!(e, Event::LinkDown { .. })), "{name}");
+    }
 }
 
 /// A restarted node may run another version of the software.

@@ -6,6 +6,7 @@ mod fairness;
 mod floods;
 mod group;
 mod lanes;
+mod path;
 mod publications;
 mod slow_members;
 mod spread;
@@ -24,6 +25,8 @@ struct Lan {
     events: Vec<Vec<Event>>,
     /// (node, network) whose frames are lost, in both directions.
     cut: Vec<(usize, u8)>,
+    /// Longest frame that passes, bytes.
+    width: usize,
     /// Sockets of each node whose readiness may have changed, in the order of the reports.
     ready: Vec<Vec<u32>>,
 }
@@ -38,6 +41,11 @@ impl Lan {
     }
 
     fn with_networks(count: usize, networks: u8) -> Self {
+        Self::of(count, networks, |config| config)
+    }
+
+    /// Nodes whose bearers are changed by `tune`.
+    fn of(count: usize, networks: u8, tune: impl Fn(BearerConfig) -> BearerConfig) -> Self {
         let now = Time::from_millis(1000);
         let nodes = (0..count).map(|i| {
             let config = StackConfig {
@@ -52,12 +60,13 @@ impl Lan {
             nodes: nodes.collect(),
             events: vec![Vec::new(); count],
             cut: Vec::new(),
+            width: usize::MAX,
             ready: vec![Vec::new(); count],
         };
         for (i, node) in lan.nodes.iter_mut().enumerate() {
             for net in 0..networks {
                 let name = ["udp:U", "udp:V"][usize::from(net)];
-                node.enable_bearer(now, BearerConfig::new(name, media(i, net), 1472)).unwrap();
+                node.enable_bearer(now, tune(BearerConfig::new(name, media(i, net), 1472))).unwrap();
             }
         }
         lan
@@ -81,7 +90,7 @@ impl Lan {
                     };
                     let lost =
                         self.cut.iter().any(|(n, net)| (*n == from || *n == to) && *net == frame.bearer);
-                    if wanted && !lost {
+                    if wanted && !lost && frame.len() <= self.width {
                         self.nodes[to].receive(self.now, frame.bearer, &batch.frame(frame));
                     }
                 }

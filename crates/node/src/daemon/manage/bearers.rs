@@ -137,6 +137,17 @@ impl Access<'_> {
         let bearer = self.driver.bearer_mut(id).ok_or_else(not_found)?;
         bearer.add_remote(remote).map_err(|e| refused(&e))
     }
+
+    /// Stops copying broadcasts to a remote, and takes the link to it down, which cannot do without them.
+    pub(super) fn remove_remote(&mut self, name: &str, remote: SocketAddr) -> Result<(), Refusal> {
+        let id = self.bearer_named(name)?.id;
+        let bearer = self.driver.bearer_mut(id).ok_or_else(not_found)?;
+        if !bearer.remove_remote(remote) {
+            return Err(invalid(format!("{remote} is not a remote of bearer {name}")));
+        }
+        self.driver.stack.lose_neighbour(self.now, id, MediaAddr::Udp(remote));
+        Ok(())
+    }
 }
 
 /// Addresses of a UDP bearer.

@@ -205,6 +205,7 @@ impl Management {
             Request::BearerDisable { name } => access.disable_bearer(name)?,
             Request::BearerSet { name, properties } => access.set_bearer(name, properties)?,
             Request::BearerAdd { name, remote } => access.add_remote(name, *remote)?,
+            Request::BearerRemove { name, remote } => access.remove_remote(name, *remote)?,
             Request::LinkSet { name, properties } => access.set_link_properties(name, properties)?,
             Request::LinkReset { name } => access.reset_link(name)?,
             Request::MediaSet { name, properties } => self.media.set(name, properties)?,

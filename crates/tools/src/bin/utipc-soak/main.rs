@@ -13,6 +13,7 @@ mod honest;
 mod hostile;
 mod life;
 mod message;
+mod path;
 mod peers;
 mod report;
 mod roles;
@@ -64,6 +65,8 @@ enum Part {
     Bystander(bystander::Bystander),
     /// Attacks a daemon by hostile peers in network namespaces, beside honest nodes, which must lose nothing
     Peers(peers::Options),
+    /// Sends over a path between two daemons that loses, delays, duplicates and reorders packets, and drops large ones
+    Path(path::Options),
     /// One of the hostile peers; the run itself starts them
     #[command(hide = true)]
     Peer(peers::Peer),
@@ -126,6 +129,9 @@ fn main() -> ExitCode {
         Some(Part::Shaped(shaped)) => hostile::attack_with_shape(shaped).map(|()| true),
         Some(Part::Peers(options)) => {
             program(&cli.options).and_then(|daemon| peers::run(options, &daemon, cli.options.json))
+        }
+        Some(Part::Path(options)) => {
+            program(&cli.options).and_then(|daemon| path::run(options, &daemon, cli.options.json))
         }
         Some(Part::Peer(peer)) => peers::attack(peer).map(|()| true),
         Some(Part::Attacker(attacker)) => hostile::attack(attacker).map(|()| true),

@@ -119,6 +119,7 @@ const FAMILIES: &[Family] = &[
     bearer!("bearer_received_frames", "Frames received", rx_frames),
     bearer!("bearer_received_bytes", "Bytes of frames received", rx_bytes),
     bearer!("bearer_receive_truncated", "Datagrams that are too long for a frame", rx_truncated),
+    bearer!("bearer_receive_unreachable", "Reports that a frame did not reach its node", rx_unreachable),
     bearer!("bearer_receive_errors", "Errors while receiving, as of an interface that is down", rx_errors),
     counter("frames_dropped", "Frames that were not accepted, by reason", |s| {
         reasons(&s.counters.node.dropped)

@@ -153,6 +153,7 @@ fn link_info(link: Link) -> LinkInfo {
         up: link.up,
         active: link.active,
         mtu: short(link.mtu),
+        mtu_limit: short(link.mtu),
         priority: u8::try_from(priority.unwrap_or_default()).unwrap_or(u8::MAX),
         tolerance_ms: tolerance.unwrap_or_default(),
         window: short(window.unwrap_or_default()),

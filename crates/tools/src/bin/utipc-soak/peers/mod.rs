@@ -18,9 +18,10 @@ use crate::bystander::Window;
 use crate::daemon::Watched;
 use crate::honest::Honest;
 use crate::report::{Rest, Tolerance};
-use network::{Network, PEERS_MAX, Traffic};
+use network::{Network, PEERS_MAX};
 use phase::Phase;
 
+pub(crate) use network::{Traffic, wait_for_link};
 pub(crate) use peer::{Peer, attack};
 
 /// Pause between two looks at a daemon.

@@ -64,9 +64,9 @@ impl Network {
 
 /// Counters of a node's links and frames.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Traffic {
+pub(crate) struct Traffic {
     /// Links that came up, and those that went down.
-    pub(super) links: (u64, u64),
+    pub(crate) links: (u64, u64),
     /// Frames and bytes received, bytes sent.
     pub(super) frames: u64,
     pub(super) bytes: u64,
@@ -74,7 +74,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    pub(super) fn of(daemon: &mut Watched) -> Result<Self> {
+    pub(crate) fn of(daemon: &mut Watched) -> Result<Self> {
         let counters = daemon.counters()?;
         let node = counters.get("node").context("no counters of the node")?;
         let link = |name: &str| node.get(name).and_then(Value::as_u64).context("no counter of links");
@@ -92,7 +92,7 @@ impl Traffic {
 }
 
 /// Waits until a daemon has a link.
-pub(super) fn wait_for_link(daemon: &mut Watched) -> Result<()> {
+pub(crate) fn wait_for_link(daemon: &mut Watched) -> Result<()> {
     let begun = Instant::now();
     while Traffic::of(daemon)?.links.0 == 0 {
         ensure!(begun.elapsed() < LIMIT, "an honest node has no link after {LIMIT:?}");

@@ -94,6 +94,15 @@ fn bearers(shot: &Snapshot) -> Vec<Finding> {
                 "see the daemon's log for the error; check the interface, its route and the firewall";
             found.push(Finding::new(CHECK, Level::Warning, text, remedy));
         }
+        if bearer.rx_unreachable > 0 {
+            let text = format!(
+                "{}: {} frames did not reach their node, by reports of the network",
+                bearer.name, bearer.rx_unreachable
+            );
+            let remedy = "a daemon has ended, or a firewall rejects its port; a remote that is gone for good is removed \
+                          by `utipc bearer remove media udp name NAME remoteip IP`";
+            found.push(Finding::new(CHECK, Level::Note, text, remedy));
+        }
         if bearer.rx_errors > 0 {
             let text = format!("{} had {} receive errors", bearer.name, bearer.rx_errors);
             found.push(Finding::new(
@@ -279,7 +288,8 @@ fn malformed(shot: &Snapshot) -> Vec<Finding> {
     })
 }
 
-/// Links with a smaller packet size than their bearer: the peer has a smaller one.
+/// Links with a smaller packet size than their bearer: probes have found that the path carries no more, or the peer has a
+/// smaller MTU.
 fn mtu(shot: &Snapshot) -> Vec<Finding> {
     const CHECK: &str = "mtu";
     let mut found = Vec::new();
@@ -290,8 +300,12 @@ fn mtu(shot: &Snapshot) -> Vec<Finding> {
         else {
             continue;
         };
-        let text = format!("{} uses packets of {} bytes, its bearer allows {mtu}", link.name, link.mtu);
-        let remedy = "give both ends the same MTU: `utipc bearer set mtu`";
+        let text = format!(
+            "{} uses packets of {} bytes, its bearer allows {mtu}: the path or the peer takes no larger ones",
+            link.name, link.mtu
+        );
+        let remedy = "give the peer, and the switches, routers and tunnels on the path, the MTU of this interface; or \
+                      lower that of the bearer: `utipc bearer set mtu`";
         found.push(Finding::new(CHECK, Level::Warning, text, remedy));
     }
     or_ok(found, CHECK, "links use the packets of their bearers")

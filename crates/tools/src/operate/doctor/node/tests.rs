@@ -67,6 +67,7 @@ fn every_check_finds_its_problem() {
     assert_eq!(wrong(|shot| shot.node.address = "0".to_owned()), [("address", Warning)]);
     assert_eq!(wrong(|shot| shot.bearers[0].tx_dropped = 5), [("bearers", Warning)]);
     assert_eq!(wrong(|shot| shot.bearers[0].rx_errors = 1), [("bearers", Warning)]);
+    assert_eq!(wrong(|shot| shot.bearers[0].rx_unreachable = 1), [("bearers", Note)]);
     assert_eq!(
         wrong(|shot| {
             shot.links[0].up = false;

@@ -1,0 +1,318 @@
+//! Two daemons over a path that loses, delays, duplicates and reorders packets, and drops large ones: four kinds of
+//! senders at a time. No message may be lost or change its place, the link stays up, and no send waits long.
+
+use std::io::Read as _;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use utipc::{Connection, Engine, Node, Scope, ServiceAddress, ServiceRange, Socket, SocketKind};
+use utipc_netns::{Faults, Namespace, Relay};
+
+use crate::daemon::Watched;
+use crate::peers::{Traffic, wait_for_link};
+
+const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)];
+/// First service type of the receivers.
+const SERVICE: u32 = 9600;
+/// Longest wait for a message after the last one was sent, or for a connection.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A path and its senders.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Duration, seconds
+    #[arg(long, default_value_t = 20.0)]
+    seconds: f64,
+    /// Percentage of packets that are lost in each direction
+    #[arg(long, default_value_t = 7.0)]
+    loss: f64,
+    /// Percentage of packets that are delayed, and overtaken by others
+    #[arg(long, default_value_t = 30.0)]
+    delayed: f64,
+    /// Longest of these delays, milliseconds
+    #[arg(long, default_value_t = 20)]
+    delay: u64,
+    /// Percentage of packets that arrive twice
+    #[arg(long, default_value_t = 2.0)]
+    duplicated: f64,
+    /// Delay of every packet, milliseconds
+    #[arg(long, default_value_t = 0)]
+    latency: u64,
+    /// MTU of the interfaces
+    #[arg(long, default_value_t = 1500)]
+    mtu: u32,
+    /// Largest IP packet that the path carries
+    #[arg(long, default_value_t = 65_535)]
+    width: usize,
+    /// Seconds after which the path becomes that narrow; from the start if absent
+    #[arg(long)]
+    narrow_after: Option<f64>,
+    /// Messages that each sender sends in a second
+    #[arg(long, default_value_t = 3000)]
+    rate: u32,
+    /// Largest message, bytes; each sender uses several sizes
+    #[arg(long, default_value_t = 1400)]
+    size: usize,
+    /// Longest send, milliseconds
+    #[arg(long, default_value_t = 1000)]
+    longest: u64,
+    /// Seed of the path's faults
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+impl Options {
+    fn faults(&self, width: usize) -> Faults {
+        Faults {
+            loss: self.loss / 100.0,
+            duplicated: self.duplicated / 100.0,
+            delayed: self.delayed / 100.0,
+            delay: Duration::from_millis(self.delay),
+            latency: Duration::from_millis(self.latency),
+            width,
+        }
+    }
+}
+
+/// How a sender sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Rdm,
+    Multicast,
+    Stream,
+    SeqPacket,
+}
+
+const KINDS: [Kind; 4] = [Kind::Rdm, Kind::Multicast, Kind::Stream, Kind::SeqPacket];
+
+impl Kind {
+    fn service(self) -> ServiceAddress {
+        ServiceAddress::new(SERVICE + self as u32, 1)
+    }
+
+    /// The kind of its connection.
+    fn connects(self) -> Option<SocketKind> {
+        match self {
+            Self::Rdm | Self::Multicast => None,
+            Self::Stream => Some(SocketKind::Stream),
+            Self::SeqPacket => Some(SocketKind::SeqPacket),
+        }
+    }
+}
+
+/// What a sender has done.
+#[derive(Clone, Debug, Serialize)]
+struct Done {
+    kind: Kind,
+    sent: u64,
+    received: u64,
+    longest_ms: u64,
+    /// From the end of sending to the last message.
+    late_ms: u64,
+}
+
+/// Bytes before the rest of a message: its number and its size.
+const HEAD: usize = 12;
+/// Number of the last message of a sender.
+const LAST: u64 = u64::MAX;
+
+/// A message: its number and its size, then bytes that follow from the number.
+fn message(number: u64, most: usize) -> Vec<u8> {
+    let sizes = [64, most / 2, most, most / 4];
+    let size = if number == LAST { HEAD } else { sizes[(number % 4) as usize].max(HEAD) };
+    let mut data = vec![number as u8; size];
+    data[..8].copy_from_slice(&number.to_be_bytes());
+    data[8..HEAD].copy_from_slice(&(size as u32).to_be_bytes());
+    data
+}
+
+/// Where messages arrive.
+enum Receiver {
+    Socket(Socket),
+    Connection(Connection, SocketKind),
+}
+
+impl Receiver {
+    fn next(&mut self) -> Result<Vec<u8>> {
+        match self {
+            Self::Socket(socket) => Ok(socket.receive()?.data.to_vec()),
+            Self::Connection(connection, SocketKind::Stream) => {
+                let mut data = vec![0; HEAD];
+                connection.read_exact(&mut data)?;
+                let size = data.last_chunk().map_or(0, |size| u32::from_be_bytes(*size) as usize);
+                ensure!((HEAD..=66_000).contains(&size), "a message of {size} bytes");
+                data.resize(size, 0);
+                connection.read_exact(&mut data[HEAD..])?;
+                Ok(data)
+            }
+            Self::Connection(connection, _) => Ok(connection.receive()?.data.to_vec()),
+        }
+    }
+
+    /// Receives all messages of a sender; returns their number, and when the last one arrived.
+    fn receive_all(mut self, most: usize) -> Result<(u64, Instant)> {
+        let mut number = 0;
+        loop {
+            let data = self.next().with_context(|| format!("receive message {number}"))?;
+            if data == message(LAST, most) {
+                return Ok((number, Instant::now()));
+            }
+            ensure!(data == message(number, most), "message {number} is damaged, or not the next one");
+            number += 1;
+        }
+    }
+}
+
+/// Sends at the rate until the time is over; returns the number of messages, and the longest send.
+fn send_all(
+    options: &Options,
+    end: Instant,
+    mut send: impl FnMut(&[u8]) -> utipc::Result<()>,
+) -> Result<(u64, Duration)> {
+    let (begun, mut number, mut longest) = (Instant::now(), 0_u64, Duration::ZERO);
+    while Instant::now() < end {
+        let due = begun + Duration::from_secs_f64(number as f64 / f64::from(options.rate));
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let data = message(number, options.size);
+        let before = Instant::now();
+        send(&data)?;
+        longest = longest.max(before.elapsed());
+        number += 1;
+    }
+    send(&message(LAST, options.size))?;
+    Ok((number, longest))
+}
+
+/// Waits until a node knows a service of the other one.
+fn wait_for_service(node: &Node, service: ServiceAddress) -> Result<()> {
+    let begun = Instant::now();
+    while node.lookup(service).is_none() {
+        ensure!(begun.elapsed() < LIMIT, "the sender does not learn of the receiver in {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// One sender and its receiver, from the first node to the second.
+fn transfer(options: &Options, kind: Kind, nodes: [&Node; 2], end: Instant) -> Result<Done> {
+    let (most, service) = (options.size, kind.service());
+    std::thread::scope(|scope| -> Result<Done> {
+        let (receiving, client);
+        if let Some(kind) = kind.connects() {
+            let listener = nodes[1].listen(kind, service)?;
+            receiving = scope.spawn(move || {
+                let connection = listener.accept()?;
+                connection.socket().set_receive_timeout(Some(LIMIT));
+                Receiver::Connection(connection, kind).receive_all(most)
+            });
+            wait_for_service(nodes[0], service)?;
+            client = Some(nodes[0].connect(kind, service)?);
+        } else {
+            let socket = nodes[1].rdm()?;
+            socket.bind(service, Scope::Cluster)?;
+            socket.set_receive_timeout(Some(LIMIT));
+            receiving = scope.spawn(move || Receiver::Socket(socket).receive_all(most));
+            wait_for_service(nodes[0], service)?;
+            client = None;
+        }
+        let sender = nodes[0].rdm()?;
+        let (sent, longest) = send_all(options, end, |data| match (&client, kind) {
+            (Some(client), _) => client.send(data),
+            (None, Kind::Multicast) => sender.send_to(data, ServiceRange::from(service)).map(drop),
+            (None, _) => sender.send_to(data, service).map(drop),
+        })?;
+        let ended = Instant::now();
+        let (received, last) = receiving.join().map_err(|_| anyhow!("a receiver has failed"))??;
+        Ok(Done {
+            kind,
+            sent,
+            received,
+            longest_ms: longest.as_millis() as u64,
+            late_ms: last.saturating_duration_since(ended).as_millis() as u64,
+        })
+    })
+    .with_context(|| format!("{kind:?}"))
+}
+
+/// Starts the daemon of a host.
+fn daemon(host: &Namespace, number: usize, program: &Path) -> Result<Watched> {
+    let (own, other) = (ADDRESSES[number], ADDRESSES[1 - number]);
+    let configuration = format!(
+        "[node]\naddress = \"1.1.{}\"\n[[bearer]]\nmedia = \"udp\"\nname = \"lan\"\nlocal = \"{own}\"\n\
+         remotes = [\"{other}\"]\n",
+        number + 1
+    );
+    Watched::start_by(host.command(program), &format!("-path-{number}"), &configuration)
+}
+
+fn attach(daemon: &Watched) -> Result<Node> {
+    Node::builder().engine(Engine::Daemon).daemon_at(daemon.socket()).start().context("attach to a daemon")
+}
+
+/// Runs all senders; false if something is wrong.
+pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bool> {
+    ensure!(options.seconds > 0.0 && options.rate > 0, "nothing to do (give seconds and a rate)");
+    ensure!((HEAD..=66_000).contains(&options.size), "a message has {HEAD} to 66000 bytes");
+    ensure!(rustix::process::geteuid().is_root(), "only root makes network namespaces with TUN devices");
+    let wide = options.faults(usize::from(u16::MAX));
+    let narrow = options.faults(options.width);
+    let begin = if options.narrow_after.is_some() { wide } else { narrow };
+    let (relay, hosts) = Relay::join(ADDRESSES, options.mtu, begin, options.seed)?;
+    let mut daemons = [daemon(&hosts[0], 0, program)?, daemon(&hosts[1], 1, program)?];
+    daemons.iter_mut().try_for_each(wait_for_link)?;
+    let nodes = [attach(&daemons[0])?, attach(&daemons[1])?];
+    let end = Instant::now() + Duration::from_secs_f64(options.seconds);
+    let done = std::thread::scope(|scope| -> Result<Vec<Done>> {
+        let nodes = [&nodes[0], &nodes[1]];
+        let all = KINDS.map(|kind| scope.spawn(move || transfer(options, kind, nodes, end)));
+        if let Some(seconds) = options.narrow_after {
+            std::thread::sleep(Duration::from_secs_f64(seconds));
+            relay.set(narrow);
+        }
+        all.into_iter().map(|one| one.join().map_err(|_| anyhow!("a sender has failed"))?).collect()
+    })?;
+    let mut wrong = Vec::new();
+    for Done { kind, sent, received, longest_ms, .. } in &done {
+        if sent != received {
+            wrong.push(format!("{kind:?}: {received} of {sent} messages arrived"));
+        }
+        if *longest_ms > options.longest {
+            wrong.push(format!("{kind:?}: a send took {longest_ms} ms, the limit is {} ms", options.longest));
+        }
+    }
+    let sizes: Vec<u16> = nodes.iter().flat_map(|node| node.links()).map(|link| link.mtu).collect();
+    for daemon in &mut daemons {
+        let (up, down) = Traffic::of(daemon)?.links;
+        if (up, down) != (1, 0) {
+            wrong.push(format!("links: {up} came up and {down} went down, expected 1 and 0"));
+        }
+    }
+    drop(nodes);
+    for daemon in daemons {
+        if !daemon.end()? {
+            wrong.push("a daemon has failed".to_owned());
+        }
+    }
+    let passed = relay.passed();
+    if as_json {
+        let verdict = json!({ "ok": wrong.is_empty(), "senders": done, "packet_sizes": sizes,
+            "packets": { "sent": passed.sent, "lost": passed.lost, "too_large": passed.too_large }, "wrong": wrong });
+        println!("{verdict}");
+        return Ok(wrong.is_empty());
+    }
+    for Done { kind, sent, received, longest_ms, late_ms } in &done {
+        println!(
+            "{kind:?}: {received} of {sent} messages, longest send {longest_ms} ms, last {late_ms} ms late"
+        );
+    }
+    println!("packet sizes of the links {sizes:?}; {passed:?}");
+    wrong.iter().for_each(|why| println!("WRONG: {why}"));
+    println!("path: {}", if wrong.is_empty() { "ok" } else { "FAILED" });
+    Ok(wrong.is_empty())
+}
