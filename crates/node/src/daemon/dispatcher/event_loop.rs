@@ -140,7 +140,7 @@ impl Dispatcher {
     /// The earliest deadline of the components.
     fn deadline(&self, now: Time) -> Time {
         let own = self.admission.deadline().min(self.lanes.deadline()).min(self.orphans.deadline());
-        own.min(self.attachments.deadline(now)).min(self.capture_deadline(now))
+        own.min(self.attachments.deadline(now)).min(self.capture_deadline(now)).min(self.trim.deadline())
     }
 
     /// `at`: the exact time, for the meter.
@@ -180,6 +180,7 @@ impl Dispatcher {
             lanes.expire_room_waits(context);
         });
         self.expire_orphans(now);
+        self.trim.update(now, self.driver.stack.ledger());
     }
 
     /// The end of a turn: sends everything that the turn has caused.

@@ -40,6 +40,7 @@ use super::counters::{DaemonCounters, EndReason};
 use super::descriptors::Descriptors;
 use super::inheritance::{Inheritances, Orphans};
 use super::manage::{self, Management};
+use super::memory::{self, Trim};
 use super::orders::Orders;
 use super::quotas;
 use super::sockets::Sockets;
@@ -86,6 +87,7 @@ pub(super) struct Dispatcher {
     ended: Vec<(AttachmentId, EndReason)>,
     /// Clean-up that goes on.
     releases: VecDeque<Release>,
+    trim: Trim,
     turns: TurnMeter,
     counters: DaemonCounters,
     /// The address that processes know.
@@ -110,6 +112,7 @@ impl Dispatcher {
             None => Doorway::open(&config.socket, config.socket_mode())?,
         };
         let mut driver = NodeDriver::new(config.node, label)?;
+        memory::install(&mut driver.stack);
         driver.stack.set_binding_limit(config.limits.bindings);
         let rules = Rules::new(config.policy, config.limits);
         driver.stack.ledger_mut().set_quotas(quotas::quotas(rules.limits(), rules.own_user()));
@@ -141,6 +144,7 @@ impl Dispatcher {
             replies: Vec::new(),
             ended: Vec::new(),
             releases: VecDeque::new(),
+            trim: Trim::default(),
             turns: TurnMeter::default(),
             counters: DaemonCounters {
                 release: env!("CARGO_PKG_VERSION"),
