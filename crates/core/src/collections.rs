@@ -1,4 +1,18 @@
-//! Values with stable indices.
+//! Values with stable indices, and queues that give their memory back.
+
+use std::collections::VecDeque;
+
+/// Places for which a queue keeps its memory in any case.
+const LEAST_PLACES: usize = 64;
+
+/// Halves the memory of a queue that uses less than a quarter of it. Call it after an item has left.
+#[inline]
+pub(crate) fn shrink<T>(queue: &mut VecDeque<T>) {
+    let places = queue.capacity();
+    if places > LEAST_PLACES && queue.len() < places / 4 {
+        queue.shrink_to(places / 2);
+    }
+}
 
 /// Index of a value in a [`Slab`].
 pub(crate) type Slot = u32;

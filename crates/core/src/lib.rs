@@ -17,6 +17,7 @@ pub mod group;
 pub mod limits;
 pub mod link;
 mod load;
+pub mod memory;
 pub mod monitor;
 pub mod names;
 pub mod node;

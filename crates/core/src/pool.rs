@@ -2,6 +2,7 @@
 //! Small messages are left to the allocator, which handles them fast.
 
 use crate::limits::MAX_MESSAGE;
+use crate::memory::{MessageMemory, Shared};
 use crate::wire::Message;
 
 /// Smallest buffer kept, bytes; each class is twice as large as the previous one.
@@ -12,20 +13,33 @@ const CLASSES: usize = 5;
 const MAX_BYTES: usize = 2 << 20;
 
 /// Free buffers by size class.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pool {
+    /// Where they come from, and where messages wait.
+    pub(crate) memory: Box<dyn MessageMemory>,
     free: [Vec<Vec<u8>>; CLASSES],
     bytes: usize,
     /// Smallest number of free buffers since the last [`Self::trim`], by class.
     unused: [usize; CLASSES],
 }
 
+impl Default for Pool {
+    fn default() -> Self {
+        Self::of(Box::new(Shared))
+    }
+}
+
 impl Pool {
+    /// No buffers yet, and where they come from.
+    pub(crate) fn of(memory: Box<dyn MessageMemory>) -> Self {
+        Self { memory, free: Default::default(), bytes: 0, unused: [0; CLASSES] }
+    }
+
     /// An empty buffer with room for `size` bytes.
     pub(crate) fn take(&mut self, size: usize) -> Vec<u8> {
         let Some(class) = class_for(size) else { return Vec::with_capacity(size) };
         let Some(free) = self.free.get_mut(class) else { return Vec::with_capacity(size) };
-        let Some(memory) = free.pop() else { return Vec::with_capacity(capacity(class)) };
+        let Some(memory) = free.pop() else { return self.memory.buffer(capacity(class)) };
         self.bytes -= memory.capacity();
         if let Some(unused) = self.unused.get_mut(class) {
             *unused = free.len().min(*unused);
@@ -43,9 +57,15 @@ impl Pool {
         }
         if let Some(free) = self.free.get_mut(class) {
             memory.clear();
+            self.memory.disown(&memory);
             self.bytes += memory.capacity();
             free.push(memory);
         }
+    }
+
+    /// Whether [`Self::trim`] has memory to give back, now or the next time, that the system gets.
+    pub(crate) fn needs_trim(&self) -> bool {
+        self.memory.needs_trim()
     }
 
     /// Frees the buffers that were not needed since the last call.
@@ -56,6 +76,7 @@ impl Pool {
             }
             *unused = free.len();
         }
+        self.memory.trim();
     }
 }
 

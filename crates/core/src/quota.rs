@@ -110,6 +110,9 @@ pub struct Quotas {
     pub user: Amounts,
     /// Users that only the limits of the node apply to. A part of these, one in [`Quotas::RESERVE`], is left for them.
     pub privileged: BTreeSet<UserId>,
+    /// Bytes of memory that one of each resource takes, and that are charged as memory with it. Set them before anything
+    /// is charged.
+    pub costs: Amounts,
 }
 
 impl Quotas {
@@ -119,7 +122,8 @@ impl Quotas {
     /// No limits.
     #[must_use]
     pub fn unlimited() -> Self {
-        Self { node: Amounts::all(u64::MAX), user: Amounts::all(u64::MAX), privileged: BTreeSet::new() }
+        let all = Amounts::all(u64::MAX);
+        Self { node: all, user: all, privileged: BTreeSet::new(), costs: Amounts::default() }
     }
 }
 
@@ -144,11 +148,21 @@ pub struct Usage {
     pub used: Amounts,
     /// Requests that were refused.
     pub refused: Amounts,
+    /// Bytes of memory used that are charged for messages, and those that the memory of messages takes. The larger
+    /// number counts.
+    messages: u64,
+    held: u64,
 }
 
 impl Usage {
     fn is_idle(&self) -> bool {
         self.used.is_zero()
+    }
+
+    /// Bytes that the memory of messages takes beyond what is charged for them: slots and pages that are free, and that
+    /// no other user gets.
+    fn unused(&self) -> u64 {
+        self.held.saturating_sub(self.messages)
     }
 }
 
@@ -161,11 +175,13 @@ pub struct Ledger {
     quotas: Quotas,
     total: Usage,
     users: BTreeMap<UserId, Usage>,
+    /// The system refuses memory.
+    is_short: bool,
 }
 
 impl Default for Ledger {
     fn default() -> Self {
-        Self { quotas: Quotas::unlimited(), total: Usage::default(), users: BTreeMap::new() }
+        Self { quotas: Quotas::unlimited(), total: Usage::default(), users: BTreeMap::new(), is_short: false }
     }
 }
 
@@ -190,6 +206,9 @@ impl Ledger {
 
     /// Room within the limit of the node, and of the user.
     fn rooms(&self, user: UserId, resource: Resource) -> (u64, u64) {
+        if self.is_short {
+            return (0, u64::MAX);
+        }
         let (node, own) = (self.quotas.node.get(resource), self.quotas.user.get(resource));
         let used = self.total.used.get(resource);
         if self.quotas.privileged.contains(&user) {
@@ -205,7 +224,7 @@ impl Ledger {
     /// [`Exceeded`]
     pub fn check(&mut self, user: UserId, resource: Resource, amount: u64) -> Result<(), Exceeded> {
         let Some(exceeded) = self.exceeded(user, resource, amount) else { return Ok(()) };
-        self.refuse(user, resource, 1);
+        self.refuse(user, exceeded.resource, 1);
         Err(exceeded)
     }
 
@@ -215,8 +234,24 @@ impl Ledger {
         let (node, own) = self.rooms(user, resource);
         let is_of_user = own < amount;
         let limits = if is_of_user { &self.quotas.user } else { &self.quotas.node };
-        let exceeded = Exceeded { resource, user, limit: limits.get(resource), is_of_user };
-        (amount > node.min(own)).then_some(exceeded)
+        let mut exceeded = Exceeded { resource, user, limit: limits.get(resource), is_of_user };
+        if self.is_short {
+            exceeded = Exceeded {
+                resource: Resource::Memory,
+                limit: self.total.used.get(Resource::Memory),
+                ..exceeded
+            };
+        }
+        if amount > node.min(own) {
+            return Some(exceeded);
+        }
+        let cost = self.cost(resource, amount);
+        if cost > 0 { self.exceeded(user, Resource::Memory, cost) } else { None }
+    }
+
+    /// Bytes of memory that are charged with so much of a resource.
+    fn cost(&self, resource: Resource, amount: u64) -> u64 {
+        if resource == Resource::Memory { 0 } else { self.quotas.costs.get(resource).saturating_mul(amount) }
     }
 
     /// Counts refusals that were decided by [`Self::room`].
@@ -243,6 +278,7 @@ impl Ledger {
         if amount > 0 {
             self.total.used.add(resource, amount);
             self.users.entry(user).or_default().used.add(resource, amount);
+            self.charge(user, Resource::Memory, self.cost(resource, amount));
         }
     }
 
@@ -256,12 +292,52 @@ impl Ledger {
         // A defect here must not take more from the total than the user had.
         let amount = amount.min(before);
         self.total.used.set(resource, self.total.used.get(resource).saturating_sub(amount));
+        if let Some(usage) = self.users.get_mut(&user) {
+            usage.used.set(resource, before - amount);
+        }
+        self.release(user, Resource::Memory, self.cost(resource, amount));
         let users = self.users.len();
         let Some(usage) = self.users.get_mut(&user) else { return };
-        usage.used.set(resource, before - amount);
         if usage.is_idle() && (usage.refused.is_zero() || users > MAX_IDLE_USERS) {
             self.users.remove(&user);
         }
+    }
+
+    /// While the system refuses memory, nobody may use more of anything.
+    pub(crate) fn set_short(&mut self, is_short: bool) {
+        self.is_short = is_short;
+    }
+
+    /// How many more bytes may be charged to a user for messages: those that its memory has free are charged already.
+    pub(crate) fn message_room(&self, user: UserId) -> u64 {
+        let unused = self.users.get(&user).map_or(0, Usage::unused);
+        self.room(user, Resource::Memory).saturating_add(unused)
+    }
+
+    /// By how many bytes the memory of a user's messages may grow: messages are charged for more than they take.
+    pub(crate) fn growth(&self, user: UserId) -> u64 {
+        let paid = self.users.get(&user).map_or(0, |usage| usage.messages.saturating_sub(usage.held));
+        self.room(user, Resource::Memory).saturating_add(paid)
+    }
+
+    /// Charges or releases the difference of two amounts of messages.
+    pub(crate) fn change_messages(&mut self, user: UserId, before: u64, after: u64) {
+        if before != after {
+            self.change_usage(user, |usage| usage.messages = (usage.messages + after).saturating_sub(before));
+        }
+    }
+
+    /// Charges a user for the bytes that the memory of its messages takes.
+    pub(crate) fn set_held(&mut self, user: UserId, bytes: u64) {
+        self.change_usage(user, |usage| usage.held = bytes);
+    }
+
+    fn change_usage(&mut self, user: UserId, change: impl FnOnce(&mut Usage)) {
+        let usage = self.users.entry(user).or_default();
+        let before = usage.messages.max(usage.held);
+        change(usage);
+        let after = usage.messages.max(usage.held);
+        self.change(user, Resource::Memory, before, after);
     }
 
     /// Charges or releases the difference of two amounts.
@@ -320,7 +396,8 @@ mod tests {
     fn ledger(node: u64, user: u64) -> Ledger {
         let mut ledger = Ledger::default();
         let privileged = BTreeSet::from([ROOT]);
-        ledger.set_quotas(Quotas { node: Amounts::all(node), user: Amounts::all(user), privileged });
+        let (node, user) = (Amounts::all(node), Amounts::all(user));
+        ledger.set_quotas(Quotas { node, user, privileged, costs: Amounts::default() });
         ledger
     }
 
@@ -355,6 +432,50 @@ mod tests {
         assert_eq!(ledger.total().used, Amounts::default());
         // The refusals stay visible.
         assert_eq!(ledger.users().count(), 1);
+    }
+
+    #[test]
+    fn resources_are_charged_for_the_memory_that_they_take() {
+        let mut ledger = ledger(10_000, 5000);
+        let mut costs = Amounts::default();
+        costs.set(Resource::Sockets, 100);
+        ledger.set_quotas(Quotas { costs, ..ledger.quotas().clone() });
+        ledger.try_charge(ONE, Resource::Memory, 4000).unwrap();
+        assert_eq!((0..50).filter(|_| ledger.try_charge(ONE, Resource::Sockets, 1).is_ok()).count(), 10);
+        assert_eq!(ledger.try_charge(ONE, Resource::Sockets, 1).unwrap_err().resource, Resource::Memory);
+        assert_eq!(ledger.used_by(ONE, Resource::Memory), 5000);
+        ledger.release(ONE, Resource::Sockets, 4);
+        assert_eq!((ledger.room(ONE, Resource::Memory), ledger.is_balanced()), (400, true));
+        ledger.release(ONE, Resource::Memory, 4000);
+        ledger.release(ONE, Resource::Sockets, 6);
+        assert_eq!(ledger.total().used, Amounts::default());
+    }
+
+    #[test]
+    fn memory_that_messages_take_counts_if_it_is_more_than_they_are_charged_for() {
+        let mut ledger = ledger(10_000, 5000);
+        let used = |ledger: &Ledger| ledger.used_by(ONE, Resource::Memory);
+        ledger.change_messages(ONE, 0, 3000);
+        ledger.set_held(ONE, 2000);
+        assert_eq!((used(&ledger), ledger.growth(ONE), ledger.message_room(ONE)), (3000, 3000, 2000));
+        // Most messages are read; what is left lies on all of the pages.
+        ledger.change_messages(ONE, 3000, 300);
+        assert_eq!((used(&ledger), ledger.growth(ONE), ledger.message_room(ONE)), (2000, 3000, 4700));
+        ledger.set_held(ONE, 0);
+        ledger.change_messages(ONE, 300, 0);
+        assert_eq!((used(&ledger), ledger.users().count()), (0, 0));
+    }
+
+    #[test]
+    fn without_memory_of_the_system_everything_is_refused() {
+        let mut ledger = ledger(100, 50);
+        ledger.set_short(true);
+        for resource in Resource::ALL {
+            assert!(ledger.try_charge(ROOT, resource, 1).is_err(), "{resource:?}");
+        }
+        assert_eq!((ledger.growth(ONE), ledger.check(ONE, Resource::Lanes, 0)), (0, Ok(())));
+        ledger.set_short(false);
+        assert_eq!(ledger.try_charge(ONE, Resource::Lanes, 1), Ok(()));
     }
 
     #[test]

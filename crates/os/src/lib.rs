@@ -15,6 +15,7 @@ pub mod file_lock;
 pub mod fork;
 pub mod futex;
 pub mod hangup;
+pub mod heap;
 pub mod hidden;
 pub mod inotify;
 pub mod interface;

@@ -231,14 +231,29 @@ fn quotas_of_users_are_shown_with_the_configured_limits() {
     let text = shown(&["node", "quotas"]);
     let line = |words: &str| text.lines().any(|line| line.split_whitespace().eq(words.split(' ')));
     let user = nix::unistd::geteuid();
-    assert!(line("all lanes 0 100 0") && line("all memory 0 5242880000 0"), "{text}");
+    assert!(line("all lanes 0 100 0") && line("all memory 16384 5242880000 0"), "{text}");
     // The daemon's own user has no limit of its own.
     assert!(line(&format!("{user} processes 1 - 0")), "{text}");
     let json = shown(&["-j", "node", "quotas"]);
     let lanes = r#"{"resource":"lanes","used":0,"limit":100,"refused":0}"#;
-    let own = format!(r#"{{"user":{user},"quotas":[{{"resource":"processes","used":1,"refused":0}}]}}"#);
+    let own = format!(
+        r#"{{"user":{user},"quotas":[{{"resource":"processes","used":1,"refused":0}},{{"resource":"memory","used":16384,"refused":0}}]}}"#
+    );
     assert!(json.starts_with(r#"[{"user":"all","quotas":["#) && json.contains(lanes), "{json}");
     assert!(json.contains(&own), "{json}");
+    // A message that waits takes 16 KiB: `utipcd` keeps it in memory of its user.
+    let memory = || -> u64 {
+        let text = shown(&["node", "quotas"]);
+        let used =
+            text.lines().find_map(|line| line.trim().strip_prefix("all")?.trim().strip_prefix("memory"));
+        used.and_then(|used| used.split_whitespace().next()?.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    let node = utipc::Node::builder().engine(utipc::Engine::Daemon).daemon_at(scratch.0.join("sock"));
+    let node = node.start().unwrap();
+    let socket = node.rdm().unwrap();
+    let before = memory();
+    socket.send_to(&[1], socket.port()).unwrap();
+    assert_eq!(memory() - before, 16 << 10);
     assert!(daemon.end().success());
 }
 

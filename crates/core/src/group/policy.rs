@@ -131,7 +131,7 @@ pub enum CopyOf {
 /// A message that is kept for a slow member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
-    pub(crate) data: Arc<[u8]>,
+    pub(crate) data: Arc<Vec<u8>>,
     pub(crate) copy_of: CopyOf,
     /// Blocks of the member's window.
     pub(crate) cost: u32,

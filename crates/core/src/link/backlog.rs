@@ -7,6 +7,7 @@ use super::config::Wakeup;
 use super::packet::Outgoing;
 use super::turns::Turns;
 use crate::addr::{Importance, NodeAddr};
+use crate::collections::shrink;
 use crate::planted::{self, Fault};
 use crate::wire::{ErrorCode, INTERNAL_HEADER, Message, User, View};
 
@@ -220,6 +221,7 @@ impl Backlog {
     /// Removes and returns the oldest packet.
     pub(crate) fn pop(&mut self) -> Option<Outgoing> {
         let packet = self.queue.pop_front()?;
+        shrink(&mut self.queue);
         if let Some(state) = self.levels.get_mut(usize::from(Level::of(packet.view()).0)) {
             state.len = state.len.saturating_sub(1);
         }

@@ -31,6 +31,11 @@ impl Built {
         self.0.size()
     }
 
+    /// The message in other memory, to which `to` moves its bytes, or where it was.
+    pub(crate) fn moved(self, to: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, Vec<u8>>) -> Result<Self, Self> {
+        self.0.moved(to).map(Self).map_err(Self)
+    }
+
     /// The message.
     #[must_use]
     pub fn into_message(self) -> Message {

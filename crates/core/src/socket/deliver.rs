@@ -30,17 +30,45 @@ impl Endpoint {
             self.stats.dropped += 1;
         } else if msg.user() == User::GroupProtocol {
             self.group_control(&msg, uplink);
-        } else if msg.is_data() && self.group.is_some() && !self.closed {
-            self.group_data(msg, uplink);
         } else if msg.user() == User::ConnManager {
             self.connection_control(msg, uplink);
         } else if !msg.is_data() {
             self.stats.dropped += 1;
+        } else if let Some(msg) = self.keep(msg, uplink) {
+            self.handle_data(now, msg, uplink);
+        }
+    }
+
+    fn handle_data(&mut self, now: Time, msg: Message, uplink: &mut dyn Uplink) {
+        if self.group.is_some() && !self.closed {
+            self.group_data(msg, uplink);
         } else if msg.message_type() == MessageType::Mcast && !self.is_returned_multicast(&msg) {
             self.handle_multicast(now, msg, uplink);
         } else {
             self.admit(now, msg, uplink);
         }
+    }
+
+    /// Moves a message that may have to wait to the memory of the socket's user; rejects it if that has no room. The end
+    /// of a connection must not be lost: it stays where it is.
+    fn keep(&mut self, msg: Message, uplink: &mut dyn Uplink) -> Option<Message> {
+        let Some(user) = self.user() else { return Some(msg) };
+        match msg.moved(|bytes| uplink.keep(user, bytes)) {
+            Ok(msg) => Some(msg),
+            Err(msg) if msg.error_code() != ErrorCode::Ok && self.kind.is_connection_oriented() => Some(msg),
+            Err(msg) => {
+                self.count_over_memory();
+                self.stats.overloads += 1;
+                self.respond(msg, ErrorCode::Overload, uplink);
+                None
+            }
+        }
+    }
+
+    /// Moves a message to the memory of the socket's user, or leaves it where it is.
+    pub(super) fn keep_any(&self, msg: Message, uplink: &mut dyn Uplink) -> Message {
+        let Some(user) = self.user() else { return msg };
+        msg.moved(|bytes| uplink.keep(user, bytes)).unwrap_or_else(|msg| msg)
     }
 
     /// Queues a message for this port that did not come through the node, so that its sender's flow control has not
@@ -118,7 +146,8 @@ impl Endpoint {
         // the end of a connection must not be lost; there is only one
         let must_fit = error && self.kind.is_connection_oriented();
         let may_wait = !error && !self.kind.is_connection_oriented();
-        if !must_fit && charge(&msg) as u64 > self.room() {
+        let has_room = charge(&msg) as u64 <= self.room() && self.queue.has_place();
+        if !must_fit && !has_room {
             self.count_over_memory();
             self.stats.overloads += 1;
             return self.respond(msg, ErrorCode::Overload, uplink);

@@ -8,7 +8,7 @@ use super::full::Full;
 use super::multicast_sync::MulticastSync;
 use super::nagle::Nagle;
 use super::pending::{Closing, Request};
-use super::queue::ReceiveQueue;
+use super::queue::{ReceiveQueue, charge};
 use super::settings::Settings;
 use super::state::{Event, State};
 use super::types::{Destination, EndpointStats, Readiness, SocketKind, WaitReason};
@@ -244,13 +244,14 @@ impl Endpoint {
         self.bindings
     }
 
-    /// Bytes of the messages that it keeps, of those that congested links have taken from it beyond their limits, and
+    /// Bytes of the messages that it keeps, a connection request among them, of those that congested links have taken from it beyond their limits, and
     /// of their bookkeeping.
     #[must_use]
     pub fn memory(&self) -> u64 {
         let kept = self.queue.charged() + self.full.bytes() + self.multicast_sync.bytes();
         let deferred = self.group.as_ref().map_or(0, |group| group.deferred_bytes() + group.kept_bytes());
-        (kept + deferred) as u64 + self.nagle.bytes() + self.beyond_bytes
+        let request = self.request.as_ref().map_or(0, |request| charge(&request.syn));
+        (kept + deferred + request) as u64 + self.nagle.bytes() + self.beyond_bytes
     }
 
     /// Limits by how many bytes [`Self::memory`] may grow from now on; messages beyond it are rejected with OVERLOAD.

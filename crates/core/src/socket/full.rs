@@ -10,6 +10,7 @@ use super::queue::{charge, limit};
 use super::uplink::Uplink;
 use crate::Load;
 use crate::addr::{Importance, NodeAddr};
+use crate::collections::shrink;
 use crate::limits::MESSAGE_OVERHEAD;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, NAMED_HEADER, blocks};
@@ -62,6 +63,7 @@ impl Full {
 
     pub(super) fn pop(&mut self) -> Option<Message> {
         let msg = self.messages.pop_front()?;
+        shrink(&mut self.messages);
         self.bytes -= charge(&msg);
         Some(msg)
     }
@@ -115,7 +117,8 @@ impl Endpoint {
     /// # Errors
     /// The message: its receiver does not read, or too many wait already.
     pub(super) fn keep_waiting(&mut self, now: Time, msg: Message) -> Result<(), Message> {
-        if self.full.bytes >= MAX_WAITING || self.shut || self.closed {
+        let has_place = self.full.messages.try_reserve(1).is_ok();
+        if self.full.bytes >= MAX_WAITING || self.shut || self.closed || !has_place {
             return Err(msg);
         }
         if self.full.wait.is_none() {

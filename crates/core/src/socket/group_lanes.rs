@@ -40,6 +40,8 @@ impl Endpoint {
             message.set_name_instance(member.instance);
             // No number counts on a lane, and no copy stands for something else.
             message.set_word(10, 0);
+            // Its sender was told that it is sent: it waits where there is room.
+            let message = self.keep_any(message, uplink);
             if let Some(group) = &mut self.group {
                 group.adopted(from, blocks(message.size()));
             }

@@ -39,7 +39,7 @@ impl Endpoint {
     /// Takes back the messages handed out last, oldest first; the application has read the first `read` bytes
     /// of the first one's data. The messages come from memory that other processes can write: one that this
     /// socket cannot have handed out is dropped, and the result is false.
-    pub fn take_back(&mut self, messages: Vec<Vec<u8>>, read: usize) -> bool {
+    pub fn take_back(&mut self, messages: Vec<Vec<u8>>, read: usize, uplink: &mut dyn Uplink) -> bool {
         let mut valid = true;
         for (index, bytes) in messages.into_iter().enumerate().rev() {
             let Some(message) = Message::from_vec(bytes).ok().filter(|m| self.was_handed_out(m)) else {
@@ -54,6 +54,7 @@ impl Endpoint {
                 // These were already acknowledged to the peer.
                 self.flow.prepay(message.size());
             }
+            let message = self.keep_any(message, uplink);
             self.queue.put_back(message);
             self.queue.read = read;
         }

@@ -115,7 +115,7 @@ impl MulticastSync {
     }
 
     fn hold(&mut self, now: Time, msg: Message, limit: usize) -> Filtered {
-        if self.bytes + super::queue::charge(&msg) > limit {
+        if self.bytes + super::queue::charge(&msg) > limit || self.waiting.try_reserve(1).is_err() {
             return Filtered::Overflow(msg);
         }
         self.bytes += super::queue::charge(&msg);

@@ -17,6 +17,9 @@ const MAX_BLOCKS: u32 = 64;
 /// Packets in a full message: the number of 1428-byte packets that one segmented send takes.
 const FILLED_PACKETS: usize = 45;
 
+/// Memory of a message that has room to grow, bytes.
+const PAGE: u64 = 4096;
+
 /// Action after a write was collected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Collected {
@@ -92,9 +95,13 @@ impl Nagle {
         self.queue.is_empty()
     }
 
-    /// Bytes of the collected messages.
+    /// Bytes of the collected messages, each of which has at least a page.
     pub(super) fn bytes(&self) -> u64 {
-        if self.queue.is_empty() { 0 } else { u64::from(self.blocks) << 10 }
+        if self.queue.is_empty() {
+            0
+        } else {
+            (u64::from(self.blocks) << 10).max(self.queue.len() as u64 * PAGE)
+        }
     }
 
     /// Counts a write of `len` bytes; true if it should be collected.

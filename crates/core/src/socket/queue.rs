@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::flow::LEGACY_WINDOW;
+use crate::collections::shrink;
 use crate::limits::{MAX_MESSAGE, MESSAGE_OVERHEAD};
 use crate::wire::{ErrorCode, Message, MessageType};
 
@@ -51,6 +52,11 @@ impl ReceiveQueue {
         self.messages.iter()
     }
 
+    /// Whether there is memory for the place of another message.
+    pub(super) fn has_place(&mut self) -> bool {
+        self.messages.try_reserve(1).is_ok()
+    }
+
     pub(super) fn push(&mut self, msg: Message) {
         self.charged += charge(&msg);
         self.messages.push_back(msg);
@@ -75,6 +81,7 @@ impl ReceiveQueue {
 
     pub(super) fn pop(&mut self) -> Option<Message> {
         let msg = self.messages.pop_front()?;
+        shrink(&mut self.messages);
         self.charged -= charge(&msg);
         self.taken += 1;
         self.taken_bytes += charge(&msg) as u64;

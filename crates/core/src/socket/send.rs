@@ -10,7 +10,7 @@ use super::state::State;
 use super::types::{Destination, SocketKind, WaitReason};
 use super::uplink::Uplink;
 use crate::addr::{NodeAddr, PortId, ServiceRange};
-use crate::limits::MAX_USER_DATA;
+use crate::limits::{MAX_MESSAGE, MAX_USER_DATA};
 use crate::time::Time;
 use crate::wire::{DataHeader, Message, SHORT_HEADER};
 
@@ -222,7 +222,7 @@ impl Endpoint {
     }
 
     fn send_chunk(&mut self, chunk: &[u8], uplink: &mut dyn Uplink) -> Result<(), SendError> {
-        if self.nagle.wants(chunk.len()) {
+        if self.collects(chunk.len()) {
             return self.collect(chunk, uplink);
         }
         let memory = uplink.memory(SHORT_HEADER + chunk.len());
@@ -236,12 +236,17 @@ impl Endpoint {
         msg: Message,
         uplink: &mut dyn Uplink,
     ) -> Result<(), SendError> {
-        if !self.nagle.wants(msg.data().len()) {
+        if !self.collects(msg.data().len()) {
             return self.submit_on_connection(msg, uplink);
         }
         let collected = self.collect(msg.data(), uplink);
         uplink.recycle(msg);
         collected
+    }
+
+    /// Whether Nagle's algorithm collects a write, and the user of the socket has memory left for it.
+    fn collects(&mut self, len: usize) -> bool {
+        self.nagle.wants(len) && self.room() >= (len + MAX_MESSAGE) as u64
     }
 
     fn collect(&mut self, chunk: &[u8], uplink: &mut dyn Uplink) -> Result<(), SendError> {

@@ -3,12 +3,13 @@
 use super::endpoint::Endpoint;
 use super::error::{ConnectError, SendError};
 use super::pending::Request;
+use super::queue::charge;
 use super::settings::DEFAULT_CONNECT_TIMEOUT_MS;
 use super::state::{Event, State};
 use super::types::{Destination, SocketKind, WaitReason};
-use super::uplink::Uplink;
+use super::uplink::{SubmitError, Uplink};
 use crate::addr::{NodeAddr, PortId};
-use crate::limits::{MAX_MESSAGE, MAX_USER_DATA, capability};
+use crate::limits::{MAX_HEADER, MAX_MESSAGE, MAX_USER_DATA, MESSAGE_OVERHEAD, capability};
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, SHORT_HEADER};
 
@@ -101,6 +102,7 @@ impl Endpoint {
             return Err(SendError::WouldBlock);
         }
         syn.set_syn(true);
+        let syn = self.keep_request(syn, uplink)?;
         self.submit(peer.node, syn.clone(), uplink)?;
         self.enter(Event::Request);
         self.peer = peer;
@@ -119,6 +121,19 @@ impl Endpoint {
         self.blocked = Some(self.setup_reason());
         self.stats.sent_bytes += data.len() as u64;
         Ok(data.len())
+    }
+
+    /// Moves the request, which is kept for retries, to the memory of the socket's user.
+    fn keep_request(&mut self, syn: Message, uplink: &mut dyn Uplink) -> Result<Message, SubmitError> {
+        let Some(user) = self.user().filter(|_| charge(&syn) > MESSAGE_OVERHEAD + MAX_HEADER) else {
+            return Ok(syn);
+        };
+        let has_room = charge(&syn) as u64 <= self.room();
+        let kept = if has_room { syn.moved(|bytes| uplink.keep(user, bytes)).ok() } else { None };
+        kept.ok_or_else(|| {
+            self.count_over_memory();
+            SubmitError::NoBuffers
+        })
     }
 
     pub(super) fn setup_reason(&self) -> WaitReason {

@@ -139,12 +139,24 @@ impl Endpoint {
         if members.is_empty() {
             return;
         }
-        let data: std::sync::Arc<[u8]> = data.into();
+        let data = data.to_vec();
+        let kept = match self.user() {
+            Some(user) => uplink.keep(user, data).ok(),
+            None => Some(data),
+        };
+        let kept = kept.map(std::sync::Arc::new);
         for member in members {
             let room = self.room();
-            if let Some(group) = &mut self.group {
-                group.skip(*member, key, Kept { data: data.clone(), copy_of, cost }, room);
+            match (&mut self.group, &kept) {
+                (Some(group), Some(data)) => {
+                    group.skip(*member, key, Kept { data: data.clone(), copy_of, cost }, room);
+                }
+                (Some(group), None) => group.lost_kept(*member),
+                (None, _) => {}
             }
+        }
+        if kept.is_none() {
+            self.count_over_memory();
         }
         self.settle_group(uplink);
     }

@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use super::types::Method;
 use crate::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use crate::quota::UserId;
 use crate::wire::Message;
 
 /// Result of an anycast lookup. Spec: tipc.md §1.4.
@@ -98,6 +99,14 @@ pub trait Uplink {
     /// A buffer for a message of `size` bytes, header included; its contents are undefined.
     fn memory(&mut self, size: usize) -> Vec<u8> {
         Vec::with_capacity(size)
+    }
+    /// Moves a message that waits to the memory of a user.
+    ///
+    /// # Errors
+    /// The message: its user, or the node, has no memory left.
+    fn keep(&mut self, user: UserId, message: Vec<u8>) -> Result<Vec<u8>, Vec<u8>> {
+        let _ = user;
+        Ok(message)
     }
     /// Recycles a message that was read.
     fn recycle(&mut self, message: Message) {

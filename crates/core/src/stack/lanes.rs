@@ -157,6 +157,6 @@ impl Stack {
     /// Takes back messages that were handed out last and not read; see
     /// [`Endpoint::take_back`](crate::socket::Endpoint::take_back).
     pub fn take_back(&mut self, now: Time, port: u32, messages: Vec<Vec<u8>>, read: usize) -> bool {
-        self.with_endpoint(now, port, |e, _| e.take_back(messages, read)).unwrap_or(true)
+        self.with_endpoint(now, port, |e, uplink| e.take_back(messages, read, uplink)).unwrap_or(true)
     }
 }

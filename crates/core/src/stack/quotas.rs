@@ -1,8 +1,10 @@
 //! Charges the sockets of users: their number, their bindings and the messages that wait in them.
 
 use super::Stack;
+use crate::memory::MessageMemory;
+use crate::pool::Pool;
 use crate::quota::{Ledger, Resource, UserId};
-use crate::socket::Endpoint;
+use crate::socket::{Built, Endpoint};
 
 /// What a socket was charged for before a call.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +23,7 @@ impl Charges {
     /// Limits what the socket may keep to what its user has left.
     pub(super) fn limit(self, endpoint: &mut Endpoint, ledger: &Ledger) {
         if let Some(user) = self.user {
-            endpoint.set_room(ledger.room(user, Resource::Memory));
+            endpoint.set_room(ledger.message_room(user));
         }
     }
 
@@ -31,7 +33,7 @@ impl Charges {
         let closed = endpoint.is_closed();
         let after = if closed { Self { bindings: 0, memory: 0, ..self } } else { Self::of(endpoint) };
         ledger.change(user, Resource::Bindings, self.bindings, after.bindings);
-        ledger.change(user, Resource::Memory, self.memory, after.memory);
+        ledger.change_messages(user, self.memory, after.memory);
         if closed {
             ledger.release(user, Resource::Sockets, 1);
         }
@@ -68,7 +70,33 @@ impl Stack {
         let Charges { bindings, memory, .. } = Charges::of(endpoint);
         self.ledger.charge(user, Resource::Sockets, 1);
         self.ledger.charge(user, Resource::Bindings, bindings);
-        self.ledger.charge(user, Resource::Memory, memory);
+        self.ledger.change_messages(user, 0, memory);
+    }
+
+    /// Replaces the memory of messages. Call it before the first socket is opened.
+    pub fn set_memory(&mut self, memory: Box<dyn MessageMemory>) {
+        self.switch.pool = Pool::of(memory);
+    }
+
+    /// Charges users for the memory that their messages take.
+    pub(super) fn charge_memory(&mut self) {
+        let memory = &mut self.switch.pool.memory;
+        while let Some((user, bytes)) = memory.take_changed() {
+            self.ledger.set_held(user, bytes);
+        }
+        self.ledger.set_short(memory.is_short());
+    }
+
+    /// Moves a message that waits outside of its socket to the memory of the socket's user.
+    ///
+    /// # Errors
+    /// The message: its user, or the node, has no memory left.
+    pub fn keep(&mut self, port: u32, message: Built) -> Result<Built, Built> {
+        let Some(user) = self.user_of(port) else { return Ok(message) };
+        let growth = self.ledger.growth(user);
+        let kept = message.moved(|bytes| self.switch.pool.memory.keep(user, bytes, growth));
+        self.charge_memory();
+        kept
     }
 
     /// Whether everything that is charged exists. Takes time in proportion to the sockets.

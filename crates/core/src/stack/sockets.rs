@@ -106,7 +106,8 @@ impl Stack {
         let new = self.switch.open_port();
         let seed = self.switch.next_random();
         if let Some(listener) = self.endpoints.get(&port) {
-            let mut uplink = Direct { switch: &mut self.switch, now, privileged: false, found: None };
+            let (switch, ledger) = (&mut self.switch, &self.ledger);
+            let mut uplink = Direct { switch, ledger, now, privileged: false, found: None };
             let endpoint = Endpoint::accepted(now, new, seed, listener, request, &mut uplink);
             let deadline = endpoint.deadline();
             self.endpoints.insert(new, endpoint);
@@ -258,7 +259,8 @@ impl Stack {
         let (before, due, group) = (endpoint.readiness(), endpoint.deadline(), groups::of(endpoint));
         let charges = Charges::of(endpoint);
         charges.limit(endpoint, &self.ledger);
-        let result = f(endpoint, &mut Direct { switch: &mut self.switch, now, privileged, found: None });
+        let (switch, ledger) = (&mut self.switch, &self.ledger);
+        let result = f(endpoint, &mut Direct { switch, ledger, now, privileged, found: None });
         if endpoint.is_full() {
             endpoint.refill(now);
         }
@@ -324,7 +326,7 @@ impl Stack {
             } else if self.release_next(now) || self.switch.dispatch_held(now) {
                 // Messages may follow.
             } else if !self.serve(now) {
-                return;
+                return self.charge_memory();
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The uplink of the node's own sockets.
 
 use crate::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use crate::quota::{Ledger, UserId};
 use crate::socket::{BindError, Method, Resolved, SubmitError, Submitted, Uplink};
 use crate::switch::Switch;
 use crate::time::Time;
@@ -9,6 +10,7 @@ use crate::wire::Message;
 /// The switch, with the context of one call.
 pub(super) struct Direct<'a> {
     pub(super) switch: &'a mut Switch,
+    pub(super) ledger: &'a Ledger,
     pub(super) now: Time,
     /// True for the node's own services, which may bind reserved types.
     pub(super) privileged: bool,
@@ -49,6 +51,10 @@ impl Uplink for Direct<'_> {
 
     fn memory(&mut self, size: usize) -> Vec<u8> {
         self.switch.pool.take(size)
+    }
+
+    fn keep(&mut self, user: UserId, message: Vec<u8>) -> Result<Vec<u8>, Vec<u8>> {
+        self.switch.pool.memory.keep(user, message, self.ledger.growth(user))
     }
 
     fn recycle(&mut self, message: Message) {

@@ -8,7 +8,7 @@ use crate::time::Time;
 
 /// Time for which a node that is down is remembered, milliseconds. Spec: tipc.md §6.6.
 const RETENTION_MS: u64 = 300_000;
-/// Interval at which unused large-message buffers are freed, milliseconds; done in a timeout that is due anyway.
+/// Interval at which unused memory of messages is freed, milliseconds.
 const TRIM_MS: u64 = 1000;
 
 /// Peers whose timers one call handles; the deadline stays in the past while more are due. Ours: about a millisecond.
@@ -21,7 +21,8 @@ impl Switch {
         }
         let discovery = self.bearers.iter().flatten().filter_map(|b| b.discoverer.deadline()).min();
         let tick = self.ticks.first().map(|(at, _)| *at);
-        discovery.into_iter().chain(tick).chain(self.encryption.rekey_at()).min()
+        let trim = self.pool.needs_trim().then_some(self.trim_at);
+        discovery.into_iter().chain(tick).chain(self.encryption.rekey_at()).chain(trim).min()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {

@@ -153,6 +153,11 @@ impl Message {
         message
     }
 
+    /// The message in other memory, to which `to` moves its bytes, or where it was.
+    pub(crate) fn moved(self, to: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, Vec<u8>>) -> Result<Self, Self> {
+        to(self.0).map(Self).map_err(Self)
+    }
+
     /// The bytes of the message.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {

@@ -115,6 +115,7 @@ impl Lanes {
         if is_full {
             return Err(message);
         }
+        let message = stack.keep(port, message)?;
         let unsent = self.unsent.entry(port).or_insert_with(|| Messages::new(stack, port));
         unsent.add(message);
         unsent.settle(stack);
@@ -136,7 +137,8 @@ impl Lanes {
         let unsent = self.unsent.entry(port).or_insert_with(|| Messages::new(context.stack, port));
         for bytes in messages {
             match context.stack.check_built(port, bytes) {
-                Some(message) => unsent.add(message),
+                // Its sender was told that it is sent: it waits where there is room.
+                Some(message) => unsent.add(context.stack.keep(port, message).unwrap_or_else(|built| built)),
                 None => self.corrupt += 1,
             }
         }

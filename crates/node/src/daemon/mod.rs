@@ -15,6 +15,7 @@
 //! | `utipc_lanes::daemon` | shared memory between processes, and between processes and the node |
 //! | `descriptors` | far ends of the descriptors that applications poll |
 //! | `inheritance` | sockets handed over to forked children; orphaned sockets |
+//! | `memory` | when memory that users have released goes back to the system |
 //! | `barriers` | barriers that processes wait for |
 //! | `manage` | the management requests of administrators |
 //! | `table` | the replica of the binding table, and the congestion state beside it |
@@ -31,6 +32,7 @@ mod dispatcher;
 mod handle;
 mod inheritance;
 mod manage;
+mod memory;
 mod orders;
 mod quotas;
 mod reactors;
@@ -45,3 +47,4 @@ pub use counters::{DaemonCounters, QuotaCounters};
 pub use handle::{Daemon, Meter, Pulse};
 pub use turns::{LongestTurn, TurnCounters};
 pub use utipc_attach::Greeting;
+pub use utipc_os::heap::Heap;

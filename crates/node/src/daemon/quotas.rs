@@ -13,6 +13,17 @@ use super::counters::QuotaCounters;
 /// Bytes charged for each socket that a fork hands over: its places in two tables.
 pub(super) const INHERITED_SOCKET: u64 = 64;
 
+/// Bytes of the daemon's tables for one of each resource, charged as memory. Measured with 10,000 and more of each.
+const COSTS: [(Resource, u64); 7] = [
+    (Resource::Processes, 16 << 10),
+    (Resource::Sockets, 2 << 10),
+    (Resource::Bindings, 512),
+    (Resource::Subscribers, 2 << 10),
+    (Resource::Subscriptions, 512),
+    (Resource::Lanes, 1 << 10),
+    (Resource::Descriptors, 256),
+];
+
 /// Descriptors of an attachment: its connection, its process, and the event by which it wakes the daemon.
 const FILES_PER_PROCESS: usize = 3;
 
@@ -38,7 +49,9 @@ pub(super) fn quotas(limits: &Limits, own_user: u32) -> Quotas {
     }
     node.set(Resource::Memory, limits.memory);
     user.set(Resource::Memory, limits.memory_per_user);
-    Quotas { node, user, privileged: BTreeSet::from([UserId(0), UserId(own_user)]) }
+    let mut costs = Amounts::default();
+    COSTS.into_iter().for_each(|(resource, bytes)| costs.set(resource, bytes));
+    Quotas { node, user, privileged: BTreeSet::from([UserId(0), UserId(own_user)]), costs }
 }
 
 /// The limits of descriptors, of all users and of one, as far as the system allows the daemon to have them beside those

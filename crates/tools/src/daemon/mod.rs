@@ -22,7 +22,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use utipc::NodeId;
-use utipc::daemon::{Daemon, DaemonConfig, Key, KeyUse};
+use utipc::daemon::{Daemon, DaemonConfig, Heap, Key, KeyUse};
 
 use crate::log;
 use faults::Fault;
@@ -33,6 +33,10 @@ use life::{Log, Signal, Stage};
 use metrics::Monitoring;
 use settings::Settings;
 use users::Account;
+
+/// Messages that wait in the daemon lie in memory of their users.
+#[global_allocator]
+static HEAP: Heap = Heap;
 
 /// User of `--sandbox` if root starts it without `node.user`; the unit file and sysusers.d have the same.
 const SANDBOX_USER: &str = "utipc";

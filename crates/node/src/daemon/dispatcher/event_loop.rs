@@ -227,7 +227,7 @@ impl Dispatcher {
     /// The earliest deadline of the components.
     fn deadline(&self, now: Time) -> Time {
         let own = self.admission.deadline().min(self.lanes.deadline()).min(self.orphans.deadline());
-        own.min(self.attachments.deadline(now)).min(self.capture_deadline(now))
+        own.min(self.attachments.deadline(now)).min(self.capture_deadline(now)).min(self.trim.deadline())
     }
 
     /// Handles the deadlines of the components.
@@ -242,6 +242,7 @@ impl Dispatcher {
             lanes.expire_room_waits(context);
         });
         self.expire_orphans(now);
+        self.trim.update(now, self.driver.stack.ledger());
     }
 
     /// The end of a turn: sends everything that the turn has caused.

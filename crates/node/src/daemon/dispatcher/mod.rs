@@ -42,6 +42,7 @@ use super::counters::{DaemonCounters, EndReason};
 use super::descriptors::Descriptors;
 use super::inheritance::{Inheritances, Orphans};
 use super::manage::{self, Management};
+use super::memory::{self, Trim};
 use super::orders::Orders;
 use super::quotas;
 use super::reactors::Reactors;
@@ -136,6 +137,7 @@ pub(super) struct Dispatcher {
     shares: Shares<Job>,
     /// Buffer for the events of one user.
     events: Vec<Ready>,
+    trim: Trim,
     turns: TurnMeter,
     counters: DaemonCounters,
     /// The address that processes know.
@@ -160,6 +162,7 @@ impl Dispatcher {
             None => Doorway::open(&config.socket, config.socket_mode())?,
         };
         let mut driver = NodeDriver::new(config.node, label)?;
+        memory::install(&mut driver.stack);
         driver.stack.set_binding_limit(config.limits.bindings);
         let rules = Rules::new(config.policy, config.limits);
         driver.stack.ledger_mut().set_quotas(quotas::quotas(rules.limits(), rules.own_user()));
@@ -192,6 +195,7 @@ impl Dispatcher {
             ended: Vec::new(),
             shares: Shares::default(),
             events: Vec::new(),
+            trim: Trim::default(),
             turns: TurnMeter::default(),
             counters: DaemonCounters {
                 release: env!("CARGO_PKG_VERSION"),

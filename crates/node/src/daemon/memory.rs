@@ -1,0 +1,118 @@
+//! Memory of the daemon: that of messages by user, and what its allocator keeps when users have left.
+
+use utipc_core::Time;
+use utipc_core::memory::MessageMemory;
+use utipc_core::quota::{Ledger, Resource, UserId};
+use utipc_core::stack::Stack;
+use utipc_os::heap;
+
+/// Items that users release before the allocator's free memory goes back to the system. Ours: each has a few KiB.
+const RELEASED: u64 = 256;
+/// Time until then, milliseconds: users seldom release everything in one turn.
+const PAUSE_MS: u64 = 1000;
+/// Bytes of memory that count as one item.
+const BYTES_PER_ITEM: u64 = 64 << 10;
+
+/// Messages in the memory of [`heap`].
+#[derive(Debug)]
+struct Messages;
+
+impl MessageMemory for Messages {
+    fn buffer(&mut self, size: usize) -> Vec<u8> {
+        heap::buffer(size).unwrap_or_else(|| Vec::with_capacity(size))
+    }
+
+    fn keep(&mut self, UserId(user): UserId, message: Vec<u8>, growth: u64) -> Result<Vec<u8>, Vec<u8>> {
+        heap::keep(user, message, usize::try_from(growth).unwrap_or(usize::MAX))
+    }
+
+    fn disown(&mut self, buffer: &Vec<u8>) {
+        heap::disown(buffer);
+    }
+
+    fn take_changed(&mut self) -> Option<(UserId, u64)> {
+        heap::take_changed().map(|(user, bytes)| (UserId(user), bytes as u64))
+    }
+
+    fn is_short(&mut self) -> bool {
+        heap::is_short()
+    }
+
+    fn needs_trim(&self) -> bool {
+        heap::needs_trim()
+    }
+
+    fn trim(&mut self) {
+        heap::trim();
+    }
+}
+
+/// Keeps the messages of sockets in memory of their users, if the program has the allocator for it.
+pub(super) fn install(stack: &mut Stack) {
+    if heap::start() {
+        stack.set_memory(Box::new(Messages));
+    }
+}
+
+/// When the allocator's free memory goes back to the system.
+#[derive(Debug, Default)]
+pub(super) struct Trim {
+    /// Items in use: the most since the last time.
+    most: u64,
+    at: Option<Time>,
+}
+
+impl Trim {
+    /// When [`Self::update`] has something to do.
+    pub(super) fn deadline(&self) -> Time {
+        self.at.unwrap_or(Time::NEVER)
+    }
+
+    /// Notes what is in use now. Call it in each turn.
+    pub(super) fn update(&mut self, now: Time, ledger: &Ledger) {
+        let total = ledger.total().used;
+        let items = Resource::ALL.into_iter().map(|resource| match resource {
+            Resource::Memory => total.get(resource) / BYTES_PER_ITEM,
+            _ => total.get(resource),
+        });
+        let items: u64 = items.sum();
+        self.most = self.most.max(items);
+        if self.most - items >= RELEASED && self.at.is_none() {
+            self.at = Some(now.plus_millis(PAUSE_MS));
+        }
+        if self.at.is_some_and(|at| at <= now) {
+            (self.most, self.at) = (items, None);
+            heap::trim_system();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USER: UserId = UserId(1);
+
+    #[test]
+    fn free_memory_goes_back_a_second_after_much_was_released() {
+        let (mut trim, mut ledger) = (Trim::default(), Ledger::default());
+        let at = |ms| Time::ZERO.plus_millis(ms);
+        ledger.charge(USER, Resource::Sockets, 1000);
+        trim.update(at(0), &ledger);
+        ledger.release(USER, Resource::Sockets, RELEASED - 1);
+        trim.update(at(10), &ledger);
+        assert_eq!(trim.deadline(), Time::NEVER, "little was released");
+        ledger.release(USER, Resource::Sockets, 1);
+        trim.update(at(20), &ledger);
+        ledger.release(USER, Resource::Sockets, 500);
+        trim.update(at(500), &ledger);
+        assert_eq!(trim.deadline(), at(20 + PAUSE_MS));
+        trim.update(at(20 + PAUSE_MS), &ledger);
+        assert_eq!((trim.deadline(), trim.most), (Time::NEVER, 1000 - RELEASED - 500));
+        ledger.charge(USER, Resource::Memory, RELEASED * BYTES_PER_ITEM);
+        trim.update(at(3000), &ledger);
+        ledger.release(USER, Resource::Memory, RELEASED * BYTES_PER_ITEM);
+        trim.update(at(3001), &ledger);
+        assert_eq!(trim.deadline(), at(3001 + PAUSE_MS), "memory counts too");
+    }
+}
