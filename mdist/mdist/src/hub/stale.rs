@@ -20,28 +20,41 @@ impl Hub {
         let is_stale = self.items.get(id).is_some_and(|item| self.is_stale(item));
         let Some(item) = self.items.get_mut(id) else { return };
         if !is_stale {
+            item.stale_since = None;
             if item.state.data != DataState::Suspect {
                 item.stale_requests = 0;
             }
             return;
         }
-        if !std::mem::replace(&mut item.is_watched, true) {
-            let delay = FIRST * (1 << item.stale_requests.min(DOUBLINGS));
-            self.watched.insert((now + delay, id, item.age));
+        item.stale_since.get_or_insert(now);
+        self.watch(id);
+    }
+
+    /// Puts a stale item into the list of those to request again, unless it is there.
+    fn watch(&mut self, id: ItemId) {
+        let Some(item) = self.items.get_mut(id).filter(|item| !item.is_watched) else { return };
+        if let Some(due) = due(item) {
+            item.is_watched = true;
+            self.watched.insert((due, id, item.age));
         }
     }
 
-    /// Queues requests for the watched items that are due and still suspect.
+    /// Queues requests for the watched items that have been suspect long enough.
     pub(super) fn request_stale_items(&mut self, now: Now) {
-        while let Some(&(due, id, age)) = self.watched.first() {
-            if due > now {
+        while let Some(&(at, id, age)) = self.watched.first() {
+            if at > now {
                 break;
             }
             self.watched.pop_first();
             let Some(item) = self.items.aged(id, age) else { continue };
             item.is_watched = false;
-            if item.is_requested() || item.queue.is_some() {
-                // The end of that request leads back here, if it does not make the item good.
+            if item.queue.is_some() || due(item).is_none() {
+                // It is good, or the end of a request leads back here if that does not make it good.
+                continue;
+            }
+            if due(item) > Some(now) {
+                // It was good in the meantime.
+                self.watch(id);
                 continue;
             }
             if self.items.get(id).is_none_or(|item| !self.is_stale(item)) {
@@ -63,4 +76,9 @@ impl Hub {
         let offer = service.and_then(|service| service.offers.iter().find(|offer| offer.up == link.up));
         !item.snapshot && offer.is_some_and(|offer| !offer.publishes && offer.is_up())
     }
+}
+
+/// Time at which a stale item is to be requested again.
+fn due(item: &Item) -> Option<Now> {
+    item.stale_since.map(|since| since + FIRST * (1 << item.stale_requests.min(DOUBLINGS)))
 }

@@ -78,6 +78,8 @@ pub(super) struct Item {
     pub(super) queue: Option<Queue>,
     /// Failed requests in a row.
     pub(super) tries: u8,
+    /// Time since which it has been suspect although its upstream is up, and no request was under way.
+    pub(super) stale_since: Option<Now>,
     /// Whether it is in the hub's list of stale items to request again.
     pub(super) is_watched: bool,
     /// Requests since it became suspect while its upstream was up.
@@ -111,6 +113,7 @@ impl Item {
             link: None,
             queue: None,
             tries: 0,
+            stale_since: None,
             is_watched: false,
             stale_requests: 0,
             recipients: Recipients::Waiters,

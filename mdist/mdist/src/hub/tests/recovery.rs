@@ -79,6 +79,23 @@ fn item_whose_new_image_is_lost_becomes_current_again() {
 }
 
 #[test]
+fn item_that_was_good_in_between_counts_as_stale_from_its_last_change_on() {
+    let mut rig = Rig::new(Options::default(), 1);
+    rig.provider();
+    rig.open(0, "A");
+    let mut becomes = |data, time| {
+        rig.models[0].status("A", StreamState::Open, data, 0);
+        rig.run();
+        rig.pass(Now::from_millis(time));
+        rig.models[0].requests
+    };
+    assert_eq!(becomes(DataState::Suspect, 1_000), 1);
+    assert_eq!(becomes(DataState::Ok, 1_500), 1);
+    assert_eq!(becomes(DataState::Suspect, 2_900), 1);
+    assert_eq!(becomes(DataState::Suspect, 200), 2);
+}
+
+#[test]
 fn stale_item_is_not_requested_while_its_service_is_down() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
