@@ -16,6 +16,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
         }
         Some((first, rest)) if first == "schedules" => return schedules(root, rest),
         Some((first, rest)) if first == "mdist" => return mdist(root, rest),
+        Some((first, _)) if first == "events" => return events(root, args),
         _ => {}
     }
     let package =
@@ -112,6 +113,13 @@ fn mdist(root: &Path, args: &[String]) -> Result<ExitCode> {
     campaign.env("MDIST_ABUSE_SECONDS", "1800").env("MDIST_ABUSE_RATE", "100000");
     let options = [("--seconds", "MDIST_ABUSE_SECONDS"), ("--rate", "MDIST_ABUSE_RATE")];
     finish(numbers(&mut campaign, "soak mdist", args, options)?)
+}
+
+/// Ordinary events of the market-data chain, alone and in pairs; options as for `mdist-bench`.
+fn events(root: &Path, args: &[String]) -> Result<ExitCode> {
+    let mut bench = Command::new(cargo());
+    bench.args(["run", "--quiet", "--release", "--package", "mdist-bench", "--"]).args(args);
+    finish(bench.current_dir(root))
 }
 
 /// Passes options that are numbers on in the environment.

@@ -2,6 +2,7 @@
 
 mod between;
 mod chain;
+mod events;
 mod foreign;
 mod images;
 mod latency;

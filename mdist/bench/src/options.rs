@@ -16,12 +16,14 @@ use super::place::Backbone;
 /// how late the other one's updates are. `images` loads all items while the publisher sends 2,000,000 updates a second,
 /// and searches the highest rate at which that takes at most 5 s. `sdk` measures the vendor's own pair, alone and with
 /// our programs in between, if UTIPC_RTSDK_BIN names the folder of its ConsPerf and ProvPerf; `images` uses them too.
+/// `events` kills, stops and restarts each program of the chain, alone 20 times and in the middle of the recovery from
+/// each other event, and compares every field of 10,000 items with the publisher's.
 /// Prints a Markdown report to standard output and progress to standard error. All tests take about 40 minutes; the
 /// machine should be idle otherwise.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "mdist-bench", version)]
 pub(crate) struct Options {
-    /// Tests to run: direct, sdk, images, T1 … T8, chain, stall [default: all except direct]
+    /// Tests to run: direct, sdk, images, T1 … T8, chain, stall, events [default: all except direct and events]
     #[arg(value_name = "TEST")]
     pub(crate) tests: Vec<String>,
     /// The path between distributor and server; several are measured one after the other [default: lanes,udp]
@@ -63,6 +65,12 @@ pub(crate) struct Options {
     /// Measure T1 to T7, chain, stall, images and direct at this rate only, without a search for the highest
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rate: Option<u64>,
+    /// Events that `events` causes, such as "provider killed" or "p2ps killed+service down" [default: all]
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) event: Vec<String>,
+    /// Let `events` fail if an item stays suspect for more than 2 s, or until a watchdog requests it
+    #[arg(long)]
+    pub(crate) timed: bool,
     /// Settings for p2ps and src_dist; they override those of the test
     #[arg(long, value_name = "FILE")]
     pub(crate) settings: Option<PathBuf>,
@@ -75,8 +83,8 @@ pub(crate) struct Options {
 }
 
 /// Names of the tests, in the order in which they run.
-pub(super) const TESTS: [&str; 13] =
-    ["direct", "sdk", "images", "T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "chain", "stall"];
+pub(super) const TESTS: [&str; 14] =
+    ["direct", "sdk", "images", "T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "chain", "stall", "events"];
 
 impl Options {
     /// The tests to run.
@@ -88,7 +96,10 @@ impl Options {
         let asked = self.tests.iter().map(known).collect::<Result<Vec<_>>>()?;
         Ok(TESTS
             .into_iter()
-            .filter(|test| if asked.is_empty() { *test != "direct" } else { asked.contains(test) })
+            .filter(|test| match asked.is_empty() {
+                true => !matches!(*test, "direct" | "events"),
+                false => asked.contains(test),
+            })
             .collect())
     }
 

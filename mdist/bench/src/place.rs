@@ -75,6 +75,14 @@ impl Place {
         Ok(command)
     }
 
+    /// Does some work in the namespace of one end.
+    pub(super) fn inside<T: Send>(&self, side: Side, work: impl FnOnce() -> T + Send) -> Result<T> {
+        match self.inner.namespaces() {
+            Some(pair) => pair[side as usize].inside(work),
+            None => Ok(work()),
+        }
+    }
+
     /// The settings of a program's own node; empty where it uses a daemon or no backbone.
     pub(super) fn node_settings(&self, side: Side) -> String {
         if self.backbone != Backbone::Own {

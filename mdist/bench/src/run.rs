@@ -8,6 +8,7 @@ use utipc_bench_kit::place::remove_old_folders;
 use utipc_bench_kit::plot::{self, Curve, Panel};
 use utipc_bench_kit::{Named as _, interrupt, machine, progress};
 
+use super::events::EventsTest;
 use super::foreign::ForeignServer;
 use super::images::ImagesTest;
 use super::latency::{LatencyTest, Variant};
@@ -25,6 +26,7 @@ struct Results {
     rows: Vec<Row>,
     latencies: Vec<LatencyTest>,
     stalls: Vec<StallTest>,
+    events: Option<EventsTest>,
     pair: Option<VendorPair>,
     images: Option<ImagesTest>,
     foreign: Vec<ForeignServer>,
@@ -52,6 +54,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     save(options, &results)?;
     mdist::say!("{}", results.text(options))?;
+    if let Some(events) = &results.events {
+        let (passed, faults) = (events.passed(), events.faults());
+        faults.iter().try_for_each(|fault| mdist::say!("FAILED {fault}"))?;
+        mdist::say!("events: {passed} passed, {} failed", faults.len())?;
+    }
     interrupt::check()?;
     let failed = results.failures();
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
@@ -68,7 +75,7 @@ fn tests(options: &Options, names: &[&'static str], results: &mut Results) -> Re
             if interrupt::came() {
                 return Ok(());
             }
-            let has_backbone = !matches!(*name, "direct" | "sdk" | "images");
+            let has_backbone = !matches!(*name, "direct" | "sdk" | "images" | "events");
             // Tests without a backbone run once.
             if !has_backbone && round > 0 {
                 continue;
@@ -160,6 +167,16 @@ impl Results {
                 self.pair = Some(VendorPair::run(options, &folder));
             }
             "images" => self.images = Some(ImagesTest::run(options)),
+            "events" => match EventsTest::run(options) {
+                Ok(events) => {
+                    let faults = events.faults().len();
+                    if faults > 0 {
+                        self.failed.push((label.to_owned(), format!("{faults} runs with differences")));
+                    }
+                    self.events = Some(events);
+                }
+                Err(why) => self.failed.push((label.to_owned(), format!("{why:#}"))),
+            },
             "T8" => {
                 for variant in Variant::ALL {
                     self.add_latency(options, backbone, variant);
@@ -232,6 +249,7 @@ impl Results {
             "throughput": self.rows.iter().map(Row::json).collect::<Value>(),
             "latency": self.latencies.iter().map(LatencyTest::json).collect::<Value>(),
             "stall": self.stalls.iter().map(StallTest::json).collect::<Value>(),
+            "events": self.events.as_ref().map(EventsTest::json),
             "sdk": self.pair.as_ref().map(VendorPair::json),
             "images": self.images.as_ref().map(ImagesTest::json),
             "target": self.foreign.iter().map(ForeignServer::json).collect::<Value>(),
@@ -278,6 +296,9 @@ impl Results {
         if !self.stalls.is_empty() {
             add("A stopped server", ABOUT_STALL, table::stalls(&self.stalls));
         }
+        if let Some(events) = &self.events {
+            add("Events", ABOUT_EVENTS, events.table());
+        }
         if let Some(pair) = &self.pair {
             add("The vendor's own pair", ABOUT_PAIR, table::pair(pair));
         }
@@ -311,6 +332,8 @@ const ABOUT_LATENCY: &str = "µs from the scheduled send time until the client h
 const ABOUT_STALL: &str = "One of two servers does not run for a second. Slowest update: that of the other server, in ms \
     from its scheduled send time until the client has decoded it, in two seconds without a stop and in those of the stop and \
     the second after it.";
+const ABOUT_EVENTS: &str = "Each event alone, then in the middle of the recovery from another. Afterwards every field and \
+    state of every item must be the publisher's. Recovery: from when everything is up again until the last item is good.";
 const ABOUT_PAIR: &str =
     "ProvPerf, our programs or nothing, ConsPerf; latencies in µs from when an update was made.";
 const ABOUT_IMAGES: &str = "A consumer loads all its items while the publisher sends updates, with caches and writes \

@@ -146,6 +146,13 @@ pub(crate) const SUITES: &[Suite] = &[
         obstacle: no_python,
         ..suite("python", minutes(20), Judge::Total("python"), &["xtask", "python"])
     },
+    // Every program of the market-data chain is killed, stopped and restarted, and every item compared afterwards.
+    suite(
+        "events",
+        minutes(15),
+        Judge::Total("events"),
+        &["cargo", "run", "--quiet", "-p", "mdist-bench", "--", "events", "--quick", "--rate", "5000"],
+    ),
     // The web page of daemons and of p2ps, in Chromium.
     Suite {
         obstacle: no_browser,

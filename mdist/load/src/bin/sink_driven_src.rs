@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use mdist::{dictionaries, output, say};
 use mdist_load::control::{Command, Control};
-use mdist_load::provider::{Counts, Provider, ProviderOptions};
+use mdist_load::provider::{Counts, Provider, ProviderOptions, ServiceEvent};
 use mdist_load::{items, msgdata, names};
 
 /// A publisher for load tests: listens for distributors and consumers, or publishes to a distributor.
@@ -81,7 +81,10 @@ struct Options {
     /// Print nothing while running
     #[arg(short, long)]
     quiet: bool,
-    /// Read commands from standard input: rate N, counts, items FILE, stop
+    /// Version of the field dictionary to serve, instead of its own
+    #[arg(long, value_name = "VERSION")]
+    dictionary_version: Option<String>,
+    /// Read commands from standard input: rate N, counts, items FILE, service up|down, group good|suspect, stop
     #[arg(long)]
     control: bool,
 }
@@ -118,8 +121,11 @@ fn start(options: &Options) -> Result<(Provider, Option<SocketAddr>)> {
         (None, Some(_)) => items::generated(options.item_count),
         (None, None) => Vec::new(),
     };
-    let dictionary =
+    let mut dictionary =
         dictionaries::load(options.field_dictionary.as_deref(), options.enum_dictionary.as_deref())?;
+    if let Some(version) = &options.dictionary_version {
+        version.clone_into(&mut dictionary.fields.edition.version);
+    }
     let provider = Provider::start(ProviderOptions {
         listen: publish.is_none().then(|| SocketAddr::new(options.address, options.port)),
         publish,
@@ -187,7 +193,20 @@ fn execute(provider: &Provider, word: &str, rest: &str) -> Result<serde_json::Va
             names::write(Path::new(rest), &items)?;
             Ok(serde_json::json!({ "items": items.len() }))
         }
-        other => anyhow::bail!("unknown command '{other}' (use rate N, counts, items FILE or stop)"),
+        "service" | "group" => {
+            let event = match (word, rest) {
+                ("service", "up") => ServiceEvent::Service { up: true },
+                ("service", "down") => ServiceEvent::Service { up: false },
+                ("group", "good") => ServiceEvent::Group { good: true },
+                ("group", "suspect") => ServiceEvent::Group { good: false },
+                _ => anyhow::bail!("unknown state '{rest}' (use service up|down, group good|suspect)"),
+            };
+            provider.announce(event);
+            Ok(serde_json::json!({ word: rest }))
+        }
+        other => anyhow::bail!(
+            "unknown command '{other}' (use rate N, counts, items FILE, service up|down, group good|suspect or stop)"
+        ),
     }
 }
 

@@ -5,6 +5,7 @@ mod event_loop;
 mod items;
 mod requests;
 mod sending;
+mod service_events;
 mod session;
 mod stamps;
 mod state;
@@ -24,6 +25,8 @@ use rssl::rwf::{
 use rssl::wire::to_vec;
 use serde::Serialize;
 
+pub use self::service_events::ServiceEvent;
+use self::service_events::ServiceEvents;
 use super::items::Item;
 use super::message_set::MessageSet;
 use mdist::dictionaries::Dictionaries;
@@ -166,6 +169,7 @@ struct Shared {
     user: String,
     host: String,
     dictionaries: Dictionaries,
+    events: ServiceEvents,
     stop: AtomicBool,
     want_items: AtomicBool,
     report: Mutex<Report>,
@@ -210,7 +214,7 @@ impl Shared {
                 qos: vec![Qos::REALTIME_TICK],
                 ..directory::Info::default()
             }),
-            state: Some(directory::ServiceState { up: true, accepting: true, status: None }),
+            state: Some(self.events.state()),
             load: Some(directory::Load::default()),
             ..directory::Service::default()
         };
@@ -285,6 +289,7 @@ impl Provider {
             user: options.user,
             host,
             dictionaries,
+            events: ServiceEvents::default(),
             stop: AtomicBool::new(false),
             want_items: AtomicBool::new(false),
             report: Mutex::default(),
@@ -313,6 +318,12 @@ impl Provider {
     /// Changes the rate of every session.
     pub fn set_rate(&self, rate: u64) {
         self.shared.rate.store(rate, Ordering::Relaxed);
+        self.waker.wake();
+    }
+
+    /// Announces a change of the service to all sessions.
+    pub fn announce(&self, event: ServiceEvent) {
+        self.shared.events.add(event);
         self.waker.wake();
     }
 

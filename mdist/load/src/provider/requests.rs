@@ -70,6 +70,7 @@ impl SessionState {
             (Class::Request, Domain::DIRECTORY) => {
                 let request = Request::decode(message)?;
                 let filter = request.key.filter.unwrap_or(directory::filter::ALL);
+                (self.directory, self.announced) = (Some(request.stream), self.shared.events.count());
                 reply(&self.shared.directory(request.stream, filter, request.key.service, true)?)
             }
             (Class::Request, Domain::DICTIONARY) => {

@@ -8,6 +8,7 @@ use rssl::rwf::{DataState, Key, Qos, Refresh, RefreshFlags, State, StreamState, 
 use rssl::wire::to_vec;
 
 use super::items::OpenItem;
+use super::service_events::GROUP;
 use super::stamps::StampSchedule;
 use super::state::{PendingImage, Role, SessionState};
 use crate::pace::{Burst, Pace};
@@ -21,6 +22,19 @@ const FIRST_PUBLISHED: i32 = -6;
 const MAX_CACHED_IMAGES: usize = 16;
 
 impl SessionState {
+    /// Writes the changes of the service since the last call.
+    pub(super) fn announcements(
+        &mut self,
+        out: &mut Vec<u8>,
+        mut write: impl FnMut(&[u8], &mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        while let (Some(stream), Some(event)) = (self.directory, self.shared.events.get(self.announced)) {
+            write(&event.update(stream, self.shared.service_id)?, out)?;
+            self.announced += 1;
+        }
+        Ok(())
+    }
+
     /// Writes pending images while the output has space.
     pub(super) fn images(
         &mut self,
@@ -51,7 +65,7 @@ impl SessionState {
                 flags,
                 container,
                 state: State::new(stream_state, DataState::Ok, code::NONE, b""),
-                group: &[0, 0],
+                group: &GROUP,
                 qos: Some(Qos::REALTIME_TICK),
                 key: Some(Key::item(pending.service.unwrap_or(self.shared.service_id), &pending.name)),
                 payload: &payload,

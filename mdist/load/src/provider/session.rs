@@ -96,6 +96,9 @@ impl Session {
             Tick::PeerSilent => bail!("the peer was silent for its ping timeout"),
         }
         let (state, channel) = (&mut self.state, &mut self.channel);
+        if state.announced < state.shared.events.count() {
+            state.announcements(out, |message, out| Ok(channel.write(message, out)?))?;
+        }
         state.images(out, |message, out| Ok(channel.write(message, out)?))?;
         state.updates(now, out, |message, out| Ok(channel.write(message, out)?))?;
         Ok(out.len() >= FULL)

@@ -33,6 +33,10 @@ pub(super) struct SessionState {
     /// Rest of a burst for which the output had no space.
     pub(super) left: Option<Burst>,
     pub(super) counts: Counts,
+    /// The peer's stream on the directory.
+    pub(super) directory: Option<i32>,
+    /// Number of changes of the service that the peer knows.
+    pub(super) announced: usize,
     /// Encoded images by message set and number of updates, where they are the same for all items.
     pub(super) images: HashMap<(u8, u32), Arc<[u8]>>,
     /// Reason to end the session.
@@ -62,6 +66,8 @@ impl SessionState {
             stamps: StampSchedule::new(1, 0, 1),
             left: None,
             counts: Counts::default(),
+            directory: None,
+            announced: 0,
             images: HashMap::new(),
             end: None,
             shared,

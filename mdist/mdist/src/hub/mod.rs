@@ -7,8 +7,8 @@
 //!
 //! [`Hub`] is defined in `state`; each other module adds the methods of one subject: requests of sides
 //! (`side_requests`, `images`, `release`), messages of upstreams (`upstream_messages`, `refresh`), requests to
-//! upstreams (`request_queues`, `upstream_streams`, `recovery`), upstreams and their services (`upstreams`), posts
-//! (`posts`) and the cache (`cached_updates`).
+//! upstreams (`request_queues`, `upstream_streams`, `recovery`, `stale`), upstreams and their services (`upstreams`),
+//! posts (`posts`) and the cache (`cached_updates`).
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
@@ -33,6 +33,7 @@ mod request;
 mod request_queues;
 mod services;
 mod side_requests;
+mod stale;
 mod state;
 mod streams;
 #[cfg(test)]

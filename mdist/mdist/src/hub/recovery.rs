@@ -24,6 +24,8 @@ impl Hub {
             self.end_item(now, id, out);
         } else if state.stream == StreamState::ClosedRecover {
             self.retry(now, id);
+        } else {
+            self.watch_if_stale(now, id);
         }
     }
 

@@ -178,6 +178,8 @@ impl Hub {
         item.receiving.clear();
         item.tries = 0;
         let service = item.spec.service;
+        self.watch_if_stale(now, id);
+        let Some(item) = self.items.get_mut(id) else { return };
         if !item.waiting.is_empty() {
             if self.records.have_image(id, item) {
                 let waiting = item.waiting.take();

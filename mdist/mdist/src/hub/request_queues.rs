@@ -1,5 +1,7 @@
 //! The queues of a service's requests, and the decision whether the next one may be sent.
 
+use rssl::rwf::DataState;
+
 use super::ids::{ItemId, Now};
 use super::item::Queue;
 use super::services::{Pick, Service};
@@ -106,7 +108,8 @@ impl Hub {
     fn pump_recovery_request(&mut self, now: Now, at: usize, id: ItemId, age: u32) -> Pumped {
         let Some(item) = self.items.get(id) else { return Pumped::Blocked };
         let Some(service) = self.services.list.get(at) else { return Pumped::Blocked };
-        let has_recovered = item.link.is_some() && item.waiting.is_empty() && !item.image.restarts();
+        let is_current = !item.image.restarts() && item.state.data != DataState::Suspect;
+        let has_recovered = item.link.is_some() && item.waiting.is_empty() && is_current;
         if item.is_requested() || has_recovered {
             self.leave_queue(at, id, Queue::Recovery);
             return Pumped::Next;

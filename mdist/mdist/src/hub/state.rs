@@ -99,6 +99,8 @@ pub struct Stats {
     pub refused: u64,
     /// Suspect items that became current again.
     pub recovered: u64,
+    /// Requests of items that stayed suspect while their upstream was up.
+    pub stale_requests: u64,
 }
 
 /// One upstream.
@@ -129,6 +131,8 @@ pub struct Hub {
     pub(super) timeouts: VecDeque<(Now, ItemId, u32)>,
     /// Requests to make again later: when, item, age.
     pub(super) delayed: BTreeSet<(Now, ItemId, u32)>,
+    /// Suspect items, and when to request them again: when, item, age.
+    pub(super) watched: BTreeSet<(Now, ItemId, u32)>,
     pub(super) bucket: Bucket,
     pub(super) next_request: u32,
     /// Memory for messages that the hub writes.
@@ -153,6 +157,7 @@ impl Hub {
             holds: VecDeque::new(),
             timeouts: VecDeque::new(),
             delayed: BTreeSet::new(),
+            watched: BTreeSet::new(),
             next_request: 0,
             scratch: Vec::new(),
             stats: Stats::default(),
@@ -205,13 +210,14 @@ impl Hub {
     }
 
     /// Performs everything that is due: ends holds, drops requests and posts without an answer in time, makes
-    /// delayed requests and the next portion of a recovery.
+    /// delayed requests, those of items that stay suspect, and the next portion of a recovery.
     pub fn tick(&mut self, now: Now, out: &mut Batch) {
         self.apply_pending_first();
         self.end_holds(now);
         self.end_overdue_requests(now, out);
         self.refuse_overdue_posts(now, out);
         self.resume_delayed(now);
+        self.request_stale_items(now);
         for at in 0..self.services.list.len() {
             self.pump(now, at);
         }
@@ -225,6 +231,7 @@ impl Hub {
             self.holds.front().map(|h| h.0),
             self.timeouts.front().map(|t| t.0),
             self.delayed.first().map(|d| d.0),
+            self.watched.first().map(|w| w.0),
             self.posts.deadline(),
             paced.then(|| self.bucket.next()),
         ]

@@ -211,6 +211,7 @@ impl Hub {
                     self.pump_item(now, id);
                 }
                 self.route_updates(id);
+                self.watch_if_stale(now, id);
                 self.release_if_unwanted(now, id);
             }
         }

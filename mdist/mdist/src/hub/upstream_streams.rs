@@ -57,6 +57,7 @@ impl Hub {
         self.next_request = self.next_request.wrapping_add(1);
         let number = self.next_request;
         let up = link.up;
+        item.stale_since = None;
         if link.pending.replace(PendingRequest { number, at: now, paced }).is_none()
             && let Some(service) = self.services.by_id(item.spec.service)
         {

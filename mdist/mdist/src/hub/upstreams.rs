@@ -212,6 +212,7 @@ impl Hub {
                 item.apply(Event::RestartDue);
                 self.enqueue(id, Queue::Recovery);
             }
+            self.watch_if_stale(now, id);
         }
         self.move_to_other_upstream(now, at, out);
     }

@@ -17,8 +17,8 @@ use crate::upstream::{Consumer, Login, Session as _, SessionError};
 
 /// Pause before the first attempt to reconnect; doubled after each further one.
 const BACKOFF: Duration = Duration::from_millis(100);
-/// Longest pause between two attempts.
-const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// Longest pause between two attempts: an upstream that returns is used within this time, after whatever absence.
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
 /// Pause after a permanent refusal.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 /// Port of an upstream without one; the settings refuse such hosts.

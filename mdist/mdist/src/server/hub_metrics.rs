@@ -153,6 +153,7 @@ impl HubMetrics {
             early: stats.early,
             requests: stats.requests,
             timeouts: stats.timeouts,
+            stale_requests: stats.stale_requests,
             refused: stats.refused,
             cached_images: stats.cached_images,
             cache_errors: stats.cache_errors,

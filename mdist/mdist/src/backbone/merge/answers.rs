@@ -124,7 +124,15 @@ impl Merge {
             self.unmap(old, stream);
         }
         if let Some(slot) = self.slot(item).filter(|slot| slot.stream != stream) {
-            *slot = Slot { stream, live: false, asked };
+            let replaced = std::mem::replace(slot, Slot { stream, live: false, asked });
+            if let (false, Some((_, read)), Some(pending)) =
+                (replaced.awaits_image(), place, self.pending.get_mut(&stream))
+            {
+                pending.unrecorded = read;
+            }
+            // The hub has left the replaced stream.
+            self.items.remove(&replaced.stream);
+            self.remove_pending(replaced.stream);
         }
         Ok(())
     }
@@ -171,6 +179,7 @@ impl Merge {
         }
         let Some(pending) = self.pending.get_mut(&stream) else { return Ok(()) };
         self.waiting_bytes += answer.message.len();
+        pending.has_begun = true;
         pending.parts.push((answer.as_of, answer.message));
         if self.waiting_bytes > WAITING_MAX {
             return Err(MergeError::TooMuch { what: "parts of images", max: WAITING_MAX });
@@ -192,8 +201,9 @@ impl Merge {
         let mut parts = std::mem::take(&mut pending.parts);
         self.waiting_bytes -= parts.iter().map(|(_, part)| part.len()).sum::<usize>();
         let after = parts.first().map_or(read, |(as_of, _)| *as_of);
-        let since = self.feeds.get(at).and_then(|feed| feed.history.of(item, after, read));
-        let Some(since) = since else {
+        let recorded = after >= pending.unrecorded;
+        let feed = self.feeds.get(at).filter(|_| recorded);
+        let Some(since) = feed.and_then(|feed| feed.history.of(item, after, read)) else {
             self.retry_in_feed(stream);
             return Ok(());
         };

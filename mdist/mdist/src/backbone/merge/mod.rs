@@ -77,10 +77,15 @@ struct PendingImage {
     ended_at_sweep: bool,
     /// Whether the source has reported that the image may take long.
     delayed: bool,
+    /// Whether a part of the image has arrived: the source then counts the stream as live.
+    has_begun: bool,
     /// Parts of the image, each with the number of the last entry before it.
     parts: Vec<(u64, Vec<u8>)>,
     /// Number of requests since the stream was opened, or had its last image.
     requests: u16,
+    /// The history lacks the item's entries up to this one, because another stream of the sink had its image already.
+    /// An older image is useless.
+    unrecorded: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -254,8 +259,10 @@ impl Merge {
             final_message: None,
             ended_at_sweep: false,
             delayed: false,
+            has_begun: false,
             parts: Vec::new(),
             requests: 1,
+            unrecorded: 0,
         };
         self.pending.insert(stream, pending);
     }

@@ -173,7 +173,7 @@ impl Merge {
         }
         self.items.remove(&slot.stream);
         match self.pending.get_mut(&slot.stream) {
-            Some(pending) if !slot.live && pending.parts.is_empty() => {
+            Some(pending) if !slot.live && !pending.has_begun => {
                 // For the source a stream is live when the first part of its image is sent. So the final
                 // message is for this stream only if a part of its image arrives.
                 pending.final_message = Some(message.to_vec());

@@ -65,6 +65,8 @@ struct World {
     merge: Merge,
     /// The sink's streams: name and count; `None` before the image.
     seen: BTreeMap<i32, (u32, Option<u64>)>,
+    /// Streams that the sink's hub has left without a close, because the source reported them lost.
+    left: Vec<i32>,
     next_stream: i32,
     delivered: u64,
     in_feed: u64,
@@ -87,6 +89,7 @@ impl World {
             images: Vec::new(),
             merge,
             seen: BTreeMap::new(),
+            left: Vec::new(),
             next_stream: 0,
             delivered: 0,
             in_feed: 0,
@@ -196,7 +199,16 @@ impl World {
             // The item has ended meanwhile.
             return;
         }
-        if self.items.contains_key(&name) || self.dice.next(20) == 0 {
+        if let Some(item) = self.items.get_mut(&name) {
+            let before = item.stream.replace(stream);
+            item.live = false;
+            let id = item.id;
+            self.images.retain(|(s, ..)| Some(*s) != before);
+            self.answer(AnswerKind::Opened, stream, id, Vec::new());
+            self.images.push((stream, name, parts, false));
+            return;
+        }
+        if self.dice.next(20) == 0 {
             self.answer(AnswerKind::Refused, stream, 0, message(REFUSAL, 0, name, 0, 0));
             return;
         }
@@ -222,6 +234,15 @@ impl World {
                 self.request(stream, name);
             }
             Some((stream, Some(_))) if self.dice.next(2) == 0 => self.request(stream, name),
+            // The source has reported the stream lost, and the hub requests the item on another one.
+            Some((stream, Some(_))) if self.dice.next(3) == 0 => {
+                self.seen.remove(&stream);
+                self.left.push(stream);
+                self.next_stream += 1;
+                let stream = self.next_stream;
+                self.seen.insert(stream, (name, None));
+                self.request(stream, name);
+            }
             Some((stream, _)) if self.dice.next(4) == 0 => {
                 self.seen.remove(&stream);
                 self.merge.closed(stream);
@@ -237,13 +258,13 @@ impl World {
     }
 
     fn arrive(&mut self) {
-        let Self { merge, seen, delivered, .. } = self;
+        let Self { merge, seen, left, delivered, .. } = self;
         let mut out = |bytes: &[u8]| {
             let (class, stream, name, count) = parsed(bytes);
             *delivered += 1;
             let Some((known, last)) = seen.get_mut(&stream) else {
                 // A notice may cross the close of its stream.
-                assert_eq!(class, REFUSAL, "stream {stream} is not open");
+                assert!(class == REFUSAL || left.contains(&stream), "stream {stream} is not open");
                 return;
             };
             assert_eq!(*known, name, "a message of another item");
@@ -472,6 +493,40 @@ fn gaps_stalls_and_invalid_entries_are_reported() {
         message: Vec::new(),
     };
     assert!(matches!(merge.answer(huge, &mut |_| {}), Err(MergeError::Invalid { .. })));
+}
+
+/// Gives a merge an answer for the item with id 1, and returns what it delivers: class, stream and count.
+fn answered(merge: &mut Merge, kind: AnswerKind, stream: i32, as_of: u64, count: u64) -> Vec<(u8, i32, u64)> {
+    let message = if kind == AnswerKind::Opened { Vec::new() } else { message(REFRESH, 1, 9, count, 0) };
+    let mut delivered = Vec::new();
+    let mut out = |bytes: &[u8]| {
+        let (class, stream, _, count) = parsed(bytes);
+        delivered.push((class, stream, count));
+    };
+    merge.answer(Answer { kind, feed: FEED, as_of, stream, item: 1, message }, &mut out).unwrap();
+    delivered
+}
+
+#[test]
+fn refresh_in_the_feed_is_not_lost_behind_an_older_image_for_a_new_stream() {
+    let mut merge = Merge::new(SINK, HISTORY);
+    merge.join(FEED);
+    merge.joined(FEED, 0, &mut |_| {}).unwrap();
+    merge.requested(5, b"request!");
+    answered(&mut merge, AnswerKind::Opened, 5, 0, 0);
+    assert_eq!(answered(&mut merge, AnswerKind::Complete, 5, 0, 1), [(REFRESH, 5, 1)]);
+    // The source reports the stream lost, and the hub requests the item on another one. The source answers from its
+    // cache, which is stale, and then puts the image of its recovered upstream into the feed, which arrives first.
+    assert_eq!(give(&mut merge, packet(1, &[&message(REFUSAL, 1, 9, 1, 0)])), Ok(1));
+    merge.requested(6, b"request!");
+    give(&mut merge, packet(2, &[&message(REFRESH, 1, 9, 2, 0)])).unwrap();
+    answered(&mut merge, AnswerKind::Opened, 6, 1, 0);
+    let delivered = answered(&mut merge, AnswerKind::Complete, 6, 1, 1);
+    if delivered.is_empty() {
+        assert_eq!(merge.take_retries(), [b"request!".to_vec()]);
+    } else {
+        assert_eq!(delivered, [(REFRESH, 6, 1), (REFRESH, 6, 2)]);
+    }
 }
 
 #[test]

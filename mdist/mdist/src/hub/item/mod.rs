@@ -78,6 +78,12 @@ pub(super) struct Item {
     pub(super) queue: Option<Queue>,
     /// Failed requests in a row.
     pub(super) tries: u8,
+    /// Time since which it has been suspect although its upstream is up, and no request was under way.
+    pub(super) stale_since: Option<Now>,
+    /// Whether it is in the hub's list of stale items to request again.
+    pub(super) is_watched: bool,
+    /// Requests since it became suspect while its upstream was up.
+    pub(super) stale_requests: u8,
     pub(super) recipients: Recipients,
     /// The last known state: the one that the upstream sent, or the one set when the upstream was lost.
     pub(super) state: OwnedState,
@@ -107,6 +113,9 @@ impl Item {
             link: None,
             queue: None,
             tries: 0,
+            stale_since: None,
+            is_watched: false,
+            stale_requests: 0,
             recipients: Recipients::Waiters,
             state: OwnedState::default(),
             group: Box::default(),

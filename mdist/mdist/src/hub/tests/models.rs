@@ -45,6 +45,8 @@ pub(super) enum Answer {
     Recover,
     /// A refresh whose flags have neither solicited nor clear-cache.
     Plain,
+    /// A suspect image.
+    Stale,
 }
 
 #[derive(Clone, Debug)]
@@ -135,7 +137,7 @@ impl Rig {
             assert_eq!(old.name, name, "a reissue has the key of its stream");
         }
         match m.answer {
-            Answer::Image | Answer::Plain => {
+            Answer::Image | Answer::Plain | Answer::Stale => {
                 self.image(model, r.stream, m_solicited(self.models[model].answer))
             }
             Answer::Nothing => {}
@@ -177,13 +179,15 @@ impl Rig {
                     flags.insert(RefreshFlags::PRIVATE);
                 }
                 let state = if stream.streaming { StreamState::Open } else { StreamState::NonStreaming };
+                let is_stale = self.models[model].answer == Answer::Stale;
+                let data = if is_stale { DataState::Suspect } else { DataState::Ok };
                 let payload = encode(&fields);
                 let refresh = Refresh {
                     domain: stream.domain,
                     stream: id,
                     flags,
                     container: DataType::FIELD_LIST,
-                    state: State::new(state, DataState::Ok, 0, b"All is well"),
+                    state: State::new(state, data, 0, b"All is well"),
                     group: &[0, 7],
                     key: Some(Key { service: Some(stream.service), ..price_key(&stream.name) }),
                     part: (parts > 1).then_some(n as u16),

@@ -22,7 +22,7 @@ fn either() -> [Options; 2] {
 // The rows of rssl.md §6.3: the sides get the state that is true upstream.
 
 #[test]
-fn row_open_suspect_is_passed_without_a_request() {
+fn row_open_suspect_is_passed_and_the_item_requested_again_ever_more_rarely() {
     for options in either() {
         let mut rig = Rig::new(options, 2);
         rig.provider();
@@ -31,8 +31,17 @@ fn row_open_suspect_is_passed_without_a_request() {
         rig.run();
         assert_eq!((rig.view(0, a).state, rig.view(1, b).state), (STALE, STALE));
         let requests = rig.models[0].requests;
-        rig.pass(Now::from_secs(60));
-        assert_eq!(rig.models[0].requests, requests);
+        rig.models[0].answer = Answer::Stale;
+        let mut after = |time| {
+            rig.pass(Now::from_millis(time));
+            (rig.models[0].requests - requests, rig.hub.stats().stale_requests)
+        };
+        // After 3, 9, 21, 45, 93, 189, 285 s and so on.
+        assert_eq!((after(2_900), after(200)), ((0, 0), (1, 1)));
+        assert_eq!((after(87_000), after(3_000)), ((4, 4), (5, 5)));
+        assert_eq!(after(10 * 96_000), (15, 15));
+        assert_eq!((rig.view(0, a).state, rig.view(1, b).state), (STALE, STALE));
+        rig.models[0].answer = Answer::Image;
         // Updates of a stale item pass; the provider's own refresh makes it good.
         rig.update("A");
         rig.run();
@@ -42,6 +51,61 @@ fn row_open_suspect_is_passed_without_a_request() {
         rig.run();
         rig.check_all();
     }
+}
+
+#[test]
+fn item_whose_new_image_is_lost_becomes_current_again() {
+    for options in either() {
+        let mut rig = Rig::new(options, 1);
+        rig.provider();
+        let tokens: Vec<Token> = (0..600).map(|n| rig.open(0, &format!("I{n}"))).collect();
+        for n in 0..600 {
+            rig.models[0].status(&format!("I{n}"), StreamState::Open, DataState::Suspect, 0);
+        }
+        rig.run();
+        rig.pass(Now::from_secs(3));
+        // The pace of a recovery.
+        assert_eq!(rig.hub.stats().stale_requests, 600);
+        assert!(rig.models[0].requests < 1200, "{}", rig.models[0].requests);
+        rig.pass(Now::from_millis(20));
+        assert_eq!(rig.models[0].requests, 1200);
+        for token in tokens {
+            assert_eq!(rig.view(0, token).state, OK);
+        }
+        rig.check_all();
+        rig.pass(Now::from_secs(600));
+        assert_eq!((rig.models[0].requests, rig.hub.stats().recovered), (1200, 600));
+    }
+}
+
+#[test]
+fn item_that_was_good_in_between_counts_as_stale_from_its_last_change_on() {
+    let mut rig = Rig::new(Options::default(), 1);
+    rig.provider();
+    rig.open(0, "A");
+    let mut becomes = |data, time| {
+        rig.models[0].status("A", StreamState::Open, data, 0);
+        rig.run();
+        rig.pass(Now::from_millis(time));
+        rig.models[0].requests
+    };
+    assert_eq!(becomes(DataState::Suspect, 1_000), 1);
+    assert_eq!(becomes(DataState::Ok, 1_500), 1);
+    assert_eq!(becomes(DataState::Suspect, 2_900), 1);
+    assert_eq!(becomes(DataState::Suspect, 200), 2);
+}
+
+#[test]
+fn stale_item_is_not_requested_while_its_service_is_down() {
+    let mut rig = Rig::new(Options::default(), 1);
+    rig.provider();
+    let a = rig.open(0, "A");
+    rig.models[0].status("A", StreamState::Open, DataState::Suspect, 0);
+    rig.service_state(0, false, false);
+    rig.pass(Now::from_secs(100));
+    assert_eq!((rig.models[0].requests, rig.hub.stats().stale_requests), (1, 0));
+    rig.service_state(0, true, true);
+    assert_eq!((rig.models[0].requests, rig.view(0, a).state), (2, OK));
 }
 
 #[test]
