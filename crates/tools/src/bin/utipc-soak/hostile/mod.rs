@@ -6,6 +6,7 @@ mod grammar;
 mod junk;
 mod links;
 mod names;
+mod rings;
 
 use std::io::Read;
 use std::path::Path;
