@@ -1,5 +1,5 @@
 //! How long the turns of the event loop are, and what makes them long. All programs and links of the daemon wait while
-//! one turn lasts, so that each handler has a budget; the table is in `docs/operating/turns.md`.
+//! one turn lasts, so that each step is bounded; the table is in `docs/operating/turns.md`.
 
 use serde::Serialize;
 use utipc_core::Time;

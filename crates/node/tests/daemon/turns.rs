@@ -1,19 +1,25 @@
-//! Turns of the event loop: each has a bounded number of items, whatever one process does. All checks are by counts.
+//! Turns of the event loop: users share them, and each step has a bounded number of items, whatever one process does.
+//! All checks are by counts.
 
 use std::io::IoSlice;
+use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
-use utipc_attach::{Reply, Request as Command, encode};
+use utipc_attach::{Failure, Reply, Request as Command, encode};
 use utipc_core::addr::ServiceRange;
-use utipc_core::socket::SocketKind;
+use utipc_core::quota::{Resource, UserId};
+use utipc_core::socket::{Destination, SendError, SocketKind};
 use utipc_manage::{Header, Request, family};
 use utipc_node::daemon::{DaemonCounters, Limits};
-use utipc_os::fdpass::Put;
+use utipc_os::fdpass::{Channel, Put};
 
 use crate::client::{Client, Host, LIMIT};
 
-/// Items of clean-up in one turn; as in `daemon::dispatcher::releases`.
+/// More items of clean-up than one turn does: 0.5 ms.
 const RELEASE_ITEMS: u64 = 1024;
+/// Users of two attackers' and a bystander's processes.
+const MALLORY: u32 = 64_210;
+const BYSTANDER: u32 = 64_211;
 /// Most entries that one request for a list visits; as in `daemon::manage`.
 const LIST_ITEMS: u64 = 256;
 
@@ -125,4 +131,121 @@ fn close_with_many_bindings_is_answered_when_they_are_gone() {
     assert_eq!((unbound, bindings(&host)), (Ok(Reply::Done), none));
     client.bind(socket, ServiceRange::new(1000, 1, 1));
     assert_eq!(bindings(&host), none + 1);
+}
+
+/// A user with many processes, each with requests that wait, delays another user's request by a few of its requests.
+#[test]
+fn request_of_another_user_waits_for_few_of_many_attachments() {
+    const ATTACHMENTS: usize = 300;
+    const SOCKETS: u32 = 500;
+    let host = Host::with(|config| config.limits = Limits::default());
+    let Some(mut first) = host.client_of(MALLORY) else { return };
+    for _ in 0..SOCKETS {
+        first.open(SocketKind::Rdm);
+    }
+    let attackers: Vec<Client> = (0..ATTACHMENTS).map(|_| host.client_of(MALLORY).unwrap()).collect();
+    let mut bystander = host.client_of(BYSTANDER).unwrap();
+    let header = Header { family: 30, sequence: 9, version: family::EXTENDED, ..Header::default() };
+    let list = Request::Sockets.to_bytes(&header);
+    let before = host.daemon().counters().requests;
+    // The daemon does nothing until all requests wait, the bystander's last.
+    let barriers = Arc::new((Barrier::new(2), Barrier::new(2)));
+    let (begun, go) = &*barriers;
+    std::thread::scope(|scope| {
+        let of_daemon = Arc::clone(&barriers);
+        scope.spawn(|| {
+            host.daemon().with(move |_, _| {
+                of_daemon.0.wait();
+                of_daemon.1.wait();
+            })
+        });
+        begun.wait();
+        for _ in 0..5 {
+            attackers.iter().for_each(|client| assert!(push(client, &Command::Manage { from: 0 }, &list)));
+        }
+        assert!(push(&bystander, &Command::Notices, &[]));
+        go.wait();
+        assert_eq!(bystander.receive_reply(), Reply::Done);
+    });
+    let served = host.daemon().counters().requests - before;
+    assert!(served < ATTACHMENTS as u64 / 2, "{served} requests before the bystander's");
+}
+
+/// A fork hands many sockets over in several turns; others are served meanwhile. What it costs stays charged until it is
+/// undone.
+#[test]
+fn fork_of_a_large_process_takes_several_turns_and_is_charged_until_it_is_undone() {
+    const SOCKETS: u32 = 3000;
+    let host = Host::with(|config| config.limits = Limits::default());
+    let Some(mut client) = host.client_of(MALLORY) else { return };
+    let user = UserId(MALLORY);
+    let memory = |host: &Host| {
+        host.daemon().with(move |stack, _| stack.ledger().used_by(user, Resource::Memory)).unwrap()
+    };
+    for _ in 0..SOCKETS {
+        client.open(SocketKind::Rdm);
+    }
+    let quiet = memory(&host);
+    let before = host.daemon().counters().turns;
+    let (number, near) = client.fork();
+    assert!(host.daemon().counters().turns.cut > before.cut, "one turn");
+    assert!(memory(&host) - quiet >= u64::from(SOCKETS) * 64);
+    let copy = Channel::from_fd(near);
+    assert_eq!(copy.send(&[IoSlice::new(&7_u64.to_le_bytes())], &[], true).unwrap(), Put::Sent);
+    let mut child = host.client_of(MALLORY).unwrap();
+    assert_eq!(child.call(&Command::Inherit { inheritance: number, nonce: 7 }), Ok(Reply::Number(SOCKETS)));
+    drop(copy);
+    until(&host, "sockets of an inheritance", |_| memory(&host) == quiet);
+    drop(client);
+    assert_eq!(until(&host, "the parent", |c| c.attached == 1).sockets, SOCKETS as usize);
+    drop(child);
+    until(&host, "sockets of a dead process", |c| c.attached == 0 && c.sockets == 0);
+}
+
+/// Forks whose descriptors are dropped at once cannot queue more clean-up than the user is charged for.
+#[test]
+fn clean_up_of_dropped_forks_is_bounded_by_the_quota_of_memory() {
+    const SOCKETS: u32 = 1000;
+    let host = Host::with(|config| {
+        config.limits = Limits { memory_per_user: 1 << 20, ..Limits::default() };
+    });
+    let Some(mut client) = host.client_of(MALLORY) else { return };
+    for _ in 0..SOCKETS {
+        client.open(SocketKind::Rdm);
+    }
+    let user = UserId(MALLORY);
+    for _ in 0..200 {
+        let (reply, _fds) = client.try_call_with_fds(&Command::Fork, &[]).unwrap();
+        assert!(matches!(reply, Reply::Number(_) | Reply::Failed(_)), "{reply:?}");
+        let used =
+            host.daemon().with(move |stack, _| stack.ledger().used_by(user, Resource::Memory)).unwrap();
+        assert!(used <= 1 << 20, "{used}");
+    }
+    drop(client);
+    until(&host, "sockets of a dead process", |c| c.attached == 0 && c.sockets == 0);
+    let left = host.daemon().with(move |stack, _| stack.ledger().used_by(user, Resource::Memory)).unwrap();
+    assert_eq!(left, 0);
+}
+
+/// A multicast to many sockets of the node is copied in several steps, and the next message of its sender comes last.
+#[test]
+fn multicast_to_many_sockets_is_copied_in_the_turns_of_its_sender() {
+    const SOCKETS: u32 = 2000;
+    let host = Host::with(|config| config.limits = Limits::default());
+    let mut client = host.client();
+    let range = ServiceRange::new(1000, 1, 1);
+    let sockets: Vec<u32> = (0..SOCKETS).map(|_| client.server(SocketKind::Rdm, range)).collect();
+    let sender = client.open(SocketKind::Rdm);
+    client.send(sender, Some(Destination::Range(range)), b"all").unwrap();
+    client.wait(|client| match client.send(sender, Some(Destination::Range(range)), b"again") {
+        Ok(_) => Some(()),
+        Err(failure) => {
+            assert_eq!(failure, Failure::Send(SendError::WouldBlock));
+            None
+        }
+    });
+    for port in sockets {
+        assert_eq!(client.receive_soon(port).1, b"all");
+        assert_eq!(client.receive_soon(port).1, b"again");
+    }
 }

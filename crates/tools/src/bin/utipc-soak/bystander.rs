@@ -30,6 +30,8 @@ pub(crate) enum Role {
     Server,
     /// Asks, and prints a [`Window`] for each line of its input.
     Client,
+    /// Opens and closes sockets, each time by requests to the daemon, and prints the same.
+    Caller,
 }
 
 /// An honest process; the run itself starts them.
@@ -73,6 +75,7 @@ pub(crate) fn live(bystander: &Bystander) -> Result<()> {
     match bystander.role {
         Role::Server => serve(&node),
         Role::Client => ask(&node),
+        Role::Caller => call(&node),
     }
 }
 
@@ -118,6 +121,26 @@ fn ask(node: &Node) -> Result<()> {
         std::thread::sleep(Duration::from_millis(20));
     };
     connection.socket().set_receive_timeout(Some(LIMIT));
+    let mut buffer = vec![0; SIZE + 1];
+    repeat(|number| {
+        let mut message = [0; SIZE];
+        message[..8].copy_from_slice(&number.to_le_bytes());
+        connection.send(&message).with_context(|| format!("send number {number}"))?;
+        let got =
+            connection.receive_into(&mut buffer).with_context(|| format!("answer to number {number}"))?;
+        if buffer.get(..got.len) != Some(&message[..]) {
+            bail!("the answer to number {number} is another one, of {} bytes", got.len);
+        }
+        Ok(())
+    })
+}
+
+fn call(node: &Node) -> Result<()> {
+    repeat(|number| node.rdm().map(drop).with_context(|| format!("open socket number {number}")))
+}
+
+/// Repeats an action until the input ends, and prints the times since the last line of the input for each line.
+fn repeat(mut action: impl FnMut(u64) -> Result<()>) -> Result<()> {
     let (orders, ordered) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         std::io::stdin().lock().lines().map_while(std::result::Result::ok).for_each(|_| {
@@ -125,23 +148,16 @@ fn ask(node: &Node) -> Result<()> {
         });
     });
     println!("ready");
-    let (mut times, mut number, mut buffer) = (Vec::new(), 0_u64, vec![0; SIZE + 1]);
+    let (mut times, mut number) = (Vec::new(), 0_u64);
     loop {
         match ordered.try_recv() {
             Ok(()) => println!("{}", serde_json::to_string(&Window::of(&mut times))?),
             Err(std::sync::mpsc::TryRecvError::Empty) => {}
             Err(std::sync::mpsc::TryRecvError::Disconnected) => return Ok(()),
         }
-        let mut message = [0; SIZE];
-        message[..8].copy_from_slice(&number.to_le_bytes());
-        let sent = Instant::now();
-        connection.send(&message).with_context(|| format!("send number {number}"))?;
-        let got =
-            connection.receive_into(&mut buffer).with_context(|| format!("answer to number {number}"))?;
-        if buffer.get(..got.len) != Some(&message[..]) {
-            bail!("the answer to number {number} is another one, of {} bytes", got.len);
-        }
-        times.push(sent.elapsed().as_micros() as u64);
+        let begun = Instant::now();
+        action(number)?;
+        times.push(begun.elapsed().as_micros() as u64);
         number += 1;
         std::thread::sleep(PAUSE);
     }

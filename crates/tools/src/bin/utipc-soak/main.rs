@@ -51,6 +51,11 @@ enum Part {
     Connections(connections::Options),
     /// Attacks a daemon with hostile processes of several users beside honest ones, which must lose nothing
     Hostile(hostile::Options),
+    /// Searches for the attack of one user, within its quotas, that costs others most
+    Search(hostile::SearchOptions),
+    /// One process of the search; the run itself starts it
+    #[command(hide = true)]
+    Shaped(hostile::Shaped),
     /// One of the hostile processes; the run itself starts them
     #[command(hide = true)]
     Attacker(hostile::Attacker),
@@ -115,6 +120,10 @@ fn main() -> ExitCode {
         Some(Part::Hostile(options)) => {
             program(&cli.options).and_then(|daemon| hostile::run(options, &daemon, cli.options.json))
         }
+        Some(Part::Search(options)) => {
+            program(&cli.options).and_then(|daemon| hostile::search(options, &daemon, cli.options.json))
+        }
+        Some(Part::Shaped(shaped)) => hostile::attack_with_shape(shaped).map(|()| true),
         Some(Part::Peers(options)) => {
             program(&cli.options).and_then(|daemon| peers::run(options, &daemon, cli.options.json))
         }

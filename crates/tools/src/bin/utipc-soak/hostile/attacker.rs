@@ -6,7 +6,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -90,7 +90,7 @@ pub(crate) fn attack(attacker: &Attacker) -> Result<()> {
         let channel = if attacker.inherited {
             std::io::stdin().as_fd().try_clone_to_owned().context("copy the inherited attachment")?
         } else {
-            match connect(attacker) {
+            match connect(&attacker.socket) {
                 Some(channel) => channel,
                 None => {
                     std::thread::sleep(Duration::from_millis(5));
@@ -110,10 +110,10 @@ pub(crate) fn attack(attacker: &Attacker) -> Result<()> {
 }
 
 /// Connects to the daemon; `None` if it does not accept now.
-fn connect(attacker: &Attacker) -> Option<OwnedFd> {
+pub(super) fn connect(path: &Path) -> Option<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(&attacker.socket).ok()?).ok()?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path).ok()?).ok()?;
     Some(socket)
 }
 

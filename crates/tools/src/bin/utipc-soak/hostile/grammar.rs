@@ -96,10 +96,15 @@ const REQUESTS: [&[Field]; 53] = [
     &[Port],                                     // GroupLanes
 ];
 
+/// Requests of the protocol.
+pub(super) const KINDS: u64 = REQUESTS.len() as u64;
+
 /// Numbers of requests that the attacks make on purpose.
 pub(super) const OPEN: u64 = 0;
 pub(super) const CLOSE: u64 = 1;
 pub(super) const BIND: u64 = 2;
+pub(super) const LISTEN: u64 = 4;
+pub(super) const CONNECT: u64 = 5;
 pub(super) const GET_OPTION: u64 = 9;
 pub(super) const SEND: u64 = 10;
 pub(super) const CLAIM: u64 = 16;
@@ -113,6 +118,7 @@ pub(super) const FORK: u64 = 37;
 const MANAGE: u64 = 40;
 pub(super) const KEEP: u64 = 41;
 pub(super) const ADOPT: u64 = 44;
+pub(super) const JOIN: u64 = 45;
 const SEND_KEYED: u64 = 49;
 
 /// Most bytes of a payload.
@@ -223,7 +229,7 @@ pub(super) fn request(random: &mut Random, known: &Known, kind: u64) -> Vec<u8> 
     for part in REQUESTS.get(kind as usize).copied().unwrap_or_default() {
         field(&mut out, random, known, *part);
     }
-    if matches!(kind, SEND | SEND_FOUND | SEND_KEYED | MANAGE) {
+    if has_payload(kind) {
         let most = if random.below(8) == 0 { PAYLOAD_MAX } else { 300 };
         out.extend((0..random.below(most + 1)).map(|n| n as u8));
     }
@@ -235,6 +241,32 @@ pub(super) fn of(kind: u64, numbers: &[u64]) -> Vec<u8> {
     let mut out = Vec::new();
     put(&mut out, kind);
     put_all(&mut out, numbers);
+    out
+}
+
+/// Whether a request of this kind may have a payload.
+pub(super) fn has_payload(kind: u64) -> bool {
+    matches!(kind, SEND | SEND_FOUND | SEND_KEYED | MANAGE)
+}
+
+/// Closes a socket.
+pub(super) fn close(port: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_all(&mut out, &[CLOSE, port]);
+    out
+}
+
+/// Binds a socket to the first instances of a service.
+pub(super) fn bind(random: &mut Random, known: &Known, service: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_all(&mut out, &[BIND, known.port(random), service, random.below(4), 4, 1]);
+    out
+}
+
+/// A multicast to all sockets of a service.
+pub(super) fn multicast(random: &mut Random, known: &Known, service: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_all(&mut out, &[SEND, known.port(random), 1, 1, service, 0, u64::from(u32::MAX)]);
     out
 }
 
@@ -298,9 +330,14 @@ impl Reading<'_> {
     }
 }
 
-/// Adds what a reply says about sockets and lanes; `None` if it says something else, or is no reply.
+/// Adds what a reply says about sockets and lanes, of which the last 64 are kept; `None` if it says something else, or
+/// is no reply.
 pub(super) fn learn(known: &mut Known, reply: &[u8]) -> Option<()> {
-    const MOST: usize = 64;
+    learn_all(known, reply, 64)
+}
+
+/// [`learn`], for a process that keeps this many.
+pub(super) fn learn_all(known: &mut Known, reply: &[u8], most: usize) -> Option<()> {
     let mut reading = Reading(reply);
     for _ in 0..reading.number()? {
         match reading.number()? {
@@ -328,10 +365,10 @@ pub(super) fn learn(known: &mut Known, reply: &[u8]) -> Option<()> {
     if matches!(reading.number()?, 2 | 3 | 9) {
         known.ports.push(reading.number()?);
     }
-    if known.ports.len() > MOST {
+    if known.ports.len() > most {
         known.ports.remove(0);
     }
-    if known.lanes.len() > MOST {
+    if known.lanes.len() > most {
         known.lanes.remove(0);
     }
     Some(())

@@ -7,6 +7,8 @@ mod junk;
 mod links;
 mod names;
 mod rings;
+mod search;
+mod shape;
 
 use std::io::Read;
 use std::path::Path;
@@ -26,6 +28,8 @@ use crate::message::Random;
 use crate::report::{Rest, Tolerance};
 
 pub(crate) use attacker::{Attacker, attack};
+pub(crate) use search::{Options as SearchOptions, run as search};
+pub(crate) use shape::{Shaped, attack as attack_with_shape};
 
 use attacker::Done;
 use links::Links;

@@ -1,0 +1,255 @@
+//! A search for the attack of one unprivileged user that costs others most: random [`Shape`]s within the default
+//! limits, each against a fresh daemon, and mutations of the worst so far. Bystanders of another user measure what
+//! requests to the daemon take.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::shape::{End, Shape};
+use super::{FACTOR, HOSTILE_USER, Hostile, seconds};
+use crate::bystander::Window;
+use crate::daemon::Watched;
+use crate::honest::{Honest, OWN_PROGRAM, as_user};
+use crate::message::Random;
+
+/// Pause between two looks at the daemon's memory.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time after which the memory of a user that has left must be returned.
+const RETURNED: Duration = Duration::from_secs(10);
+
+/// Resident memory that may stay, KiB.
+const LEFT_KIB: u64 = 4 << 10;
+
+/// Resident memory beyond what users are charged for, KiB; and the part of that by which it may exceed it.
+const BEYOND_KIB: u64 = 16 << 10;
+const BEYOND_PART: u64 = 4;
+
+/// The longest turn, microseconds of processor time.
+const TURN_US: u64 = 20_000;
+
+/// Options of a search.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Duration of the search, seconds
+    #[arg(long, default_value_t = 3600.0)]
+    seconds: f64,
+    /// Duration of one attack, seconds
+    #[arg(long, default_value_t = 4.0)]
+    attack: f64,
+    /// Seed of all random choices
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Fail if a target is missed: only on a machine without other work
+    #[arg(long)]
+    timed: bool,
+    /// Run this shape only, given as JSON
+    #[arg(long)]
+    shape: Option<String>,
+}
+
+/// What an attack has cost.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Cost {
+    /// Requests of a bystander.
+    requests: Window,
+    /// Exchanges of bystanders by lanes.
+    lanes: Window,
+    /// The longest turn of the daemon, microseconds of processor time, and its handler.
+    turn_us: u64,
+    handler: String,
+    /// The most resident memory beyond the start, KiB, and what users were charged for at the same time.
+    resident_kib: u64,
+    charged_kib: u64,
+    /// Resident memory beyond the start after the user has left, KiB.
+    left_kib: u64,
+}
+
+impl Cost {
+    /// Resident memory beyond what may be resident for this charge, KiB.
+    fn beyond_kib(&self) -> u64 {
+        self.resident_kib.saturating_sub(self.charged_kib + self.charged_kib / BEYOND_PART + BEYOND_KIB)
+    }
+
+    /// The targets that are missed.
+    fn missed(&self, beside: &Window) -> Vec<String> {
+        let mut missed = Vec::new();
+        if self.requests.p99_us > FACTOR * beside.p99_us {
+            missed.push(format!(
+                "p99 of requests {} us, beside computing {}",
+                self.requests.p99_us, beside.p99_us
+            ));
+        }
+        if self.turn_us > TURN_US {
+            missed.push(format!("a turn of {} us in {}", self.turn_us, self.handler));
+        }
+        if self.beyond_kib() > 0 {
+            missed.push(format!("{} KiB resident, {} charged", self.resident_kib, self.charged_kib));
+        }
+        if self.left_kib > LEFT_KIB {
+            missed.push(format!("{} KiB left", self.left_kib));
+        }
+        missed
+    }
+}
+
+/// Bytes that users are charged for, and the longest turn with its handler.
+fn counters(daemon: &mut Watched) -> Result<(u64, u64, String)> {
+    let counters = daemon.counters()?;
+    let quotas = counters.get("quotas").and_then(Value::as_array).context("no quotas")?;
+    let memory = quotas.iter().find(|quota| quota.get("resource") == Some(&Value::from("memory")));
+    let charged = memory.and_then(|quota| quota.get("used")).and_then(Value::as_u64).context("no memory")?;
+    let turns = counters.get("turns").context("no counters of turns")?;
+    let handler = turns.pointer("/longest/handler").and_then(Value::as_str).unwrap_or_default();
+    Ok((charged, super::longest_us(turns), handler.to_owned()))
+}
+
+fn start_shaped(socket: &Path, options: &Options, seed: u64, shape: &Shape) -> Result<Hostile> {
+    let mut command = Command::new(OWN_PROGRAM);
+    command.args(["shaped", "--seconds", &options.attack.to_string(), "--seed", &seed.to_string()]);
+    command.arg("--shape").arg(serde_json::to_string(shape)?).arg("--socket").arg(socket);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    as_user(&mut command, HOSTILE_USER);
+    let child = command.spawn().context("start a hostile process")?;
+    Ok(Hostile { child, until: Instant::now() + seconds(2.0 * options.attack) })
+}
+
+/// One attack against a fresh daemon.
+fn attack(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result<Cost> {
+    let configuration = "[node]\naddress = \"1.1.1\"\n[policy]\nattach = [\"*\"]\nsocket_mode = \"0666\"\n";
+    let mut daemon = Watched::start_with(program, "-search", configuration)?;
+    let server = Honest::start(daemon.socket(), "server")?;
+    let mut clients = [Honest::start(daemon.socket(), "caller")?, Honest::start(daemon.socket(), "client")?];
+    std::thread::sleep(seconds(0.5));
+    for client in &mut clients {
+        client.window()?;
+    }
+    let resident = |daemon: &Watched| {
+        daemon.held().map(|held| held.resident_kib - held.shared_kib.min(held.resident_kib))
+    };
+    let start = resident(&daemon)?;
+    let mut hostile = start_shaped(daemon.socket(), options, seed, shape)?;
+    let mut cost = Cost::default();
+    let kill_at = Instant::now() + seconds(options.attack * 0.9);
+    while hostile.child.try_wait().context("look at a hostile process")?.is_none()
+        && Instant::now() < hostile.until
+    {
+        if shape.end == End::Killed && Instant::now() > kill_at {
+            break;
+        }
+        let now = resident(&daemon)?.saturating_sub(start);
+        if now > cost.resident_kib + 1024 {
+            (cost.charged_kib, cost.resident_kib) = (counters(&mut daemon)?.0 >> 10, now);
+        }
+        std::thread::sleep(INTERVAL);
+    }
+    drop(hostile);
+    let left = Instant::now();
+    while resident(&daemon)?.saturating_sub(start) > LEFT_KIB && left.elapsed() < RETURNED {
+        std::thread::sleep(INTERVAL);
+    }
+    cost.left_kib = resident(&daemon)?.saturating_sub(start);
+    (cost.requests, cost.lanes) = (clients[0].window()?, clients[1].window()?);
+    let (_, turn_us, handler) = counters(&mut daemon)?;
+    (cost.turn_us, cost.handler) = (turn_us, handler);
+    drop((clients, server));
+    ensure!(daemon.end()?, "the daemon has failed");
+    Ok(cost)
+}
+
+/// What a bystander's requests take beside a process of the attacker that only computes.
+fn beside_computing(program: &Path, options: &Options) -> Result<Window> {
+    let configuration = "[node]\naddress = \"1.1.1\"\n[policy]\nattach = [\"*\"]\nsocket_mode = \"0666\"\n";
+    let daemon = Watched::start_with(program, "-search", configuration)?;
+    let mut caller = Honest::start(daemon.socket(), "caller")?;
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -t 60; while :; do :; done"]).stdin(Stdio::null());
+    as_user(&mut command, HOSTILE_USER);
+    let computing =
+        Hostile { child: command.spawn().context("start a process that computes")?, until: Instant::now() };
+    std::thread::sleep(seconds(0.5));
+    caller.window()?;
+    std::thread::sleep(seconds(options.attack));
+    let window = caller.window()?;
+    drop((computing, caller));
+    ensure!(daemon.end()?, "the daemon has failed");
+    Ok(window)
+}
+
+/// The worst shape so far in one respect.
+#[derive(Default)]
+struct Worst {
+    found: Option<(u64, Shape, Cost)>,
+}
+
+impl Worst {
+    fn offer(&mut self, what: &str, value: u64, shape: &Shape, cost: &Cost) -> Result<()> {
+        if self.found.as_ref().is_none_or(|(worst, ..)| value > *worst) {
+            eprintln!("{what} {value}: {} {}", serde_json::to_string(shape)?, serde_json::to_string(cost)?);
+            self.found = Some((value, shape.clone(), cost.clone()));
+        }
+        Ok(())
+    }
+}
+
+/// Runs the search; false if a target is missed and that counts.
+pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bool> {
+    let beside = beside_computing(program, options)?;
+    eprintln!("requests beside a process that only computes: {beside:?}");
+    let (begun, mut random) = (Instant::now(), Random(options.seed << 32));
+    let only: Option<Shape> =
+        options.shape.as_deref().map(serde_json::from_str).transpose().context("read the shape")?;
+    let mut worst: [(&str, Worst); 4] =
+        ["longest turn, us", "p99 of requests, us", "KiB beyond the charge", "KiB left"]
+            .map(|what| (what, Worst::default()));
+    let (mut attacks, mut missed) = (0_u64, 0_u64);
+    while begun.elapsed() < seconds(options.seconds) && (only.is_none() || attacks == 0) {
+        let known: Vec<&Shape> =
+            worst.iter().filter_map(|(_, worst)| worst.found.as_ref().map(|(_, shape, _)| shape)).collect();
+        let shape = match (&only, known.is_empty() || random.below(2) == 0) {
+            (Some(shape), _) => shape.clone(),
+            (None, true) => Shape::any(&mut random),
+            (None, false) => known[random.below(known.len() as u64) as usize].mutated(&mut random),
+        };
+        let cost = attack(program, options, random.next() >> 40, &shape).with_context(|| {
+            format!("the daemon beside {}", serde_json::to_string(&shape).unwrap_or_default())
+        })?;
+        attacks += 1;
+        let values = [cost.turn_us, cost.requests.p99_us, cost.beyond_kib(), cost.left_kib];
+        for ((what, worst), value) in worst.iter_mut().zip(values) {
+            worst.offer(what, value, &shape, &cost)?;
+        }
+        let misses = cost.missed(&beside);
+        if !misses.is_empty() {
+            missed += 1;
+            println!("SLOW (counts with --timed): {}: {}", misses.join("; "), serde_json::to_string(&shape)?);
+        }
+    }
+    let ok = !options.timed || missed == 0;
+    if as_json {
+        let found: Vec<Value> = worst
+            .iter()
+            .filter_map(|(what, worst)| {
+                let (value, shape, cost) = worst.found.as_ref()?;
+                Some(serde_json::json!({ "what": what, "value": value, "shape": shape, "cost": cost }))
+            })
+            .collect();
+        println!(
+            "{}",
+            serde_json::json!({ "ok": ok, "seed": options.seed, "attacks": attacks, "missed": missed,
+                "beside": beside, "worst": found })
+        );
+    } else {
+        println!(
+            "search: {attacks} attacks, {missed} with a missed target: {}",
+            if ok { "ok" } else { "FAILED" }
+        );
+    }
+    Ok(ok)
+}
