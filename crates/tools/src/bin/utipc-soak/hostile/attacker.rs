@@ -72,14 +72,14 @@ impl Done {
 }
 
 /// One attachment.
-struct Link<'a> {
+pub(super) struct Link<'a> {
     channel: OwnedFd,
-    known: Known,
+    pub(super) known: Known,
     /// Descriptors that the daemon has sent: memory, near ends, far ends, inheritances.
-    kept: Vec<OwnedFd>,
+    pub(super) kept: Vec<OwnedFd>,
     random: &'a mut Random,
     junk: &'a mut Junk,
-    done: &'a mut Done,
+    pub(super) done: &'a mut Done,
 }
 
 /// Attacks until the time is over; prints what it did.
@@ -118,7 +118,7 @@ pub(super) fn connect(path: &Path) -> Option<OwnedFd> {
 }
 
 impl Link<'_> {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.random.below(end)
     }
 
@@ -163,6 +163,7 @@ impl Link<'_> {
             33 => self.disturb_kept(),
             34 => self.open_lanes(),
             35 if self.below(10) == 0 && !attacker.inherited => false,
+            37 if self.below(4) == 0 && !attacker.inherited => self.fill_rings(),
             36 if self.below(4) == 0 => {
                 let mut packet = grammar::any(self.random, &self.known);
                 self.damage(&mut packet);
@@ -176,7 +177,7 @@ impl Link<'_> {
     }
 
     /// A packet with this many descriptors; false if the attachment has ended.
-    fn send(&mut self, packet: &[u8], descriptors: u64) -> bool {
+    pub(super) fn send(&mut self, packet: &[u8], descriptors: u64) -> bool {
         let junk: Vec<OwnedFd> =
             (0..descriptors.min(4)).filter_map(|_| self.junk.make(self.random)).collect();
         let mut fds: Vec<BorrowedFd<'_>> = junk.iter().map(AsFd::as_fd).collect();
@@ -192,7 +193,7 @@ impl Link<'_> {
     }
 
     /// Reads what the daemon has sent; false if it has hung up.
-    fn read(&mut self) -> bool {
+    pub(super) fn read(&mut self) -> bool {
         let mut set = [PollFd::new(&self.channel, PollFlags::IN)];
         if poll(&mut set, Some(&PATIENCE)).is_err() || !set[0].revents().contains(PollFlags::IN) {
             return true;

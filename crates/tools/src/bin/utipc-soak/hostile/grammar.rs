@@ -101,14 +101,17 @@ pub(super) const KINDS: u64 = REQUESTS.len() as u64;
 
 /// Numbers of requests that the attacks make on purpose.
 pub(super) const OPEN: u64 = 0;
-const CLOSE: u64 = 1;
+pub(super) const CLOSE: u64 = 1;
 pub(super) const BIND: u64 = 2;
 pub(super) const LISTEN: u64 = 4;
 pub(super) const CONNECT: u64 = 5;
-const SEND: u64 = 10;
+pub(super) const GET_OPTION: u64 = 9;
+pub(super) const SEND: u64 = 10;
 pub(super) const CLAIM: u64 = 16;
+pub(super) const MAKE_HOSTED: u64 = 17;
 pub(super) const FETCH_PAIR: u64 = 19;
 pub(super) const WANT_LANE: u64 = 20;
+pub(super) const GROW: u64 = 21;
 pub(super) const FETCH_TABLE: u64 = 30;
 const SEND_FOUND: u64 = 36;
 pub(super) const FORK: u64 = 37;
@@ -230,6 +233,14 @@ pub(super) fn request(random: &mut Random, known: &Known, kind: u64) -> Vec<u8> 
         let most = if random.below(8) == 0 { PAYLOAD_MAX } else { 300 };
         out.extend((0..random.below(most + 1)).map(|n| n as u8));
     }
+    out
+}
+
+/// The request of this kind whose fields are these numbers.
+pub(super) fn of(kind: u64, numbers: &[u64]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put(&mut out, kind);
+    put_all(&mut out, numbers);
     out
 }
 

@@ -6,6 +6,7 @@ mod grammar;
 mod junk;
 mod links;
 mod names;
+mod rings;
 mod search;
 mod shape;
 
