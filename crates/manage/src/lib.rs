@@ -34,8 +34,8 @@ mod request;
 pub use attribute::{Attribute, Nest, Writer};
 pub use control::{Family, FamilyRequest};
 pub use entry::{
-    Bearer, Connection, Domain, Down, Entry, Group, GroupMember, KeyState, Link, Media, Monitor, MonitorPeer, Net,
-    Node, Path, Process, Properties, Publication, Quota, ResourceUse, Socket, Stats, Udp,
+    Bearer, Connection, Domain, Down, Entry, Group, GroupMember, KeyState, Link, Media, Monitor, MonitorPeer,
+    Net, Node, Path, Process, Properties, Publication, Quota, ResourceUse, Socket, Stats, Udp,
 };
 pub use errno::{Errno, Refusal};
 pub use key::{KeyChange, REKEY_NOW, Secret};

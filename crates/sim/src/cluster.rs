@@ -404,7 +404,6 @@ impl Cluster {
 /// Notes the nonce of a frame under the master key, which all nodes have.
 fn is_nonce_new(nonces: &mut HashSet<(u32, u64)>, frame: &[u8]) -> bool {
     let header = Encrypted::parse(frame).ok().filter(|header| header.tx_slot == 0);
-    header.is_none_or(|header| {
-        nonces.insert((variation(Mode::Cluster, &header, NodeAddr::NONE), header.seqno))
-    })
+    header
+        .is_none_or(|header| nonces.insert((variation(Mode::Cluster, &header, NodeAddr::NONE), header.seqno)))
 }

@@ -319,7 +319,7 @@ impl Encryption {
             },
             ciphertext: &[],
         };
-        let proof = self.proof(view, asks.and_then(|id| self.peers.get(&id)));
+        let proof = self.proof(view, asks);
         let after = proof.map(Proof::to_bytes);
         let class = if discovery { DISCOVERY_CLASS } else { u64::from(frame.bearer) };
         let Choice { probe, master_copy, main } = choice;
@@ -346,15 +346,14 @@ impl Encryption {
     }
 
     /// What follows a message: in those that make contact, and in a STATE as long as one of both nodes needs it.
-    fn proof(&self, view: View<'_>, peer: Option<&Receiving>) -> Option<Proof> {
-        let is_needed = match view.user() {
-            User::LinkConfig => true,
-            User::LinkProtocol => {
-                let is_open = |peer: &Receiving| peer.is_timed && (!peer.numbers.is_proven() || peer.has_asked);
-                view.link_type() != LinkProtocolType::State || peer.is_some_and(is_open)
-            }
-            _ => false,
-        };
+    fn proof(&self, view: View<'_>, peer: Option<NodeId>) -> Option<Proof> {
+        if !matches!(view.user(), User::LinkConfig | User::LinkProtocol) {
+            return None;
+        }
+        let peer = peer.and_then(|id| self.peers.get(&id));
+        let is_open = |peer: &Receiving| peer.is_timed && (!peer.numbers.is_proven() || peer.has_asked);
+        let is_state = view.user() == User::LinkProtocol && view.link_type() == LinkProtocolType::State;
+        let is_needed = !is_state || peer.is_some_and(is_open);
         let seen = peer.filter(|peer| peer.numbers.is_proven()).map_or(0, |peer| peer.numbers.top());
         let answers = peer.map_or([0; 2], |peer| peer.heard.answers());
         (self.timed && is_needed).then_some(Proof { question: self.question, answers, seen })

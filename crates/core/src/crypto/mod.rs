@@ -16,9 +16,9 @@ mod receiving;
 mod replay;
 mod sending;
 mod slots;
-mod window;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use thiserror::Error;
 use zeroize::Zeroizing;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::frame;
 use super::info::Introduced;
-use super::layer::{Encryption, Own};
 use super::key::Mode;
+use super::layer::{Encryption, Own};
 use super::proof::Proof;
-use super::replay::class;
 use super::receiving::{Distribution, Receiving};
+use super::replay::class;
 use super::sending::MASTER;
 use crate::addr::NodeId;
 use crate::error::WireError;

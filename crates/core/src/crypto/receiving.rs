@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::aead::Aead;
-use super::key::{Key, Mode};
 use super::info::Introduced;
+use super::key::{Key, Mode};
 use super::proof::Heard;
 use super::replay::Numbers;
 use super::slots::{Busy, Change, LAST, Slots, Usage};

@@ -81,10 +81,7 @@ impl Numbers {
         let (class, counter) = split(header.seqno);
         if let Some(place) = self.by_class.get_mut(class) {
             let words = if class as u64 == DISCOVERY_CLASS { DISCOVERY } else { FRAMES };
-            place
-                .get_or_insert_with(|| Class { floor: 0, window: Window::new(words) })
-                .window
-                .note(counter);
+            place.get_or_insert_with(|| Class { floor: 0, window: Window::new(words) }).window.note(counter);
         }
     }
 

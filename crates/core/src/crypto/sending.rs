@@ -114,7 +114,11 @@ impl Sending {
     /// The next number; never 0. Numbers start at the clock, so that a node that restarts repeats none. Their low bits
     /// are free for the class of the frame; without classes Linux's way to count.
     pub(super) fn next_number(&mut self, has_class: bool) -> u64 {
-        self.seqno = if has_class { (self.seqno | CLASS_MASK).saturating_add(1) } else { self.seqno.saturating_add(1) };
+        self.seqno = if has_class {
+            (self.seqno | CLASS_MASK).saturating_add(1)
+        } else {
+            self.seqno.saturating_add(1)
+        };
         self.seqno
     }
 

@@ -1,8 +1,8 @@
 //! The table of slots, the choice of keys, both ciphers.
 
 use super::frame;
-use super::key::{Key, KeyError, Mode};
 use super::info::Introduced;
+use super::key::{Key, KeyError, Mode};
 use super::receiving::Receiving;
 use super::sending::{Choice, Sending};
 use super::slots::{Change, Slots, Usage};
@@ -161,7 +161,14 @@ fn silent_keys_can_be_lost_once_the_peer_has_used_the_master_key() {
     peer.doubt(Time::from_millis(6000));
     assert!(lose(&mut peer, 6000));
     let mut peer = Receiving::default();
-    peer.attach(Time::ZERO, std::sync::Arc::new(Aead::new(&key(1, 20))), Mode::PerNode, Introduced::Operator, 1).unwrap();
+    peer.attach(
+        Time::ZERO,
+        std::sync::Arc::new(Aead::new(&key(1, 20))),
+        Mode::PerNode,
+        Introduced::Operator,
+        1,
+    )
+    .unwrap();
     peer.doubt(Time::from_millis(6000));
     assert!(!lose(&mut peer, 6000), "the operator has set the key");
 }

@@ -40,13 +40,13 @@ impl Networks {
         let made = |node: usize| {
             let encryption = EncryptionConfig { strict: true, clock_at_zero: CLOCK, secret: None };
             let seed = node as u64 + 1;
-            let config =
-                StackConfig { identity: Some(id(node)), seed, encryption, ..StackConfig::default() };
+            let config = StackConfig { identity: Some(id(node)), seed, encryption, ..StackConfig::default() };
             let mut stack = Stack::new(now, config);
             stack.set_key(now, KeyUse::Cluster, key(KEY1)).unwrap();
             for bearer in 0..2 {
                 let name = ["udp:A", "udp:B"][usize::from(bearer)];
-                let config = BearerConfig { max_window: 8191, ..BearerConfig::new(name, media(node, bearer), 1472) };
+                let config =
+                    BearerConfig { max_window: 8191, ..BearerConfig::new(name, media(node, bearer), 1472) };
                 stack.enable_bearer(now, config).unwrap();
             }
             stack
@@ -60,9 +60,7 @@ impl Networks {
             let batch = std::mem::take(self.nodes[from].frames());
             for frame in batch.frames() {
                 let bytes = batch.frame(frame).to_vec();
-                let at = Time::from_nanos(
-                    self.now.as_nanos() + LATENCY_US[usize::from(frame.bearer)] * 1000,
-                );
+                let at = Time::from_nanos(self.now.as_nanos() + LATENCY_US[usize::from(frame.bearer)] * 1000);
                 self.count += 1;
                 if frame.bearer == 0 && from == 1 {
                     self.sent = self.count;
@@ -116,8 +114,7 @@ fn two_bearers_50_ms_apart_at_full_rate_lose_nothing() {
         .bind(net.now, receiver, ServiceRange::new(service, instance, instance), Scope::Cluster)
         .unwrap();
     // The low bit of a socket's port chooses the link.
-    let senders: Vec<u32> =
-        (0..8).map(|_| net.nodes[1].open(net.now, SocketKind::Rdm).unwrap()).collect();
+    let senders: Vec<u32> = (0..8).map(|_| net.nodes[1].open(net.now, SocketKind::Rdm).unwrap()).collect();
     let of_link = |bit: u32| senders.iter().copied().find(|port| port & 1 == bit).unwrap();
     let senders = [of_link(0), of_link(1)];
     (0..200).for_each(|_| net.step());

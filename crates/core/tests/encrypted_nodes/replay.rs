@@ -47,7 +47,8 @@ impl Scene {
         lan.set_all(KeyUse::Cluster, KEY1);
         lan.plug_all();
         let got = BTreeSet::new();
-        let mut scene = Self { lan, file: KEY1, sender: 0, receiver: 0, next: 0, got, lost: 0, harmless: 0, what };
+        let mut scene =
+            Self { lan, file: KEY1, sender: 0, receiver: 0, next: 0, got, lost: 0, harmless: 0, what };
         scene.open_receiver();
         scene.open_sender();
         scene.settle();
@@ -182,7 +183,8 @@ fn node_whose_clock_went_back_comes_back_and_recordings_stay_refused() {
         // Without memory the receiver takes discovery with higher numbers for that of a later life, which asks.
         let discovery = |scene: &Scene| {
             let sent = scene.lan.sent.iter().filter(|(from, ..)| *from == 1);
-            sent.filter(|(.., bytes)| Encrypted::parse(bytes).unwrap().user == User::LinkConfig).count() as u64
+            sent.filter(|(.., bytes)| Encrypted::parse(bytes).unwrap().user == User::LinkConfig).count()
+                as u64
         };
         for back in 1..=3 {
             scene.lan.clocks[1] -= back * 3_600_000_000_000;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use utipc::bearers::{Bearer, EthernetBearer, HostBearer, HostConfig, UdpBearer, UdpConfig, UdpMode};
 use utipc::daemon::{
-    DaemonConfig, FixedName, Key, KeyUse, Limits, NodeConfig, Plan, Policy, StackConfig, key_file, usual_socket,
+    DaemonConfig, FixedName, Key, KeyUse, Limits, NodeConfig, Plan, Policy, StackConfig, key_file,
+    usual_socket,
 };
 use utipc::{ClusterId, NodeAddr, NodeId};
 

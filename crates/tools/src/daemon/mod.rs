@@ -281,7 +281,9 @@ impl Running<'_> {
         for (key_use, key) in keys.iter().filter(|key| !self.keys.contains(key)).cloned() {
             let set = self.daemon.with(move |stack, now| stack.set_key(now, key_use, key));
             set.transpose().context("cannot introduce the new key")?;
-            tracing::info!("a key file has changed: its key is introduced (`utipc node get key` shows its state)");
+            tracing::info!(
+                "a key file has changed: its key is introduced (`utipc node get key` shows its state)"
+            );
         }
         self.keys = keys;
         Ok(())

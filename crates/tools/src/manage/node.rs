@@ -6,8 +6,8 @@ use utipc_manage::{Entry, KeyChange, REKEY_NOW, Request, Secret};
 use zeroize::Zeroizing;
 
 use super::call::{Call, Ended, Failure, needed, number};
-use super::{identity, keys};
 use super::words::Key;
+use super::{identity, keys};
 
 pub(super) fn list(call: &mut Call) -> Ended {
     let reply = call.ask(&Request::Nodes)?;

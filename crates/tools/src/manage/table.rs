@@ -323,7 +323,13 @@ pub(super) const COMMANDS: &[Word] = &[
                     run("identity", "Identity of the node", "", &[], node::get_identity),
                     run("netid", "Number of the cluster", "", &[], node::get_cluster),
                     run("clusterid", "Number of the cluster", "", &[], node::get_cluster),
-                    run("key", "State, slot, age and origin of all keys, without the keys", "", &[], keys::show),
+                    run(
+                        "key",
+                        "State, slot, age and origin of all keys, without the keys",
+                        "",
+                        &[],
+                        keys::show,
+                    ),
                 ],
             ),
             branch(

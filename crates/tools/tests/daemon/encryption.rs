@@ -196,7 +196,8 @@ fn recordings_are_refused_after_rotation_by_key_files_and_restarts() {
     soon("the recording has begun", || file.exists());
     let mut flow = Flow::new(&a);
     flow.send(&b, 100);
-    let (first, downs) = (a.own_key("pending").unwrap_or_else(|| a.own_key("active").unwrap()), "/links_down");
+    let (first, downs) =
+        (a.own_key("pending").unwrap_or_else(|| a.own_key("active").unwrap()), "/links_down");
 
     // Rotation by reload, within 10 s after the start: the new key waits for the first one.
     for daemon in [&a, &b] {
@@ -276,7 +277,10 @@ fn node_with_an_old_key_file_is_named_by_the_doctor_of_the_others() {
     soon("the doctor names the node", || {
         let report = a.json(&["doctor", "--json"]);
         let findings = report["findings"].as_array().cloned().unwrap_or_default();
-        let text = findings.iter().find(|found| found["check"] == "wrong-key").map(|found| found["text"].to_string());
+        let text = findings
+            .iter()
+            .find(|found| found["check"] == "wrong-key")
+            .map(|found| found["text"].to_string());
         text.is_some_and(|text| text.contains("keyed-b is out of the cluster"))
     });
     assert!(!a.is_linked());

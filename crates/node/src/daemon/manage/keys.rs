@@ -10,7 +10,8 @@ impl Access<'_> {
     pub(super) fn show_keys(&self) -> Vec<Entry> {
         let info = self.driver.stack.encryption();
         let own = info.keys.iter().map(|key| self.key(None, key));
-        let peers = info.peers.iter().flat_map(|peer| peer.keys.iter().map(|key| self.key(Some(peer.id), key)));
+        let peers =
+            info.peers.iter().flat_map(|peer| peer.keys.iter().map(|key| self.key(Some(peer.id), key)));
         own.chain(peers).collect()
     }
 

@@ -262,7 +262,9 @@ fn wrong_key(shot: &Snapshot) -> Vec<Finding> {
         (Some(sender), None) => {
             format!("frames in the name of node {sender} are encrypted with another key than this node has")
         }
-        _ => "frames arrive that are encrypted with another key than this node has, or were altered".to_owned(),
+        _ => {
+            "frames arrive that are encrypted with another key than this node has, or were altered".to_owned()
+        }
     })
 }
 
