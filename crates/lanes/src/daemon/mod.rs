@@ -35,6 +35,7 @@ use utipc_attach::{LaneEnd, LaneId, Notice};
 use utipc_core::Time;
 use utipc_core::stack::Stack;
 use utipc_os::disposal::Large;
+use utipc_os::heap::{shrink_map, shrink_queue};
 use utipc_os::reactor::Reactor;
 
 pub use crate::Tapped;
@@ -233,6 +234,22 @@ impl Lanes {
             corrupt: 0,
             token,
         }
+    }
+
+    /// Gives back the memory of tables that many entries have left.
+    pub fn shrink(&mut self) {
+        self.pairs.shrink();
+        shrink_map(&mut self.lanes);
+        shrink_map(&mut self.processes);
+        shrink_map(&mut self.sockets);
+        shrink_map(&mut self.between);
+        shrink_map(&mut self.draining);
+        shrink_map(&mut self.outbound);
+        shrink_map(&mut self.inbound);
+        shrink_map(&mut self.unsent);
+        shrink_queue(&mut self.listed);
+        shrink_queue(&mut self.unfilled);
+        shrink_queue(&mut self.lingering);
     }
 
     /// Counts lanes, pairs and faults.

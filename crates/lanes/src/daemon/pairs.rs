@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use crate::{Arena, Doorbell, Incoming, Outgoing, Shape, Side};
 use utipc_attach::{LaneId, PairId};
 use utipc_core::Time;
+use utipc_os::heap::{shrink_map, shrink_queue};
 use utipc_os::reactor::Waker;
 
 use super::{DAEMON, ProcessId};
@@ -95,6 +96,12 @@ pub(super) const fn side(number: u8) -> Side {
 }
 
 impl Pairs {
+    /// See [`super::Lanes::shrink`].
+    pub(super) fn shrink(&mut self) {
+        shrink_map(&mut self.pairs);
+        shrink_queue(&mut self.idle);
+    }
+
     pub(super) fn get(&self, id: PairId) -> Option<&Pair> {
         self.pairs.get(&id)
     }
