@@ -17,7 +17,7 @@ pub trait MessageMemory: fmt::Debug + Send {
     /// The message: the memory may not grow so far, or there is none.
     fn keep(&mut self, user: UserId, message: Vec<u8>, growth: u64) -> Result<Vec<u8>, Vec<u8>>;
     /// Takes a buffer of [`Self::buffer`] from the user that it was moved to.
-    fn disown(&mut self, buffer: &Vec<u8>);
+    fn disown(&mut self, buffer: &[u8]);
     /// The next user whose memory has changed since it was last returned, and the bytes that it takes.
     fn take_changed(&mut self) -> Option<(UserId, u64)>;
     /// Whether the system refuses memory now.
@@ -41,7 +41,7 @@ impl MessageMemory for Shared {
         Ok(message)
     }
 
-    fn disown(&mut self, _buffer: &Vec<u8>) {}
+    fn disown(&mut self, _buffer: &[u8]) {}
 
     fn take_changed(&mut self) -> Option<(UserId, u64)> {
         None

@@ -35,7 +35,7 @@ pub enum Resource {
     Lanes,
     /// Descriptors of the daemon: of sockets that programs poll, and of forks.
     Descriptors,
-    /// Bytes: of messages that wait in queues of sockets, and of the shared memory of lanes.
+    /// Bytes: of messages that wait in queues of sockets, of the shared memory of lanes, and of tables for all others.
     Memory,
 }
 

@@ -25,9 +25,10 @@ use client::Client;
 #[global_allocator]
 static HEAP: Heap = Heap;
 
-/// Set for the process of the daemon: its socket, and the most memory that it may have, bytes.
+/// Set for the process of the daemon: its socket, and the most memory or addresses that it may have, bytes.
 const SOCKET: &str = "UTIPC_TEST_SOCKET";
-const MOST: &str = "UTIPC_TEST_MEMORY";
+const MEMORY: &str = "UTIPC_TEST_MEMORY";
+const ADDRESSES: &str = "UTIPC_TEST_ADDRESSES";
 
 const MIB: u64 = 1 << 20;
 /// Resident memory that may stay when a user has left, bytes.
@@ -41,8 +42,10 @@ const AHEAD: usize = 64;
 #[test]
 fn daemon_in_a_process_of_its_own() {
     let Some(socket) = std::env::var_os(SOCKET) else { return };
-    if let Some(most) = std::env::var(MOST).ok().and_then(|most| most.parse().ok()) {
-        setrlimit(Resource::Data, Rlimit { current: Some(most), maximum: Some(most) }).unwrap();
+    for (name, resource) in [(MEMORY, Resource::Data), (ADDRESSES, Resource::As)] {
+        if let Some(most) = std::env::var(name).ok().and_then(|most| most.parse().ok()) {
+            setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) }).unwrap();
+        }
     }
     let stack = StackConfig { address: Some(NodeAddr(0x1001)), seed: 1, ..StackConfig::default() };
     let node = NodeConfig { stack, ..NodeConfig::default() };
@@ -63,13 +66,17 @@ struct Host {
 }
 
 impl Host {
-    fn start(most: Option<u64>) -> Self {
+    fn start() -> Self {
+        Self::with_limit(None)
+    }
+
+    fn with_limit(most: Option<(&str, u64)>) -> Self {
         let path = client::path();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "daemon_in_a_process_of_its_own", "--nocapture"]);
         command.env(SOCKET, &path).stdin(Stdio::piped()).stdout(Stdio::piped());
-        if let Some(most) = most {
-            command.env(MOST, most.to_string());
+        if let Some((name, most)) = most {
+            command.env(name, most.to_string());
         }
         let mut process = command.spawn().unwrap();
         let says = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -113,10 +120,13 @@ impl Host {
     fn returns_to(&self, start: u64) {
         let begun = Instant::now();
         while self.resident() > start + TOLERANCE {
-            let (now, start) = (self.resident() / 1024, start / 1024);
-            assert!(begun.elapsed() < client::LIMIT, "{now} KiB stay resident, {start} KiB at the start");
+            let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+            let now: Vec<&str> = status.lines().filter(|line| line.starts_with("Rss")).collect();
+            let start = start / 1024;
+            assert!(begun.elapsed() < client::LIMIT, "{now:?} stay resident, {start} KiB at the start");
             std::thread::sleep(Duration::from_millis(100));
         }
+        println!("{} KiB resident at the start, {} KiB afterwards", start / 1024, self.resident() / 1024);
     }
 }
 
@@ -173,7 +183,7 @@ fn exchange(client: &mut Client, from: u32, to: u32) -> bool {
 
 #[test]
 fn memory_of_messages_returns_when_their_user_has_left() {
-    let mut host = Host::start(None);
+    let mut host = Host::start();
     let mut bystander = host.client();
     let (from, to) = (sender(&mut bystander), bystander.open(SocketKind::Rdm));
     let mut user = host.client();
@@ -192,23 +202,24 @@ fn memory_of_messages_returns_when_their_user_has_left() {
     assert!((0..800).all(|_| bystander.receive(to).is_ok()), "the bystander's messages are all there");
 }
 
-/// Everything that a user may have many of, without a message.
+/// Users with as many sockets as two processes may have.
+fn users_with_sockets(host: &Host) -> Vec<(Client, Vec<u32>)> {
+    let open = |mut user: Client| {
+        let ports = receivers(&mut user, 16_000);
+        (user, ports)
+    };
+    (0..2).map(|_| open(host.client())).collect()
+}
+
 #[test]
-fn sockets_bindings_and_connections_are_charged_for_their_memory() {
-    let mut host = Host::start(None);
+fn sockets_and_connections_are_charged_for_their_memory_and_leave_none() {
+    let mut host = Host::start();
     let mut bystander = host.client();
     let (from, to) = (sender(&mut bystander), bystander.open(SocketKind::Rdm));
     assert!(exchange(&mut bystander, from, to));
     let start = host.resident();
-    let mut users: Vec<Client> = (0..2).map(|_| host.client()).collect();
-    let ports: Vec<Vec<u32>> = users.iter_mut().map(|user| receivers(user, 16_000)).collect();
+    let users = users_with_sockets(&host);
     host.is_charged(start, "sockets");
-    for (user, ports) in users.iter_mut().zip(&ports) {
-        for (port, instance) in ports.iter().zip(0..) {
-            user.bind(*port, ServiceRange::new(18_000 + instance / 64, instance, instance));
-        }
-    }
-    host.is_charged(start, "bindings");
     drop(users);
     host.returns_to(start);
     let mut user = host.client();
@@ -224,9 +235,34 @@ fn sockets_bindings_and_connections_are_charged_for_their_memory() {
     host.returns_to(start);
 }
 
+/// The binding table keeps its size, which `limits.bindings` bounds, and its memory serves the next bindings.
+#[test]
+fn bindings_are_charged_for_their_memory() {
+    let mut host = Host::start();
+    let start = host.resident();
+    let mut before = None;
+    for _ in 0..3 {
+        let mut users = users_with_sockets(&host);
+        for (user, ports) in &mut users {
+            for (port, instance) in ports.iter().zip(0..) {
+                user.bind(*port, ServiceRange::new(18_000 + instance / 64, instance, instance));
+            }
+        }
+        host.is_charged(start, "bindings");
+        drop(users);
+        match before {
+            Some(before) => host.returns_to(before),
+            None => {
+                std::thread::sleep(Duration::from_secs(3));
+                before = Some(host.resident());
+            }
+        }
+    }
+}
+
 #[test]
 fn queues_that_were_drained_keep_no_memory() {
-    let host = Host::start(None);
+    let host = Host::start();
     let mut user = host.client();
     let (from, queues) = (sender(&mut user), receivers(&mut user, 8));
     assert!(exchange(&mut user, from, queues[0]));
@@ -241,18 +277,17 @@ fn queues_that_were_drained_keep_no_memory() {
 }
 
 /// Queues fill with messages of one size after the other, and one of eight queues is kept each time.
-#[test]
-fn daemon_without_memory_refuses_messages_and_lives() {
-    let host = Host::start(Some(64 * MIB));
+fn refuses_messages_and_lives(limit: (&str, u64), phases: &[(usize, usize)]) {
+    let host = Host::with_limit(Some(limit));
     let mut bystander = host.client();
     let (from, to) = (sender(&mut bystander), bystander.open(SocketKind::Rdm));
     let start = host.resident();
     let mut user = host.client();
     let own = sender(&mut user);
-    for (size, rounds) in [(300, 25_000), (2600, 3200), (19_000, 400), (60_000, 200), (300, 2000)] {
+    for (size, rounds) in phases.iter().copied() {
         let queues = receivers(&mut user, 8);
         fill(&mut user, own, &queues, size, rounds);
-        assert!(host.resident() < 64 * MIB, "more than the limit is resident");
+        assert!(host.resident() < limit.1, "more than the limit is resident");
         for port in &queues[1..] {
             user.call(&Request::Close { port: *port }).unwrap();
         }
@@ -264,4 +299,16 @@ fn daemon_without_memory_refuses_messages_and_lives() {
         read += usize::from(exchange(&mut bystander, from, to));
     }
     assert_eq!(read, 100, "the next user is served");
+}
+
+#[test]
+fn daemon_without_memory_refuses_messages_and_lives() {
+    let phases = [(300, 25_000), (2600, 3200), (19_000, 400), (60_000, 200), (300, 2000)];
+    refuses_messages_and_lives((MEMORY, 64 * MIB), &phases);
+}
+
+#[test]
+fn daemon_without_addresses_refuses_messages_and_lives() {
+    let phases = [(60_000, 700), (19_000, 1000), (300, 2000), (60_000, 100)];
+    refuses_messages_and_lives((ADDRESSES, 400 * MIB), &phases);
 }

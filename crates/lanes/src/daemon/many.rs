@@ -7,6 +7,8 @@ use std::collections::hash_map::{Entry, HashMap};
 use std::hash::Hash;
 use std::ops::Bound::{Excluded, Unbounded};
 
+use utipc_os::heap::shrink_map;
+
 /// Elements in the order of their keys.
 #[derive(Debug)]
 pub(super) struct Many<K, V>(BTreeMap<K, V>);
@@ -86,6 +88,11 @@ impl<K, V> Default for Index<K, V> {
 }
 
 impl<K: Eq + Hash, V> Index<K, V> {
+    /// Gives back memory if most elements have left.
+    pub(super) fn shrink(&mut self) {
+        shrink_map(&mut self.0);
+    }
+
     #[inline]
     pub(super) fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<&V>
     where

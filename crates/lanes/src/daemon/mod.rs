@@ -44,6 +44,7 @@ use utipc_core::Time;
 use utipc_core::quota::UserId;
 use utipc_core::stack::Stack;
 use utipc_os::disposal::Large;
+use utipc_os::heap::shrink_queue;
 use utipc_os::reactor::Waker;
 
 pub use crate::Tapped;
@@ -285,6 +286,19 @@ impl Lanes {
             corrupt: 0,
             token,
         }
+    }
+
+    /// Gives back the memory of tables that many entries have left.
+    pub fn shrink(&mut self) {
+        self.pairs.shrink();
+        self.processes.shrink();
+        self.sockets.shrink();
+        self.between.shrink();
+        self.draining.shrink();
+        self.outbound.shrink();
+        self.inbound.shrink();
+        self.unsent.shrink();
+        shrink_queue(&mut self.lingering);
     }
 
     /// Counts lanes, pairs and faults.

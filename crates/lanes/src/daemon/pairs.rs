@@ -7,6 +7,7 @@ use crate::{Arena, Doorbell, Incoming, Outgoing, Shape, Side};
 use utipc_attach::{LaneId, PairId};
 use utipc_core::Time;
 use utipc_core::quota::UserId;
+use utipc_os::heap::shrink_queue;
 use utipc_os::reactor::Waker;
 
 use super::many::{Index, Many};
@@ -100,6 +101,12 @@ pub(super) const fn side(number: u8) -> Side {
 }
 
 impl Pairs {
+    /// See [`super::Lanes::shrink`].
+    pub(super) fn shrink(&mut self) {
+        self.pairs.shrink();
+        shrink_queue(&mut self.idle);
+    }
+
     pub(super) fn get(&self, id: PairId) -> Option<&Pair> {
         self.pairs.get(&id)
     }

@@ -82,7 +82,7 @@ pub struct Limits {
     pub lanes: usize,
     /// Lanes that sockets of one user write.
     pub lanes_per_user: usize,
-    /// Bytes: of messages that wait in queues of sockets, and of the shared memory of lanes.
+    /// Bytes: of messages that wait in queues of sockets, of the shared memory of lanes, and of the daemon's tables.
     pub memory: u64,
     /// The same, for one user.
     pub memory_per_user: u64,

@@ -10,6 +10,8 @@ use utipc_os::heap;
 const RELEASED: u64 = 256;
 /// Time until then, milliseconds: users seldom release everything in one turn.
 const PAUSE_MS: u64 = 1000;
+/// Items that are released at most before it goes back: it takes a few milliseconds.
+const MOST_RELEASED: u64 = 4096;
 /// Bytes of memory that count as one item.
 const BYTES_PER_ITEM: u64 = 64 << 10;
 
@@ -26,7 +28,7 @@ impl MessageMemory for Messages {
         heap::keep(user, message, usize::try_from(growth).unwrap_or(usize::MAX))
     }
 
-    fn disown(&mut self, buffer: &Vec<u8>) {
+    fn disown(&mut self, buffer: &[u8]) {
         heap::disown(buffer);
     }
 
@@ -63,13 +65,13 @@ pub(super) struct Trim {
 }
 
 impl Trim {
-    /// When [`Self::update`] has something to do.
+    /// When [`Self::is_due`] becomes true.
     pub(super) fn deadline(&self) -> Time {
         self.at.unwrap_or(Time::NEVER)
     }
 
-    /// Notes what is in use now. Call it in each turn.
-    pub(super) fn update(&mut self, now: Time, ledger: &Ledger) {
+    /// Notes what is in use now. True if free memory is to go back. Call it in each turn.
+    pub(super) fn is_due(&mut self, now: Time, ledger: &Ledger) -> bool {
         let total = ledger.total().used;
         let items = Resource::ALL.into_iter().map(|resource| match resource {
             Resource::Memory => total.get(resource) / BYTES_PER_ITEM,
@@ -77,13 +79,15 @@ impl Trim {
         });
         let items: u64 = items.sum();
         self.most = self.most.max(items);
-        if self.most - items >= RELEASED && self.at.is_none() {
+        let released = self.most - items;
+        if released >= RELEASED && self.at.is_none() {
             self.at = Some(now.plus_millis(PAUSE_MS));
         }
-        if self.at.is_some_and(|at| at <= now) {
+        let is_due = released >= MOST_RELEASED || self.at.is_some_and(|at| at <= now);
+        if is_due {
             (self.most, self.at) = (items, None);
-            heap::trim_system();
         }
+        is_due
     }
 }
 
@@ -98,21 +102,26 @@ mod tests {
         let (mut trim, mut ledger) = (Trim::default(), Ledger::default());
         let at = |ms| Time::ZERO.plus_millis(ms);
         ledger.charge(USER, Resource::Sockets, 1000);
-        trim.update(at(0), &ledger);
+        assert!(!trim.is_due(at(0), &ledger));
         ledger.release(USER, Resource::Sockets, RELEASED - 1);
-        trim.update(at(10), &ledger);
+        assert!(!trim.is_due(at(10), &ledger));
         assert_eq!(trim.deadline(), Time::NEVER, "little was released");
         ledger.release(USER, Resource::Sockets, 1);
-        trim.update(at(20), &ledger);
+        assert!(!trim.is_due(at(20), &ledger));
         ledger.release(USER, Resource::Sockets, 500);
-        trim.update(at(500), &ledger);
+        assert!(!trim.is_due(at(500), &ledger));
         assert_eq!(trim.deadline(), at(20 + PAUSE_MS));
-        trim.update(at(20 + PAUSE_MS), &ledger);
+        assert!(trim.is_due(at(20 + PAUSE_MS), &ledger));
         assert_eq!((trim.deadline(), trim.most), (Time::NEVER, 1000 - RELEASED - 500));
         ledger.charge(USER, Resource::Memory, RELEASED * BYTES_PER_ITEM);
-        trim.update(at(3000), &ledger);
+        assert!(!trim.is_due(at(3000), &ledger));
         ledger.release(USER, Resource::Memory, RELEASED * BYTES_PER_ITEM);
-        trim.update(at(3001), &ledger);
+        assert!(!trim.is_due(at(3001), &ledger));
         assert_eq!(trim.deadline(), at(3001 + PAUSE_MS), "memory counts too");
+        ledger.charge(USER, Resource::Memory, 2 * MOST_RELEASED * BYTES_PER_ITEM);
+        assert!(!trim.is_due(at(3002), &ledger));
+        ledger.release(USER, Resource::Memory, MOST_RELEASED * BYTES_PER_ITEM);
+        assert!(trim.is_due(at(3003), &ledger), "much goes back at once");
+        assert_eq!(trim.deadline(), Time::NEVER);
     }
 }

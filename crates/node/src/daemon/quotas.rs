@@ -84,7 +84,7 @@ pub(super) fn refuse(ledger: &Ledger, exceeded: Exceeded) -> Failure {
 fn text(Exceeded { resource, user, limit, is_of_user }: Exceeded) -> String {
     let (name, UserId(uid)) = (resource.name(), user);
     let what = match resource {
-        Resource::Memory => "bytes of queued messages and lanes".to_owned(),
+        Resource::Memory => "bytes of queued messages, lanes and sockets".to_owned(),
         Resource::Subscribers => "connections to the topology server".to_owned(),
         _ => name.to_owned(),
     };
@@ -139,8 +139,8 @@ mod tests {
             (
                 Resource::Memory,
                 false,
-                "7 bytes of queued messages and lanes of all users, for user 1000 (read the messages, or raise \
-                 `limits.memory_mib`)",
+                "7 bytes of queued messages, lanes and sockets of all users, for user 1000 (read the messages, or \
+                 raise `limits.memory_mib`)",
             ),
             (Resource::Subscriptions, false, "7 subscriptions of all users, for user 1000 (cancel some)"),
         ] {

@@ -183,12 +183,20 @@ fn connections_to_the_topology_server_leave_places_for_another_user() {
     assert_eq!(bystander.receive(port), Err(Failure::Receive(RecvError::WouldBlock)));
 }
 
+/// Opens a bound socket and another one, for each of some instances.
+fn open_pairs(client: &mut Client, instances: std::ops::Range<u32>) -> Vec<(u32, u32)> {
+    let mut open = |instance| {
+        let port = client.open(SocketKind::Rdm);
+        client.call(&bind(port, instance)).unwrap();
+        (client.open(SocketKind::Rdm), instance)
+    };
+    instances.map(&mut open).collect()
+}
+
 /// Sends datagrams to sockets that are not read, until none is accepted. Each has a sender of its own, because a sender
 /// waits for the first receiver that is full.
-fn fill(client: &mut Client, ports: &[u32], instance: u32) {
-    for (port, instance) in ports.iter().zip(instance..) {
-        let from = client.open(SocketKind::Rdm);
-        client.call(&bind(*port, instance)).unwrap();
+fn fill(client: &mut Client, pairs: &[(u32, u32)]) {
+    for (from, instance) in pairs.iter().copied() {
         let to = Some(Destination::service(18_888, instance));
         for _ in 0..40 {
             match client.send(from, to, &[0; 60_000]) {
@@ -212,18 +220,18 @@ fn datagrams_of_one_user_stay_within_its_part_of_the_memory() {
     let limits = Limits { memory: 16 * MIB, memory_per_user: 8 * MIB, ..Limits::default() };
     let host = Host::with(|config| config.limits = limits);
     let Some((mut attackers, mut bystander)) = users(&host, 2) else { return };
-    for (client, first) in attackers.iter_mut().zip([1, 1000]) {
-        let ports: Vec<u32> = (0..40).map(|_| client.open(SocketKind::Rdm)).collect();
-        fill(client, &ports, first);
+    // Before the memory is used up: sockets take some too.
+    let pairs = [open_pairs(&mut attackers[0], 1..41), open_pairs(&mut attackers[1], 1000..1040)];
+    open_pairs(&mut attackers[0], 5000..5040);
+    for (client, pairs) in attackers.iter_mut().zip(&pairs) {
+        fill(client, pairs);
     }
     assert!(used(&host, MALLORY, "memory") <= 8 * MIB);
     // Messages beyond it come back with the error that TIPC has for a full receiver, although these are empty.
     let from = bystander.open(SocketKind::Rdm);
     let (option, value) = (SocketOption::DestDroppable, OptionValue::Number(0));
     bystander.call(&Request::SetOption { port: from, option, value }).unwrap();
-    let returned = (5000..6000).find_map(|instance| {
-        let port = attackers[0].open(SocketKind::Rdm);
-        attackers[0].call(&bind(port, instance)).unwrap();
+    let returned = (5000..5040).find_map(|instance| {
         bystander.send(from, Some(Destination::service(18_888, instance)), &[0; 60_000]).unwrap();
         bystander.receive(from).ok()
     });

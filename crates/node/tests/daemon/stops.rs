@@ -214,6 +214,12 @@ enum Do {
     Stop,
 }
 
+/// Bytes of memory that users are charged for.
+fn memory(host: &Host) -> u64 {
+    let quotas = host.daemon().counters().quotas;
+    quotas.iter().find(|quota| quota.resource == "memory").map_or(0, |quota| quota.used)
+}
+
 /// A daemon, and a process that survives.
 struct Stage {
     host: Host,
@@ -222,6 +228,8 @@ struct Stage {
     /// Its socket, to which victims write.
     inbox: u32,
     bindings: usize,
+    /// Bytes of memory that these are charged for.
+    memory: u64,
 }
 
 impl Stage {
@@ -231,7 +239,8 @@ impl Stage {
         witness.channel.set_patience(LIMIT).unwrap();
         let inbox = witness.open(SocketKind::Rdm);
         let bindings = host.daemon().with(|stack, _| stack.bindings().len()).unwrap();
-        Self { host, witness, lanes: Lanes::default(), inbox, bindings }
+        let memory = memory(&host);
+        Self { host, witness, lanes: Lanes::default(), inbox, bindings, memory }
     }
 
     /// Waits until the daemon holds what it held before.
@@ -243,8 +252,11 @@ impl Stage {
             let held =
                 (counters.attached, counters.sockets, counters.descriptors, counters.lanes, counters.pairs);
             let quotas: Vec<_> = counters.quotas.iter().map(|quota| (quota.resource, quota.used)).collect();
-            let are_free =
-                quotas.iter().all(|(name, used)| *used == 0 || matches!(*name, "processes" | "sockets"));
+            let are_free = quotas.iter().all(|(name, used)| match *name {
+                "processes" | "sockets" => true,
+                "memory" => *used == self.memory,
+                _ => *used == 0,
+            });
             // The witness, its socket and nothing else.
             if held == (1, 1, 0, 0, 0) && bindings == self.bindings && are_free {
                 return;

@@ -8,6 +8,7 @@
 mod chunk;
 mod reserve;
 mod spans;
+mod system;
 mod window;
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -18,7 +19,7 @@ use crate::lock;
 use spans::{MOST, MOST_SLOT, NOBODY, Spans};
 use window::{CHUNK, Window};
 
-pub use reserve::trim_system;
+pub use system::{shrink_map, shrink_queue, trim_system};
 
 /// The allocator of a program.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,7 +105,7 @@ unsafe impl GlobalAlloc for Heap {
 /// Prepares the allocators for a program that keeps messages; false if it does not allocate by [`Heap`].
 pub fn start() -> bool {
     if is_installed() {
-        reserve::map_large_blocks();
+        system::map_large_blocks();
         reserve::restore();
     }
     is_installed()
@@ -158,7 +159,7 @@ pub fn keep(owner: u32, bytes: Vec<u8>, growth: usize) -> Result<Vec<u8>, Vec<u8
 }
 
 /// Takes the buffer of a large message from its owner.
-pub fn disown(bytes: &Vec<u8>) {
+pub fn disown(bytes: &[u8]) {
     if let Some(place) = place(bytes.as_ptr().addr()) {
         with_spans(|spans| spans.give(place, NOBODY, usize::MAX));
     }

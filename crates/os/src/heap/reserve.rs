@@ -1,4 +1,4 @@
-//! Memory for what cannot be refused, when the system has none left; and what the system's allocator gives back.
+//! Memory for what cannot be refused, when the system has none left.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -7,10 +7,6 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Bytes of the reserve. Ours: what one turn of the daemon may need for replies, tables and frames.
 const RESERVE: usize = 16 << 20;
-
-/// Bytes of a large block of the system's allocator.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-const LARGE: libc::c_int = 128 << 10;
 
 /// No reserve is wanted yet.
 const UNUSED: *mut u8 = ptr::null_mut();
@@ -65,23 +61,4 @@ pub(super) fn restore() -> bool {
         let _ = unsafe { munmap(memory, RESERVE) };
     }
     true
-}
-
-/// Gives free memory of the system's allocator back to the system. Takes about 0.1 ms for each MiB.
-pub fn trim_system() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: gives back the pages of free blocks; the allocator has its own locks.
-    unsafe {
-        libc::malloc_trim(0)
-    };
-}
-
-/// Large blocks of the system's allocator are mappings of their own, which the system gets back when they are freed. By
-/// default it raises the size from which they are with each one that is freed, up to 32 MiB.
-pub(super) fn map_large_blocks() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: sets a number of the allocator, which has its own locks.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE)
-    };
 }

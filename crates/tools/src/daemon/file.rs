@@ -206,7 +206,7 @@ pub(crate) struct Limits {
     pub(crate) descriptors: Option<usize>,
     /// The same, for one user.
     pub(crate) descriptors_per_user: Option<usize>,
-    /// Memory of queued messages and lanes, MiB; default half of the machine's.
+    /// Memory of queued messages, lanes and the daemon's tables, MiB; default half of the machine's.
     pub(crate) memory_mib: Option<u64>,
     /// The same, for one user.
     pub(crate) memory_per_user_mib: Option<u64>,

@@ -15,6 +15,7 @@ use utipc_core::addr::NodeAddr;
 use utipc_core::quota::UserId;
 use utipc_os::disposal::Disposal;
 use utipc_os::fdpass::{Channel, Got, Peer, Put};
+use utipc_os::heap::shrink_map;
 use utipc_os::packets;
 use utipc_os::reactor::Interest;
 
@@ -78,6 +79,11 @@ pub(super) struct Attachments {
 }
 
 impl Attachments {
+    /// Gives back the memory of tables that many entries have left.
+    pub(in crate::daemon) fn shrink(&mut self) {
+        shrink_map(&mut self.all);
+    }
+
     /// No attachments.
     pub(super) fn new(disposal: Disposal) -> Self {
         Self { disposal, ..Self::default() }

@@ -20,6 +20,7 @@ use utipc_core::quota::UserId;
 use utipc_core::socket::Readiness;
 use utipc_os::disposal::Disposal;
 use utipc_os::fdpass::{Channel, Put};
+use utipc_os::heap::{shrink_map, shrink_queue};
 use utipc_os::packets;
 use utipc_os::reactor::{EVENTS_MAX, Event, Interest, Reactor};
 
@@ -153,6 +154,13 @@ impl Descriptors {
         {
             reactors.unwatch(user, &ends);
         }
+    }
+
+    /// Gives back the memory of tables that many entries have left.
+    pub(super) fn shrink(&mut self) {
+        shrink_map(&mut self.far_ends);
+        shrink_map(&mut self.by_cookie);
+        shrink_queue(&mut self.closed);
     }
 
     pub(super) fn len(&self) -> usize {

@@ -8,8 +8,8 @@ use utipc_attach::PairId;
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::{Origin, Time};
 use utipc_lanes::daemon::Tapped;
-use utipc_os::clock;
 use utipc_os::reactor::Event as Ready;
+use utipc_os::{clock, heap};
 
 use super::{Dispatcher, Job};
 use crate::daemon::attachments::AttachmentId;
@@ -242,7 +242,18 @@ impl Dispatcher {
             lanes.expire_room_waits(context);
         });
         self.expire_orphans(now);
-        self.trim.update(now, self.driver.stack.ledger());
+        if self.trim.is_due(now, self.driver.stack.ledger()) {
+            self.give_memory_back();
+        }
+    }
+
+    /// Gives memory back to the system that processes have released.
+    fn give_memory_back(&mut self) {
+        self.sockets.shrink();
+        self.attachments.shrink();
+        self.descriptors.shrink();
+        self.lanes.shrink();
+        heap::trim_system();
     }
 
     /// The end of a turn: sends everything that the turn has caused.

@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 
 use utipc_core::socket::Readiness;
+use utipc_os::heap::shrink_map;
 
 use super::attachments::AttachmentId;
 use super::inheritance::InheritanceId;
@@ -53,6 +54,12 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
+    /// Gives back the memory of tables that many entries have left.
+    pub(super) fn shrink(&mut self) {
+        shrink_map(&mut self.sockets);
+        shrink_map(&mut self.processes);
+    }
+
     /// Adds a process that has attached.
     pub(super) fn add_process(&mut self, id: AttachmentId) {
         self.processes.insert(id, Held::default());

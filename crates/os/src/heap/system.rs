@@ -1,0 +1,44 @@
+//! What the system's allocator, and tables in its memory, give back.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hash};
+
+/// Bytes of a large block of the system's allocator.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const LARGE: libc::c_int = 128 << 10;
+
+/// Entries for which [`shrink_map`] and [`shrink_queue`] leave the memory in any case.
+const LEAST: usize = 1024;
+
+/// Gives memory of a map back that uses less than a quarter of it. Takes time in proportion to the entries left.
+pub fn shrink_map<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
+    if map.capacity() > LEAST && map.len() < map.capacity() / 4 {
+        map.shrink_to(map.len() * 2);
+    }
+}
+
+/// As [`shrink_map`].
+pub fn shrink_queue<T>(queue: &mut VecDeque<T>) {
+    if queue.capacity() > LEAST && queue.len() < queue.capacity() / 4 {
+        queue.shrink_to(queue.len() * 2);
+    }
+}
+
+/// Gives free memory of the system's allocator back to the system. Takes about 0.1 ms for each MiB.
+pub fn trim_system() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: gives back the pages of free blocks; the allocator has its own locks.
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
+/// Large blocks of the system's allocator are mappings of their own, which the system gets back when they are freed. By
+/// default it raises the size from which they are with each one that is freed, up to 32 MiB.
+pub(super) fn map_large_blocks() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: sets a number of the allocator, which has its own locks.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE)
+    };
+}
