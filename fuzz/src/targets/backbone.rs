@@ -146,6 +146,7 @@ impl UpstreamEvents for HubEvents {
 
     fn up(&mut self, now: Now, up: UpstreamId) {
         self.hub.upstream_up(now, up, false, &mut self.out);
+        self.hub.upstream_keeps_streams(up);
     }
 
     fn services(&mut self, now: Now, up: UpstreamId, services: Vec<(Action, Service)>) {

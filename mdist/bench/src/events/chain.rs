@@ -160,14 +160,27 @@ impl<'p> Chain<'p> {
         self.place.settings("published", "")
     }
 
+    /// The metrics page of a program that has a watchdog, and the index of its count.
+    fn metrics(&self, part: Part) -> Result<Option<(usize, String)>> {
+        let Some(at) = part.watchdog() else { return Ok(None) };
+        let (side, port) = (if part == Part::Source { Side::Source } else { Side::Sink }, self.ports[2 + at]);
+        Ok(Some((at, self.place.inside(side, || metrics(port))?.context("read the metrics")?)))
+    }
+
+    /// Logs what distributor and server have counted.
+    pub(super) fn log_counts(&self) {
+        for part in Part::ALL {
+            let Ok(Some((_, page))) = self.metrics(part) else { continue };
+            let lines = page.lines().filter(|line| !line.starts_with('#') && !line.ends_with(" 0"));
+            lines.for_each(|line| tracing::info!("{}: {line}", part.name()));
+        }
+    }
+
     /// Items that the watchdogs have requested since the last call, because they stayed suspect.
     pub(super) fn stale_requests(&mut self) -> Result<u64> {
         let mut new = 0;
-        for part in [Part::Source, Part::Server] {
-            let Some(at) = part.watchdog() else { continue };
-            let (side, port) =
-                (if part == Part::Source { Side::Source } else { Side::Sink }, self.ports[2 + at]);
-            let page = self.place.inside(side, || metrics(port))?.context("read the metrics")?;
+        for part in Part::ALL {
+            let Some((at, page)) = self.metrics(part)? else { continue };
             let line = page.lines().find(|line| line.starts_with("mdist_hub_stale_requests_total"));
             let count = line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
             let count = count

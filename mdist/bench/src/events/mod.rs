@@ -201,6 +201,7 @@ impl EventsTest {
             outcome.name = name;
             progress(&outcome.line());
             if !outcome.faults.is_empty() {
+                chain.log_counts();
                 drop(chain);
                 chain = start(&place, items, rate)?;
             }

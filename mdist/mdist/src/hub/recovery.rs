@@ -34,7 +34,10 @@ impl Hub {
         if self.items.get(id).is_some_and(|i| i.is_unwanted()) {
             self.dequeue(id);
         }
-        self.unlink(now, id, false);
+        let link = self.items.get(id).and_then(|item| item.link);
+        let upstream = link.and_then(|link| self.upstreams.get(usize::from(link.up.0)));
+        let is_kept = upstream.is_some_and(|upstream| upstream.keeps_streams);
+        self.unlink(now, id, is_kept);
         let Some(item) = self.items.get_mut(id) else { return };
         item.apply(Event::RestartDue);
         item.requeue_receiving();

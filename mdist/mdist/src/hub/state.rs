@@ -109,6 +109,8 @@ pub(super) struct Upstream {
     pub(super) up: bool,
     /// Whether it is a publisher, which opens the streams.
     pub(super) publishes: bool,
+    /// Whether it keeps a stream that it has reported lost until the hub closes it.
+    pub(super) keeps_streams: bool,
     pub(super) streams: Streams,
 }
 

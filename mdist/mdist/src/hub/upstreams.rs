@@ -37,6 +37,15 @@ impl Hub {
         if let Some(upstream) = self.upstreams.get_mut(at) {
             upstream.up = true;
             upstream.publishes = publishes;
+            upstream.keeps_streams = false;
+        }
+    }
+
+    /// Declares that an upstream is a source distributor: it keeps a stream that it has reported lost, and recovers the
+    /// item, until the hub closes the stream. To be called after [`Hub::upstream_up`].
+    pub fn upstream_keeps_streams(&mut self, up: UpstreamId) {
+        if let Some(upstream) = self.upstreams.get_mut(usize::from(up.0)) {
+            upstream.keeps_streams = true;
         }
     }
 

@@ -130,6 +130,25 @@ fn row_closed_recover_is_passed_and_requested_again() {
 }
 
 #[test]
+fn lost_stream_is_closed_if_the_upstream_keeps_it() {
+    for keeps in [false, true] {
+        let mut rig = Rig::new(Options::default(), 1);
+        rig.provider();
+        if keeps {
+            rig.hub.upstream_keeps_streams(UpstreamId(0));
+        }
+        rig.open(0, "A");
+        rig.models[0].status("A", StreamState::ClosedRecover, DataState::Suspect, 0);
+        rig.run();
+        rig.change(0, Action::Delete, Listed { id: 5, ..Listed::default() });
+        assert_eq!(rig.models[0].closes, if keeps { 2 } else { 0 }, "by the source and by the directory");
+        rig.services(0, vec![listed(5, "QUOTES", true)]);
+        rig.pass(Now::from_secs(10));
+        rig.check_all();
+    }
+}
+
+#[test]
 fn row_new_request_while_the_service_is_down_waits() {
     for (up, accepting) in [(false, true), (false, false), (true, false)] {
         let mut rig = Rig::new(Options::default(), 1);
