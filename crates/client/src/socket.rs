@@ -315,14 +315,25 @@ impl Socket {
     /// # Errors
     /// [`Failure::Call`].
     pub fn listen(&self) -> Result<(), Error> {
-        self.request(&Request::Listen { port: self.port() })
+        self.request(&Request::Listen { port: self.port() })?;
+        self.keep_listening();
+        Ok(())
     }
 
-    /// Accepts the next connection request: a socket for it, and the peer; `None` if there is none within `wait`.
+    /// Accepts the next connection request: a socket for it, and the peer; `None` if there is none within `wait`. On a
+    /// listener that resumes it waits for the next daemon too.
     ///
     /// # Errors
     /// [`Failure::Accept`].
     pub fn accept(&self, wait: Wait) -> Result<Option<(Self, PortId)>, Error> {
+        if self.resumption.is_some() {
+            return self.across_restarts(wait, |socket| socket.accept_here(wait));
+        }
+        self.accept_here(wait)
+    }
+
+    /// [`Socket::accept`] from the daemon of this handle.
+    fn accept_here(&self, wait: Wait) -> Result<Option<(Self, PortId)>, Error> {
         let request = Request::Accept { port: self.port() };
         let accepted = self.poll(wait, || {
             let accepted = self.attachment.call(&request, &[], |reply, _| match reply {
