@@ -407,13 +407,23 @@ impl Socket {
         })
     }
 
-    /// Shuts the connection down.
+    /// Shuts the connection down. A connectionless socket gets an error, and receives on it no longer wait; its messages
+    /// go through the node from now on.
     ///
     /// # Errors
     /// [`Failure::Call`].
     pub fn shutdown(&self) -> Result<(), Error> {
+        let request = Request::Shutdown { port: self.port() };
+        if !self.kind().is_connection_oriented() {
+            // Unread messages move to the node, which returns them.
+            self.attachment.host(&self.state)?;
+            let done = self.request(&request);
+            lock(&self.state.receiver).node_is_ready();
+            self.attachment.ring();
+            return done;
+        }
         // The daemon ends the lanes; unread messages are lost.
-        self.request(&Request::Shutdown { port: self.port() })?;
+        self.request(&request)?;
         let mut receiver = lock(&self.state.receiver);
         // Drops announced lanes: the reader of one that is opened now would wait for an end that never comes.
         drop(self.state.receiver_events.take());
