@@ -196,8 +196,10 @@ impl Socket {
                 return Ok(None);
             }
             let sent = self.send_through_node(half, data, node_request);
-            if matches!(sent, Ok(Some(_))) {
+            if to.is_some() && matches!(sent, Ok(Some(_))) {
                 self.connects_to(to);
+                // While the request is pending, the descriptor is not writable.
+                self.note_full_node()?;
             }
             return sent;
         }

@@ -19,7 +19,7 @@ use crate::{descriptors, netlink, real, table};
 const TYPE_LIMIT: c_int = 11;
 
 /// Longer than any connection setup takes.
-const LONG: Duration = Duration::from_secs(1 << 20);
+pub(super) const LONG: Duration = Duration::from_secs(1 << 20);
 
 /// Pause before an accept fails because the daemon has died.
 const DEAD_LISTENER_PAUSE: Duration = Duration::from_millis(1);
