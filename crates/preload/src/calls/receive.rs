@@ -118,7 +118,7 @@ unsafe fn store_source(received: &Received, addr: *mut sockaddr, len: *mut sockl
 
 /// # Safety
 /// `len` bytes at `data` are writable, as are the places of `addr` and `addr_len`.
-unsafe fn receive_one(
+pub(super) unsafe fn receive_one(
     entry: &Entry,
     data: *mut c_void,
     len: size_t,

@@ -17,10 +17,10 @@ use crate::entry::Entry;
 use crate::errno::{Code, c_result, code_of_wait, fail};
 use crate::{address, ancillary, netlink, parts, real, table};
 
-/// Bytes of a file that `sendfile` reads at a time: for a stream, and for a socket with messages (one page each, as in
+/// Bytes of a file that `sendfile` and `splice` read at a time: for a stream, and for a socket with messages (one page each, as in
 /// Linux).
-const STREAM_STEP: usize = 64 * 1024;
-const MESSAGE_STEP: usize = 4096;
+pub(super) const STREAM_STEP: usize = 64 * 1024;
+pub(super) const MESSAGE_STEP: usize = 4096;
 
 fn is_in(socket: &Socket, state: State) -> bool {
     socket.look().is_ok_and(|view| view.state == state)
@@ -87,7 +87,7 @@ fn send_all(socket: &Socket, data: &[u8], to: Option<Destination>, wait: Wait) -
     }
 }
 
-fn signed(sent: Result<usize, Code>) -> Result<ssize_t, Code> {
+pub(super) fn signed(sent: Result<usize, Code>) -> Result<ssize_t, Code> {
     sent.map(usize::cast_signed)
 }
 
@@ -384,23 +384,6 @@ replace! {
             let own = |entry: &Entry| send_flagged(entry, list, count, flags);
             without_position(fd, at == -1, own, || real::pwritev64v2.get()(fd, list, count, at, flags))
         }
-    }
-
-    /// Moves bytes between a pipe and another file. Refused for TIPC sockets, whose descriptors hold no data: programs
-    /// fall back to read and write.
-    fn splice(
-        from: c_int,
-        from_at: *mut off64_t,
-        to: c_int,
-        to_at: *mut off64_t,
-        len: size_t,
-        flags: c_uint,
-    ) -> ssize_t {
-        if table::get(from).is_some() || table::get(to).is_some() {
-            return fail(libc::EINVAL);
-        }
-        // SAFETY: as the caller's.
-        unsafe { real::splice.get()(from, from_at, to, to_at, len, flags) }
     }
 
     /// Sends from a file.
