@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::geteuid;
 
@@ -11,6 +12,8 @@ use crate::{OsError, Result};
 
 /// Most entries of the directory for temporary files among which those of this user are looked for.
 const ENTRIES_MAX: usize = 1 << 20;
+/// Longer than the resolution of the file system's times, a tick of the kernel's clock of at least 100 Hz.
+const TICK: Duration = Duration::from_millis(20);
 
 /// `$XDG_RUNTIME_DIR/<name>`, else `/run/user/<uid>/<name>`, else `<name>-<uid>` in the directory
 /// for temporary files; created with mode 0700 if missing.
@@ -77,6 +80,8 @@ fn create_other(base: &Path, name: &str, uid: u32) -> Result<PathBuf> {
     crate::random::fill(&mut random)?;
     let own = base.join(format!("{name}-{uid}.{:016x}", u64::from_ne_bytes(random)));
     private_dir(&own)?;
+    // From then on no directory can appear that was created at the same time.
+    std::thread::sleep(TICK);
     let oldest = oldest_other(base, name, uid).unwrap_or_else(|| own.clone());
     if oldest != own {
         // It is still empty.
