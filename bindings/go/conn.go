@@ -44,7 +44,8 @@ func (n *Node) DialSeqPacket(ctx context.Context, addr net.Addr) (*Conn, error) 
 }
 
 // DialData requests a connection that carries bytes by its first data, 1 to 66000 bytes, which saves a round trip. It does
-// not wait: the first Read returns the reply, or the reason why there is no connection. RemoteAddr is nil until then.
+// not wait: the first Read returns the reply, or the reason why there is no connection, and a Write waits until the
+// server has accepted. RemoteAddr is nil until then.
 func (n *Node) DialData(ctx context.Context, addr net.Addr, first []byte) (*Conn, error) {
 	s, err := n.request(ctx, addr, first)
 	if err != nil {
@@ -199,13 +200,19 @@ func (c *Conn) Write(b []byte) (int, error) {
 	err := c.untilWritable(func(sd int) bool {
 		for sent < len(b) {
 			if out = callSend(sd, b[sent:]); out.errno != 0 {
-				return !out.wouldBlock()
+				return !out.wouldBlock() && !isPending(sd, out)
 			}
 			sent += out.value
 		}
 		return true
 	})
 	return sent, c.failed("write", c.verdict(err, out))
+}
+
+// isPending reports whether a send failed because the server has not answered DialData yet: the connection becomes
+// writable when it does.
+func isPending(sd int, out outcome) bool {
+	return out.errno == syscall.ENOTCONN && callConnected(sd).errno == 0
 }
 
 // Close ends the connection: the peer reads everything that was written, and then the end. Waiting calls return

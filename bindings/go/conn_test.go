@@ -258,6 +258,33 @@ func TestFirstDataRequestsTheConnection(t *testing.T) {
 	}
 }
 
+func TestWriteAfterDialDataWaitsForTheServer(t *testing.T) {
+	node := newNode(t)
+	service := newService()
+	listener, err := node.Listen(service)
+	check(t, err)
+	defer listener.Close()
+	client, err := node.DialData(within(t), service, []byte("first "))
+	check(t, err)
+	defer client.Close()
+	written := make(chan error)
+	go func() {
+		_, err := client.Write([]byte("second"))
+		written <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	server, err := listener.AcceptConn()
+	check(t, err)
+	defer server.Close()
+	check(t, <-written)
+	all := make([]byte, 12)
+	_, err = io.ReadFull(server, all)
+	check(t, err)
+	if string(all) != "first second" {
+		t.Fatalf("received %q", all)
+	}
+}
+
 func TestDialHonoursItsContext(t *testing.T) {
 	node := newNode(t)
 	service := newService()

@@ -189,6 +189,45 @@ static void file_as_packets(void)
 	IS(filled(data, 3000, 6));
 }
 
+static void spliced(void)
+{
+	static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET};
+	for (size_t i = 0; i < COUNT(types); i++) {
+		struct pair ends = connected(types[i]);
+		int pipes[2], file = file_of(10);
+		EQ(pipe(pipes), 0);
+		fill(data, 10000, 3);
+		/* From a pipe: what is there, or a part of it. */
+		ERR(splice(pipes[0], NULL, ends.client, NULL, 100, SPLICE_F_NONBLOCK), EAGAIN);
+		EQ(write(pipes[1], data, 10000), 10000);
+		EQ(splice(pipes[0], NULL, ends.client, NULL, 4000, 0), 4000);
+		EQ(splice(pipes[0], NULL, ends.client, NULL, 20000, 0), 6000);
+		static uint8_t got[10000];
+		for (size_t n = 0; n < sizeof got;)
+			n += (size_t)OK(recv(ends.server, got + n, sizeof got - n, 0));
+		SAME(got, data, sizeof got);
+		/* To a pipe. */
+		EQ(send(ends.server, "answer", 6, 0), 6);
+		EQ(splice(ends.client, NULL, pipes[1], NULL, 1000, 0), 6);
+		EQ(read(pipes[0], got, sizeof got), 6);
+		SAME(got, "answer", 6);
+		blocking(ends.client, false);
+		ERR(splice(ends.client, NULL, pipes[1], NULL, 1000, 0), EAGAIN);
+		/* Misuse. */
+		EQ(splice(pipes[0], NULL, ends.client, NULL, 0, 0), 0);
+		ERR(splice(file, NULL, ends.client, NULL, 10, 0), EINVAL);
+		ERR(splice(ends.client, NULL, file, NULL, 10, 0), EINVAL);
+		ERR(splice(ends.client, NULL, ends.server, NULL, 10, 0), EINVAL);
+		close(pipes[1]);
+		EQ(splice(pipes[0], NULL, ends.client, NULL, 10, 0), 0);
+		/* Bytes that cannot be sent stay in the pipe. */
+		EQ(pipe(pipes), 0);
+		EQ(write(pipes[1], "kept", 4), 4);
+		ERR(splice(pipes[0], NULL, a_socket(types[i]), NULL, 4, 0), ENOTCONN);
+		EQ(read(pipes[0], got, sizeof got), 4);
+	}
+}
+
 static void stdio(void)
 {
 	struct pair ends = connected(SOCK_STREAM);
@@ -331,6 +370,7 @@ const struct test_case call_cases[] = {
 	{"call/many-received", "recvmmsg(2)", many_received, false},
 	{"call/whole-file", "sendfile(2)", whole_file, false},
 	{"call/file-as-packets", "sendfile(2)", file_as_packets, false},
+	{"call/splice", "splice(2)", spliced, false},
 	{"call/stdio", "fdopen(3)", stdio, false},
 	{"call/descriptor-lines", "dprintf(3)", descriptor_lines, false},
 	{"call/places-and-flags", "preadv2(2)", places_and_flags, false},

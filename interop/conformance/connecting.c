@@ -118,6 +118,66 @@ static void implied(void)
 	}
 }
 
+static void implied_in_a_loop(void)
+{
+	/* The first call waits for the server, the following ones ignore the address. */
+	for (size_t i = 0; i < COUNT(types); i++) {
+		Address address;
+		struct greeted g = {.listening = listener(types[i], &address)};
+		pthread_t thread;
+		int fd = a_socket(types[i]);
+		long long begun = now_ms();
+		EQ(pthread_create(&thread, NULL, accept_later, &g), 0);
+		EQ(sent_to(fd, "one", 3, address), 3);
+		IS(now_ms() - begun >= 140);
+		EQ(sent_to(fd, "two", 3, address), 3);
+		EQ(sent_to(fd, "six", 3, address), 3);
+		EQ(pthread_join(thread, NULL), 0);
+		EQ(shutdown(fd, SHUT_RDWR), 0);
+		char all[10];
+		size_t got = 0;
+		for (long n; (n = OK(recv(g.fd, all + got, sizeof all - got, 0))) > 0;)
+			got += (size_t)n;
+		EQ(got, 9);
+		SAME(all, "onetwosix", 9);
+	}
+}
+
+static void implied_in_time(void)
+{
+	/* The call succeeds when its time is over: the request stays pending. */
+	for (size_t i = 0; i < COUNT(types); i++) {
+		Address address;
+		listener(types[i], &address);
+		int fd = a_socket(types[i]);
+		set_timeout(fd, SO_SNDTIMEO, 400);
+		EQ(sent_to(fd, "one", 3, address), 3);
+		ERR(sent_to(fd, "two", 3, address), ENOTCONN);
+		if (engine == UTIPC) {
+			/* The connect timeout ends the request (row 8.2). */
+			fd = a_socket(types[i]);
+			set_option(fd, TIPC_CONN_TIMEOUT, 200);
+			EQ(sent_to(fd, "one", 3, address), 3);
+			ERR(sendto(fd, "two", 3, MSG_NOSIGNAL, ADDR(address), sizeof address), EPIPE);
+		}
+	}
+}
+
+static void implied_refused_while_waiting(void)
+{
+	/* The call succeeds, and takes the error. */
+	for (size_t i = 0; i < COUNT(types); i++) {
+		Address address = service(a_type(), 1);
+		char byte;
+		bound(types[i], address);
+		int fd = a_socket(types[i]);
+		EQ(sent_to(fd, "one", 3, address), 3);
+		EQ(get_socket_option(fd, SO_ERROR), 0);
+		ERR(sendto(fd, "two", 3, MSG_NOSIGNAL, ADDR(address), sizeof address), EPIPE);
+		ERR(recv(fd, &byte, 1, 0), ECONNRESET);
+	}
+}
+
 static void implied_by_port(void)
 {
 	Address address;
@@ -137,6 +197,7 @@ static void implied_without_waiting(void)
 		EQ(sent_to(fd, "hello", 5, address), 5);
 		ERR(sent_to(fd, "again", 5, address), ENOTCONN);
 		ERR(send(fd, "again", 5, 0), ENOTCONN);
+		EQ(events_of(fd, POLLIN | POLLOUT, 0), 0);
 		int accepted = (int)OK(accept(listening, NULL, NULL));
 		EQ(receive(accepted, 0)->length, 5);
 		EQ(events_of(fd, POLLOUT, 5000), POLLOUT);
@@ -247,6 +308,9 @@ const struct test_case connecting_cases[] = {
 	{"non-blocking/unknown-name-at-once", "8.2", unknown_name, false},
 	{"non-blocking/then-blocking", "8.2", then_wait, false},
 	{"implied/first-message-connects", "8.2", implied, false},
+	{"implied/in-a-loop", "8.2", implied_in_a_loop, false},
+	{"implied/in-time", "8.2", implied_in_time, false},
+	{"implied/refused-while-waiting", "8.2", implied_refused_while_waiting, false},
 	{"implied/by-port", "8.2", implied_by_port, false},
 	{"implied/without-waiting", "8.2", implied_without_waiting, false},
 	{"implied/answered-at-once", "8.2", implied_and_answered, false},

@@ -114,6 +114,23 @@ static void without_waiting(void)
 	EQ(receive(fd, 0)->length, 5);
 }
 
+static void implied_in_a_loop(void)
+{
+	static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET};
+	other_node();
+	for (size_t i = 0; i < COUNT(types); i++) {
+		int fd = a_socket(types[i]);
+		size_t got = 0;
+		for (int n = 0; n < 3; n++)
+			EQ(sent_to(fd, "hello", 5, service(peer_type, 3 + (uint32_t)i)), 5);
+		while (got < 15) {
+			arrives(fd);
+			got += (size_t)receive(fd, 0)->length;
+		}
+		EQ(got, 15);
+	}
+}
+
 static void from_the_other_node(void)
 {
 	Address address;
@@ -324,6 +341,7 @@ const struct test_case remote_cases[] = {
 	{"remote/stream", "8.5", stream, true},
 	{"remote/packets", "8.10", packets, true},
 	{"remote/without-waiting", "8.2", without_waiting, true},
+	{"remote/implied-in-a-loop", "8.2", implied_in_a_loop, true},
 	{"remote/from-the-other-node", "8.2", from_the_other_node, true},
 	{"remote/lookup-domain", "1.4", lookup_domain, true},
 	{"remote/lookup-on-other-node", "2.6", looked_up_over_there, true},

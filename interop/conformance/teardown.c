@@ -344,12 +344,6 @@ static void connectionless_shutdown(void)
 	EQ(sent_to(from, "one", 3, name), 3);
 	arrives(to);
 	ERR(shutdown(to, SHUT_RDWR), ENOTCONN);
-	if (engine == UTIPC) {
-		/* The failed call has no effect (row 8.3). */
-		EQ(recv(to, &byte, 1, 0), 1);
-		EQ(events_of(to, POLLIN | POLLOUT, 0), POLLOUT);
-		return;
-	}
 	EQ(receive(from, 0)->error[0], TIPC_CONN_SHUTDOWN);
 	ERR(recv(to, &byte, 1, MSG_DONTWAIT), EAGAIN);
 	ERR(recv(to, &byte, 1, 0), ENOTCONN);
@@ -357,6 +351,39 @@ static void connectionless_shutdown(void)
 	/* Messages still arrive and are read. */
 	EQ(sent_to(from, "two", 3, name), 3);
 	EQ(recv(to, &byte, 1, 0), 1);
+}
+
+static int waiting;
+
+static void *receive_one(void *ended)
+{
+	char byte;
+	errno = 0;
+	long n = recv(waiting, &byte, 1, 0);
+	*(int *)ended = n < 0 ? errno : 0;
+	return NULL;
+}
+
+static void connectionless_shutdown_wakes(void)
+{
+	/* With and without a sender that has written to the socket before. */
+	static const int kinds[] = {SOCK_RDM, SOCK_DGRAM};
+	for (size_t i = 0; i < COUNT(kinds); i++)
+		for (int written = 0; written < 2; written++) {
+			Address name = service(a_type(), 1);
+			waiting = bound(kinds[i], name);
+			int from = a_socket(kinds[i]), ended = 0;
+			for (int n = 0; n < 20 * written; n++) {
+				EQ(sent_to(from, "x", 1, name), 1);
+				EQ(receive(waiting, 0)->length, 1);
+			}
+			pthread_t thread;
+			EQ(pthread_create(&thread, NULL, receive_one, &ended), 0);
+			nap(100);
+			ERR(shutdown(waiting, SHUT_RDWR), ENOTCONN);
+			EQ(pthread_join(thread, NULL), 0);
+			EQ(ended, ENOTCONN);
+		}
 }
 
 const struct test_case teardown_cases[] = {
@@ -379,5 +406,6 @@ const struct test_case teardown_cases[] = {
 	{"end/waiting-writer-is-woken", "8.3", writer_is_woken, false},
 	{"end/connectionless-queue-is-returned", "8.3", connectionless_queue_is_returned, false},
 	{"end/connectionless-shutdown", "8.3", connectionless_shutdown, false},
+	{"end/connectionless-shutdown-wakes-readers", "8.3", connectionless_shutdown_wakes, false},
 	{NULL, NULL, NULL, false},
 };

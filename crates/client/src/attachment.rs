@@ -190,6 +190,11 @@ impl Attachment {
         }
     }
 
+    /// The near end stays when the daemon dies: the socket resumes.
+    pub(crate) fn forget_near_end(&self, near: &Near) {
+        self.life.near_ends.forget(near);
+    }
+
     /// Whether this process opened the attachment; false in a forked child for those of its parent.
     #[inline]
     pub(crate) fn is_own(&self) -> bool {

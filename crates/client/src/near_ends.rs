@@ -51,6 +51,11 @@ impl NearEnds {
         if reached { Reach::Reached } else { Reach::NeedsThread }
     }
 
+    /// Removes one, which is not to hang up.
+    pub(crate) fn forget(&self, near: &Near) {
+        lock(&self.list).ends.retain(|end| !end.is_of(near));
+    }
+
     /// Hangs all of them up.
     pub(crate) fn hang_up(&self) {
         // Without the lock: a near end waits for the thread that uses it.
@@ -74,6 +79,18 @@ mod tests {
         ends.hang_up();
         assert_eq!(near.with(|near| packets::drain_to_end(near)), Some((false, true)));
         assert!(packets::is_peer_closed(&far));
+    }
+
+    #[test]
+    fn forgotten_end_does_not_hang_up() {
+        let pairs = [packets::pair().unwrap(), packets::pair().unwrap()];
+        let [one, other] = pairs.map(|(near, far)| (Near::owned(near.into_fd()), far));
+        let ends = NearEnds::default();
+        ends.add(&one.0);
+        ends.add(&other.0);
+        ends.forget(&one.0);
+        ends.hang_up();
+        assert!(!packets::is_peer_closed(&one.1) && packets::is_peer_closed(&other.1));
     }
 
     /// A handle that closed the last descriptor did so in the table of the watching thread, which has another file

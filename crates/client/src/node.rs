@@ -37,7 +37,7 @@ pub struct Node {
     attachment: Arc<Mutex<Arc<Attachment>>>,
     /// Whether and how calls of its sockets spin.
     mode: Mode,
-    /// Whether its connectionless sockets resume after the daemon's death.
+    /// Whether its connectionless sockets and its listeners resume after the daemon's death.
     resumes: bool,
     /// The process that made the handle, see [`fork::generation`].
     generation: u32,
@@ -69,7 +69,8 @@ impl Node {
         }
     }
 
-    /// Sets whether connectionless sockets that are opened from now on attach to the next daemon when theirs dies.
+    /// Sets whether connectionless sockets and listeners that are opened from now on attach to the next daemon when
+    /// theirs dies.
     #[must_use]
     pub fn resuming(mut self, resumes: bool) -> Self {
         self.resumes = resumes;

@@ -1,8 +1,13 @@
-//! Connectionless sockets that resume: after the daemon's death they attach to the next daemon. Decision 26.
+//! Connectionless sockets and listeners that resume: after the daemon's death they attach to the next daemon. Decision
+//! 26.
 //!
 //! A thread of each attachment that has such sockets waits for its end. It looks for the next daemon, opens a socket
 //! there in place of each old one, with its options, bindings and descriptor, and leaves a notice in it: the first call
-//! that sends or receives reports [`Error::Resumed`]. Until then such calls wait, as if no messages came.
+//! that sends or receives reports [`Error::Resumed`]. Until then such calls wait, as if no messages came. A listener
+//! has no notice, because nothing that it has accepted is lost; its accepts wait.
+//!
+//! A connection-oriented socket that does not listen breaks at once. Its state is recorded nevertheless: it may listen
+//! later.
 //!
 //! The old socket stays as a handle that leads to the new one ([`Socket::live`]).
 
@@ -59,6 +64,7 @@ struct Record {
     options: Vec<(SocketOption, OptionValue)>,
     default_to: Option<Destination>,
     group: Option<(GroupRequest, GroupPolicy)>,
+    listens: bool,
 }
 
 #[derive(Debug)]
@@ -94,6 +100,10 @@ impl Resuming {
             // One failure is enough: the others would fail for the same reason, after a second each.
             let mut fails = false;
             sockets.retain(|socket| match socket.upgrade() {
+                Some(socket) if !socket.resumes() => {
+                    socket.give_up();
+                    false
+                }
                 Some(socket) => {
                     fails = fails || !socket.try_to_resume();
                     fails
@@ -123,6 +133,11 @@ enum Waited {
 }
 
 impl Resumption {
+    /// Whether the socket is of those that resume.
+    fn resumes(&self) -> bool {
+        !self.state.kind.is_connection_oriented() || lock(&self.record).listens
+    }
+
     /// One try; true if there is nothing left to do.
     fn try_to_resume(&self) -> bool {
         if self.state.has_other_holders.load(Relaxed) {
@@ -134,7 +149,11 @@ impl Resumption {
                 let _ = self.next.set(Box::new(next));
                 self.changed.notify_all();
                 self.release_lanes();
-                if let Some(far) = self.far.get() {
+                // A listener has a notice only if something was refused. A byte too many does no harm.
+                let next = self.next.get().and_then(|next| next.resumption.as_ref());
+                if next.is_some_and(|next| next.is_untold.load(Acquire))
+                    && let Some(far) = self.far.get()
+                {
                     set_readable(&far.fd);
                 }
                 true
@@ -197,9 +216,14 @@ impl Resumption {
         if let Some((request, policy)) = record.group {
             note(next.join(request, policy))?;
         }
+        if record.listens {
+            note(next.listen())?;
+        }
         next.state.interruptible.store(self.state.interruptible.load(Relaxed), Relaxed);
         next.adopt_descriptor()?;
-        if let Some(resumption) = &next.resumption {
+        if let Some(resumption) = &next.resumption
+            && !(record.listens && matches!(notice, Error::Resumed(_)))
+        {
             *lock(&resumption.notice) = Some(notice);
             resumption.is_untold.store(true, Release);
         }
@@ -263,6 +287,10 @@ impl Resumption {
         lock(&self.record).group = group;
     }
 
+    pub(crate) fn note_listening(&self) {
+        lock(&self.record).listens = true;
+    }
+
     pub(crate) fn note_destination(&self, to: Option<Destination>) {
         lock(&self.record).default_to = to;
     }
@@ -285,7 +313,7 @@ impl Attachment {
 }
 
 impl Socket {
-    /// Makes a connectionless socket resume.
+    /// Makes a socket resume: a connectionless one, and another one from when it listens.
     pub(crate) fn resuming(self, node: &Node) -> Self {
         let descriptor = Arc::clone(&self.descriptor);
         self.resuming_with(node, descriptor, Arc::default())
@@ -297,9 +325,6 @@ impl Socket {
         descriptor: Arc<OnceLock<Descriptor>>,
         far: Arc<OnceLock<KeptFar>>,
     ) -> Self {
-        if self.kind().is_connection_oriented() {
-            return self;
-        }
         let resumption = Arc::new(Resumption {
             node: node.clone(),
             attachment: Arc::downgrade(&self.attachment),
@@ -326,12 +351,27 @@ impl Socket {
 
     /// After the descriptor was fetched: keeps a copy of its far end.
     pub(crate) fn keep_far_end(&self) {
-        let Some(resumption) = &self.resumption else { return };
+        let Some(resumption) = self.resumption.as_ref().filter(|r| r.resumes() && r.far.get().is_none())
+        else {
+            return;
+        };
         let request = Request::FarEnd { port: self.port(), lane: None };
         let far = self.fetch_near(&request).map(raise);
         // Without it the descriptor hangs up when the daemon dies.
         if let Ok(fd) = far {
             let _ = resumption.far.set(KeptFar { _hiding: Hiding::of(&fd), fd });
+        }
+    }
+
+    /// After the socket began to listen: it keeps its descriptor from now on.
+    pub(crate) fn keep_listening(&self) {
+        let Some(resumption) = &self.resumption else { return };
+        resumption.note_listening();
+        if let Some(descriptor) = self.descriptor.get() {
+            self.keep_far_end();
+            if self.keeps_descriptor() {
+                self.attachment.forget_near_end(descriptor.near());
+            }
         }
     }
 
@@ -362,7 +402,7 @@ impl Socket {
         self.resumption.as_ref().and_then(|resumption| resumption.next.get()).map(|next| &**next)
     }
 
-    /// Calls `call`, which sends or receives, with the current handle. If the daemon dies meanwhile, waits for the next
+    /// Calls `call`, which sends, receives or accepts, with the current handle. If the daemon dies meanwhile, waits for the next
     /// one.
     #[cold]
     pub(crate) fn across_restarts<T>(
@@ -385,7 +425,7 @@ impl Socket {
                 return Err(notice);
             }
             match call(socket) {
-                Err(Error::Died(path)) => match resumption.wait(wait) {
+                Err(Error::Died(path)) if resumption.resumes() => match resumption.wait(wait) {
                     Waited::Resumed => {}
                     Waited::TimedOut => return Ok(None),
                     Waited::GaveUp => return Err(Error::Died(path)),

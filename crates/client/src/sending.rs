@@ -196,8 +196,10 @@ impl Socket {
                 return Ok(None);
             }
             let sent = self.send_through_node(half, data, node_request);
-            if matches!(sent, Ok(Some(_))) {
+            if to.is_some() && matches!(sent, Ok(Some(_))) {
                 self.connects_to(to);
+                // While the request is pending, the descriptor is not writable.
+                self.note_full_node()?;
             }
             return sent;
         }
@@ -266,13 +268,14 @@ impl Socket {
             let level = Stack::level(self.port(), self.state.options().importance);
             // A multicast that meets a full link waits at the node.
             if !is_multicast && self.attachment.is_congested(to.node, level)? {
-                if self.is_polled() {
-                    // Send by a request: after a would-block the daemon makes the descriptor writable again.
+                // Send by a request: after a would-block the daemon makes the descriptor of a program that polls
+                // writable again, or reports that it is this sender's turn.
+                if self.is_polled() || !half.lanes.waits_for_link(to.node, level, Instant::now()) {
                     return Ok(ByLane::NoLane);
                 }
-                half.lanes.wait_for_link(to.node, level);
                 return Ok(ByLane::Waits);
             }
+            half.lanes.link_has_room(to.node);
             let error = match half.lanes.send_remote(self.own(), self.state.options(), to, address, data) {
                 Ok(_) => return Ok(ByLane::Taken),
                 Err(error) => error,

@@ -315,14 +315,25 @@ impl Socket {
     /// # Errors
     /// [`Failure::Call`].
     pub fn listen(&self) -> Result<(), Error> {
-        self.request(&Request::Listen { port: self.port() })
+        self.request(&Request::Listen { port: self.port() })?;
+        self.keep_listening();
+        Ok(())
     }
 
-    /// Accepts the next connection request: a socket for it, and the peer; `None` if there is none within `wait`.
+    /// Accepts the next connection request: a socket for it, and the peer; `None` if there is none within `wait`. On a
+    /// listener that resumes it waits for the next daemon too.
     ///
     /// # Errors
     /// [`Failure::Accept`].
     pub fn accept(&self, wait: Wait) -> Result<Option<(Self, PortId)>, Error> {
+        if self.resumption.is_some() {
+            return self.across_restarts(wait, |socket| socket.accept_here(wait));
+        }
+        self.accept_here(wait)
+    }
+
+    /// [`Socket::accept`] from the daemon of this handle.
+    fn accept_here(&self, wait: Wait) -> Result<Option<(Self, PortId)>, Error> {
         let request = Request::Accept { port: self.port() };
         let accepted = self.poll(wait, || {
             let accepted = self.attachment.call(&request, &[], |reply, _| match reply {
@@ -396,13 +407,23 @@ impl Socket {
         })
     }
 
-    /// Shuts the connection down.
+    /// Shuts the connection down. A connectionless socket gets an error, and receives on it no longer wait; its messages
+    /// go through the node from now on.
     ///
     /// # Errors
     /// [`Failure::Call`].
     pub fn shutdown(&self) -> Result<(), Error> {
+        let request = Request::Shutdown { port: self.port() };
+        if !self.kind().is_connection_oriented() {
+            // Unread messages move to the node, which returns them.
+            self.attachment.host(&self.state)?;
+            let done = self.request(&request);
+            lock(&self.state.receiver).node_is_ready();
+            self.attachment.ring();
+            return done;
+        }
         // The daemon ends the lanes; unread messages are lost.
-        self.request(&Request::Shutdown { port: self.port() })?;
+        self.request(&request)?;
         let mut receiver = lock(&self.state.receiver);
         // Drops announced lanes: the reader of one that is opened now would wait for an end that never comes.
         drop(self.state.receiver_events.take());

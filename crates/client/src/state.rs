@@ -137,6 +137,9 @@ pub(crate) struct SocketState {
     pub(crate) has_other_holders: AtomicBool,
     /// It is in a group.
     pub(crate) in_group: AtomicBool,
+    /// Number of [`Notice::Readiness`] for it, modulo 2^32: another thread's reply may bring the one that a sender is
+    /// about to sleep for.
+    pub(crate) readiness: AtomicU32,
     /// Whether a signal ends a call that waits.
     pub(crate) interruptible: AtomicBool,
     /// It was accepted: its importance and service are those of the connection request, which the node knows.
@@ -163,6 +166,7 @@ impl SocketState {
             hosted: AtomicBool::new(false),
             has_other_holders: AtomicBool::new(false),
             in_group: AtomicBool::new(false),
+            readiness: AtomicU32::new(0),
             interruptible: AtomicBool::new(false),
             accepted,
         };
@@ -188,7 +192,10 @@ impl SocketState {
     pub(crate) fn queue_event(&self, notice: Notice) {
         let of = |end| if end == LaneEnd::Reader { &self.receiver_events } else { &self.sender_events };
         match notice {
-            Notice::Readiness { .. } => self.receiver_events.put(Event::Ready),
+            Notice::Readiness { .. } => {
+                self.receiver_events.put(Event::Ready);
+                self.readiness.fetch_add(1, Release);
+            }
             Notice::Lane { other, lane, end, .. } => {
                 of(end).put(Event::LaneOpened { peer: other, node: None, lane, member: None });
             }
@@ -247,5 +254,21 @@ impl SocketState {
 
     pub(crate) fn waits(&self, half: Half) -> bool {
         self.waited.load(Relaxed) == half as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reply of another thread brings it between a sender's attempt and its sleep.
+    #[test]
+    fn readiness_notice_is_counted_for_a_sender_that_does_not_sleep_yet() {
+        let state = SocketState::new(7, SocketKind::Rdm, false, Mode::Adaptive);
+        let before = state.readiness.load(Acquire);
+        state.queue_event(Notice::Readiness { port: 7 });
+        assert_ne!(state.readiness.load(Acquire), before);
+        state.queue_event(Notice::GroupChanged { port: 7 });
+        assert_eq!(state.readiness.load(Acquire), before.wrapping_add(1), "another notice");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use utipc_lanes::{BELLS_MAX, Check, Pair, Parked};
@@ -71,6 +71,7 @@ impl Socket {
                 receiver.node_is_ready();
             }
         }
+        let mut noticed = self.state.readiness.load(Acquire);
         if let Some(done) = attempt()? {
             self.state.set_waits(half, false);
             return Ok(Some(done));
@@ -98,12 +99,13 @@ impl Socket {
                 let slept = if self.attachment.is_overdue() {
                     self.pause(limit)?
                 } else {
-                    unless_silent(self.sleep(half, bytes, limit).map(Some), wait)?.unwrap_or(true)
+                    unless_silent(self.sleep(half, bytes, limit, noticed).map(Some), wait)?.unwrap_or(true)
                 };
                 if let (true, Some(spin)) = (slept, &mut spin) {
                     spin.slept();
                 }
             }
+            noticed = self.state.readiness.load(Acquire);
             if let Some(done) = attempt()? {
                 self.state.set_waits(half, false);
                 return Ok(Some(done));
@@ -153,7 +155,14 @@ impl Socket {
     }
 
     /// Sleeps until the state may have changed, at most `limit`; returns false, without sleeping, if it already has.
-    fn sleep(&self, half: Half, bytes: usize, mut limit: Option<Duration>) -> Result<bool, Error> {
+    /// `noticed`: [`readiness`](crate::state::SocketState::readiness) before the last attempt.
+    fn sleep(
+        &self,
+        half: Half,
+        bytes: usize,
+        mut limit: Option<Duration>,
+        noticed: u32,
+    ) -> Result<bool, Error> {
         let mut pairs: Vec<Arc<Pair>> = match half {
             Half::Receive => lock(&self.state.receiver).pairs(),
             Half::Send => lock(&self.state.sender).lanes.awaited_pairs(),
@@ -191,7 +200,9 @@ impl Socket {
                     Some((node, level)) => !self.attachment.is_congested(node, level)?,
                     None => !sender.awaited_pairs().is_empty() && sender.want_room(bytes),
                 };
-                ready || self.state.sender_events.has_some()
+                // What the node answers may have changed since.
+                let at_node = self.state.readiness.load(Acquire) != noticed;
+                ready || at_node || self.state.sender_events.has_some()
             }
         };
         if something || self.attachment.has_notices() {

@@ -11,6 +11,11 @@ use crate::message::HEADER_MAX;
 use crate::sender::WINDOW;
 use crate::{OutboundLane, Pair, Sender};
 
+/// Time for which a sender waits until a full link queue is half free. Then it takes its turn at the node, whose queue
+/// of waiting sockets serves it however full the others keep the link. A queue that one sender has filled is half free
+/// within a round trip. Decision 32.
+const LINK_PATIENCE: Duration = Duration::from_millis(10);
+
 /// What a call waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Awaited {
@@ -111,10 +116,30 @@ impl Sender {
         self.window_waits += 1;
     }
 
-    /// Notes that the call waits until the link queue to a node takes messages of this level.
-    pub fn wait_for_link(&mut self, node: NodeAddr, level: u8) {
+    /// Whether the call shall wait until the full link queue to a node is half free for messages of this level. False
+    /// if it has not been for so long that the message goes to the node, which says when it takes the next one; this
+    /// stays so until [`Sender::link_has_room`].
+    pub fn waits_for_link(&mut self, node: NodeAddr, level: u8, now: Instant) -> bool {
+        let since = match self.link_full {
+            Some((full, since)) if full == node => since,
+            _ => now,
+        };
+        self.link_full = Some((node, since));
+        if now.saturating_duration_since(since) >= LINK_PATIENCE {
+            self.awaited = Awaited::Nothing;
+            return false;
+        }
         self.awaited = if self.sole.is_some() { Awaited::Link(node, level) } else { Awaited::Nothing };
         self.link_waits += 1;
+        true
+    }
+
+    /// Notes that the link queue to a node is not full, or half free again.
+    #[inline]
+    pub fn link_has_room(&mut self, node: NodeAddr) {
+        if self.link_full.is_some_and(|(full, _)| full == node) {
+            self.link_full = None;
+        }
     }
 
     /// Node and level of the full link queue that the call waits for.
@@ -199,5 +224,34 @@ impl Sender {
             return Some(WaitReason::MemberWindow { member: peer, joined: true, window });
         }
         Some(WaitReason::PeerWindow { peer, unacked: lane.outstanding(), window: WINDOW })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: NodeAddr = NodeAddr(0x0100_1001);
+
+    /// Others keep the link more than half full for ever.
+    #[test]
+    fn sender_to_a_link_that_stays_full_takes_its_turn_at_the_node() {
+        let (mut sender, begun) = (Sender::default(), Instant::now());
+        let mut waits = |after: Duration| sender.waits_for_link(NODE, 0, begun + after);
+        assert!(waits(Duration::ZERO) && waits(LINK_PATIENCE / 2));
+        assert!(!waits(LINK_PATIENCE));
+        // The next messages do not wait again.
+        assert!(!waits(LINK_PATIENCE) && !waits(2 * LINK_PATIENCE));
+    }
+
+    #[test]
+    fn sender_to_a_link_that_had_room_waits_anew() {
+        let (mut sender, begun) = (Sender::default(), Instant::now());
+        assert!(sender.waits_for_link(NODE, 0, begun));
+        sender.link_has_room(NodeAddr(0x0100_1002));
+        assert!(!sender.waits_for_link(NODE, 0, begun + LINK_PATIENCE), "room at another node");
+        sender.link_has_room(NODE);
+        assert!(sender.waits_for_link(NODE, 0, begun + LINK_PATIENCE));
+        assert!(sender.waits_for_link(NodeAddr(0x0100_1002), 0, begun + 2 * LINK_PATIENCE), "another node");
     }
 }

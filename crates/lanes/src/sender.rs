@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use utipc_attach::LaneId;
-use utipc_core::addr::{PortId, ServiceAddr};
+use utipc_core::addr::{NodeAddr, PortId, ServiceAddr};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Address, Patience, SendOptions, SocketKind, header};
 use utipc_core::wire::blocks;
@@ -286,6 +286,8 @@ pub struct Sender {
     pub(crate) awaited: Awaited,
     /// A wait for the reader of a full lane has begun.
     pub(crate) new_wait: bool,
+    /// The node to which the link queue was full at the last message to it, and since when.
+    pub(crate) link_full: Option<(NodeAddr, Instant)>,
     /// Messages sent by lanes to local sockets.
     pub messages: u64,
     /// Their bytes.

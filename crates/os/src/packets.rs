@@ -63,6 +63,11 @@ impl NearHandle {
         self.0.strong_count() == 0
     }
 
+    /// Whether it is a handle of this near end.
+    pub fn is_of(&self, near: &Near) -> bool {
+        Weak::as_ptr(&self.0) == Arc::as_ptr(&near.place)
+    }
+
     /// Hangs it up, from any thread of the process. A thread with a descriptor table of its own reaches the number only
     /// where the kernel has `pidfd_getfd` and permits it: see [`reaches_main_table`].
     pub fn hang_up(&self) -> bool {

@@ -1,23 +1,31 @@
 //! The private directory in which the running programs of a user find each other.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::geteuid;
 
 use crate::{OsError, Result};
 
+/// Most entries of the directory for temporary files among which those of this user are looked for.
+const ENTRIES_MAX: usize = 1 << 20;
+/// Longer than the resolution of the file system's times, a tick of the kernel's clock of at least 100 Hz.
+const TICK: Duration = Duration::from_millis(20);
+
 /// `$XDG_RUNTIME_DIR/<name>`, else `/run/user/<uid>/<name>`, else `<name>-<uid>` in the directory
 /// for temporary files; created with mode 0700 if missing.
 ///
 /// A directory that belongs to another user, or that others can enter, is refused: a process that
-/// can write there could impersonate one of this user's nodes.
+/// can write there could impersonate one of this user's nodes. Every user can take the name in the directory for
+/// temporary files; then it is `<name>-<uid>.<random>`, which the processes of this user find by its owner.
 pub fn user_dir(name: &str) -> Result<PathBuf> {
     let uid = geteuid().as_raw();
-    let path = bases(uid).into_iter().find(|base| is_private(base, uid)).map(|base| base.join(name));
-    let path = path.unwrap_or_else(|| temporary_dir(name, uid));
+    let base = bases(uid).into_iter().find(|base| is_private(base, uid));
+    let Some(base) = base else { return temporary_dir(&std::env::temp_dir(), name, uid) };
+    let path = base.join(name);
     private_dir(&path)?;
     Ok(path)
 }
@@ -27,8 +35,12 @@ pub fn user_dir(name: &str) -> Result<PathBuf> {
 #[must_use]
 pub fn user_dirs(name: &str) -> Vec<PathBuf> {
     let uid = geteuid().as_raw();
-    let all = bases(uid).into_iter().map(|base| base.join(name)).chain([temporary_dir(name, uid)]);
-    all.filter(|dir| is_private(dir, uid)).collect()
+    let temporary = std::env::temp_dir();
+    let usual = usual_temporary(&temporary, name, uid);
+    let is_taken = fs::symlink_metadata(&usual).is_ok_and(|found| found.uid() != uid);
+    let other = if is_taken { oldest_other(&temporary, name, uid) } else { None };
+    let all = bases(uid).into_iter().map(|base| base.join(name)).chain([usual]);
+    all.filter(|dir| is_private(dir, uid)).chain(other).collect()
 }
 
 fn bases(uid: u32) -> Vec<PathBuf> {
@@ -36,8 +48,58 @@ fn bases(uid: u32) -> Vec<PathBuf> {
     given.into_iter().chain([PathBuf::from(format!("/run/user/{uid}"))]).collect()
 }
 
-fn temporary_dir(name: &str, uid: u32) -> PathBuf {
-    std::env::temp_dir().join(format!("{name}-{uid}"))
+fn usual_temporary(base: &Path, name: &str, uid: u32) -> PathBuf {
+    base.join(format!("{name}-{uid}"))
+}
+
+/// The private directory of a user in a directory where every user can create files.
+fn temporary_dir(base: &Path, name: &str, uid: u32) -> Result<PathBuf> {
+    let usual = usual_temporary(base, name, uid);
+    let owner = fs::symlink_metadata(&usual).map(|found| found.uid());
+    if !matches!(owner, Ok(owner) if owner == uid) {
+        // Also when the usual name is free again: other processes of this user may be in the other directory.
+        if let Some(other) = oldest_other(base, name, uid) {
+            return Ok(other);
+        }
+        if owner.is_ok() {
+            return create_other(base, name, uid);
+        }
+    }
+    match private_dir(&usual) {
+        // Another user has just taken the name.
+        Err(_) if fs::symlink_metadata(&usual).is_ok_and(|found| found.uid() != uid) => {
+            create_other(base, name, uid)
+        }
+        done => done.map(|()| usual),
+    }
+}
+
+/// Creates the directory for when the usual name is taken. Of several that processes create at once, all use the oldest.
+fn create_other(base: &Path, name: &str, uid: u32) -> Result<PathBuf> {
+    let mut random = [0; 8];
+    crate::random::fill(&mut random)?;
+    let own = base.join(format!("{name}-{uid}.{:016x}", u64::from_ne_bytes(random)));
+    private_dir(&own)?;
+    // From then on no directory can appear that was created at the same time.
+    std::thread::sleep(TICK);
+    let oldest = oldest_other(base, name, uid).unwrap_or_else(|| own.clone());
+    if oldest != own {
+        // It is still empty.
+        let _ = fs::remove_dir(&own);
+    }
+    Ok(oldest)
+}
+
+/// The oldest private directory of this user whose name begins as those of [`create_other`].
+fn oldest_other(base: &Path, name: &str, uid: u32) -> Option<PathBuf> {
+    let beginning = format!("{name}-{uid}.");
+    let entries = fs::read_dir(base).ok()?.take(ENTRIES_MAX).flatten();
+    let named =
+        entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(beginning.as_bytes()));
+    let private = named.map(|entry| entry.path()).filter(|path| is_private(path, uid));
+    // Where the file system keeps no time of creation, the name decides.
+    let created = |path: &PathBuf| fs::symlink_metadata(path).and_then(|found| found.created()).ok();
+    private.min_by_key(|path| (created(path), path.clone()))
 }
 
 /// Path of the socket of the daemon `instance`: in `/run/utipc` (created with mode 0755 if missing) for root, else in
@@ -72,10 +134,15 @@ pub fn private_dir(path: &Path) -> Result<()> {
     if is_private(path, geteuid().as_raw()) {
         return Ok(());
     }
-    Err(failed(io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        "it is not a directory of this user with mode 0700",
-    )))
+    let why = match fs::symlink_metadata(path) {
+        Ok(found) if found.uid() != geteuid().as_raw() => format!("it belongs to user {}", found.uid()),
+        Ok(found) if found.is_dir() => {
+            format!("its mode is {:o}, so that others can enter it", found.mode() & 0o777)
+        }
+        Ok(_) => "it is not a directory".to_owned(),
+        Err(cause) => cause.to_string(),
+    };
+    Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, why)))
 }
 
 /// Opens a file for writing that only this user can open, never through a symbolic link;
@@ -122,6 +189,45 @@ mod tests {
         assert!(private_dir(&link).is_err());
         assert!(open_private(&link, false).is_err());
         std::fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn replacement_of_a_taken_name_is_found_by_all_processes_of_the_user() {
+        let base = std::env::temp_dir().join(format!("utipc-os-taken-{}", std::process::id()));
+        let uid = geteuid().as_raw();
+        private_dir(&base).unwrap();
+        let usual = base.join(format!("x-{uid}"));
+        assert_eq!([(); 2].map(|()| temporary_dir(&base, "x", uid).unwrap()), [usual.clone(), usual.clone()]);
+        fs::remove_dir(usual).unwrap();
+        // Entries that look like the replacement, and are not private.
+        fs::write(base.join(format!("x-{uid}.0")), "").unwrap();
+        let open = base.join(format!("x-{uid}.1"));
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        let one = create_other(&base, "x", uid).unwrap();
+        assert!(is_private(&one, uid) && one != open);
+        // Every process uses the oldest, also one that has just created its own.
+        assert_eq!(create_other(&base, "x", uid).unwrap(), one);
+        assert_eq!(fs::read_dir(&base).unwrap().count(), 3);
+        assert_eq!(temporary_dir(&base, "x", uid).unwrap(), one, "although the usual name is free again");
+        fs::remove_dir_all(&base).unwrap();
+    }
+
+    /// As root: the name belongs to another user.
+    #[test]
+    fn directory_of_another_user_is_passed_over() {
+        let uid = geteuid();
+        let base = std::env::temp_dir().join(format!("utipc-os-foreign-{}", std::process::id()));
+        private_dir(&base).unwrap();
+        let usual = usual_temporary(&base, "x", uid.as_raw());
+        fs::create_dir(&usual).unwrap();
+        if std::os::unix::fs::chown(&usual, Some(uid.as_raw() + 1), None).is_ok() {
+            let error = private_dir(&usual).unwrap_err().to_string();
+            assert!(error.contains(&format!("it belongs to user {}", uid.as_raw() + 1)), "{error}");
+            let dirs = [(); 3].map(|()| temporary_dir(&base, "x", uid.as_raw()).unwrap());
+            assert!(is_private(&dirs[0], uid.as_raw()) && dirs.iter().all(|dir| *dir == dirs[0]));
+        }
+        fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(crate) struct Entry {
     nonblocking: AtomicBool,
     /// O_ASYNC: a signal tells of every change of the level, which therefore is never deferred.
     signalling: AtomicBool,
+    /// It has sent to an address: no later message requests a connection.
+    pub(crate) is_beyond_open: AtomicBool,
     /// SO_RCVTIMEO and SO_SNDTIMEO in microseconds; 0 is no limit.
     receive_limit: AtomicU64,
     send_limit: AtomicU64,
@@ -75,6 +77,7 @@ impl Entry {
             kept: ManuallyDrop::default(),
             nonblocking: AtomicBool::new(false),
             signalling: AtomicBool::new(false),
+            is_beyond_open: AtomicBool::new(false),
             receive_limit: AtomicU64::new(0),
             send_limit: AtomicU64::new(0),
             send_buffer: AtomicU32::new(BUFFER),

@@ -13,8 +13,8 @@ pub(crate) fn code(error: &Error) -> Code {
     match error {
         Error::Failed(failure) => failed(failure),
         Error::Interrupted => libc::EINTR,
-        // As if the kernel's module had been unloaded: the node is gone.
-        Error::Died(_) | Error::Nonsense(_) => libc::ENETDOWN,
+        // As when the node of a connection's peer is lost, and as in the other libraries.
+        Error::Died(_) | Error::Nonsense(_) => libc::ECONNRESET,
         Error::Silent(_) => {
             node::report(error);
             libc::ETIMEDOUT

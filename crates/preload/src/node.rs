@@ -39,7 +39,7 @@ pub(crate) fn report(error: &Error) {
     }
 }
 
-/// Whether connectionless sockets go on with the next daemon: `UTIPC_RESUME` is `1`.
+/// Whether connectionless sockets and listeners go on with the next daemon: `UTIPC_RESUME` is `1`.
 fn resumes() -> bool {
     std::env::var("UTIPC_RESUME").as_deref() == Ok("1")
 }

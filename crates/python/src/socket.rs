@@ -14,7 +14,7 @@ use crate::address::{Bindable, PortId, Target};
 use crate::buffer::{Outgoing, WritableBuffer};
 use crate::error::{closed, exception};
 use crate::message::{Message, importance};
-use crate::waiting::{Limit, wait};
+use crate::waiting::{Clock, Limit, wait};
 
 /// A TIPC socket of any kind; opened by `Node.rdm`, `dgram`, `seqpacket` or `stream`.
 ///
@@ -143,7 +143,21 @@ impl Socket {
     /// Sends a message, waiting up to the socket's timeout.
     pub(crate) fn send_bytes_to(&self, py: Python<'_>, data: &Outgoing, to: Destination) -> PyResult<usize> {
         let bytes = data.get();
-        self.wait(py, self.limit(Timeout::Own), |socket, slice| socket.within(slice).send_to(bytes, to))
+        let limit = self.limit(Timeout::Own);
+        let clock = Clock::start(limit);
+        let sent = self.wait(py, limit, |socket, slice| socket.within(slice).send_to(bytes, to))?;
+        let is_pending = |socket: &utipc::Socket| {
+            socket.kind().is_connection_oriented() && socket.state() == State::Connecting
+        };
+        if limit != Limit::NEVER && !bytes.is_empty() && self.query(py, is_pending)? {
+            // The slice of time that sent the connection request was too short for the reply.
+            self.wait(py, limit, |socket, slice| match socket.within(slice).finish_connect() {
+                // A request that is not answered in time stays pending.
+                Err(error) if error.is_temporary() && clock.slice().is_none() => Ok(()),
+                done => done,
+            })?;
+        }
+        Ok(sent)
     }
 
     /// Sends to a group, without a destination to all members, with a key.

@@ -18,6 +18,9 @@ const SLICE: Duration = Duration::from_millis(50);
 pub(crate) struct Limit(pub(crate) Option<Duration>);
 
 impl Limit {
+    /// Do not wait.
+    pub(crate) const NEVER: Self = Self(Some(Duration::ZERO));
+
     /// Converts a timeout in seconds.
     pub(crate) fn from_seconds(seconds: Option<f64>) -> PyResult<Self> {
         let Some(seconds) = seconds else { return Ok(Self(None)) };

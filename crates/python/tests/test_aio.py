@@ -88,6 +88,24 @@ def test_several_tasks_share_a_socket(node: utipc.Node) -> None:
     run(main())
 
 
+def test_first_data_waits_for_the_server(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+    async def main() -> None:
+        listener = node.listen(service, "stream")
+        client = aio.Socket(node.stream())
+        sending = asyncio.create_task(client.send_to(b"one", service))
+        await asyncio.sleep(0.01)
+        assert not sending.done()
+        server = aio.Socket(listener.accept())
+        assert await sending == 3
+        assert await client.send_to(b"two", service) == 3
+        assert await server.recv(3) + await server.recv(3) == b"onetwo"
+        client.close()
+        server.close()
+        listener.close()
+
+    run(main())
+
+
 def test_close_wakes_waiting_tasks(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     async def main() -> None:
         socket = aio.Socket(node.rdm())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import threading
+import time
 from typing import Literal
 
 import pytest
@@ -43,11 +45,43 @@ def test_set_up_by_request(node: utipc.Node, service: utipc.ServiceAddress, kind
 
 def test_set_up_by_data(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     with node.listen(service) as listener, node.seqpacket() as client:
+        client.settimeout(0)  # a call that may wait returns when the server has accepted
         client.send_to(b"first data", service)
+        client.settimeout(LIMIT)
         with listener.accept(timeout=LIMIT) as server:
             assert server.recv(100, timeout=LIMIT) == b"first data"
             server.send(b"answer")
             assert client.recv(100, timeout=LIMIT) == b"answer"
+
+
+def test_set_up_by_data_in_a_loop(node: utipc.Node, service: utipc.ServiceAddress, kind: Kind) -> None:
+    """The first call waits for the server, also for longer than one slice of time; the address is ignored later."""
+    with node.listen(service, kind) as listener:
+        received: list[bytes] = []
+
+        def serve() -> None:
+            time.sleep(0.2)
+            with listener.accept(timeout=LIMIT) as server:
+                while len(b"".join(received)) < 9:
+                    received.append(server.recv(100, timeout=LIMIT))
+
+        server = threading.Thread(target=serve)
+        server.start()
+        with node.socket(kind) as client:
+            client.settimeout(LIMIT)
+            assert [client.send_to(word, service) for word in (b"one", b"two", b"six")] == [3, 3, 3]
+            server.join(LIMIT)
+        assert b"".join(received) == b"onetwosix"
+
+
+def test_set_up_by_data_in_time(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+    with node.listen(service), node.seqpacket() as client:
+        client.settimeout(0.12)
+        assert client.send_to(b"first data", service) == 10
+        assert client.state == "connecting"
+        with pytest.raises(utipc.Error) as caught:
+            client.send_to(b"more", service)
+        assert caught.value.errno == errno.ENOTCONN
 
 
 def test_set_up_in_one_step(node: utipc.Node, service: utipc.ServiceAddress) -> None:

@@ -80,7 +80,8 @@ impl Builder {
 
     /// Whether RDM and DGRAM sockets resume when the daemon ends: they wait for the next one, attach to it with their
     /// bindings, options and descriptor, and report that once, by an error for which
-    /// [`is_resumed`](crate::Error::is_resumed) is true.
+    /// [`is_resumed`](crate::Error::is_resumed) is true. Listeners resume without a report: accepts wait for the next
+    /// daemon, and requests that waited to be accepted are lost.
     /// Connections break. The default is false, or true if `UTIPC_RESUME` is `1`. Sockets that other processes hold
     /// too do not resume, and nor do embedded nodes: they have no daemon.
     #[must_use]

@@ -3,7 +3,9 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::{Destination, Incoming, PortId, Received, Result, Socket};
+use utipc_core::socket::State;
+
+use crate::{Destination, Error, Incoming, PortId, Received, Result, SendError, Socket};
 
 /// A socket that accepts connections; see [`Node::listen`](crate::Node::listen).
 ///
@@ -91,7 +93,7 @@ impl Connection {
     }
 
     /// Connects without a round trip of its own: `data` travels with the request, and the server's first reply
-    /// completes the setup.
+    /// completes the setup. The next [`Connection::send`] waits for it.
     ///
     /// ```
     /// # use utipc::{Connection, Node, ServiceAddress, SocketKind};
@@ -109,7 +111,7 @@ impl Connection {
     /// # Errors
     /// [`Error::Send`](crate::Error::Send) if no socket is bound there; the first receive reports a refusal.
     pub fn open_with(socket: Socket, to: impl Into<Destination>, data: &[u8]) -> Result<Self> {
-        socket.send_to(data, to)?;
+        socket.send_waiting(data, Some(to.into()), socket.send_wait())?;
         Ok(Self { socket })
     }
 
@@ -126,11 +128,26 @@ impl Connection {
     pub fn send(&self, data: &[u8]) -> Result<()> {
         let mut sent = 0;
         loop {
-            sent += self.socket.send(&data[sent..])?;
+            sent += self.send_part(&data[sent..])?;
             if sent >= data.len() {
                 return Ok(());
             }
         }
+    }
+
+    /// Sends what the connection takes; while it is being set up, waits for the server's reply first.
+    fn send_part(&self, data: &[u8]) -> Result<usize> {
+        match self.socket.send(data) {
+            Err(Error::Send { why: SendError::NotConnected, .. }) if self.is_connecting() => {
+                self.socket.wait_connected_waiting(self.socket.send_wait())?;
+                self.socket.send(data)
+            }
+            sent => sent,
+        }
+    }
+
+    fn is_connecting(&self) -> bool {
+        matches!(self.socket.state(), State::Connecting | State::Established)
     }
 
     /// Receives a message; on a stream, whatever has arrived. Empty data means that the peer has shut the connection
@@ -184,7 +201,7 @@ impl Read for &Connection {
 
 impl Write for &Connection {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        Ok(self.socket.send(data)?)
+        Ok(self.send_part(data)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use utipc_core::socket::{OptionError, OptionValue, SocketOption, State};
 
+use utipc_os::Left;
+
 use crate::engine::{self, Wait};
 use crate::{
     Destination, Error, GroupPolicy, GroupRequest, Importance, MemberInfo, Method, Node, PortId, Received,
@@ -31,6 +33,8 @@ pub struct Socket {
     receive_limit: AtomicTimeout,
     send_limit: AtomicTimeout,
     nonblocking: AtomicBool,
+    /// It has sent with a destination: no later message requests a connection.
+    is_beyond_open: AtomicBool,
 }
 
 /// A timeout that any thread may change, in nanoseconds; [`u64::MAX`] for none.
@@ -85,6 +89,7 @@ impl Socket {
             receive_limit: AtomicTimeout::none(),
             send_limit: AtomicTimeout::none(),
             nonblocking: AtomicBool::new(false),
+            is_beyond_open: AtomicBool::new(false),
         }
     }
 
@@ -189,8 +194,11 @@ impl Socket {
     /// * To a [`PortId`]: to that socket, for example a reply.
     /// * [`Destination::service`] with [`Destination::on`]: to the service, if it is bound on that node.
     ///
-    /// On a [`SocketKind::SeqPacket`] or [`SocketKind::Stream`] socket the call requests a connection, and `data`
-    /// travels with the request; see [`Connection::open_with`](crate::Connection::open_with).
+    /// On a [`SocketKind::SeqPacket`] or [`SocketKind::Stream`] socket the first call requests a connection, and `data`
+    /// travels with the request. If it may wait and `data` is not empty, it returns when the server has accepted, when
+    /// the connect timeout or the send timeout ends, or at a refusal; the following calls ignore the address. A request
+    /// whose send timeout has ended stays pending, and sends fail until it is answered. See
+    /// [`Connection::open_with`](crate::Connection::open_with) for one that does not wait.
     ///
     /// Returns the number of bytes sent. A message has at most 66000 bytes; a stream may take only a part.
     ///
@@ -208,10 +216,36 @@ impl Socket {
     ///
     /// # Errors
     /// [`Error::Send`] if no socket is bound there or the message is too large, [`Error::WouldBlock`],
-    /// [`Error::TimedOut`].
+    /// [`Error::TimedOut`]; [`Error::Connect`] if the server refuses the connection or does not answer in time.
     #[inline]
     pub fn send_to(&self, data: &[u8], to: impl Into<Destination>) -> Result<usize> {
-        self.send_any(data, Some(to.into()))
+        self.send_to_waiting(data, to.into(), self.send_wait())
+    }
+
+    /// [`Socket::send_to`] with a limit.
+    #[inline]
+    pub(crate) fn send_to_waiting(&self, data: &[u8], to: Destination, wait: Wait) -> Result<usize> {
+        if self.kind.is_connection_oriented() && wait != Wait::Never && !data.is_empty() {
+            return self.send_and_connect(data, to, wait);
+        }
+        self.send_waiting(data, Some(to), wait)
+    }
+
+    /// Sends; if the message requests a connection, waits for the reply.
+    #[cold]
+    fn send_and_connect(&self, data: &[u8], to: Destination, wait: Wait) -> Result<usize> {
+        if self.is_beyond_open.load(Ordering::Relaxed) {
+            return self.send_waiting(data, Some(to), wait);
+        }
+        let requests = self.state() == State::Open;
+        let end = wait.start();
+        let sent = self.send_waiting(data, Some(to), wait)?;
+        self.is_beyond_open.store(true, Ordering::Relaxed);
+        if requests && let Left::Time(left) = end.left() {
+            // A request that is not answered in time stays pending.
+            self.engine.wait_connected(left.map_or(Wait::Forever, Wait::AtMost))?;
+        }
+        Ok(sent)
     }
 
     /// Sends on a connection, or to the default destination that [`Socket::connect`] set.
@@ -220,7 +254,7 @@ impl Socket {
     /// As [`Socket::send_to`].
     #[inline]
     pub fn send(&self, data: &[u8]) -> Result<usize> {
-        self.send_any(data, None)
+        self.send_waiting(data, None, self.send_wait())
     }
 
     /// Sends in a group, without a destination to all members, with a key: for a slow member the message replaces the
@@ -230,7 +264,7 @@ impl Socket {
     /// # Errors
     /// As [`Socket::send_to`].
     pub fn send_keyed(&self, data: &[u8], to: Option<Destination>, key: u64) -> Result<usize> {
-        self.send_keyed_waiting(data, to, key, self.wait(self.send_limit.get()))
+        self.send_keyed_waiting(data, to, key, self.send_wait())
     }
 
     pub(crate) fn send_keyed_waiting(
@@ -243,9 +277,9 @@ impl Socket {
         self.engine.send_keyed(data, to, key, wait)?.ok_or_else(|| self.overdue("send", wait))
     }
 
-    #[inline]
-    fn send_any(&self, data: &[u8], to: Option<Destination>) -> Result<usize> {
-        self.send_waiting(data, to, self.wait(self.send_limit.get()))
+    /// The limit of a call that sends.
+    pub(crate) fn send_wait(&self) -> Wait {
+        self.wait(self.send_limit.get())
     }
 
     #[inline]

@@ -42,7 +42,7 @@ impl Within<'_> {
     /// # Errors
     /// As [`Socket::send_to`].
     pub fn send_to(self, data: &[u8], to: impl Into<Destination>) -> Result<usize> {
-        self.socket.send_waiting(data, Some(to.into()), self.wait())
+        self.socket.send_to_waiting(data, to.into(), self.wait())
     }
 
     /// As [`Socket::send`], with the limit.

@@ -12,6 +12,10 @@ use utipc::{Connection, Error, ServiceAddress, SocketKind, State, WaitReason};
 on_each_engine!(
     messages_keep_their_boundaries_until_shutdown,
     first_data_sets_up_a_connection,
+    first_send_waits_for_the_server,
+    first_send_reports_a_refusal,
+    first_send_that_may_not_wait_leaves_the_request_pending,
+    send_after_opening_with_data_waits_for_the_server,
     stream_carries_all_bytes_both_ways,
     slow_reader_blocks_sender_with_a_reason,
     timeout_and_would_block_report_the_wait_reason,
@@ -97,6 +101,79 @@ fn first_data_sets_up_a_connection(engine: Engine) {
         server.send(b"answer").unwrap();
         assert_eq!(client.receive().unwrap().data, b"answer");
         assert_eq!(client.socket().state(), State::Established);
+    }
+}
+
+/// Accepts after a moment, and returns what the connection carries.
+fn accept_later(listener: utipc::Listener, bytes: usize) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        let server = listener.accept().unwrap();
+        server.socket().set_receive_timeout(Some(LIMIT));
+        let mut all = Vec::new();
+        while all.len() < bytes {
+            all.extend(server.receive().unwrap().data);
+        }
+        all
+    })
+}
+
+fn first_send_waits_for_the_server(engine: Engine) {
+    let [red, blue] = pair(engine);
+    for node in [&red, &blue] {
+        for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+            let listener = blue.listen(kind, SERVICE).unwrap();
+            node.wait_for_service(SERVICE, LIMIT).unwrap();
+            let server = accept_later(listener, 12);
+            let client = node.socket(kind).unwrap();
+            for word in ["one ", "two ", "six "] {
+                assert_eq!(client.send_to(word.as_bytes(), SERVICE).unwrap(), 4, "{kind:?}");
+            }
+            assert_eq!(server.join().unwrap(), b"one two six ", "{kind:?}");
+        }
+    }
+}
+
+fn first_send_reports_a_refusal(engine: Engine) {
+    let [red, blue] = pair(engine);
+    for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+        let bound = blue.socket(kind).unwrap();
+        bound.bind(SERVICE, utipc::Scope::Cluster).unwrap();
+        red.wait_for_service(SERVICE, LIMIT).unwrap();
+        let client = red.socket(kind).unwrap();
+        assert_eq!(client.send_to(b"first", SERVICE).unwrap_err().errno(), 111, "{kind:?}");
+        assert_eq!(client.send_to(b"again", SERVICE).unwrap_err().errno(), 32, "{kind:?}");
+    }
+}
+
+fn first_send_that_may_not_wait_leaves_the_request_pending(engine: Engine) {
+    let [red, blue] = pair(engine);
+    let listener = blue.listen(SocketKind::Stream, SERVICE).unwrap();
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    let (limited, nonblocking, empty) = (red.stream().unwrap(), red.stream().unwrap(), red.stream().unwrap());
+    limited.set_send_timeout(Some(Duration::from_millis(20)));
+    nonblocking.set_nonblocking(true);
+    for (client, data) in [(&limited, "first"), (&nonblocking, "first"), (&empty, "")] {
+        assert_eq!(client.send_to(data.as_bytes(), SERVICE).unwrap(), data.len());
+        assert_eq!(client.state(), State::Connecting);
+        assert_eq!(client.send_to(b"more", SERVICE).unwrap_err().errno(), 107);
+    }
+    // The server does not answer: the connect timeout ends the wait.
+    let client = red.stream().unwrap();
+    client.set_connect_timeout(Duration::from_millis(100)).unwrap();
+    assert_eq!(client.send_to(b"first", SERVICE).unwrap_err().errno(), 110);
+    drop(listener);
+}
+
+fn send_after_opening_with_data_waits_for_the_server(engine: Engine) {
+    let [red, blue] = pair(engine);
+    for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+        let listener = blue.listen(kind, SERVICE).unwrap();
+        red.wait_for_service(SERVICE, LIMIT).unwrap();
+        let server = accept_later(listener, 8);
+        let client = Connection::open_with(red.socket(kind).unwrap(), SERVICE, b"one ").unwrap();
+        client.send(b"two ").unwrap();
+        assert_eq!(server.join().unwrap(), b"one two ", "{kind:?}");
     }
 }
 

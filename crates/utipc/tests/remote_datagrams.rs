@@ -318,3 +318,58 @@ fn poll_reports_messages_in_a_lane() {
         }
     }
 }
+
+/// Others keep the queue of a lossy link more than half full: a sender that waits for it by shared memory takes its
+/// turn at the node.
+#[test]
+fn sender_gets_its_share_of_a_link_that_others_keep_full() {
+    const STREAMED: usize = 20_000;
+    let [red, blue] = makers_of::<2>(Engine::Daemon);
+    let (handle, control) = std::sync::mpsc::channel();
+    let red = red.middleware(move |bearer| {
+        let middleware = Middleware::new(bearer, 7).unwrap();
+        handle.send(middleware.control()).unwrap();
+        Box::new(middleware)
+    });
+    let [red, blue] = join([red.address(1), blue.address(2)]);
+    let control: Control = control.recv().unwrap();
+    let stream = ServiceAddress::new(7300, 2);
+    let listener = blue.listen(utipc::SocketKind::Stream, stream).unwrap();
+    let server = server(&blue, 1);
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    red.wait_for_service(stream, LIMIT).unwrap();
+    for direction in [Direction::Send, Direction::Receive] {
+        let delay = Duration::from_millis(5);
+        let others = Faults { reorder_ppm: 300_000, duplicate_ppm: 20_000, ..Faults::loss(10) };
+        control.set(direction, Faults { delay, ..others });
+    }
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let is_over = || over.load(std::sync::atomic::Ordering::Relaxed);
+    let (programs, mut sent) = ([red.again(), red.again()], 0);
+    let client = client(&programs[0], SERVICE);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let connection = listener.accept().unwrap();
+            let mut buffer = vec![0; 60_000];
+            while connection.receive_into(&mut buffer).is_ok_and(|received| received.len > 0) {}
+        });
+        scope.spawn(|| {
+            while !is_over() {
+                drop(server.receive())
+            }
+        });
+        scope.spawn(|| {
+            let connection = programs[1].connect(utipc::SocketKind::Stream, stream).unwrap();
+            (0..STREAMED).for_each(|_| connection.send(&[7; 1400]).unwrap());
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            connection.shutdown().unwrap();
+        });
+        while !is_over() {
+            client.send_to(&[8; 1400], SERVICE).unwrap();
+            sent += 1;
+        }
+        // Ends the receiver.
+        client.send_to(&[8; 4], SERVICE).unwrap();
+    });
+    assert!(sent > STREAMED / 100, "{sent} messages beside {STREAMED}");
+}

@@ -1,5 +1,5 @@
 //! Sockets that resume: a daemon is killed with -9 under programs that use RDM sockets with `Builder::resume`. Messages
-//! flow again with the next daemon, after exactly one notice per socket.
+//! flow again with the next daemon, after exactly one notice per socket; listeners accept again, without a notice.
 
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use utipc::daemon::{Daemon, DaemonConfig, NodeConfig, StackConfig};
-use utipc::{Engine, Error, Importance, Node, NodeAddr, Scope, ServiceAddress, Socket};
+use utipc::{
+    Engine, Error, Importance, Listener, Node, NodeAddr, Scope, ServiceAddress, Socket, SocketKind, State,
+};
 
 /// A limit far above the duration of any step on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -228,10 +230,10 @@ fn descriptor_stays_and_becomes_readable_for_the_notice() {
 }
 
 #[test]
-fn connections_and_sockets_without_the_option_report_the_death() {
+fn sockets_without_the_option_report_the_death() {
     let mut home = Home::new("without");
-    let (resumes, plain) = (home.node(true), home.node(false));
-    let listener = resumes.listen(utipc::SocketKind::SeqPacket, SERVICE).unwrap();
+    let plain = home.node(false);
+    let listener = plain.listen(utipc::SocketKind::SeqPacket, SERVICE).unwrap();
     let socket = plain.rdm().unwrap();
     home.kill();
     home.start();
@@ -239,4 +241,118 @@ fn connections_and_sockets_without_the_option_report_the_death() {
         assert!(matches!(listener.accept().unwrap_err(), Error::DaemonDied { .. }));
         assert!(matches!(socket.receive().unwrap_err(), Error::DaemonDied { .. }));
     }
+}
+
+/// Connects and exchanges a message; repeated until the next daemon serves the listener.
+fn exchange(home: &Home, kind: SocketKind) {
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < LIMIT, "the listener does not accept");
+        let once = || {
+            let client = home.try_node(false)?.connect(kind, SERVICE)?;
+            client.socket().set_receive_timeout(Some(AGAIN));
+            client.send(b"question")?;
+            client.receive()
+        };
+        match once() {
+            Ok(answer) if answer.data == b"question" => return,
+            _ => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Accepts and answers `connections` times; every error is one.
+fn accept_and_answer(listener: &Listener, connections: usize) {
+    let mut served = 0;
+    while served < connections {
+        let server = listener.accept().unwrap();
+        server.socket().set_receive_timeout(Some(LIMIT));
+        // A client may have given up.
+        if let Ok(question) = server.receive()
+            && !question.data.is_empty()
+            && server.send(&question.data).is_ok()
+        {
+            served += 1;
+        }
+    }
+}
+
+#[test]
+fn listener_accepts_again_with_the_next_daemon() {
+    for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+        let mut home = Home::new(&format!("listener-{kind:?}"));
+        let listener = home.node(true).listen(kind, SERVICE).unwrap();
+        let first = listener.socket().port();
+        std::thread::scope(|threads| {
+            // It waits in the call when the daemon dies.
+            threads.spawn(|| accept_and_answer(&listener, 3));
+            exchange(&home, kind);
+            for _ in 0..2 {
+                home.kill();
+                home.start();
+                exchange(&home, kind);
+            }
+        });
+        assert_ne!(listener.socket().port(), first, "{kind:?}");
+        assert_eq!(listener.socket().state(), State::Listen);
+    }
+}
+
+#[test]
+fn polled_listener_keeps_its_descriptor() {
+    let mut home = Home::new("polled-listener");
+    // The descriptor is there before the socket listens in the first case, and after it in the second.
+    for polled_before in [true, false] {
+        let socket = home.node(true).seqpacket().unwrap();
+        socket.set_nonblocking(true);
+        socket.bind(SERVICE, Scope::Node).unwrap();
+        let early = polled_before.then(|| socket.descriptor().unwrap().as_raw_fd());
+        socket.listen().unwrap();
+        let number = socket.descriptor().unwrap().as_raw_fd();
+        assert!(early.is_none_or(|early| early == number));
+        home.kill();
+        // No daemon: it is silent.
+        assert!(socket.accept().unwrap_err().is_would_block());
+        let mut poll = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::IN)];
+        let quiet = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        assert_eq!(rustix::event::poll(&mut poll, Some(&quiet)).unwrap(), 0, "{:?}", poll[0].revents());
+        home.start();
+        std::thread::scope(|threads| {
+            threads.spawn(|| exchange(&home, SocketKind::SeqPacket));
+            let begun = Instant::now();
+            let mut served = false;
+            while !served {
+                assert!(begun.elapsed() < LIMIT, "the descriptor is never readable");
+                let mut poll = [rustix::event::PollFd::new(&socket, rustix::event::PollFlags::IN)];
+                let slice = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+                rustix::event::poll(&mut poll, Some(&slice)).unwrap();
+                match socket.accept() {
+                    Ok((server, _)) => {
+                        server.set_receive_timeout(Some(LIMIT));
+                        let question = server.receive();
+                        served = question.is_ok_and(|q| !q.data.is_empty() && server.send(&q.data).is_ok());
+                    }
+                    Err(error) => assert!(error.is_would_block(), "{error}"),
+                }
+            }
+        });
+        assert_eq!(socket.descriptor().unwrap().as_raw_fd(), number);
+    }
+}
+
+#[test]
+fn socket_that_does_not_listen_breaks_with_its_daemon() {
+    let mut home = Home::new("breaks");
+    let node = home.node(true);
+    let listener = node.listen(SocketKind::SeqPacket, SERVICE).unwrap();
+    let (client, server) = std::thread::scope(|threads| {
+        let accepting = threads.spawn(|| listener.accept().unwrap());
+        (node.connect(SocketKind::SeqPacket, SERVICE).unwrap(), accepting.join().unwrap())
+    });
+    let open = node.stream().unwrap();
+    home.kill();
+    for end in [&client, &server] {
+        assert!(matches!(end.receive(), Err(Error::DaemonDied { .. } | Error::Receive(_))));
+    }
+    assert!(matches!(open.connect(SERVICE), Err(Error::DaemonDied { .. })));
 }

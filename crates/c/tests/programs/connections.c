@@ -1,5 +1,7 @@
 /* Connections: three ways to set one up, messages and bytes, poll and epoll, shutdown and reset. */
 #include "check.h"
+#include <pthread.h>
+#include <stdint.h>
 #include <sys/epoll.h>
 #include <linux/tipc.h>
 
@@ -83,14 +85,25 @@ static void bytes(void)
 	CHECK(tipc_close(accepted) == 0 && tipc_close(server) == 0);
 }
 
-/* The request carries the first bytes; the reply completes the connection. */
+static void *accept_one(void *server)
+{
+	usleep(100000);
+	return (void *)(intptr_t)tipc_accept(*(int *)server, NULL);
+}
+
+/* The request carries the first bytes; the call waits for the reply, and the next one ignores the address. */
 static void implied(void)
 {
 	char buffer[10];
 	int accepted, server = listener(SOCK_STREAM), client = open_socket(SOCK_STREAM);
+	pthread_t thread;
+	void *result;
 
-	CHECK(tipc_sendto(client, "abcd", 4, &service) == 4);
-	accepted = tipc_accept(server, NULL);
+	CHECK(pthread_create(&thread, NULL, accept_one, &server) == 0);
+	CHECK(tipc_sendto(client, "ab", 2, &service) == 2);
+	CHECK(tipc_sendto(client, "cd", 2, &service) == 2);
+	CHECK(pthread_join(thread, &result) == 0);
+	accepted = (int)(intptr_t)result;
 	CHECK(accepted >= 0 && utipc_sock_timeout(accepted, 60000, -1) == 0);
 	CHECK(tipc_recv(accepted, buffer, 2, true) == 2 && tipc_recv(accepted, buffer + 2, 2, true) == 2);
 	CHECK(memcmp(buffer, "abcd", 4) == 0);

@@ -11,7 +11,7 @@ use crate::wire::{ErrorCode, Message, MessageType};
 
 impl Endpoint {
     /// Receives into `buffer`: one message, or on a STREAM all available bytes. After the orderly end of a connection
-    /// every call returns 0 bytes.
+    /// every call returns 0 bytes. After [`Self::shutdown`] of a connectionless socket a call that would wait fails.
     ///
     /// # Errors
     /// See [`RecvError`].

@@ -16,11 +16,18 @@ impl Endpoint {
     /// Ends the connection in both directions; unread data is lost. If sent data still waits for the peer or the link,
     /// the end follows it, at the latest after 8 s.
     ///
+    /// On a connectionless socket it fails, as on Linux, and has these effects: unread messages return to their senders
+    /// (not those of a group), and from now on a receive fails instead of waiting. Messages still arrive.
+    ///
     /// # Errors
     /// [`StateError::NotConnected`] without a connection or a connection request.
     pub fn shutdown(&mut self, now: Time, uplink: &mut dyn Uplink) -> Result<(), StateError> {
         match self.state {
             State::Connecting | State::Established | State::Disconnecting => {}
+            State::Open if !self.kind.is_connection_oriented() => {
+                self.end_waiting(uplink);
+                return Err(StateError::NotConnected);
+            }
             State::Open | State::Listen => return Err(StateError::NotConnected),
         }
         if !self.shut {
@@ -28,6 +35,18 @@ impl Endpoint {
             self.begin_closing(now, ErrorCode::ConnShutdown, false, uplink);
         }
         Ok(())
+    }
+
+    /// Ends the receives that wait on a connectionless socket.
+    fn end_waiting(&mut self, uplink: &mut dyn Uplink) {
+        self.shut = true;
+        if self.group.is_some() || self.closed {
+            return;
+        }
+        if self.queue.read > 0 {
+            self.queue.pop();
+        }
+        self.return_all(ErrorCode::ConnShutdown, uplink);
     }
 
     /// Closes the socket: rejects unread messages, ends the connection, withdraws all bindings. A shutdown that still

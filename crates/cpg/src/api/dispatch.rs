@@ -1,7 +1,6 @@
 //! `cpg_dispatch`: calls the program's callbacks.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::null;
 
 use super::guard;
 use crate::handles::{self, Instance};
@@ -44,6 +43,14 @@ pub(crate) extern "C" fn cpg_dispatch(handle: u64, how: c_int) -> CsError {
     })
 }
 
+/// A list as programs get it: at most as many entries as they have room for. The pointer of an empty list is that of
+/// an entry too, because Corosync passes arrays of its own, and its binding for Rust makes slices of them.
+fn passed(list: &[CpgAddress]) -> (*const CpgAddress, usize) {
+    static NO_ENTRY: CpgAddress = CpgAddress { nodeid: 0, pid: 0, reason: 0 };
+    let entries = if list.is_empty() { &raw const NO_ENTRY } else { list.as_ptr() };
+    (entries, list.len().min(MEMBERS_MAX))
+}
+
 /// Calls the callback of an event, if the program has it. No lock is held: it may call this library.
 fn call(handle: u64, instance: &Instance, group: &Name, event: Event) {
     let group = group.to_c();
@@ -61,13 +68,8 @@ fn call(handle: u64, instance: &Instance, group: &Name, event: Event) {
         }
         Event::Change { members, left, joined } => {
             let Some(confchg) = callbacks.confchg else { return };
-            let ([members, left, joined], group) = ([members, left, joined].map(Some), &raw const group);
-            let list = |list: &Option<Vec<CpgAddress>>| match list.as_deref() {
-                // Programs have room for so many.
-                Some(list) if !list.is_empty() => (list.as_ptr(), list.len().min(MEMBERS_MAX)),
-                _ => (null(), 0),
-            };
-            let ((m, n), (l, o), (j, p)) = (list(&members), list(&left), list(&joined));
+            let group = &raw const group;
+            let ((m, n), (l, o), (j, p)) = (passed(&members), passed(&left), passed(&joined));
             // SAFETY: the program's function for this event; the lists live during the call.
             unsafe { confchg(handle, group, m, n, l, o, j, p) };
         }

@@ -36,7 +36,9 @@ static void deliver(cpg_handle_t h, const struct cpg_name *name, uint32_t nodeid
 static void confchg(cpg_handle_t h, const struct cpg_name *name, const struct cpg_address *members, size_t m,
 		    const struct cpg_address *left, size_t l, const struct cpg_address *joined, size_t j)
 {
-	(void)h, (void)name, (void)members, (void)m, (void)joined, (void)j;
+	(void)h, (void)name, (void)m, (void)j;
+	/* Also those of empty lists. */
+	CHECK(members && left && joined);
 	if (l)
 		left_one = left[0];
 	changes++;

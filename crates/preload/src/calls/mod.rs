@@ -10,6 +10,7 @@ mod print;
 mod receive;
 mod send;
 mod setup;
+mod splice;
 
 use libc::{c_int, ssize_t};
 

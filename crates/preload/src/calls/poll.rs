@@ -3,6 +3,8 @@
 
 use libc::{c_int, c_short, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
+use utipc_core::socket::SocketKind;
+
 use super::replace;
 use crate::{looking, real, table};
 
@@ -68,6 +70,12 @@ unsafe fn wait_for(
     if any_tipc && found > 0 { unsafe { correct(fds, count, found) } } else { found }
 }
 
+/// Whether the descriptor is a TIPC socket of a kind with connections. Others stay writable after a shutdown.
+fn is_connection(fd: c_int) -> bool {
+    let socket = table::get(fd).and_then(|entry| entry.socket().ok().map(|socket| socket.socket_kind()));
+    socket.is_some_and(SocketKind::is_connection_oriented)
+}
+
 /// Corrects the events of ended connections, which are not writable and end in both directions at once.
 ///
 /// # Safety
@@ -77,7 +85,7 @@ unsafe fn correct(fds: *mut pollfd, count: nfds_t, found: c_int) -> c_int {
     for at in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: by the caller's promise.
         let entry = unsafe { &mut *fds.add(at) };
-        if entry.revents & libc::POLLHUP != 0 && table::get(entry.fd).is_some() {
+        if entry.revents & libc::POLLHUP != 0 && is_connection(entry.fd) {
             entry.revents &= !(libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND | libc::POLLRDHUP);
             found -= c_int::from(entry.revents == 0);
         }

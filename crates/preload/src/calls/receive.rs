@@ -33,8 +33,11 @@ fn options(flags: c_int, control: bool) -> RecvOptions {
 
 /// The errno of a receive that can never succeed; only a call that may wait gets it. Spec: tipc.md §8.3.
 fn never_errno(socket: &Socket, wait: Wait, why: Code) -> Code {
-    if why != libc::ENOTCONN || !socket.socket_kind().is_connection_oriented() {
+    if why != libc::ENOTCONN {
         return why;
+    }
+    if !socket.socket_kind().is_connection_oriented() {
+        return if wait == Wait::Never { libc::EAGAIN } else { why };
     }
     match (socket.look().map(|view| view.state), wait) {
         (Ok(State::Listen | State::Disconnecting), Wait::Never) => libc::EAGAIN,
@@ -115,7 +118,7 @@ unsafe fn store_source(received: &Received, addr: *mut sockaddr, len: *mut sockl
 
 /// # Safety
 /// `len` bytes at `data` are writable, as are the places of `addr` and `addr_len`.
-unsafe fn receive_one(
+pub(super) unsafe fn receive_one(
     entry: &Entry,
     data: *mut c_void,
     len: size_t,

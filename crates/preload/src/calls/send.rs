@@ -1,23 +1,26 @@
 //! Sending.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering::Relaxed;
 
 use libc::{
     c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t,
 };
-use utipc_client::Socket;
+use utipc_client::{Socket, Wait};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Destination, SocketKind, State};
+use utipc_os::Left;
 
+use super::setup::LONG;
 use super::{replace, without_position};
 use crate::entry::Entry;
 use crate::errno::{Code, c_result, code_of_wait, fail};
 use crate::{address, ancillary, netlink, parts, real, table};
 
-/// Bytes of a file that `sendfile` reads at a time: for a stream, and for a socket with messages (one page each, as in
+/// Bytes of a file that `sendfile` and `splice` read at a time: for a stream, and for a socket with messages (one page each, as in
 /// Linux).
-const STREAM_STEP: usize = 64 * 1024;
-const MESSAGE_STEP: usize = 4096;
+pub(super) const STREAM_STEP: usize = 64 * 1024;
+pub(super) const MESSAGE_STEP: usize = 4096;
 
 fn is_in(socket: &Socket, state: State) -> bool {
     socket.look().is_ok_and(|view| view.state == state)
@@ -28,16 +31,41 @@ fn broken(socket: &Socket, why: Code) -> Code {
     if why == libc::EPIPE && is_in(socket, State::Listen) { libc::ENOTCONN } else { why }
 }
 
-/// Sends one message, or all bytes of a stream unless a time limit or a signal intervenes.
-fn send_bytes(entry: &Entry, data: &[u8], to: Option<Destination>, flags: c_int) -> Result<usize, Code> {
+/// Sends data. If it requests a connection and the call may wait, waits for the reply. Like Linux, it ignores and
+/// clears the error of a refused request: the next call reports a broken connection. Spec: tipc.md §8.2.
+pub(super) fn send_bytes(
+    entry: &Entry,
+    data: &[u8],
+    to: Option<Destination>,
+    flags: c_int,
+) -> Result<usize, Code> {
     let socket = entry.socket()?;
     let wait = entry.send_wait(&socket, flags);
+    let may_request = to.is_some()
+        && wait != Wait::Never
+        && !data.is_empty()
+        && socket.socket_kind().is_connection_oriented()
+        && !entry.is_beyond_open.load(Relaxed);
+    if !may_request {
+        return send_all(&socket, data, to, wait);
+    }
+    let requests = is_in(&socket, State::Open);
+    let end = wait.start();
+    let sent = send_all(&socket, data, to, wait)?;
+    entry.is_beyond_open.store(true, Relaxed);
+    if requests && let Left::Time(left) = end.left() {
+        let _ = socket.wait_connected(left.map_or(Wait::AtMost(LONG), Wait::AtMost));
+    }
+    Ok(sent)
+}
+
+/// Sends one message, or all bytes of a stream unless a time limit or a signal intervenes.
+fn send_all(socket: &Socket, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<usize, Code> {
     if socket.socket_kind() != SocketKind::Stream {
-        let sent =
-            socket.send(data, to, wait).map_err(|error| broken(&socket, code_of_wait(&error, wait)))?;
+        let sent = socket.send(data, to, wait).map_err(|error| broken(socket, code_of_wait(&error, wait)))?;
         return sent.ok_or(libc::EAGAIN);
     }
-    if to.is_some() && data.len() > MAX_USER_DATA && is_in(&socket, State::Open) {
+    if to.is_some() && data.len() > MAX_USER_DATA && is_in(socket, State::Open) {
         // The bytes would travel with the connection request, which is a single message.
         return Err(libc::EMSGSIZE);
     }
@@ -53,13 +81,13 @@ fn send_bytes(entry: &Entry, data: &[u8], to: Option<Destination>, flags: c_int)
                 continue;
             }
             Ok(None) => libc::EAGAIN,
-            Err(error) => broken(&socket, code_of_wait(&error, wait)),
+            Err(error) => broken(socket, code_of_wait(&error, wait)),
         };
         return if sent > 0 { Ok(sent) } else { Err(why) };
     }
 }
 
-fn signed(sent: Result<usize, Code>) -> Result<ssize_t, Code> {
+pub(super) fn signed(sent: Result<usize, Code>) -> Result<ssize_t, Code> {
     sent.map(usize::cast_signed)
 }
 
@@ -356,23 +384,6 @@ replace! {
             let own = |entry: &Entry| send_flagged(entry, list, count, flags);
             without_position(fd, at == -1, own, || real::pwritev64v2.get()(fd, list, count, at, flags))
         }
-    }
-
-    /// Moves bytes between a pipe and another file. Refused for TIPC sockets, whose descriptors hold no data: programs
-    /// fall back to read and write.
-    fn splice(
-        from: c_int,
-        from_at: *mut off64_t,
-        to: c_int,
-        to_at: *mut off64_t,
-        len: size_t,
-        flags: c_uint,
-    ) -> ssize_t {
-        if table::get(from).is_some() || table::get(to).is_some() {
-            return fail(libc::EINVAL);
-        }
-        // SAFETY: as the caller's.
-        unsafe { real::splice.get()(from, from_at, to, to_at, len, flags) }
     }
 
     /// Sends from a file.

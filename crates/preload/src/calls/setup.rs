@@ -19,7 +19,7 @@ use crate::{descriptors, netlink, real, table};
 const TYPE_LIMIT: c_int = 11;
 
 /// Longer than any connection setup takes.
-const LONG: Duration = Duration::from_secs(1 << 20);
+pub(super) const LONG: Duration = Duration::from_secs(1 << 20);
 
 /// Pause before an accept fails because the daemon has died.
 const DEAD_LISTENER_PAUSE: Duration = Duration::from_millis(1);
@@ -158,10 +158,10 @@ fn accept_at(entry: &Entry, flags: c_int) -> Result<(c_int, PortId), Code> {
 }
 
 /// The errno of a failed accept. After the daemon's death it is one that accept loops tolerate: libzmq aborts on
-/// ENETDOWN. The listener stays readable, so a short pause keeps such a loop from occupying a processor.
+/// ECONNRESET. The listener stays readable, so a short pause keeps such a loop from occupying a processor.
 fn accept_code(error: &utipc_client::Error, wait: Wait) -> Code {
     match code_of_wait(error, wait) {
-        libc::ENETDOWN => {
+        libc::ECONNRESET => {
             std::thread::sleep(DEAD_LISTENER_PAUSE);
             libc::ECONNABORTED
         }

@@ -169,6 +169,7 @@ class Socket(_Closing):
         self._socket = socket
         self._watch = _Watch(socket.fileno())
         self._found = 0
+        self._connects = socket.kind in ("seqpacket", "stream")
 
     @property
     def socket(self) -> utipc.Socket:
@@ -213,8 +214,12 @@ class Socket(_Closing):
             self._socket._slept()
 
     async def send_to(self, data: Buffer, to: Destination, *, node: Optional[int] = None) -> int:
-        """See `utipc.Socket.send_to`."""
-        return await self._until("writer", lambda: self._socket.send_to(data, to, node=node))
+        """See `utipc.Socket.send_to`. After a cancelled call that requests a connection the socket is useless."""
+        requests = self._connects and self._socket.state == "open"
+        sent = await self._until("writer", lambda: self._socket.send_to(data, to, node=node))
+        if requests and sent > 0:
+            await self._connected()
+        return sent
 
     async def send(self, data: Buffer) -> int:
         """See `utipc.Socket.send`."""
@@ -250,7 +255,10 @@ class Socket(_Closing):
         try:
             return self._socket.connect(to, node=node)
         except WouldBlock:
-            pass
+            await self._connected()
+
+    async def _connected(self) -> None:
+        """Waits for the reply to a connection request."""
         while True:
             # A refusal makes the socket readable, acceptance makes it writable.
             await self._watch.ready("reader", "writer")

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use ::tokio::io::Interest;
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::task::consume_budget;
+use utipc_core::socket::State;
 
 use super::looking::{Look, turn};
 use super::{event_loop_error, register};
@@ -168,10 +169,17 @@ impl Socket {
     /// Sends a message; see [`crate::Socket::send_to`].
     ///
     /// # Errors
-    /// [`Error::Send`].
+    /// [`Error::Send`], [`Error::Connect`].
     pub async fn send_to(&self, data: &[u8], to: impl Into<Destination>) -> Result<usize> {
         let to = to.into();
-        self.until(Interest::WRITABLE, |socket| socket.send_to(data, to)).await
+        let requests = self.get().kind().is_connection_oriented()
+            && !data.is_empty()
+            && self.get().state() == State::Open;
+        let sent = self.until(Interest::WRITABLE, |socket| socket.send_to(data, to)).await?;
+        if requests {
+            self.connected().await?;
+        }
+        Ok(sent)
     }
 
     /// Sends on a connection or to the default destination; on a stream, possibly only a part.
@@ -216,6 +224,11 @@ impl Socket {
             Err(Error::WouldBlock { .. }) => {}
             done => return done,
         }
+        self.connected().await
+    }
+
+    /// Waits for the reply to a connection request.
+    async fn connected(&self) -> Result<()> {
         // A refusal makes the socket readable, acceptance makes it writable.
         let both = Interest::READABLE | Interest::WRITABLE;
         self.until(both, crate::Socket::wait_connected).await

@@ -70,6 +70,36 @@ fn accepted_socket_hangs_up_as_its_listener_does() {
 }
 
 #[test]
+fn shutdown_of_a_connectionless_socket_fails_and_ends_waiting_receives() {
+    let mut c = Cluster::new();
+    let (to, from) = (c.bound(A, SocketKind::Rdm, 600), c.open(B, SocketKind::Rdm));
+    c.set(from, SocketOption::DestDroppable, 0);
+    for data in [b"one", b"two"] {
+        c.send_to(from, data, Destination::service(600, 1)).unwrap();
+    }
+    c.run();
+    assert_eq!(c.on(to, |s, now, up| s.shutdown(now, up)), Err(StateError::NotConnected));
+    c.run();
+    for data in ["one", "two"] {
+        let (_, info) = c.recv_with(from, 10, RecvOptions::default()).unwrap();
+        let returned = info.returned.unwrap();
+        assert_eq!((returned.code, returned.data), (ErrorCode::ConnShutdown, data.into()));
+    }
+    assert_eq!(c.recv(to, 10), Err(RecvError::NotConnected));
+    let ready = c.readiness(to);
+    assert!(ready.readable && ready.read_closed && ready.hung_up && ready.writable);
+    // Messages still arrive and leave.
+    c.send_to(from, b"later", Destination::service(600, 1)).unwrap();
+    c.run();
+    assert_eq!(c.recv(to, 10).unwrap(), b"later");
+    assert_eq!(c.recv(to, 10), Err(RecvError::NotConnected));
+    c.send_to(to, b"own", Destination::service(600, 1)).unwrap();
+    c.run();
+    assert_eq!(c.recv(to, 10).unwrap(), b"own");
+    assert_eq!(c.on(to, |s, now, up| s.shutdown(now, up)), Err(StateError::NotConnected));
+}
+
+#[test]
 fn shutdown_needs_a_connection() {
     let mut c = Cluster::new();
     for at in

@@ -144,12 +144,17 @@ public final class Connection extends Socket {
                 sent += untilWritable(scratch -> {
                     scratch.put(bytes, from, most);
                     int done = (int) Native.SEND.invokeExact(scratch.state, sd, scratch.data, (long) most);
-                    return orAgain(done, scratch);
+                    return done < 0 && isPending(scratch) ? AGAIN : orAgain(done, scratch);
                 });
             }
         } finally {
             writing.unlock();
         }
+    }
+
+    /** Whether a send has failed because the server has not answered {@link Node#connectWith} yet. */
+    private boolean isPending(Scratch scratch) throws Throwable {
+        return scratch.errno() == Native.ENOTCONN && (int) Native.CONNECTED.invokeExact(scratch.state, sd) >= 0;
     }
 
     /** Makes a connection that carries bytes send small writes at once. */

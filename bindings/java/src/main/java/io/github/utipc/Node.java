@@ -121,7 +121,8 @@ public final class Node implements AutoCloseable {
 
     /**
      * Requests a connection that carries bytes by its first data, 1 to 66000 bytes, which saves a round trip. It does not
-     * wait: the first read returns the reply, or the reason why there is no connection.
+     * wait: the first read returns the reply, or the reason why there is no connection. A send waits until the server
+     * has accepted.
      */
     public Connection connectWith(Address to, byte[] first) throws IOException {
         return Connection.request(this, to, first);

@@ -88,6 +88,30 @@ class ConnectionsTest {
     }
 
     @Test
+    void sendAfterTheFirstDataWaitsForTheServer() throws Exception {
+        ServiceAddress service = Rig.service();
+        try (Node node = Node.start(); Listener listener = node.listen(service);
+                Connection client = node.connectWith(service, "first ".getBytes())) {
+            var sending = java.util.concurrent.CompletableFuture.runAsync(() -> {
+                try {
+                    client.send("second".getBytes());
+                } catch (java.io.IOException failure) {
+                    throw new java.io.UncheckedIOException(failure);
+                }
+            });
+            Thread.sleep(50);
+            try (Connection server = listener.accept()) {
+                sending.get(60, java.util.concurrent.TimeUnit.SECONDS);
+                String all = "";
+                while (all.length() < 12) {
+                    all += new String(server.receive());
+                }
+                assertEquals("first second", all);
+            }
+        }
+    }
+
+    @Test
     void failuresOfConnectHaveTheirKinds() throws Exception {
         ServiceAddress service = Rig.service();
         try (Node node = Node.start(); PacketSocket noListener = node.packetSocket(service)) {
