@@ -68,8 +68,10 @@ impl<M: Memory> Bits<M> {
                     ones(self.memory.swap64(self.words + word as usize * 8, 0))
                         .map(|bit| word * 64 + bit)
                         .filter(|slot| *slot < self.slots)
-                        .inspect(|_| taken += 1)
-                        .for_each(&mut each);
+                        .for_each(|slot| {
+                            taken += 1;
+                            each(slot);
+                        });
                 }
             }
         }

@@ -62,8 +62,8 @@ impl ReceiveQueue {
         self.messages.push_back(msg);
     }
 
-    /// Inserts messages before the first one behind `skip` others for which `is_later` is true; returns the place of the
-    /// first of them.
+    /// Inserts messages before the first one behind `skip` others for which `is_later` is true; returns the place of
+    /// the first of them.
     pub(super) fn insert_before(
         &mut self,
         messages: Vec<Message>,

@@ -114,8 +114,8 @@ impl Stack {
 
     /// Queues messages that the socket `from`, this `member` of the group of `to`, has written into a lane and that
     /// will not be read there, oldest first; `skip` messages of the queue are older. The application has read the first
-    /// `read` bytes of the first one. Returns how many were dropped, because `bodies` may have any contents, and the number
-    /// of messages that the socket has received once it has received these.
+    /// `read` bytes of the first one. Returns how many were dropped, because `bodies` may have any contents, and the
+    /// number of messages that the socket has received once it has received these.
     pub fn adopt_of_member(
         &mut self,
         now: Time,

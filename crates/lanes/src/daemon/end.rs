@@ -66,7 +66,7 @@ enum Phase {
     /// The lanes that the socket writes are stopped; this one was the last.
     Stop(Option<LaneId>),
     /// The lanes that it reads are read out; this one was begun last.
-    Read(Option<LaneId>, Option<ReadOut>),
+    Read(Option<LaneId>, Option<Box<ReadOut>>),
 }
 
 impl Ending {
@@ -155,7 +155,7 @@ impl Lanes {
         port: u32,
         cause: EndCause,
         last: &mut Option<LaneId>,
-        current: &mut Option<ReadOut>,
+        current: &mut Option<Box<ReadOut>>,
     ) -> bool {
         let (mut visits, mut bytes) = (STEP_RECORDS, 0);
         while visits > 0 && bytes < STEP_BYTES {
@@ -181,7 +181,7 @@ impl Lanes {
         port: u32,
         cause: EndCause,
         id: LaneId,
-    ) -> Option<ReadOut> {
+    ) -> Option<Box<ReadOut>> {
         let lane = self.lanes.get(&id).filter(|l| l.to == port && !l.state.is_reader_done())?;
         let (from, group) = (lane.from, lane.group);
         // After a shutdown unread messages are dropped. Those of a group are not returned either.
@@ -195,15 +195,8 @@ impl Lanes {
                 if let Some(lane) = self.lanes.get_mut(&id) {
                     lane.read_out = number;
                 }
-                return Some(ReadOut {
-                    id,
-                    number,
-                    from,
-                    left,
-                    is_gone: false,
-                    read: cause.read_of(id),
-                    group,
-                });
+                let read = cause.read_of(id);
+                return Some(Box::new(ReadOut { id, number, from, left, is_gone: false, read, group }));
             }
             Some(Err(_)) => self.corrupt += 1,
             None => {}
@@ -218,10 +211,10 @@ impl Lanes {
         context: &mut Context<'_>,
         port: u32,
         cause: EndCause,
-        mut out: ReadOut,
+        mut out: Box<ReadOut>,
         visits: &mut u32,
         bytes: &mut usize,
-    ) -> Option<ReadOut> {
+    ) -> Option<Box<ReadOut>> {
         let id = out.id;
         let is_own = |lane: &super::Lane| lane.read_out == out.number && !lane.state.is_reader_done();
         if !self.lanes.get(&id).is_some_and(is_own) {

@@ -67,6 +67,9 @@ use unsent::Messages;
 /// Number of a process at the daemon; not 0.
 pub type ProcessId = u32;
 
+/// Lanes of a socket that are forgotten at once.
+const DROPPED_MAX: usize = 256;
+
 /// Lanes of a socket whose bytes are shown.
 const SHOWN_LANES: usize = 64;
 
@@ -331,10 +334,12 @@ impl Lanes {
         self.sockets.insert(port, SocketLanes { user, ..SocketLanes::default() });
     }
 
-    /// Removes a socket whose lanes have ended.
-    pub fn remove_socket(&mut self, port: u32) {
+    /// Removes a socket whose lanes have ended. What is returned is to be dropped elsewhere: peers that have not
+    /// confirmed the end of their lanes make it large.
+    #[must_use = "dropping it takes long"]
+    pub fn remove_socket(&mut self, port: u32) -> Option<Large> {
         self.forget_room_wait(port);
-        self.sockets.remove(&port);
+        self.sockets.remove(&port).filter(|socket| socket.lanes.len() > DROPPED_MAX).map(Large::new)
     }
 
     /// The process polls a descriptor in place of the socket from now on, or no longer.
@@ -344,7 +349,8 @@ impl Lanes {
         }
     }
 
-    /// Sockets whose lanes were read out in this turn, or are no longer: something may have changed for their processes.
+    /// Sockets whose lanes were read out in this turn, or are no longer: something may have changed for their
+    /// processes.
     pub fn take_finished(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.finished)
     }

@@ -133,7 +133,7 @@ fn memory_of_dead_processes_is_left_to_the_caller() {
     for (process, port) in [1, 2].into_iter().zip(ports) {
         bench.lanes.remove_process(process);
         bench.run(Work::end(port, EndCause::Dead));
-        bench.lanes.remove_socket(port);
+        assert!(bench.lanes.remove_socket(port).is_none());
         bench.run(Work::forget(process));
     }
     assert_eq!(bench.lanes.counts().pairs, 0);
@@ -293,7 +293,7 @@ fn messages_of_a_closed_socket_go_back_to_their_sender() {
     let (_, mut writer, _) = bench.lane(2, from, to);
     assert!((0..40).all(|n| push(&mut writer, from, to, n)));
     bench.run(Work::end(to, EndCause::Closed));
-    bench.lanes.remove_socket(to);
+    assert!(bench.lanes.remove_socket(to).is_none());
     bench.with(|lanes, context| lanes.end_socket(context, to, SocketEnd::Close));
     let mut data = [0; 8];
     let mut returned = 0;

@@ -120,8 +120,8 @@ impl Lanes {
         }
     }
 
-    /// Carries out a part of what the process has written for a socket before the first step; `until` is the position of
-    /// the lane up to which that can be. Whether there is more.
+    /// Carries out a part of what the process has written for a socket before the first step; `until` is the position
+    /// of the lane up to which that can be. Whether there is more.
     pub(super) fn step_carry(
         &mut self,
         context: &mut Context<'_>,

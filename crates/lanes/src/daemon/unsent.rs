@@ -6,6 +6,7 @@ use utipc_core::NodeAddr;
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::socket::{Built, Unsent};
 use utipc_core::stack::Stack;
+use utipc_os::disposal::Large;
 
 use super::many::Many;
 use super::node_lanes::{is_connected, is_datagram};
@@ -223,7 +224,8 @@ impl Lanes {
                     break;
                 }
                 Err(Unsent::Over) => {
-                    freed += bytes + queue.drain(..).map(|message| cost(&message)).sum::<usize>()
+                    freed += bytes + queue.iter().map(cost).sum::<usize>();
+                    context.effects.push(super::Effect::Free(Large::new(std::mem::take(&mut queue))));
                 }
             }
         }
@@ -260,6 +262,10 @@ impl Lanes {
         let Some(mut unsent) = self.unsent.remove(&port) else { return };
         unsent.bytes = 0;
         unsent.settle(context.stack);
+        if !unsent.messages.is_empty() {
+            let messages = std::mem::take(&mut unsent.messages);
+            context.effects.push(super::Effect::Free(Large::new(messages)));
+        }
         if unsent.shuts_down {
             self.end_socket(context, port, SocketEnd::Shutdown);
         }

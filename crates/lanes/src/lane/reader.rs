@@ -225,8 +225,8 @@ impl<M: Memory> Reader<M> {
         self.position
     }
 
-    /// More unread bytes than a correct writer can have: the ring that it writes, and [`OLDER_MAX`], each of the largest
-    /// class that it may use.
+    /// More unread bytes than a correct writer can have: the ring that it writes, and [`OLDER_MAX`], each of the
+    /// largest class that it may use.
     pub(crate) fn unread_max(&self) -> u64 {
         let shifts = self.layout.shape.ring_shifts;
         (OLDER_MAX as u64 + 2) << shifts.get(usize::from(self.largest)).unwrap_or(&shifts[0])

@@ -81,7 +81,7 @@ impl Dispatcher {
                 return None;
             }
             Then::Close(port, reply_to) => {
-                self.lanes.remove_socket(port);
+                self.remove_lanes_of(port);
                 self.with_lanes(now, |lanes, context| lanes.end_socket(context, port, SocketEnd::Close));
                 (reply_to?, Ok(Reply::Done))
             }
@@ -111,10 +111,16 @@ impl Dispatcher {
         self.driver.stack.shutdown(now, port).map_err(Failure::Call).map(|()| Reply::Done)
     }
 
+    fn remove_lanes_of(&mut self, port: u32) {
+        if let Some(large) = self.lanes.remove_socket(port) {
+            self.reclaim.drop_later(large);
+        }
+    }
+
     /// Closes sockets without holders whose lanes have ended.
     fn close_all(&mut self, now: Time, ports: &[u32]) {
         for port in ports {
-            self.lanes.remove_socket(*port);
+            self.remove_lanes_of(*port);
         }
         let (later, ports): (Vec<u32>, Vec<u32>) =
             ports.iter().partition(|port| self.lanes.has_unsent(**port));

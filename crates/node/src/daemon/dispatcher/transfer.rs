@@ -86,8 +86,8 @@ impl Dispatcher {
         own.map_or(Ok(()), |refused| Err(quotas::refuse(self.driver.stack.ledger(), refused.quota)))
     }
 
-    /// Checks that nothing of a connectionless socket's lane, which was carried out before, is unsent: a request does not
-    /// overtake it.
+    /// Checks that nothing of a connectionless socket's lane, which was carried out before, is unsent: a request does
+    /// not overtake it.
     fn check_earlier_messages(&mut self, port: u32) -> Result<(), Failure> {
         if !self.lanes.holds_back(port) || !is_datagram(&self.driver.stack, port) {
             return Ok(());
