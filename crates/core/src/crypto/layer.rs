@@ -50,7 +50,7 @@ pub(crate) struct Encryption {
     /// Numbers come from the clock, and peers that number so must answer.
     pub(super) timed: bool,
     /// This node's identity, and what it adds to the numbers of its frames.
-    shift: (NodeId, u64),
+    pub(super) shift: (NodeId, u64),
     pub(super) stats: EncryptionStats,
 }
 
@@ -357,11 +357,6 @@ impl Encryption {
         let seen = peer.filter(|peer| peer.numbers.is_proven()).map_or(0, |peer| peer.numbers.top());
         let answers = peer.map_or([0; 2], |peer| peer.heard.answers());
         (self.timed && is_needed).then_some(Proof { question: self.question, answers, seen })
-    }
-
-    /// A peer names the highest number that it has received from this node.
-    pub(super) fn catch_up(&mut self, seen: u64) {
-        self.sending.catch_up(seen.saturating_sub(self.shift.1));
     }
 
     /// The counters.

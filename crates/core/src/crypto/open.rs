@@ -9,11 +9,12 @@ use super::layer::{Encryption, Own};
 use super::proof::Proof;
 use super::receiving::{Distribution, Receiving};
 use super::replay::class;
-use super::sending::MASTER;
+use super::sending::{MASTER, Sending};
 use crate::addr::NodeId;
 use crate::error::WireError;
 use crate::event::Drop;
 use crate::outbox::BearerId;
+use crate::rng::Rng;
 use crate::time::Time;
 use crate::wire::{Encrypted, EncryptedSource, LinkProtocolType, SHORT_HEADER, User, View};
 
@@ -67,7 +68,7 @@ impl Encryption {
             let view = View::parse(&text).map_err(Drop::Malformed)?;
             check_source(&header, view)?;
             check_bearer(&header, view, sender.far_bearer)?;
-            let proof = Proof::read(view, &text).filter(|_| header.timed && asks(view));
+            let proof = if header.timed && asks(view) { Proof::read(view, &text) } else { None };
             self.accept(now, own, sender.id, &header, (view, found, proof), judge)
         });
         match result {
@@ -149,7 +150,10 @@ impl Encryption {
         judge: impl FnOnce(View<'_>) -> Verdict,
     ) -> Result<(), Drop> {
         let (question, needs_proof, slot) = (self.question, self.needs_proof(), header.tx_slot);
-        let peer = self.peer(id).ok_or(Drop::UnknownPeer)?;
+        if !self.peers.contains_key(&id) {
+            self.peer(id).ok_or(Drop::UnknownPeer)?;
+        }
+        let Some(peer) = self.peers.get_mut(&id) else { return Err(Drop::UnknownPeer) };
         let key = match &found {
             Found::Peer(found) => peer.get(*found).map(|key| (key.aead.fingerprint(), key.mode)),
             Found::Cluster(aead) => Some((aead.fingerprint(), Mode::Cluster)),
@@ -187,40 +191,45 @@ impl Encryption {
             }
             if let Some(proof) = proof {
                 peer.has_asked = proof.seen == 0;
-                self.catch_up(proof.seen);
+                self.sending.catch_up(proof.seen.saturating_sub(self.shift.1));
             }
         }
-        self.synchronise(now, own, id, header, view);
+        synchronise(&mut self.sending, &mut self.rng, peer, (now, own), header, view);
         Ok(())
     }
+}
 
-    /// Learns from a frame which keys the peer has. Spec: tipc.md §12.5.
-    fn synchronise(&mut self, now: Time, own: Own, id: NodeId, header: &Encrypted<'_>, view: View<'_>) {
-        self.sending.note_master(header.has_master);
-        let delay_ms = (1 + self.rng.below(5)) * 500;
-        let has_key = self.sending.newest().is_some();
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        if let EncryptedSource::Node(addr) = header.source {
-            peer.addr = addr;
+/// Learns from a frame which keys the peer has. Spec: tipc.md §12.5.
+fn synchronise(
+    sending: &mut Sending,
+    rng: &mut Rng,
+    peer: &mut Receiving,
+    (now, own): (Time, Own),
+    header: &Encrypted<'_>,
+    view: View<'_>,
+) {
+    sending.note_master(header.has_master);
+    if let EncryptedSource::Node(addr) = header.source {
+        peer.addr = addr;
+    }
+    peer.has_master = header.has_master;
+    let is_for_this = view.header_size() > SHORT_HEADER && view.dest_node() == Some(own.addr);
+    if !header.destined || !is_for_this {
+        return;
+    }
+    if header.no_rx_key {
+        sending.begin_grace(now);
+        if sending.newest().is_some() && peer.distribution == Distribution::Idle {
+            let delay_ms = (1 + rng.below(5)) * 500;
+            peer.distribution = Distribution::Due(now.plus_millis(delay_ms));
         }
-        peer.has_master = header.has_master;
-        let is_for_this = view.header_size() > SHORT_HEADER && view.dest_node() == Some(own.addr);
-        if !header.destined || !is_for_this {
-            return;
-        }
-        if header.no_rx_key {
-            self.sending.begin_grace(now);
-            if has_key && peer.distribution == Distribution::Idle {
-                peer.distribution = Distribution::Due(now.plus_millis(delay_ms));
-            }
-        } else {
-            peer.distribution = Distribution::Idle;
-        }
-        let before = peer.peer_active;
-        if before != header.rx_slot && !self.sending.slots.is_empty() {
-            peer.peer_active = header.rx_slot;
-            self.sending.move_user(now, before, header.rx_slot);
-        }
+    } else {
+        peer.distribution = Distribution::Idle;
+    }
+    let before = peer.peer_active;
+    if before != header.rx_slot && !sending.slots.is_empty() {
+        peer.peer_active = header.rx_slot;
+        sending.move_user(now, before, header.rx_slot);
     }
 }
 

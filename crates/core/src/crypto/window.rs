@@ -1,8 +1,8 @@
 //! A window of numbers, each of which is accepted once.
 
-/// Words of the window of frames on a bearer: 32,704 numbers, 50 ms at 650,000 frames in a second.
+/// Words of the window of frames on a bearer, a power of two: 32,704 numbers, 50 ms at 650,000 frames in a second.
 pub(super) const FRAMES: usize = 512;
-/// Words of the window of discovery messages, of which a node sends few: 960 numbers.
+/// Words of the window of discovery messages, a power of two, of which a node sends few: 960 numbers.
 pub(super) const DISCOVERY: usize = 16;
 
 /// The numbers received from one counter.
@@ -64,7 +64,7 @@ impl Window {
     }
 
     fn word(&self, number: u64) -> usize {
-        (number / 64 % (self.seen.len() as u64).max(1)) as usize
+        (number / 64) as usize & (self.seen.len() - 1)
     }
 }
 
