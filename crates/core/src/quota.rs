@@ -110,8 +110,8 @@ pub struct Quotas {
     pub user: Amounts,
     /// Users that only the limits of the node apply to. A part of these, one in [`Quotas::RESERVE`], is left for them.
     pub privileged: BTreeSet<UserId>,
-    /// Bytes of memory that one of each resource takes, and that are charged as memory with it. Set them before anything
-    /// is charged.
+    /// Bytes of memory that one of each resource takes, and that are charged as memory with it. Set them before
+    /// anything is charged.
     pub costs: Amounts,
 }
 

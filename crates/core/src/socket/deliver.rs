@@ -49,8 +49,8 @@ impl Endpoint {
         }
     }
 
-    /// Moves a message that may have to wait to the memory of the socket's user; rejects it if that has no room. The end
-    /// of a connection must not be lost: it stays where it is.
+    /// Moves a message that may have to wait to the memory of the socket's user; rejects it if that has no room. The
+    /// end of a connection must not be lost: it stays where it is.
     fn keep(&mut self, msg: Message, uplink: &mut dyn Uplink) -> Option<Message> {
         let Some(user) = self.user() else { return Some(msg) };
         match msg.moved(|bytes| uplink.keep(user, bytes)) {

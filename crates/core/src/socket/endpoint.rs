@@ -244,8 +244,8 @@ impl Endpoint {
         self.bindings
     }
 
-    /// Bytes of the messages that it keeps, a connection request among them, of those that congested links have taken from it beyond their limits, and
-    /// of their bookkeeping.
+    /// Bytes of the messages that it keeps, a connection request among them, of those that congested links have taken
+    /// from it beyond their limits, and of their bookkeeping.
     #[must_use]
     pub fn memory(&self) -> u64 {
         let kept = self.queue.charged() + self.full.bytes() + self.multicast_sync.bytes();

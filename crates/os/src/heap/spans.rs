@@ -1,5 +1,5 @@
-//! Buffers of messages by owner. A buffer of up to 4 KiB is a slot in a span of 16 KiB that has slots of one size and of
-//! one owner; a larger one has a span of its own, which can change its owner. Spans lie in chunks.
+//! Buffers of messages by owner. A buffer of up to 4 KiB is a slot in a span of 16 KiB that has slots of one size and
+//! of one owner; a larger one has a span of its own, which can change its owner. Spans lie in chunks.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ const MOST_DIRTY: usize = (8 << 20) / UNIT;
 /// Lists of chunks by their longest run of free units: at least so many.
 const BINS: [usize; 4] = [2, 4, 8, 17];
 
-/// The owner of buffers that belong to no user.
+/// The owner of large buffers that belong to no user.
 pub(super) const NOBODY: u32 = u32::MAX;
 
 /// What an owner has.
@@ -49,7 +49,7 @@ pub(super) struct Spans {
     /// Owners that have more or less units than was last reported.
     changed: Vec<u32>,
     dirty: usize,
-    /// An owner may have idle classes.
+    /// An owner may have idle classes, or nothing at all.
     is_idle: bool,
 }
 
@@ -208,6 +208,7 @@ impl Spans {
                 self.free_span(span);
             }
         }
+        self.owners.retain(|_, owner| owner.units > 0);
     }
 
     /// Gives back the memory of the free units of a chunk.
@@ -344,13 +345,14 @@ impl Spans {
 
     /// Changes what an owner has by some units.
     fn change(&mut self, number: u32, units: isize) {
+        if number == NOBODY {
+            return;
+        }
         let new = || Owner { units: 0, partial: [NONE; SIZES.len()], idle: [0; 2] };
         let owner = self.owners.entry(number).or_insert_with(new);
         owner.units = owner.units.saturating_add_signed(units);
-        if owner.units == 0 {
-            self.owners.remove(&number);
-        }
-        if number != NOBODY && !self.changed.contains(&number) {
+        self.is_idle |= owner.units == 0;
+        if !self.changed.contains(&number) {
             self.changed.push(number);
         }
     }

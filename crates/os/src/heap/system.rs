@@ -6,6 +6,9 @@ use std::hash::{BuildHasher, Hash};
 /// Bytes of a large block of the system's allocator.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const LARGE: libc::c_int = 128 << 10;
+/// Free bytes at the end of its memory from which it gives them back at once.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const FREE: libc::c_int = 1 << 20;
 
 /// Entries for which [`shrink_map`] and [`shrink_queue`] leave the memory in any case.
 const LEAST: usize = 1024;
@@ -37,8 +40,9 @@ pub fn trim_system() {
 /// default it raises the size from which they are with each one that is freed, up to 32 MiB.
 pub(super) fn map_large_blocks() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: sets a number of the allocator, which has its own locks.
+    // SAFETY: sets numbers of the allocator, which has its own locks.
     unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE)
-    };
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, FREE);
+    }
 }
