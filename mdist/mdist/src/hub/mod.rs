@@ -7,8 +7,8 @@
 //!
 //! [`Hub`] is defined in `state`; each other module adds the methods of one subject: requests of sides
 //! (`side_requests`, `images`, `release`), messages of upstreams (`upstream_messages`, `refresh`), requests to
-//! upstreams (`request_queues`, `upstream_streams`, `recovery`, `stale`), upstreams and their services (`upstreams`),
-//! posts (`posts`) and the cache (`cached_updates`).
+//! upstreams (`request_queues`, `upstream_streams`, `recovery`, `stale`, `held_back`), upstreams and their services
+//! (`upstreams`), posts (`posts`) and the cache (`cached_updates`).
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
@@ -18,6 +18,7 @@ mod batch;
 mod cached_updates;
 mod encode;
 mod error;
+mod held_back;
 mod ids;
 mod images;
 mod inspect;

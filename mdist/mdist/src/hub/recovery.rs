@@ -44,7 +44,10 @@ impl Hub {
         if item.is_unwanted() {
             return self.free(id);
         }
-        if item.tries == 0 {
+        let held_back = std::mem::take(&mut item.held_back);
+        if !held_back.is_zero() {
+            self.delayed.insert((now + held_back, id, item.age));
+        } else if item.tries == 0 {
             item.tries = 1;
             self.enqueue(id, Queue::Recovery);
             self.pump_item(now, id);

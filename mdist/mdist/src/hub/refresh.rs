@@ -177,6 +177,7 @@ impl Hub {
         item.apply(Event::ImageComplete);
         item.receiving.clear();
         item.tries = 0;
+        item.unanswered_ends = 0;
         let service = item.spec.service;
         self.watch_if_stale(now, id);
         let Some(item) = self.items.get_mut(id) else { return };

@@ -101,6 +101,8 @@ pub struct Stats {
     pub recovered: u64,
     /// Requests of items that stayed suspect while their upstream was up.
     pub stale_requests: u64,
+    /// Requests held back because their upstream has ended the connection at them twice or more.
+    pub held_back: u64,
 }
 
 /// One upstream.

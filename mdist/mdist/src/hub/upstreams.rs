@@ -158,6 +158,7 @@ impl Hub {
         let Some(upstream) = self.upstreams.get_mut(usize::from(up.0)).filter(|u| u.up) else { return };
         upstream.up = false;
         let publishes = upstream.publishes;
+        self.hold_unanswered_back(up);
         for service in &mut self.services.list {
             service.offers.retain(|o| o.up != up);
         }

@@ -39,6 +39,7 @@ component! {
         Counter requests "hub_requests" "Requests of items sent to upstreams",
         Counter timeouts "hub_timeouts" "Requests to upstreams without a response in time",
         Counter stale_requests "hub_stale_requests" "Items requested again because they stayed suspect while their upstream was up",
+        Counter held_back "hub_requests_held_back" "Requests held back because their upstream has ended the connection at them twice or more",
         Counter refused "hub_refused" "Requests of mounts or sinks that the hub refused",
         Counter cached_images "hub_images_from_cache" "Images sent from the cache",
         Counter cache_errors "hub_cache_errors" "Messages that the cache could not apply; their items are no longer cached",

@@ -154,6 +154,7 @@ impl HubMetrics {
             requests: stats.requests,
             timeouts: stats.timeouts,
             stale_requests: stats.stale_requests,
+            held_back: stats.held_back,
             refused: stats.refused,
             cached_images: stats.cached_images,
             cache_errors: stats.cache_errors,

@@ -78,6 +78,10 @@ pub(super) struct Item {
     pub(super) queue: Option<Queue>,
     /// Failed requests in a row.
     pub(super) tries: u8,
+    /// Ends of upstreams in a row, while its first image was awaited.
+    pub(super) unanswered_ends: u8,
+    /// Time for which its next request is held back.
+    pub(super) held_back: Now,
     /// Time since which it has been suspect although its upstream is up, and no request was under way.
     pub(super) stale_since: Option<Now>,
     /// Whether it is in the hub's list of stale items to request again.
@@ -113,6 +117,8 @@ impl Item {
             link: None,
             queue: None,
             tries: 0,
+            unanswered_ends: 0,
+            held_back: Now::ZERO,
             stale_since: None,
             is_watched: false,
             stale_requests: 0,

@@ -47,6 +47,8 @@ pub(super) enum Answer {
     Plain,
     /// A suspect image.
     Stale,
+    /// No answer for the item of this name, and an image for every other.
+    AllBut(&'static str),
 }
 
 #[derive(Clone, Debug)]
@@ -137,7 +139,8 @@ impl Rig {
             assert_eq!(old.name, name, "a reissue has the key of its stream");
         }
         match m.answer {
-            Answer::Image | Answer::Plain | Answer::Stale => {
+            Answer::AllBut(unanswered) if unanswered == name => {}
+            Answer::Image | Answer::Plain | Answer::Stale | Answer::AllBut(_) => {
                 self.image(model, r.stream, m_solicited(self.models[model].answer))
             }
             Answer::Nothing => {}

@@ -149,6 +149,43 @@ fn lost_stream_is_closed_if_the_upstream_keeps_it() {
 }
 
 #[test]
+fn request_at_which_the_upstream_ends_is_held_back_from_the_second_time_on() {
+    let mut rig = Rig::new(Options::default(), 2);
+    rig.provider();
+    rig.models[0].answer = Answer::AllBut("BAD");
+    rig.open(0, "GOOD");
+    let bad = rig.open(1, "BAD");
+    let mut end = || {
+        rig.down(0);
+        rig.back(0);
+        rig.pass(Now::from_secs(3));
+        rig.models[0].stream_of("BAD").is_some()
+    };
+    assert_eq!((end(), end()), (true, false));
+    let mut after = |seconds| {
+        rig.pass(Now::from_secs(seconds));
+        rig.models[0].stream_of("BAD").is_some()
+    };
+    assert_eq!((after(56), after(2)), (false, true));
+    assert_eq!(rig.hub.stats().held_back, 1);
+    // Several: half of them at a time.
+    rig.end(1, bad);
+    rig.pass(Now::from_secs(10));
+    rig.models[0].answer = Answer::Nothing;
+    let others: Vec<Token> = (0..8).map(|n| rig.open(1, &format!("NEW{n}"))).collect();
+    for expected in [9, 5] {
+        rig.down(0);
+        rig.back(0);
+        rig.pass(Now::from_secs(3));
+        assert_eq!(rig.models[0].streams.len(), expected);
+    }
+    rig.models[0].answer = Answer::Image;
+    rig.pass(Now::from_secs(120));
+    assert!(others.iter().all(|token| rig.view(1, *token).state == OK));
+    rig.check_all();
+}
+
+#[test]
 fn row_new_request_while_the_service_is_down_waits() {
     for (up, accepting) in [(false, true), (false, false), (true, false)] {
         let mut rig = Rig::new(Options::default(), 1);
