@@ -402,8 +402,8 @@ impl Socket {
         self.resumption.as_ref().and_then(|resumption| resumption.next.get()).map(|next| &**next)
     }
 
-    /// Calls `call`, which sends, receives or accepts, with the current handle. If the daemon dies meanwhile, waits for the next
-    /// one.
+    /// Calls `call`, which sends, receives or accepts, with the current handle. If the daemon dies meanwhile, waits for
+    /// the next one.
     #[cold]
     pub(crate) fn across_restarts<T>(
         &self,

@@ -407,8 +407,8 @@ impl Socket {
         })
     }
 
-    /// Shuts the connection down. A connectionless socket gets an error, and receives on it no longer wait; its messages
-    /// go through the node from now on.
+    /// Shuts the connection down. A connectionless socket gets an error, and receives on it no longer wait; its
+    /// messages go through the node from now on.
     ///
     /// # Errors
     /// [`Failure::Call`].

@@ -74,7 +74,8 @@ fn temporary_dir(base: &Path, name: &str, uid: u32) -> Result<PathBuf> {
     }
 }
 
-/// Creates the directory for when the usual name is taken. Of several that processes create at once, all use the oldest.
+/// Creates the directory for when the usual name is taken. Of several that processes create at once, all use the
+/// oldest.
 fn create_other(base: &Path, name: &str, uid: u32) -> Result<PathBuf> {
     let mut random = [0; 8];
     crate::random::fill(&mut random)?;

@@ -17,8 +17,8 @@ use crate::entry::Entry;
 use crate::errno::{Code, c_result, code_of_wait, fail};
 use crate::{address, ancillary, netlink, parts, real, table};
 
-/// Bytes of a file that `sendfile` and `splice` read at a time: for a stream, and for a socket with messages (one page each, as in
-/// Linux).
+/// Bytes of a file that `sendfile` and `splice` read at a time: for a stream, and for a socket with messages (one page
+/// each, as in Linux).
 pub(super) const STREAM_STEP: usize = 64 * 1024;
 pub(super) const MESSAGE_STEP: usize = 4096;
 
