@@ -13,7 +13,6 @@ use rssl::transport::ServerOptions;
 use super::pool::Pool;
 use super::reason::Reason;
 use super::slow_consumer::Limits;
-use crate::dictionaries;
 use crate::net::{PendingLimits, network};
 
 /// Settings of a server's mounts.
@@ -45,8 +44,6 @@ pub struct Config {
     pub pending: PendingLimits,
     /// Longest time from accepting a connection to its login.
     pub login_timeout: Duration,
-    /// Longest part of a dictionary, in bytes.
-    pub dictionary_part: usize,
     /// Latency measurement: `None`: off, `Some(false)`: over all mounts, `Some(true)`: for each mount as well.
     pub latency: Option<bool>,
 }
@@ -67,7 +64,6 @@ impl Default for Config {
             mounts_per_address: None,
             pending: PendingLimits::default(),
             login_timeout: Duration::from_secs(10),
-            dictionary_part: dictionaries::PART,
             latency: None,
         }
     }

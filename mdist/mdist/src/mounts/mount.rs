@@ -11,6 +11,7 @@ use super::reason::Reason;
 use super::request_queue::ImageShare;
 use super::slots::Ticket;
 use super::view::View;
+use crate::dictionaries::Given;
 use crate::hub::{ItemId, ItemSpec, Now};
 use crate::metrics::LatencyHistogram;
 
@@ -166,7 +167,7 @@ impl Mount {
 pub(crate) enum Role {
     Login,
     Directory { filter: u32, service: Option<u16> },
-    Dictionary,
+    Dictionary(Given),
     Item,
 }
 

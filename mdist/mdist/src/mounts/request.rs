@@ -147,7 +147,7 @@ impl Worker {
         }
         match stream.role {
             Role::Directory { .. } => return self.directory_reissue(ticket, request),
-            Role::Dictionary => return self.dictionary_reissue(ticket, request),
+            Role::Dictionary(_) => return self.dictionary_reissue(ticket, request),
             Role::Login => return,
             Role::Item => {}
         }

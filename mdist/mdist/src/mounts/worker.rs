@@ -63,6 +63,8 @@ pub struct Worker {
     pub(super) config: Arc<Config>,
     pub(super) shared: Arc<Shared>,
     pub(super) dictionaries: Arc<Dictionaries>,
+    /// The replacements of dictionaries of which the streams were notified.
+    pub(super) dictionaries_seen: u64,
     pub(super) permissions: Box<dyn Permissions>,
     pub(super) services: Services,
     pub(super) mounts: Slots<Mount>,
@@ -114,6 +116,7 @@ impl Worker {
             latency,
             config,
             shared,
+            dictionaries_seen: dictionaries.revision(),
             dictionaries,
             permissions,
             services: Services::default(),
@@ -321,8 +324,10 @@ impl Worker {
         Some(ClosedMount { reason: mount.disconnecting.unwrap_or(Reason::PeerClosed), stats })
     }
 
-    /// Sends pings, and disconnects consumers that are silent or do not log in.
+    /// Notifies consumers of dictionaries that were replaced, at every call. Once a second sends pings, and disconnects
+    /// consumers that are silent or do not log in.
     pub fn tick(&mut self, now: Now) {
+        self.report_dictionaries();
         if now < self.next_tick {
             return;
         }

@@ -45,7 +45,7 @@ const FULL: usize = 64 * 1024;
 /// error names it.
 pub fn start(config: &Config, metrics: &Metrics, backbone: &Backbone) -> Result<Running> {
     let settings = &config.p2ps;
-    let assembly = Assembly::new("p2ps", config, metrics)?;
+    let assembly = Assembly::new("p2ps", config, metrics, settings.max_fragment)?;
     let mut listeners = assembly.listen(&settings.listen, PORT, client_socket(settings))?;
     listeners.allow(settings.admission.networks(), "p2ps.admission.allow", "read all data");
     if settings.posts {

@@ -16,8 +16,11 @@ use rssl::wire::to_vec;
 
 use super::LOGIN_STREAM;
 use super::session::{ChannelEvent, Connection, Event, OPEN_TIMEOUT, Session, SessionError};
-use crate::dictionaries::Dictionaries;
+use crate::dictionaries::{Dictionaries, Given};
 use crate::hub::Now;
+
+/// Most streams of dictionaries that a publisher may have open.
+const MAX_DICTIONARIES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -55,6 +58,7 @@ impl Publisher {
             identity: PublisherIdentity::default(),
             login_stream: LOGIN_STREAM,
             directory_stream: None,
+            open_dictionaries: Vec::new(),
         };
         let connection = Connection::new(Channel::server(transport), now);
         Self { connection, dialogue, login_timeout: OPEN_TIMEOUT }
@@ -121,6 +125,17 @@ impl Session for Publisher {
         })
     }
 
+    /// Sends pings and notices of dictionaries that have been replaced, and checks the time-outs.
+    fn tick(&mut self, now: Now) -> Result<(), SessionError> {
+        for (stream, given) in &mut self.dialogue.open_dictionaries {
+            if let Some(notice) = self.dialogue.dictionaries.notice(*stream, given) {
+                self.connection.write(&notice)?;
+            }
+        }
+        let awaits = self.awaits().map(|what| (what, self.open_timeout()));
+        self.connection.tick(now, awaits)
+    }
+
     /// Frames a message. Those for the login stream get the id of the stream on which this publisher logged in.
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         let head = peek(message)?;
@@ -141,6 +156,8 @@ struct Dialogue {
     identity: PublisherIdentity,
     login_stream: i32,
     directory_stream: Option<i32>,
+    /// Open streams of dictionaries.
+    open_dictionaries: Vec<(i32, Given)>,
 }
 
 impl Dialogue {
@@ -186,6 +203,9 @@ impl Dialogue {
                 self.withdrawn(head.stream, on)?;
             }
             (Message::Request(request), _) => self.answer_request(request, replies)?,
+            (Message::Close(_), Domain::DICTIONARY) => {
+                self.open_dictionaries.retain(|(stream, _)| *stream != head.stream);
+            }
             // Acknowledgements of posts on the login stream.
             (Message::Ack(_), _) => on(Event::Message(bytes))?,
             _ => {}
@@ -194,13 +214,24 @@ impl Dialogue {
     }
 
     /// Sends a dictionary, which publishers may need to encode fields; refuses other requests.
-    fn answer_request(&self, request: &Request<'_>, replies: &mut Vec<Vec<u8>>) -> Result<(), SessionError> {
+    fn answer_request(
+        &mut self,
+        request: &Request<'_>,
+        replies: &mut Vec<Vec<u8>>,
+    ) -> Result<(), SessionError> {
         let (code, text) = if request.domain != Domain::DICTIONARY {
             let text = "This port takes publishers and answers requests for dictionaries only";
             (code::USAGE_ERROR, text.as_bytes())
-        } else if let Some(messages) = self.dictionaries.answer(request) {
-            replies.extend(messages);
-            return Ok(());
+        } else if let Some(given) = self.dictionaries.current(request.key.name.unwrap_or_default()) {
+            self.open_dictionaries.retain(|(stream, _)| *stream != request.stream);
+            if self.open_dictionaries.len() < MAX_DICTIONARIES {
+                if request.flags.contains(RequestFlags::STREAMING) {
+                    self.open_dictionaries.push((request.stream, given));
+                }
+                replies.extend(self.dictionaries.answer(request).unwrap_or_default());
+                return Ok(());
+            }
+            (code::TOO_MANY_ITEMS, &b"Too many streams of dictionaries are open"[..])
         } else {
             (code::NOT_FOUND, &b"There is no such dictionary"[..])
         };

@@ -265,7 +265,8 @@ impl Connection {
         }
     }
 
-    fn tick(&mut self, now: Now, awaits: Option<(&'static str, Now)>) -> Result<(), SessionError> {
+    /// Sends a ping if that is due, and checks the time-outs; `awaits`: the awaited message, and how long.
+    pub(super) fn tick(&mut self, now: Now, awaits: Option<(&'static str, Now)>) -> Result<(), SessionError> {
         match self.channel.tick(now) {
             Tick::SendPing if self.out.is_empty() => self.channel.ping(&mut self.out),
             Tick::None | Tick::SendPing => {}
