@@ -1,8 +1,8 @@
 //! Refuses requests that another web site has caused in an operator's browser.
 //!
 //! A site may give its own name the address of this server (DNS rebinding), and then read responses as its own. The
-//! browser then sends the site's name as `Host`. So a request for any path, `/metrics` included, must name the server by
-//! an address or by a name that belongs to it.
+//! browser then sends the site's name as `Host`. So a request for any path, `/metrics` included, must name the server
+//! by an address or by a name that belongs to it.
 
 use std::net::IpAddr;
 

@@ -17,8 +17,8 @@ const PORT: u16 = 9464;
 pub struct Server(utipc_web::Server);
 
 impl Server {
-    /// Listens on `address` ("127.0.0.1:9464", or "9464" for that; port 0 takes a free one). Clients may name the server
-    /// by an address, by the name in `address`, by the name of this host, and by `hosts`.
+    /// Listens on `address` ("127.0.0.1:9464", or "9464" for that; port 0 takes a free one). Clients may name the
+    /// server by an address, by the name in `address`, by the name of this host, and by `hosts`.
     ///
     /// # Errors
     /// The address is invalid or taken, or the system refuses a thread; the error names the address.

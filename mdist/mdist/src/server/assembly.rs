@@ -61,8 +61,8 @@ pub(super) struct Parts {
 }
 
 impl<'a> Assembly<'a> {
-    /// Reads the dictionary and opens the main poller. `max_message` is the largest frame payload of the connections that
-    /// get the dictionary, bytes.
+    /// Reads the dictionary and opens the main poller. `max_message` is the largest frame payload of the connections
+    /// that get the dictionary, bytes.
     ///
     /// # Errors
     /// A dictionary that cannot be read or has a text too long for the wire, or no descriptor for the poller.
