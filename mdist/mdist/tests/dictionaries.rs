@@ -197,3 +197,13 @@ fn provider_that_returns_with_a_newer_dictionary_is_announced_on_open_streams() 
         }
     }
 }
+
+#[test]
+fn login_text_of_a_provider_stays_in_the_log() {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let provider = StockProvider::start(any, Dictionary::small(), Some("user secret of host secret expired"));
+    let (_distributor, server) = chain(&behind(provider.address(), true));
+    let mut consumer = StockConsumer::log_in(server.addresses[0]);
+    consumer.image();
+    assert_eq!(consumer.item_trouble(), "Source lost: the login was refused");
+}

@@ -8,7 +8,7 @@ use rssl::rwf::Message;
 use rssl::transport::{Channel, Pulled, Received, Tick};
 
 use super::arena::Arena;
-use super::config::{Config, Refusal, Shared};
+use super::config::{Config, Shared, refusal_text};
 use super::directory::Services;
 use super::latency::MountLatencies;
 use super::mount::{Mount, MountId, MountStats, Stream};
@@ -20,7 +20,7 @@ use super::slow_consumer::Overflow;
 use super::subscribers::{Item, Subscriber};
 use crate::dictionaries::Dictionaries;
 use crate::hub::{HubRequest, MAX_FRAMED, Now, SideId};
-use crate::net::Pending;
+use crate::net::{LoginRefusal, Pending};
 
 /// Interval at which time-outs are checked.
 const TICK: Duration = Duration::from_secs(1);
@@ -145,9 +145,9 @@ impl Worker {
     pub fn open(&mut self, now: Now, peer: String) -> MountId {
         let mut transport = self.config.transport.clone();
         let most = self.config.max_mounts;
-        let refused = self.shared.is_full(most);
+        let refused = self.shared.logins.len() >= most;
         if refused {
-            transport.refuse = Some(Refusal::Mounts(most).text(&self.config.application));
+            transport.refuse = Some(refusal_text(LoginRefusal::Total(most), &self.config.application));
         }
         let mut channel = Channel::server(transport);
         channel.received(now);

@@ -18,6 +18,7 @@ use super::LOGIN_STREAM;
 use super::session::{ChannelEvent, Connection, Event, OPEN_TIMEOUT, Session, SessionError};
 use crate::dictionaries::{Dictionaries, Given};
 use crate::hub::Now;
+use crate::net::{LoginPlace, LoginRefusal};
 
 /// Most streams of dictionaries that a publisher may have open.
 const MAX_DICTIONARIES: usize = 16;
@@ -59,6 +60,7 @@ impl Publisher {
             login_stream: LOGIN_STREAM,
             directory_stream: None,
             open_dictionaries: Vec::new(),
+            place: None,
         };
         let connection = Connection::new(Channel::server(transport), now);
         Self { connection, dialogue, login_timeout: OPEN_TIMEOUT }
@@ -68,6 +70,13 @@ impl Publisher {
     #[must_use]
     pub fn with_login_timeout(self, limit: Now) -> Self {
         Self { login_timeout: limit, ..self }
+    }
+
+    /// Refuses the login if `place` cannot be taken; without this call no login is refused for others.
+    #[must_use]
+    pub fn with_place(mut self, place: LoginPlace) -> Self {
+        self.dialogue.place = Some(place);
+        self
     }
 
     /// The identity of the publisher; empty before the login.
@@ -158,6 +167,8 @@ struct Dialogue {
     directory_stream: Option<i32>,
     /// Open streams of dictionaries.
     open_dictionaries: Vec<(i32, Given)>,
+    /// Its place among the publishers that are logged in.
+    place: Option<LoginPlace>,
 }
 
 impl Dialogue {
@@ -257,9 +268,20 @@ impl Dialogue {
             replies.push(to_vec(|w| login::reject(request.stream, state, w))?);
             return Err(SessionError::Login { text: text.into(), for_good: true });
         }
+        if let Some(Err(refusal)) = self.place.as_mut().map(|place| place.take(login.identity())) {
+            let text = refusal_text(refusal);
+            let state = State::new(
+                StreamState::ClosedRecover,
+                DataState::Suspect,
+                code::NO_RESOURCES,
+                text.as_bytes(),
+            );
+            replies.push(to_vec(|w| login::reject(request.stream, state, w))?);
+            return Err(SessionError::Login { text, for_good: false });
+        }
         let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
         self.identity = PublisherIdentity {
-            user: text(Some(login.user)),
+            user: text(Some(login.user_name())),
             application: text(login.attributes.application_name),
             position: text(login.attributes.position),
         };
@@ -269,19 +291,11 @@ impl Dialogue {
         }
         let attributes = login::Attributes {
             single_open: false,
-            password: None,
             dictionary_download: true,
-            ..login.attributes
+            ..login.attributes.accepted(b"src_dist")
         };
         let state = State::new(StreamState::Open, DataState::Ok, code::NONE, b"Login accepted");
-        let reply = login::Reply {
-            user: login.user,
-            name_type: login.name_type,
-            attributes,
-            support_post: true,
-            state,
-            ..login::Reply::default()
-        };
+        let reply = login::Reply { attributes, support_post: true, state, ..login::Reply::to(&login) };
         replies.push(to_vec(|w| reply.encode(request.stream, w))?);
         Ok(())
     }
@@ -298,6 +312,17 @@ impl Dialogue {
         }
         Ok(())
     }
+}
+
+/// The text for a publisher that a limit keeps out.
+fn refusal_text(refusal: LoginRefusal) -> String {
+    let (whose, most) = match refusal {
+        LoginRefusal::Total(most) => ("", most),
+        LoginRefusal::User(most) => (" of this user", most),
+        LoginRefusal::Address(most) => (" of this address", most),
+        LoginRefusal::UserAndAddress(most) => (" of this user at this address", most),
+    };
+    format!("{most} publishers{whose} are connected already, the most allowed; try again later")
 }
 
 #[cfg(test)]

@@ -132,6 +132,27 @@ fn publisher_logs_in_announces_and_publishes() {
 }
 
 #[test]
+fn login_reply_names_the_server_and_repeats_no_secret() {
+    let mut peer = Peer::new();
+    let mut session = Publisher::new(ServerOptions::default(), dictionaries(), T0);
+    let attributes = login::Attributes {
+        role: login::PROVIDER,
+        application_name: Some(b"client"),
+        password: Some(b"secret"),
+        authentication_token: Some(b"secret"),
+        ..login::Attributes::default()
+    };
+    exchange(&mut peer, &mut session, 100_000).unwrap();
+    peer.send(|w| login::Request { user: b"nip", name_type: 1, attributes: attributes.clone() }.encode(1, w));
+    exchange(&mut peer, &mut session, 100_000).unwrap();
+    let [reply] = &peer.received[..] else { panic!("{} replies", peer.received.len()) };
+    assert!(!reply.windows(6).any(|part| part == b"secret"), "{}", reply.escape_ascii());
+    let Ok(Message::Refresh(reply)) = Message::decode(reply) else { panic!("a refresh") };
+    let reply = login::Reply::decode(&reply).unwrap();
+    assert_eq!((reply.user, reply.attributes.application_name), (&b"nip"[..], Some(&b"src_dist"[..])));
+}
+
+#[test]
 fn open_streams_are_told_of_a_changed_dictionary() {
     let mut peer = Peer::new();
     let known = dictionaries();

@@ -42,6 +42,40 @@ fn login_reply_has_its_attributes_and_the_servers_features() {
 }
 
 #[test]
+fn login_reply_names_the_server_and_repeats_no_secret() {
+    let mut rig = Rig::new();
+    let request = login::Request {
+        user: b"secret",
+        name_type: rssl::rwf::name_type::TOKEN,
+        attributes: login::Attributes {
+            application_name: Some(b"client"),
+            position: Some(b"here"),
+            password: Some(b"secret"),
+            authentication_token: Some(b"secret"),
+            authentication_extended: Some(b"secret"),
+            instance_id: Some(b"instance"),
+            ..login::Attributes::default()
+        },
+    };
+    let at = rig.connect();
+    // The login, and its reissue.
+    for _ in 0..2 {
+        rig.send(at, &to_vec(|w| request.encode(1, w)).unwrap());
+        let received = rig.one(at);
+        assert!(!received.0.windows(6).any(|part| part == b"secret"), "{}", received.0.escape_ascii());
+        let reply = login::Reply::decode(&received.refresh()).unwrap();
+        let expected = login::Attributes {
+            application_name: Some(b"p2ps"),
+            position: Some(b"here"),
+            ..login::Attributes::default()
+        };
+        assert_eq!(reply.attributes, expected);
+    }
+    let stats = rig.worker.stats(rig.consumers[at].mount).unwrap();
+    assert_eq!((stats.user.as_str(), stats.application.as_str()), ("", "client"), "a token is no name");
+}
+
+#[test]
 fn requests_before_login_and_a_second_login_are_refused() {
     let mut rig = Rig::new();
     let at = rig.connect();

@@ -1,5 +1,5 @@
-//! A consumer that behaves as the SDK's with a dictionary by channel: it requests the dictionaries of the service if that
-//! lists their domain, on streams that stay open, and then an item.
+//! A consumer that behaves as the SDK's with a dictionary by channel: it requests the dictionaries of the service if
+//! that lists their domain, on streams that stay open, and then an item.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -140,6 +140,16 @@ impl StockConsumer {
                 Message::Status(status) => assert!(!is_closed(status.state), "{status:?}"),
                 _ => {}
             }
+        }
+    }
+
+    /// The next state of the item that is not good, with its text.
+    pub(crate) fn item_trouble(&mut self) -> String {
+        loop {
+            let message = self.next(ITEM);
+            let Message::Status(status) = Message::decode(&message).unwrap() else { continue };
+            let Some(state) = status.state.filter(|state| state.data == DataState::Suspect) else { continue };
+            return String::from_utf8_lossy(state.text).into_owned();
         }
     }
 
