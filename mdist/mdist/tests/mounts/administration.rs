@@ -421,3 +421,26 @@ fn open_streams_are_told_of_a_changed_dictionary() {
     rig.run();
     assert_eq!((rig.received(one).len(), rig.received(two).len()), (1, 0), "closed streams hear nothing");
 }
+
+#[test]
+fn lists_of_the_server_itself_are_not_requested_upstream() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    for name in ["_ADS_CACHE_LIST", "_SERVER_LIST"] {
+        for domain in [Domain::SYMBOL_LIST, Domain::MARKET_PRICE] {
+            let request = Request {
+                domain,
+                stream: 7,
+                flags: STREAMING,
+                container: DataType::NO_DATA,
+                key: Key::item(1, name.as_bytes()),
+                ..Request::default()
+            };
+            rig.send(at, &to_vec(|w| request.encode(w)).unwrap());
+            let received = rig.one(at);
+            let state = received.status().state.unwrap();
+            assert_eq!((state.stream, state.code), (StreamState::Closed, code::NOT_FOUND), "{name}");
+        }
+    }
+    assert_eq!((rig.hub.opens, rig.hub.items.len()), (0, 0));
+}
