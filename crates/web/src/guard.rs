@@ -1,19 +1,15 @@
 //! Refuses requests that another web site has caused in an operator's browser.
 //!
 //! A site may give its own name the address of this server (DNS rebinding), and then read responses as its own. The
-//! browser then sends the site's name as `Host`. So a request must name the server by an address or by a name that
-//! belongs to it. A request for `/metrics` may have any name: Prometheus uses those of its configuration, and the page
-//! does not use it.
+//! browser then sends the site's name as `Host`. So a request for any path, `/metrics` included, must name the server
+//! by an address or by a name that belongs to it.
 
 use std::net::IpAddr;
 
 use crate::Response;
 
-/// The one path that may be requested by any name.
-const METRICS: &str = "/metrics";
-
-/// The names by which clients may request the page and its JSON: addresses, `localhost`, the name of this host, and
-/// those that are configured.
+/// The names by which clients may name the server: addresses, `localhost`, the name of this host, and those that are
+/// configured.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Vec<String>);
 
@@ -42,14 +38,11 @@ fn without_port(host: &str) -> &str {
 }
 
 /// The refusal of a request with these headers; `None` if it is allowed.
-pub(crate) fn refusal(hosts: &Hosts, path: &str, headers: &[httparse::Header<'_>]) -> Option<Response> {
+pub(crate) fn refusal(hosts: &Hosts, headers: &[httparse::Header<'_>]) -> Option<Response> {
     let all = |name: &'static str| {
         let named = headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
         named.map(|header| String::from_utf8_lossy(header.value).into_owned())
     };
-    if path == METRICS {
-        return None;
-    }
     if let Some(host) = all("host").find(|host| !hosts.includes(host)) {
         return Some(Response::error(
             "421 Misdirected Request",
@@ -71,11 +64,11 @@ pub(crate) fn refusal(hosts: &Hosts, path: &str, headers: &[httparse::Header<'_>
 mod tests {
     use super::*;
 
-    fn is_refused(path: &str, headers: &[(&str, &str)]) -> bool {
+    fn is_refused(headers: &[(&str, &str)]) -> bool {
         let hosts = Hosts::new(&["Node1.example.org".to_owned()]);
         let headers: Vec<_> =
             headers.iter().map(|(name, value)| httparse::Header { name, value: value.as_bytes() }).collect();
-        refusal(&hosts, path, &headers).is_some()
+        refusal(&hosts, &headers).is_some()
     }
 
     #[test]
@@ -90,29 +83,27 @@ mod tests {
             "node1.example.org:80",
             "node1.example.org.",
         ] {
-            assert!(!is_refused("/api/state", &[("Host", host)]), "{host}");
+            assert!(!is_refused(&[("Host", host)]), "{host}");
         }
         for host in
             ["attacker.example:9618", "127.0.0.1.attacker.example", "localhost.attacker.example", "", "[::1"]
         {
-            assert!(is_refused("/api/state", &[("host", host)]), "{host}");
-            assert!(is_refused("/", &[("host", host)]), "{host}");
-            assert!(!is_refused("/metrics", &[("host", host)]), "{host}");
+            assert!(is_refused(&[("host", host)]), "{host}");
         }
         let two = [("Host", "127.0.0.1"), ("Host", "attacker.example")];
-        assert!(is_refused("/api/state", &two), "one of two names");
+        assert!(is_refused(&two), "one of two names");
     }
 
     #[test]
     fn requests_from_other_sites_are_refused() {
         let host = ("Host", "127.0.0.1:9618");
-        assert!(!is_refused("/api/state", &[host, ("Origin", "http://127.0.0.1:9618")]));
+        assert!(!is_refused(&[host, ("Origin", "http://127.0.0.1:9618")]));
         for origin in ["http://127.0.0.1:80", "https://attacker.example", "null"] {
-            assert!(is_refused("/api/state", &[host, ("Origin", origin)]), "{origin}");
+            assert!(is_refused(&[host, ("Origin", origin)]), "{origin}");
         }
         let (cross, same) = (("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Site", "same-origin"));
-        assert!(is_refused("/api/state", &[host, cross, ("Sec-Fetch-Mode", "no-cors")]));
-        assert!(!is_refused("/", &[host, cross, ("Sec-Fetch-Mode", "navigate")]), "a link to the page");
-        assert!(!is_refused("/api/state", &[host, same, ("Sec-Fetch-Mode", "cors")]));
+        assert!(is_refused(&[host, cross, ("Sec-Fetch-Mode", "no-cors")]));
+        assert!(!is_refused(&[host, cross, ("Sec-Fetch-Mode", "navigate")]), "a link to the page");
+        assert!(!is_refused(&[host, same, ("Sec-Fetch-Mode", "cors")]));
     }
 }

@@ -5,13 +5,15 @@
 //!
 //! | Question | File |
 //! |---|---|
-//! | How long may a client take, and how many are served at a time? | `server.rs` |
+//! | How long may a client take? | `server.rs` |
+//! | How many clients may connect, and which one has to go? | `connections.rs` |
 //! | Which requests are refused before the site sees them? | `guard.rs` |
 //! | Which headers has a response? | `response.rs` |
 //! | Where are the files of the page? | `page.rs`, and the folder `page` beside `src` |
 //!
 //! For the reason to use no server crate, see decision 18.
 
+mod connections;
 mod guard;
 mod page;
 mod response;

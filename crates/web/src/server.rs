@@ -1,33 +1,32 @@
 //! The server. It supports only GET, and one request per connection.
 //!
-//! `httparse` decodes the request head. A few threads serve the connections, and each connection has one deadline for
-//! the whole exchange, so slow and silent clients cannot block others for long, and the number of clients changes
-//! neither the memory nor the descriptors of the program.
+//! `httparse` decodes the request head. One thread polls all connections, so that slow and silent clients cannot block
+//! others. Each connection has one deadline for the whole exchange, and their number and memory are bounded: see
+//! `connections.rs`.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::connections::{Connections, MAX_CONNECTIONS};
 use crate::guard::{self, Hosts};
 use crate::page;
 use crate::response::{Request, Response};
 
-/// Longest request head, bytes; a client that sends more is disconnected.
-const MAX_HEAD: usize = 8 * 1024;
-/// Most header lines of a request.
-const MAX_HEADERS: usize = 64;
 /// Longest exchange: after this time the client is disconnected.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Number of connections that are served at a time; others wait in the listener's queue.
-const THREADS: usize = 4;
 /// Pause after the system refused a connection, as without free descriptors.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
+/// Longest sleep, after which the thread sees that it has to stop even if nothing wakes it.
+const MAX_SLEEP: Duration = Duration::from_millis(500);
 
-/// What a program serves beside the page. It is called on several threads at a time and must not block.
-pub trait Site: Send + Sync + 'static {
+/// What a program serves beside the page. It is called on the server's thread and must not block.
+pub trait Site: Send + 'static {
     /// The response to a request; `None` if there is nothing at its path.
     fn respond(&self, request: &Request<'_>) -> Option<Response>;
 
@@ -69,7 +68,7 @@ impl Bound {
 pub struct Server {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -79,18 +78,14 @@ impl Server {
     /// The system refuses a thread.
     pub fn start(bound: Bound, hosts: Hosts, site: impl Site) -> io::Result<Self> {
         let Bound { listener, deadline } = bound;
-        let mut server = Self {
-            address: listener.local_addr()?,
-            stop: Arc::new(AtomicBool::new(false)),
-            threads: Vec::new(),
-        };
-        let (listener, place) = (Arc::new(listener), Arc::new(Place { hosts, site, deadline }));
-        for _ in 0..THREADS {
-            let (listener, place, stop) = (listener.clone(), place.clone(), server.stop.clone());
-            let thread = std::thread::Builder::new().name("metrics".to_owned());
-            server.threads.push(thread.spawn(move || serve(&listener, &place, &stop))?);
-        }
-        Ok(server)
+        listener.set_nonblocking(true)?;
+        let (address, stop) = (listener.local_addr()?, Arc::new(AtomicBool::new(false)));
+        let connections = Connections::new(deadline);
+        let event_loop = EventLoop { listener, connections, accept_at: None, place: Place { hosts, site } };
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new().name("metrics".to_owned());
+        let thread = thread.spawn(move || event_loop.run(&stopped))?;
+        Ok(Self { address, stop, thread: Some(thread) })
     }
 
     /// The address of the listener.
@@ -110,21 +105,18 @@ impl Drop for Server {
                 SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
             });
         }
-        // Each connection wakes one thread, which then finds that it has to stop.
-        let woken = self.threads.iter().all(|_| TcpStream::connect_timeout(&to, DEADLINE).is_ok());
-        if woken {
-            for thread in self.threads.drain(..) {
-                let _ = thread.join();
-            }
+        // A connection wakes the thread; without one it wakes by itself.
+        let _ = TcpStream::connect_timeout(&to, MAX_SLEEP);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }
 
-/// What the threads share.
+/// What answers requests.
 struct Place<S> {
     hosts: Hosts,
     site: S,
-    deadline: Duration,
 }
 
 impl<S: Site> Place<S> {
@@ -133,7 +125,7 @@ impl<S: Site> Place<S> {
             return Response::error("405 Method Not Allowed", "use GET");
         }
         let asked = Request::new(request.path.unwrap_or_default());
-        if let Some(refusal) = guard::refusal(&self.hosts, asked.path, request.headers) {
+        if let Some(refusal) = guard::refusal(&self.hosts, request.headers) {
             return refusal;
         }
         let found = self.site.respond(&asked).or_else(|| page::file(asked.path));
@@ -141,82 +133,86 @@ impl<S: Site> Place<S> {
     }
 }
 
-fn serve<S: Site>(listener: &TcpListener, place: &Place<S>, stop: &AtomicBool) {
-    while !stop.load(Ordering::Acquire) {
-        let accepted = listener.accept();
-        if stop.load(Ordering::Acquire) {
-            return;
-        }
-        if accepted.is_err() {
-            std::thread::sleep(REFUSED_PAUSE);
-        }
-        let served = accepted.and_then(|(stream, _)| {
-            let mut exchange = Exchange { stream, end: Instant::now() + place.deadline };
-            exchange.serve(place)
-        });
-        if let Err(why) = served {
-            tracing::debug!(%why, "a client of the metrics server was lost");
-        }
-    }
+/// The server's thread.
+struct EventLoop<S> {
+    listener: TcpListener,
+    connections: Connections,
+    /// When connections are accepted again; `None`: now.
+    accept_at: Option<Instant>,
+    place: Place<S>,
 }
 
-/// A connection whose reads and writes share one deadline.
-struct Exchange {
-    stream: TcpStream,
-    end: Instant,
-}
-
-impl Exchange {
-    /// Reads a request and writes the response. Closes without one if the head is too long or ends early.
-    fn serve<S: Site>(&mut self, place: &Place<S>) -> io::Result<()> {
-        let mut head = Vec::new();
-        let mut part = [0; 1024];
-        let response = loop {
-            let n = self.read(&mut part)?;
-            if n == 0 || head.len() + n > MAX_HEAD {
-                return Ok(());
-            }
-            head.extend_from_slice(part.get(..n).unwrap_or_default());
-            let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
-            let mut request = httparse::Request::new(&mut headers);
-            match request.parse(&head) {
-                Ok(httparse::Status::Partial) => {}
-                Ok(httparse::Status::Complete(_)) => break place.respond(&request),
+impl<S: Site> EventLoop<S> {
+    fn run(mut self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Acquire) {
+            match self.wait() {
+                Ok((acceptable, ready)) => {
+                    let place = &self.place;
+                    self.connections.serve(&ready, &mut |request| place.respond(request));
+                    if acceptable {
+                        self.accept();
+                    }
+                }
                 Err(why) => {
-                    break Response::error("400 Bad Request", format!("the request is invalid: {why}"));
+                    tracing::warn!(%why, "the metrics server cannot wait for its clients");
+                    std::thread::sleep(REFUSED_PAUSE);
                 }
             }
-        };
-        self.write_all(&response.bytes())
+            self.connections.close_expired(Instant::now());
+        }
     }
 
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+    /// Waits for clients. Returns whether one connects, and for each connection whether it is ready.
+    fn wait(&self) -> io::Result<(bool, Vec<bool>)> {
+        let now = Instant::now();
+        let may_accept = self.accept_at.is_none_or(|at| at <= now);
+        let due = [self.connections.deadline(), self.accept_at.filter(|_| !may_accept)];
+        let due = due.into_iter().flatten().min().map_or(MAX_SLEEP, |due| due.saturating_duration_since(now));
+        // At least a millisecond, as a deadline that has almost passed must not make the loop spin.
+        let sleep = due.clamp(Duration::from_millis(1), MAX_SLEEP);
+        let sleep = Timespec { tv_sec: 0, tv_nsec: i64::from(sleep.subsec_nanos()) };
+        let accepts = if may_accept { PollFlags::IN } else { PollFlags::empty() };
+        let mut watched = vec![PollFd::new(&self.listener, accepts)];
+        watched.extend(self.connections.watched());
+        match poll(&mut watched, Some(&sleep)) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok((false, Vec::new())),
+            Err(why) => return Err(why.into()),
+        }
+        let mut ready = watched.iter().map(|fd| !fd.revents().is_empty());
+        let acceptable = ready.next().unwrap_or_default() && may_accept;
+        Ok((acceptable, ready.collect()))
     }
-}
 
-impl Read for Exchange {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(Some(self.left()?))?;
-        self.stream.read(into)
-    }
-}
-
-impl Write for Exchange {
-    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(Some(self.left()?))?;
-        self.stream.write(from)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
+    /// Accepts the clients that wait, and serves those whose request has arrived.
+    fn accept(&mut self) {
+        let place = &self.place;
+        self.accept_at = None;
+        for _ in 0..MAX_CONNECTIONS {
+            match self.listener.accept() {
+                Ok((stream, from)) => {
+                    let added = stream.set_nonblocking(true);
+                    if added.is_ok() {
+                        self.connections.add(stream, from.ip(), &mut |request| place.respond(request));
+                    }
+                }
+                Err(why) if why.kind() == ErrorKind::WouldBlock => return,
+                Err(why) => {
+                    tracing::debug!(%why, "a client of the metrics server was lost");
+                    self.accept_at = Some(Instant::now() + REFUSED_PAUSE);
+                    return;
+                }
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+
     use super::*;
+    use crate::connections::{MAX_HEAD, MAX_HEADERS};
 
     /// Far longer than any exchange takes.
     const LONG: Duration = Duration::from_secs(60);
@@ -243,7 +239,10 @@ mod tests {
     }
 
     fn get(server: &Server, request: &str) -> String {
-        let mut stream = TcpStream::connect(server.address()).unwrap();
+        get_from(TcpStream::connect(server.address()).unwrap(), request)
+    }
+
+    fn get_from(mut stream: TcpStream, request: &str) -> String {
         stream.set_read_timeout(Some(LONG)).unwrap();
         // It fails if the server has closed the connection already.
         let _ = stream.write_all(request.as_bytes());
@@ -255,7 +254,7 @@ mod tests {
     #[test]
     fn known_paths_are_served_and_other_requests_refused() {
         let server = start(DEADLINE);
-        let response = get(&server, "GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+        let response = get(&server, "GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:9464\r\n\r\n");
         assert!(
             response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\none 1\n"),
             "{response}"
@@ -265,6 +264,8 @@ mod tests {
         for (request, start) in [
             ("GET /api/state HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", "HTTP/1.1 200"),
             ("GET /api/state HTTP/1.1\r\nHost: attacker.example\r\n\r\n", "HTTP/1.1 421"),
+            ("GET /metrics HTTP/1.1\r\nHost: attacker.example\r\n\r\n", "HTTP/1.1 421"),
+            ("GET /none HTTP/1.1\r\nHost: attacker.example\r\n\r\n", "HTTP/1.1 421"),
             (
                 "GET /api/state HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: https://attacker.example\r\n\r\n",
                 "HTTP/1.1 403",
@@ -284,14 +285,45 @@ mod tests {
         assert!(get(&server, &many).starts_with("HTTP/1.1 400"), "more headers than allowed");
     }
 
+    /// Connects from a source address.
+    fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&socket, &SocketAddr::from((from, 0))).unwrap();
+        connect(&socket, &to).unwrap();
+        TcpStream::from(socket)
+    }
+
     #[test]
     fn silent_clients_do_not_block_others() {
         let server = start(LONG);
-        let silent: Vec<_> = (1..THREADS).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
-        for _ in 0..3 {
+        let mut silent = Vec::new();
+        // More in all than the server keeps; without evictions the last ones would wait for a minute.
+        for _ in 0..2 * MAX_CONNECTIONS / 50 {
+            silent.extend((0..50).map(|_| TcpStream::connect(server.address()).unwrap()));
             assert!(get(&server, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
         }
-        drop(silent);
+        // The oldest had to go, the newest are kept.
+        silent[0].set_read_timeout(Some(LONG)).unwrap();
+        assert_eq!(silent[0].read(&mut [0; 1]).unwrap(), 0);
+        let last = silent.last_mut().unwrap();
+        last.set_nonblocking(true).unwrap();
+        assert_eq!(last.read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn silent_clients_crowd_out_only_those_of_their_own_address() {
+        let server = start(LONG);
+        let mut slow = TcpStream::connect(server.address()).unwrap();
+        slow.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
+        for _ in 0..3 {
+            let silent: Vec<_> =
+                (0..MAX_CONNECTIONS).map(|_| connect_from([127, 0, 0, 2], server.address())).collect();
+            assert!(get(&server, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+            drop(silent);
+        }
+        assert!(get_from(slow, "\r\n").starts_with("HTTP/1.1 200"));
     }
 
     #[test]
@@ -310,12 +342,14 @@ mod tests {
     }
 
     #[test]
-    fn many_silent_clients_cost_no_threads_and_are_gone_after_their_deadlines() {
+    fn silent_clients_are_gone_after_their_deadlines() {
         let server = start(Duration::from_millis(50));
-        let clients: Vec<_> = (0..100).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+        let mut clients: Vec<_> = (0..20).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+        for client in &mut clients {
+            client.set_read_timeout(Some(LONG)).unwrap();
+            assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+        }
         assert!(get(&server, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
-        assert_eq!(server.threads.len(), THREADS);
-        drop(clients);
     }
 
     #[test]

@@ -1,17 +1,16 @@
 //! Field and enumeration dictionaries: read from files, and encoded once in parts to be sent. Spec: rssl.md §5.3
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::Context as _;
 use rssl::dictionary::{Dictionary, ENUM_DICTIONARY, Enums, FIELD_DICTIONARY, Fields, VERBOSITY_VERBOSE};
 use rssl::rwf::{
-    DataState, DataType, Domain, Key, Refresh, RefreshFlags, Request, RequestFlags, State, StreamState, code,
+    DataState, DataType, Domain, Key, Refresh, RefreshFlags, Request, RequestFlags, State, Status,
+    StreamState, code,
 };
 use rssl::wire::to_vec;
-
-/// Default of the longest part, bytes.
-pub const PART: usize = 8192;
 
 /// Reads a dictionary from these files; without a file, that half is taken from the built-in small dictionary.
 ///
@@ -39,33 +38,56 @@ const VERBOSITIES: [u32; 4] = [0, 3, 7, 15];
 #[derive(Debug)]
 struct Named {
     name: &'static str,
+    /// Number of the replacement that gave it its present contents.
+    revision: u64,
     /// Payloads of the refreshes, for each of [`VERBOSITIES`].
     parts: Vec<Vec<Vec<u8>>>,
+}
+
+/// A dictionary as the stream of a consumer or publisher got it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    name: &'static str,
+    revision: u64,
 }
 
 /// The dictionaries that a program sends, encoded. All threads share them, and they can be replaced.
 #[derive(Debug, Default)]
 pub struct Dictionaries {
     list: RwLock<Arc<Vec<Named>>>,
+    /// Number of replacements.
+    revision: AtomicU64,
+    /// Longest payload of a refresh, bytes.
     part: usize,
 }
 
 impl Dictionaries {
-    /// Encodes a dictionary in parts of at most `part` bytes.
+    /// Encodes a dictionary in refreshes of at most `max_message` bytes, the largest frame payload of the connections.
+    /// A row that is longer, as a large enumerated type, has a refresh of its own: stock readers take no split rows.
+    ///
+    /// Some stock readers wait for seconds when a burst contains messages of more than one frame.
     ///
     /// # Errors
     /// A name or text is too long for the wire.
-    pub fn of(dictionary: &Dictionary, part: usize) -> rssl::Result<Self> {
-        Ok(Self { list: RwLock::new(Arc::new(encode(dictionary, part)?)), part })
+    pub fn of(dictionary: &Dictionary, max_message: usize) -> rssl::Result<Self> {
+        let part = max_message.saturating_sub(longest_header()?);
+        let list = RwLock::new(Arc::new(encode(dictionary, part)?));
+        Ok(Self { list, revision: AtomicU64::new(0), part })
     }
 
-    /// Replaces the dictionaries for later requests.
+    /// Replaces the dictionaries for later requests. Streams of those that differ get a [`Dictionaries::notice`].
     ///
     /// # Errors
     /// As [`Dictionaries::of`]; nothing is replaced.
     pub fn replace(&self, dictionary: &Dictionary) -> rssl::Result<()> {
-        let list = Arc::new(encode(dictionary, self.part)?);
-        *self.list.write().unwrap_or_else(PoisonError::into_inner) = list;
+        let mut new = encode(dictionary, self.part)?;
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        let revision = self.revision.load(Ordering::Relaxed) + 1;
+        for (new, old) in new.iter_mut().zip(list.iter()) {
+            new.revision = if new.parts == old.parts { old.revision } else { revision };
+        }
+        *list = Arc::new(new);
+        self.revision.store(revision, Ordering::Release);
         Ok(())
     }
 
@@ -77,33 +99,39 @@ impl Dictionaries {
         self.list().iter().any(|named| named.name == name)
     }
 
+    /// Number of replacements so far; while it stays the same, no stream has a [`Dictionaries::notice`] to get.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// The present dictionary of this name, to be recorded with the stream that gets it. `None`: there is none.
+    pub(crate) fn current(&self, name: &[u8]) -> Option<Given> {
+        let list = self.list();
+        let named = list.iter().find(|named| named.name.as_bytes() == name)?;
+        Some(Given { name: named.name, revision: named.revision })
+    }
+
+    /// The status for a stream whose dictionary has been replaced: the consumer requests it again on the stream. It
+    /// also brings `given` up to date. `None`: the dictionary is the present one.
+    pub(crate) fn notice(&self, stream: i32, given: &mut Given) -> Option<Vec<u8>> {
+        let current = self.current(given.name.as_bytes()).filter(|current| current != given)?;
+        *given = current;
+        let text = format!("{} has changed: request it again on this stream", given.name);
+        let state = State::new(StreamState::Open, DataState::Suspect, code::NONE, text.as_bytes());
+        let domain = Domain::DICTIONARY;
+        to_vec(|w| Status { domain, stream, state: Some(state), ..Status::default() }.encode(w)).ok()
+    }
+
     /// The refreshes that answer a request, on its stream; `None` for an unknown dictionary.
     #[must_use]
     pub fn answer(&self, request: &Request<'_>) -> Option<Vec<Vec<u8>>> {
         let list = self.list();
         let parts = find(&list, request.key.name.unwrap_or_default(), request.key.filter.unwrap_or(7))?;
         let streaming = request.flags.contains(RequestFlags::STREAMING);
-        let stream = if streaming { StreamState::Open } else { StreamState::NonStreaming };
-        let message = |(part, number): (&Vec<u8>, u16)| {
-            let mut flags = RefreshFlags::SOLICITED;
-            if number == 0 {
-                flags.insert(RefreshFlags::CLEAR_CACHE);
-            }
-            if usize::from(number) + 1 == parts.len() {
-                flags.insert(RefreshFlags::COMPLETE);
-            }
-            let refresh = Refresh {
-                domain: Domain::DICTIONARY,
-                stream: request.stream,
-                flags,
-                container: DataType::SERIES,
-                state: State::new(stream, DataState::Ok, code::NONE, b""),
-                group: &[0, 0],
-                key: Some(Key { name_type: None, attrib: None, identifier: None, ..request.key }),
-                part: (parts.len() > 1).then_some(number),
-                payload: part,
-                ..Refresh::default()
-            };
+        let message = |(payload, number): (&Vec<u8>, u16)| {
+            let last = usize::from(number) + 1 == parts.len();
+            let part = (parts.len() > 1).then_some(number);
+            let refresh = Refresh { payload, ..refresh(request.stream, &request.key, streaming, part, last) };
             to_vec(|w| refresh.encode(w)).ok()
         };
         // Encoding cannot fail: the key was decoded from a message.
@@ -111,9 +139,44 @@ impl Dictionaries {
     }
 }
 
+/// One refresh of a dictionary without its payload; `part`: its number among several.
+fn refresh<'a>(stream: i32, key: &Key<'a>, streaming: bool, part: Option<u16>, last: bool) -> Refresh<'a> {
+    let mut flags = RefreshFlags::SOLICITED;
+    if part.unwrap_or(0) == 0 {
+        flags.insert(RefreshFlags::CLEAR_CACHE);
+    }
+    if last {
+        flags.insert(RefreshFlags::COMPLETE);
+    }
+    let kept = if streaming { StreamState::Open } else { StreamState::NonStreaming };
+    Refresh {
+        domain: Domain::DICTIONARY,
+        stream,
+        flags,
+        container: DataType::SERIES,
+        state: State::new(kept, DataState::Ok, code::NONE, b""),
+        group: &[0, 0],
+        key: Some(Key { service: key.service, name: key.name, filter: key.filter, ..Key::default() }),
+        part,
+        ..Refresh::default()
+    }
+}
+
+/// Most bytes of a refresh before its payload.
+fn longest_header() -> rssl::Result<usize> {
+    let name =
+        [FIELD_DICTIONARY, ENUM_DICTIONARY].into_iter().max_by_key(|name| name.len()).unwrap_or_default();
+    let (service, filter) = (Some(u16::MAX), Some(u32::MAX));
+    let key = Key { service, name: Some(name.as_bytes()), filter, ..Key::default() };
+    // The highest number that fits the wire.
+    let refresh = refresh(i32::MAX, &key, true, Some(0x7fff), true);
+    Ok(to_vec(|w| refresh.encode(w))?.len())
+}
+
 fn encode(dictionary: &Dictionary, part: usize) -> rssl::Result<Vec<Named>> {
     let cut = |name, parts: &dyn Fn(u32) -> rssl::Result<Vec<Vec<u8>>>| {
-        Ok(Named { name, parts: VERBOSITIES.map(parts).into_iter().collect::<rssl::Result<_>>()? })
+        let parts = VERBOSITIES.map(parts).into_iter().collect::<rssl::Result<_>>()?;
+        Ok(Named { name, revision: 0, parts })
     };
     Ok(vec![
         cut(FIELD_DICTIONARY, &|verbosity| dictionary.fields.parts(verbosity, part))?,
@@ -186,13 +249,15 @@ const MAX_RECEIVED: usize = 64 << 20;
 pub struct Incoming {
     half: Half,
     bytes: usize,
+    /// A part was refused: the others of its dictionary are ignored.
+    refused: bool,
 }
 
 impl Incoming {
     /// Starts with nothing; `kind` is a dictionary of the kind that will arrive.
     #[must_use]
     pub fn new(kind: &Half) -> Self {
-        Self { half: kind.emptied(), bytes: 0 }
+        Self { half: kind.emptied(), bytes: 0, refused: false }
     }
 
     /// The conventional name.
@@ -201,23 +266,39 @@ impl Incoming {
         self.half.name()
     }
 
-    /// Adds a part. Returns the dictionary after its last part.
+    /// Adds a part. The first one ever and the next one after a last one start a dictionary; any other starts it again
+    /// if it is called `first`. Returns the dictionary after its last part.
     ///
     /// # Errors
-    /// The part is malformed, or the dictionary longer than 64 MiB. The next part has to be a first one.
+    /// The part is malformed, or the dictionary longer than 64 MiB. Its other parts are ignored.
     pub fn take(&mut self, payload: &[u8], first: bool, last: bool) -> Result<Option<Half>, String> {
         if first {
             *self = Self::new(&self.half);
         }
-        self.bytes += payload.len();
-        if self.bytes > MAX_RECEIVED {
-            return Err(format!("it has more than {MAX_RECEIVED} bytes"));
+        if self.refused {
+            self.refused = !last;
+            return Ok(None);
         }
-        self.half.take_part(payload).map_err(|why| why.to_string())?;
+        if let Err(why) = self.add(payload) {
+            *self = Self { refused: !last, ..Self::new(&self.half) };
+            return Err(why);
+        }
         if !last {
             return Ok(None);
         }
         let next = Self::new(&self.half);
         Ok(Some(std::mem::replace(self, next).half))
     }
+
+    fn add(&mut self, payload: &[u8]) -> Result<(), String> {
+        self.bytes += payload.len();
+        if self.bytes > MAX_RECEIVED {
+            return Err(format!("it has more than {MAX_RECEIVED} bytes"));
+        }
+        self.half.take_part(payload).map_err(|why| why.to_string())
+    }
 }
+
+#[cfg(test)]
+#[path = "dictionaries_tests.rs"]
+mod tests;

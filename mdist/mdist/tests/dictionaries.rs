@@ -1,5 +1,10 @@
 //! The dictionaries of a publisher reach consumers through servers that have no files.
 
+mod stock {
+    pub(crate) mod consumer;
+    pub(crate) mod provider;
+}
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -16,7 +21,9 @@ use mdist_load::msgdata::built_in;
 use mdist_load::provider::{Provider, ProviderOptions};
 use rssl::dictionary::{Dictionary, EnumTable, EnumValue, Enums, FieldDef, Fields};
 use rssl::rwf::DataType;
-use rssl::transport::ClientOptions;
+use rssl::transport::{ClientOptions, MAX_FRAGMENT};
+use stock::consumer::{ENUMS, FIELDS, StockConsumer};
+use stock::provider::{self, StockProvider, fields_of};
 
 /// A dictionary with one field besides those of the load tools, long enough for several parts.
 fn dictionary(version: &str, id: i16, name: &str) -> Arc<Dictionary> {
@@ -88,6 +95,18 @@ fn settings(sources: &[&Provider]) -> Config {
     config
 }
 
+/// Settings for one provider at `hosts`, for `p2ps` alone or behind `src_dist`.
+fn behind(provider: SocketAddr, direct: bool) -> Config {
+    let mut config = settings(&[]);
+    let (hosts, services) = (vec![provider.to_string()], Vec::new());
+    if direct {
+        config.p2ps.upstream = vec![Upstream { kind: UpstreamKind::Provider, hosts, services }];
+    } else {
+        config.src_dist.provider = vec![Source { hosts, services }];
+    }
+    config
+}
+
 fn chain(config: &Config) -> (Running, Running) {
     let backbone = Backbone::Memory(Memory::new());
     let distributor = src_dist::start(config, &Metrics::new("src_dist"), &backbone).unwrap();
@@ -127,4 +146,64 @@ fn dictionaries_of_two_providers_are_merged_and_reach_consumers_over_the_backbon
         assert!(start.elapsed() < Duration::from_secs(60), "the dictionaries were not merged");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn dictionary_in_parts_without_numbers_reaches_consumers_whole() {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let provider = StockProvider::start(any, provider::dictionary("4.20.45"), None);
+    for direct in [true, false] {
+        let config = behind(provider.address(), direct);
+        let (_distributor, server) = chain(&config);
+        // Until the services are there, and with them the dictionaries.
+        StockConsumer::log_in(server.addresses[0]).image();
+        let start = std::time::Instant::now();
+        let mut consumer = StockConsumer::log_in(server.addresses[0]);
+        let parts = consumer.dictionary(FIELDS);
+        consumer.dictionary(ENUMS);
+        consumer.image();
+        println!("direct {direct}: {} parts, image after {:?}", parts.len(), start.elapsed());
+        let fields = fields_of(&parts);
+        assert_eq!((fields.len(), fields.edition.version.as_str()), (provider::FIELDS, "4.20.45"));
+        let longest = parts.iter().map(Vec::len).max().unwrap();
+        assert!(longest <= usize::from(MAX_FRAGMENT), "a part of {longest} bytes takes two frames");
+    }
+}
+
+#[test]
+fn provider_that_returns_with_a_newer_dictionary_is_announced_on_open_streams() {
+    for direct in [true, false] {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let first = StockProvider::start(any, provider::dictionary("4.20.45"), None);
+        let address = first.address();
+        let config = behind(address, direct);
+        let (_distributor, server) = chain(&config);
+        let mut consumer = StockConsumer::log_in(server.addresses[0]);
+        consumer.image();
+        assert_eq!(fields_of(&consumer.dictionary(FIELDS)).edition.version, "4.20.45");
+        consumer.dictionary(ENUMS);
+        // A server below this one keeps its dictionary current by the same means.
+        let mut config = behind(server.addresses[0], true);
+        config.p2ps.upstream[0].kind = UpstreamKind::P2ps;
+        let (_unused, below) = chain(&config);
+        let mut last = StockConsumer::log_in(below.addresses[0]);
+        last.image();
+        assert_eq!(fields_of(&last.dictionary(FIELDS)).edition.version, "4.20.45");
+        drop(first);
+        let _second = StockProvider::start(address, provider::dictionary("4.21.0"), None);
+        for consumer in [&mut consumer, &mut last] {
+            consumer.dictionary_change(FIELDS);
+            assert_eq!(fields_of(&consumer.dictionary(FIELDS)).edition.version, "4.21.0");
+        }
+    }
+}
+
+#[test]
+fn login_text_of_a_provider_stays_in_the_log() {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let provider = StockProvider::start(any, Dictionary::small(), Some("user secret of host secret expired"));
+    let (_distributor, server) = chain(&behind(provider.address(), true));
+    let mut consumer = StockConsumer::log_in(server.addresses[0]);
+    consumer.image();
+    assert_eq!(consumer.item_trouble(), "Source lost: the login was refused");
 }

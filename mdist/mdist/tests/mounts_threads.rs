@@ -100,7 +100,10 @@ fn slow_consumers_of_each_thread_are_disconnected_alone() {
 fn mounts_above_the_limit_are_refused() {
     let provider = publisher(1_000);
     let metrics = Metrics::new("p2ps");
-    let mut server = server(&provider, &metrics, |config| config.p2ps.max_mounts = 3);
+    let mut server = server(&provider, &metrics, |config| {
+        config.p2ps.max_mounts = 3;
+        (config.p2ps.mounts_per_user, config.p2ps.mounts_per_address) = (Some(3), Some(3));
+    });
     let good = client(&server, 3, 5, |_| ());
     good.loaded(LONG).unwrap();
     let late = client(&server, 2, 5, |_| ());

@@ -22,6 +22,7 @@ use rssl::rdm::directory;
 use rssl::rwf::{
     DataState, DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, State, Status, StreamState, code,
 };
+use rssl::transport::MAX_FRAGMENT;
 use rssl::wire::to_vec;
 use serde::Serialize;
 
@@ -31,9 +32,6 @@ use super::items::Item;
 use super::message_set::MessageSet;
 use mdist::dictionaries::Dictionaries;
 use mdist::net::{Poller, Waker};
-
-/// Most bytes of a part of a dictionary, so that a part fits a frame of the usual size.
-const DICTIONARY_PART: usize = 5_000;
 
 /// Options of a [`Provider`].
 #[derive(Clone, Debug)]
@@ -274,7 +272,7 @@ impl Provider {
         let known = options.items.iter().map(|item| item.name.as_bytes().into()).collect();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let dictionaries =
-            Dictionaries::of(&options.dictionary, DICTIONARY_PART).context("encode the dictionary")?;
+            Dictionaries::of(&options.dictionary, MAX_FRAGMENT.into()).context("encode the dictionary")?;
         let shared = Arc::new(Shared {
             service: options.service,
             service_id: options.service_id,

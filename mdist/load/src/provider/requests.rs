@@ -40,11 +40,12 @@ impl SessionState {
                 self.counts.logins += 1;
                 let requested = login::Request::decode(&request)?;
                 let answer = login::Reply {
-                    user: requested.user,
-                    name_type: requested.name_type,
-                    attributes: login::Attributes { single_open: false, ..requested.attributes },
+                    attributes: login::Attributes {
+                        single_open: false,
+                        ..requested.attributes.accepted(b"sink_driven_src")
+                    },
                     support_post: true,
-                    ..login::Reply::default()
+                    ..login::Reply::to(&requested)
                 };
                 reply(&to_vec(|w| answer.encode(request.stream, w))?)
             }

@@ -1,6 +1,7 @@
 //! Settings of the point-to-point server.
 
 use super::{Admission, Error, check_hosts};
+use crate::net::LoginLimits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,9 +54,9 @@ pub struct P2ps {
     pub open_kib: u32,
     /// Most such memory of all mounts, MiB.
     pub open_total_mib: u32,
-    /// Most mounts of one user; unset: no limit.
+    /// Most mounts of one user; unset: half of [`P2ps::max_mounts`], and a quarter of them from one address.
     pub mounts_per_user: Option<u32>,
-    /// Most mounts from one address, or from one /64 network of IPv6; unset: no limit.
+    /// Most mounts from one address, or from one /64 network of IPv6; unset: half of [`P2ps::max_mounts`].
     pub mounts_per_address: Option<u32>,
     /// Most outstanding requests of one mount; announced as OpenWindow. Unset: no limit.
     pub open_window: Option<u32>,
@@ -174,6 +175,19 @@ impl P2ps {
         (self.timed_writes && !wait.is_zero()).then_some(wait)
     }
 
+    /// The limits of mounts, with the default of those that are not set.
+    #[must_use]
+    pub fn login_limits(&self) -> LoginLimits {
+        let shares = LoginLimits::shares(self.max_mounts);
+        LoginLimits {
+            per_user: self.mounts_per_user.or(shares.per_user),
+            per_address: self.mounts_per_address.or(shares.per_address),
+            // A limit that was set for a user is meant for one address, too.
+            per_user_and_address: shares.per_user_and_address.filter(|_| self.mounts_per_user.is_none()),
+            ..shares
+        }
+    }
+
     /// Whether last values of this service are cached.
     #[must_use]
     pub fn caches(&self, service: &str) -> bool {
@@ -225,6 +239,9 @@ impl P2ps {
         }
         if !(1_024..=65_000).contains(&self.max_fragment) {
             return no("max-fragment", "1024 to 65000 bytes");
+        }
+        if [self.mounts_per_user, self.mounts_per_address].contains(&Some(0)) {
+            return no("mounts-per-user and mounts-per-address", "above 0");
         }
         if self.min_ping_timeout_s == 0 || self.ping_timeout_s < self.min_ping_timeout_s {
             return no("ping-timeout-s", "min-ping-timeout-s (above 0) to 255 seconds");

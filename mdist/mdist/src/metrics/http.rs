@@ -17,8 +17,8 @@ const PORT: u16 = 9464;
 pub struct Server(utipc_web::Server);
 
 impl Server {
-    /// Listens on `address` ("127.0.0.1:9464", or "9464" for that; port 0 takes a free one). Browsers may request
-    /// the page by its address, by the name of this host, and by `hosts`.
+    /// Listens on `address` ("127.0.0.1:9464", or "9464" for that; port 0 takes a free one). Clients may name the
+    /// server by an address, by the name in `address`, by the name of this host, and by `hosts`.
     ///
     /// # Errors
     /// The address is invalid or taken, or the system refuses a thread; the error names the address.
@@ -26,8 +26,10 @@ impl Server {
         let why =
             |why: io::Error| io::Error::new(why.kind(), format!("cannot serve metrics on {address}: {why}"));
         let resolved = resolve_local(address, PORT).map_err(why)?.to_string();
-        let server =
-            utipc_web::Server::start(Bound::new(&resolved)?, Hosts::new(hosts), Pages(metrics.clone()))?;
+        let name = address.rsplit_once(':').map(|(name, _)| name.to_owned());
+        let hosts: Vec<String> = hosts.iter().cloned().chain(name).collect();
+        let pages = Pages(metrics.clone());
+        let server = utipc_web::Server::start(Bound::new(&resolved)?, Hosts::new(&hosts), pages)?;
         metrics.inner.served.store(true, Ordering::Relaxed);
         Ok(Self(server))
     }

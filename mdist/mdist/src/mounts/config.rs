@@ -1,11 +1,6 @@
 //! Settings of mounts, and the state that the workers of a server share.
 
-use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rssl::transport::ServerOptions;
@@ -13,8 +8,7 @@ use rssl::transport::ServerOptions;
 use super::pool::Pool;
 use super::reason::Reason;
 use super::slow_consumer::Limits;
-use crate::dictionaries;
-use crate::net::{PendingLimits, network};
+use crate::net::{LoginLimits, LoginRefusal, Logins, PendingLimits};
 
 /// Settings of a server's mounts.
 #[derive(Clone, Debug)]
@@ -41,12 +35,12 @@ pub struct Config {
     pub mounts_per_user: Option<u32>,
     /// Most mounts from one address on the server; `None`: no limit.
     pub mounts_per_address: Option<u32>,
+    /// Most mounts of one user from one address; `None`: no limit.
+    pub mounts_per_user_and_address: Option<u32>,
     /// Most connections of one worker that have not logged in.
     pub pending: PendingLimits,
     /// Longest time from accepting a connection to its login.
     pub login_timeout: Duration,
-    /// Longest part of a dictionary, in bytes.
-    pub dictionary_part: usize,
     /// Latency measurement: `None`: off, `Some(false)`: over all mounts, `Some(true)`: for each mount as well.
     pub latency: Option<bool>,
 }
@@ -65,10 +59,22 @@ impl Default for Config {
             posts: false,
             mounts_per_user: None,
             mounts_per_address: None,
+            mounts_per_user_and_address: None,
             pending: PendingLimits::default(),
             login_timeout: Duration::from_secs(10),
-            dictionary_part: dictionaries::PART,
             latency: None,
+        }
+    }
+}
+
+impl Config {
+    /// The limits of mounts with a login.
+    pub(crate) fn login_limits(&self) -> LoginLimits {
+        LoginLimits {
+            total: self.max_mounts,
+            per_user: self.mounts_per_user,
+            per_address: self.mounts_per_address,
+            per_user_and_address: self.mounts_per_user_and_address,
         }
     }
 }
@@ -78,51 +84,16 @@ impl Default for Config {
 pub struct Shared {
     /// Output buffers beyond the guarantees (`poolSize`).
     pub pool: Pool,
-    mounts: AtomicU32,
+    /// Mounts with a login.
+    pub(crate) logins: Logins,
     /// Bytes of keys and views of open items.
     open_bytes: AtomicUsize,
-    /// Number of mounts by user.
-    users: Mutex<HashMap<Vec<u8>, u32>>,
-    /// Number of mounts by address.
-    addresses: Mutex<HashMap<IpAddr, u32>>,
 }
 
 impl Shared {
     /// Creates the state with a pool of `buffers` output buffers.
     pub fn new(buffers: usize) -> Self {
-        Self {
-            pool: Pool::new(buffers),
-            mounts: AtomicU32::new(0),
-            open_bytes: AtomicUsize::new(0),
-            users: Mutex::default(),
-            addresses: Mutex::default(),
-        }
-    }
-
-    /// Whether there are `most` mounts already.
-    pub(crate) fn is_full(&self, most: u32) -> bool {
-        self.mounts.load(Ordering::Relaxed) >= most
-    }
-
-    /// Counts one more mount.
-    ///
-    /// # Errors
-    /// The limit that forbids it; nothing is counted.
-    pub(crate) fn admit(&self, config: &Config, user: &[u8], from: IpAddr) -> Result<(), Refusal> {
-        let more = |count: u32| (count < config.max_mounts).then_some(count + 1);
-        if self.mounts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
-            return Err(Refusal::Mounts(config.max_mounts));
-        }
-        if !count(&self.addresses, network(from), config.mounts_per_address) {
-            self.mounts.fetch_sub(1, Ordering::Relaxed);
-            return Err(Refusal::Address(config.mounts_per_address.unwrap_or_default()));
-        }
-        if !count(&self.users, user.to_vec(), config.mounts_per_user) {
-            discount(&self.addresses, &network(from));
-            self.mounts.fetch_sub(1, Ordering::Relaxed);
-            return Err(Refusal::User(config.mounts_per_user.unwrap_or_default()));
-        }
-        Ok(())
+        Self { pool: Pool::new(buffers), logins: Logins::default(), open_bytes: AtomicUsize::new(0) }
     }
 
     /// Counts bytes of keys and views; `false`: they would be more than `most`.
@@ -140,71 +111,32 @@ impl Shared {
     pub fn open_bytes(&self) -> usize {
         self.open_bytes.load(Ordering::Relaxed)
     }
-
-    /// Takes back [`Shared::admit`].
-    pub(crate) fn dismiss(&self, user: &[u8], from: IpAddr) {
-        discount(&self.users, user);
-        discount(&self.addresses, &network(from));
-        self.mounts.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
-/// The limit that forbids a login, with its value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// [`Config::max_mounts`].
-    Mounts(u32),
-    /// [`Config::mounts_per_address`].
-    Address(u32),
-    /// [`Config::mounts_per_user`].
-    User(u32),
-}
-
-impl Refusal {
-    /// The text for the consumer, with the setting.
-    pub(crate) fn text(self, application: &str) -> String {
-        match self {
-            Self::Mounts(most) => {
-                format!(
-                    "{application} has {most} connections, the most it takes (max-mounts); try again later"
-                )
-            }
-            Self::Address(most) => {
-                format!("this address has {most} connections already, the most allowed (mounts-per-address)")
-            }
-            Self::User(most) => {
-                format!("this user has {most} connections already, the most allowed (mounts-per-user)")
-            }
+/// The text for the consumer that a limit keeps out, with the setting.
+pub(crate) fn refusal_text(refusal: LoginRefusal, application: &str) -> String {
+    match refusal {
+        LoginRefusal::Total(most) => {
+            format!("{application} has {most} connections, the most it takes (max-mounts); try again later")
         }
-    }
-
-    /// The reason to disconnect the mount.
-    pub(crate) fn reason(self, application: &str) -> Reason {
-        match self {
-            Self::Mounts(most) => Reason::TooManyMounts { most },
-            Self::Address(_) | Self::User(_) => Reason::LoginRefused(self.text(application)),
+        LoginRefusal::Address(most) => {
+            format!("this address has {most} connections already, the most allowed (mounts-per-address)")
+        }
+        LoginRefusal::User(most) => {
+            format!("this user has {most} connections already, the most allowed (mounts-per-user)")
+        }
+        LoginRefusal::UserAndAddress(most) => {
+            format!(
+                "this user has {most} connections from this address already, the most allowed (mounts-per-user)"
+            )
         }
     }
 }
 
-/// Counts one more of `key`; `false`: there are `most` already.
-fn count<K: Eq + Hash>(counts: &Mutex<HashMap<K, u32>>, key: K, most: Option<u32>) -> bool {
-    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-    let has = counts.get(&key).copied().unwrap_or_default();
-    if most.is_some_and(|most| has >= most) {
-        return false;
-    }
-    counts.insert(key, has + 1);
-    true
-}
-
-/// Takes back [`count`].
-fn discount<K: Eq + Hash + Borrow<Q>, Q: Eq + Hash + ?Sized>(counts: &Mutex<HashMap<K, u32>>, key: &Q) {
-    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
+/// The reason to disconnect the mount of a consumer that a limit keeps out.
+pub(crate) fn refusal_reason(refusal: LoginRefusal, application: &str) -> Reason {
+    match refusal {
+        LoginRefusal::Total(most) => Reason::TooManyMounts { most },
+        _ => Reason::LoginRefused(refusal_text(refusal, application)),
     }
 }

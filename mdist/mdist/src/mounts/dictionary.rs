@@ -1,4 +1,4 @@
-//! Requests of consumers for dictionaries.
+//! Requests of consumers for dictionaries, and notices of dictionaries that have been replaced.
 
 use rssl::rwf::{Request, RequestFlags, code};
 
@@ -10,7 +10,12 @@ use super::worker::Worker;
 impl Worker {
     /// Handles a request for a dictionary on a new stream.
     pub(super) fn dictionary_request(&mut self, id: Ticket, request: &Request<'_>) {
-        let ticket = self.add_stream(Stream::own(id, request, Role::Dictionary));
+        let Some(given) = self.dictionaries.current(request.key.name.unwrap_or_default()) else {
+            let text = unknown(request);
+            let state = closed_suspect(code::NOT_FOUND, text.as_bytes());
+            return self.status(id, request.domain, request.stream, false, state);
+        };
+        let ticket = self.add_stream(Stream::own(id, request, Role::Dictionary(given)));
         if let Some(ticket) = ticket {
             self.dictionary_refresh(ticket, request);
         }
@@ -18,21 +23,21 @@ impl Worker {
 
     /// Handles a further request on a dictionary's stream.
     pub(super) fn dictionary_reissue(&mut self, ticket: Ticket, request: &Request<'_>) {
-        if let Some(stream) = self.streams.get_mut(ticket) {
-            stream.flags = request.flags;
+        let Some(stream) = self.streams.get_mut(ticket) else { return };
+        stream.flags = request.flags;
+        if request.flags.contains(RequestFlags::NO_REFRESH) {
+            return;
         }
-        if !request.flags.contains(RequestFlags::NO_REFRESH) {
-            self.dictionary_refresh(ticket, request);
-        }
+        let Some(given) = self.dictionaries.current(request.key.name.unwrap_or_default()) else {
+            let text = unknown(request);
+            return self.refuse_stream(ticket, closed_suspect(code::NOT_FOUND, text.as_bytes()));
+        };
+        stream.role = Role::Dictionary(given);
+        self.dictionary_refresh(ticket, request);
     }
 
     fn dictionary_refresh(&mut self, ticket: Ticket, request: &Request<'_>) {
-        let dictionaries = self.dictionaries.clone();
-        let name = request.key.name.unwrap_or_default();
-        let Some(messages) = dictionaries.answer(request) else {
-            let text = format!("there is no dictionary {}", String::from_utf8_lossy(name));
-            return self.refuse_stream(ticket, closed_suspect(code::NOT_FOUND, text.as_bytes()));
-        };
+        let Some(messages) = self.dictionaries.answer(request) else { return };
         let Some(stream) = self.streams.get(ticket) else { return };
         let (mount, streaming) = (stream.mount, stream.streaming());
         for message in messages {
@@ -42,4 +47,29 @@ impl Worker {
             self.end_stream(ticket);
         }
     }
+
+    /// Notifies the open streams of dictionaries that have been replaced since the last call.
+    pub(super) fn report_dictionaries(&mut self) {
+        let revision = self.dictionaries.revision();
+        if std::mem::replace(&mut self.dictionaries_seen, revision) == revision {
+            return;
+        }
+        let is_open = |(ticket, stream): (Ticket, &Stream)| match stream.role {
+            Role::Dictionary(given) => Some((ticket, stream.mount, stream.id, given)),
+            Role::Login | Role::Directory { .. } | Role::Item => None,
+        };
+        let open: Vec<_> = self.streams.iter().filter_map(is_open).collect();
+        for (ticket, mount, id, mut given) in open {
+            let Some(notice) = self.dictionaries.notice(id, &mut given) else { continue };
+            if let Some(stream) = self.streams.get_mut(ticket) {
+                stream.role = Role::Dictionary(given);
+            }
+            self.send(mount, &notice);
+        }
+    }
+}
+
+fn unknown(request: &Request<'_>) -> String {
+    let name = request.key.name.unwrap_or_default();
+    format!("there is no dictionary {}", String::from_utf8_lossy(name))
 }

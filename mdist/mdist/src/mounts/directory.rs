@@ -169,6 +169,11 @@ impl Worker {
         if let Some(info) = &mut shown.info {
             info.dictionaries_provided =
                 info.dictionaries_used.iter().filter(|name| self.dictionaries.has(name)).cloned().collect();
+            // Stock consumers request a dictionary only of a service that lists the domain.
+            let dictionary = Domain::DICTIONARY.0;
+            if !info.dictionaries_provided.is_empty() && !info.capabilities.contains(&dictionary) {
+                info.capabilities.push(dictionary);
+            }
         }
         shown.load = Some(Load {
             open_limit: Some(u64::from(self.config.open_limit)),

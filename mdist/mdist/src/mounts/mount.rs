@@ -11,8 +11,10 @@ use super::reason::Reason;
 use super::request_queue::ImageShare;
 use super::slots::Ticket;
 use super::view::View;
+use crate::dictionaries::Given;
 use crate::hub::{ItemId, ItemSpec, Now};
 use crate::metrics::LatencyHistogram;
+use crate::net::LoginEntry;
 
 /// Identifies a mount of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,7 +74,10 @@ pub struct MountStats {
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
     pub(crate) stream: Ticket,
+    /// The user's name; empty if the consumer sent a token.
     pub(crate) user: Vec<u8>,
+    /// Its entry among the logins of the server.
+    pub(crate) entry: LoginEntry,
     pub(crate) application: String,
     pub(crate) position: String,
     pub(crate) recovery: RecoveryOptions,
@@ -166,7 +171,7 @@ impl Mount {
 pub(crate) enum Role {
     Login,
     Directory { filter: u32, service: Option<u16> },
-    Dictionary,
+    Dictionary(Given),
     Item,
 }
 

@@ -16,6 +16,9 @@ use super::view::View;
 use super::worker::Worker;
 use crate::hub::ItemSpec;
 
+/// Items that are about the server itself, in servers of the vendor: never requested from upstreams. Spec: rssl.md §6.2
+const SERVER_LISTS: [&[u8]; 2] = [b"_ADS_CACHE_LIST", b"_SERVER_LIST"];
+
 impl Worker {
     /// Handles a request of any domain; the error is the reason to disconnect the mount.
     pub(super) fn request(&mut self, id: Ticket, request: &Request<'_>) -> Result<(), Reason> {
@@ -113,6 +116,11 @@ impl Worker {
             let text = format!("no service has the id {service_id}; see the directory");
             return Err(recover_suspect(code::SOURCE_UNKNOWN, text.as_bytes()).to_owned());
         };
+        let item_name = key.name.unwrap_or_default();
+        if SERVER_LISTS.contains(&item_name) {
+            let text = "this server has no lists of its own items and servers";
+            return Err(closed_suspect(code::NOT_FOUND, text.as_bytes()).to_owned());
+        }
         let name = service.name().to_owned();
         if !service.carries(request.domain) {
             return unusable(&format!("service {name} does not carry {}", request.domain));
@@ -129,7 +137,6 @@ impl Worker {
         }
         let user = mount.and_then(|mount| mount.login.as_ref()).map(|login| login.user.clone());
         let user = user.unwrap_or_default();
-        let item_name = key.name.unwrap_or_default();
         if let Err(denial) = self.permissions.item(&user, &name, request.domain.0, item_name) {
             return Err(denial.state().to_owned());
         }
@@ -147,7 +154,7 @@ impl Worker {
         }
         match stream.role {
             Role::Directory { .. } => return self.directory_reissue(ticket, request),
-            Role::Dictionary => return self.dictionary_reissue(ticket, request),
+            Role::Dictionary(_) => return self.dictionary_reissue(ticket, request),
             Role::Login => return,
             Role::Item => {}
         }

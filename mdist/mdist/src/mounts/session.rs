@@ -4,13 +4,14 @@ use rssl::rdm::login;
 use rssl::rwf::{Domain, Request, RequestFlags, State, StreamState, code};
 use rssl::wire::to_vec;
 
-use super::config::Refusal;
+use super::config::{refusal_reason, refusal_text};
 use super::item_trouble::RecoveryOptions;
 use super::mount::{Login, Role, Stream};
 use super::reason::Reason;
 use super::slots::Ticket;
 use super::states::{closed_suspect, recover_suspect};
 use super::worker::Worker;
+use crate::net::LoginRefusal;
 
 /// The role of publishers in a login.
 const PROVIDER: u64 = 1;
@@ -53,25 +54,33 @@ impl Worker {
                 closed_suspect(code::USAGE_ERROR, text.as_bytes()),
             ));
         }
-        let user = login_request.user.to_vec();
+        let user = login_request.user_name().to_vec();
         let position = text(login_request.attributes.position);
         let peer = mount.peer.clone();
         if let Err(denial) = self.permissions.login(&user, position.as_bytes(), &peer) {
             let state = denial.state();
             return Err(self.refuse_login(id, request.stream, state));
         }
-        if let Err(refusal) = self.shared.admit(&self.config, &user, mount.from) {
-            let application = &self.config.application;
-            let (text, reason) = (refusal.text(application), refusal.reason(application));
-            let code = match refusal {
-                Refusal::User(_) => code::EXCEEDED_MAX_MOUNTS_PER_USER,
-                Refusal::Mounts(_) | Refusal::Address(_) => code::NONE,
-            };
-            self.refuse_login(id, request.stream, recover_suspect(code, text.as_bytes()));
-            return Err(reason);
-        }
-        if let Some(entry) = self.mounts.get_mut(id).and_then(|mount| mount.pending.take()) {
-            self.pending.remove(entry);
+        let limits = self.config.login_limits();
+        let admitted = self.shared.logins.admit(&limits, login_request.identity(), mount.from);
+        let entry = match admitted {
+            Ok(entry) => entry,
+            Err(refusal) => {
+                let application = &self.config.application;
+                let (text, reason) =
+                    (refusal_text(refusal, application), refusal_reason(refusal, application));
+                let code = match refusal {
+                    LoginRefusal::User(_) | LoginRefusal::UserAndAddress(_) => {
+                        code::EXCEEDED_MAX_MOUNTS_PER_USER
+                    }
+                    LoginRefusal::Total(_) | LoginRefusal::Address(_) => code::NONE,
+                };
+                self.refuse_login(id, request.stream, recover_suspect(code, text.as_bytes()));
+                return Err(reason);
+            }
+        };
+        if let Some(pending) = self.mounts.get_mut(id).and_then(|mount| mount.pending.take()) {
+            self.pending.remove(pending);
         }
         let stream = self.add_stream(Stream::own(id, request, Role::Login));
         if let (Some(stream), Some(mount)) = (stream, self.mounts.get_mut(id)) {
@@ -86,6 +95,7 @@ impl Worker {
             mount.login = Some(Login {
                 stream,
                 user,
+                entry,
                 application,
                 position,
                 recovery: recovery_options(&login_request),
@@ -117,17 +127,10 @@ impl Worker {
         }
     }
 
-    /// Accepts a login: the reply repeats its attributes and adds what this server supports.
+    /// Accepts a login: the reply has what this server supports, and who the client is.
     fn login_refresh(&mut self, id: Ticket, stream: i32, login_request: &login::Request<'_>) {
-        let recovery = recovery_options(login_request);
         let reply = login::Reply {
-            user: login_request.user,
-            name_type: login_request.name_type,
-            attributes: login::Attributes {
-                single_open: recovery.single_open,
-                allow_suspect: recovery.allow_suspect,
-                ..login_request.attributes.clone()
-            },
+            attributes: login_request.attributes.accepted(self.config.application.as_bytes()),
             support_batch: ALL_BATCHES,
             support_post: self.config.posts,
             support_pause: true,
@@ -135,7 +138,7 @@ impl Worker {
             support_view: true,
             support_symbol_list: true,
             state: State { text: b"Login accepted", ..State::OK },
-            ..login::Reply::default()
+            ..login::Reply::to(login_request)
         };
         if let Ok(message) = to_vec(|w| reply.encode(stream, w)) {
             self.send(id, &message);
@@ -156,7 +159,7 @@ impl Worker {
         mount.queue.clear();
         mount.since_login = mount.tally.last_read;
         if let Some(login) = mount.login.take() {
-            self.shared.dismiss(&login.user, mount.from);
+            self.shared.logins.dismiss(login.entry);
             mount.past_login = Some(login);
         }
         self.await_login(id);

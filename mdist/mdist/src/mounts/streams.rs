@@ -27,7 +27,7 @@ impl Worker {
         }
         // Taken back once: a disconnected mount logs out no more.
         if let Some(login) = &mount.login {
-            self.shared.dismiss(&login.user, mount.from);
+            self.shared.logins.dismiss(login.entry);
         }
         let streams: Vec<Ticket> = mount.ids.values().copied().collect();
         for stream in streams {

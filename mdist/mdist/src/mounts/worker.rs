@@ -8,7 +8,7 @@ use rssl::rwf::Message;
 use rssl::transport::{Channel, Pulled, Received, Tick};
 
 use super::arena::Arena;
-use super::config::{Config, Refusal, Shared};
+use super::config::{Config, Shared, refusal_text};
 use super::directory::Services;
 use super::latency::MountLatencies;
 use super::mount::{Mount, MountId, MountStats, Stream};
@@ -20,7 +20,7 @@ use super::slow_consumer::Overflow;
 use super::subscribers::{Item, Subscriber};
 use crate::dictionaries::Dictionaries;
 use crate::hub::{HubRequest, MAX_FRAMED, Now, SideId};
-use crate::net::Pending;
+use crate::net::{LoginRefusal, Pending};
 
 /// Interval at which time-outs are checked.
 const TICK: Duration = Duration::from_secs(1);
@@ -63,6 +63,8 @@ pub struct Worker {
     pub(super) config: Arc<Config>,
     pub(super) shared: Arc<Shared>,
     pub(super) dictionaries: Arc<Dictionaries>,
+    /// The replacements of dictionaries of which the streams were notified.
+    pub(super) dictionaries_seen: u64,
     pub(super) permissions: Box<dyn Permissions>,
     pub(super) services: Services,
     pub(super) mounts: Slots<Mount>,
@@ -114,6 +116,7 @@ impl Worker {
             latency,
             config,
             shared,
+            dictionaries_seen: dictionaries.revision(),
             dictionaries,
             permissions,
             services: Services::default(),
@@ -142,9 +145,9 @@ impl Worker {
     pub fn open(&mut self, now: Now, peer: String) -> MountId {
         let mut transport = self.config.transport.clone();
         let most = self.config.max_mounts;
-        let refused = self.shared.is_full(most);
+        let refused = self.shared.logins.len() >= most;
         if refused {
-            transport.refuse = Some(Refusal::Mounts(most).text(&self.config.application));
+            transport.refuse = Some(refusal_text(LoginRefusal::Total(most), &self.config.application));
         }
         let mut channel = Channel::server(transport);
         channel.received(now);
@@ -321,8 +324,10 @@ impl Worker {
         Some(ClosedMount { reason: mount.disconnecting.unwrap_or(Reason::PeerClosed), stats })
     }
 
-    /// Sends pings, and disconnects consumers that are silent or do not log in.
+    /// Notifies consumers of dictionaries that were replaced, at every call. Once a second sends pings, and disconnects
+    /// consumers that are silent or do not log in.
     pub fn tick(&mut self, now: Now) {
+        self.report_dictionaries();
         if now < self.next_tick {
             return;
         }

@@ -2,6 +2,7 @@
 
 mod address;
 mod clock;
+mod logins;
 mod network;
 mod pending;
 mod poller;
@@ -10,6 +11,7 @@ mod threads;
 
 pub use address::{check_peer, reaches, resolve, resolve_local};
 pub use clock::{Now, now};
+pub use logins::{LoginEntry, LoginLimits, LoginPlace, LoginRefusal, Logins};
 pub use network::Network;
 pub use pending::{Pending, PendingLimits, network};
 pub use poller::{Event, Interest, Poller, Registry, Waker};

@@ -61,14 +61,20 @@ pub(super) struct Parts {
 }
 
 impl<'a> Assembly<'a> {
-    /// Reads the dictionary and opens the main poller.
+    /// Reads the dictionary and opens the main poller. `max_message` is the largest frame payload of the connections
+    /// that get the dictionary, bytes.
     ///
     /// # Errors
     /// A dictionary that cannot be read or has a text too long for the wire, or no descriptor for the poller.
-    pub(super) fn new(program: &'static str, config: &'a Config, metrics: &'a Metrics) -> Result<Self> {
+    pub(super) fn new(
+        program: &'static str,
+        config: &'a Config,
+        metrics: &'a Metrics,
+        max_message: u16,
+    ) -> Result<Self> {
         let files = &config.dictionary;
         let dictionary = dictionaries::load(files.fields.as_deref(), files.enums.as_deref())?;
-        let given_out = Dictionaries::of(&dictionary, dictionaries::PART).context("encode the dictionary")?;
+        let given_out = Dictionaries::of(&dictionary, max_message.into()).context("encode the dictionary")?;
         let poller = open_poller(config.threads.main.busy_poll)?;
         Ok(Self { program, config, metrics, dictionary, given_out: Arc::new(given_out), poller })
     }

@@ -144,7 +144,7 @@ impl Connector {
     /// Ends the session: notifies the hub and schedules the next attempt.
     fn lost(&mut self, now: Now, why: &SessionError, hub: &mut Hub, out: &mut Batch) {
         tracing::warn!(host = self.host(), %why, "the upstream is lost");
-        hub.upstream_down(now, self.id, &why.to_string(), out);
+        hub.upstream_down(now, self.id, why.for_consumers(), out);
         self.tally = *self.tally();
         let what = serde_json::json!({ "host": self.host(), "reason": why.to_string() });
         self.metrics.disconnect(self.target.kind, why.label(), what);

@@ -142,6 +142,7 @@ impl Driver {
         }
         if changed {
             self.side.dictionaries(&self.dictionary);
+            self.workers.wake();
         }
     }
 

@@ -133,12 +133,11 @@ mod tests {
     use rssl::dictionary::{EnumTable, EnumValue, Enums, FieldDef, Fields};
 
     use super::*;
-    use crate::dictionaries::PART;
     use crate::hub;
 
     fn known(from_files: (bool, bool)) -> KnownDictionary {
         let small = Dictionary::small();
-        let given_out = Arc::new(Dictionaries::of(&small, PART).unwrap());
+        let given_out = Arc::new(Dictionaries::of(&small, 6144).unwrap());
         KnownDictionary::new(small, from_files, given_out)
     }
 

@@ -45,7 +45,7 @@ const FULL: usize = 64 * 1024;
 /// error names it.
 pub fn start(config: &Config, metrics: &Metrics, backbone: &Backbone) -> Result<Running> {
     let settings = &config.p2ps;
-    let assembly = Assembly::new("p2ps", config, metrics)?;
+    let assembly = Assembly::new("p2ps", config, metrics, settings.max_fragment)?;
     let mut listeners = assembly.listen(&settings.listen, PORT, client_socket(settings))?;
     listeners.allow(settings.admission.networks(), "p2ps.admission.allow", "read all data");
     if settings.posts {
@@ -212,8 +212,9 @@ fn mounts_config(settings: &P2ps) -> mounts::Config {
         open_bytes: (settings.open_kib as usize) << 10,
         open_bytes_total: (settings.open_total_mib as usize) << 20,
         posts: settings.posts,
-        mounts_per_user: settings.mounts_per_user,
-        mounts_per_address: settings.mounts_per_address,
+        mounts_per_user: settings.login_limits().per_user,
+        mounts_per_address: settings.login_limits().per_address,
+        mounts_per_user_and_address: settings.login_limits().per_user_and_address,
         pending: settings.admission.pending(),
         login_timeout: settings.admission.login_timeout(),
         open_window: settings.open_window.unwrap_or(defaults.open_window),

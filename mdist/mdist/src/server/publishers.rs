@@ -10,7 +10,7 @@ use super::tokens::FIRST_PUBLISHER;
 use crate::dictionaries::Dictionaries;
 use crate::hub::{Batch, Hub, UpstreamId};
 use crate::metrics::Metrics;
-use crate::net::{Interest, Now, Pending, PendingLimits, Registry, Socket};
+use crate::net::{Interest, LoginLimits, LoginPlace, Logins, Now, Pending, PendingLimits, Registry, Socket};
 use crate::upstream::{Publisher, Session as _, SessionError};
 
 /// The distributor's terms for publishers: options, dictionaries, accepted services.
@@ -39,10 +39,9 @@ pub(super) struct Publishers {
     first: u16,
     /// Slots, as many as publishers were ever connected at once.
     slots: Vec<Option<Slot>>,
-    /// Most publishers that are logged in.
-    max: u16,
-    /// Number of publishers that are logged in.
-    logged_in: u16,
+    /// Limits of publishers that are logged in.
+    limits: LoginLimits,
+    logins: Arc<Logins>,
     /// Slots of connections that have not logged in.
     pending: Pending<usize>,
     /// Connections closed because newer ones had not logged in either.
@@ -62,8 +61,8 @@ impl Publishers {
         metrics: Metrics,
     ) -> Self {
         let pending = Pending::new(acceptance.pending);
-        let slots = Vec::new();
-        Self { first, slots, max, logged_in: 0, pending, crowded: 0, acceptance, registry, metrics }
+        let (slots, limits, logins) = (Vec::new(), LoginLimits::shares(max.into()), Arc::default());
+        Self { first, slots, limits, logins, pending, crowded: 0, acceptance, registry, metrics }
     }
 
     /// Starts a session on an accepted connection. If too many have not logged in, the oldest of them is closed.
@@ -75,8 +74,10 @@ impl Publishers {
             return tracing::warn!(%peer, %why, "cannot accept a publisher");
         }
         let Acceptance { transport, dictionaries, login_timeout, .. } = &self.acceptance;
-        let session =
-            Publisher::new(transport.clone(), dictionaries.clone(), now).with_login_timeout(*login_timeout);
+        let place_of_login = LoginPlace::new(self.logins.clone(), self.limits, peer.ip());
+        let session = Publisher::new(transport.clone(), dictionaries.clone(), now)
+            .with_login_timeout(*login_timeout)
+            .with_place(place_of_login);
         let connection = Connection::new(socket, session, token, &self.registry);
         let (entry, oldest) = self.pending.add(place, peer.ip());
         let slot = Some(Slot { connection, pending: Some(entry) });
@@ -90,30 +91,19 @@ impl Publishers {
         }
     }
 
-    /// Counts a publisher that has logged in.
-    ///
-    /// # Errors
-    /// There are too many.
-    fn logged_in(&mut self, place: usize) -> Result<(), SessionError> {
-        let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
+    /// Takes a publisher that has logged in out of those that have not.
+    fn logged_in(&mut self, place: usize) {
+        let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
         if !slot.connection.session.is_open() {
-            return Ok(());
+            return;
         }
-        let Some(entry) = slot.pending.take() else { return Ok(()) };
+        let Some(entry) = slot.pending.take() else { return };
         self.pending.remove(entry);
-        self.logged_in += 1;
         let who = slot.connection.session.identity();
         tracing::info!(
             peer = %slot.connection.peer(), user = who.user, application = who.application, position = who.position,
             "a publisher logged in"
         );
-        if self.logged_in > self.max {
-            let max = self.max;
-            return Err(SessionError::Refused(format!(
-                "{max} publishers are connected already; try again later"
-            )));
-        }
-        Ok(())
     }
 
     /// Connections that have not logged in now, and those closed so far because newer ones had not either.
@@ -153,8 +143,9 @@ impl Publishers {
         let Some(slot) = self.slots.get_mut(place).and_then(Option::as_mut) else { return };
         let services = &self.acceptance.services;
         let ready = slot.connection.ready(readable, writable, now, id, services, buffer, hub, out);
-        if let Err(why) = ready.and_then(|()| self.logged_in(place)) {
-            self.lost(place, now, &why, hub, out);
+        match ready {
+            Ok(()) => self.logged_in(place),
+            Err(why) => self.lost(place, now, &why, hub, out),
         }
     }
 
@@ -162,9 +153,8 @@ impl Publishers {
         let Some(Slot { mut connection, pending }) = self.slots.get_mut(place).and_then(Option::take) else {
             return;
         };
-        match pending {
-            Some(entry) => drop(self.pending.remove(entry)),
-            None => self.logged_in -= 1,
+        if let Some(entry) = pending {
+            self.pending.remove(entry);
         }
         if matches!(why, SessionError::Crowded { .. }) {
             // Without a line for each: a flood of connections must not become a flood of lines.
@@ -184,7 +174,7 @@ impl Publishers {
             "user": who.user, "application": who.application, "position": who.position, "reason": why.to_string(),
         });
         self.metrics.disconnect("publisher", why.label(), what);
-        hub.upstream_down(now, self.id(place), &why.to_string(), out);
+        hub.upstream_down(now, self.id(place), why.for_consumers(), out);
     }
 
     /// Queues a message of the hub, if it is for a publisher.

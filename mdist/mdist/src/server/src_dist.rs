@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use rssl::transport::{ClientOptions, ServerOptions};
+use rssl::transport::{ClientOptions, MAX_FRAGMENT, ServerOptions};
 
 use crate::backbone::SourceEnd;
 use crate::backbone::source_side::{Policy, SourceSide};
@@ -35,7 +35,7 @@ const MAX_PUBLISHERS: u16 = 1024;
 /// error names it.
 pub fn start(config: &Config, metrics: &Metrics, backbone: &Backbone) -> Result<Running> {
     let settings = &config.src_dist;
-    let assembly = Assembly::new("src_dist", config, metrics)?;
+    let assembly = Assembly::new("src_dist", config, metrics, MAX_FRAGMENT)?;
     let mut listeners = assembly.listen(&settings.listen, PORT, socket(settings))?;
     let connectors = assembly.connect(&listeners, providers(settings, &assembly))?;
     let (opener, end) =
@@ -113,6 +113,7 @@ fn acceptance(settings: &SrcDist, assembly: &Assembly<'_>) -> Result<Acceptance>
     Ok(Acceptance {
         transport: ServerOptions {
             component: component("src_dist"),
+            max_fragment: MAX_FRAGMENT,
             ping_timeout: (settings.ping_timeout_s.min(20), settings.ping_timeout_s),
             ..ServerOptions::default()
         },

@@ -98,6 +98,11 @@ impl Workers {
         }
     }
 
+    /// Lets all workers run a turn.
+    pub(super) fn wake(&self) {
+        self.handles.iter().for_each(|handle| handle.waker.wake());
+    }
+
     /// Passes a log to all workers, and leaves an empty one in its place.
     pub(super) fn apply(&mut self, batch: &mut Batch, directory: &Arc<Directory>) {
         let spare = self.read.pop_front().and_then(|oldest| match Arc::try_unwrap(oldest) {

@@ -145,7 +145,7 @@ impl Session for Consumer {
             ChannelEvent::Message(message) => {
                 let stream = peek(message)?.stream;
                 if Download::owns(stream) {
-                    return dictionaries.message(phase, &Message::decode(message)?, &mut on);
+                    return dictionaries.message(phase, &Message::decode(message)?, replies, &mut on);
                 }
                 if stream != LOGIN_STREAM && stream != DIRECTORY_STREAM && *phase == Phase::Open {
                     return on(Event::Message(message));
@@ -188,8 +188,13 @@ impl Dictionaries {
         &mut self,
         phase: &mut Phase,
         message: &Message<'_>,
+        replies: &mut Vec<Vec<u8>>,
         on: &mut impl FnMut(Event<'_>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
+        if let Some(request) = self.download.renewal(message) {
+            replies.push(request?);
+            return Ok(());
+        }
         match self.download.message(message) {
             Some(Ok(half)) => self.received.push(half),
             Some(Err((name, why))) => self.failures.push(format!("{name}: {why}")),

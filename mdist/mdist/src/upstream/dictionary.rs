@@ -2,7 +2,9 @@
 
 use rssl::dictionary::{Enums, Fields, VERBOSITY_VERBOSE};
 use rssl::rdm::directory::{Action, Service};
-use rssl::rwf::{Domain, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, State, StreamState};
+use rssl::rwf::{
+    DataState, Domain, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, Series, State, StreamState,
+};
 use rssl::wire::to_vec;
 
 use crate::dictionaries::{Half, Incoming};
@@ -13,9 +15,12 @@ const FIRST_STREAM: i32 = 3;
 /// One dictionary.
 #[derive(Debug)]
 struct Stream {
-    requested: bool,
+    /// The service of the request, by the upstream's id; `None`: it was not requested.
+    requested: Option<u16>,
     /// It was requested, and is neither complete nor refused.
     awaited: bool,
+    /// It was requested again, because the upstream has a newer one.
+    renewed: bool,
     incoming: Incoming,
 }
 
@@ -27,7 +32,8 @@ pub(super) struct Download {
 
 impl Default for Download {
     fn default() -> Self {
-        let stream = |kind| Stream { requested: false, awaited: false, incoming: Incoming::new(&kind) };
+        let stream =
+            |kind| Stream { requested: None, awaited: false, renewed: false, incoming: Incoming::new(&kind) };
         Self { streams: [stream(Half::Fields(Fields::default())), stream(Half::Enums(Enums::default()))] }
     }
 }
@@ -64,30 +70,36 @@ impl Download {
                 *action != Action::Delete
                     && info.is_some_and(|info| info.dictionaries_provided.iter().any(|known| known == name))
             });
-            let Some((_, service)) = provider.filter(|_| !stream.requested) else { continue };
-            (stream.requested, stream.awaited) = (true, true);
-            let request = Request {
-                domain: Domain::DICTIONARY,
-                stream: id,
-                flags: RequestFlags::STREAMING,
-                key: Key {
-                    service: Some(service.id),
-                    name: Some(name.as_bytes()),
-                    filter: Some(VERBOSITY_VERBOSE),
-                    ..Key::default()
-                },
-                ..Request::default()
-            };
-            requests.push(to_vec(|w| request.encode(w))?);
+            let Some((_, service)) = provider.filter(|_| stream.requested.is_none()) else { continue };
+            (stream.requested, stream.awaited) = (Some(service.id), true);
+            requests.push(request(id, service.id, name)?);
         }
         Ok(requests)
+    }
+
+    /// The request that answers this message of the upstream: a dictionary that was complete is suspect, because the
+    /// upstream has a newer one. `None` for other messages.
+    pub(super) fn renewal(&mut self, message: &Message<'_>) -> Option<rssl::Result<Vec<u8>>> {
+        let id = message.head().stream;
+        let stream = self.stream(id)?;
+        let Message::Status(status) = message else { return None };
+        let suspect = status.state.as_ref().is_some_and(|state| state.data == DataState::Suspect);
+        if !suspect || status.state.as_ref().and_then(ended).is_some() || stream.awaited || stream.renewed {
+            return None;
+        }
+        stream.renewed = true;
+        Some(request(id, stream.requested?, stream.incoming.name()))
+    }
+
+    fn stream(&mut self, id: i32) -> Option<&mut Stream> {
+        let place = usize::try_from(id - FIRST_STREAM).ok()?;
+        self.streams.get_mut(place).filter(|stream| stream.requested.is_some())
     }
 
     /// Takes a message on a dictionary's stream. Returns a dictionary that is complete, or the name of one that does
     /// not come, with the reason.
     pub(super) fn message(&mut self, message: &Message<'_>) -> Option<Result<Half, (&'static str, String)>> {
-        let place = usize::try_from(message.head().stream - FIRST_STREAM).ok()?;
-        let stream = self.streams.get_mut(place).filter(|stream| stream.requested)?;
+        let stream = self.stream(message.head().stream)?;
         let outcome = match message {
             Message::Refresh(refresh) => match ended(&refresh.state) {
                 Some(why) => Err(why),
@@ -97,14 +109,40 @@ impl Download {
             _ => Ok(None),
         };
         let result = outcome.map_err(|why| (stream.incoming.name(), why)).transpose()?;
-        stream.awaited = false;
+        (stream.awaited, stream.renewed) = (false, false);
         Some(result)
     }
 }
 
+/// A streaming request for a dictionary of a service.
+fn request(stream: i32, service: u16, name: &str) -> rssl::Result<Vec<u8>> {
+    let request = Request {
+        domain: Domain::DICTIONARY,
+        stream,
+        flags: RequestFlags::STREAMING,
+        key: Key {
+            service: Some(service),
+            name: Some(name.as_bytes()),
+            filter: Some(VERBOSITY_VERBOSE),
+            ..Key::default()
+        },
+        ..Request::default()
+    };
+    to_vec(|w| request.encode(w))
+}
+
+/// Adds a part. Part numbers are optional, and the SDK's C provider sends none; CLEAR_CACHE marks a first part then,
+/// unless the provider sets it on all parts: only a first one has the summary.
 fn take(incoming: &mut Incoming, refresh: &Refresh<'_>) -> Result<Option<Half>, String> {
-    let first = refresh.part.unwrap_or(0) == 0;
+    let first = match refresh.part {
+        Some(number) => number == 0,
+        None => refresh.flags.contains(RefreshFlags::CLEAR_CACHE) && has_summary(refresh.payload),
+    };
     incoming.take(refresh.payload, first, refresh.flags.contains(RefreshFlags::COMPLETE))
+}
+
+fn has_summary(payload: &[u8]) -> bool {
+    Series::decode(payload).is_ok_and(|series| series.summary.is_some())
 }
 
 /// The text of a state that ends the stream before the dictionary is complete.
@@ -165,6 +203,70 @@ mod tests {
         assert!(!download.is_awaited());
         // A later version on the open stream.
         assert!(matches!(answer(&mut download, &requests[0]), Some(Ok(Half::Fields(_)))));
+    }
+
+    /// A part without a number, as the SDK's C provider sends it.
+    fn unnumbered(stream: i32, payload: &[u8], flags: RefreshFlags) -> Message<'_> {
+        Message::Refresh(Refresh {
+            domain: Domain::DICTIONARY,
+            stream,
+            flags: flags | RefreshFlags::SOLICITED,
+            container: DataType::SERIES,
+            state: State { text: b"Field Dictionary Refresh (starting fid -3)\0", ..State::OK },
+            group: &[0, 0],
+            payload,
+            ..Refresh::default()
+        })
+    }
+
+    #[test]
+    fn parts_without_numbers_are_one_dictionary() {
+        let own = Dictionary::small();
+        let parts = own.fields.parts(VERBOSITY_VERBOSE, 600).unwrap();
+        let (clear, none) = (RefreshFlags::CLEAR_CACHE, RefreshFlags::NONE);
+        let mut download = Download::default();
+        download.requests(&[service(4, &[FIELD_DICTIONARY])]).unwrap();
+        // CLEAR_CACHE on the first part, on none, and on all of them; each time on the stream that stays open.
+        for (first, others) in [(clear, none), (none, none), (clear, clear)] {
+            let mut last = None;
+            for (at, part) in parts.iter().enumerate() {
+                assert!(last.is_none(), "complete before the last part");
+                let mut flags = if at == 0 { first } else { others };
+                if at + 1 == parts.len() {
+                    flags.insert(RefreshFlags::COMPLETE);
+                }
+                last = download.message(&unnumbered(3, part, flags));
+            }
+            let Some(Ok(Half::Fields(fields))) = last else { panic!("no fields") };
+            assert_eq!((fields.len(), &fields.edition), (own.fields.len(), &own.fields.edition));
+        }
+        // A first part in the middle starts again.
+        assert!(download.message(&unnumbered(3, &parts[0], clear)).is_none());
+        assert!(download.message(&unnumbered(3, &parts[0], clear)).is_none());
+        let last = download.message(&unnumbered(3, &parts[1], RefreshFlags::COMPLETE));
+        let Some(Ok(Half::Fields(fields))) = last else { panic!("no fields") };
+        assert!(fields.len() < own.fields.len());
+    }
+
+    #[test]
+    fn suspect_dictionary_is_requested_again_once() {
+        let mut download = Download::default();
+        let requests = download.requests(&[service(4, &[FIELD_DICTIONARY])]).unwrap();
+        let suspect = |data| {
+            let state = State::new(StreamState::Open, data, code::NONE, b"changed");
+            let (domain, stream) = (Domain::DICTIONARY, 3);
+            Message::Status(Status { domain, stream, state: Some(state), ..Status::default() })
+        };
+        assert!(download.renewal(&suspect(DataState::Suspect)).is_none(), "it is still to come");
+        assert!(matches!(answer(&mut download, &requests[0]), Some(Ok(_))));
+        assert!(download.renewal(&suspect(DataState::Ok)).is_none());
+        for _ in 0..2 {
+            let again = download.renewal(&suspect(DataState::Suspect)).unwrap().unwrap();
+            assert_eq!(again, requests[0]);
+            assert!(download.renewal(&suspect(DataState::Suspect)).is_none(), "it is requested already");
+            assert!(!download.is_awaited(), "services do not wait for it");
+            assert!(matches!(answer(&mut download, &again), Some(Ok(Half::Fields(_)))));
+        }
     }
 
     #[test]

@@ -16,8 +16,12 @@ use rssl::wire::to_vec;
 
 use super::LOGIN_STREAM;
 use super::session::{ChannelEvent, Connection, Event, OPEN_TIMEOUT, Session, SessionError};
-use crate::dictionaries::Dictionaries;
+use crate::dictionaries::{Dictionaries, Given};
 use crate::hub::Now;
+use crate::net::{LoginPlace, LoginRefusal};
+
+/// Most streams of dictionaries that a publisher may have open.
+const MAX_DICTIONARIES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -55,6 +59,8 @@ impl Publisher {
             identity: PublisherIdentity::default(),
             login_stream: LOGIN_STREAM,
             directory_stream: None,
+            open_dictionaries: Vec::new(),
+            place: None,
         };
         let connection = Connection::new(Channel::server(transport), now);
         Self { connection, dialogue, login_timeout: OPEN_TIMEOUT }
@@ -64,6 +70,13 @@ impl Publisher {
     #[must_use]
     pub fn with_login_timeout(self, limit: Now) -> Self {
         Self { login_timeout: limit, ..self }
+    }
+
+    /// Refuses the login if `place` cannot be taken; without this call no login is refused for others.
+    #[must_use]
+    pub fn with_place(mut self, place: LoginPlace) -> Self {
+        self.dialogue.place = Some(place);
+        self
     }
 
     /// The identity of the publisher; empty before the login.
@@ -121,6 +134,17 @@ impl Session for Publisher {
         })
     }
 
+    /// Sends pings and notices of dictionaries that have been replaced, and checks the time-outs.
+    fn tick(&mut self, now: Now) -> Result<(), SessionError> {
+        for (stream, given) in &mut self.dialogue.open_dictionaries {
+            if let Some(notice) = self.dialogue.dictionaries.notice(*stream, given) {
+                self.connection.write(&notice)?;
+            }
+        }
+        let awaits = self.awaits().map(|what| (what, self.open_timeout()));
+        self.connection.tick(now, awaits)
+    }
+
     /// Frames a message. Those for the login stream get the id of the stream on which this publisher logged in.
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         let head = peek(message)?;
@@ -141,6 +165,10 @@ struct Dialogue {
     identity: PublisherIdentity,
     login_stream: i32,
     directory_stream: Option<i32>,
+    /// Open streams of dictionaries.
+    open_dictionaries: Vec<(i32, Given)>,
+    /// Its place among the publishers that are logged in.
+    place: Option<LoginPlace>,
 }
 
 impl Dialogue {
@@ -186,6 +214,9 @@ impl Dialogue {
                 self.withdrawn(head.stream, on)?;
             }
             (Message::Request(request), _) => self.answer_request(request, replies)?,
+            (Message::Close(_), Domain::DICTIONARY) => {
+                self.open_dictionaries.retain(|(stream, _)| *stream != head.stream);
+            }
             // Acknowledgements of posts on the login stream.
             (Message::Ack(_), _) => on(Event::Message(bytes))?,
             _ => {}
@@ -194,13 +225,24 @@ impl Dialogue {
     }
 
     /// Sends a dictionary, which publishers may need to encode fields; refuses other requests.
-    fn answer_request(&self, request: &Request<'_>, replies: &mut Vec<Vec<u8>>) -> Result<(), SessionError> {
+    fn answer_request(
+        &mut self,
+        request: &Request<'_>,
+        replies: &mut Vec<Vec<u8>>,
+    ) -> Result<(), SessionError> {
         let (code, text) = if request.domain != Domain::DICTIONARY {
             let text = "This port takes publishers and answers requests for dictionaries only";
             (code::USAGE_ERROR, text.as_bytes())
-        } else if let Some(messages) = self.dictionaries.answer(request) {
-            replies.extend(messages);
-            return Ok(());
+        } else if let Some(given) = self.dictionaries.current(request.key.name.unwrap_or_default()) {
+            self.open_dictionaries.retain(|(stream, _)| *stream != request.stream);
+            if self.open_dictionaries.len() < MAX_DICTIONARIES {
+                if request.flags.contains(RequestFlags::STREAMING) {
+                    self.open_dictionaries.push((request.stream, given));
+                }
+                replies.extend(self.dictionaries.answer(request).unwrap_or_default());
+                return Ok(());
+            }
+            (code::TOO_MANY_ITEMS, &b"Too many streams of dictionaries are open"[..])
         } else {
             (code::NOT_FOUND, &b"There is no such dictionary"[..])
         };
@@ -226,9 +268,20 @@ impl Dialogue {
             replies.push(to_vec(|w| login::reject(request.stream, state, w))?);
             return Err(SessionError::Login { text: text.into(), for_good: true });
         }
+        if let Some(Err(refusal)) = self.place.as_mut().map(|place| place.take(login.identity())) {
+            let text = refusal_text(refusal);
+            let state = State::new(
+                StreamState::ClosedRecover,
+                DataState::Suspect,
+                code::NO_RESOURCES,
+                text.as_bytes(),
+            );
+            replies.push(to_vec(|w| login::reject(request.stream, state, w))?);
+            return Err(SessionError::Login { text, for_good: false });
+        }
         let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
         self.identity = PublisherIdentity {
-            user: text(Some(login.user)),
+            user: text(Some(login.user_name())),
             application: text(login.attributes.application_name),
             position: text(login.attributes.position),
         };
@@ -238,19 +291,11 @@ impl Dialogue {
         }
         let attributes = login::Attributes {
             single_open: false,
-            password: None,
             dictionary_download: true,
-            ..login.attributes
+            ..login.attributes.accepted(b"src_dist")
         };
         let state = State::new(StreamState::Open, DataState::Ok, code::NONE, b"Login accepted");
-        let reply = login::Reply {
-            user: login.user,
-            name_type: login.name_type,
-            attributes,
-            support_post: true,
-            state,
-            ..login::Reply::default()
-        };
+        let reply = login::Reply { attributes, support_post: true, state, ..login::Reply::to(&login) };
         replies.push(to_vec(|w| reply.encode(request.stream, w))?);
         Ok(())
     }
@@ -267,6 +312,17 @@ impl Dialogue {
         }
         Ok(())
     }
+}
+
+/// The text for a publisher that a limit keeps out.
+fn refusal_text(refusal: LoginRefusal) -> String {
+    let (whose, most) = match refusal {
+        LoginRefusal::Total(most) => ("", most),
+        LoginRefusal::User(most) => (" of this user", most),
+        LoginRefusal::Address(most) => (" of this address", most),
+        LoginRefusal::UserAndAddress(most) => (" of this user at this address", most),
+    };
+    format!("{most} publishers{whose} are connected already, the most allowed; try again later")
 }
 
 #[cfg(test)]

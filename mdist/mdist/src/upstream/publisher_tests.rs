@@ -132,6 +132,63 @@ fn publisher_logs_in_announces_and_publishes() {
 }
 
 #[test]
+fn login_reply_names_the_server_and_repeats_no_secret() {
+    let mut peer = Peer::new();
+    let mut session = Publisher::new(ServerOptions::default(), dictionaries(), T0);
+    let attributes = login::Attributes {
+        role: login::PROVIDER,
+        application_name: Some(b"client"),
+        password: Some(b"secret"),
+        authentication_token: Some(b"secret"),
+        ..login::Attributes::default()
+    };
+    exchange(&mut peer, &mut session, 100_000).unwrap();
+    peer.send(|w| login::Request { user: b"nip", name_type: 1, attributes: attributes.clone() }.encode(1, w));
+    exchange(&mut peer, &mut session, 100_000).unwrap();
+    let [reply] = &peer.received[..] else { panic!("{} replies", peer.received.len()) };
+    assert!(!reply.windows(6).any(|part| part == b"secret"), "{}", reply.escape_ascii());
+    let Ok(Message::Refresh(reply)) = Message::decode(reply) else { panic!("a refresh") };
+    let reply = login::Reply::decode(&reply).unwrap();
+    assert_eq!((reply.user, reply.attributes.application_name), (&b"nip"[..], Some(&b"src_dist"[..])));
+}
+
+#[test]
+fn open_streams_are_told_of_a_changed_dictionary() {
+    let mut peer = Peer::new();
+    let known = dictionaries();
+    let mut session = Publisher::new(ServerOptions::default(), known.clone(), T0);
+    exchange(&mut peer, &mut session, 100_000).unwrap();
+    login(&mut peer, 1, login::PROVIDER);
+    let key = Key { name: Some(b"RWFFld"), filter: Some(15), ..Key::default() };
+    let domain = Domain::DICTIONARY;
+    // More streams than a publisher may have open, one of which it closes.
+    for stream in 3..=20 {
+        let flags = RequestFlags::STREAMING;
+        peer.send(|w| Request { domain, stream, flags, key, ..Request::default() }.encode(w));
+    }
+    peer.send(|w| Close { domain, stream: 4, ..Close::default() }.encode(w));
+    exchange(&mut peer, &mut session, 100_000).unwrap();
+    let statuses = |peer: &mut Peer| {
+        let all = peer.received.drain(..).collect::<Vec<_>>();
+        let status = |message: &Vec<u8>| match Message::decode(message).unwrap() {
+            Message::Status(status) => Some((status.stream, status.state.unwrap().stream)),
+            _ => None,
+        };
+        all.iter().filter_map(status).collect::<Vec<_>>()
+    };
+    assert_eq!(statuses(&mut peer), [(19, StreamState::Closed), (20, StreamState::Closed)]);
+    let mut changed = rssl::dictionary::Dictionary::small();
+    changed.fields.edition.version = "99.1".into();
+    known.replace(&changed).unwrap();
+    for _ in 0..2 {
+        session.tick(T0).unwrap();
+        exchange(&mut peer, &mut session, 100_000).unwrap();
+    }
+    let told: Vec<_> = (3..19).filter(|stream| *stream != 4).map(|n| (n, StreamState::Open)).collect();
+    assert_eq!(statuses(&mut peer), told);
+}
+
+#[test]
 fn posts_are_sent_on_the_publishers_login_stream() {
     let (mut peer, mut session) = opened(100, 9);
     let post =

@@ -57,6 +57,22 @@ pub enum SessionError {
 }
 
 impl SessionError {
+    /// The reason as consumers get it: without texts of the peer, which may name its users and hosts. They are in the
+    /// log.
+    #[must_use]
+    pub fn for_consumers(&self) -> &'static str {
+        match self {
+            Self::NoAnswer | Self::Refused(_) => "the connection was refused",
+            Self::Login { .. } => "the login was refused",
+            Self::Protocol(_) => "protocol error",
+            Self::Directory(_) => "the directory was closed",
+            Self::Silent(_) => "nothing was heard",
+            Self::Slow { .. } => "it did not answer in time",
+            Self::Crowded { .. } => "it did not log in",
+            Self::Ended(_) => "the connection ended",
+        }
+    }
+
     /// The label of its counter.
     #[must_use]
     pub fn label(&self) -> &'static str {
@@ -265,7 +281,8 @@ impl Connection {
         }
     }
 
-    fn tick(&mut self, now: Now, awaits: Option<(&'static str, Now)>) -> Result<(), SessionError> {
+    /// Sends a ping if that is due, and checks the time-outs; `awaits`: the awaited message, and how long.
+    pub(super) fn tick(&mut self, now: Now, awaits: Option<(&'static str, Now)>) -> Result<(), SessionError> {
         match self.channel.tick(now) {
             Tick::SendPing if self.out.is_empty() => self.channel.ping(&mut self.out),
             Tick::None | Tick::SendPing => {}

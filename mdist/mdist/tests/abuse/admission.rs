@@ -65,6 +65,61 @@ fn consumers_and_publishers_log_in_beside_thousands_of_idle_connections() {
     }
 }
 
+/// Logs in until refused; returns the clients and the refusal.
+fn flood(
+    to: SocketAddr,
+    role: u64,
+    mut next: impl FnMut(usize) -> (Vec<u8>, Ipv4Addr),
+) -> (Vec<Client>, String) {
+    let mut clients = Vec::new();
+    loop {
+        let (user, from) = next(clients.len());
+        match Client::log_in_as(&user, from, to, role) {
+            Ok(client) => clients.push(client),
+            Err(why) => return (clients, why.to_string()),
+        }
+        assert!(clients.len() < 2_000, "never refused");
+    }
+}
+
+#[test]
+fn client_that_logs_in_without_end_keeps_nobody_out() {
+    let mut config = Config::default();
+    config.p2ps.listen = vec!["127.0.0.1:0".into()];
+    config.p2ps.max_mounts = 400;
+    config.src_dist.listen = vec!["127.0.0.1:0".into()];
+    let backbone = Backbone::Memory(Memory::new());
+    let consumers = p2ps::start(&config, &Metrics::new("p2ps"), &backbone).unwrap();
+    let publishers = src_dist::start(&config, &Metrics::new("src_dist"), &backbone).unwrap();
+    let (here, there) = (Ipv4Addr::LOCALHOST, address(1));
+    for (to, role, most) in
+        [(consumers.addresses[0], login::CONSUMER, 400), (publishers.addresses[0], login::PROVIDER, 1_024)]
+    {
+        assert_eq!(affordable(most), most);
+        let (clients, why) = flood(to, role, |_| (b"user".to_vec(), here));
+        assert_eq!(clients.len(), most / 4, "{why}");
+        for (user, from) in [(&b"other"[..], here), (b"user", there), (b"other", there)] {
+            let start = std::time::Instant::now();
+            Client::log_in_as(user, from, to, role).unwrap();
+            println!("{} at {from} logged in within {:?}", user.escape_ascii(), start.elapsed());
+        }
+        drop(clients);
+        until("its places to be free", || match Client::log_in(here, to, role) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(why.to_string()),
+        });
+        // The same with a name for each login.
+        let mut clients = Vec::new();
+        until("half of all places", || {
+            let (more, why) =
+                flood(to, role, |number| (format!("{}-{number}", clients.len()).into_bytes(), here));
+            clients.extend(more);
+            if clients.len() == most / 2 { Ok(()) } else { Err(format!("{} logins: {why}", clients.len())) }
+        });
+        Client::log_in_as(b"other", there, to, role).unwrap();
+    }
+}
+
 #[test]
 fn only_hosts_of_allowed_networks_may_connect() {
     let mut config = Config::default();

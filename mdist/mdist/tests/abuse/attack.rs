@@ -52,6 +52,7 @@ impl Client {
     /// Connects and completes the handshake.
     pub(crate) fn connect(from: Ipv4Addr, to: SocketAddr) -> io::Result<Self> {
         let stream = connect_from(from, to)?;
+        stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LIMIT))?;
         stream.set_write_timeout(Some(LIMIT))?;
         let channel = Channel::client(ClientOptions::default());
@@ -65,11 +66,14 @@ impl Client {
 
     /// Connects and logs in; the error has the reason of a refusal.
     pub(crate) fn log_in(from: Ipv4Addr, to: SocketAddr, role: u64) -> io::Result<Self> {
+        Self::log_in_as(b"user", from, to, role)
+    }
+
+    /// Connects and logs in under a name; the error has the reason of a refusal.
+    pub(crate) fn log_in_as(user: &[u8], from: Ipv4Addr, to: SocketAddr, role: u64) -> io::Result<Self> {
         let mut client = Self::connect(from, to)?;
         let attributes = login::Attributes { role, ..login::Attributes::default() };
-        client.say(|w| {
-            login::Request { user: b"user", name_type: 1, attributes: attributes.clone() }.encode(1, w)
-        })?;
+        client.say(|w| login::Request { user, name_type: 1, attributes: attributes.clone() }.encode(1, w))?;
         loop {
             for message in client.read()? {
                 match Message::decode(&message).map_err(io::Error::other)? {

@@ -8,6 +8,7 @@ use rssl::rwf::{
     Close, DataState, DataType, Domain, Key, Message, Refresh, RefreshFlags, Request, RequestFlags,
     StreamState, UpdateFlags, code,
 };
+use rssl::transport::ServerOptions;
 use rssl::wire::to_vec;
 
 use crate::support::*;
@@ -38,6 +39,40 @@ fn login_reply_has_its_attributes_and_the_servers_features() {
     );
     let stats = rig.worker.stats(rig.consumers[at].mount).unwrap();
     assert_eq!(stats.user, "joe");
+}
+
+#[test]
+fn login_reply_names_the_server_and_repeats_no_secret() {
+    let mut rig = Rig::new();
+    let request = login::Request {
+        user: b"secret",
+        name_type: rssl::rwf::name_type::TOKEN,
+        attributes: login::Attributes {
+            application_name: Some(b"client"),
+            position: Some(b"here"),
+            password: Some(b"secret"),
+            authentication_token: Some(b"secret"),
+            authentication_extended: Some(b"secret"),
+            instance_id: Some(b"instance"),
+            ..login::Attributes::default()
+        },
+    };
+    let at = rig.connect();
+    // The login, and its reissue.
+    for _ in 0..2 {
+        rig.send(at, &to_vec(|w| request.encode(1, w)).unwrap());
+        let received = rig.one(at);
+        assert!(!received.0.windows(6).any(|part| part == b"secret"), "{}", received.0.escape_ascii());
+        let reply = login::Reply::decode(&received.refresh()).unwrap();
+        let expected = login::Attributes {
+            application_name: Some(b"p2ps"),
+            position: Some(b"here"),
+            ..login::Attributes::default()
+        };
+        assert_eq!(reply.attributes, expected);
+    }
+    let stats = rig.worker.stats(rig.consumers[at].mount).unwrap();
+    assert_eq!((stats.user.as_str(), stats.application.as_str()), ("", "client"), "a token is no name");
 }
 
 #[test]
@@ -240,6 +275,8 @@ fn directory_is_filtered_as_requested() {
     );
     let info = all[0].1.info.as_ref().unwrap();
     assert_eq!((info.name.as_str(), &info.dictionaries_provided), ("DIRECT_FEED", &info.dictionaries_used));
+    // Stock consumers request no dictionary of a service without this domain.
+    assert_eq!(info.capabilities, [6, 7, 8, 10, 200, Domain::DICTIONARY.0]);
     let load = all[0].1.load.as_ref().unwrap();
     assert_eq!((load.open_limit, load.open_window), (Some(1_000_000), Some(100_000)));
     // A filter for some parts of one service.
@@ -314,7 +351,8 @@ fn dictionary(stream: i32, name: &str, verbosity: u32, flags: RequestFlags) -> V
 
 #[test]
 fn dictionaries_are_sent_in_parts() {
-    let config = Config { dictionary_part: 600, ..Config::default() };
+    let transport = ServerOptions { max_fragment: 600, ..ServerOptions::default() };
+    let config = Config { transport, ..Config::default() };
     let mut rig = Rig::with(config, 100, Box::new(AllowAll));
     let at = rig.login();
     for (flags, state) in [(STREAMING, StreamState::Open), (RequestFlags::NONE, StreamState::NonStreaming)] {
@@ -324,7 +362,7 @@ fn dictionaries_are_sent_in_parts() {
         let mut fields = Fields::default();
         for (at, part) in received.iter().enumerate() {
             let refresh = part.refresh();
-            assert!(refresh.payload.len() <= 600);
+            assert!(part.0.len() <= 600, "one frame");
             assert_eq!(
                 (refresh.state.stream, refresh.part, refresh.container),
                 (state, Some(at as u16), DataType::SERIES)
@@ -345,4 +383,64 @@ fn dictionaries_are_sent_in_parts() {
     let received = rig.one(at);
     assert_eq!(received.status().state.unwrap().code, code::NOT_FOUND);
     assert!(matches!(received.message(), Message::Status(_)));
+}
+
+#[test]
+fn open_streams_are_told_of_a_changed_dictionary() {
+    let mut rig = Rig::new();
+    let (one, two) = (rig.login(), rig.login());
+    rig.send(one, &dictionary(3, "RWFFld", 15, STREAMING));
+    rig.send(one, &dictionary(4, "RWFEnum", 15, STREAMING));
+    rig.send(two, &dictionary(3, "RWFFld", 7, STREAMING));
+    rig.send(two, &dictionary(5, "RWFFld", 15, RequestFlags::NONE));
+    for at in [one, two] {
+        rig.received(at);
+    }
+    let mut changed = Dictionary::small();
+    changed.fields.edition.version = "99.1".into();
+    rig.dictionaries.replace(&changed).unwrap();
+    for _ in 0..2 {
+        rig.worker.tick(rig.now);
+        rig.run();
+    }
+    // One status, for each stream of the fields that is open.
+    for at in [one, two] {
+        let received = rig.one(at);
+        let state = received.state().unwrap();
+        assert_eq!((received.stream(), state.stream, state.data), (3, StreamState::Open, DataState::Suspect));
+        // The consumer requests it again on the stream.
+        rig.send(at, &dictionary(3, "RWFFld", 15, STREAMING));
+        let mut fields = Fields::default();
+        rig.received(at).iter().for_each(|part| fields.take_part(part.refresh().payload).unwrap());
+        assert_eq!((fields.edition.version.as_str(), fields.len()), ("99.1", changed.fields.len()));
+    }
+    rig.close_domain(two, 3, Domain::DICTIONARY);
+    changed.fields.edition.version = "99.2".into();
+    rig.dictionaries.replace(&changed).unwrap();
+    rig.worker.tick(rig.now);
+    rig.run();
+    assert_eq!((rig.received(one).len(), rig.received(two).len()), (1, 0), "closed streams hear nothing");
+}
+
+#[test]
+fn lists_of_the_server_itself_are_not_requested_upstream() {
+    let mut rig = Rig::new();
+    let at = rig.login();
+    for name in ["_ADS_CACHE_LIST", "_SERVER_LIST"] {
+        for domain in [Domain::SYMBOL_LIST, Domain::MARKET_PRICE] {
+            let request = Request {
+                domain,
+                stream: 7,
+                flags: STREAMING,
+                container: DataType::NO_DATA,
+                key: Key::item(1, name.as_bytes()),
+                ..Request::default()
+            };
+            rig.send(at, &to_vec(|w| request.encode(w)).unwrap());
+            let received = rig.one(at);
+            let state = received.status().state.unwrap();
+            assert_eq!((state.stream, state.code), (StreamState::Closed, code::NOT_FOUND), "{name}");
+        }
+    }
+    assert_eq!((rig.hub.opens, rig.hub.items.len()), (0, 0));
 }

@@ -223,6 +223,7 @@ pub(crate) struct Rig {
     pub(crate) services: Vec<Service>,
     pub(crate) disconnects: Vec<Disconnect>,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) dictionaries: Arc<Dictionaries>,
 }
 
 pub(crate) fn service(id: u16, name: &str) -> Service {
@@ -247,12 +248,13 @@ impl Rig {
 
     pub(crate) fn with(config: Config, pool: usize, permissions: Box<dyn Permissions>) -> Self {
         let shared = Arc::new(Shared::new(pool));
-        let dictionaries = Arc::new(
-            Dictionaries::of(&rssl::dictionary::Dictionary::small(), config.dictionary_part).unwrap(),
-        );
+        let max_message = config.transport.max_fragment.into();
+        let dictionaries =
+            Arc::new(Dictionaries::of(&rssl::dictionary::Dictionary::small(), max_message).unwrap());
         let mut rig = Self {
             real: None,
-            worker: Worker::new(SIDE, Arc::new(config), shared.clone(), dictionaries, permissions),
+            worker: Worker::new(SIDE, Arc::new(config), shared.clone(), dictionaries.clone(), permissions),
+            dictionaries,
             hub: Hub { answers_at_once: true, ..Hub::default() },
             now: Duration::from_secs(100),
             consumers: Vec::new(),

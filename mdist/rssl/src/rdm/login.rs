@@ -18,7 +18,7 @@ pub const CONSUMER: u64 = 0;
 /// `Attributes::role` of a provider that connects to a distributor.
 pub const PROVIDER: u64 = 1;
 
-/// Attributes of a client, which a server repeats. Debug output leaves passwords and tokens out.
+/// Attributes of a client. Debug output, and the refresh of a server, leave passwords and tokens out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Attributes<'a> {
     /// Id of the application, a number as text.
@@ -127,14 +127,26 @@ impl<'a> Attributes<'a> {
         true
     }
 
-    /// Writes the attributes that differ from the defaults, and the two flags that stock clients always send.
-    fn write(&self, list: &mut ElementListWriter<'_, '_>) -> Result<()> {
+    /// The attributes of the refresh with which `server` accepts these: who the client is and what it chose, but
+    /// nothing that only the server had to know.
+    #[must_use]
+    pub fn accepted(&self, server: &'a [u8]) -> Self {
+        Attributes {
+            application_id: self.application_id,
+            application_name: Some(server),
+            position: self.position,
+            single_open: self.single_open,
+            allow_suspect: self.allow_suspect,
+            permission_profile: self.permission_profile,
+            permission_expressions: self.permission_expressions,
+            ..Attributes::default()
+        }
+    }
+
+    /// Writes what authenticates a client.
+    fn write_secrets(&self, list: &mut ElementListWriter<'_, '_>) -> Result<()> {
         for (name, value) in [
-            ("ApplicationId", self.application_id),
-            ("ApplicationName", self.application_name),
-            ("Position", self.position),
             ("Password", self.password),
-            ("InstanceId", self.instance_id),
             ("AuthenticationToken", self.authentication_token),
             ("ApplicationAuthorizationToken", self.application_token),
         ] {
@@ -144,6 +156,22 @@ impl<'a> Attributes<'a> {
         }
         if let Some(extended) = self.authentication_extended {
             list.buffer("AuthenticationExtended", extended)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the attributes that differ from the defaults, except secrets, and the two flags that stock clients always
+    /// send.
+    fn write(&self, list: &mut ElementListWriter<'_, '_>) -> Result<()> {
+        for (name, value) in [
+            ("ApplicationId", self.application_id),
+            ("ApplicationName", self.application_name),
+            ("Position", self.position),
+            ("InstanceId", self.instance_id),
+        ] {
+            if let Some(value) = value {
+                list.ascii(name, value)?;
+            }
         }
         if self.role != CONSUMER {
             list.uint("Role", self.role)?;
@@ -207,6 +235,20 @@ impl<'a> Request<'a> {
         Ok(Request { user: request.key.name.unwrap_or_default(), name_type, attributes })
     }
 
+    /// The user's name; empty if the client sent a token or cookie in its place.
+    #[must_use]
+    pub fn user_name(&self) -> &'a [u8] {
+        let is_name = matches!(self.name_type, name_type::USER_NAME | name_type::EMAIL);
+        if is_name { self.user } else { b"" }
+    }
+
+    /// The bytes that distinguish this user from others: the name, token or cookie. A client may claim any of them.
+    #[must_use]
+    pub fn identity(&self) -> &'a [u8] {
+        let token = self.attributes.authentication_token.unwrap_or_default();
+        if self.name_type == name_type::AUTHENTICATION_TOKEN { token } else { self.user }
+    }
+
     /// Writes the request message.
     ///
     /// # Errors
@@ -223,6 +265,7 @@ impl<'a> Request<'a> {
         let attributes = to_vec(|w| {
             let mut list = ElementListWriter::new(w)?;
             self.attributes.write(&mut list)?;
+            self.attributes.write_secrets(&mut list)?;
             list.finish()
         })?;
         let key = key(self.user, self.name_type, &attributes);
@@ -230,14 +273,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The refresh of a server that accepts a login.
+/// The refresh of a server that accepts a login. It never contains passwords or tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
     /// User of the request.
     pub user: &'a [u8],
     /// Type of the user's name, one of [`name_type`].
     pub name_type: u8,
-    /// The client's attributes, as accepted.
+    /// The client's attributes: see [`Attributes::accepted`].
     pub attributes: Attributes<'a>,
     /// Bits: 1 batch requests, 2 batch reissues, 4 batch closes.
     pub support_batch: u64,
@@ -279,6 +322,12 @@ impl Default for Reply<'_> {
 }
 
 impl<'a> Reply<'a> {
+    /// A reply to this request, with the user of the request and without attributes.
+    #[must_use]
+    pub fn to(request: &Request<'a>) -> Self {
+        Reply { user: request.user_name(), name_type: request.name_type, ..Reply::default() }
+    }
+
     /// Reads a refresh of the login domain.
     ///
     /// # Errors
@@ -461,6 +510,42 @@ mod tests {
         };
         let shown = format!("{attributes:?}");
         assert!(shown.contains("here") && !shown.contains("secret"));
+    }
+
+    #[test]
+    fn replies_repeat_who_the_client_is_and_no_secrets() {
+        let attributes = Attributes {
+            application_id: Some(b"256"),
+            application_name: Some(b"client"),
+            position: Some(b"here"),
+            password: Some(b"secret"),
+            instance_id: Some(b"instance"),
+            authentication_token: Some(b"secret"),
+            authentication_extended: Some(b"secret"),
+            application_token: Some(b"secret"),
+            round_trip_latency: Some(2),
+            allow_suspect: false,
+            connection_config: true,
+            ..Attributes::default()
+        };
+        let request =
+            Request { user: b"secret", name_type: name_type::TOKEN, attributes: attributes.clone() };
+        assert_eq!((request.user_name(), request.identity()), (&b""[..], &b"secret"[..]));
+        let reply = Reply { attributes: attributes.accepted(b"server"), ..Reply::to(&request) };
+        // The second one is of a server that forgets to choose.
+        for reply in [reply, Reply { attributes: attributes.clone(), ..Reply::to(&request) }] {
+            let bytes = to_vec(|w| reply.encode(1, w)).unwrap();
+            assert!(!bytes.windows(6).any(|part| part == b"secret"), "{}", bytes.escape_ascii());
+        }
+        let accepted = attributes.accepted(b"server");
+        let kept = Attributes {
+            application_id: Some(b"256"),
+            application_name: Some(b"server"),
+            position: Some(b"here"),
+            allow_suspect: false,
+            ..Attributes::default()
+        };
+        assert_eq!(accepted, kept);
     }
 
     #[test]

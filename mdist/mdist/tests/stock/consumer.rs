@@ -1,0 +1,167 @@
+//! A consumer that behaves as the SDK's with a dictionary by channel: it requests the dictionaries of the service if
+//! that lists their domain, on streams that stay open, and then an item.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rssl::rdm::directory;
+use rssl::rdm::login;
+use rssl::rwf::{
+    DataState, Domain, Key, Message, RefreshFlags, Request, RequestFlags, State, StreamState, peek,
+};
+use rssl::transport::{Channel, ClientOptions, Pulled};
+use rssl::wire::to_vec;
+
+/// Far above what the loopback needs.
+const LONG: Duration = Duration::from_secs(60);
+
+const LOGIN: i32 = 1;
+const DIRECTORY: i32 = 2;
+pub(crate) const FIELDS: i32 = 3;
+pub(crate) const ENUMS: i32 = 4;
+const ITEM: i32 = 5;
+
+pub(crate) struct StockConsumer {
+    stream: TcpStream,
+    channel: Channel,
+    input: Vec<u8>,
+    /// Messages that were read and not taken.
+    inbox: Vec<Vec<u8>>,
+    /// Id of the service, once it is known.
+    service: Option<u16>,
+}
+
+impl StockConsumer {
+    /// Connects and logs in.
+    pub(crate) fn log_in(to: SocketAddr) -> Self {
+        let stream = TcpStream::connect(to).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let channel = Channel::client(ClientOptions::default());
+        let mut consumer = Self { stream, channel, input: Vec::new(), inbox: Vec::new(), service: None };
+        consumer.flush();
+        while consumer.channel.opened().is_none() {
+            consumer.read();
+        }
+        let request = login::Request { user: b"user", ..login::Request::default() };
+        consumer.send(&to_vec(|w| request.encode(LOGIN, w)).unwrap());
+        consumer.next(LOGIN);
+        consumer.request(Domain::DIRECTORY, DIRECTORY, Key { filter: Some(0x3f), ..Key::default() });
+        consumer
+    }
+
+    fn flush(&mut self) {
+        let mut out = Vec::new();
+        self.channel.take_output(&mut out);
+        self.stream.write_all(&out).unwrap();
+    }
+
+    fn send(&mut self, message: &[u8]) {
+        let mut out = Vec::new();
+        self.channel.write(message, &mut out).unwrap();
+        self.stream.write_all(&out).unwrap();
+    }
+
+    fn request(&mut self, domain: Domain, stream: i32, key: Key<'_>) {
+        let request = Request { domain, stream, flags: RequestFlags::STREAMING, key, ..Request::default() };
+        self.send(&to_vec(|w| request.encode(w)).unwrap());
+    }
+
+    fn read(&mut self) {
+        let mut buffer = vec![0; 65_536];
+        let count = self.stream.read(&mut buffer).unwrap();
+        assert!(count > 0, "the server closed the connection");
+        self.input.extend_from_slice(&buffer[..count]);
+        loop {
+            let (used, pulled) = self.channel.pull(&self.input).unwrap();
+            match pulled {
+                Pulled::NeedMore => return,
+                Pulled::Message(message) => self.inbox.push(message.to_vec()),
+                Pulled::Refused { text } => panic!("refused: {text}"),
+                Pulled::Opened(_) | Pulled::Ping | Pulled::Handshake => {}
+            }
+            self.input.drain(..used);
+            self.flush();
+        }
+    }
+
+    /// The next message on a stream.
+    fn next(&mut self, stream: i32) -> Vec<u8> {
+        loop {
+            let at = self.inbox.iter().position(|message| peek(message).unwrap().stream == stream);
+            if let Some(at) = at {
+                return self.inbox.remove(at);
+            }
+            self.read();
+        }
+    }
+
+    /// Waits until the directory has a service; it has to list the domain of dictionaries.
+    fn find_service(&mut self) -> u16 {
+        while self.service.is_none() {
+            let message = self.next(DIRECTORY);
+            let changes = directory::decode(Message::decode(&message).unwrap().payload()).unwrap();
+            let Some((_, service)) = changes.into_iter().find(|(_, service)| service.info.is_some()) else {
+                continue;
+            };
+            let info = service.info.unwrap();
+            assert_eq!(info.dictionaries_provided, ["RWFFld", "RWFEnum"]);
+            assert!(info.capabilities.contains(&Domain::DICTIONARY.0), "{:?}", info.capabilities);
+            self.service = Some(service.id);
+        }
+        self.service.unwrap()
+    }
+
+    /// Requests a dictionary on its stream; returns its parts.
+    pub(crate) fn dictionary(&mut self, stream: i32) -> Vec<Vec<u8>> {
+        let service = Some(self.find_service());
+        let name = Some(if stream == FIELDS { &b"RWFFld"[..] } else { b"RWFEnum" });
+        self.request(Domain::DICTIONARY, stream, Key { service, name, filter: Some(15), ..Key::default() });
+        let mut parts = Vec::new();
+        loop {
+            let part = self.next(stream);
+            let Message::Refresh(refresh) = Message::decode(&part).unwrap() else { continue };
+            let complete = refresh.flags.contains(RefreshFlags::COMPLETE);
+            parts.push(part);
+            if complete {
+                return parts;
+            }
+        }
+    }
+
+    /// Requests an item; returns when its image is there.
+    pub(crate) fn image(&mut self) {
+        let service = self.find_service();
+        self.request(Domain::MARKET_PRICE, ITEM, Key::item(service, b"TRI"));
+        loop {
+            let message = self.next(ITEM);
+            match Message::decode(&message).unwrap() {
+                Message::Refresh(refresh) if refresh.state.data == DataState::Ok => return,
+                Message::Status(status) => assert!(!is_closed(status.state), "{status:?}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// The next state of the item that is not good, with its text.
+    pub(crate) fn item_trouble(&mut self) -> String {
+        loop {
+            let message = self.next(ITEM);
+            let Message::Status(status) = Message::decode(&message).unwrap() else { continue };
+            let Some(state) = status.state.filter(|state| state.data == DataState::Suspect) else { continue };
+            return String::from_utf8_lossy(state.text).into_owned();
+        }
+    }
+
+    /// Waits until the server says that the dictionary on this stream has changed.
+    pub(crate) fn dictionary_change(&mut self, stream: i32) {
+        let message = self.next(stream);
+        let Message::Status(status) = Message::decode(&message).unwrap() else { panic!("a status") };
+        let state = status.state.unwrap();
+        assert_eq!((state.stream, state.data), (StreamState::Open, DataState::Suspect));
+    }
+}
+
+fn is_closed(state: Option<State<'_>>) -> bool {
+    state.is_some_and(|state| matches!(state.stream, StreamState::Closed | StreamState::ClosedRecover))
+}
