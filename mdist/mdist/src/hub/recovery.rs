@@ -4,7 +4,7 @@ use rssl::rwf::{State, StreamState, code};
 
 use super::batch::{Batch, Kind};
 use super::encode::{self, suspect_state};
-use super::ids::{ItemId, Now};
+use super::ids::{ItemId, Now, Token};
 use super::item::{Event, Link, Queue};
 use super::pacing::back_off;
 use super::state::Hub;
@@ -13,13 +13,21 @@ use super::upstream_messages::push_status;
 impl Hub {
     /// Sets the state of an item whose stream or upstream was lost, sends it to the sides, and recovers the
     /// item. Private streams end, because only their consumer knows how to open them again.
-    pub(super) fn stream_lost(&mut self, now: Now, id: ItemId, state: &State<'_>, out: &mut Batch) {
+    /// `covered` is the announcement that has told some consumers of the state; 0: none.
+    pub(super) fn stream_lost(
+        &mut self,
+        now: Now,
+        id: ItemId,
+        state: &State<'_>,
+        covered: Token,
+        out: &mut Batch,
+    ) {
         let Some(item) = self.items.get_mut(id) else { return };
         let ends = item.spec.private;
         let state = if ends { State { stream: StreamState::Closed, ..*state } } else { *state };
         item.set_state(&state);
         let bytes = encode::status(&mut self.scratch, item.spec.domain, &state);
-        push_status(item, id, bytes, out);
+        push_status(item, id, bytes, if ends { 0 } else { covered }, out);
         if ends {
             self.end_item(now, id, out);
         } else if state.stream == StreamState::ClosedRecover {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::batch::Batch;
-use super::ids::{ItemId, Now, UpstreamId};
+use super::ids::{ItemId, Now, Token, UpstreamId};
 use super::item::Items;
 use super::pacing::Bucket;
 use super::pending_posts::PendingPosts;
@@ -107,6 +107,9 @@ pub(super) struct Upstream {
     pub(super) up: bool,
     /// Whether it is a publisher, which opens the streams.
     pub(super) publishes: bool,
+    /// Whether it keeps streams open and recovers their items itself; the states of its services come in order with the
+    /// items' messages ([`Hub::announced`]).
+    pub(super) recovers: bool,
     pub(super) streams: Streams,
 }
 
@@ -131,6 +134,8 @@ pub struct Hub {
     pub(super) delayed: BTreeSet<(Now, ItemId, u32)>,
     pub(super) bucket: Bucket,
     pub(super) next_request: u32,
+    /// Number of the last announcement.
+    pub(super) announcements: Token,
     /// Memory for messages that the hub writes.
     pub(super) scratch: Vec<u8>,
     pub(super) stats: Stats,
@@ -154,6 +159,7 @@ impl Hub {
             timeouts: VecDeque::new(),
             delayed: BTreeSet::new(),
             next_request: 0,
+            announcements: 0,
             scratch: Vec::new(),
             stats: Stats::default(),
             options,

@@ -203,6 +203,8 @@ pub(crate) struct Stream {
     pub(crate) item: Option<ItemId>,
     /// Whether it gets no updates, because no part of its image has been sent or a new image has to come first.
     pub(crate) waiting: bool,
+    /// Number of the announcement after which its last refresh of its own came.
+    pub(crate) refreshed: u64,
     /// Whether it counts among the mount's outstanding requests.
     pub(crate) counted: bool,
     /// Whether its request for an image is at the hub.
@@ -228,6 +230,7 @@ impl Stream {
             flags: request.flags,
             item: None,
             waiting: false,
+            refreshed: 0,
             counted: false,
             requested: false,
             solicited: true,

@@ -85,6 +85,7 @@ impl Worker {
             flags: effective(request.flags),
             item: None,
             waiting: true,
+            refreshed: 0,
             counted: false,
             requested: false,
             solicited: request.stream > 0,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rssl::rwf::Message;
 use rssl::transport::{Channel, Pulled, Received, Tick};
 
+use super::announce::Announcements;
 use super::arena::Arena;
 use super::config::{Config, Refusal, Shared};
 use super::directory::Services;
@@ -65,6 +66,7 @@ pub struct Worker {
     pub(super) dictionaries: Arc<Dictionaries>,
     pub(super) permissions: Box<dyn Permissions>,
     pub(super) services: Services,
+    pub(super) announcements: Announcements,
     pub(super) mounts: Slots<Mount>,
     /// Mounts that have not logged in.
     pub(super) pending: Pending<Ticket>,
@@ -117,6 +119,7 @@ impl Worker {
             dictionaries,
             permissions,
             services: Services::default(),
+            announcements: Announcements::default(),
             mounts: Slots::default(),
             pending,
             outputs: Vec::new(),

@@ -19,6 +19,7 @@ impl UpstreamEvents for HubInput<'_> {
 
     fn up(&mut self, now: Now, up: UpstreamId) {
         self.hub.upstream_up(now, up, false, self.out);
+        self.hub.upstream_recovers(up);
     }
 
     fn services(&mut self, now: Now, up: UpstreamId, services: Vec<(Action, Service)>) {

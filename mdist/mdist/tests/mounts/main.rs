@@ -7,6 +7,7 @@ mod items;
 mod model;
 mod output;
 mod posts;
+mod storms;
 mod support;
 mod symbols;
 mod trouble;

@@ -3,6 +3,7 @@
 //! A message for all streams of an item goes into the feed of the item's service once; a message for one stream goes
 //! over the connection to its sink, with the number of the feed's last entry before it.
 
+mod announce;
 mod apply;
 mod backlog;
 mod catching_up;
@@ -30,7 +31,7 @@ use super::reconnecting::Reconnecting;
 use super::wire::{MAX_FEEDS, Record};
 use super::{Address, Credit, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent};
 use crate::dictionaries::Half;
-use crate::hub::{HubRequest, ItemId, SideId, Token};
+use crate::hub::{Announcement, HubRequest, ItemId, SideId, Token};
 
 /// Default of [`Policy::window`], bytes.
 pub const WINDOW: u64 = 8 << 20;
@@ -157,6 +158,12 @@ pub struct SourceSide {
     stall: usize,
     /// Feeds by service id.
     services: HashMap<u16, u16>,
+    /// The last states of services, by id.
+    states: HashMap<u16, directory::ServiceState>,
+    /// Announcements that wait for the change of the directory that follows.
+    announced: Vec<Announcement>,
+    /// Services of the announcements whose statuses are being sent, by number.
+    covering: HashMap<Token, u16>,
     /// Number of joined sinks by feed.
     members: Vec<u32>,
     /// The feed that carries an item, or [`NONE`]; by item.
@@ -210,6 +217,9 @@ impl SourceSide {
             backlog_bytes: 0,
             stall: STALL,
             services: HashMap::new(),
+            states: HashMap::new(),
+            announced: Vec::new(),
+            covering: HashMap::new(),
             members: Vec::new(),
             feed_of: Vec::new(),
             holders: Vec::new(),
