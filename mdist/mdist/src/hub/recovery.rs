@@ -7,7 +7,7 @@ use super::encode::{self, suspect_state};
 use super::ids::{ItemId, Now, Token};
 use super::item::{Event, Link, Queue};
 use super::pacing::back_off;
-use super::state::Hub;
+use super::state::{Hub, PORTION};
 use super::upstream_messages::push_status;
 
 impl Hub {
@@ -66,10 +66,8 @@ impl Hub {
 
     /// Drops requests that have had no answer, or no next part of one, for the request timeout.
     pub(super) fn end_overdue_requests(&mut self, now: Now, out: &mut Batch) {
-        while let Some(&(end, id, number)) = self.timeouts.front() {
-            if end > now {
-                break;
-            }
+        for _ in 0..PORTION {
+            let Some(&(_, id, number)) = self.timeouts.front().filter(|due| due.0 <= now) else { break };
             self.timeouts.pop_front();
             let Some(link) = self.items.get(id).and_then(|i| i.link) else { continue };
             let Some(request) = link.pending.filter(|request| request.number == number) else { continue };

@@ -14,6 +14,9 @@ use super::services::{Directory, Services};
 use super::streams::Streams;
 use crate::cache::{Cache, FieldTypes, Limits};
 
+/// Items, requests or posts of one kind that a call of [`Hub::tick`] handles, each in 1 to 3 µs: sockets wait meanwhile.
+pub(in crate::hub) const PORTION: usize = 1024;
+
 /// Destination of posts for items of publishers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posts {
@@ -133,6 +136,8 @@ pub struct Hub {
     /// Requests to make again later: when, item, age.
     pub(super) delayed: BTreeSet<(Now, ItemId, u32)>,
     pub(super) bucket: Bucket,
+    /// Whether a portion of queued requests was sent, and others wait for [`Hub::tick`].
+    pub(super) has_more: bool,
     pub(super) next_request: u32,
     /// Number of the last announcement.
     pub(super) announcements: Token,
@@ -147,6 +152,7 @@ impl Hub {
     pub fn new(options: Options, types: FieldTypes) -> Self {
         Self {
             bucket: Bucket::new(options.recovery_rate),
+            has_more: false,
             items: Items::default(),
             services: Services::default(),
             upstreams: Vec::new(),
@@ -210,10 +216,12 @@ impl Hub {
         self.items.len()
     }
 
-    /// Performs everything that is due: ends holds, drops requests and posts without an answer in time, makes
-    /// delayed requests and the next portion of a recovery.
+    /// Performs what is due, of each kind a portion at most: ends holds, drops requests and posts without an answer in
+    /// time, makes delayed requests and the next portion of a recovery. While something is left, [`Hub::deadline`] has
+    /// passed.
     pub fn tick(&mut self, now: Now, out: &mut Batch) {
         self.apply_pending_first();
+        self.has_more = false;
         self.end_holds(now);
         self.end_overdue_requests(now, out);
         self.refuse_overdue_posts(now, out);
@@ -233,6 +241,7 @@ impl Hub {
             self.delayed.first().map(|d| d.0),
             self.posts.deadline(),
             paced.then(|| self.bucket.next()),
+            self.has_more.then_some(Now::ZERO),
         ]
         .into_iter()
         .flatten()

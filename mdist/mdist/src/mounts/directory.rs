@@ -127,11 +127,9 @@ impl Worker {
         if changes.is_empty() && announced.is_empty() {
             return;
         }
-        let all: Vec<Ticket> = self.mounts.iter().map(|(ticket, _)| ticket).collect();
-        for mount in all {
-            for ticket in self.streams_of(mount, |role| matches!(role, Role::Directory { .. })) {
-                self.directory_update(ticket, &changes, &announced);
-            }
+        let all: Vec<Ticket> = self.mounts.iter().flat_map(|(_, mount)| mount.directories.clone()).collect();
+        for ticket in all {
+            self.directory_update(ticket, &changes, &announced);
         }
     }
 

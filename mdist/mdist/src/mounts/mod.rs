@@ -31,6 +31,7 @@ mod states;
 mod streams;
 mod subscribers;
 mod symbols;
+mod tasks;
 mod view;
 mod worker;
 

@@ -123,6 +123,14 @@ pub(crate) struct Mount {
     pub(crate) image_share: ImageShare,
     /// Number of requests at the hub whose image has not come.
     pub(crate) outstanding: usize,
+    /// Its streams of the directory.
+    pub(crate) directories: Vec<Ticket>,
+    /// Whether its input waits for a task.
+    pub(crate) busy: bool,
+    /// Whether its streams are being ended; nothing is sent meanwhile.
+    pub(crate) ending: bool,
+    /// Whether its socket is closed; it keeps its index until its streams have ended.
+    pub(crate) closed: bool,
     /// Id of the next stream that the server opens; negative.
     pub(crate) next_own: i32,
     /// Reason why it is being disconnected; `None`: it is not.
@@ -149,6 +157,10 @@ impl Mount {
             queue: VecDeque::new(),
             image_share: ImageShare::default(),
             outstanding: 0,
+            directories: Vec::new(),
+            busy: false,
+            ending: false,
+            closed: false,
             next_own: -1,
             disconnecting: None,
             tally: Tally { last_read: now, last_write: now, ..Tally::default() },

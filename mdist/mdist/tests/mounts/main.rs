@@ -6,6 +6,7 @@ mod hostile;
 mod items;
 mod model;
 mod output;
+mod portions;
 mod posts;
 mod storms;
 mod support;

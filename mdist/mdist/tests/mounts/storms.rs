@@ -445,3 +445,25 @@ fn group_status_of_one_of_two_providers_is_not_announced_for_items_of_the_other(
     chain.directory(None, vec![group]);
     assert_eq!(chain.take(at).0, counts(0, 1, 0), "only the item of this provider");
 }
+
+#[test]
+fn streams_of_a_sink_that_leaves_are_closed_in_portions() {
+    /// Streams that the source distributor closes in a turn.
+    const CLOSED: usize = 2048;
+    let mut chain = Chain::new(2, true);
+    chain.consumer(None, SINGLE_OPEN, 10_000);
+    let Distributor { mut source, sink, .. } = chain.distributor.take().unwrap();
+    drop(sink);
+    let (mut closed, mut turns) = (0, 0);
+    while closed < 10_000 {
+        // The first turn finds that the sink has left, and closes a portion there too.
+        source.poll().unwrap();
+        source.flush().unwrap();
+        let asks = source.take_asks();
+        assert!(asks.len() <= 2 * CLOSED, "{} streams in a turn", asks.len());
+        closed += asks.len();
+        turns += 1;
+        assert!(turns < 100 && (closed == 10_000 || source.has_released()));
+    }
+    assert!(turns >= 3 && !source.has_released(), "{turns}");
+}

@@ -15,7 +15,7 @@ mod reason;
 mod receive;
 mod requests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -175,6 +175,8 @@ pub struct SourceSide {
     /// The records of the dictionaries; none while only the built-in ones are known.
     dictionaries: Vec<Vec<u8>>,
     asks: Vec<HubRequest>,
+    /// Streams of sinks that have left, still to be closed.
+    released: VecDeque<(SinkId, std::collections::hash_map::IntoIter<i32, Stream>)>,
     /// Cuts of sinks that are still to be put into feeds.
     pending_cuts: Vec<(u16, SinkId)>,
     /// Tokens of streams that want their image in the feed.
@@ -228,6 +230,7 @@ impl SourceSide {
             directory: None,
             dictionaries: Vec::new(),
             asks: Vec::new(),
+            released: VecDeque::new(),
             pending_cuts: Vec::new(),
             in_feed: HashSet::new(),
             events: Vec::new(),
