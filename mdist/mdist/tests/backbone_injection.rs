@@ -162,8 +162,8 @@ fn source_reads_a_bounded_number_of_credits_at_once() {
     });
 }
 
-/// Runs `act` on a thread with the credentials of another user, which the daemon sees; none if this test does not run as
-/// root.
+/// Runs `act` on a thread with the credentials of another user, which the daemon sees; none if this test does not run
+/// as root.
 fn as_stranger<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: other users need root");

@@ -29,8 +29,8 @@ pub enum Kind {
     Message,
     /// As `Message`: a status, of which consumers that have got the announcement with the number `token` know.
     Covered,
-    /// One change of many items: [`Batch::announcement`] of this entry. `Services` follows if the directory changes too,
-    /// so that both can go in one message. No message.
+    /// One change of many items: [`Batch::announcement`] of this entry. `Services` follows if the directory changes
+    /// too, so that both can go in one message. No message.
     Announced,
     /// All items that the announcement with the number `token` concerns have had their status. No message.
     AnnouncementEnd,

@@ -253,8 +253,8 @@ impl Hub {
     }
 }
 
-/// Puts a status into the batch: for the item's streams, and for each request that waits for its image. `covered` is the
-/// announcement that has told some consumers of it; 0: none.
+/// Puts a status into the batch: for the item's streams, and for each request that waits for its image. `covered` is
+/// the announcement that has told some consumers of it; 0: none.
 pub(super) fn push_status(item: &Item, id: ItemId, bytes: &[u8], covered: Token, out: &mut Batch) {
     let mut pushed = false;
     if !item.holders.is_empty() {

@@ -1,5 +1,5 @@
-//! Changes of many items of a service: one message of the directory to consumers that watch this part of it, a status for
-//! each item to all others. Spec: rssl.md §6.2
+//! Changes of many items of a service: one message of the directory to consumers that watch this part of it, a status
+//! for each item to all others. Spec: rssl.md §6.2
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,8 +12,8 @@ use super::subscribers::flag;
 use super::worker::Worker;
 use crate::hub::{Announcement, Batch, Change, ItemId, Kind, Token};
 
-/// Announcements whose recipients are kept. The items' statuses follow each at once, so that several are under way only if
-/// several upstreams or services have one at the same time; of an older one each item gets its status.
+/// Announcements whose recipients are kept. The items' statuses follow each at once, so that several are under way only
+/// if several upstreams or services have one at the same time; of an older one each item gets its status.
 const KEPT: usize = 16;
 
 /// The mounts that have got each of the last announcements.
@@ -68,8 +68,8 @@ impl Announcements {
 }
 
 impl Worker {
-    /// Takes the announcement at index `at` of the log, and sends it unless it goes with the change of the directory that
-    /// follows.
+    /// Takes the announcement at index `at` of the log, and sends it unless it goes with the change of the directory
+    /// that follows.
     #[cold]
     pub(super) fn announced(&mut self, batch: &Batch, at: usize, services: &[Service]) {
         if let Some(announcement) = batch.entries.get(at).and_then(|entry| batch.announcement(entry)) {

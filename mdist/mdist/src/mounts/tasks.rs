@@ -1,5 +1,5 @@
-//! Work on many streams of one mount, in portions: a consumer may have a million streams, and while one turn ends them all,
-//! all other sockets of the thread wait.
+//! Work on many streams of one mount, in portions: a consumer may have a million streams, and while one turn ends them
+//! all, all other sockets of the thread wait.
 //!
 //! While a mount has a task, its further input waits. A mount whose streams are being ended gets nothing and keeps its
 //! index, because the subscribers of items name mounts by index.
@@ -75,7 +75,8 @@ impl Worker {
         self.begin(id, Task::End { streams: streams.into_iter(), plain });
     }
 
-    /// Performs a portion of the oldest task, and handles the input that has waited for one. To be called once in a turn.
+    /// Performs a portion of the oldest task, and handles the input that has waited for one. To be called once in a
+    /// turn.
     pub(super) fn work(&mut self) {
         if let Some((id, mut task)) = self.tasks.list.pop_front() {
             if self.portion(id, &mut task) {
