@@ -161,3 +161,61 @@ fn source_reads_a_bounded_number_of_credits_at_once() {
         (credits.len() == sent).then_some(())
     });
 }
+
+/// Runs `act` on a thread with the credentials of another user, which the daemon sees; none if this test does not run
+/// as root.
+fn as_stranger<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: other users need root");
+        return None;
+    }
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let stranger = rustix::process::Uid::from_raw(4_000_001);
+            rustix::thread::set_thread_res_uid(stranger, stranger, stranger).unwrap();
+            act()
+        });
+        Some(thread.join().unwrap())
+    })
+}
+
+/// The feeds of other sources are safe, but a sink that starts again would connect to every source that is announced.
+#[test]
+fn another_user_of_the_daemon_cannot_announce_a_source() {
+    let host = Host::start();
+    host.admit_all();
+    let configured = mdist::config::Config::default().backbone;
+    let options = Options {
+        source_type: configured.source_type,
+        feed_type: configured.feed_type,
+        ..Options::default()
+    };
+    let source = RunningSource::start(
+        Box::new(TipcSource::open(&host.attach(), options).unwrap()),
+        "QUOTES",
+        Duration::from_millis(200),
+    );
+    let refused = as_stranger(|| {
+        let node = host.attach();
+        let open = TipcSource::open(&node, options).map(drop);
+        // The same by hand, for every instance.
+        let listener = node.seqpacket().unwrap();
+        let range = ServiceRange::new(options.source_type, 0, u32::MAX);
+        (open, listener.bind(range, utipc::Scope::Cluster))
+    });
+    let Some((open, bind)) = refused else { return source.stop() };
+    let text = open.unwrap_err().to_string();
+    assert!(text.contains("user 4000001") && text.contains("\"18500\" = [\"USER\"]"), "{text}");
+    assert!(bind.is_err());
+    // A sink that starts afterwards finds the one source, and gets its data.
+    let sink = RunningSink::start(
+        Box::new(TipcSink::open(&host.attach(), options).unwrap()),
+        "QUOTES",
+        &names(ITEMS),
+    );
+    until("images", || (sink.lock().hub.seen.len() == ITEMS).then_some(()));
+    assert_eq!(sink.lock().side.sources().count(), 1);
+    assert_eq!(host.daemon.counters().bindings_refused, 2);
+    sink.stop();
+    source.stop();
+}

@@ -92,6 +92,8 @@ pub struct DaemonCounters {
     pub turns: TurnCounters,
     /// Requests answered.
     pub requests: u64,
+    /// Bindings that the policy did not allow.
+    pub bindings_refused: u64,
     /// Use of each resource that has a quota.
     pub quotas: Vec<QuotaCounters>,
     /// Captures of administrators.

@@ -63,6 +63,21 @@ fn policy_decides_which_users_attach_bind_and_manage() {
 }
 
 #[test]
+fn source_type_of_market_data_is_reserved_for_root_and_the_daemons_user() {
+    let host = Host::new();
+    let bind = |client: &mut Client| {
+        let port = client.open(SocketKind::SeqPacket);
+        let range = ServiceRange::new(*Policy::RESERVED.start(), 7, 7);
+        client.call(&Request::Bind { port, range, scope: Scope::Cluster })
+    };
+    assert_eq!(bind(&mut host.client()), Ok(Reply::Done));
+    let Some(mut stranger) = host.client_of(4_000_001) else { return };
+    let refused = bind(&mut stranger);
+    assert!(matches!(refused, Err(Failure::NotAllowed { uid: 4_000_001, .. })), "{refused:?}");
+    assert_eq!(host.daemon().counters().bindings_refused, 1);
+}
+
+#[test]
 fn processes_above_the_limit_are_refused_and_others_are_served() {
     let limits = Limits { attachments: 2, sockets_per_attachment: 3, ..Limits::default() };
     let host = Host::with(|config| config.limits = limits);

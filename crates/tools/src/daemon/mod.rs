@@ -22,7 +22,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use utipc::NodeId;
-use utipc::daemon::{Daemon, DaemonConfig, Heap, Key, KeyUse};
+use utipc::daemon::{Daemon, DaemonConfig, Heap, Key, KeyUse, Policy};
 
 use crate::log;
 use faults::Fault;
@@ -154,6 +154,11 @@ fn check(settings: &Settings) -> Result<()> {
     }
     settings.config()?;
     println!("utipcd: the configuration is valid");
+    let sources = *Policy::RESERVED.start();
+    let announcers = users::list(build::policy(&settings.file.policy)?.binders(sources));
+    println!(
+        "utipcd: sources of market data (service type {sources}, policy.bind) may be announced by {announcers}"
+    );
     if runs {
         println!(
             "utipcd: a daemon serves at {} now, so whether the ports are free was not checked",

@@ -22,6 +22,23 @@ pub(crate) fn who(names: &[String]) -> Result<Users> {
     Ok(Users::Only { users, groups })
 }
 
+/// The users as text, for people.
+pub(crate) fn list(users: &Users) -> String {
+    let Users::Only { users, groups } = users else {
+        return "every user that may attach".to_owned();
+    };
+    let users = users.iter().map(|uid| match User::from_uid((*uid).into()) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    });
+    let groups = groups.iter().map(|gid| match Group::from_gid((*gid).into()) {
+        Ok(Some(group)) => format!("@{}", group.name),
+        _ => format!("@{gid}"),
+    });
+    let listed: String = users.chain(groups).map(|name| format!(", {name}")).collect();
+    format!("root, the daemon's own user{listed}")
+}
+
 fn user_number(name: &str) -> Result<u32> {
     if let Ok(number) = name.parse() {
         return Ok(number);

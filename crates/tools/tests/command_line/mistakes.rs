@@ -502,7 +502,9 @@ fn check_of_the_configuration_of_a_running_daemon_succeeds_and_changes_nothing()
     let said = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(
-        said.starts_with("utipcd: the configuration is valid\n") && said.contains("not checked"),
+        said.starts_with("utipcd: the configuration is valid\n")
+            && said.contains("may be announced by root, the daemon's own user\n")
+            && said.contains("not checked"),
         "{said}"
     );
     let before: Vec<PathBuf> = list(&stage.folder);

@@ -165,6 +165,9 @@ impl MountState {
             (Class::Status, stream) => {
                 let status = Status::decode(message)?;
                 self.counts.statuses += 1;
+                if let Some(group) = status.group {
+                    self.streams.set_group(stream, group);
+                }
                 if let Some(state) = &status.state {
                     self.streams.state(&self.shared, stream, state, &mut self.counts);
                 }
@@ -241,6 +244,24 @@ impl MountState {
         Some(services.values().cloned().collect())
     }
 
+    /// Applies to the items what the directory announces for many of them.
+    fn announced(&mut self, service: &directory::Service) {
+        let Self { streams, shared, counts, .. } = self;
+        if let Some(status) = service.state.as_ref().and_then(|state| state.status.as_ref()) {
+            streams.announced(shared, None, None, Some(&status.borrow()), counts);
+        }
+        for group in &service.groups {
+            let status = group.status.as_ref().map(|status| status.borrow());
+            streams.announced(
+                shared,
+                Some(&group.group),
+                group.merged_to.as_deref(),
+                status.as_ref(),
+                counts,
+            );
+        }
+    }
+
     /// Handles a directory message: the service may appear, change or go at any time.
     fn directory(&mut self, payload: &[u8], reply: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.services.get_or_insert_default();
@@ -255,6 +276,7 @@ impl MountState {
             if !named && self.service != Some(service.id) {
                 continue;
             }
+            self.announced(&service);
             let gone = action == directory::Action::Delete;
             let up = service.state.as_ref().is_none_or(|state| state.up && state.accepting);
             if gone || !up {

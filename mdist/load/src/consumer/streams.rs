@@ -52,6 +52,8 @@ struct Stream {
     phase: Phase,
     /// Whether an image was received.
     has_image: bool,
+    /// Hash of its item group.
+    group: u32,
 }
 
 pub(super) struct Streams {
@@ -209,6 +211,7 @@ impl Streams {
             return Ok(());
         };
         entry.has_image = true;
+        entry.group = group_hash(refresh.group);
         if shared.check
             && let Some(sequence) = last_count(shared, refresh.container, refresh.payload)?
         {
@@ -226,6 +229,36 @@ impl Streams {
             self.state(shared, stream, &refresh.state, counts);
         }
         Ok(())
+    }
+
+    /// Moves a stream to another item group.
+    pub(super) fn set_group(&mut self, stream: i32, group: &[u8]) {
+        if let Some(entry) = self.all.get_mut(Self::place(stream)) {
+            entry.group = group_hash(group);
+        }
+    }
+
+    /// Applies what the directory announces for all items, or for those of a group: a state, or another group.
+    pub(super) fn announced(
+        &mut self,
+        shared: &Shared,
+        group: Option<&[u8]>,
+        merged_to: Option<&[u8]>,
+        state: Option<&State<'_>>,
+        counts: &mut Counts,
+    ) {
+        let group = group.map(group_hash);
+        for (place, stream) in (0..self.all.len()).zip(FIRST_ITEM..) {
+            let Some(entry) = self.all.get_mut(place) else { return };
+            let is_open = matches!(entry.phase, Phase::Requested | Phase::Open | Phase::Suspect);
+            if !is_open || !entry.has_image || group.is_some_and(|group| group != entry.group) {
+                continue;
+            }
+            entry.group = merged_to.map_or(entry.group, group_hash);
+            if let Some(state) = state {
+                self.state(shared, stream, state, counts);
+            }
+        }
     }
 
     /// Applies the state of a refresh or a status.
@@ -320,6 +353,11 @@ impl Stream {
             counts.lost += u64::from(ahead - 1);
         }
     }
+}
+
+/// A hash of an item group, to be kept for a million streams (FNV-1a).
+fn group_hash(group: &[u8]) -> u32 {
+    group.iter().fold(0x811C_9DC5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 /// The greatest count of updates in a payload, as on the wire.

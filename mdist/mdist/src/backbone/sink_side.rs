@@ -40,7 +40,7 @@ pub trait UpstreamEvents {
     /// The message is invalid: the upstream has to be disconnected.
     fn message(&mut self, now: Now, up: UpstreamId, message: &[u8]) -> std::result::Result<(), String>;
 
-    /// An upstream is available.
+    /// An upstream is available. It recovers its items itself, and its messages have the states of its services.
     fn up(&mut self, now: Now, up: UpstreamId);
 
     /// All services of an upstream; they replace those of earlier calls.
@@ -544,15 +544,18 @@ impl SinkSide {
         hub: &mut impl UpstreamEvents,
     ) {
         let Some(source) = self.sources.get_mut(&id) else { return };
-        let (up, messages) = (source.up, &mut self.stats.messages);
-        let outcome = source.merge.joined(feed, number, &mut |message| {
-            *messages += 1;
-            // No item of the feed is open yet, so the hub has nothing to refuse.
-            let _ = hub.message(now, up, message);
-        });
+        // No item of the feed is open yet, so these are states of its service, which the hub has to know first.
+        let (up, mut states) = (source.up, Vec::new());
+        let outcome = source.merge.joined(feed, number, &mut |message| states.push(message.to_vec()));
         self.handle_outcome(now, id, outcome, None, hub);
         self.window.set(self.sources.values().map(|source| source.window).max().unwrap_or(WINDOW));
         self.announce(now, id, hub);
+        let mut refused = None;
+        for message in states {
+            self.stats.messages += 1;
+            refused = hub.message(now, up, &message).err().or(refused);
+        }
+        self.handle_outcome(now, id, Ok(()), refused, hub);
     }
 
     fn handle_answer(&mut self, now: Now, id: SourceId, answer: Answer, hub: &mut impl UpstreamEvents) {

@@ -263,6 +263,16 @@ mod tests {
     }
 
     #[test]
+    fn source_type_that_daemons_do_not_reserve_is_warned_of() {
+        assert_eq!(Config::default().warnings(), Vec::<String>::new());
+        let other = toml("[backbone]\nsource-type = 18600\n").unwrap().warnings();
+        assert!(
+            other.len() == 1 && other[0].contains("18600") && other[0].contains("[policy.bind]"),
+            "{other:?}"
+        );
+    }
+
+    #[test]
     fn later_files_override_earlier_ones() {
         let dir = std::env::temp_dir().join(format!("mdist-config-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();

@@ -204,6 +204,25 @@ impl Config {
         list
     }
 
+    /// Advice on settings that weaken the protection of the backbone, for the log.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let found = self.backbone.source_type;
+        let reserved = utipc::daemon::Policy::RESERVED;
+        let unprotected = !reserved.contains(&found);
+        unprotected
+            .then(|| {
+                format!(
+                    "backbone.source-type = {found}: every user who may attach to a utipcd of the cluster can announce \
+                     sources of market data, unless its configuration has \"{found}\" below [policy.bind]; type {} is \
+                     reserved without configuration",
+                    reserved.start()
+                )
+            })
+            .into_iter()
+            .collect()
+    }
+
     /// Checks values and combinations of settings.
     ///
     /// # Errors

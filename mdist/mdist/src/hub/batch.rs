@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::announce::Announcement;
 use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
 use super::services::Directory;
 
@@ -26,6 +27,13 @@ pub enum Kind {
     Notice,
     /// Refresh, update, status or generic message for all live streams of the item.
     Message,
+    /// As `Message`: a status, of which consumers that have got the announcement with the number `token` know.
+    Covered,
+    /// One change of many items: [`Batch::announcement`] of this entry. `Services` follows if the directory changes
+    /// too, so that both can go in one message. No message.
+    Announced,
+    /// All items that the announcement with the number `token` concerns have had their status. No message.
+    AnnouncementEnd,
     /// The item has ended for good: the side ends its streams and gives back its holds by `HubRequest::Close`. No
     /// message.
     Gone,
@@ -85,6 +93,8 @@ pub struct Batch {
     pub entries: Vec<Entry>,
     /// Directories that entries of kind `Services` point to.
     pub directories: Vec<Arc<Directory>>,
+    /// Announcements that entries of kind `Announced` point to.
+    pub announcements: Vec<Announcement>,
     /// Whether reads are recorded, to measure the latency of messages.
     pub timed: bool,
     /// The recorded reads, in order.
@@ -103,6 +113,7 @@ impl Batch {
         self.bytes.clear();
         self.entries.clear();
         self.directories.clear();
+        self.announcements.clear();
         self.reads.clear();
     }
 
@@ -152,6 +163,25 @@ impl Batch {
     pub(super) fn services(&mut self, directory: Arc<Directory>) {
         self.push_bare(Kind::Services, SideId::ALL, ItemId::NONE, self.directories.len() as Token);
         self.directories.push(directory);
+    }
+
+    /// The announcement of an entry of kind `Announced`.
+    #[must_use]
+    pub fn announcement(&self, entry: &Entry) -> Option<&Announcement> {
+        self.announcements.get(entry.token as usize)
+    }
+
+    /// Appends an announcement, for all sides.
+    pub fn announce(&mut self, announcement: Announcement) {
+        self.push_bare(Kind::Announced, SideId::ALL, ItemId::NONE, self.announcements.len() as Token);
+        self.announcements.push(announcement);
+    }
+
+    /// Appends the end of the announcement with this number, unless that is 0.
+    pub(super) fn end_announcement(&mut self, number: Token) {
+        if number != 0 {
+            self.push_bare(Kind::AnnouncementEnd, SideId::ALL, ItemId::NONE, number);
+        }
     }
 
     /// Appends an entry without bytes.

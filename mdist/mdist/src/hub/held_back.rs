@@ -15,7 +15,7 @@ impl Hub {
     /// Holds requests back that an upstream had not answered when its connection ended, and that had the same fate
     /// before. Items that have had an image are not suspected.
     pub(super) fn hold_unanswered_back(&mut self, up: UpstreamId) {
-        if self.upstreams.get(usize::from(up.0)).is_none_or(|up| up.publishes || up.keeps_streams) {
+        if self.upstreams.get(usize::from(up.0)).is_none_or(|up| up.publishes || up.recovers) {
             return;
         }
         let unanswered =

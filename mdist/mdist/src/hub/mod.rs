@@ -8,12 +8,13 @@
 //! [`Hub`] is defined in `state`; each other module adds the methods of one subject: requests of sides
 //! (`side_requests`, `images`, `release`), messages of upstreams (`upstream_messages`, `refresh`), requests to
 //! upstreams (`request_queues`, `upstream_streams`, `recovery`, `stale`, `held_back`), upstreams and their services
-//! (`upstreams`), posts (`posts`) and the cache (`cached_updates`).
+//! (`upstreams`, `announce`), posts (`posts`) and the cache (`cached_updates`).
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod announce;
 mod batch;
 mod cached_updates;
 mod encode;
@@ -43,6 +44,7 @@ mod upstream_messages;
 mod upstream_streams;
 mod upstreams;
 
+pub use announce::{Announcement, Change};
 pub use batch::{Batch, Entry, FRAME_HEADER, Kind, MAX_FRAMED, Read};
 pub use error::UpstreamError;
 pub use ids::{ItemId, Now, SideId, Token, UpstreamId};

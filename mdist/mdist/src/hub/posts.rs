@@ -13,7 +13,7 @@ use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
 use super::item::Item;
 use super::pending_posts::PendingPost;
 use super::request::{ItemSpec, Target};
-use super::state::{Hub, Posts};
+use super::state::{Hub, PORTION, Posts};
 
 /// Stream of the login, which also carries posts off an item's stream. Spec: rssl.md §6.1.
 pub const LOGIN_STREAM: i32 = 1;
@@ -236,7 +236,8 @@ impl Hub {
     /// Refuses the posts whose acknowledgement did not come in time.
     pub(super) fn refuse_overdue_posts(&mut self, now: Now, out: &mut Batch) {
         let overdue = (nak::NO_RESPONSE, "The source did not answer in time");
-        while let Some(post) = self.posts.take_overdue(now) {
+        for _ in 0..PORTION {
+            let Some(post) = self.posts.take_overdue(now) else { break };
             self.answer_post(&post, Some(overdue), None, out);
         }
     }

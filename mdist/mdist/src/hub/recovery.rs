@@ -4,22 +4,30 @@ use rssl::rwf::{State, StreamState, code};
 
 use super::batch::{Batch, Kind};
 use super::encode::{self, suspect_state};
-use super::ids::{ItemId, Now};
+use super::ids::{ItemId, Now, Token};
 use super::item::{Event, Link, Queue};
 use super::pacing::back_off;
-use super::state::Hub;
+use super::state::{Hub, PORTION};
 use super::upstream_messages::push_status;
 
 impl Hub {
     /// Sets the state of an item whose stream or upstream was lost, sends it to the sides, and recovers the
     /// item. Private streams end, because only their consumer knows how to open them again.
-    pub(super) fn stream_lost(&mut self, now: Now, id: ItemId, state: &State<'_>, out: &mut Batch) {
+    /// `covered` is the announcement that has told some consumers of the state; 0: none.
+    pub(super) fn stream_lost(
+        &mut self,
+        now: Now,
+        id: ItemId,
+        state: &State<'_>,
+        covered: Token,
+        out: &mut Batch,
+    ) {
         let Some(item) = self.items.get_mut(id) else { return };
         let ends = item.spec.private;
         let state = if ends { State { stream: StreamState::Closed, ..*state } } else { *state };
         item.set_state(&state);
         let bytes = encode::status(&mut self.scratch, item.spec.domain, &state);
-        push_status(item, id, bytes, out);
+        push_status(item, id, bytes, if ends { 0 } else { covered }, out);
         if ends {
             self.end_item(now, id, out);
         } else if state.stream == StreamState::ClosedRecover {
@@ -36,7 +44,7 @@ impl Hub {
         }
         let link = self.items.get(id).and_then(|item| item.link);
         let upstream = link.and_then(|link| self.upstreams.get(usize::from(link.up.0)));
-        let is_kept = upstream.is_some_and(|upstream| upstream.keeps_streams);
+        let is_kept = upstream.is_some_and(|upstream| upstream.recovers);
         self.unlink(now, id, is_kept);
         let Some(item) = self.items.get_mut(id) else { return };
         item.apply(Event::RestartDue);
@@ -66,10 +74,8 @@ impl Hub {
 
     /// Drops requests that have had no answer, or no next part of one, for the request timeout.
     pub(super) fn end_overdue_requests(&mut self, now: Now, out: &mut Batch) {
-        while let Some(&(end, id, number)) = self.timeouts.front() {
-            if end > now {
-                break;
-            }
+        for _ in 0..PORTION {
+            let Some(&(_, id, number)) = self.timeouts.front().filter(|due| due.0 <= now) else { break };
             self.timeouts.pop_front();
             let Some(link) = self.items.get(id).and_then(|i| i.link) else { continue };
             let Some(request) = link.pending.filter(|request| request.number == number) else { continue };

@@ -35,7 +35,7 @@ impl Hub {
         self.cache_refresh(id, refresh, part);
         self.route_updates(id);
         self.pass_refresh(id, refresh, message, part, out)?;
-        let ends = match refresh.state.stream {
+        let ends = match self.kept_open(id, refresh.state.stream) {
             StreamState::Closed | StreamState::Redirected => true,
             StreamState::NonStreaming => part.complete,
             StreamState::ClosedRecover => {

@@ -4,7 +4,7 @@ use super::batch::{Batch, Kind};
 use super::encode;
 use super::ids::{ItemId, Now, SideId};
 use super::item::{Event, Phase};
-use super::state::Hub;
+use super::state::{Hub, PORTION};
 
 impl Hub {
     /// Releases an item that no side and no publisher needs: at once if it has ended, never existed upstream, or may
@@ -30,10 +30,8 @@ impl Hub {
 
     /// Releases the items whose hold is over.
     pub(super) fn end_holds(&mut self, now: Now) {
-        while let Some(&(end, id, age)) = self.holds.front() {
-            if end > now {
-                break;
-            }
+        for _ in 0..PORTION {
+            let Some(&(end, id, age)) = self.holds.front().filter(|hold| hold.0 <= now) else { break };
             self.holds.pop_front();
             // An item that was opened and closed again has a later entry for its present hold.
             let due = self.items.aged(id, age).is_some_and(|i| i.closing == Some(end) && i.is_unwanted());

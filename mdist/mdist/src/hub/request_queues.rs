@@ -5,7 +5,7 @@ use rssl::rwf::DataState;
 use super::ids::{ItemId, Now};
 use super::item::Queue;
 use super::services::{Pick, Service};
-use super::state::Hub;
+use super::state::{Hub, PORTION};
 
 /// Delay of a request whose domain none of the service's upstreams offers at present.
 const NO_OFFER_DELAY: Now = Now::from_secs(5);
@@ -61,10 +61,16 @@ impl Hub {
         service.recovering < self.options.recovery_window && service.takes_requests()
     }
 
-    /// Sends what may be sent of a service's queues. Consumers' requests go before recovery.
+    /// Sends what may be sent of a service's queues, at most a portion; the rest waits for the next tick. Consumers'
+    /// requests go before recovery.
     pub(super) fn pump(&mut self, now: Now, at: usize) {
         for queue in [Queue::Consumers, Queue::Recovery] {
-            while let Some(&(id, age)) = self.services.list.get(at).and_then(|s| s.queue(queue).front()) {
+            let mut left = PORTION;
+            while !self.has_more
+                && let Some(&(id, age)) = self.services.list.get(at).and_then(|s| s.queue(queue).front())
+            {
+                left -= 1;
+                self.has_more = left == 0;
                 if self.items.aged(id, age).is_none_or(|i| i.queue != Some(queue)) {
                     // The item was closed, or left the queue.
                     self.drop_front(at, queue);
@@ -147,10 +153,8 @@ impl Hub {
 
     /// Queues delayed requests whose delay is over.
     pub(super) fn resume_delayed(&mut self, now: Now) {
-        while let Some(&(at, id, age)) = self.delayed.first() {
-            if at > now {
-                break;
-            }
+        for _ in 0..PORTION {
+            let Some(&(_, id, age)) = self.delayed.first().filter(|due| due.0 <= now) else { break };
             self.delayed.pop_first();
             if self.items.aged(id, age).is_some() {
                 self.enqueue(id, Queue::Recovery);

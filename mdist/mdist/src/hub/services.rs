@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rssl::rdm::directory::{Action, Load, Service as Listed, ServiceState};
 use rssl::rwf::{Domain, Qos};
 
-use super::ids::{ItemId, UpstreamId};
+use super::ids::{ItemId, Token, UpstreamId};
 use super::item::Queue;
 
 /// Most services of a hub; an id is never used for another name.
@@ -33,6 +33,8 @@ pub(super) struct Offer {
     pub(super) outstanding: u32,
     /// Number of streams.
     pub(super) open: u32,
+    /// The announcement that covers the statuses of its items now; 0: none.
+    pub(super) announcement: Token,
 }
 
 impl Offer {

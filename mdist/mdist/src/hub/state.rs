@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::batch::Batch;
-use super::ids::{ItemId, Now, UpstreamId};
+use super::ids::{ItemId, Now, Token, UpstreamId};
 use super::item::Items;
 use super::pacing::Bucket;
 use super::pending_posts::PendingPosts;
@@ -13,6 +13,10 @@ use super::request::{HubRequest, OpenRequest};
 use super::services::{Directory, Services};
 use super::streams::Streams;
 use crate::cache::{Cache, FieldTypes, Limits};
+
+/// Items, requests or posts of one kind that a call of [`Hub::tick`] handles, each in 1 to 3 µs: sockets wait
+/// meanwhile.
+pub(in crate::hub) const PORTION: usize = 1024;
 
 /// Destination of posts for items of publishers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,8 +115,9 @@ pub(super) struct Upstream {
     pub(super) up: bool,
     /// Whether it is a publisher, which opens the streams.
     pub(super) publishes: bool,
-    /// Whether it keeps a stream that it has reported lost until the hub closes it.
-    pub(super) keeps_streams: bool,
+    /// Whether it keeps streams open and recovers their items itself; the states of its services come in order with the
+    /// items' messages ([`Hub::announced`]).
+    pub(super) recovers: bool,
     pub(super) streams: Streams,
 }
 
@@ -138,7 +143,11 @@ pub struct Hub {
     /// Suspect items, and when to request them again: when, item, age.
     pub(super) watched: BTreeSet<(Now, ItemId, u32)>,
     pub(super) bucket: Bucket,
+    /// Whether a portion of queued requests was sent, and others wait for [`Hub::tick`].
+    pub(super) has_more: bool,
     pub(super) next_request: u32,
+    /// Number of the last announcement.
+    pub(super) announcements: Token,
     /// Memory for messages that the hub writes.
     pub(super) scratch: Vec<u8>,
     pub(super) stats: Stats,
@@ -150,6 +159,7 @@ impl Hub {
     pub fn new(options: Options, types: FieldTypes) -> Self {
         Self {
             bucket: Bucket::new(options.recovery_rate),
+            has_more: false,
             items: Items::default(),
             services: Services::default(),
             upstreams: Vec::new(),
@@ -163,6 +173,7 @@ impl Hub {
             delayed: BTreeSet::new(),
             watched: BTreeSet::new(),
             next_request: 0,
+            announcements: 0,
             scratch: Vec::new(),
             stats: Stats::default(),
             options,
@@ -213,10 +224,12 @@ impl Hub {
         self.items.len()
     }
 
-    /// Performs everything that is due: ends holds, drops requests and posts without an answer in time, makes
-    /// delayed requests, those of items that stay suspect, and the next portion of a recovery.
+    /// Performs what is due, of each kind a portion at most: ends holds, drops requests and posts without an answer in
+    /// time, makes delayed requests, those of items that stay suspect, and the next portion of a recovery. While
+    /// something is left, [`Hub::deadline`] has passed.
     pub fn tick(&mut self, now: Now, out: &mut Batch) {
         self.apply_pending_first();
+        self.has_more = false;
         self.end_holds(now);
         self.end_overdue_requests(now, out);
         self.refuse_overdue_posts(now, out);
@@ -238,6 +251,7 @@ impl Hub {
             self.watched.first().map(|w| w.0),
             self.posts.deadline(),
             paced.then(|| self.bucket.next()),
+            self.has_more.then_some(Now::ZERO),
         ]
         .into_iter()
         .flatten()

@@ -1,14 +1,14 @@
 //! Messages from upstreams: updates are passed on unchanged, and other messages change their item.
 
 use rssl::rwf::{
-    self, Class, Close, Generic, Head, Key, Refresh, Status, StatusFlags, StreamState, Update, code,
+    self, Class, Close, Domain, Generic, Head, Key, Refresh, Status, StatusFlags, StreamState, Update, code,
 };
 use rssl::wire::to_vec;
 
 use super::batch::{Batch, Kind};
 use super::encode::{self, suspect_state, with_service};
 use super::error::UpstreamError;
-use super::ids::{ItemId, Now, SideId, UpstreamId};
+use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
 use super::item::{Event, Item, Phase};
 use super::request::ItemSpec;
 use super::state::Hub;
@@ -32,6 +32,10 @@ impl Hub {
         let Some(upstream) = self.upstreams.get(usize::from(up.0)) else { return Ok(()) };
         if head.class == Class::Update {
             let Some(slot) = upstream.streams.get(head.stream).copied() else {
+                if head.domain == Domain::DIRECTORY && upstream.recovers {
+                    self.apply_pending_first();
+                    return self.announced(now, up, message, out);
+                }
                 self.stats.late += 1;
                 return Ok(());
             };
@@ -100,7 +104,7 @@ impl Hub {
             Class::Close => {
                 let state =
                     suspect_state(StreamState::ClosedRecover, code::NONE, "The publisher closed the item");
-                self.stream_lost(now, slot.item, &state, out);
+                self.stream_lost(now, slot.item, &state, 0, out);
             }
             // Requests and posts do not come from a source.
             Class::Request | Class::Post | Class::Ack | Class::Update => {
@@ -183,27 +187,29 @@ impl Hub {
             item.apply(Event::ImageCleared);
         }
         let (link, service) = (item.link, item.spec.service);
+        let covered = self.items.get(id).map_or(0, |item| self.covering(item));
         let key = status.key.map(|k| self.key_of_status(k, link.map(|l| l.up), service));
         let status = Status { key, ..status.clone() };
         let bytes = encode::write(&mut self.scratch, 128 + status.payload.len(), |w| status.encode(w))?;
         let Some(item) = self.items.get_mut(id) else { return Ok(()) };
         let Some(state) = status.state else {
             if !item.holders.is_empty() {
-                out.push(Kind::Message, SideId::ALL, id, 0, bytes);
+                let kind = if covered == 0 { Kind::Message } else { Kind::Covered };
+                out.push(kind, SideId::ALL, id, covered, bytes);
             }
             self.route_updates(id);
             return Ok(());
         };
         item.set_state(&state);
-        push_status(item, id, bytes, out);
-        match state.stream {
+        push_status(item, id, bytes, covered, out);
+        match self.kept_open(id, state.stream) {
             StreamState::Closed | StreamState::Redirected | StreamState::NonStreaming => {
                 self.end_item(now, id, out);
             }
             StreamState::ClosedRecover => self.retry(now, id),
             StreamState::Open | StreamState::Unspecified => {
-                let is_opening = item.phase == Phase::Opening;
-                if let Some(link) = link.filter(|_| is_opening && state.stream == StreamState::Open) {
+                let is_opening = self.items.get(id).is_some_and(|item| item.phase == Phase::Opening);
+                if let Some(link) = link.filter(|_| is_opening && state.stream != StreamState::Unspecified) {
                     // The source has the stream open and has sent the reason why there is no image yet, so the
                     // request does not time out.
                     self.complete_request(link.up, id);
@@ -216,6 +222,14 @@ impl Hub {
             }
         }
         Ok(())
+    }
+
+    /// The state of the item's stream at this hub: an upstream that recovers items keeps the stream that it has lost.
+    pub(super) fn kept_open(&self, id: ItemId, stream: StreamState) -> StreamState {
+        let link = self.items.get(id).and_then(|item| item.link);
+        let up = link.and_then(|link| self.upstreams.get(usize::from(link.up.0)));
+        let recovers = up.is_some_and(|up| up.recovers);
+        if recovers && stream == StreamState::ClosedRecover { StreamState::Open } else { stream }
     }
 
     /// The key of a status with the hub's service id. A redirection names another item, maybe of another service.
@@ -240,11 +254,13 @@ impl Hub {
     }
 }
 
-/// Puts a status into the batch: for the item's streams, and for each request that waits for its image.
-pub(super) fn push_status(item: &Item, id: ItemId, bytes: &[u8], out: &mut Batch) {
+/// Puts a status into the batch: for the item's streams, and for each request that waits for its image. `covered` is
+/// the announcement that has told some consumers of it; 0: none.
+pub(super) fn push_status(item: &Item, id: ItemId, bytes: &[u8], covered: Token, out: &mut Batch) {
     let mut pushed = false;
     if !item.holders.is_empty() {
-        out.push(Kind::Message, SideId::ALL, id, 0, bytes);
+        let kind = if covered == 0 { Kind::Message } else { Kind::Covered };
+        out.push(kind, SideId::ALL, id, covered, bytes);
         pushed = true;
     }
     for w in item.waiting.iter().filter(|w| !w.snapshot) {

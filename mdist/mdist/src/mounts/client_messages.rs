@@ -7,6 +7,7 @@ use rssl::wire::to_vec;
 use super::mount::Role;
 use super::reason::Reason;
 use super::slots::Ticket;
+use super::tasks::Task;
 use super::worker::Worker;
 use crate::hub::{HubRequest, Target};
 
@@ -17,16 +18,14 @@ impl Worker {
             let streams = items::stream_ids(close.payload)
                 .map_err(|error| Reason::Protocol(format!("batch close: {error}")))?
                 .unwrap_or_default();
-            for stream in streams {
-                self.close_one(id, stream);
-            }
+            self.begin(id, Task::Close(streams.into_iter()));
             return Ok(());
         }
         self.close_one(id, close.stream);
         Ok(())
     }
 
-    fn close_one(&mut self, id: Ticket, stream: i32) {
+    pub(super) fn close_one(&mut self, id: Ticket, stream: i32) {
         let Some(ticket) = self.find_stream(id, stream) else { return };
         if self.streams.get(ticket).is_some_and(|stream| stream.role == Role::Login) {
             self.logged_out(id);

@@ -10,7 +10,7 @@ use rssl::wire::to_vec;
 use super::mount::{Role, Stream};
 use super::slots::Ticket;
 use super::worker::Worker;
-use crate::hub::{NoSuchQos, choose_qos};
+use crate::hub::{Announcement, NoSuchQos, choose_qos};
 
 /// The filter of a request without one. Spec: rssl.md §5.2
 const EVERYTHING: u32 = filter::ALL | filter::DATA;
@@ -18,7 +18,7 @@ const EVERYTHING: u32 = filter::ALL | filter::DATA;
 /// The services of the hub, as shown to consumers.
 #[derive(Debug, Default)]
 pub(super) struct Services {
-    list: Vec<Service>,
+    pub(super) list: Vec<Service>,
 }
 
 impl Services {
@@ -123,29 +123,27 @@ impl Worker {
         let new: Vec<Service> = services.iter().map(|service| self.shown(service)).collect();
         let changes = changes(&self.services.list, &new);
         self.services.list = new;
-        if changes.is_empty() {
+        let announced = self.announcements.take_waiting();
+        if changes.is_empty() && announced.is_empty() {
             return;
         }
-        let all: Vec<Ticket> = self.mounts.iter().map(|(ticket, _)| ticket).collect();
-        for mount in all {
-            for ticket in self.streams_of(mount, |role| matches!(role, Role::Directory { .. })) {
-                self.directory_update(ticket, &changes);
-            }
+        let all: Vec<Ticket> = self.mounts.iter().flat_map(|(_, mount)| mount.directories.clone()).collect();
+        for ticket in all {
+            self.directory_update(ticket, &changes, &announced);
         }
     }
 
-    fn directory_update(&mut self, ticket: Ticket, changes: &[Change]) {
+    fn directory_update(&mut self, ticket: Ticket, changes: &[Change], announced: &[Announcement]) {
         let Some(stream) = self.streams.get(ticket) else { return };
         let Role::Directory { filter, service } = stream.role else { return };
-        let selected: Vec<(Action, Service)> = changes
+        let mut selected: Vec<(Action, Service)> = changes
             .iter()
             .filter(|change| service.is_none_or(|id| id == change.service.id))
             .filter(|change| change.action != Action::Update || change.parts & filter != 0)
             .map(|change| (change.action, change.service.clone()))
             .collect();
-        if selected.is_empty() {
-            return;
-        }
+        let covers = self.add_announcements(stream.mount, (filter, service), announced, &mut selected);
+        let Some(stream) = self.streams.get(ticket).filter(|_| !selected.is_empty()) else { return };
         let update = Update {
             domain: Domain::DIRECTORY,
             stream: stream.id,
@@ -160,6 +158,7 @@ impl Worker {
         });
         if let Ok(message) = encoded {
             self.send(mount, &message);
+            self.announcements.sent(mount, covers);
         }
     }
 

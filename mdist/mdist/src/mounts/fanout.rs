@@ -35,6 +35,9 @@ impl Worker {
             }
             match entry.kind {
                 Kind::Message => self.fan_out(batch, entry),
+                Kind::Covered => self.covered(entry.item, entry.token, batch.message(entry)),
+                Kind::Announced => self.announced(batch, at, services),
+                Kind::AnnouncementEnd => {}
                 Kind::Opened => self.opened(entry.item, Ticket::from_u64(entry.token)),
                 Kind::Image => self.image(Ticket::from_u64(entry.token), batch.message(entry)),
                 Kind::Notice => self.notice(Ticket::from_u64(entry.token), batch.message(entry)),
@@ -53,9 +56,14 @@ impl Worker {
     /// Fans out one message to all live streams of an item. This is the hot path.
     #[inline]
     fn fan_out(&mut self, batch: &Batch, entry: &Entry) {
-        let Some(item) = self.items.get(entry.item.index()) else { return };
         let message = batch.message(entry);
         let class = patch::class(message);
+        if class == patch::REFRESH
+            && let Some(item) = self.items.get_mut(entry.item.index())
+        {
+            item.refreshed = self.announcements.last();
+        }
+        let Some(item) = self.items.get(entry.item.index()) else { return };
         let same_for_all = entry.framed && is_same_for_all(class, message);
         let framed = batch.framed(entry);
         let subscribers = item.subscribers.as_slice();
@@ -122,7 +130,7 @@ impl Worker {
     }
 
     /// Whether a request for the stream's image is at the hub.
-    fn is_requested_from_hub(&self, ticket: Ticket) -> bool {
+    pub(super) fn is_requested_from_hub(&self, ticket: Ticket) -> bool {
         self.streams.get(ticket).is_some_and(|stream| stream.requested)
     }
 
@@ -229,6 +237,7 @@ impl Worker {
         let is_stale = reported == Some(ReportedState::OpenSuspect);
         let (own, stream_state) = refresh_for(stream, message, view, is_stale);
         let was_waiting = mem::take(&mut stream.waiting);
+        stream.refreshed = self.announcements.last();
         if view.complete {
             (stream.solicited, stream.requested) = (false, false);
         }

@@ -6,6 +6,7 @@
 //! `worker` and the modules of single subjects (`directory`, `latency`, `slow_consumer`) import each other: each of
 //! these defines the state of its subject, which the worker owns, and the worker's methods on it.
 
+mod announce;
 mod arena;
 mod client_messages;
 mod config;
@@ -30,6 +31,7 @@ mod states;
 mod streams;
 mod subscribers;
 mod symbols;
+mod tasks;
 mod view;
 mod worker;
 

@@ -128,6 +128,14 @@ pub(crate) struct Mount {
     pub(crate) image_share: ImageShare,
     /// Number of requests at the hub whose image has not come.
     pub(crate) outstanding: usize,
+    /// Its streams of the directory.
+    pub(crate) directories: Vec<Ticket>,
+    /// Whether its input waits for a task.
+    pub(crate) busy: bool,
+    /// Whether its streams are being ended; nothing is sent meanwhile.
+    pub(crate) ending: bool,
+    /// Whether its socket is closed; it keeps its index until its streams have ended.
+    pub(crate) closed: bool,
     /// Id of the next stream that the server opens; negative.
     pub(crate) next_own: i32,
     /// Reason why it is being disconnected; `None`: it is not.
@@ -154,6 +162,10 @@ impl Mount {
             queue: VecDeque::new(),
             image_share: ImageShare::default(),
             outstanding: 0,
+            directories: Vec::new(),
+            busy: false,
+            ending: false,
+            closed: false,
             next_own: -1,
             disconnecting: None,
             tally: Tally { last_read: now, last_write: now, ..Tally::default() },
@@ -208,6 +220,8 @@ pub(crate) struct Stream {
     pub(crate) item: Option<ItemId>,
     /// Whether it gets no updates, because no part of its image has been sent or a new image has to come first.
     pub(crate) waiting: bool,
+    /// Number of the announcement after which its last refresh of its own came.
+    pub(crate) refreshed: u64,
     /// Whether it counts among the mount's outstanding requests.
     pub(crate) counted: bool,
     /// Whether its request for an image is at the hub.
@@ -233,6 +247,7 @@ impl Stream {
             flags: request.flags,
             item: None,
             waiting: false,
+            refreshed: 0,
             counted: false,
             requested: false,
             solicited: true,

@@ -12,6 +12,7 @@ use super::mount::{Extra, Role, Stream, Wanted};
 use super::reason::Reason;
 use super::slots::Ticket;
 use super::states::{closed_suspect, recover_suspect};
+use super::tasks::Task;
 use super::view::View;
 use super::worker::Worker;
 use crate::hub::ItemSpec;
@@ -88,6 +89,7 @@ impl Worker {
             flags: effective(request.flags),
             item: None,
             waiting: true,
+            refreshed: 0,
             counted: false,
             requested: false,
             solicited: request.stream > 0,
@@ -194,71 +196,41 @@ impl Worker {
 
     /// Pauses or resumes every item of a mount.
     pub(super) fn pause_all(&mut self, id: Ticket, paused: bool) {
-        for ticket in self.streams_of(id, |role| *role == Role::Item) {
-            if let Some(stream) = self.streams.get_mut(ticket)
-                && !paused
-                && !stream.flags.contains(RequestFlags::PAUSE)
-                && let Some(item) = stream.item
-                && !stream.waiting
-            {
-                stream.waiting = true;
-                stream.solicited = true;
-                self.queue_request(ticket, Wanted::Image(item));
-            }
-            self.set_flags(ticket);
+        let streams = self.streams_of(id, |role| *role == Role::Item).into_iter();
+        self.begin(id, Task::Pause { streams, paused });
+    }
+
+    /// Pauses or resumes an item with all others of its mount.
+    pub(super) fn pause_one(&mut self, ticket: Ticket, paused: bool) {
+        if let Some(stream) = self.streams.get_mut(ticket)
+            && !paused
+            && !stream.flags.contains(RequestFlags::PAUSE)
+            && let Some(item) = stream.item
+            && !stream.waiting
+        {
+            stream.waiting = true;
+            stream.solicited = true;
+            self.queue_request(ticket, Wanted::Image(item));
         }
+        self.set_flags(ticket);
     }
 
     /// Handles a batch: a request for many items, or a reissue of many streams. Spec: rssl.md §6
     fn batch_request(&mut self, id: Ticket, request: &Request<'_>) {
-        let mut one = request.clone();
-        one.flags.remove(RequestFlags::BATCH);
-        if !request.flags.contains(RequestFlags::VIEW) {
-            (one.container, one.payload) = (DataType::NO_DATA, &[]);
-        }
-        if let Ok(Some(ids)) = items::stream_ids(request.payload) {
-            for &stream in &ids {
-                if let Some(ticket) = self.find_stream(id, stream)
-                    && self.streams.get(ticket).is_some_and(|stream| stream.role == Role::Item)
-                {
-                    self.reissue_as_before(ticket, &one);
-                }
-            }
-            let text = format!("{} streams reissued", ids.len());
-            return self.batch_done(id, request, &text);
-        }
-        let names = match items::batch_names(request.payload) {
-            Ok(names) if !names.is_empty() => names,
-            Ok(_) => {
-                let state = closed_suspect(code::USAGE_ERROR, b"the batch lists no items");
-                return self.status(id, request.domain, request.stream, false, state);
-            }
-            Err(error) => {
-                let text = format!("the batch cannot be read: {error}");
-                return self.status(
-                    id,
-                    request.domain,
-                    request.stream,
-                    false,
-                    closed_suspect(code::USAGE_ERROR, text.as_bytes()),
-                );
-            }
+        let usage = |text: &str| closed_suspect(code::USAGE_ERROR, text.as_bytes()).to_owned();
+        let refusal = match (items::stream_ids(request.payload), items::batch_names(request.payload)) {
+            (Ok(Some(ids)), _) => Ok(format!("{} streams reissued", ids.len())),
+            (_, Ok(names)) if !names.is_empty() => Ok(format!("{} items processed", names.len())),
+            (_, Ok(_)) => Err(usage("the batch lists no items")),
+            (_, Err(error)) => Err(usage(&format!("the batch cannot be read: {error}"))),
         };
-        let text = format!("{} items processed", names.len());
-        self.batch_done(id, request, &text);
-        let mut stream = request.stream;
-        for name in names {
-            stream = match stream.checked_add(1) {
-                Some(next) => next,
-                None => return,
-            };
-            one.stream = stream;
-            one.key.name = Some(name);
-            // Ids in use and the limit of open streams are checked as for any request. There is no error: the id is
-            // positive.
-            if self.request(id, &one).is_err() {
-                return;
-            }
+        match refusal {
+            Ok(text) => self.batch_done(id, request, &text),
+            Err(state) => return self.status(id, request.domain, request.stream, false, state.borrow()),
+        }
+        // The request was decoded, so it has an encoding.
+        if let Ok(message) = to_vec(|w| request.encode(w)) {
+            self.begin(id, Task::Batch { message, done: 0 });
         }
     }
 
@@ -269,7 +241,7 @@ impl Worker {
     }
 
     /// Reissues a stream by its id alone, whatever its item.
-    fn reissue_as_before(&mut self, ticket: Ticket, request: &Request<'_>) {
+    pub(super) fn reissue_as_before(&mut self, ticket: Ticket, request: &Request<'_>) {
         if let Some(stream) = self.streams.get_mut(ticket)
             && stream.domain == request.domain.0
         {

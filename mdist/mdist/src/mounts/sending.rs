@@ -16,7 +16,7 @@ impl Worker {
         id: Ticket,
         write: impl FnOnce(&mut Channel, &mut Vec<u8>) -> T,
     ) -> Option<T> {
-        let mount = self.mounts.get_mut(id).filter(|mount| mount.disconnecting.is_none())?;
+        let mount = self.mounts.get_mut(id).filter(|mount| mount.disconnecting.is_none() && !mount.ending)?;
         let output = self.outputs.get_mut(id.index() as usize)?;
         match output.append(&mut self.arena, &self.shared.pool, |out| write(&mut mount.channel, out)) {
             Ok(result) => {

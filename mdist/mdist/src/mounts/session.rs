@@ -152,9 +152,7 @@ impl Worker {
 
     /// Ends all streams of a mount without messages: its consumer closed the login.
     pub(super) fn logged_out(&mut self, id: Ticket) {
-        for ticket in self.streams_of(id, |_| true) {
-            self.end_stream(ticket);
-        }
+        self.end_all_streams(id);
         let Some(mount) = self.mounts.get_mut(id) else { return };
         mount.queue.clear();
         mount.since_login = mount.tally.last_read;

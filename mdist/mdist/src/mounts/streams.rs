@@ -13,7 +13,7 @@ use super::worker::{Disconnect, Worker};
 use crate::hub::{HubRequest, ItemId};
 
 impl Worker {
-    /// Disconnects a mount: its streams end at once, nothing more is sent to it, and [`Worker::disconnects`]
+    /// Disconnects a mount: its streams end, nothing more is sent to it, and [`Worker::disconnects`]
     /// reports it to the driver. The first reason counts.
     pub(super) fn disconnect(&mut self, id: Ticket, reason: Reason) {
         let Some(mount) = self.mounts.get_mut(id).filter(|mount| mount.disconnecting.is_none()) else {
@@ -29,9 +29,8 @@ impl Worker {
         if let Some(login) = &mount.login {
             self.shared.logins.dismiss(login.entry);
         }
-        let streams: Vec<Ticket> = mount.ids.values().copied().collect();
-        for stream in streams {
-            self.end_stream(stream);
+        if !mount.ending {
+            self.end_all_streams(id);
         }
         self.pending_disconnects.push(Disconnect { mount: MountId(id), reason });
     }
@@ -42,6 +41,9 @@ impl Worker {
         self.give_back_bytes(stream.mount, stream.bytes());
         if let Some(mount) = self.mounts.get_mut(stream.mount) {
             mount.ids.remove(&stream.id);
+            if matches!(stream.role, Role::Directory { .. }) {
+                mount.directories.retain(|one| *one != ticket);
+            }
             if stream.counted {
                 mount.outstanding = mount.outstanding.saturating_sub(1);
                 if !mount.queue.is_empty() {
@@ -113,8 +115,13 @@ impl Worker {
     pub(super) fn add_stream(&mut self, stream: Stream) -> Option<Ticket> {
         let (mount, id) = (stream.mount, stream.id);
         self.mounts.get(mount)?;
+        let is_directory = matches!(stream.role, Role::Directory { .. });
         let ticket = self.streams.insert(stream);
-        self.mounts.get_mut(mount)?.ids.insert(id, ticket);
+        let mount = self.mounts.get_mut(mount)?;
+        mount.ids.insert(id, ticket);
+        if is_directory {
+            mount.directories.push(ticket);
+        }
         Some(ticket)
     }
 

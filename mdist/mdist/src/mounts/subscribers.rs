@@ -131,6 +131,9 @@ pub(crate) struct Item {
     pub(crate) subscribers: Subscribers,
     /// Number of `Kind::Opened` entries; given back to the hub with the last stream.
     pub(crate) holds: u32,
+    /// Number of the announcement after which its last refresh for all streams came; see
+    /// [`Announcements`](super::announce::Announcements).
+    pub(crate) refreshed: u64,
 }
 
 #[cfg(test)]

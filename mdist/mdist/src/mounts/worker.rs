@@ -7,6 +7,7 @@ use std::time::Duration;
 use rssl::rwf::Message;
 use rssl::transport::{Channel, Pulled, Received, Tick};
 
+use super::announce::Announcements;
 use super::arena::Arena;
 use super::config::{Config, Shared, refusal_text};
 use super::directory::Services;
@@ -18,6 +19,7 @@ use super::reason::Reason;
 use super::slots::{Slots, Ticket};
 use super::slow_consumer::Overflow;
 use super::subscribers::{Item, Subscriber};
+use super::tasks::Tasks;
 use crate::dictionaries::Dictionaries;
 use crate::hub::{HubRequest, MAX_FRAMED, Now, SideId};
 use crate::net::{LoginRefusal, Pending};
@@ -67,6 +69,7 @@ pub struct Worker {
     pub(super) dictionaries_seen: u64,
     pub(super) permissions: Box<dyn Permissions>,
     pub(super) services: Services,
+    pub(super) announcements: Announcements,
     pub(super) mounts: Slots<Mount>,
     /// Mounts that have not logged in.
     pub(super) pending: Pending<Ticket>,
@@ -78,6 +81,8 @@ pub struct Worker {
     /// Subscribers of items, by item id.
     pub(super) items: Vec<Item>,
     pub(super) hub_requests: Vec<HubRequest>,
+    /// Work on many streams that goes on in later turns.
+    pub(super) tasks: Tasks,
     /// Mounts whose queued requests may be sent.
     pub(super) resumable: Vec<Ticket>,
     pub(super) dirty: Vec<MountId>,
@@ -120,6 +125,7 @@ impl Worker {
             dictionaries,
             permissions,
             services: Services::default(),
+            announcements: Announcements::default(),
             mounts: Slots::default(),
             pending,
             outputs: Vec::new(),
@@ -127,6 +133,7 @@ impl Worker {
             streams: Slots::default(),
             items: Vec::new(),
             hub_requests: Vec::new(),
+            tasks: Tasks::default(),
             resumable: Vec::new(),
             dirty: Vec::new(),
             pending_disconnects: Vec::new(),
@@ -185,20 +192,33 @@ impl Worker {
         mount.channel.received(now);
         mount.tally.last_read = now;
         mount.tally.bytes_in += bytes.len() as u64;
+        self.handle_input(id.0, bytes);
+    }
+
+    /// Handles the input that has waited for a task of the mount.
+    pub(super) fn resume_input(&mut self, id: Ticket) {
+        if self.mounts.get(id).is_some_and(|mount| mount.disconnecting.is_none()) {
+            self.handle_input(id, &[]);
+        }
+    }
+
+    fn handle_input(&mut self, id: Ticket, bytes: &[u8]) {
+        let Some(mount) = self.mounts.get_mut(id) else { return };
         let mut input = mem::take(&mut mount.input);
         let mut scratch = mem::take(&mut self.scratch);
-        input.receive(bytes, |received| self.process_frames(id.0, received, &mut scratch));
+        input.receive(bytes, |received| self.process_frames(id, received, &mut scratch));
         self.scratch = scratch;
-        if let Some(mount) = self.mounts.get_mut(id.0) {
+        if let Some(mount) = self.mounts.get_mut(id) {
             mount.input = input;
         }
-        self.send_requests(id.0);
+        self.send_requests(id);
         self.resume_queues();
     }
 
     /// Processes the complete frames in `received`.
     fn process_frames(&mut self, id: Ticket, received: &mut Received<'_>, message: &mut Vec<u8>) {
-        while let Some(mount) = self.mounts.get_mut(id).filter(|mount| mount.disconnecting.is_none()) {
+        let goes_on = |mount: &&mut Mount| mount.disconnecting.is_none() && !mount.busy && !mount.ending;
+        while let Some(mount) = self.mounts.get_mut(id).filter(goes_on) {
             let mut end = None;
             match received.pull(&mut mount.channel) {
                 Err(error) => end = Some(Reason::Protocol(error.to_string())),
@@ -317,17 +337,23 @@ impl Worker {
         self.disconnect(id.0, reason);
         self.pending_disconnects.retain(|disconnect| disconnect.mount != id);
         let stats = self.stats(id)?;
-        let mount = self.mounts.remove(id.0)?;
+        let mount = self.mounts.get_mut(id.0)?;
+        mount.closed = true;
+        let reason = mount.disconnecting.clone().unwrap_or(Reason::PeerClosed);
+        if !mount.ending {
+            self.mounts.remove(id.0);
+        }
         if let Some(output) = self.outputs.get_mut(id.index()) {
             output.release(&mut self.arena, &self.shared.pool);
         }
-        Some(ClosedMount { reason: mount.disconnecting.unwrap_or(Reason::PeerClosed), stats })
+        Some(ClosedMount { reason, stats })
     }
 
-    /// Notifies consumers of dictionaries that were replaced, at every call. Once a second sends pings, and disconnects
-    /// consumers that are silent or do not log in.
+    /// Notifies consumers of dictionaries that were replaced, and performs a portion of the work that is left of earlier
+    /// turns; once a second sends pings, and disconnects consumers that are silent or do not log in.
     pub fn tick(&mut self, now: Now) {
         self.report_dictionaries();
+        self.work();
         if now < self.next_tick {
             return;
         }
@@ -361,6 +387,9 @@ impl Worker {
 
     /// Time when [`Worker::tick`] is due next; `None` without mounts.
     pub fn deadline(&self) -> Option<Now> {
+        if !self.tasks.is_empty() {
+            return Some(Now::ZERO);
+        }
         (self.mounts.len() > 0).then_some(self.next_tick)
     }
 
@@ -373,12 +402,12 @@ impl Worker {
 
     /// All mounts.
     pub fn mounts(&self) -> impl Iterator<Item = MountId> {
-        self.mounts.iter().map(|(ticket, _)| MountId(ticket))
+        self.mounts.iter().filter(|(_, mount)| !mount.closed).map(|(ticket, _)| MountId(ticket))
     }
 
     /// The statistics of a mount; `None`: it is closed.
     pub fn stats(&self, id: MountId) -> Option<MountStats> {
-        let mount = self.mounts.get(id.0)?;
+        let mount = self.mounts.get(id.0).filter(|mount| !mount.closed)?;
         let output = self.outputs.get(id.index())?;
         let login = mount.login.as_ref().or(mount.past_login.as_ref());
         Some(MountStats {

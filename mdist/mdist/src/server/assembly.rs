@@ -1,5 +1,6 @@
 //! Assembles the parts of a program: the common code of `p2ps` and `src_dist` before they run.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -156,7 +157,7 @@ impl<'a> Assembly<'a> {
             listeners: parts.listeners,
             side,
             workers: parts.workers,
-            requests: Vec::new(),
+            requests: VecDeque::new(),
             poll_backbone_at: Now::ZERO,
             buffer: vec![0; READ],
             main_wakes_at: Now::ZERO,

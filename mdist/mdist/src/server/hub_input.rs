@@ -19,7 +19,7 @@ impl UpstreamEvents for HubInput<'_> {
 
     fn up(&mut self, now: Now, up: UpstreamId) {
         self.hub.upstream_up(now, up, false, self.out);
-        self.hub.upstream_keeps_streams(up);
+        self.hub.upstream_recovers(up);
     }
 
     fn services(&mut self, now: Now, up: UpstreamId, services: Vec<(Action, Service)>) {

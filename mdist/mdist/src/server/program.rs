@@ -34,6 +34,9 @@ pub fn settings(loaded: Loaded) -> Config {
     for text in loaded.config.without_effect() {
         tracing::info!("has no effect: {text}");
     }
+    for text in loaded.config.warnings() {
+        tracing::warn!("{text}");
+    }
     loaded.config
 }
 

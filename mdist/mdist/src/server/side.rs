@@ -1,5 +1,6 @@
 //! The hub's side that the main thread serves: mounts, or the sinks of the backbone.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::backbone::source_side::SourceSide;
@@ -19,7 +20,7 @@ pub(super) enum Side {
 
 impl Side {
     /// Moves the side's requests to the hub into `into`.
-    pub(super) fn take_hub_requests(&mut self, into: &mut Vec<HubRequest>) {
+    pub(super) fn take_hub_requests(&mut self, into: &mut VecDeque<HubRequest>) {
         match self {
             Self::Mounts(clients) => into.extend(clients.worker.hub_requests()),
             Self::Backbone(sinks) => into.extend(sinks.take_asks()),
@@ -80,6 +81,7 @@ impl Side {
     pub(super) fn deadline(&self) -> Option<Now> {
         match self {
             Self::Mounts(clients) => clients.deadline(),
+            Self::Backbone(sinks) if sinks.has_released() => Some(Now::ZERO),
             Self::Backbone(sinks) => {
                 sinks.deadline().map(|due| now() + due.saturating_duration_since(Instant::now()))
             }

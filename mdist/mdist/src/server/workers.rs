@@ -92,7 +92,7 @@ impl Workers {
     }
 
     /// Moves the workers' requests to the hub into `into`.
-    pub(super) fn take_hub_requests(&self, into: &mut Vec<HubRequest>) {
+    pub(super) fn take_hub_requests(&self, into: &mut VecDeque<HubRequest>) {
         for handle in &self.handles {
             into.extend(take(&handle.exchange.requests));
         }

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ impl Drop for Home {
 /// A host with a daemon.
 pub(crate) struct Host {
     pub(crate) daemon: Daemon,
-    _home: Home,
+    home: Home,
 }
 
 impl Host {
@@ -51,7 +51,7 @@ impl Host {
         config.node.stack.address = Some(address);
         config.node.bearers.extend(bearers.into_iter().map(Plan::new));
         config.node.complete(None).unwrap();
-        Self { daemon: Daemon::start(config).unwrap(), _home: home }
+        Self { daemon: Daemon::start(config).unwrap(), home }
     }
 
     /// Starts hosts with TIPC links over UDP.
@@ -64,6 +64,11 @@ impl Host {
         });
         meet(&hosts.each_ref().map(Self::attach));
         hosts
+    }
+
+    /// Lets every user reach the daemon's socket.
+    pub(crate) fn admit_all(&self) {
+        std::fs::set_permissions(&self.home.0, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// Attaches to the daemon, as another process would.

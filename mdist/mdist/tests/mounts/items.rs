@@ -345,7 +345,7 @@ fn stream_ids(ids: &[i32]) -> Vec<u8> {
     payload
 }
 
-fn batch(stream: i32, flags: RequestFlags, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn batch(stream: i32, flags: RequestFlags, payload: &[u8]) -> Vec<u8> {
     let request = Request {
         domain: Domain::MARKET_PRICE,
         stream,

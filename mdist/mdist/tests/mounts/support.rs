@@ -213,6 +213,13 @@ pub(crate) fn status(domain: Domain, state: State<'_>) -> Vec<u8> {
     to_vec(|w| Status { domain, stream: 1, state: Some(state), ..Status::default() }.encode(w)).unwrap()
 }
 
+impl TestConsumer {
+    /// Writes a message through its channel.
+    pub(crate) fn write(&mut self, message: &[u8], out: &mut Vec<u8>) {
+        self.channel.write(message, out).unwrap();
+    }
+}
+
 pub(crate) struct Rig {
     /// The real hub in place of the test hub.
     pub(crate) real: Option<crate::with_hub::RealHub>,

@@ -39,12 +39,13 @@ impl Users {
 }
 
 /// Permissions of users. By default every user that reaches the socket may communicate, and only root and the daemon's
-/// user may change the node.
+/// user may change the node and bind [`Policy::RESERVED`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Users that may attach: open sockets, send, receive.
     pub attach: Users,
-    /// Users that may bind service types: the first rule with the type decides; all users may bind a type in no rule.
+    /// Users that may bind service types: the first rule with the type decides. All users may bind a type in no rule,
+    /// except [`Policy::RESERVED`].
     pub bind: Vec<(RangeInclusive<u32>, Users)>,
     /// Users that may change the node: links and bearers.
     pub manage: Users,
@@ -57,13 +58,25 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// Service types that only root and the daemon's user may bind unless a rule has the type: that of mdist's source
+    /// distributors, whose data every point-to-point server of the cluster accepts.
+    pub const RESERVED: RangeInclusive<u32> = 18_500..=18_500;
+
     fn may_attach(&self, peer: &Peer, own: u32) -> bool {
         self.attach.includes(peer, own)
     }
 
     fn may_bind(&self, peer: &Peer, own: u32, range: ServiceRange) -> bool {
-        let rule = self.bind.iter().find(|(types, _)| types.contains(&range.service));
-        rule.is_none_or(|(_, who)| who.includes(peer, own))
+        self.binders(range.service).includes(peer, own)
+    }
+
+    /// The users that may bind a service type.
+    #[must_use]
+    pub fn binders(&self, service: u32) -> &Users {
+        const ROOT_AND_OWN: &Users = &Users::root_and_own();
+        let rule = self.bind.iter().find(|(types, _)| types.contains(&service)).map(|(_, users)| users);
+        let usual = if Self::RESERVED.contains(&service) { ROOT_AND_OWN } else { &Users::All };
+        rule.unwrap_or(usual)
     }
 
     fn may_manage(&self, peer: &Peer, own: u32) -> bool {
@@ -114,6 +127,21 @@ impl Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reserved_service_type_belongs_to_root_and_the_daemons_user_unless_a_rule_has_it() {
+        let of = |uid| Peer { pid: 1, uid, gid: 100 };
+        let source = ServiceRange::new(*Policy::RESERVED.start(), 0, u32::MAX);
+        let usual = Policy::default();
+        let may = |policy: &Policy, uid| policy.may_bind(&of(uid), 5, source);
+        assert_eq!([0, 5, 1000].map(|uid| may(&usual, uid)), [true, true, false]);
+        // Also a rule for a wider range, which a file may have had before.
+        let feed = Users::Only { users: vec![1000], groups: Vec::new() };
+        let ruled = Policy { bind: vec![(18_000..=18_999, feed)], ..Policy::default() };
+        assert_eq!([0, 5, 1000, 1001].map(|uid| may(&ruled, uid)), [true, true, true, false]);
+        let open = Policy { bind: vec![(18_500..=18_500, Users::All)], ..Policy::default() };
+        assert!(may(&open, 1001));
+    }
 
     #[test]
     fn the_first_rule_with_the_type_decides() {

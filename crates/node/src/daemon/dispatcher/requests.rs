@@ -315,6 +315,17 @@ impl Dispatcher {
         let Some(peer) = self.attachments.peer(id) else { return Err(Failure::State) };
         if !self.rules.may_bind(&peer, range) {
             let what = format!("bind service type {}", range.service);
+            self.counters.bindings_refused += 1;
+            // A user who tries again and again must not fill the log.
+            if self.counters.bindings_refused.is_power_of_two() {
+                let refused = self.counters.bindings_refused;
+                tracing::warn!(
+                    uid = peer.uid,
+                    service = range.service,
+                    refused,
+                    "binding refused by the policy"
+                );
+            }
             return Err(Failure::NotAllowed { uid: peer.uid, what });
         }
         let owner = self.sockets.owner(port).unwrap_or(id);

@@ -132,6 +132,8 @@ const FAMILIES: &[Family] = &[
         reasons(&s.counters.ended)
     }),
     one!(counter "requests", "Requests of programs answered", |s| s.counters.requests as f64),
+    one!(counter "bindings_refused", "Bindings that the policy did not allow",
+        |s| s.counters.bindings_refused as f64),
     one!(gauge "sockets", "Sockets of programs now", |s| s.counters.sockets as f64),
     one!(gauge "descriptors", "Sockets that programs poll now, each with a descriptor of the daemon",
         |s| s.counters.descriptors as f64),

@@ -3,7 +3,7 @@
 use std::collections::btree_map;
 
 use super::{HISTORY_DELAYED, Merge, MergeError, Phase, Result, deliver, stream_of};
-use crate::backbone::wire::{Entry, HEADER, Header, MAX_RECORD};
+use crate::backbone::wire::{Entry, HEADER, Header, MAX_RECORD, SERVICE_STREAM};
 
 /// Most bytes of packets held: while feeds are being joined, and of those that have overtaken others.
 const HELD_MAX: usize = 8 << 20;
@@ -140,6 +140,8 @@ impl Merge {
                     if let Some(slot) = slot.filter(|slot| slot.live) {
                         let stream = slot.stream;
                         deliver(packet.get_mut(from..next).unwrap_or_default(), stream, out)?;
+                    } else if stream == SERVICE_STREAM {
+                        out(message);
                     }
                 }
                 Entry::Gone { item, message } => {

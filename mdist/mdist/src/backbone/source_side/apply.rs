@@ -31,7 +31,7 @@ impl SourceSide {
     fn apply_range(&mut self, batch: &Batch, range: Range<usize>) -> Result<bool> {
         let mut services = false;
         for (at, entry) in (range.start..).zip(batch.entries.get(range).unwrap_or_default()) {
-            if entry.kind == Kind::Message {
+            if matches!(entry.kind, Kind::Message | Kind::Covered) {
                 // This is the hot path: one table look-up, one copy.
                 let feed = self.feed_of(entry.item);
                 if feed != NONE && entry.is_for(self.side) {
@@ -44,7 +44,10 @@ impl SourceSide {
                     self.answer_private(entry, batch.message(entry));
                 }
             } else if entry.is_for(self.side) {
-                services |= entry.kind == Kind::Services;
+                if entry.kind == Kind::Services {
+                    services = true;
+                    batch.directory(entry).map_or(Ok(()), |directory| self.states_changed(directory))?;
+                }
                 self.apply_control(batch, at, entry)?;
             }
         }
@@ -62,7 +65,9 @@ impl SourceSide {
     fn apply_control(&mut self, batch: &Batch, at: usize, entry: &hub::Entry) -> Result<()> {
         let (id, stream) = split_token(entry.token);
         match entry.kind {
-            Kind::Message | Kind::Services => {}
+            Kind::Message | Kind::Covered | Kind::Services => {}
+            Kind::Announced => self.announced(batch, at)?,
+            Kind::AnnouncementEnd => self.announcement_ended(entry.token)?,
             Kind::Opened => self.opened(id, stream, entry.item),
             Kind::Image => self.image(id, stream, entry, batch.message(entry))?,
             Kind::Notice => self.answer(AnswerKind::Notice, id, stream, batch.message(entry)),

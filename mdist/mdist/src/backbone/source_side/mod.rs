@@ -3,6 +3,7 @@
 //! A message for all streams of an item goes into the feed of the item's service once; a message for one stream goes
 //! over the connection to its sink, with the number of the feed's last entry before it.
 
+mod announce;
 mod apply;
 mod backlog;
 mod catching_up;
@@ -14,7 +15,7 @@ mod reason;
 mod receive;
 mod requests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ use super::reconnecting::Reconnecting;
 use super::wire::{MAX_FEEDS, Record};
 use super::{Address, Credit, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent};
 use crate::dictionaries::Half;
-use crate::hub::{HubRequest, ItemId, SideId, Token};
+use crate::hub::{Announcement, HubRequest, ItemId, SideId, Token};
 
 /// Default of [`Policy::window`], bytes.
 pub const WINDOW: u64 = 8 << 20;
@@ -157,6 +158,12 @@ pub struct SourceSide {
     stall: usize,
     /// Feeds by service id.
     services: HashMap<u16, u16>,
+    /// The last states of services, by id.
+    states: HashMap<u16, directory::ServiceState>,
+    /// Announcements that wait for the change of the directory that follows.
+    announced: Vec<Announcement>,
+    /// Services of the announcements whose statuses are being sent, by number.
+    covering: HashMap<Token, u16>,
     /// Number of joined sinks by feed.
     members: Vec<u32>,
     /// The feed that carries an item, or [`NONE`]; by item.
@@ -168,6 +175,8 @@ pub struct SourceSide {
     /// The records of the dictionaries; none while only the built-in ones are known.
     dictionaries: Vec<Vec<u8>>,
     asks: Vec<HubRequest>,
+    /// Streams of sinks that have left, still to be closed.
+    released: VecDeque<(SinkId, std::collections::hash_map::IntoIter<i32, Stream>)>,
     /// Cuts of sinks that are still to be put into feeds.
     pending_cuts: Vec<(u16, SinkId)>,
     /// Tokens of streams that want their image in the feed.
@@ -210,6 +219,9 @@ impl SourceSide {
             backlog_bytes: 0,
             stall: STALL,
             services: HashMap::new(),
+            states: HashMap::new(),
+            announced: Vec::new(),
+            covering: HashMap::new(),
             members: Vec::new(),
             feed_of: Vec::new(),
             holders: Vec::new(),
@@ -218,6 +230,7 @@ impl SourceSide {
             directory: None,
             dictionaries: Vec::new(),
             asks: Vec::new(),
+            released: VecDeque::new(),
             pending_cuts: Vec::new(),
             in_feed: HashSet::new(),
             events: Vec::new(),

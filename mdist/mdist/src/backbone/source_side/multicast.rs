@@ -50,6 +50,7 @@ impl SourceSide {
     /// A packet is longer than the backbone carries.
     pub fn flush(&mut self) -> Result<()> {
         self.put_cuts()?;
+        self.release_some();
         for feed in 0..self.feeds.len() {
             if !self.may_wait(feed as u16) {
                 self.seal(feed as u16)?;

@@ -108,7 +108,9 @@ impl TipcSource {
         listener.listen().map_err(failed("listen for sinks"))?;
         listener.set_nonblocking(true);
         let service = ServiceAddress::new(options.source_type, id.0);
-        listener.bind(service, Scope::Cluster).map_err(failed("announce the source"))?;
+        listener
+            .bind(service, Scope::Cluster)
+            .map_err(|why| refused_announcement(why, options.source_type))?;
         let poller = Poller::new().map_err(refused("poll"))?;
         poller.add(&listener, LISTENER, Interest::Read).map_err(refused("poll for sinks"))?;
         poller.add(topology.socket(), TOPOLOGY, Interest::Read).map_err(refused("poll for readers"))?;
@@ -173,6 +175,20 @@ impl TipcSource {
             self.lost.push((sink, why));
         }
     }
+}
+
+/// The error of a source that cannot be announced, with the remedy if the daemon's policy is the reason.
+fn refused_announcement(why: utipc::Error, source_type: u32) -> Error {
+    let is_policy = matches!(&why, utipc::Error::Daemon(utipc::DaemonError::Failed(failure))
+        if matches!(failure, utipc::DaemonFailure::NotAllowed { .. }));
+    let what = "announce the source";
+    if !is_policy {
+        return failed(what)(why);
+    }
+    let why = format!(
+        "{why}: run src_dist as the daemon's user, or add `\"{source_type}\" = [\"USER\"]` below [policy.bind] in utipcd.toml and reload utipcd"
+    );
+    Error::Carrier { what, why }
 }
 
 /// The result of sending a packet. It is lost if no reader is left or a TIPC link is stuck: readers find the gap by the

@@ -16,13 +16,15 @@ pub use self::record::{Answer, AnswerKind, Record};
 use super::FeedId;
 
 /// Version of this format; both ends must have the same.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// Longest packet, bytes: below the longest message of TIPC (66,000).
 pub const MAX_PACKET: usize = 60_000;
 /// Longest record, bytes. Images are records too.
 pub const MAX_RECORD: usize = 16 << 20;
 /// Length of a packet's header, bytes.
 pub const HEADER: usize = 36;
+/// Stream of messages about a feed's service; items have positive ones.
+pub const SERVICE_STREAM: i32 = -1;
 /// First byte of a credit.
 const CREDIT_MARK: u8 = 0xCD;
 /// Most feeds of one source.

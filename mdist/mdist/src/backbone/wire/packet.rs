@@ -113,7 +113,10 @@ pub(crate) fn mark_unordered(packet: &mut [u8]) {
 /// One numbered entry of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
-    /// A message for all live streams of the item with the message's stream id.
+    /// A message for all live streams of the item with the message's stream id; on
+    /// [`SERVICE_STREAM`](super::SERVICE_STREAM) an update of the directory
+    /// with the state of the feed's service, or an announcement of states or groups of its items
+    /// ([`Announcement`](crate::hub::Announcement)), which ends at the next such message.
     Message(&'a [u8]),
     /// The item has ended; its stream id may mean another item afterwards.
     Gone {

@@ -10,7 +10,10 @@ use mdist::net::{Now, now};
 use mdist::upstream::{Consumer, Event, Login, Session as _};
 use rssl::dictionary::Dictionary;
 
-use rssl::rwf::{DataState, DataType, Key, Printed, Request, RequestFlags, State, StreamState};
+use rssl::rdm::directory::{Action, Service};
+use rssl::rwf::{
+    DataState, DataType, Key, OwnedState, Printed, Request, RequestFlags, State, Status, StreamState,
+};
 use rssl::transport::ClientOptions;
 use rssl::wire::to_vec;
 
@@ -40,6 +43,36 @@ struct Item {
     failed: bool,
     /// When it is to be requested again.
     reopen: Option<Now>,
+    /// Its item group; `None` before its first image.
+    group: Option<Vec<u8>>,
+}
+
+/// What a session has received.
+enum Received {
+    /// A message of an item.
+    Message(Vec<u8>),
+    /// A state, or another group, for all items of a service or of a group.
+    Announced { service: u16, group: Option<Vec<u8>>, merged_to: Option<Vec<u8>>, state: Option<OwnedState> },
+}
+
+/// What a change of the directory announces for many items.
+fn announced(changes: &[(Action, Service)]) -> impl Iterator<Item = Received> + '_ {
+    changes.iter().flat_map(|(_, service)| {
+        let state = service.state.as_ref().and_then(|state| state.status.clone());
+        let of_service = state.map(|state| Received::Announced {
+            service: service.id,
+            group: None,
+            merged_to: None,
+            state: Some(state),
+        });
+        let of_groups = service.groups.iter().map(|change| Received::Announced {
+            service: service.id,
+            group: Some(change.group.clone()),
+            merged_to: change.merged_to.clone(),
+            state: change.status.clone(),
+        });
+        of_service.into_iter().chain(of_groups)
+    })
 }
 
 /// The items and what was received so far.
@@ -145,13 +178,16 @@ impl<'a> Viewer<'a> {
 
     /// Handles received bytes, and requests the items once their service is known.
     fn input(&mut self, session: &mut Consumer, bytes: &[u8]) -> Result<()> {
-        let mut messages: Vec<Vec<u8>> = Vec::new();
+        let mut all: Vec<Received> = Vec::new();
         let catalogue = &mut self.catalogue;
         let taken = session.input(bytes, now(), |event| {
             match event {
                 Event::Up => {}
-                Event::Services { changes, replaces } => catalogue.apply(&changes, replaces),
-                Event::Message(message) => messages.push(message.to_vec()),
+                Event::Services { changes, replaces } => {
+                    catalogue.apply(&changes, replaces);
+                    all.extend(announced(&changes));
+                }
+                Event::Message(message) => all.push(Received::Message(message.to_vec())),
             }
             Ok(())
         });
@@ -160,9 +196,14 @@ impl<'a> Viewer<'a> {
         }
         self.learn(session);
         self.was_open |= session.is_open();
-        for message in &messages {
+        for received in &all {
             if self.cli.count.is_none_or(|count| self.shown < count) {
-                self.message(message)?;
+                match received {
+                    Received::Message(message) => self.message(message)?,
+                    Received::Announced { service, group, merged_to, state } => {
+                        self.announced(*service, (group.as_deref(), merged_to.as_deref()), state.as_ref())?
+                    }
+                }
             }
         }
         taken.map_err(|why| Lost(why.to_string()))?;
@@ -231,6 +272,36 @@ impl<'a> Viewer<'a> {
         Ok(())
     }
 
+    /// Prints a state that the directory announces for the items of a service or group, as a status of each.
+    fn announced(
+        &mut self,
+        service: u16,
+        (group, merged_to): (Option<&[u8]>, Option<&[u8]>),
+        state: Option<&OwnedState>,
+    ) -> Result<()> {
+        if self.service.as_ref().is_none_or(|known| known.0 != service) {
+            return Ok(());
+        }
+        for (stream, place) in (FIRST..).zip(0..self.items.len()) {
+            let Some(item) = self.items.get_mut(place) else { return Ok(()) };
+            let concerned = item.group.as_deref().is_some_and(|own| group.is_none_or(|group| group == own));
+            if !concerned || item.done || item.reopen.is_some() {
+                continue;
+            }
+            item.group = merged_to.map(<[u8]>::to_vec).or_else(|| item.group.take());
+            if let Some(state) = state {
+                let status = Status {
+                    domain: self.cli.domain,
+                    stream,
+                    state: Some(state.borrow()),
+                    ..Status::default()
+                };
+                self.message(&to_vec(|w| status.encode(w))?)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Prints a message of an item.
     fn message(&mut self, bytes: &[u8]) -> Result<()> {
         use rssl::rwf::Message as Rwf;
@@ -239,6 +310,12 @@ impl<'a> Viewer<'a> {
         let (Some(item), Some(name)) = (self.items.get_mut(place), self.cli.items.get(place)) else {
             return Ok(());
         };
+        let group = match &message {
+            Rwf::Refresh(refresh) => Some(refresh.group),
+            Rwf::Status(status) => status.group,
+            _ => None,
+        };
+        item.group = group.map(<[u8]>::to_vec).or_else(|| item.group.take());
         let (kind, state) = match &message {
             Rwf::Refresh(refresh) => ("image", Some(refresh.state)),
             Rwf::Update(_) => ("update", None),

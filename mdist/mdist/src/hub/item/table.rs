@@ -92,6 +92,11 @@ impl Items {
         open.map(|(n, _)| ItemId(n as u32)).collect()
     }
 
+    /// Whether `f` holds for an open item.
+    pub(in crate::hub) fn any_open(&self, f: impl Fn(&Item) -> bool) -> bool {
+        self.list.iter().any(|item| item.phase.is_open() && f(item))
+    }
+
     /// Ids of all items for which `f` holds, including ended ones.
     pub(in crate::hub) fn all_where(&self, f: impl Fn(&Item) -> bool) -> Vec<ItemId> {
         let used = self.list.iter().enumerate().filter(|(_, i)| i.phase != Phase::Free && f(i));

@@ -1,5 +1,6 @@
 //! Opening, sharing and closing.
 
+use super::super::state::PORTION;
 use super::super::*;
 use super::models::{Answer, Fields, class_of, price_key, update_message};
 use super::rig::{Rig, listed};
@@ -274,6 +275,43 @@ fn burst_of_100_000_opens_is_served() {
     rig.check_all();
     rig.down(0);
     assert_eq!(rig.models[0].streams.len(), 0);
+}
+
+#[test]
+fn ends_of_many_holds_and_queued_requests_are_spread_over_ticks() {
+    const ITEMS: usize = 5_000;
+    let mut rig = Rig::new(Options::default(), 1);
+    rig.provider();
+    rig.service_state(0, false, true);
+    let tokens: Vec<_> = (0..ITEMS).map(|n| rig.start(0, &format!("N{n}"), true, false)).collect();
+    rig.run();
+    // The service comes up, and all requests that wait may be sent.
+    rig.service_state(0, true, true);
+    let mut requested = rig.models[0].requests;
+    assert!(requested <= PORTION && rig.hub.deadline() == Some(Now::ZERO), "{requested}");
+    while rig.hub.deadline() == Some(Now::ZERO) {
+        rig.hub.tick(rig.now, &mut rig.out);
+        rig.run();
+        assert!(rig.models[0].requests - requested <= PORTION);
+        requested = rig.models[0].requests;
+    }
+    assert_eq!(requested, ITEMS);
+    rig.check_all();
+    for token in tokens {
+        rig.end(0, token);
+    }
+    assert_eq!(rig.hub.items(), ITEMS);
+    rig.now += Now::from_secs(6);
+    let mut ticks = 0;
+    while rig.hub.items() > 0 {
+        assert!(rig.hub.deadline().is_some_and(|due| due <= rig.now), "the rest is due at once");
+        let before = rig.hub.items();
+        rig.hub.tick(rig.now, &mut rig.out);
+        rig.run();
+        assert!(before - rig.hub.items() <= PORTION);
+        ticks += 1;
+    }
+    assert_eq!((ticks, rig.models[0].closes), (ITEMS.div_ceil(PORTION), ITEMS));
 }
 
 #[test]

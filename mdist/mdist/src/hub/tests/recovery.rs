@@ -135,7 +135,7 @@ fn lost_stream_is_closed_if_the_upstream_keeps_it() {
         let mut rig = Rig::new(Options::default(), 1);
         rig.provider();
         if keeps {
-            rig.hub.upstream_keeps_streams(UpstreamId(0));
+            rig.hub.upstream_recovers(UpstreamId(0));
         }
         rig.open(0, "A");
         rig.models[0].status("A", StreamState::ClosedRecover, DataState::Suspect, 0);

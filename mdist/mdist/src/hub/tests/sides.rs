@@ -104,13 +104,14 @@ impl Side {
                     let state = s.state.expect("with a state");
                     view.notices.push((state.stream, state.data, state.code));
                 }
-                Kind::Message => {
+                Kind::Message | Kind::Covered => {
                     for token in self.by_item.get(&entry.item).into_iter().flatten() {
                         if let Some(view) = self.views.get_mut(token).filter(|v| v.live) {
                             Self::show(view, message.as_ref().unwrap());
                         }
                     }
                 }
+                Kind::Announced | Kind::AnnouncementEnd => {}
                 Kind::Gone => {
                     for token in self.by_item.remove(&entry.item).into_iter().flatten() {
                         if let Some(view) = self.views.get_mut(&token) {

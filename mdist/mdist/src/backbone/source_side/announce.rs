@@ -1,0 +1,97 @@
+//! States of services, and announcements of states and groups of their items, in the feeds.
+
+use rssl::rdm::directory::{self, Action, Service, ServiceState};
+use rssl::rwf::{DataType, Domain, Update, UpdateFlags};
+use rssl::wire::to_vec;
+
+use super::SourceSide;
+use crate::backbone::Result;
+use crate::backbone::wire::{Entry, SERVICE_STREAM};
+use crate::hub::{Announcement, Batch, Change, Directory, Kind, Token};
+
+impl SourceSide {
+    /// Takes the announcement at index `at` of the log. It goes into the feed at once, or with the change of its
+    /// service's state that follows.
+    pub(super) fn announced(&mut self, batch: &Batch, at: usize) -> Result<()> {
+        let announcement = batch.entries.get(at).and_then(|entry| batch.announcement(entry));
+        self.announced.extend(announcement.cloned());
+        match batch.entries.get(at + 1).map(|next| next.kind) {
+            Some(Kind::Announced | Kind::Services) => Ok(()),
+            _ => self.put_announcements(),
+        }
+    }
+
+    /// Puts the changed states of services into their feeds, and the announcements that wait.
+    pub(super) fn states_changed(&mut self, directory: &Directory) -> Result<()> {
+        for service in &directory.services {
+            let Some(state) = &service.state else { continue };
+            if self.states.get(&service.id) == Some(state) {
+                continue;
+            }
+            let was_known = self.states.insert(service.id, state.clone()).is_some();
+            let announced = self
+                .announced
+                .iter()
+                .any(|one| one.service == service.id && matches!(one.change, Change::Service(_)));
+            if was_known && !announced {
+                self.put_state(service.id, Some(state.clone()), Vec::new())?;
+            }
+        }
+        self.put_announcements()
+    }
+
+    fn put_announcements(&mut self) -> Result<()> {
+        for Announcement { number, service, change } in std::mem::take(&mut self.announced) {
+            self.covering.insert(number, service);
+            match change {
+                Change::Service(status) => {
+                    let state = self.states.get(&service).cloned().unwrap_or_default();
+                    self.put_state(
+                        service,
+                        Some(ServiceState { status: Some(status), ..state }),
+                        Vec::new(),
+                    )?;
+                }
+                Change::Group(group) => self.put_state(service, None, vec![group])?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends an announcement: statuses that follow are the items' own.
+    pub(super) fn announcement_ended(&mut self, number: Token) -> Result<()> {
+        match self.covering.remove(&number) {
+            Some(service) => self.put_state(service, None, Vec::new()),
+            None => Ok(()),
+        }
+    }
+
+    fn put_state(
+        &mut self,
+        id: u16,
+        state: Option<ServiceState>,
+        groups: Vec<directory::GroupStatus>,
+    ) -> Result<()> {
+        let Some(feed) = self.services.get(&id).copied() else { return Ok(()) };
+        let update = Update {
+            domain: Domain::DIRECTORY,
+            stream: SERVICE_STREAM,
+            flags: UpdateFlags::DO_NOT_CONFLATE,
+            container: DataType::MAP,
+            ..Update::default()
+        };
+        let service = [(Action::Update, Service { id, state, groups, ..Service::default() })];
+        let encoded = to_vec(|w| {
+            update.encode_header(w)?;
+            directory::encode(w, u32::MAX, &service)
+        });
+        match encoded {
+            Ok(message) => self.put(feed, &Entry::Message(&message)),
+            Err(why) => {
+                // The sinks then get the items' statuses as their own.
+                tracing::error!("cannot encode the state of a service for the sinks: {why}");
+                Ok(())
+            }
+        }
+    }
+}
