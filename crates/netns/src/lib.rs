@@ -1,5 +1,5 @@
-//! Network namespaces on one machine, in pairs joined by a virtual Ethernet cable or by a path with faults, or many joined by a switch. They
-//! stand for hosts in measurements, the demo and tests.
+//! Network namespaces on one machine, in pairs joined by a virtual Ethernet cable or by a path with faults, or many
+//! joined by a switch. They stand for hosts in measurements, the demo and tests.
 //!
 //! A single thread enters a namespace by [`enter`], or makes an empty one by [`unshare`].
 

@@ -1,5 +1,5 @@
-//! TUN devices: network interfaces whose IP packets a program reads and writes, in which tests build paths that lose and
-//! delay.
+//! TUN devices: network interfaces whose IP packets a program reads and writes, in which tests build paths that lose
+//! and delay.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

@@ -13,8 +13,8 @@ use crate::wire::MediaAddr;
 const BURST: u32 = 64;
 /// Unknown nodes of one host per second after that.
 const PER_SECOND: u32 = 8;
-/// Hosts that have a share of their own. A share ends when it is full again, after an eighth of a second if the host had
-/// one unknown node: at most 2048 invented hosts per second are admitted.
+/// Hosts that have a share of their own. A share ends when it is full again, after an eighth of a second if the host
+/// had one unknown node: at most 2048 invented hosts per second are admitted.
 const SHARES: usize = 256;
 /// Unknown nodes at once, and per second after that, of hosts that have used up their share or have none: a host whose
 /// place a flood claims gets some of them.

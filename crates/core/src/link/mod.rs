@@ -5,8 +5,9 @@
 //! selects one by bearer, acts on its [`LinkSignal`]s and combines two of them (§5.11 to §5.13).
 //!
 //! `fsm` is the state table; `protocol` handles LINK_PROTOCOL, `supervise` is the timer, `send` and `deliver` are the
-//! two directions of data, `tunnel` serves two links to one peer, `path` finds the size of packets. `receive`, `transmit`, `window`, `backlog`,
-//! `fragment` and `unpack` implement a numbered sequence of packets, which the broadcast link uses too.
+//! two directions of data, `tunnel` serves two links to one peer, `path` finds the size of packets. `receive`,
+//! `transmit`, `window`, `backlog`, `fragment` and `unpack` implement a numbered sequence of packets, which the
+//! broadcast link uses too.
 
 mod accept;
 mod backlog;
@@ -75,8 +76,8 @@ pub struct Link {
     net_plane: u8,
     mtu: u16,
     path: path::Path,
-    /// Ticks for which the reply to an ordinary probe is awaited.
-    asked: u8,
+    /// Probes that may still be answered, by age: those since the last tick first.
+    asked: [u16; path::REPLY_TICKS],
     transmit: TransmitQueue,
     backlog: Backlog,
     window: Window,
@@ -95,8 +96,8 @@ pub struct Link {
     silence: u32,
     /// Consecutive acknowledgements of packets that were never sent.
     implausible: u32,
-    /// Ticks of the node's timer while the link was down; of a peer that has not shown that it hears this node, since its
-    /// last message.
+    /// Ticks of the node's timer while the link was down; of a peer that has not shown that it hears this node, since
+    /// its last message.
     setup_ticks: u32,
     /// The peer has shown that it hears this node.
     is_heard: bool,
@@ -130,7 +131,7 @@ impl Link {
             net_plane: config.net_plane,
             mtu: config.mtu,
             path: path_of(&config),
-            asked: 0,
+            asked: [0; path::REPLY_TICKS],
             transmit: TransmitQueue::new(first),
             backlog: Backlog::new(config.min_window, usize::from(config.mtu)),
             window: Window::new(config.min_window, config.max_window),
@@ -178,7 +179,7 @@ impl Link {
         self.state_rcv_nxt = first;
         self.backlog.wake_all(wakeups);
         self.path = path_of(&self.config);
-        self.asked = 0;
+        self.asked = [0; path::REPLY_TICKS];
         self.set_mtu_in_use(self.path.size());
         self.transmit = TransmitQueue::new(first);
         self.backlog.clear();
@@ -464,8 +465,8 @@ fn path_of(config: &LinkConfig) -> path::Path {
     path::Path::new(config.mtu, config.base_mtu, config.min_mtu.saturating_sub(MIN_BEARER_MTU as u16))
 }
 
-/// The largest packet that fits into a frame of `mtu` bytes when encryption adds `overhead` bytes, which pads packets to a
-/// multiple of 4 bytes.
+/// The largest packet that fits into a frame of `mtu` bytes when encryption adds `overhead` bytes, which pads packets
+/// to a multiple of 4 bytes.
 fn fit(mtu: u16, overhead: u16) -> usize {
     match usize::from(overhead) {
         0 => usize::from(mtu),

@@ -15,6 +15,8 @@ const ATTEMPTS: u8 = 3;
 /// Time after which a search that ended below the limit is repeated, milliseconds. Source: RFC 8899,
 /// PMTU_RAISE_TIMER.
 const RAISE_MS: u64 = 600_000;
+/// Ticks after which a probe, of size or not, is not answered any more. Ours: at least 0.75 s by default.
+pub(super) const REPLY_TICKS: usize = 3;
 /// Consecutive rounds in which every large packet was lost after which the path is searched again. Ours: chance loses
 /// as many in a row rarely, and then the first probe restores the size.
 const LOST_ROUNDS: u8 = 3;
@@ -73,8 +75,8 @@ pub(super) struct Path {
     /// Proven size, bytes.
     size: u16,
     search: Search,
-    /// Size of the probe whose reply is awaited.
-    probe: Option<u16>,
+    /// Size of the probe whose reply is awaited, and ticks since it left.
+    probe: Option<(u16, u8)>,
     /// Size at the end of the last search.
     reported: Option<u16>,
     losses: LargeLosses,
@@ -132,23 +134,34 @@ impl Path {
         }
         let common = COMMON.iter().map(|size| size.saturating_sub(self.encapsulation));
         let next = common.filter(|size| (self.size + 1..self.limit).contains(size)).min();
-        self.probe = Some(match self.search {
+        let size = match self.search {
             Search::Upwards(_) => next.unwrap_or(self.limit),
             _ => self.limit,
-        });
-        self.probe
+        };
+        self.probe = Some((size, 0));
+        Some(size)
     }
 
     /// A reply has arrived. If a probe of size waited for it, the path carries that size.
     pub(super) fn answered(&mut self) -> bool {
-        let Some(size) = self.probe.take() else { return false };
+        let Some((size, _)) = self.probe.take() else { return false };
         self.size = size;
         self.search = if size == self.limit { Search::Over(Time::NEVER) } else { Search::Upwards(0) };
         true
     }
 
-    /// The time for a reply is over.
-    pub(super) fn unanswered(&mut self, now: Time) {
+    /// One tick; `is_silent` if nothing has arrived since the last one. Gives a probe up that was not answered.
+    pub(super) fn tick(&mut self, now: Time, is_silent: bool) {
+        let Some((_, ticks)) = &mut self.probe else { return };
+        *ticks += 1;
+        if !is_silent && usize::from(*ticks) < REPLY_TICKS {
+            return;
+        }
+        self.give_up(now);
+    }
+
+    /// The probe that waits for a reply gets none that could be told from that to another one.
+    pub(super) fn give_up(&mut self, now: Time) {
         if self.probe.take().is_none() {
             return;
         }

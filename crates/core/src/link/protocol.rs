@@ -20,10 +20,6 @@ const RETRANSMIT_SPACING_MS: u64 = 1;
 /// A packet first retransmitted this many tolerances ago fails the link. Spec: tipc.md §5.8.
 const RETRANSMIT_TOLERANCES: u64 = 10;
 
-/// Ticks for which the reply to an ordinary probe is awaited before a probe of the path's size may follow. Ours: a
-/// reply that is later than one tick is rare, and one that is lost must not stop the search.
-const REPLY_TICKS: u8 = 2;
-
 /// Contents of a STATE message besides the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StateNote {
@@ -173,11 +169,8 @@ impl Link {
             self.send_state_with(StateNote { reply: msg.probe(), gap, ..StateNote::default() }, io);
         }
         self.stats.rx_nacks += u64::from(msg.seq_gap() != 0);
-        if msg.keepalive() && !msg.probe() {
-            self.asked = 0;
-            if self.path.answered() {
-                self.adopt_path(io);
-            }
+        if msg.keepalive() && !msg.probe() && self.take_reply() && self.path.answered() {
+            self.adopt_path(io);
         }
         self.probe_path(now, io);
         self.acknowledge(now, msg.ack(), msg.seq_gap(), &record.unicast, io);
@@ -247,9 +240,19 @@ impl Link {
         self.released(released, repeated > 0, io);
     }
 
+    /// A reply has arrived; true if only one probe waited for it. The latest counts as answered: a lost one is
+    /// forgotten when it is old.
+    fn take_reply(&mut self) -> bool {
+        let is_only = self.asked.iter().map(|asked| u32::from(*asked)).sum::<u32>() == 1;
+        if let Some(asked) = self.asked.iter_mut().find(|asked| **asked > 0) {
+            *asked -= 1;
+        }
+        is_only
+    }
+
     /// Sends a probe of the path's size if one is due, and no other request for a reply is on its way.
     pub(crate) fn probe_path(&mut self, now: Time, io: &mut LinkIo<'_>) -> bool {
-        if !self.is_up() || self.asked > 0 {
+        if !self.is_up() || self.asked.iter().any(|asked| *asked > 0) {
             return false;
         }
         let Some(size) = self.path.next_probe(now) else { return false };
@@ -328,8 +331,10 @@ impl Link {
         msg.set_keepalive(note.probe || note.reply);
         msg.set_link_tolerance(note.tolerance);
         msg.set_link_priority(note.priority);
+        if note.probe {
+            self.asked[0] = self.asked[0].saturating_add(1);
+        }
         if note.probe && note.filled_to == 0 {
-            self.asked = REPLY_TICKS;
             self.path.forget_probe();
         }
         self.unacked = 0;

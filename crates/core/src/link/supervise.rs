@@ -14,10 +14,11 @@ const EAGER_RESETS: u32 = 5;
 /// After those, RESET is sent at every tick whose number is a multiple of this. Spec: tipc.md §5.6.
 const LAZY_RESET_PERIOD: u32 = 16;
 
-/// Ticks at which a peer that has not shown that it hears this node gets a setup message, after the one at once. Any host
-/// can send messages in the name of another one: they make this node send at most five bytes for each.
+/// Ticks at which a peer that has not shown that it hears this node gets a setup message, after the one at once. Any
+/// host can send messages in the name of another one: they make this node send at most five bytes for each.
 const STRANGER_TICKS: [u32; 4] = [1, 2, 16, 160];
-/// Ticks after those that are not called: with the default tolerance the next one is due when the node forgets the peer.
+/// Ticks after those that are not called: with the default tolerance the next one is due when the node forgets the
+/// peer.
 const LONG_IDLE_TICKS: u32 = 639;
 
 /// Interval between two ticks for a tolerance, milliseconds.
@@ -90,9 +91,11 @@ impl Link {
 
     fn supervise(&mut self, now: Time, io: &mut LinkIo<'_>) {
         self.sample_profile();
-        self.path.unanswered(now);
+        let is_silent = self.silence > 0;
+        self.path.tick(now, is_silent);
         self.adopt_path(io);
-        self.asked = self.asked.saturating_sub(1);
+        self.asked.rotate_right(1);
+        self.asked[0] = 0;
         self.round_trip.tick();
         if self.monitor.reset {
             return self.fail_because(DownReason::Monitor, io);
@@ -101,7 +104,6 @@ impl Link {
             return self.fail_because(DownReason::Silence, io);
         }
         let due = io.bcast.waiting || io.bcast.unacked || self.unacked > 0 || !self.transmit.is_empty();
-        let is_silent = self.silence > 0;
         let mut probe = self.monitor.probing || is_silent;
         if probe || self.monitor.supervised {
             self.silence += 1;
@@ -118,6 +120,10 @@ impl Link {
         }
         // A probe of the path's size takes the place of an ordinary one, but not of two in a row.
         let probes_path = !is_silent && self.probe_path(now, io);
+        if !probes_path && probe {
+            self.path.give_up(now);
+            self.adopt_path(io);
+        }
         if !probes_path && (due || probe) {
             self.send_state_with(StateNote { probe, ..StateNote::default() }, io);
         }

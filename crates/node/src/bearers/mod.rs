@@ -89,8 +89,8 @@ pub trait Bearer: Send {
         self.mtu()
     }
 
-    /// The largest frame, in bytes, that every path is assumed to carry: links prove larger ones. At least the MTU where
-    /// that of the medium is known to be the path's.
+    /// The largest frame, in bytes, that every path is assumed to carry: links prove larger ones. At least the MTU
+    /// where that of the medium is known to be the path's.
     fn base_mtu(&self) -> usize {
         usize::MAX
     }

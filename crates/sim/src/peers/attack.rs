@@ -11,8 +11,8 @@ pub enum Attack {
     BroadcastGaps,
     /// Discovery messages of invented nodes, with addresses of other nodes, and with changing signatures and places.
     Discovery,
-    /// Discovery messages of invented nodes, each with an identity, an address and often a host of its own: the table of
-    /// known nodes is full.
+    /// Discovery messages of invented nodes, each with an identity, an address and often a host of its own: the table
+    /// of known nodes is full.
     Identities,
     /// STATE messages that report everything as missing, with gap blocks, and ask for replies.
     Nacks,

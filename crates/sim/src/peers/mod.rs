@@ -35,8 +35,8 @@ pub mod ceilings {
     pub const CPU_PER_FRAME: Duration = Duration::from_micros(20);
     /// The same for a frame of 65 bindings: 4 µs for each, half of it when it is withdrawn.
     pub const CPU_PER_BINDINGS: Duration = Duration::from_micros(260);
-    /// Bytes that the node sends for each byte that it gets from hostile peers: a peer that reports everything as missing
-    /// gets its window again, but not every millisecond.
+    /// Bytes that the node sends for each byte that it gets from hostile peers: a peer that reports everything as
+    /// missing gets its window again, but not every millisecond.
     pub const AMPLIFICATION: f64 = 16.0;
     /// The same for discovery messages, which can name any host: a response and five setup messages, and what keeps the
     /// link of the peer up that sends them.

@@ -529,6 +529,52 @@ pub(crate) const SUITES: &[Suite] = &[
             &["xtask", "soak", "peers", "--real", "--seconds", "20"],
         )
     },
+    // Two daemons over a path that loses, delays, duplicates and reorders; `cargo xtask soak path` alone runs longer.
+    Suite {
+        obstacle: no_root,
+        required_in_ci: false,
+        ..suite(
+            "lossy-path",
+            minutes(10),
+            Judge::LastLine("path: ok"),
+            &["xtask", "soak", "path", "--seconds", "8"],
+        )
+    },
+    // The same over a path that begins to drop what is larger than 1500 bytes.
+    Suite {
+        obstacle: no_root,
+        required_in_ci: false,
+        ..suite(
+            "narrow-path",
+            minutes(10),
+            Judge::LastLine("path: ok"),
+            &[
+                "xtask",
+                "soak",
+                "path",
+                "--seconds",
+                "8",
+                "--loss",
+                "0",
+                "--delayed",
+                "0",
+                "--duplicated",
+                "0",
+                "--mtu",
+                "9000",
+                "--width",
+                "1500",
+                "--narrow-after",
+                "3",
+                "--size",
+                "60000",
+                "--rate",
+                "100",
+                "--longest",
+                "3000",
+            ],
+        )
+    },
     // Lanes in perturbed schedules; `cargo xtask soak schedules` alone runs longer.
     suite("schedules", minutes(10), Judge::CargoTest, &["xtask", "soak", "schedules", "--runs", "40"]),
     // Programs made with the vendor's SDK, unmodified, against p2ps, src_dist and the load tools.
@@ -620,8 +666,11 @@ fn bearers_without_root(_: &Path) -> Option<Skip> {
 }
 
 fn no_root(_: &Path) -> Option<Skip> {
-    let reason = "only root starts processes of other users, and joins network namespaces by a switch".into();
-    (!user_is_root()).then_some(Skip { reason, remedy: "sudo -E cargo xtask test hostile real-peers".into() })
+    let reason = "only root starts processes of other users, and joins network namespaces".into();
+    (!user_is_root()).then_some(Skip {
+        reason,
+        remedy: "sudo -E cargo xtask test hostile real-peers lossy-path narrow-path".into(),
+    })
 }
 
 fn no_python(root: &Path) -> Option<Skip> {

@@ -120,7 +120,7 @@ fn search_finds_the_size_of_common_paths() {
             if size + 28 <= carried {
                 path.answered();
             }
-            path.unanswered(now);
+            path.tick(now, true);
         }
         assert_eq!(path.size(), found - 28, "{carried}");
         assert!(probes <= 12 && path.take_report() && !path.take_report(), "{probes} probes");
@@ -136,6 +136,23 @@ fn reply_to_an_ordinary_probe_proves_nothing() {
         assert!(pair.sides[0].link.mtu() <= NARROW);
     }
     assert_eq!(pair.downs(), 0);
+}
+
+/// A reply that is late must not be taken for that to a later probe.
+#[test]
+fn late_replies_prove_nothing() {
+    for seed in 0..40 {
+        let mut pair = Pair::new(wide(A, B), wide(B, A), seed);
+        pair.width = NARROW.into();
+        pair.faults = Faults { loss: 20, duplicate: 20, jitter_us: 150_000 };
+        for step in 0..200 {
+            pair.run(150);
+            if step % 7 < 3 {
+                let _ = pair.send(0, numbered(A, step, 100)); // idle and busy in turns
+            }
+            assert!(pair.sides.iter().all(|side| side.link.mtu() <= NARROW), "seed {seed}, step {step}");
+        }
+    }
 }
 
 /// Linux reads a message as far as its header says, so that it answers a probe as any other.

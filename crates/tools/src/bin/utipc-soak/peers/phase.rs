@@ -57,7 +57,8 @@ impl Phase {
             format!("only {} links of hostile peers came up, expected {linked}", self.links_up),
         );
         expect(
-            self.amplification <= self.attack.parse().map_or(ceilings::AMPLIFICATION, ceilings::amplification),
+            self.amplification
+                <= self.attack.parse().map_or(ceilings::AMPLIFICATION, ceilings::amplification),
             format!("{:.1} bytes are sent for each received", self.amplification),
         );
         let most = self.attack.parse().map_or(ceilings::CPU_PER_BINDINGS, ceilings::cpu_per_frame);

@@ -290,8 +290,8 @@ fn malformed(shot: &Snapshot) -> Vec<Finding> {
     })
 }
 
-/// Links with a smaller packet size than their bearer: probes have found that the path carries no more, or the peer has a
-/// smaller MTU.
+/// Links with a smaller packet size than their bearer: probes have found that the path carries no more, or the peer has
+/// a smaller MTU.
 fn mtu(shot: &Snapshot) -> Vec<Finding> {
     const CHECK: &str = "mtu";
     let mut found = Vec::new();
