@@ -529,52 +529,9 @@ pub(crate) const SUITES: &[Suite] = &[
             &["xtask", "soak", "peers", "--real", "--seconds", "20"],
         )
     },
-    // Two daemons over a path that loses, delays, duplicates and reorders; `cargo xtask soak path` alone runs longer.
-    Suite {
-        obstacle: no_root,
-        required_in_ci: false,
-        ..suite(
-            "lossy-path",
-            minutes(10),
-            Judge::LastLine("path: ok"),
-            &["xtask", "soak", "path", "--seconds", "8"],
-        )
-    },
-    // The same over a path that begins to drop what is larger than 1500 bytes.
-    Suite {
-        obstacle: no_root,
-        required_in_ci: false,
-        ..suite(
-            "narrow-path",
-            minutes(10),
-            Judge::LastLine("path: ok"),
-            &[
-                "xtask",
-                "soak",
-                "path",
-                "--seconds",
-                "8",
-                "--loss",
-                "0",
-                "--delayed",
-                "0",
-                "--duplicated",
-                "0",
-                "--mtu",
-                "9000",
-                "--width",
-                "1500",
-                "--narrow-after",
-                "3",
-                "--size",
-                "60000",
-                "--rate",
-                "100",
-                "--longest",
-                "3000",
-            ],
-        )
-    },
+    // Two daemons over a path that loses and reorders, and over one that becomes narrow: `cargo xtask soak path`.
+    path_suite("lossy-path", &["xtask", "soak", "path", "--seconds", "8"]),
+    path_suite("narrow-path", NARROW_PATH),
     // Lanes in perturbed schedules; `cargo xtask soak schedules` alone runs longer.
     suite("schedules", minutes(10), Judge::CargoTest, &["xtask", "soak", "schedules", "--runs", "40"]),
     // Programs made with the vendor's SDK, unmodified, against p2ps, src_dist and the load tools.
@@ -663,6 +620,18 @@ fn bearers_without_root(_: &Path) -> Option<Skip> {
     }
     let reason = "this user may not make network namespaces".into();
     Some(Skip { reason, remedy: "sudo -E cargo test -p utipc-node --test bearers".into() })
+}
+
+/// Large messages over interfaces of 9000 bytes, between which 1500 pass from the fourth second on.
+#[rustfmt::skip]
+const NARROW_PATH: &[&str] = &[
+    "xtask", "soak", "path", "--seconds", "8", "--loss", "0", "--delayed", "0", "--duplicated", "0", "--mtu", "9000",
+    "--width", "1500", "--narrow-after", "3", "--size", "60000", "--rate", "100", "--longest", "3000",
+];
+
+const fn path_suite(name: &'static str, command: &'static [&'static str]) -> Suite {
+    let suite = suite(name, minutes(10), Judge::LastLine("path: ok"), command);
+    Suite { obstacle: no_root, required_in_ci: false, ..suite }
 }
 
 fn no_root(_: &Path) -> Option<Skip> {
