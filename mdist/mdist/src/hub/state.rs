@@ -14,7 +14,7 @@ use super::services::{Directory, Services};
 use super::streams::Streams;
 use crate::cache::{Cache, FieldTypes, Limits};
 
-/// Items, requests or posts of one kind that a call of [`Hub::tick`] handles, each in 1 to 3 µs: sockets wait
+/// Items, requests or posts of one kind that a call of [`Hub::tick`] handles, each in 1 to 4 µs: sockets wait
 /// meanwhile.
 pub(in crate::hub) const PORTION: usize = 1024;
 
