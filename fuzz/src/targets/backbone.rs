@@ -146,7 +146,7 @@ impl UpstreamEvents for HubEvents {
 
     fn up(&mut self, now: Now, up: UpstreamId) {
         self.hub.upstream_up(now, up, false, &mut self.out);
-        self.hub.upstream_keeps_streams(up);
+        self.hub.upstream_recovers(up);
     }
 
     fn services(&mut self, now: Now, up: UpstreamId, services: Vec<(Action, Service)>) {

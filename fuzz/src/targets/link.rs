@@ -46,6 +46,7 @@ impl Bench {
                     self.link.event(Event::LocalReset);
                     self.link.reset(&mut wakeups);
                 }
+                LinkSignal::Mtu { .. } | LinkSignal::Path => {}
             }
         }
         result

@@ -1,8 +1,8 @@
 //! Encryption: the layer between links and bearers (decision 30). Spec: tipc.md §12.
 //!
-//! `Encryption` seals the frames of a node and opens those that arrive. `sending` and `receiving` hold the keys of
-//! this node and of each peer, `slots` is the table of their roles, `replay` and `proof` refuse recorded frames, `frame`
-//! and `aead` turn a message into a frame. Without a key the layer does nothing.
+//! `Encryption` seals the frames of a node and opens those that arrive. `sending` and `receiving` hold the keys of this
+//! node and of each peer, `slots` is the table of their roles, `replay` and `proof` refuse recorded frames, `frame` and
+//! `aead` turn a message into a frame. Without a key the layer does nothing.
 
 mod aead;
 mod entropy;

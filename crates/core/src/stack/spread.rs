@@ -2,7 +2,7 @@
 
 use super::Stack;
 use crate::quota::Resource;
-use crate::switch::{Origin, SPREAD_STEP};
+use crate::switch::{Copy, Origin, SPREAD_STEP};
 use crate::time::Time;
 use crate::wire::ErrorCode;
 
@@ -16,12 +16,12 @@ impl Stack {
     /// Makes some copies of a sender's multicasts; false if all are made.
     pub fn continue_spread(&mut self, now: Time, origin: Origin) -> bool {
         for _ in 0..SPREAD_STEP {
-            let Some((port, message, charged)) = self.switch.spreads.next(origin) else {
+            let Some(Copy { port, message, charge }) = self.switch.spreads.next(origin) else {
                 self.end_spread(now, origin);
                 self.process_pending(now);
                 return false;
             };
-            if let Some((user, memory)) = charged {
+            if let Some((user, memory)) = charge {
                 self.ledger.release(user, Resource::Memory, memory);
             }
             self.handle_local(now, port, message);

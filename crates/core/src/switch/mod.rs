@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use members::Members;
 
 pub(crate) use crowd::{Room, Waits};
-pub(crate) use spread::STEP as SPREAD_STEP;
+pub(crate) use spread::{Copy, STEP as SPREAD_STEP};
 
 pub use barrier::Barrier;
 

@@ -29,6 +29,15 @@ enum Waiting {
     Many(Message, Vec<u32>, Option<(UserId, u64)>),
 }
 
+/// A message for one socket.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    pub(crate) port: u32,
+    pub(crate) message: Message,
+    /// The charge that ends with it.
+    pub(crate) charge: Option<(UserId, u64)>,
+}
+
 /// What waits of each sender.
 #[derive(Debug, Default)]
 pub(crate) struct Spreads {
@@ -110,8 +119,8 @@ impl Spreads {
         self.unreported.pop_front()
     }
 
-    /// The next message of a sender with its receiver, and the charge that ends with it; `None` if no more waits.
-    pub(crate) fn next(&mut self, origin: Origin) -> Option<(u32, Message, Option<(UserId, u64)>)> {
+    /// The next message of a sender; `None` if no more waits.
+    pub(crate) fn next(&mut self, origin: Origin) -> Option<Copy> {
         let waiting = self.all.get_mut(&origin)?;
         if let Some(Waiting::Many(message, ports, _)) = waiting.front_mut()
             && ports.len() > 1
@@ -119,14 +128,14 @@ impl Spreads {
         {
             let mut copy = message.clone();
             copy.set_dest_port(port);
-            return Some((port, copy, None));
+            return Some(Copy { port, message: copy, charge: None });
         }
         match waiting.pop_front() {
-            Some(Waiting::One(port, message)) => Some((port, message, None)),
+            Some(Waiting::One(port, message)) => Some(Copy { port, message, charge: None }),
             Some(Waiting::Many(mut message, ports, charge)) => {
                 let port = ports.last().copied().unwrap_or(0);
                 message.set_dest_port(port);
-                Some((port, message, charge))
+                Some(Copy { port, message, charge })
             }
             None => {
                 self.all.remove(&origin);

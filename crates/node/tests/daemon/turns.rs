@@ -171,8 +171,8 @@ fn request_of_another_user_waits_for_few_of_many_attachments() {
     assert!(served < ATTACHMENTS as u64 / 2, "{served} requests before the bystander's");
 }
 
-/// A fork hands many sockets over in several turns; others are served meanwhile. What it costs stays charged until it is
-/// undone.
+/// A fork hands many sockets over in several turns; others are served meanwhile. What it costs stays charged until it
+/// is undone.
 #[test]
 fn fork_of_a_large_process_takes_several_turns_and_is_charged_until_it_is_undone() {
     const SOCKETS: u32 = 3000;

@@ -349,8 +349,8 @@ impl Worker {
         Some(ClosedMount { reason, stats })
     }
 
-    /// Notifies consumers of dictionaries that were replaced, and performs a portion of the work that is left of earlier
-    /// turns; once a second sends pings, and disconnects consumers that are silent or do not log in.
+    /// Notifies consumers of dictionaries that were replaced, and performs a portion of the work that is left of
+    /// earlier turns; once a second sends pings, and disconnects consumers that are silent or do not log in.
     pub fn tick(&mut self, now: Now) {
         self.report_dictionaries();
         self.work();

@@ -139,8 +139,8 @@ impl Inheritances {
         ports.copied().take(most).collect()
     }
 
-    /// The last copy of an inheritance's descriptor was closed: its user, and the sockets that it held, for each of which
-    /// the caller calls [`Self::release`], and [`Self::remove`] afterwards.
+    /// The last copy of an inheritance's descriptor was closed: its user, and the sockets that it held, for each of
+    /// which the caller calls [`Self::release`], and [`Self::remove`] afterwards.
     pub(super) fn end(
         &mut self,
         reactors: &mut Reactors,
