@@ -144,6 +144,10 @@ impl Hub {
             }
             self.publish_directory(&[], out);
             if was_up != self.offers_up(up, at) {
+                // The distributor recovers the items; an image that is lost on the way is missed from now on.
+                for id in self.items_of_service(up, at) {
+                    self.watch_if_stale(now, id);
+                }
                 self.move_to_other_upstream(now, at, out);
             }
             self.pump(now, at);

@@ -7,7 +7,7 @@ use rssl::rwf::DataState;
 
 use super::ids::{ItemId, Now};
 use super::item::{Item, Queue};
-use super::state::Hub;
+use super::state::{Hub, PORTION};
 
 /// Time after which an item that is suspect is requested again. A normal recovery is over before.
 const FIRST: Now = Now::from_secs(3);
@@ -39,12 +39,10 @@ impl Hub {
         }
     }
 
-    /// Queues requests for the watched items that have been suspect long enough.
+    /// Queues requests for watched items that have been suspect long enough, a portion of them at most.
     pub(super) fn request_stale_items(&mut self, now: Now) {
-        while let Some(&(at, id, age)) = self.watched.first() {
-            if at > now {
-                break;
-            }
+        for _ in 0..PORTION {
+            let Some(&(_, id, age)) = self.watched.first().filter(|(at, ..)| *at <= now) else { return };
             self.watched.pop_first();
             let Some(item) = self.items.aged(id, age) else { continue };
             item.is_watched = false;

@@ -375,7 +375,7 @@ impl Hub {
     }
 
     /// The open items of a service whose stream is at this upstream.
-    fn items_of_service(&self, up: UpstreamId, at: usize) -> Vec<ItemId> {
+    pub(super) fn items_of_service(&self, up: UpstreamId, at: usize) -> Vec<ItemId> {
         let Some(service) = self.services.list.get(at) else { return Vec::new() };
         self.items.open_where(|i| i.spec.service == service.id && i.is_at(up))
     }
