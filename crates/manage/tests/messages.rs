@@ -237,8 +237,8 @@ fn entries_round_trip() {
 
 #[test]
 fn own_attributes_are_sent_only_on_request() {
-    // The stock tool has exactly one slot for each of the kernel's attributes.
-    for entry in entries() {
+    // The stock tool has exactly one slot for each of the kernel's attributes. It does not know the command for keys.
+    for entry in entries().into_iter().filter(|entry| !matches!(entry, Entry::Key(_))) {
         let mut reply = ReplyWriter::new(Header { version: family::VERSION, ..HEADER });
         reply.entry(&entry);
         let message = Messages::new(reply.bytes()).next().unwrap();

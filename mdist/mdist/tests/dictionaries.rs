@@ -205,5 +205,5 @@ fn login_text_of_a_provider_stays_in_the_log() {
     let (_distributor, server) = chain(&behind(provider.address(), true));
     let mut consumer = StockConsumer::log_in(server.addresses[0]);
     consumer.image();
-    assert_eq!(consumer.item_trouble(), "Source lost: the login was refused");
+    assert_eq!(consumer.trouble(), "Source lost: the login was refused");
 }

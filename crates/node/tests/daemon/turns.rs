@@ -185,6 +185,7 @@ fn fork_of_a_large_process_takes_several_turns_and_is_charged_until_it_is_undone
     for _ in 0..SOCKETS {
         client.open(SocketKind::Rdm);
     }
+    let mut child = host.client_of(MALLORY).unwrap();
     let quiet = memory(&host);
     let before = host.daemon().counters().turns;
     let (number, near) = client.fork();
@@ -192,7 +193,6 @@ fn fork_of_a_large_process_takes_several_turns_and_is_charged_until_it_is_undone
     assert!(memory(&host) - quiet >= u64::from(SOCKETS) * 64);
     let copy = Channel::from_fd(near);
     assert_eq!(copy.send(&[IoSlice::new(&7_u64.to_le_bytes())], &[], true).unwrap(), Put::Sent);
-    let mut child = host.client_of(MALLORY).unwrap();
     assert_eq!(child.call(&Command::Inherit { inheritance: number, nonce: 7 }), Ok(Reply::Number(SOCKETS)));
     drop(copy);
     until(&host, "sockets of an inheritance", |_| memory(&host) == quiet);
@@ -206,8 +206,10 @@ fn fork_of_a_large_process_takes_several_turns_and_is_charged_until_it_is_undone
 #[test]
 fn clean_up_of_dropped_forks_is_bounded_by_the_quota_of_memory() {
     const SOCKETS: u32 = 1000;
+    // Enough for the sockets and some dozens of forks.
+    const MOST: u64 = 4 << 20;
     let host = Host::with(|config| {
-        config.limits = Limits { memory_per_user: 1 << 20, ..Limits::default() };
+        config.limits = Limits { memory_per_user: MOST, ..Limits::default() };
     });
     let Some(mut client) = host.client_of(MALLORY) else { return };
     for _ in 0..SOCKETS {
@@ -219,7 +221,7 @@ fn clean_up_of_dropped_forks_is_bounded_by_the_quota_of_memory() {
         assert!(matches!(reply, Reply::Number(_) | Reply::Failed(_)), "{reply:?}");
         let used =
             host.daemon().with(move |stack, _| stack.ledger().used_by(user, Resource::Memory)).unwrap();
-        assert!(used <= 1 << 20, "{used}");
+        assert!(used <= MOST, "{used}");
     }
     drop(client);
     until(&host, "sockets of a dead process", |c| c.attached == 0 && c.sockets == 0);

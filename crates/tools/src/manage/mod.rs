@@ -190,7 +190,7 @@ mod tests {
             };
             assert!(text.starts_with(&format!("Usage: utipc{path}")), "{text}");
         });
-        assert_eq!(count, 55);
+        assert_eq!(count, 57);
     }
 
     #[test]

@@ -117,6 +117,9 @@ fn page_and_state_are_served_and_other_sites_refused() {
     assert!(daemon.end().success());
 }
 
+/// Connections that the port keeps; as in `utipc_web`.
+const KEPT: usize = 128;
+
 #[test]
 fn hostile_clients_of_the_port_do_not_delay_programs() {
     let scratch = Scratch::new("metrics-hostile");
@@ -125,9 +128,9 @@ fn hostile_clients_of_the_port_do_not_delay_programs() {
     let count =
         |what: &str| std::fs::read_dir(format!("/proc/{}/{what}", daemon.child.id())).unwrap().count();
     let (threads, descriptors) = (count("task"), count("fd"));
-    // Silent, endless and half-closed clients, more than the port serves at a time.
+    // Silent, endless and half-closed clients, more than the port keeps.
     let mut clients = Vec::new();
-    for n in 0..60 {
+    for n in 0..500 {
         let mut client = TcpStream::connect(&address).unwrap();
         client.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
         let _ = match n % 3 {
@@ -145,7 +148,7 @@ fn hostile_clients_of_the_port_do_not_delay_programs() {
     }
     assert_eq!(count("task"), threads);
     let now = count("fd");
-    assert!(now <= descriptors + 16, "{descriptors} descriptors before, {now} now");
+    assert!(now <= descriptors + KEPT + 16, "{descriptors} descriptors before, {now} now");
     drop(clients);
     metrics(&address, |text| text.lines().any(|line| line == "utipc_up 1"));
     assert!(daemon.end().success());

@@ -143,13 +143,17 @@ impl StockConsumer {
         }
     }
 
-    /// The next state of the item that is not good, with its text.
-    pub(crate) fn item_trouble(&mut self) -> String {
+    /// The next state of the items of the service that is not good, with its text: this consumer watches the states of
+    /// services, so it gets it by the directory.
+    pub(crate) fn trouble(&mut self) -> String {
         loop {
-            let message = self.next(ITEM);
-            let Message::Status(status) = Message::decode(&message).unwrap() else { continue };
-            let Some(state) = status.state.filter(|state| state.data == DataState::Suspect) else { continue };
-            return String::from_utf8_lossy(state.text).into_owned();
+            let message = self.next(DIRECTORY);
+            let changes = directory::decode(Message::decode(&message).unwrap().payload()).unwrap();
+            let states = changes.into_iter().filter_map(|(_, service)| service.state?.status);
+            let mut texts = states.filter(|state| state.data == DataState::Suspect).map(|state| state.text);
+            if let Some(text) = texts.next() {
+                return String::from_utf8_lossy(&text).into_owned();
+            }
         }
     }
 
