@@ -54,6 +54,7 @@ def test_set_up_by_data(node: utipc.Node, service: utipc.ServiceAddress) -> None
             assert client.recv(100, timeout=LIMIT) == b"answer"
 
 
+@pytest.mark.parametrize("kind", KINDS)
 def test_set_up_by_data_in_a_loop(node: utipc.Node, service: utipc.ServiceAddress, kind: Kind) -> None:
     """The first call waits for the server, also for longer than one slice of time; the address is ignored later."""
     with node.listen(service, kind) as listener:
