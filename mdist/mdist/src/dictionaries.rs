@@ -75,7 +75,7 @@ impl Dictionaries {
         Ok(Self { list, revision: AtomicU64::new(0), part })
     }
 
-    /// Replaces the dictionaries for later requests. Streams of those that differ get a [`Dictionaries::notice`].
+    /// Replaces the dictionaries for later requests. Streams of those that differ get a notice.
     ///
     /// # Errors
     /// As [`Dictionaries::of`]; nothing is replaced.
