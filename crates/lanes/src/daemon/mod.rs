@@ -371,7 +371,7 @@ impl Lanes {
     }
 
     /// Bytes of memory that the open lanes of a socket have carried, as far as they were read: written by it, and read
-    /// by it. Only its first [`SHOWN_LANES`] lanes count: a reply shows many sockets.
+    /// by it. Only its first 64 lanes count: a reply shows many sockets.
     #[must_use]
     pub fn bytes_of(&self, port: u32) -> [u64; 2] {
         let mut bytes = [0; 2];
