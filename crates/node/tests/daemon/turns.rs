@@ -224,9 +224,8 @@ fn clean_up_of_dropped_forks_is_bounded_by_the_quota_of_memory() {
         assert!(used <= MOST, "{used}");
     }
     drop(client);
-    until(&host, "sockets of a dead process", |c| c.attached == 0 && c.sockets == 0);
-    let left = host.daemon().with(move |stack, _| stack.ledger().used_by(user, Resource::Memory)).unwrap();
-    assert_eq!(left, 0);
+    let used = || host.daemon().with(move |stack, _| stack.ledger().used_by(user, Resource::Memory)).unwrap();
+    until(&host, "sockets of a dead process", |c| c.attached == 0 && c.sockets == 0 && used() == 0);
 }
 
 /// A multicast to many sockets of the node is copied in several steps, and the next message of its sender comes last.

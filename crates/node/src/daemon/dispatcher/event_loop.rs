@@ -373,7 +373,7 @@ impl Dispatcher {
         DaemonCounters {
             user: self.rules.own_user(),
             attached: self.attachments.served(),
-            sockets: self.sockets.len(),
+            sockets: self.sockets.len() + self.ending,
             descriptors: self.descriptors.len(),
             closing: self.disposal.waiting(),
             lanes: lanes.lanes,

@@ -81,6 +81,7 @@ impl Dispatcher {
                 return None;
             }
             Then::Close(port, reply_to) => {
+                self.ending = self.ending.saturating_sub(1);
                 self.remove_lanes_of(port);
                 self.with_lanes(now, |lanes, context| lanes.end_socket(context, port, SocketEnd::Close));
                 (reply_to?, Ok(Reply::Done))
@@ -119,6 +120,7 @@ impl Dispatcher {
 
     /// Closes sockets without holders whose lanes have ended.
     fn close_all(&mut self, now: Time, ports: &[u32]) {
+        self.ending = self.ending.saturating_sub(ports.len());
         for port in ports {
             self.remove_lanes_of(*port);
         }
@@ -153,6 +155,9 @@ impl Dispatcher {
     /// From now on no process reaches the socket; it lives until its lanes have ended.
     fn forget_socket(&mut self, port: u32) {
         self.close_descriptor(port);
+        if self.sockets.contains(port) {
+            self.ending += 1;
+        }
         self.sockets.remove(port);
         self.orphans.remove(port);
     }

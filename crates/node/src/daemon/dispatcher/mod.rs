@@ -133,6 +133,8 @@ pub(super) struct Dispatcher {
     replies: Vec<Outgoing>,
     /// Attachments that have ended in this turn.
     ended: Vec<(AttachmentId, EndReason)>,
+    /// Sockets that no process reaches any more and whose lanes have not ended yet: their bindings are still there.
+    ending: usize,
     /// What users have to do in their turns.
     shares: Shares<Job>,
     /// Buffer for the events of one user.
@@ -193,6 +195,7 @@ impl Dispatcher {
             reclaim: Reclaim::default(),
             replies: Vec::new(),
             ended: Vec::new(),
+            ending: 0,
             shares: Shares::default(),
             events: Vec::new(),
             trim: Trim::default(),
