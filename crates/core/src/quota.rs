@@ -303,7 +303,7 @@ impl Ledger {
         }
     }
 
-    /// While the system refuses memory, nobody may use more of anything.
+    /// While the system refuses memory, no user may use more of any resource.
     pub(crate) fn set_short(&mut self, is_short: bool) {
         self.is_short = is_short;
     }

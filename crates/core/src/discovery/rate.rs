@@ -147,6 +147,6 @@ mod tests {
         assert!(limit.shares.len() <= SHARES && admitted < 10 * (2048 + 256) + 1024, "{admitted} of {tried}");
         let mut limit = RateLimit::new(Time::ZERO);
         let all = (1..=10_000).all(|ms| limit.admit(Time::from_millis(ms), place(ms as u32)));
-        assert!(all, "a thousand invented hosts a second keep nobody out");
+        assert!(all, "a thousand invented hosts a second keep no honest node out");
     }
 }

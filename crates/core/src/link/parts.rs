@@ -1,6 +1,6 @@
 //! Parts of packets that the path does not carry whole. Spec: tipc.md §4.7.
 //!
-//! A packet keeps its number when the path becomes narrower, so the link cannot divide it anew. It travels in
+//! A packet keeps its number when the path becomes narrower, so the link cannot divide it again. It travels in
 //! LINK_PROTOCOL messages of a type of its own, which Linux ignores, and its receiver processes it when all have
 //! arrived.
 

@@ -49,7 +49,7 @@ impl Members {
         Some(member)
     }
 
-    /// A peer has a link: it exists, and gives its place to nobody.
+    /// A peer has a link: it exists, and keeps its place.
     pub(super) fn has_answered(&mut self, addr: NodeAddr) {
         if let Some(number) = self.all.get_mut(&addr).and_then(|member| member.stranger.take()) {
             self.strangers.remove(&(number, addr));

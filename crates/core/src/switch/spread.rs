@@ -42,7 +42,7 @@ pub(crate) struct Copy {
 #[derive(Debug, Default)]
 pub(crate) struct Spreads {
     all: BTreeMap<Origin, VecDeque<Waiting>>,
-    /// Senders of multicasts that nobody is charged for yet, and whether nothing of them waited before.
+    /// Senders of multicasts that are not charged yet, and whether no message of them waited before.
     begun: VecDeque<(Origin, bool)>,
     /// Senders whose messages have begun to wait, until they are reported.
     unreported: VecDeque<Origin>,
