@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use utipc_lanes::{BELLS_MAX, Check, Pair, Parked};
 use utipc_os::futex::Woken;
@@ -196,7 +196,7 @@ impl Socket {
             }
             Half::Send => {
                 let sender = &mut lock(&self.state.sender).lanes;
-                let ready = match sender.congested() {
+                let ready = match sender.sleeps_for_link(Instant::now()) {
                     Some((node, level)) => !self.attachment.is_congested(node, level)?,
                     None => !sender.awaited_pairs().is_empty() && sender.want_room(bytes),
                 };

@@ -117,15 +117,13 @@ impl Sender {
     }
 
     /// Whether the call shall wait until the full link queue to a node is half free for messages of this level. False
-    /// if it has not been for so long that the message goes to the node, which says when it takes the next one; this
-    /// stays so until [`Sender::link_has_room`].
+    /// if calls have slept for so long that the message goes to the node, which says when it takes the next one; this
+    /// stays so until [`Sender::link_has_room`]. A program that does not sleep but tries again costs the node nothing.
     pub fn waits_for_link(&mut self, node: NodeAddr, level: u8, now: Instant) -> bool {
-        let since = match self.link_full {
-            Some((full, since)) if full == node => since,
-            _ => now,
+        let is_over = |(full, since): (NodeAddr, Instant)| {
+            full == node && now.saturating_duration_since(since) >= LINK_PATIENCE
         };
-        self.link_full = Some((node, since));
-        if now.saturating_duration_since(since) >= LINK_PATIENCE {
+        if self.link_full.is_some_and(is_over) {
             self.awaited = Awaited::Nothing;
             return false;
         }
@@ -142,13 +140,13 @@ impl Sender {
         }
     }
 
-    /// Node and level of the full link queue that the call waits for.
-    #[must_use]
-    pub fn congested(&self) -> Option<(NodeAddr, u8)> {
-        match self.awaited {
-            Awaited::Link(node, level) => Some((node, level)),
-            _ => None,
+    /// Node and level of the full link queue for which the call is about to sleep.
+    pub fn sleeps_for_link(&mut self, now: Instant) -> Option<(NodeAddr, u8)> {
+        let Awaited::Link(node, level) = self.awaited else { return None };
+        if self.link_full.is_none_or(|(full, _)| full != node) {
+            self.link_full = Some((node, now));
         }
+        Some((node, level))
     }
 
     /// The lanes that a call waits for.
@@ -233,10 +231,19 @@ mod tests {
 
     const NODE: NodeAddr = NodeAddr(0x0100_1001);
 
+    /// A sender that has begun to wait for a link.
+    fn waiting(begun: Instant) -> Sender {
+        let mut sender = Sender::default();
+        sender.awaited = Awaited::Link(NODE, 0);
+        assert_eq!(sender.sleeps_for_link(begun), Some((NODE, 0)));
+        sender
+    }
+
     /// Others keep the link more than half full for ever.
     #[test]
     fn sender_to_a_link_that_stays_full_takes_its_turn_at_the_node() {
-        let (mut sender, begun) = (Sender::default(), Instant::now());
+        let begun = Instant::now();
+        let mut sender = waiting(begun);
         let mut waits = |after: Duration| sender.waits_for_link(NODE, 0, begun + after);
         assert!(waits(Duration::ZERO) && waits(LINK_PATIENCE / 2));
         assert!(!waits(LINK_PATIENCE));
@@ -246,12 +253,20 @@ mod tests {
 
     #[test]
     fn sender_to_a_link_that_had_room_waits_anew() {
-        let (mut sender, begun) = (Sender::default(), Instant::now());
-        assert!(sender.waits_for_link(NODE, 0, begun));
+        let begun = Instant::now();
+        let mut sender = waiting(begun);
         sender.link_has_room(NodeAddr(0x0100_1002));
         assert!(!sender.waits_for_link(NODE, 0, begun + LINK_PATIENCE), "room at another node");
         sender.link_has_room(NODE);
         assert!(sender.waits_for_link(NODE, 0, begun + LINK_PATIENCE));
         assert!(sender.waits_for_link(NodeAddr(0x0100_1002), 0, begun + 2 * LINK_PATIENCE), "another node");
+    }
+
+    #[test]
+    fn sender_that_tries_again_without_sleeping_never_goes_to_the_node() {
+        let (mut sender, begun) = (Sender::default(), Instant::now());
+        for after in 0..100 {
+            assert!(sender.waits_for_link(NODE, 0, begun + LINK_PATIENCE * after));
+        }
     }
 }

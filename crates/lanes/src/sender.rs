@@ -286,7 +286,7 @@ pub struct Sender {
     pub(crate) awaited: Awaited,
     /// A wait for the reader of a full lane has begun.
     pub(crate) new_wait: bool,
-    /// The node to which the link queue was full at the last message to it, and since when.
+    /// The node to which the link queue was full at the last message to it, and since when calls sleep for that.
     pub(crate) link_full: Option<(NodeAddr, Instant)>,
     /// Messages sent by lanes to local sockets.
     pub messages: u64,

@@ -194,10 +194,13 @@ fn congested_node_delays_only_its_own_messages() {
     urgent.set_nonblocking(true);
     urgent.send_to(b"urgent", SERVICE).unwrap();
     // A waiting sender continues when the queue is drained.
+    let waits = sender.stats().link_waits;
     let waiting = thread::scope(|scope| {
         let waiting = scope.spawn(|| sender.send_to(&body(sent), SERVICE));
-        thread::sleep(Duration::from_millis(20));
-        assert!(!waiting.is_finished(), "the send did not wait");
+        while sender.stats().link_waits == waits {
+            assert!(start.elapsed() < LIMIT, "the send did not wait");
+            thread::sleep(Duration::from_millis(1));
+        }
         wire.set(Direction::Receive, Faults::default());
         waiting.join().unwrap()
     });

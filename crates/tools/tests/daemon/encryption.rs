@@ -220,7 +220,7 @@ fn recordings_are_refused_after_rotation_by_key_files_and_restarts() {
     let _ = kill(Pid::from_raw(capture.id().try_into().unwrap()), Signal::SIGINT);
     capture.wait().unwrap();
     let frames = recorded(&std::fs::read(&file).unwrap(), at);
-    assert!(frames.len() > 250 && frames.iter().all(|frame| frame[0] >> 5 == 7), "{}", frames.len());
+    assert!(frames.len() > 50 && frames.iter().all(|frame| frame[0] >> 5 == 7), "{}", frames.len());
 
     // The sender restarts with the second key in its file; then the same key is set again.
     for same_key_again in [false, true] {

@@ -349,7 +349,7 @@ pub(crate) const SUITES: &[Suite] = &[
             Judge::CargoTest,
             &[
                 "env",
-                "RUSTFLAGS=-Zsanitizer=address",
+                "RUSTFLAGS=-Zsanitizer=address --cfg=asan",
                 "RUSTDOCFLAGS=-Zsanitizer=address",
                 "CARGO_TARGET_DIR=target/asan",
                 "cargo",
