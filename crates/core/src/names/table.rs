@@ -10,7 +10,7 @@ use super::replica::{Choice, Heap, Index, Memory, NoMemory, Place, Seen, Size, V
 use super::{ASSURED_BINDINGS, MAX_BINDINGS, MAX_PEER_BINDINGS, MAX_USER_BINDINGS, USER_BINDINGS};
 use crate::Load;
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
-use crate::collections::{Slab, Slot};
+use crate::collections::{Slab, Slot, Sparse};
 use crate::limits::{LINK_STATE, NODE_STATE, TOPOLOGY_SERVER};
 
 /// A binding was published or withdrawn. Changes must reach subscribers in order.
@@ -123,7 +123,7 @@ pub struct NameTable {
     /// All bindings in the order of lists.
     listed: BTreeMap<ListPosition, u32>,
     ranges: Slab<Place>,
-    publications: Vec<Option<Publication>>,
+    publications: Sparse<Publication>,
     /// In a tree, because a hash table that grows moves all its entries at once.
     identities: BTreeMap<Identity, u32>,
     /// Bindings by node and age; those of this node are under [`NodeAddr::NONE`].
@@ -150,7 +150,7 @@ impl NameTable {
             index: Index::default(),
             listed: BTreeMap::new(),
             ranges: Slab::default(),
-            publications: Vec::new(),
+            publications: Sparse::default(),
             identities: BTreeMap::new(),
             nodes: BTreeMap::new(),
             ports: BTreeMap::new(),
@@ -214,10 +214,7 @@ impl NameTable {
         let records: Vec<u32> =
             self.nodes.get(&NodeAddr::NONE).into_iter().flat_map(|m| m.values().copied()).collect();
         for record in records {
-            let Some(publication) = self.publications.get_mut(record as usize).and_then(Option::as_mut)
-            else {
-                continue;
-            };
+            let Some(publication) = self.publications.get_mut(record as usize) else { continue };
             let old = publication.binding;
             publication.binding.port.node = own;
             let new = publication.binding;
@@ -311,7 +308,7 @@ impl NameTable {
     }
 
     fn publication(&self, record: u32) -> Option<&Publication> {
-        self.publications.get(record as usize)?.as_ref()
+        self.publications.get(record as usize)
     }
 
     /// Adds a binding of a local socket or a peer. A binding without a node is local.
@@ -338,13 +335,7 @@ impl NameTable {
         let record = self.index.add(areas, place, &binding, self.own).ok_or(PublishError::NoMemory)?;
         self.next_id += 1;
         self.listed.insert(ListPosition::new(binding.range, id), record);
-        let at = record as usize;
-        if self.publications.len() <= at {
-            self.publications.resize_with(at + 1, || None);
-        }
-        if let Some(place) = self.publications.get_mut(at) {
-            *place = Some(Publication { binding, range, id });
-        }
+        self.publications.insert(record as usize, Publication { binding, range, id });
         if local {
             self.ports.insert((binding.port.port, Reverse(id)), record);
             self.user_bindings += usize::from(is_user_type(binding.range.service));
@@ -380,7 +371,7 @@ impl NameTable {
     /// Removes the binding with this identity; `None` if there is none.
     pub fn withdraw(&mut self, range: ServiceRange, port: PortId, key: u32) -> Option<Change> {
         let record = self.identities.remove(&(range, port, key))?;
-        let Publication { binding, range: slot, id } = self.publications.get_mut(record as usize)?.take()?;
+        let Publication { binding, range: slot, id } = self.publications.remove(record as usize)?;
         let place = self.ranges.get_mut(slot)?;
         self.index.remove(self.memory.areas(), place, record);
         let edge = place.is_empty();

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::collections::shrink;
+
 /// Allocates numbers from 1 on. A returned number is reused only some changes later.
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -21,7 +23,9 @@ impl Slots {
     /// Allocates a number below `limit`. `reclaimable`: the newest version that all readers have left behind.
     pub(super) fn take(&mut self, reclaimable: u64, limit: u32) -> Option<u32> {
         if self.returned.front().is_some_and(|(version, _)| *version <= reclaimable) {
-            return self.returned.pop_front().map(|(_, number)| number);
+            let number = self.returned.pop_front().map(|(_, number)| number);
+            shrink(&mut self.returned);
+            return number;
         }
         let number = self.fresh;
         (number < limit).then(|| {

@@ -1,6 +1,6 @@
 //! A search for the attack of one unprivileged user that costs others most: random [`Shape`]s within the default
 //! limits, each against a fresh daemon, and mutations of the worst so far. Bystanders of another user measure what
-//! requests to the daemon take.
+//! requests to the daemon take, and compare it with the same beside as many processes that only compute.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -34,6 +34,12 @@ const BEYOND_PART: u64 = 4;
 /// The longest turn, microseconds of processor time.
 const TURN_US: u64 = 20_000;
 
+/// Attacks for whose time the processes compute that the attacks are compared with.
+const COMPUTING: f64 = 3.0;
+
+const CONFIGURATION: &str =
+    "[node]\naddress = \"1.1.1\"\n[policy]\nattach = [\"*\"]\nsocket_mode = \"0666\"\n";
+
 /// Options of a search.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -43,6 +49,9 @@ pub(crate) struct Options {
     /// Duration of one attack, seconds
     #[arg(long, default_value_t = 4.0)]
     attack: f64,
+    /// Hostile processes; by default one for each processor
+    #[arg(long)]
+    processes: Option<u64>,
     /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -52,6 +61,13 @@ pub(crate) struct Options {
     /// Run this shape only, given as JSON
     #[arg(long)]
     shape: Option<String>,
+}
+
+impl Options {
+    fn processes(&self) -> u64 {
+        let processors = || std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        self.processes.unwrap_or_else(processors).max(1)
+    }
 }
 
 /// What an attack has cost.
@@ -110,20 +126,38 @@ fn counters(daemon: &mut Watched) -> Result<(u64, u64, String)> {
     Ok((charged, super::longest_us(turns), handler.to_owned()))
 }
 
-fn start_shaped(socket: &Path, options: &Options, seed: u64, shape: &Shape) -> Result<Hostile> {
-    let mut command = Command::new(OWN_PROGRAM);
-    command.args(["shaped", "--seconds", &options.attack.to_string(), "--seed", &seed.to_string()]);
-    command.arg("--shape").arg(serde_json::to_string(shape)?).arg("--socket").arg(socket);
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    as_user(&mut command, HOSTILE_USER);
-    let child = command.spawn().context("start a hostile process")?;
-    Ok(Hostile { child, until: Instant::now() + seconds(2.0 * options.attack) })
+/// Starts the processes of an attack.
+fn start_shaped(socket: &Path, options: &Options, seed: u64, shape: &Shape) -> Result<Vec<Hostile>> {
+    let processes = options.processes();
+    let part = serde_json::to_string(&shape.part(processes))?;
+    let start = |number| {
+        let mut command = Command::new(OWN_PROGRAM);
+        let seed: u64 = seed + number;
+        command.args(["shaped", "--seconds", &options.attack.to_string(), "--seed", &seed.to_string()]);
+        command.arg("--shape").arg(&part).arg("--socket").arg(socket);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        as_user(&mut command, HOSTILE_USER);
+        let child = command.spawn().context("start a hostile process")?;
+        Ok(Hostile { child, until: Instant::now() + seconds(2.0 * options.attack) })
+    };
+    (0..processes).map(start).collect()
+}
+
+/// Whether one of the processes lives, and may.
+fn is_attacked(hostile: &mut [Hostile]) -> Result<bool> {
+    for process in hostile {
+        if Instant::now() < process.until
+            && process.child.try_wait().context("look at a hostile process")?.is_none()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// One attack against a fresh daemon.
 fn attack(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result<Cost> {
-    let configuration = "[node]\naddress = \"1.1.1\"\n[policy]\nattach = [\"*\"]\nsocket_mode = \"0666\"\n";
-    let mut daemon = Watched::start_with(program, "-search", configuration)?;
+    let mut daemon = Watched::start_with(program, "-search", CONFIGURATION)?;
     let server = Honest::start(daemon.socket(), "server")?;
     let mut clients = [Honest::start(daemon.socket(), "caller")?, Honest::start(daemon.socket(), "client")?];
     std::thread::sleep(seconds(0.5));
@@ -137,9 +171,7 @@ fn attack(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result
     let mut hostile = start_shaped(daemon.socket(), options, seed, shape)?;
     let mut cost = Cost::default();
     let kill_at = Instant::now() + seconds(options.attack * 0.9);
-    while hostile.child.try_wait().context("look at a hostile process")?.is_none()
-        && Instant::now() < hostile.until
-    {
+    while is_attacked(&mut hostile)? {
         if shape.end == End::Killed && Instant::now() > kill_at {
             break;
         }
@@ -163,19 +195,21 @@ fn attack(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result
     Ok(cost)
 }
 
-/// What a bystander's requests take beside a process of the attacker that only computes.
+/// What a bystander's requests take beside processes of the attacker that only compute.
 fn beside_computing(program: &Path, options: &Options) -> Result<Window> {
-    let configuration = "[node]\naddress = \"1.1.1\"\n[policy]\nattach = [\"*\"]\nsocket_mode = \"0666\"\n";
-    let daemon = Watched::start_with(program, "-search", configuration)?;
+    let daemon = Watched::start_with(program, "-search", CONFIGURATION)?;
     let mut caller = Honest::start(daemon.socket(), "caller")?;
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -t 60; while :; do :; done"]).stdin(Stdio::null());
-    as_user(&mut command, HOSTILE_USER);
-    let computing =
-        Hostile { child: command.spawn().context("start a process that computes")?, until: Instant::now() };
+    let compute = |_| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -t 600; while :; do :; done"]).stdin(Stdio::null());
+        as_user(&mut command, HOSTILE_USER);
+        let child = command.spawn().context("start a process that computes")?;
+        Ok(Hostile { child, until: Instant::now() })
+    };
+    let computing = (0..options.processes()).map(compute).collect::<Result<Vec<_>>>()?;
     std::thread::sleep(seconds(0.5));
     caller.window()?;
-    std::thread::sleep(seconds(options.attack));
+    std::thread::sleep(seconds(COMPUTING * options.attack));
     let window = caller.window()?;
     drop((computing, caller));
     ensure!(daemon.end()?, "the daemon has failed");
@@ -201,7 +235,7 @@ impl Worst {
 /// Runs the search; false if a target is missed and that counts.
 pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bool> {
     let beside = beside_computing(program, options)?;
-    eprintln!("requests beside a process that only computes: {beside:?}");
+    eprintln!("requests beside {} processes that only compute: {beside:?}", options.processes());
     let (begun, mut random) = (Instant::now(), Random(options.seed << 32));
     let only: Option<Shape> =
         options.shape.as_deref().map(serde_json::from_str).transpose().context("read the shape")?;

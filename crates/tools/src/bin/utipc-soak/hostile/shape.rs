@@ -94,6 +94,12 @@ impl Shape {
         }
     }
 
+    /// The shape of one of several processes that attack together.
+    pub(super) fn part(&self, processes: u64) -> Self {
+        let [attachments, sockets] = [self.attachments, self.sockets].map(|all| all.div_ceil(processes));
+        Self { attachments, sockets, ..self.clone() }
+    }
+
     /// A shape that differs in one or two respects.
     pub(super) fn mutated(&self, random: &mut Random) -> Self {
         let (mut shape, other) = (self.clone(), Self::any(random));
