@@ -58,6 +58,9 @@ pub(crate) struct Options {
     /// Fail if a target is missed: only on a machine without other work
     #[arg(long)]
     timed: bool,
+    /// Attach the bystanders to a daemon of their own, which shares only the processors with the attacked one
+    #[arg(long)]
+    apart: bool,
     /// Run this shape only, given as JSON
     #[arg(long)]
     shape: Option<String>,
@@ -158,8 +161,10 @@ fn is_attacked(hostile: &mut [Hostile]) -> Result<bool> {
 /// One attack against a fresh daemon.
 fn attack(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result<Cost> {
     let mut daemon = Watched::start_with(program, "-search", CONFIGURATION)?;
-    let server = Honest::start(daemon.socket(), "server")?;
-    let mut clients = [Honest::start(daemon.socket(), "caller")?, Honest::start(daemon.socket(), "client")?];
+    let apart = options.apart.then(|| Watched::start_with(program, "-apart", CONFIGURATION)).transpose()?;
+    let socket = apart.as_ref().unwrap_or(&daemon).socket();
+    let server = Honest::start(socket, "server")?;
+    let mut clients = [Honest::start(socket, "caller")?, Honest::start(socket, "client")?];
     std::thread::sleep(seconds(0.5));
     for client in &mut clients {
         client.window()?;
@@ -191,7 +196,9 @@ fn attack(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result
     let (_, turn_us, handler) = counters(&mut daemon)?;
     (cost.turn_us, cost.handler) = (turn_us, handler);
     drop((clients, server));
-    ensure!(daemon.end()?, "the daemon has failed");
+    for daemon in apart.into_iter().chain([daemon]) {
+        ensure!(daemon.end()?, "the daemon has failed");
+    }
     Ok(cost)
 }
 
