@@ -21,6 +21,7 @@ pub mod inotify;
 pub mod interface;
 mod lock;
 pub mod machine;
+pub mod many;
 pub mod mmsg;
 pub mod netns;
 pub mod offload;

@@ -8,7 +8,7 @@
 //! | Which sockets get a lane, and when may the reader use it? | `open.rs` |
 //! | Which states does a lane have? | `state.rs` |
 //! | How does a lane end? | `end.rs`; one to or from the node: `node_end.rs` |
-//! | How is long work divided into steps? | `work.rs`; collections that cannot be iterated: `many.rs` |
+//! | How is long work divided into steps? | `work.rs`; collections that cannot be iterated: `os/many.rs` |
 //! | When do messages between members of a group use lanes? | `groups.rs` |
 //! | Which processes share memory? | `pairs.rs` |
 //! | How do lanes between a process and the node begin and end? | `node_lanes.rs` |
@@ -21,7 +21,6 @@ mod awake;
 mod count;
 mod end;
 mod groups;
-mod many;
 mod node_end;
 mod node_lanes;
 mod open;
@@ -55,7 +54,6 @@ pub use work::Work;
 
 use awake::Awake;
 use groups::Members;
-use many::{Index, Many};
 use node_lanes::{Inbound, Outbound};
 use pairs::Pairs;
 use quotas::Charge;
@@ -63,6 +61,7 @@ use state::LaneState;
 use taps::Taps;
 use unopened::Unopened;
 use unsent::Messages;
+use utipc_os::many::{Index, Many};
 
 /// Number of a process at the daemon; not 0.
 pub type ProcessId = u32;

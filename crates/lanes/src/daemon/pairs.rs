@@ -10,8 +10,8 @@ use utipc_core::quota::UserId;
 use utipc_os::heap::shrink_queue;
 use utipc_os::reactor::Waker;
 
-use super::many::{Index, Many};
 use super::{DAEMON, ProcessId};
+use utipc_os::many::{Index, Many};
 
 /// A pair without lanes is kept this long, milliseconds: the same processes often exchange messages again.
 const IDLE_MS: u64 = 10_000;

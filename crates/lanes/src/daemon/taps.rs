@@ -2,9 +2,9 @@
 
 use utipc_attach::LaneId;
 
-use super::many::Many;
 use super::{Lanes, pairs};
 use crate::{Tap, Tapped};
+use utipc_os::many::Many;
 
 /// Records that one call visits in all lanes, about: a hostile writer must not make turns long. The call after goes on
 /// with the next lane.

@@ -2,7 +2,7 @@
 
 use utipc_attach::LaneId;
 
-use super::many::{Index, Many};
+use utipc_os::many::{Index, Many};
 
 /// See the module.
 #[derive(Debug, Default)]

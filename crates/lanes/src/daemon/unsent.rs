@@ -8,10 +8,10 @@ use utipc_core::socket::{Built, Unsent};
 use utipc_core::stack::Stack;
 use utipc_os::disposal::Large;
 
-use super::many::Many;
 use super::node_lanes::{is_connected, is_datagram};
 use super::work::{STEP_LANES, STEP_RECORDS};
 use super::{Context, Lanes};
+use utipc_os::many::Many;
 
 /// The end of a connection waits for unsent messages this long, milliseconds at most. Spec: tipc.md §8.3.
 const MAX_LINGER_MS: u64 = 8000;

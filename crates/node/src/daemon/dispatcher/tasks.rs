@@ -3,13 +3,13 @@
 //! of a task runs at once, so that a small one is done in the turn in which it begins. A request is answered when its
 //! task is done.
 
-use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
 use utipc_attach::{Failure, Reply};
 use utipc_core::Time;
 use utipc_core::quota::{Resource, UserId};
 use utipc_lanes::daemon::Work;
+use utipc_os::many::Many;
 
 use super::lane_tasks::Then;
 use super::{Answer, Dispatcher, Job};
@@ -33,7 +33,7 @@ pub(super) enum Task {
     /// A holder is gone, and leaves these sockets.
     Left {
         holder: Holder,
-        ports: BTreeSet<u32>,
+        ports: Many<u32>,
         /// The process that has ended.
         process: Option<AttachmentId>,
     },
@@ -85,7 +85,7 @@ impl Dispatcher {
         &mut self,
         now: Time,
         user: UserId,
-        ports: BTreeSet<u32>,
+        ports: Many<u32>,
         (holder, process): (Holder, Option<AttachmentId>),
     ) {
         self.begin_task(now, user, Task::Left { holder, ports, process });
@@ -237,10 +237,10 @@ impl Dispatcher {
     }
 
     /// Takes the sockets that end next. A socket with more bindings than there are items loses some of them, and stays.
-    fn next_batch(&mut self, now: Time, ports: &mut BTreeSet<u32>, holder: Holder) -> Vec<u32> {
+    fn next_batch(&mut self, now: Time, ports: &mut Many<u32>, holder: Holder) -> Vec<u32> {
         let (mut batch, mut items) = (Vec::new(), STEP_ITEMS);
         while items > 0
-            && let Some(port) = ports.first().copied()
+            && let Some(port) = ports.first()
         {
             let bindings = self.sockets.bindings(port);
             let ends = self.sockets.is_last(port, holder)
@@ -252,7 +252,7 @@ impl Dispatcher {
             let cost = 1 + LANE_ITEMS * self.lanes.count_of(port) + if ends { bindings } else { 0 };
             items = items.saturating_sub(cost);
             batch.push(port);
-            ports.pop_first();
+            ports.remove(&port);
         }
         batch
     }

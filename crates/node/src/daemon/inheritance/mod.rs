@@ -6,14 +6,14 @@
 
 mod orphans;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::ops::Bound;
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 
 use utipc_attach::Failure;
 use utipc_core::quota::{Ledger, Resource, UserId};
 use utipc_os::disposal::Disposal;
 use utipc_os::fdpass::{Channel, Got, MAX_FDS};
+use utipc_os::many::{Index, Many};
 use utipc_os::packets;
 use utipc_os::reactor::Interest;
 
@@ -38,7 +38,7 @@ struct Inheritance {
     /// The user of the process that forked; it is charged for the descriptor and the sockets until they are released,
     /// also when that process is gone.
     user: UserId,
-    ports: BTreeSet<u32>,
+    ports: Many<u32>,
     /// Oldest first.
     nonces: VecDeque<u64>,
 }
@@ -81,7 +81,7 @@ impl Inheritance {
 /// All inheritances, by number.
 #[derive(Debug, Default)]
 pub(super) struct Inheritances {
-    open: HashMap<InheritanceId, Inheritance>,
+    open: Index<InheritanceId, Inheritance>,
     next: InheritanceId,
     /// Closes what processes have sent.
     disposal: Disposal,
@@ -111,7 +111,7 @@ impl Inheritances {
         self.next = number.wrapping_add(1);
         self.open.insert(
             number,
-            Inheritance { far: Some(far), user, ports: BTreeSet::new(), nonces: VecDeque::new() },
+            Inheritance { far: Some(far), user, ports: Many::default(), nonces: VecDeque::new() },
         );
         Ok((number, own.into_fd()))
     }
@@ -123,7 +123,7 @@ impl Inheritances {
     /// Adds a socket to an inheritance; false if the inheritance has ended.
     pub(super) fn add(&mut self, number: InheritanceId, port: u32) -> bool {
         let open = self.open.get_mut(&number).filter(|inheritance| inheritance.far.is_some());
-        open.is_some_and(|inheritance| inheritance.ports.insert(port))
+        open.is_some_and(|inheritance| inheritance.ports.insert(port, ()).is_none())
     }
 
     /// Whether a process may claim the sockets of an inheritance: it presents a nonce that it has written into the
@@ -134,9 +134,8 @@ impl Inheritances {
 
     /// Some sockets of an inheritance with numbers after `after`, in order.
     pub(super) fn ports_after(&self, number: InheritanceId, after: u32, most: usize) -> Vec<u32> {
-        let later = (Bound::Excluded(after), Bound::Unbounded);
-        let ports = self.open.get(&number).into_iter().flat_map(|inheritance| inheritance.ports.range(later));
-        ports.copied().take(most).collect()
+        let open = self.open.get(&number);
+        open.map_or_else(Vec::new, |inheritance| inheritance.ports.some_after(Some(after), most))
     }
 
     /// The last copy of an inheritance's descriptor was closed: its user, and the sockets that it held, for each of
@@ -145,7 +144,7 @@ impl Inheritances {
         &mut self,
         reactors: &mut Reactors,
         number: InheritanceId,
-    ) -> Option<(UserId, BTreeSet<u32>)> {
+    ) -> Option<(UserId, Many<u32>)> {
         let inheritance = self.open.get_mut(&number)?;
         let far = inheritance.far.take()?;
         reactors.unwatch(inheritance.user, &far);

@@ -5,11 +5,8 @@
 
 mod socket;
 
-use std::collections::{BTreeSet, HashMap};
-use std::ops::Bound;
-
 use utipc_core::socket::Readiness;
-use utipc_os::heap::shrink_map;
+use utipc_os::many::{Index, Many};
 
 use super::attachments::AttachmentId;
 use super::inheritance::InheritanceId;
@@ -26,7 +23,7 @@ pub(super) enum Holder {
 /// The sockets of one process.
 #[derive(Debug, Default)]
 struct Held {
-    ports: BTreeSet<u32>,
+    ports: Many<u32>,
     /// Bindings of the sockets that it owns.
     bindings: usize,
     /// Descriptors of the sockets that it owns.
@@ -49,15 +46,15 @@ pub(super) enum Release {
 /// All sockets of processes, by port.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
-    sockets: HashMap<u32, Socket>,
-    processes: HashMap<AttachmentId, Held>,
+    sockets: Index<u32, Socket>,
+    processes: Index<AttachmentId, Held>,
 }
 
 impl Sockets {
     /// Gives back the memory of tables that many entries have left.
     pub(super) fn shrink(&mut self) {
-        shrink_map(&mut self.sockets);
-        shrink_map(&mut self.processes);
+        self.sockets.shrink();
+        self.processes.shrink();
     }
 
     /// Adds a process that has attached.
@@ -66,7 +63,7 @@ impl Sockets {
     }
 
     /// Removes a process that is gone; the caller releases the sockets that it held.
-    pub(super) fn remove_process(&mut self, id: AttachmentId) -> BTreeSet<u32> {
+    pub(super) fn remove_process(&mut self, id: AttachmentId) -> Many<u32> {
         self.processes.remove(&id).map(|held| held.ports).unwrap_or_default()
     }
 
@@ -99,9 +96,7 @@ impl Sockets {
 
     /// Some sockets that a process holds with numbers after `after`, in order.
     pub(super) fn ports_after(&self, id: AttachmentId, after: u32, most: usize) -> Vec<u32> {
-        let later = (Bound::Excluded(after), Bound::Unbounded);
-        let ports = self.processes.get(&id).into_iter().flat_map(|held| held.ports.range(later));
-        ports.copied().take(most).collect()
+        self.processes.get(&id).map_or_else(Vec::new, |held| held.ports.some_after(Some(after), most))
     }
 
     /// Bindings of a socket.
@@ -137,7 +132,7 @@ impl Sockets {
     /// Adds a new socket that this process owns.
     pub(super) fn add(&mut self, port: u32, owner: AttachmentId, seen: Readiness) {
         if let Some(held) = self.processes.get_mut(&owner) {
-            held.ports.insert(port);
+            held.ports.insert(port, ());
             self.sockets.insert(port, Socket::new(owner, seen));
         }
     }
@@ -169,7 +164,7 @@ impl Sockets {
         if let Some(held) = self.processes.get_mut(&id) {
             held.bindings += socket.bindings;
             held.descriptors += usize::from(socket.has_descriptor);
-            held.ports.insert(port);
+            held.ports.insert(port, ());
         }
     }
 
@@ -183,7 +178,7 @@ impl Sockets {
             Some(socket) => {
                 socket.sharers.push(Sharer::new(Holder::Process(id)));
                 if let Some(held) = self.processes.get_mut(&id) {
-                    held.ports.insert(port);
+                    held.ports.insert(port, ());
                 }
                 true
             }
