@@ -1,7 +1,9 @@
 //! Memory of the daemon, in a process of its own: what messages take is charged and returned, and the daemon refuses
 //! messages when the system refuses it memory.
 
-// AddressSanitizer has its own allocator, which keeps freed memory and needs addresses for its shadows.
+// AddressSanitizer has its own allocator, which keeps freed memory and needs addresses for its shadows. Its suite sets
+// `asan`.
+#![allow(unexpected_cfgs, reason = "no other crate has it")]
 #![cfg(not(asan))]
 
 #[allow(dead_code, reason = "the other tests use all of it")]

@@ -7,8 +7,8 @@ use utipc_core::Time;
 use super::attachments::AttachmentId;
 
 /// Time that a turn gives to the jobs of users before links and timers run and replies leave, nanoseconds; the rest of
-/// the jobs is first in the next turn. Ours: replies wait for the end of the turn, and reading events and sending costs a
-/// tenth of this.
+/// the jobs is first in the next turn. Ours: replies wait for the end of the turn, and reading events and sending costs
+/// a tenth of this.
 const JOBS_NS: u64 = 50_000;
 
 /// Duration above which a turn is counted as long and logged, nanoseconds.
