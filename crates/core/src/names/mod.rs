@@ -8,10 +8,13 @@
 mod distribute;
 mod recent;
 pub mod replica;
+mod snapshot;
 mod table;
 
 #[cfg(test)]
 mod model_tests;
+#[cfg(test)]
+mod snapshot_tests;
 #[cfg(test)]
 mod test_memory;
 #[cfg(test)]
@@ -24,6 +27,7 @@ pub use distribute::{Distributor, NameReceiver, NameReport, NamesOutOfStep};
 #[cfg(test)]
 pub(crate) use recent::MAX_RECENT;
 pub(crate) use recent::Recent;
+pub use snapshot::SnapshotWalk;
 pub use table::{
     Change, Destinations, ListPosition, Lookup, NameTable, PublishError, ScopeRule, UnbindError,
 };

@@ -22,6 +22,10 @@ pub struct Change {
     pub up: bool,
     /// True if the binding is the first of exactly its range, or was the last.
     pub edge: bool,
+    /// Number of bindings published before it in the life of the table.
+    pub age: u64,
+    /// True if no older binding has exactly its range.
+    pub is_oldest: bool,
 }
 
 /// Reason why a binding was refused.
@@ -185,7 +189,7 @@ impl NameTable {
         self.limit = limit.min(MAX_USER_BINDINGS);
     }
 
-    fn view(&self) -> View<'_> {
+    pub(super) fn view(&self) -> View<'_> {
         View::new(self.memory.areas())
     }
 
@@ -311,6 +315,26 @@ impl NameTable {
         self.publications.get(record as usize)
     }
 
+    /// The range of a binding.
+    pub(super) fn range_of(&self, record: u32) -> Option<ServiceRange> {
+        self.publication(record).map(|p| p.binding.range)
+    }
+
+    /// The bindings of exactly a range with their ages, newest first, from age `newest` on.
+    pub(super) fn bindings_of_range(
+        &self,
+        range: ServiceRange,
+        newest: u64,
+    ) -> impl DoubleEndedIterator<Item = (u64, Binding)> + '_ {
+        let records = self.listed.range(ListPosition::new(range, newest)..=ListPosition::new(range, 0));
+        records.filter_map(|(at, record)| Some((at.id.0, self.publication(*record)?.binding)))
+    }
+
+    /// The age of the next binding.
+    pub(super) fn next_age(&self) -> u64 {
+        self.next_id
+    }
+
     /// Adds a binding of a local socket or a peer. A binding without a node is local.
     ///
     /// # Errors
@@ -342,7 +366,7 @@ impl NameTable {
         }
         self.identities.insert(identity(&binding), record);
         self.nodes.entry(holder).or_default().insert(id, record);
-        Ok(Change { binding, up: true, edge })
+        Ok(Change { binding, up: true, edge, age: id, is_oldest: edge })
     }
 
     fn check(&self, binding: &Binding, holder: NodeAddr) -> Result<(), PublishError> {
@@ -391,7 +415,8 @@ impl NameTable {
             self.ports.remove(&(port.port, Reverse(id)));
             self.user_bindings -= usize::from(is_user_type(range.service));
         }
-        Some(Change { binding, up: false, edge })
+        let is_oldest = edge || self.bindings_of_range(range, id).next().is_none();
+        Some(Change { binding, up: false, edge, age: id, is_oldest })
     }
 
     /// Contact with `node` is lost: withdraws all bindings learned from it, in the order of arrival. Spec: tipc.md
@@ -463,28 +488,6 @@ impl NameTable {
     /// Spec: tipc.md §7.7.
     pub fn local_ports(&self, range: ServiceRange, rule: ScopeRule, out: &mut Vec<u32>) {
         self.view().local_ports(range, rule, out).ok();
-    }
-
-    /// The bindings that a new subscription to `range` reports first: with `each_port` every overlapping binding,
-    /// otherwise the oldest of each distinct range; oldest first. Spec: tipc.md §10.2.
-    #[must_use]
-    pub fn snapshot(&self, range: ServiceRange, each_port: bool) -> Vec<Binding> {
-        let mut found: Vec<(u64, Binding)> = Vec::new();
-        let mut current: Option<(Slot, usize)> = None;
-        self.for_overlapping(range, |seen| {
-            let Some(p) = self.publication(seen.record) else { return };
-            let same = current.filter(|(slot, _)| !each_port && *slot == p.range);
-            match same.and_then(|(_, at)| found.get_mut(at)) {
-                Some(oldest) if oldest.0 > p.id => *oldest = (p.id, p.binding),
-                Some(_) => {}
-                None => {
-                    current = Some((p.range, found.len()));
-                    found.push((p.id, p.binding));
-                }
-            }
-        });
-        found.sort_unstable_by_key(|(id, _)| *id);
-        found.into_iter().map(|(_, b)| b).collect()
     }
 
     /// Calls `visit` for each binding in overlapping ranges, range by range.

@@ -68,8 +68,9 @@ fn updates_equal_the_kernels() {
             for kernel in names_from(capture, node) {
                 let item = NameItem::all(kernel.view()).next().unwrap();
                 let up = kernel.kind() == 0;
-                let ours =
-                    numbers.announce(node, &Change { binding: binding(item, node), up, edge: true }).unwrap();
+                let binding = binding(item, node);
+                let change = Change { binding, up, edge: true, age: 0, is_oldest: true };
+                let ours = numbers.announce(node, &change).unwrap();
                 assert_eq!(unstamped(ours), unstamped(kernel));
                 checked += 1;
             }

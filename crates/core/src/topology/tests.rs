@@ -376,7 +376,7 @@ fn slowest_subscriber_is_closed_when_total_events_exceed_the_limit() {
     };
     let changes = MAX_ALL_WAITING_EVENTS / 16 + 10;
     for _ in 0..changes {
-        node.change(Change { binding, up: true, edge: true });
+        node.change(Change { binding, up: true, edge: true, age: 0, is_oldest: true });
         assert_eq!(node.raw_events(1).len(), 1);
     }
     let (closed, why) = node.server.poll_closed().unwrap();

@@ -121,10 +121,14 @@ impl<'a, A: Access> Leaf<'a, A> {
         load::<A>(self.cells, Self::second_at(index))
     }
 
+    pub(super) fn rank(&self, index: usize) -> u64 {
+        load::<A>(self.cells, Self::rank_at(index))
+    }
+
     fn entry(&self, index: usize) -> Entry {
         Entry {
             key: self.key(index),
-            rank: load::<A>(self.cells, Self::rank_at(index)),
+            rank: self.rank(index),
             end: load::<A>(self.cells, 1 + index),
             second: self.second(index),
             third: self.third(index),
@@ -204,6 +208,12 @@ impl<'a, A: Access> Branch<'a, A> {
         let from = Self::at_row(row, group * A::GROUP);
         let inside = self.cells.get(from..from + A::GROUP).map_or(0, |group| below::<A>(group, query));
         group * A::GROUP + inside
+    }
+
+    /// The first entry below which there may be a range behind `after`, by key and rank.
+    pub(super) fn first_behind(&self, after: (u64, u64)) -> usize {
+        let starts_later = |index: &usize| (self.key(*index), self.rank(*index)) > after;
+        (0..self.count).find(starts_later).unwrap_or(self.count).saturating_sub(1)
     }
 
     /// True if a range below entry `index` reaches `query` and has the mark (`None`: any range). For marks other than

@@ -40,6 +40,7 @@ mod writer;
 pub use choice::Choice;
 pub use layout::{Access, Atomics, GRACE, WriteAccess};
 pub use memory::{Areas, Memory, NoMemory, Size};
+pub(super) use view::RangePosition;
 pub use view::{View, ViewError};
 pub use writer::{Index, Place};
 

@@ -71,17 +71,26 @@ impl Seen {
 /// A range found in a leaf.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
+    position: RangePosition,
     pub(super) meta: Meta,
     third: u64,
     many: bool,
     local: bool,
 }
 
-/// Selects entries that overlap a range and have a mark.
+/// The place of a range in lookup order; a range keeps it while it has bindings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RangePosition {
+    key: u64,
+    rank: u64,
+}
+
+/// Selects entries that overlap a range, have a mark and are behind a place.
 struct Query {
     from: u64,
     to: u64,
     mark: Option<Mark>,
+    after: Option<(u64, u64)>,
 }
 
 /// Reads a table and answers lookups.
@@ -217,12 +226,31 @@ impl<'a, A: Access> View<'a, A> {
         self.read_stable(|root| self.for_each(root, &Query::new(range, None), Ring::All, &mut visit))
     }
 
+    /// Calls `visit` for each range that overlaps `range`, in lookup order, from behind a place on, until it breaks:
+    /// the place of the range and the record of one of its bindings.
+    ///
+    /// # Errors
+    /// As for [`Self::for_each_binding`].
+    pub(crate) fn for_each_range(
+        &self,
+        range: ServiceRange,
+        after: Option<RangePosition>,
+        mut visit: impl FnMut(RangePosition, u32) -> ControlFlow<()>,
+    ) -> Result<(), ViewError> {
+        let after = after.map(|at| (at.key, at.rank));
+        let query = Query { after, ..Query::new(range, None) };
+        self.read_stable(|root| {
+            let mut visit = |found: Found| Ok(visit(found.position, found.meta.first()));
+            self.walk(root, &query, &mut self.budget(), &mut visit).map(|_| ())
+        })
+    }
+
     /// Calls `visit` for every binding, by type and otherwise as [`Self::for_each_binding`].
     ///
     /// # Errors
     /// As for [`Self::for_each_binding`].
     pub(crate) fn for_all(&self, mut visit: impl FnMut(Seen)) -> Result<(), ViewError> {
-        let all = Query { from: 0, to: u64::MAX, mark: None };
+        let all = Query { from: 0, to: u64::MAX, mark: None, after: None };
         self.read_stable(|root| self.for_each(root, &all, Ring::All, &mut visit))
     }
 
@@ -367,13 +395,17 @@ impl<'a, A: Access> View<'a, A> {
                     if leaf.key(index) > query.to {
                         break;
                     }
+                    if query.after.is_some_and(|after| (leaf.key(index), leaf.rank(index)) <= after) {
+                        continue;
+                    }
                     if visit(Found::of(&leaf, index))?.is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
             }
             Block::Branch(branch) => {
-                let first = branch.first_reaching(query.from, query.mark == Some(Mark::Local));
+                let reaching = branch.first_reaching(query.from, query.mark == Some(Mark::Local));
+                let first = query.after.map_or(reaching, |after| reaching.max(branch.first_behind(after)));
                 for index in first..branch.count() {
                     if branch.key(index) > query.to {
                         break;
@@ -432,6 +464,7 @@ fn below(above: Ref, child: Ref) -> Reading<Ref> {
 impl Found {
     fn of<A: Access>(leaf: &Leaf<'_, A>, index: usize) -> Self {
         Self {
+            position: RangePosition { key: leaf.key(index), rank: leaf.rank(index) },
             meta: Meta(leaf.second(index)),
             third: leaf.third(index),
             many: leaf.has(index, Mark::Many),
@@ -449,7 +482,8 @@ impl Found {
 
 impl Query {
     fn new(range: ServiceRange, mark: Option<Mark>) -> Self {
-        Self { from: point(range.service, range.lower), to: point(range.service, range.upper), mark }
+        let (from, to) = (point(range.service, range.lower), point(range.service, range.upper));
+        Self { from, to, mark, after: None }
     }
 }
 
