@@ -16,14 +16,14 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
     while !source.is_empty() {
         let connection = source.below(4);
         let id = connection as u32 + 1;
-        match source.below(8) {
+        match source.below(9) {
             0..3 => {
                 if !connected[connection] {
                     assert_eq!(server.connect(id), Ok(()));
                     connected[connection] = true;
                 }
                 let request = request(&mut source);
-                let result = server.request(now, id, &request, |range, each| table.snapshot(range, each));
+                let result = server.request(now, id, &request, &table, &mut source.below(4));
                 if let Err(reason) = result {
                     connected[connection] = false;
                     seen.note(("closed", core::mem::discriminant(&reason)));
@@ -32,12 +32,12 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
             3 => {
                 if let Ok(change) = table.bind(u32::from(source.u8()) + 1, range(&mut source), Scope::Cluster)
                 {
-                    server.announce(&change.binding, change.up, change.edge);
+                    server.announce(&change);
                 }
             }
             4 => {
                 for change in table.unbind(u32::from(source.u8()) + 1, None).unwrap_or_default() {
-                    server.announce(&change.binding, change.up, change.edge);
+                    server.announce(&change);
                 }
             }
             5 => {
@@ -49,6 +49,9 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
             6 => {
                 server.disconnect(id);
                 connected[connection] = false;
+            }
+            7 => {
+                server.prepare(id, &table, &mut source.below(8));
             }
             _ => drain(&mut server, seen),
         }

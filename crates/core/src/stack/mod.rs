@@ -27,6 +27,7 @@ mod quotas;
 mod services;
 mod sockets;
 mod spread;
+mod subscribers;
 #[cfg(test)]
 mod tests;
 mod uplink;

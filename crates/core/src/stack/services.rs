@@ -1,24 +1,21 @@
 //! The node's own service: the topology server on {1,1}, reached by an ordinary connection. Spec: tipc.md §10.1.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Stack;
 use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr};
 use crate::limits::TOPOLOGY_SERVER;
 use crate::quota::{Exceeded, Resource, UserId};
-use crate::socket::{OptionValue, RecvError, RecvOptions, SendError, SocketKind, SocketOption};
+use crate::socket::{OptionValue, SocketKind, SocketOption};
 use crate::time::Time;
-use crate::topology::{Close, MAX_NODE_CONNECTIONS, SUBSCRIPTION_LEN, TopologyServer, TopologyStats};
-
-/// Most bytes of a request that are read: one more than a subscription, to detect a longer one.
-const REQUEST_BUFFER: usize = SUBSCRIPTION_LEN + 1;
+use crate::topology::{MAX_NODE_CONNECTIONS, TopologyServer, TopologyStats};
 
 /// The other end of a connection to the topology server.
 #[derive(Clone, Copy, Debug)]
-struct Subscriber {
-    peer: PortId,
+pub(super) struct Subscriber {
+    pub(super) peer: PortId,
     /// The user that is charged for the connection and its subscriptions.
-    user: Option<UserId>,
+    pub(super) user: Option<UserId>,
 }
 
 /// A refusal of the topology server, which the protocol does not report to the subscriber: its connection ends.
@@ -38,12 +35,15 @@ const MAX_REFUSED: usize = 64;
 pub(super) struct Services {
     listener: Option<u32>,
     /// Connections, each with its subscriber.
-    connections: BTreeMap<u32, Subscriber>,
+    pub(super) connections: BTreeMap<u32, Subscriber>,
     /// Number of connections of each node.
     of_node: BTreeMap<NodeAddr, usize>,
     /// Own sockets whose state may have changed.
-    touched: BTreeSet<u32>,
-    topology: TopologyServer,
+    pub(super) touched: BTreeSet<u32>,
+    /// Connections with work for further steps, and those of them that are not reported yet.
+    pub(super) unfinished: BTreeSet<u32>,
+    pub(super) unreported: VecDeque<u32>,
+    pub(super) topology: TopologyServer,
     refused: Vec<RefusedSubscriber>,
 }
 
@@ -90,14 +90,14 @@ impl Stack {
         core::mem::take(&mut self.services.refused)
     }
 
-    fn note_refused(&mut self, port: u32, quota: Exceeded) {
+    pub(super) fn note_refused(&mut self, port: u32, quota: Exceeded) {
         if self.services.refused.len() < MAX_REFUSED {
             self.services.refused.push(RefusedSubscriber { port, quota });
         }
     }
 
     /// Charges users for the subscriptions that began and ended.
-    fn settle_subscriptions(&mut self) {
+    pub(super) fn settle_subscriptions(&mut self) {
         for (user, change) in self.services.topology.take_charges() {
             let amount = change.unsigned_abs();
             if change > 0 {
@@ -113,20 +113,19 @@ impl Stack {
         if let Some(node) = self.switch.lost.pop_front() {
             self.tell_groups_of_loss(now, node);
         } else if let Some(change) = self.switch.changes.pop_front() {
-            self.services.topology.announce(&change.binding, change.up, change.edge);
+            self.services.topology.announce(&change);
             self.settle_subscriptions();
             self.tell_group(now, &change);
         } else if let Some(port) = self.services.touched.pop_first() {
             if self.services.listener == Some(port) {
                 self.accept_subscribers(now, port);
             } else {
-                self.read_subscriber(now, port);
-                self.write_subscriber(now, port);
+                self.serve_subscriber(now, port);
             }
         } else if let Some((port, _)) = self.services.topology.poll_closed() {
             self.drop_subscriber(now, port);
         } else if let Some(port) = self.services.topology.poll_ready() {
-            self.write_subscriber(now, port);
+            self.send_first_events(now, port);
         } else {
             return false;
         }
@@ -159,68 +158,7 @@ impl Stack {
         }
     }
 
-    fn read_subscriber(&mut self, now: Time, port: u32) {
-        let mut buffer = [0; REQUEST_BUFFER];
-        loop {
-            let received = self.with_endpoint(now, port, |endpoint, uplink| {
-                endpoint.recv(now, &mut buffer, RecvOptions::default(), uplink)
-            });
-            match received {
-                Some(Ok(got)) if got.len > 0 => {
-                    let full = self.limit_subscriptions(port);
-                    let request = buffer.get(..got.len).unwrap_or_default();
-                    let table = self.switch.table();
-                    let result = self
-                        .services
-                        .topology
-                        .request(now, port, request, |range, each| table.snapshot(range, each));
-                    self.settle_subscriptions();
-                    if let Err(reason) = result {
-                        if let Some(quota) = full.filter(|_| reason == Close::UserFull) {
-                            self.explain(port, quota);
-                        }
-                        return self.drop_subscriber(now, port);
-                    }
-                }
-                Some(Err(RecvError::WouldBlock)) => break,
-                _ => return self.drop_subscriber(now, port),
-            }
-        }
-        self.services.touched.remove(&port);
-    }
-
-    /// Tells the server how many subscriptions the user of a connection may still have; if none, returns the quota.
-    fn limit_subscriptions(&mut self, port: u32) -> Option<Exceeded> {
-        let user = self.services.connections.get(&port).and_then(|subscriber| subscriber.user)?;
-        let room = self.ledger.room(user, Resource::Subscriptions);
-        self.services.topology.set_user(port, user, room);
-        self.ledger.exceeded(user, Resource::Subscriptions, 1)
-    }
-
-    /// Notes the quota for which the server has closed a connection.
-    fn explain(&mut self, port: u32, quota: Exceeded) {
-        self.ledger.refuse(quota.user, quota.resource, 1);
-        if let Some(subscriber) = self.services.connections.get(&port)
-            && quota.user != UserId::NETWORK
-        {
-            self.note_refused(subscriber.peer.port, quota);
-        }
-    }
-
-    fn write_subscriber(&mut self, now: Time, port: u32) {
-        while let Some(event) = self.services.topology.next_event(port).copied() {
-            let sent =
-                self.with_endpoint(now, port, |endpoint, uplink| endpoint.send(now, &event, None, uplink));
-            match sent {
-                Some(Ok(_)) => self.services.topology.event_sent(port),
-                Some(Err(SendError::WouldBlock)) => break,
-                _ => return self.drop_subscriber(now, port),
-            }
-        }
-        self.services.touched.remove(&port);
-    }
-
-    fn drop_subscriber(&mut self, now: Time, port: u32) {
+    pub(super) fn drop_subscriber(&mut self, now: Time, port: u32) {
         self.services.topology.disconnect(port);
         self.settle_subscriptions();
         self.with_endpoint(now, port, |endpoint, uplink| {
@@ -240,5 +178,6 @@ impl Stack {
             }
         }
         self.services.touched.remove(&port);
+        self.services.unfinished.remove(&port);
     }
 }

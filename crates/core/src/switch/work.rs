@@ -71,7 +71,8 @@ impl Work {
         self.withdrawals = self.withdrawals.saturating_sub(bindings);
     }
 
-    pub(super) fn is_limited(&self) -> bool {
+    /// Whether a turn has a limit.
+    pub(crate) fn is_limited(&self) -> bool {
         self.is_limited
     }
 
@@ -110,7 +111,7 @@ impl Work {
     }
 
     /// Charges messages to one socket each.
-    pub(super) fn charge_copies(&mut self, copies: usize) {
+    pub(crate) fn charge_copies(&mut self, copies: usize) {
         let left = if self.is_waiting { &mut self.waiting } else { &mut self.arriving };
         *left = left.saturating_sub(copies);
     }

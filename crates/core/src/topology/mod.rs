@@ -3,8 +3,11 @@
 //! [`TopologyServer`] is the server's side for any number of connections; applications send [`Subscription`]s and
 //! receive [`TopologyEvent`]s.
 
+mod initial;
 mod server;
 
+#[cfg(test)]
+mod initial_tests;
 #[cfg(test)]
 mod tests;
 

@@ -1,15 +1,18 @@
-//! The topology server: subscriptions, and the events that wait for each connection. It accesses neither
-//! sockets nor the binding table: requests and changes are passed in, events are polled. Spec: tipc.md §10.2.
+//! The topology server: subscriptions, and the events that wait for each connection. It does not access sockets:
+//! requests and changes are passed in, events are polled. It reads the binding table only for the first events of a
+//! subscription, in parts ([`super::initial`]). Spec: tipc.md §10.2.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use thiserror::Error;
 
+use super::initial::Initial;
 use super::{
     MAX_ALL_WAITING_EVENTS, MAX_CONNECTION_SUBSCRIPTIONS, MAX_CONNECTIONS, MAX_SUBSCRIPTIONS,
     MAX_WAITING_EVENTS,
 };
 use crate::addr::{Binding, PortId, Scope, ServiceRange};
+use crate::names::{Change, NameTable};
 use crate::planted::{self, Fault};
 use crate::quota::UserId;
 use crate::time::Time;
@@ -64,18 +67,23 @@ pub struct TopologyStats {
 /// Ascending: a higher id is newer.
 type SubscriptionId = u64;
 
-#[derive(Debug)]
-struct Entry {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
     connection: u32,
     raw: [u8; SUBSCRIPTION_LEN],
     order: ByteOrder,
-    range: ServiceRange,
-    filter: Filter,
+    pub(super) range: ServiceRange,
+    pub(super) filter: Filter,
     expires: Time,
 }
 
 impl Entry {
-    fn wants(&self, binding: &Binding, edge: bool) -> bool {
+    /// An event for this subscription.
+    pub(super) fn event(&self, kind: EventKind, found: ServiceRange, port: PortId) -> [u8; EVENT_LEN] {
+        encode_event(kind, found, port, &self.raw, self.order)
+    }
+
+    pub(super) fn wants(&self, binding: &Binding, edge: bool) -> bool {
         let scope_fits = match binding.scope {
             Scope::Node => !self.filter.has(Filter::CLUSTER_SCOPE),
             Scope::Cluster => !self.filter.has(Filter::NODE_SCOPE),
@@ -90,6 +98,15 @@ struct Connection {
     user: Option<(UserId, u64)>,
     subscriptions: BTreeSet<SubscriptionId>,
     events: VecDeque<[u8; EVENT_LEN]>,
+    /// The newest subscription, while its first events are being prepared; all later events wait in it.
+    initial: Option<Box<Initial>>,
+}
+
+impl Connection {
+    /// Events that wait, and other items that take as much memory.
+    fn waiting(&self) -> usize {
+        self.events.len() + self.initial.as_ref().map_or(0, |initial| initial.waiting())
+    }
 }
 
 /// All connections to the topology server of a node. The owner chooses the numbers of connections: the ports of the
@@ -99,6 +116,8 @@ pub struct TopologyServer {
     connections: BTreeMap<u32, Connection>,
     subscriptions: BTreeMap<SubscriptionId, Entry>,
     services: BTreeMap<u32, BTreeSet<SubscriptionId>>,
+    /// Connections whose newest subscription has not found all of its first bindings, by service type.
+    finding: BTreeSet<(u32, u32)>,
     timers: BTreeSet<(Time, SubscriptionId)>,
     ready: VecDeque<u32>,
     closed: VecDeque<(u32, Close)>,
@@ -156,7 +175,10 @@ impl TopologyServer {
     /// Removes a connection with its subscriptions and events.
     pub fn disconnect(&mut self, connection: u32) {
         let Some(gone) = self.connections.remove(&connection) else { return };
-        self.stats.waiting_events -= gone.events.len();
+        self.stats.waiting_events -= gone.waiting();
+        if let Some(initial) = &gone.initial {
+            self.finding.remove(&(initial.service(), connection));
+        }
         if let Some((user, _)) = gone.user {
             *self.charges.entry(user).or_default() -= gone.subscriptions.len() as i64;
         }
@@ -165,8 +187,8 @@ impl TopologyServer {
         }
     }
 
-    /// Handles one message of a subscriber. `snapshot` returns the existing bindings for a new subscription: all that
-    /// overlap the range (`true`), or the oldest of each distinct range (`false`), oldest first.
+    /// Handles one message of a subscriber. If it is a new subscription, prepares its first events, for which it visits
+    /// at most `budget` bindings: while [`Self::is_preparing`], call [`Self::prepare`] instead of this.
     ///
     /// # Errors
     /// [`Close`]: the caller must close the connection; the server has removed it.
@@ -175,9 +197,10 @@ impl TopologyServer {
         now: Time,
         connection: u32,
         bytes: &[u8],
-        snapshot: impl FnOnce(ServiceRange, bool) -> Vec<Binding>,
+        table: &NameTable,
+        budget: &mut usize,
     ) -> Result<(), Close> {
-        let result = self.try_request(now, connection, bytes, snapshot);
+        let result = self.try_request(now, connection, bytes, table);
         if let Err(reason) = result {
             match reason {
                 Close::Size(_) | Close::Contradiction => self.stats.closed_bad_request += 1,
@@ -186,6 +209,7 @@ impl TopologyServer {
             }
             self.disconnect(connection);
         }
+        self.prepare(connection, table, budget);
         result
     }
 
@@ -194,8 +218,10 @@ impl TopologyServer {
         now: Time,
         connection: u32,
         bytes: &[u8],
-        snapshot: impl FnOnce(ServiceRange, bool) -> Vec<Binding>,
+        table: &NameTable,
     ) -> Result<(), Close> {
+        // The events of one subscription are prepared at a time.
+        while self.prepare(connection, table, &mut usize::MAX.clone()) {}
         // Longer requests are truncated, as in Linux.
         let raw: &[u8; SUBSCRIPTION_LEN] = bytes.first_chunk().ok_or(Close::Size(bytes.len()))?;
         let native = Subscription::from_bytes(raw, ByteOrder::NATIVE);
@@ -232,18 +258,56 @@ impl TopologyServer {
         }
         self.services.entry(wish.range.service).or_default().insert(id);
         let entry = Entry { connection, raw: *raw, order, range: wish.range, filter: wish.filter, expires };
-        let events = if wish.filter.has(Filter::NO_INITIAL_STATE) {
-            Vec::new()
-        } else {
-            let found = snapshot(wish.range, wish.filter.has(Filter::PORTS));
-            let wanted = found.iter().filter(|b| entry.wants(b, true));
-            wanted.map(|b| encode_event(EventKind::Published, b.range, b.port, raw, order)).collect()
-        };
         self.subscriptions.insert(id, entry);
-        for event in events {
-            self.queue(connection, event)?;
+        if !wish.filter.has(Filter::NO_INITIAL_STATE)
+            && let Some(owner) = self.connections.get_mut(&connection)
+        {
+            owner.initial = Some(Box::new(Initial::new(entry, table)));
+            self.finding.insert((wish.range.service, connection));
         }
         Ok(())
+    }
+
+    /// Whether the first events of a subscription are being prepared. All later events of the connection wait for them.
+    #[must_use]
+    pub fn is_preparing(&self, connection: u32) -> bool {
+        self.connections.get(&connection).is_some_and(|owner| owner.initial.is_some())
+    }
+
+    /// Prepares more of the first events of the connection's newest subscription: at most `budget` bindings and events,
+    /// which is reduced by those. False if no more are left. All changes of the table must have been announced.
+    pub fn prepare(&mut self, connection: u32, table: &NameTable, budget: &mut usize) -> bool {
+        let Some(owner) = self.connections.get_mut(&connection) else { return false };
+        let before = owner.waiting();
+        let Some(initial) = &mut owner.initial else { return false };
+        if !initial.has_found_all() && initial.find(table, budget) {
+            self.finding.remove(&(initial.service(), connection));
+        }
+        while *budget > 0 && initial.has_found_all() {
+            let Some(event) = initial.next_event() else {
+                owner.initial = None;
+                break;
+            };
+            *budget -= 1;
+            if owner.events.is_empty() {
+                self.ready.push_back(connection);
+            }
+            owner.events.push_back(event);
+        }
+        self.update_waiting(connection, before);
+        self.is_preparing(connection)
+    }
+
+    /// Counts what waits for a connection after a change, and closes those with too much.
+    fn update_waiting(&mut self, connection: u32, before: usize) {
+        let after = self.connections.get(&connection).map_or(0, Connection::waiting);
+        self.stats.waiting_events = self.stats.waiting_events + after - before;
+        if after > MAX_WAITING_EVENTS {
+            self.close(connection, Close::Overflow);
+        }
+        if self.stats.waiting_events > MAX_ALL_WAITING_EVENTS {
+            self.close_slowest();
+        }
     }
 
     /// Cancels the newest subscription of the connection with the same bytes, if there is one.
@@ -274,20 +338,24 @@ impl TopologyServer {
             self.close_slowest();
         }
         let Some(owner) = self.connections.get_mut(&connection) else { return Ok(()) };
-        if owner.events.len() >= MAX_WAITING_EVENTS {
+        if owner.waiting() >= MAX_WAITING_EVENTS {
             return Err(Close::Overflow);
+        }
+        self.stats.waiting_events += 1;
+        if let Some(initial) = &mut owner.initial {
+            initial.add_behind(event);
+            return Ok(());
         }
         if owner.events.is_empty() {
             self.ready.push_back(connection);
         }
         owner.events.push_back(event);
-        self.stats.waiting_events += 1;
         Ok(())
     }
 
     /// Too many events are waiting: closes the connection with the most waiting events.
     fn close_slowest(&mut self) {
-        let slowest = self.connections.iter().max_by_key(|(_, c)| c.events.len()).map(|(port, _)| *port);
+        let slowest = self.connections.iter().max_by_key(|(_, c)| c.waiting()).map(|(port, _)| *port);
         if let Some(slowest) = slowest {
             self.close(slowest, Close::Overflow);
         }
@@ -299,19 +367,35 @@ impl TopologyServer {
         self.closed.push_back((connection, reason));
     }
 
-    /// Reports a binding that was published (`up`) or withdrawn. `edge`: it is the first of exactly its range, or was
-    /// the last. Within a connection, the newest subscription comes first.
-    pub fn announce(&mut self, binding: &Binding, up: bool, edge: bool) {
+    /// Reports a binding that was published or withdrawn. Within a connection, the newest subscription comes first.
+    pub fn announce(&mut self, change: &Change) {
+        let Change { binding, up, edge, .. } = *change;
+        if !up {
+            self.keep_withdrawn(change);
+        }
         let Some(same_type) = self.services.get(&binding.range.service) else { return };
         let kind = if up { EventKind::Published } else { EventKind::Withdrawn };
         let matching = same_type.iter().rev().filter_map(|id| self.subscriptions.get(id));
         let silent = planted::active(Fault::SilentWithdrawal) && !up && !edge;
-        let matching = matching.filter(|e| !silent && e.wants(binding, edge));
-        let events: Vec<_> = matching
-            .map(|e| (e.connection, encode_event(kind, binding.range, binding.port, &e.raw, e.order)))
-            .collect();
+        let matching = matching.filter(|e| !silent && e.wants(&binding, edge));
+        let events: Vec<_> =
+            matching.map(|e| (e.connection, e.event(kind, binding.range, binding.port))).collect();
         for (connection, event) in events {
             self.queue_or_close(connection, event);
+        }
+    }
+
+    /// Keeps a withdrawn binding for the subscriptions that have it in their first events and may not have found it.
+    fn keep_withdrawn(&mut self, change: &Change) {
+        let service = change.binding.range.service;
+        let finding = self.finding.range((service, 0)..=(service, u32::MAX));
+        for (_, connection) in finding.copied().collect::<Vec<_>>() {
+            let Some(owner) = self.connections.get_mut(&connection) else { continue };
+            let before = owner.waiting();
+            if let Some(initial) = &mut owner.initial {
+                initial.keep_withdrawn(change);
+            }
+            self.update_waiting(connection, before);
         }
     }
 
@@ -334,8 +418,7 @@ impl TopologyServer {
         {
             let Some(entry) = self.subscriptions.get(&id) else { return };
             let connection = entry.connection;
-            let event =
-                encode_event(EventKind::Timeout, entry.range, PortId::default(), &entry.raw, entry.order);
+            let event = entry.event(EventKind::Timeout, entry.range, PortId::default());
             if let Some(owner) = self.connections.get_mut(&connection) {
                 owner.subscriptions.remove(&id);
             }

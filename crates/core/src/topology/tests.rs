@@ -29,7 +29,7 @@ impl Node {
 
     fn request(&mut self, connection: u32, bytes: &[u8]) -> Result<(), Close> {
         let Self { table, server, now } = self;
-        server.request(*now, connection, bytes, |range, each| table.snapshot(range, each))
+        server.request(*now, connection, bytes, table, &mut usize::MAX.clone())
     }
 
     fn subscribe(&mut self, wish: Subscription) {
@@ -37,7 +37,7 @@ impl Node {
     }
 
     fn change(&mut self, change: Change) {
-        self.server.announce(&change.binding, change.up, change.edge);
+        self.server.announce(&change);
     }
 
     fn bind(&mut self, port: u32, lower: u32, upper: u32, scope: Scope) {

@@ -35,6 +35,8 @@ pub(super) enum Handler {
     Lanes,
     /// Copies of multicasts to many sockets of the node.
     Spreads,
+    /// Requests, first events and events of subscribers to the topology.
+    Subscribers,
     /// Frames from bearers.
     Frames,
     /// Timers of links and sockets.
@@ -59,6 +61,7 @@ impl Handler {
             Self::Ends => "ends",
             Self::Lanes => "lanes",
             Self::Spreads => "spreads",
+            Self::Subscribers => "subscribers",
             Self::Frames => "frames",
             Self::Timers => "timers",
             Self::Deadlines => "deadlines",

@@ -9,6 +9,7 @@ use utipc_attach::{Failure, Reply, Request as Command, encode};
 use utipc_core::addr::ServiceRange;
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::socket::{Destination, SendError, SocketKind};
+use utipc_core::topology::{ByteOrder, EventKind, Filter, Subscription, TopologyEvent};
 use utipc_manage::{Header, Request, family};
 use utipc_node::daemon::{DaemonCounters, Limits};
 use utipc_os::fdpass::{Channel, Put};
@@ -249,4 +250,31 @@ fn multicast_to_many_sockets_is_copied_in_the_turns_of_its_sender() {
         assert_eq!(client.receive_soon(port).1, b"all");
         assert_eq!(client.receive_soon(port).1, b"again");
     }
+}
+
+/// The first events of a subscription to many bindings are prepared in several turns; later ones come behind them.
+#[test]
+fn first_events_of_a_subscription_are_prepared_in_the_turns_of_its_user() {
+    const BINDINGS: u32 = 5000;
+    let host = Host::with(|config| config.limits = Limits::default());
+    let (mut client, mut neighbour) = (host.client(), host.client());
+    let socket = client.open(SocketKind::Rdm);
+    for n in 0..BINDINGS {
+        client.bind(socket, ServiceRange::new(1000, n, n));
+    }
+    let port = client.open(SocketKind::SeqPacket);
+    client.call(&Command::Connect { port, to: Some(Destination::service(1, 1)) }).unwrap();
+    let range = ServiceRange::new(1000, 0, u32::MAX);
+    let wish = Subscription { range, timeout_ms: 1, filter: Filter::PORTS, handle: [0; 8] };
+    let before = host.daemon().counters().turns;
+    client.send(port, None, &wish.to_bytes(ByteOrder::NATIVE)).unwrap();
+    neighbour.open(SocketKind::Rdm);
+    for n in 0..=BINDINGS {
+        let (_, event) = client.receive_soon(port);
+        let event = TopologyEvent::from_bytes(&event, ByteOrder::NATIVE).unwrap();
+        let expected = if n < BINDINGS { (EventKind::Published, n) } else { (EventKind::Timeout, 0) };
+        assert_eq!((event.kind, event.found.lower), expected);
+    }
+    assert!(host.daemon().counters().turns.cut > before.cut, "one turn");
+    assert_eq!(host.daemon().with(|stack, _| stack.topology_stats().subscriptions), Some(0));
 }

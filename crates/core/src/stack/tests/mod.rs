@@ -10,6 +10,7 @@ mod path;
 mod publications;
 mod slow_members;
 mod spread;
+mod subscribers;
 
 use super::*;
 use crate::addr::{NodeId, Scope, ServiceRange};

@@ -136,6 +136,7 @@ impl Dispatcher {
                 (Handler::Lanes, 0)
             }
             Job::Spread(_) => (Handler::Spreads, 0),
+            Job::Subscriber(_) => (Handler::Subscribers, 0),
             Job::Closed(_) | Job::Task(_) => (Handler::Releases, 0),
         };
         self.turns.enter(at, handler, attachment);
@@ -160,12 +161,24 @@ impl Dispatcher {
                     self.shares.push(user, Job::Spread(origin));
                 }
             }
-            Job::Task(task) => {
-                self.continue_task(time, user, task);
-                if !self.reactors.contains(user) {
-                    self.shares.forget(user);
+            Job::Subscriber(port) => {
+                if self.driver.stack.continue_subscriber(time, port) {
+                    self.shares.push(user, Job::Subscriber(port));
+                } else {
+                    self.forget_share(user);
                 }
             }
+            Job::Task(task) => {
+                self.continue_task(time, user, task);
+                self.forget_share(user);
+            }
+        }
+    }
+
+    /// Forgets what a user without processes owes, once its work is done.
+    fn forget_share(&mut self, user: UserId) {
+        if !self.reactors.contains(user) {
+            self.shares.forget(user);
         }
     }
 
@@ -195,6 +208,9 @@ impl Dispatcher {
                 Origin::Node(_) => None,
             };
             self.shares.push(user.unwrap_or(UserId::NETWORK), Job::Spread(origin));
+        }
+        while let Some((user, port)) = self.driver.stack.take_subscriber() {
+            self.shares.push(user, Job::Subscriber(port));
         }
     }
 

@@ -86,6 +86,8 @@ enum Job {
     Closed(u32),
     /// Make copies of multicasts of its socket, or of another node.
     Spread(Origin),
+    /// Go on with the work for a connection to the topology server, by its port there.
+    Subscriber(u32),
     /// Go on with a task.
     Task(Task),
 }
