@@ -28,3 +28,5 @@ pub const MAX_NODE_CONNECTIONS: usize = 256;
 pub const MAX_WAITING_EVENTS: usize = 131_072;
 /// Most events waiting for all connections together, 48 bytes each. Ours: 48 MiB.
 pub const MAX_ALL_WAITING_EVENTS: usize = 1 << 20;
+/// Subscriptions that one call of [`TopologyServer::handle_timeout`] ends. Ours: about a millisecond.
+const TIMEOUTS_PER_CALL: usize = 1024;

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::initial::Initial;
 use super::{
     MAX_ALL_WAITING_EVENTS, MAX_CONNECTION_SUBSCRIPTIONS, MAX_CONNECTIONS, MAX_SUBSCRIPTIONS,
-    MAX_WAITING_EVENTS,
+    MAX_WAITING_EVENTS, TIMEOUTS_PER_CALL,
 };
 use crate::addr::{Binding, PortId, Scope, ServiceRange};
 use crate::names::{Change, NameTable};
@@ -411,11 +411,11 @@ impl TopologyServer {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Ends the subscriptions that have timed out, with an event for each.
+    /// Ends subscriptions that have timed out, with an event for each: as many as one call may. If more are due,
+    /// [`Self::deadline`] stays in the past.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some((at, id)) = self.timers.first().copied()
-            && at <= now
-        {
+        for _ in 0..TIMEOUTS_PER_CALL {
+            let Some((_, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) else { return };
             let Some(entry) = self.subscriptions.get(&id) else { return };
             let connection = entry.connection;
             let event = entry.event(EventKind::Timeout, entry.range, PortId::default());

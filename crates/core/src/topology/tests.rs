@@ -161,6 +161,27 @@ fn timeout_is_the_last_event() {
 }
 
 #[test]
+fn many_subscriptions_time_out_in_parts() {
+    let mut node = Node::new();
+    let count = 2 * TIMEOUTS_PER_CALL as u32 + 1;
+    for n in 0..count {
+        node.subscribe(Subscription { timeout_ms: 500, ..wish(n, n, Filter::PORTS) });
+    }
+    node.now = Time::from_millis(500);
+    let mut timed_out = 0;
+    for calls in 1.. {
+        node.server.handle_timeout(node.now);
+        let events = node.brief();
+        assert!(events.len() <= TIMEOUTS_PER_CALL && events.iter().all(|event| event.0 == 't'));
+        timed_out += events.len() as u32;
+        if node.server.deadline().is_none() {
+            assert_eq!((timed_out, calls), (count, 3));
+            return;
+        }
+    }
+}
+
+#[test]
 fn cancel_ends_the_newest_subscription_with_the_same_bytes() {
     let mut node = Node::new();
     let limited = Subscription { timeout_ms: 9000, ..wish(0, 9, Filter::PORTS) };
