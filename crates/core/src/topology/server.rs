@@ -96,7 +96,8 @@ impl Entry {
 struct Connection {
     /// The user that its subscriptions are charged to, and how many more it may have.
     user: Option<(UserId, u64)>,
-    subscriptions: BTreeSet<SubscriptionId>,
+    /// Its subscriptions, by their request: a cancellation repeats it.
+    subscriptions: BTreeSet<([u8; SUBSCRIPTION_LEN], SubscriptionId)>,
     events: VecDeque<[u8; EVENT_LEN]>,
     /// The newest subscription, while its first events are being prepared; all later events wait in it.
     initial: Option<Box<Initial>>,
@@ -182,7 +183,7 @@ impl TopologyServer {
         if let Some((user, _)) = gone.user {
             *self.charges.entry(user).or_default() -= gone.subscriptions.len() as i64;
         }
-        for id in gone.subscriptions {
+        for (_, id) in gone.subscriptions {
             self.forget(id);
         }
     }
@@ -249,7 +250,7 @@ impl TopologyServer {
         }
         let id = self.next_id;
         self.next_id += 1;
-        owner.subscriptions.insert(id);
+        owner.subscriptions.insert((*raw, id));
         self.charge(connection, 1);
         let forever = wish.timeout_ms == FOREVER;
         let expires = if forever { Time::NEVER } else { now.plus_millis(u64::from(wish.timeout_ms)) };
@@ -313,9 +314,9 @@ impl TopologyServer {
     /// Cancels the newest subscription of the connection with the same bytes, if there is one.
     fn cancel(&mut self, connection: u32, raw: &[u8; SUBSCRIPTION_LEN]) {
         let Some(owner) = self.connections.get_mut(&connection) else { return };
-        let is_it = |id: &&SubscriptionId| self.subscriptions.get(*id).is_some_and(|e| e.raw == *raw);
-        if let Some(id) = owner.subscriptions.iter().rev().find(is_it).copied() {
-            owner.subscriptions.remove(&id);
+        let same = owner.subscriptions.range((*raw, 0)..=(*raw, SubscriptionId::MAX));
+        if let Some((raw, id)) = same.copied().next_back() {
+            owner.subscriptions.remove(&(raw, id));
             self.charge(connection, -1);
             self.forget(id);
         }
@@ -417,10 +418,10 @@ impl TopologyServer {
         for _ in 0..TIMEOUTS_PER_CALL {
             let Some((_, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) else { return };
             let Some(entry) = self.subscriptions.get(&id) else { return };
-            let connection = entry.connection;
+            let (connection, raw) = (entry.connection, entry.raw);
             let event = entry.event(EventKind::Timeout, entry.range, PortId::default());
             if let Some(owner) = self.connections.get_mut(&connection) {
-                owner.subscriptions.remove(&id);
+                owner.subscriptions.remove(&(raw, id));
             }
             self.charge(connection, -1);
             self.forget(id);
