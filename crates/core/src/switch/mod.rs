@@ -3,6 +3,7 @@
 
 mod admin;
 mod barrier;
+mod collecting;
 mod contact;
 mod crowd;
 mod deferral;
@@ -25,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use members::Members;
 
+pub(crate) use collecting::Collecting;
 pub(crate) use crowd::{Room, Waits};
 pub(crate) use spread::{Copy, STEP as SPREAD_STEP};
 

@@ -121,10 +121,14 @@ impl<'a, A: Access> Leaf<'a, A> {
         load::<A>(self.cells, Self::second_at(index))
     }
 
+    pub(super) fn rank(&self, index: usize) -> u64 {
+        load::<A>(self.cells, Self::rank_at(index))
+    }
+
     fn entry(&self, index: usize) -> Entry {
         Entry {
             key: self.key(index),
-            rank: load::<A>(self.cells, Self::rank_at(index)),
+            rank: self.rank(index),
             end: load::<A>(self.cells, 1 + index),
             second: self.second(index),
             third: self.third(index),

@@ -1,6 +1,7 @@
 //! Whole nodes on a perfect network, in virtual time.
 
 mod anycast;
+mod collecting;
 mod contact;
 mod fairness;
 mod floods;

@@ -156,7 +156,7 @@ impl Dispatcher {
             Job::Resend(port) => self.with_lanes(time, |lanes, context| lanes.resend(context, port)),
             Job::Closed(port) => self.end_closed(time, port),
             Job::Spread(origin) => {
-                if self.driver.stack.continue_spread(time, origin) {
+                if self.continue_spread(time, origin) {
                     self.shares.push(user, Job::Spread(origin));
                 }
             }
