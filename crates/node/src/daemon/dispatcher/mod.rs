@@ -85,6 +85,8 @@ enum Job {
     Resend(u32),
     /// Handle the close of a socket's descriptor.
     Closed(u32),
+    /// Hang up descriptors that have waited for the user's events.
+    HangUp,
     /// Collect receivers of multicasts of its socket, or of another node, or make copies for them.
     Spread(Origin),
     /// Go on with a task.
