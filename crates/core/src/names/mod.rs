@@ -5,12 +5,15 @@
 //! [`NameReceiver`] (one per peer) puts a peer's messages in order and applies them. The part that answers lookups can
 //! be shared with other processes: [`replica`].
 
+mod bulk;
 mod distribute;
 mod recent;
 pub mod replica;
 mod table;
 mod walk;
 
+#[cfg(test)]
+mod bulk_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
@@ -23,6 +26,7 @@ mod vector_tests;
 mod walk_tests;
 
 pub use crate::wire::NameItem;
+pub(crate) use bulk::{BULK_PORTION, Bulk, Withdrawals};
 pub use distribute::{Distributor, NameReceiver, NameReport, NamesOutOfStep};
 #[cfg(test)]
 pub(crate) use recent::MAX_RECENT;

@@ -468,7 +468,20 @@ impl NameTable {
     /// This node's bindings of cluster scope, oldest first: the contents of a bulk.
     #[must_use]
     pub fn own_cluster_bindings(&self) -> Vec<Binding> {
-        self.node_bindings(NodeAddr::NONE).filter(|b| b.scope == Scope::Cluster).collect()
+        self.own_cluster_bindings_from(0, usize::MAX).0
+    }
+
+    /// Age of the next binding that is made.
+    pub(super) fn next_age(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Those among the first `most` bindings from an age on, and the age of the next binding, if there is one.
+    pub(super) fn own_cluster_bindings_from(&self, age: u64, most: usize) -> (Vec<Binding>, Option<u64>) {
+        let mut held = self.nodes.get(&NodeAddr::NONE).into_iter().flat_map(|held| held.range(age..));
+        let all = held.by_ref().take(most).filter_map(|(_, record)| self.binding(*record));
+        let found = all.filter(|binding| binding.scope == Scope::Cluster).copied().collect();
+        (found, held.next().map(|(age, _)| *age))
     }
 
     /// Finds a socket for an anycast to `to`, within the lookup domain `domain`. Spec: tipc.md §1.4.

@@ -1,6 +1,7 @@
 //! Whole nodes on a perfect network, in virtual time.
 
 mod anycast;
+mod bulk;
 mod collecting;
 mod contact;
 mod fairness;
