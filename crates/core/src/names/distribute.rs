@@ -12,9 +12,10 @@ use crate::planted::{self, Fault};
 use crate::wire::{INTERNAL_HEADER, Message, NAME_ITEM_LEN, NameItem, User, View, seq};
 
 /// Message type: bindings are published.
-const PUBLICATION: u8 = 0;
+pub(super) const PUBLICATION: u8 = 0;
 /// Message type: bindings are withdrawn.
-const WITHDRAWAL: u8 = 1;
+pub(super) const WITHDRAWAL: u8 = 1;
+
 /// The sending side: turns this node's bindings into messages.
 #[derive(Clone, Debug)]
 pub struct Distributor {
@@ -48,44 +49,9 @@ impl Distributor {
         self.next = self.next.wrapping_add(if skip { 2 } else { 1 });
         Some(message)
     }
-
-    /// The messages that announce all bindings of cluster scope to a new peer. `mss`: largest message that a link to
-    /// the peer carries in one packet, bytes. Spec: tipc.md §6.4, §6.5.
-    #[must_use]
-    pub fn bulk(&self, table: &NameTable, peer: NodeAddr, mss: usize) -> Vec<Message> {
-        let per_message = (mss.saturating_sub(INTERNAL_HEADER) / NAME_ITEM_LEN).max(1);
-        let mut own = table.own_cluster_bindings();
-        if planted::active(Fault::BulkLacksLast) {
-            own.pop();
-        }
-        let mut messages: Vec<Message> = own
-            .chunks(per_message)
-            .map(|part| {
-                let items: Vec<u8> = part.iter().flat_map(|b| NameItem::from(b).to_bytes()).collect();
-                self.bulk_message(table.own_node(), peer, &items)
-            })
-            .collect();
-        if messages.is_empty() {
-            // There are no bindings, not even the node's own state: the peer still needs the number (§14.3,
-            // 2026-98098).
-            messages.push(self.bulk_message(table.own_node(), peer, &[]));
-        }
-        if let Some(last) = messages.last_mut() {
-            last.set_name_last_bulk(true);
-            last.set_name_seqno(self.next);
-        }
-        messages
-    }
-
-    fn bulk_message(&self, own: NodeAddr, peer: NodeAddr, items: &[u8]) -> Message {
-        let mut message = build(PUBLICATION, own, peer, items);
-        message.set_name_bulk(true);
-        message.set_bcast_ack_invalid(true);
-        message
-    }
 }
 
-fn build(kind: u8, own: NodeAddr, peer: NodeAddr, items: &[u8]) -> Message {
+pub(super) fn build(kind: u8, own: NodeAddr, peer: NodeAddr, items: &[u8]) -> Message {
     let mut message = Message::build(User::NameDistributor, kind, INTERNAL_HEADER, items);
     message.set_prev_node(own);
     message.set_origin_node(own);

@@ -5,12 +5,16 @@
 //! [`NameReceiver`] (one per peer) puts a peer's messages in order and applies them. The part that answers lookups can
 //! be shared with other processes: [`replica`].
 
+mod bulk;
 mod distribute;
 mod recent;
 pub mod replica;
 mod snapshot;
 mod table;
+mod walk;
 
+#[cfg(test)]
+mod bulk_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
@@ -21,16 +25,21 @@ mod test_memory;
 mod tests;
 #[cfg(test)]
 mod vector_tests;
+#[cfg(test)]
+mod walk_tests;
 
 pub use crate::wire::NameItem;
+pub(crate) use bulk::{BULK_PORTION, Bulk, Withdrawals};
 pub use distribute::{Distributor, NameReceiver, NameReport, NamesOutOfStep};
 #[cfg(test)]
 pub(crate) use recent::MAX_RECENT;
 pub(crate) use recent::Recent;
+pub(crate) use replica::Holders;
 pub use snapshot::SnapshotWalk;
 pub use table::{
     Change, Destinations, ListPosition, Lookup, NameTable, PublishError, ScopeRule, UnbindError,
 };
+pub(crate) use walk::{PORTION, Walk};
 
 /// Default limit of user bindings on one node; types 0, 1 and 2 are not counted. Ours: twice the limit of a kernel
 /// node, which restricts only its own sockets, not the bindings of peers (decision 11).

@@ -6,7 +6,8 @@ use std::ops::Bound;
 
 use thiserror::Error;
 
-use super::replica::{Choice, Heap, Index, Memory, NoMemory, Place, Seen, Size, View};
+use super::replica::{Choice, Heap, Holders, Index, Memory, NoMemory, Place, Seen, Size, View};
+use super::walk::PORTION;
 use super::{ASSURED_BINDINGS, MAX_BINDINGS, MAX_PEER_BINDINGS, MAX_USER_BINDINGS, USER_BINDINGS};
 use crate::Load;
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
@@ -87,6 +88,22 @@ pub struct Destinations {
     pub remote: Vec<NodeAddr>,
 }
 
+impl Destinations {
+    fn add(&mut self, seen: &Seen) {
+        let node = seen.node();
+        if node.is_none() {
+            self.local = true;
+        } else if self.remote.last() != Some(&node) {
+            self.remote.push(node);
+        }
+    }
+
+    fn sort(&mut self) {
+        self.remote.sort_unstable();
+        self.remote.dedup();
+    }
+}
+
 /// Chains of the kernel's binding table: it lists service types by the number of their chain.
 const CHAINS: u32 = 1024;
 
@@ -101,6 +118,11 @@ pub struct ListPosition {
 impl ListPosition {
     const fn new(range: ServiceRange, id: u64) -> Self {
         Self { chain: range.service % CHAINS, range, id: Reverse(id) }
+    }
+
+    /// That of the newest binding of a range, or before it.
+    pub(super) const fn newest(range: ServiceRange) -> Self {
+        Self::new(range, u64::MAX)
     }
 }
 
@@ -305,9 +327,18 @@ impl NameTable {
         records.filter_map(|(at, record)| Some((*at, self.publication(*record)?.binding)))
     }
 
+    /// The bindings of the range of a position, from there on.
+    pub(super) fn listed_from(
+        &self,
+        at: ListPosition,
+    ) -> impl Iterator<Item = (ListPosition, &Binding)> + '_ {
+        let records = self.listed.range(at..).take_while(move |(here, _)| here.range == at.range);
+        records.filter_map(|(here, record)| Some((*here, self.binding(*record)?)))
+    }
+
     /// The slot of a range that has bindings.
     fn slot_of(&self, range: ServiceRange) -> Option<Slot> {
-        let (at, record) = self.listed.range(ListPosition::new(range, u64::MAX)..).next()?;
+        let (at, record) = self.listed.range(ListPosition::newest(range)..).next()?;
         (at.range == range).then(|| self.publication(*record).map(|p| p.range))?
     }
 
@@ -333,6 +364,10 @@ impl NameTable {
     /// The age of the next binding.
     pub(super) fn next_age(&self) -> u64 {
         self.next_id
+    }
+
+    pub(super) fn binding(&self, record: u32) -> Option<&Binding> {
+        self.publication(record).map(|publication| &publication.binding)
     }
 
     /// Adds a binding of a local socket or a peer. A binding without a node is local.
@@ -449,7 +484,15 @@ impl NameTable {
     /// This node's bindings of cluster scope, oldest first: the contents of a bulk.
     #[must_use]
     pub fn own_cluster_bindings(&self) -> Vec<Binding> {
-        self.node_bindings(NodeAddr::NONE).filter(|b| b.scope == Scope::Cluster).collect()
+        self.own_cluster_bindings_from(0, usize::MAX).0
+    }
+
+    /// Those among the first `most` bindings from an age on, and the age of the next binding, if there is one.
+    pub(super) fn own_cluster_bindings_from(&self, age: u64, most: usize) -> (Vec<Binding>, Option<u64>) {
+        let mut held = self.nodes.get(&NodeAddr::NONE).into_iter().flat_map(|held| held.range(age..));
+        let all = held.by_ref().take(most).filter_map(|(_, record)| self.binding(*record));
+        let found = all.filter(|binding| binding.scope == Scope::Cluster).copied().collect();
+        (found, held.next().map(|(age, _)| *age))
     }
 
     /// Finds a socket for an anycast to `to`, within the lookup domain `domain`. Spec: tipc.md §1.4.
@@ -471,23 +514,33 @@ impl NameTable {
     #[must_use]
     pub fn destination_nodes(&self, range: ServiceRange) -> Destinations {
         let mut found = Destinations::default();
-        self.for_overlapping(range, |seen| {
-            let node = seen.node();
-            if node.is_none() {
-                found.local = true;
-            } else if found.remote.last() != Some(&node) {
-                found.remote.push(node);
-            }
-        });
-        found.remote.sort_unstable();
-        found.remote.dedup();
+        self.for_overlapping(range, |seen| found.add(&seen));
+        found.sort();
         found
+    }
+
+    /// As [`Self::destination_nodes`], if there are few bindings; `None` if a [`Walk`](super::Walk) has to find them.
+    /// Bindings of this node may be missing if only remote ones are asked for.
+    pub(crate) fn few_destination_nodes(
+        &self,
+        range: ServiceRange,
+        holders: Holders,
+    ) -> Option<Destinations> {
+        let mut found = Destinations::default();
+        let is_complete = self.view().for_few_bindings(PORTION, (range, holders), |seen| found.add(&seen));
+        found.sort();
+        is_complete.then_some(found)
     }
 
     /// Ports of local sockets with a binding that overlaps `range`, each once, ascending; `out` is cleared first.
     /// Spec: tipc.md §7.7.
     pub fn local_ports(&self, range: ServiceRange, rule: ScopeRule, out: &mut Vec<u32>) {
         self.view().local_ports(range, rule, out).ok();
+    }
+
+    /// As [`Self::local_ports`], if there are few bindings; false if a [`Walk`](super::Walk) has to find them.
+    pub(crate) fn few_local_ports(&self, range: ServiceRange, rule: ScopeRule, out: &mut Vec<u32>) -> bool {
+        self.view().few_local_ports(PORTION, range, rule, out)
     }
 
     /// Calls `visit` for each binding in overlapping ranges, range by range.

@@ -124,6 +124,7 @@ impl Endpoint {
         let reason = match message.node() {
             // One full link delays the whole multicast.
             Some(_) if message.is_multicast() => self.congested.first().map(|node| self.link_reason(*node)),
+            Some(_) if self.collects_receivers => self.congested.first().map(|node| self.link_reason(*node)),
             Some(node) => congested(&node),
             None => self.connection_blocked(),
         };

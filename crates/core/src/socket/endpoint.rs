@@ -47,6 +47,8 @@ pub struct Endpoint {
     pub(super) congested: BTreeSet<NodeAddr>,
     /// Copies of its last multicast for sockets of its node are still to be made: it waits for its own node.
     pub(super) spreads: bool,
+    /// The receivers of its last multicast are being collected, on this node and on others.
+    pub(super) collects_receivers: bool,
     /// Bytes of messages that congested links have taken beyond their limits, by node, and their sum.
     pub(super) beyond: BTreeMap<NodeAddr, u64>,
     pub(super) beyond_bytes: u64,
@@ -101,6 +103,7 @@ impl Endpoint {
             nagle: Nagle::new(),
             congested: BTreeSet::new(),
             spreads: false,
+            collects_receivers: false,
             beyond: BTreeMap::new(),
             beyond_bytes: 0,
             probe_at: None,
@@ -346,6 +349,11 @@ impl Endpoint {
     /// Records that a message of the application of so many bytes was submitted.
     pub(super) fn submitted(&mut self, submitted: Submitted, size: usize) {
         self.stats.sent_messages += 1;
+        self.note_congested(submitted, size);
+    }
+
+    /// Records that a congested link has taken a message of so many bytes.
+    pub(crate) fn note_congested(&mut self, submitted: Submitted, size: usize) {
         if let Submitted::Congested(node) = submitted {
             self.congested.insert(node);
             let size = (size + MESSAGE_OVERHEAD) as u64;

@@ -112,6 +112,12 @@ impl Endpoint {
         }
     }
 
+    /// The receivers of the last multicast are being collected, on this node and on others, or not any more: meanwhile
+    /// this socket sends nothing.
+    pub(crate) fn set_collecting(&mut self, on: bool) {
+        self.collects_receivers = on;
+    }
+
     /// Keeps a message that does not fit the queue until there is room.
     ///
     /// # Errors

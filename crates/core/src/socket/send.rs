@@ -77,6 +77,9 @@ impl Endpoint {
         if let Destination::Range(range) = to {
             return self.send_multicast(range, data, uplink);
         }
+        if self.collects_receivers {
+            return self.would_block(self.link_reason(uplink.own_node()));
+        }
         let (dest, msg) = self.addressed(to, data, uplink)?;
         // A receiver that was chosen among several takes the message.
         if !self.chooses || self.spreads {

@@ -1,8 +1,11 @@
 //! Multicasts to many sockets of this node, in steps: the owner of the node makes the copies in the sender's turns.
 
+use std::collections::BTreeSet;
+
 use super::Stack;
 use crate::quota::Resource;
-use crate::switch::{Copy, Origin, SPREAD_STEP};
+use crate::socket::{SubmitError, Submitted};
+use crate::switch::{Collecting, Copy, Origin, SPREAD_STEP};
 use crate::time::Time;
 use crate::wire::ErrorCode;
 
@@ -13,13 +16,34 @@ impl Stack {
         self.switch.spreads.next_report()
     }
 
-    /// Makes some copies of a sender's multicasts; false if all are made.
+    /// Whether the receivers of the last message of a socket are not all known yet; [`Self::take_collected`] tells when
+    /// they are.
+    #[must_use]
+    pub fn is_collecting(&self, port: u32) -> bool {
+        self.switch.is_collecting(port)
+    }
+
+    /// After [`Self::continue_spread`]: the socket of which all receivers are known now, and those of them that the
+    /// message must reach over a lane, as [`Self::take_diverted`].
+    pub fn take_collected(&mut self) -> Option<(u32, Vec<u32>)> {
+        self.switch.spreads.take_collected()
+    }
+
+    /// Collects some receivers of a sender's multicast, or makes some copies; false if all are made.
     pub fn continue_spread(&mut self, now: Time, origin: Origin) -> bool {
+        if let Some(collecting) = self.switch.spreads.take_collecting(origin) {
+            self.collect(now, origin, collecting);
+            self.process_pending(now);
+            return true;
+        }
         for _ in 0..SPREAD_STEP {
             let Some(Copy { port, message, charge }) = self.switch.spreads.next(origin) else {
-                self.end_spread(now, origin);
+                let has_more = self.switch.spreads.contains(origin);
+                if !has_more {
+                    self.end_spread(now, origin);
+                }
                 self.process_pending(now);
-                return false;
+                return has_more;
             };
             if let Some((user, memory)) = charge {
                 self.ledger.release(user, Resource::Memory, memory);
@@ -28,6 +52,51 @@ impl Stack {
         }
         self.process_pending(now);
         true
+    }
+
+    /// Collects some receivers; when all are known, sends the multicast to other nodes, and has the copies made.
+    fn collect(&mut self, now: Time, origin: Origin, mut collecting: Box<Collecting>) {
+        let before = collecting.memory();
+        let is_over = self.switch.collect(&mut collecting);
+        let more = collecting.memory() - before;
+        let mut sent = Ok(Submitted::Done);
+        if let Some((user, charged)) = &mut collecting.charge {
+            match self.ledger.try_charge(*user, Resource::Memory, more) {
+                Ok(()) => *charged += more,
+                Err(_) => sent = Err(SubmitError::NoBuffers),
+            }
+        }
+        if !is_over && sent.is_ok() {
+            return self.switch.spreads.put_back(origin, collecting);
+        }
+        if sent.is_ok() {
+            sent = self.switch.send_collected(now, &collecting);
+        }
+        let size = collecting.message.size();
+        if let Origin::Socket(port) = origin {
+            self.with_endpoint(now, port, |sender, _| {
+                sender.set_collecting(false);
+                sender.note_congested(sent.unwrap_or(Submitted::Done), size);
+            });
+        }
+        let unused = match sent {
+            Ok(_) => {
+                self.switch.spreads.note_collected(origin, core::mem::take(&mut collecting.diverted));
+                self.switch.spreads.put_collected(origin, *collecting)
+            }
+            Err(error) => {
+                let code = match error {
+                    SubmitError::Unreachable => ErrorCode::NoName,
+                    _ => ErrorCode::Overload,
+                };
+                self.switch.spreads.note_collected(origin, BTreeSet::new());
+                self.switch.reject(now, collecting.message, code);
+                collecting.charge
+            }
+        };
+        if let Some((user, memory)) = unused {
+            self.ledger.release(user, Resource::Memory, memory);
+        }
     }
 
     /// A multicast begins to wait: its user is charged, and its sender waits until all copies are made. False if there
@@ -50,7 +119,11 @@ impl Stack {
         }
         match origin {
             Origin::Socket(port) => {
-                self.with_endpoint(now, port, |sender, _| sender.set_spreading(own, true));
+                let collects = self.switch.spreads.collects_for_others(origin);
+                self.with_endpoint(now, port, |sender, _| {
+                    sender.set_spreading(own, true);
+                    sender.set_collecting(collects);
+                });
             }
             Origin::Node(node) => self.switch.hold(node),
         }

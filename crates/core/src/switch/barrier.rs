@@ -28,6 +28,8 @@ pub struct Barrier {
 #[derive(Debug)]
 struct Mark {
     contact: u64,
+    /// Not all bindings have been sent to it.
+    is_partial: bool,
     links: Vec<LinkMark>,
     broadcast: u64,
 }
@@ -46,17 +48,25 @@ impl Mark {
             session: link.session(),
             packets: link.progress().0,
         });
-        Self { contact: member.contact, links: links.collect(), broadcast: bcast.position() }
+        Self {
+            contact: member.contact,
+            is_partial: member.bulk.is_some(),
+            links: links.collect(),
+            broadcast: bcast.position(),
+        }
     }
 
     fn is_of(&self, member: &Member) -> bool {
         let links = member.peer.up_links().map(|(bearer, link)| (bearer, link.session()));
-        self.contact == member.contact && self.links.iter().map(|l| (l.bearer, l.session)).eq(links)
+        !self.is_partial
+            && self.contact == member.contact
+            && self.links.iter().map(|l| (l.bearer, l.session)).eq(links)
     }
 
     fn is_reached(&self, member: &Member, bcast: &BroadcastSender) -> bool {
         let mut links = self.links.iter().zip(member.peer.up_links());
-        links.all(|(mark, (_, link))| link.progress().1 >= mark.packets)
+        !self.is_partial
+            && links.all(|(mark, (_, link))| link.progress().1 >= mark.packets)
             && bcast.acknowledged_by(member.peer.addr) >= self.broadcast
             && (bcast.is_open(member.peer.addr) || self.broadcast == 0)
     }

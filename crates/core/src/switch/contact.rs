@@ -123,15 +123,10 @@ impl Switch {
         let Some(member) = self.members.get_mut(&addr) else { return };
         self.contacts += 1;
         member.contact = self.contacts;
-        // The bulk has all updates.
-        member.told = [self.recent.next(); 2];
-        let mss = member.peer.mss(0).unwrap_or_default();
         let init = self.bcast.add_peer(addr);
         self.event(Event::NodeUp(addr));
         self.send_to_peer(now, addr, init, 0).ok();
-        for bulk in self.distributor.bulk(&self.table, addr, mss) {
-            self.send_to_peer(now, addr, bulk, 0).ok();
-        }
+        self.begin_bulk(now, addr);
     }
 
     /// The last link is down: removes what was learned from the peer, and aborts connections to it.
@@ -141,9 +136,13 @@ impl Switch {
         if let Some(member) = self.members.get_mut(&addr) {
             member.receiver.reset();
             member.names.reset();
+            if member.bulk.take().is_some() {
+                self.bulks.retain(|waiting| *waiting != addr);
+            }
             member.parts = Parts::default();
             member.peer.delivered.clear();
         }
+        self.forget_withdrawals();
         self.account_deferred(addr);
         self.forget_hold(addr);
         if !planted::active(Fault::NodeBindingsStay) {

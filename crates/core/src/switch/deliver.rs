@@ -1,5 +1,6 @@
 //! Dispatch of arrived messages to a module of the switch or to a socket. Spec: tipc.md §2.6, §6.1, §7.7.
 
+use super::collecting::Reach;
 use super::{Origin, SPREAD_STEP, Switch};
 use crate::addr::{NodeAddr, Scope, ServiceRange};
 use crate::names::ScopeRule;
@@ -96,7 +97,7 @@ impl Switch {
     }
 
     /// Whose messages have to stay in order with this one.
-    fn origin(&self, message: &Message) -> Origin {
+    pub(super) fn origin(&self, message: &Message) -> Origin {
         let node = message.prev_node();
         if node.is_none() || self.is_self(node) {
             Origin::Socket(message.origin_port())
@@ -111,7 +112,14 @@ impl Switch {
             return;
         };
         let mut ports = core::mem::take(&mut self.port_buffer);
-        self.table.local_ports(multicast_range(&message), rule, &mut ports);
+        let range = multicast_range(&message);
+        if !self.work.is_limited() {
+            self.table.local_ports(range, rule, &mut ports);
+        } else if !self.table.few_local_ports(range, rule, &mut ports) {
+            self.port_buffer = ports;
+            self.work.charge_copies(SPREAD_STEP);
+            return self.begin_collecting(message, range, Reach::Here(rule));
+        }
         if self.work.is_limited()
             && (ports.len() > SPREAD_STEP || self.spreads.contains(self.origin(&message)))
         {
@@ -139,7 +147,7 @@ impl Switch {
             diverted.extend(ports.extract_if(.., |to| lanes.contains(&(port, *to))));
         }
         if !ports.is_empty() {
-            self.spreads.add_many(self.origin(&message), message, ports);
+            self.spreads.add_many(self.origin(&message), message, ports.into_iter().collect());
         }
     }
 

@@ -97,9 +97,10 @@ impl Switch {
         self.work.is_limited() && !self.draining.is_empty()
     }
 
-    /// Goes on with the messages of a peer.
+    /// Goes on with the messages of a peer, unless it has not got all bindings of this node.
     pub(crate) fn resume(&mut self, addr: NodeAddr) {
         if let Some(member) = self.members.get_mut(&addr)
+            && member.bulk.is_none()
             && member.hold.state != State::Open
         {
             member.hold.state = State::Draining;

@@ -3,6 +3,7 @@
 
 mod admin;
 mod barrier;
+mod collecting;
 mod contact;
 mod crowd;
 mod deferral;
@@ -25,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use members::Members;
 
+pub(crate) use collecting::Collecting;
 pub(crate) use crowd::{Room, Waits};
 pub(crate) use spread::{Copy, STEP as SPREAD_STEP};
 
@@ -45,7 +47,7 @@ use crate::limits::MAX_BEARERS;
 use crate::link::{DownReason, Parts};
 use crate::monitor::{DEFAULT_THRESHOLD, Monitor};
 use crate::names::replica::{Memory, NoMemory};
-use crate::names::{Change, Distributor, NameReceiver, NameTable, Recent};
+use crate::names::{Bulk, Change, Distributor, NameReceiver, NameTable, Recent, Withdrawals};
 use crate::node::peer::Peer;
 use crate::outbox::{BearerId, FrameBatch};
 use crate::pool::Pool;
@@ -88,6 +90,8 @@ struct Member {
     contact: u64,
     /// By link selector: number of the next update that was not sent on that link.
     told: [u64; 2],
+    /// What is left of the bulk for it.
+    bulk: Option<Bulk>,
 }
 
 impl Member {
@@ -104,6 +108,7 @@ impl Member {
             deferred: deferral::Deferred::default(),
             contact: 0,
             told: [0; 2],
+            bulk: None,
         }
     }
 }
@@ -170,6 +175,10 @@ pub(crate) struct Switch {
     deferral: deferral::Deferral,
     /// Lost nodes whose bindings are not all withdrawn yet.
     leaving: BTreeSet<NodeAddr>,
+    /// Peers that have not got the whole bulk, in turn.
+    bulks: VecDeque<NodeAddr>,
+    /// Withdrawals that these have not got.
+    withdrawals: Withdrawals,
     /// Changes of the binding table, for the topology server and for groups.
     pub(crate) changes: VecDeque<Change>,
     /// Nodes to which contact was lost, for groups.
@@ -232,6 +241,8 @@ impl Switch {
             work: work::Work::default(),
             deferral: deferral::Deferral::default(),
             leaving: BTreeSet::new(),
+            bulks: VecDeque::new(),
+            withdrawals: Withdrawals::default(),
             changes: VecDeque::new(),
             lost: VecDeque::new(),
             frames: FrameBatch::default(),

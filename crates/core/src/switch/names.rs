@@ -1,12 +1,12 @@
 //! Bindings of local sockets, and their distribution. Spec: tipc.md §6.5.
 
-use super::Switch;
+use super::{Origin, Switch};
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceRange};
 use crate::broadcast::MulticastPolicy;
 use crate::event::Event;
 use crate::limits::{NODE_STATE, RESERVED_TYPES, capability};
 use crate::link::DownReason;
-use crate::names::{Change, NameReceiver, NameReport, NameTable, PublishError};
+use crate::names::{BULK_PORTION, Bulk, Change, NameReceiver, NameReport, NameTable, PublishError};
 use crate::socket::BindError;
 use crate::time::Time;
 use crate::wire::{Message, Method};
@@ -81,6 +81,9 @@ impl Switch {
             return; // no peer can be linked yet; the bulk will contain it
         }
         let Some(message) = self.distributor.announce(own, &change) else { return };
+        if !change.up && !self.bulks.is_empty() {
+            self.withdrawals.push(change.binding);
+        }
         self.distribute(now, message);
     }
 
@@ -163,6 +166,59 @@ impl Switch {
         if let Some(told) = self.members.get_mut(&addr).and_then(|m| m.told.get_mut(link as usize)) {
             *told = refused.unwrap_or(next);
         }
+    }
+
+    /// Sends all bindings of this node to a new peer, some of them at once; the timer goes on with the others. A peer
+    /// that applies updates as they arrive gets all at once, as do all peers if turns are not limited. Until all are
+    /// sent, the peer's messages are held: no socket learns from them whom it could send a message that would overtake
+    /// the rest.
+    pub(super) fn begin_bulk(&mut self, now: Time, addr: NodeAddr) {
+        let Some(member) = self.members.get_mut(&addr) else { return };
+        let is_divided = self.work.is_limited() && member.peer.has(capability::NAMED_BCAST);
+        let portion = if is_divided { BULK_PORTION } else { usize::MAX };
+        member.bulk = Some(Bulk::new(&self.table, &self.withdrawals, portion));
+        member.told = [self.recent.next(); 2];
+        if self.continue_bulk(now, addr) {
+            self.hold(addr);
+            self.bulks.push_back(addr);
+        }
+    }
+
+    /// Goes on with the next bulk.
+    pub(super) fn continue_next_bulk(&mut self, now: Time) {
+        let Some(addr) = self.bulks.pop_front() else { return };
+        if self.continue_bulk(now, addr) {
+            self.bulks.push_back(addr);
+        } else if !self.spreads.contains(Origin::Node(addr)) {
+            self.resume(addr);
+        }
+        self.forget_withdrawals();
+    }
+
+    /// Forgets the withdrawals that all bulks have.
+    pub(super) fn forget_withdrawals(&mut self) {
+        let oldest = self.bulks.front().and_then(|addr| self.members.get(addr));
+        self.withdrawals.forget(oldest.and_then(|member| member.bulk.as_ref()));
+    }
+
+    /// Sends a portion of a bulk; false if no more are left.
+    fn continue_bulk(&mut self, now: Time, addr: NodeAddr) -> bool {
+        let Some(member) = self.members.get_mut(&addr) else { return false };
+        let Some(mut bulk) = member.bulk.take() else { return false };
+        let mss = member.peer.mss(0).unwrap_or_default();
+        let names = (&self.table, &self.withdrawals);
+        let (messages, is_over) = self.distributor.next_of_bulk(names, (addr, mss), &mut bulk);
+        if is_over {
+            // The bulk has all updates.
+            member.told = [self.recent.next(); 2];
+        } else {
+            member.bulk = Some(bulk);
+        }
+        for message in messages {
+            self.send_to_peer(now, addr, message, 0).ok();
+        }
+        // A full queue ends the contact.
+        self.members.get(&addr).is_some_and(|member| member.bulk.is_some())
     }
 
     /// Withdraws bindings of a lost node, as many as the work allows, although many nodes may be lost; the timer goes

@@ -2,8 +2,9 @@
 //! charged to the sender. Meanwhile everything that the same sender sends to sockets of this node waits behind them, so
 //! that its order holds.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::collecting::{Collecting, RECEIVER_MEMORY};
 use crate::addr::NodeAddr;
 use crate::quota::UserId;
 use crate::wire::Message;
@@ -25,8 +26,10 @@ pub enum Origin {
 enum Waiting {
     /// For one socket.
     One(u32, Message),
-    /// A multicast, the sockets that have not got it yet, the next one last, and what its user is charged.
-    Many(Message, Vec<u32>, Option<(UserId, u64)>),
+    /// A multicast, the sockets that have not got it yet, and what its user is charged.
+    Many(Message, BTreeSet<u32>, Option<(UserId, u64)>),
+    /// A multicast whose receivers are not all known yet.
+    Collecting(Box<Collecting>),
 }
 
 /// A message for one socket.
@@ -46,6 +49,8 @@ pub(crate) struct Spreads {
     begun: VecDeque<(Origin, bool)>,
     /// Senders whose messages have begun to wait, until they are reported.
     unreported: VecDeque<Origin>,
+    /// The last sender that all receivers are known of, and those that it must reach by lanes.
+    collected: Option<(u32, Vec<u32>)>,
 }
 
 impl Spreads {
@@ -67,11 +72,76 @@ impl Spreads {
     }
 
     /// Puts a multicast behind the messages of its sender that wait, if there are any.
-    pub(crate) fn add_many(&mut self, origin: Origin, message: Message, mut ports: Vec<u32>) {
-        ports.reverse();
+    pub(crate) fn add_many(&mut self, origin: Origin, message: Message, ports: BTreeSet<u32>) {
+        self.add(origin, Waiting::Many(message, ports, None));
+    }
+
+    /// As [`Self::add_many`], for a multicast whose receivers are not known yet.
+    pub(crate) fn add_collecting(&mut self, origin: Origin, collecting: Collecting) {
+        self.add(origin, Waiting::Collecting(Box::new(collecting)));
+    }
+
+    fn add(&mut self, origin: Origin, multicast: Waiting) {
         let is_first = !self.contains(origin);
-        self.all.entry(origin).or_default().push_back(Waiting::Many(message, ports, None));
+        self.all.entry(origin).or_default().push_back(multicast);
         self.begun.push_back((origin, is_first));
+    }
+
+    /// Takes the next message of a sender if its receivers are not all known; [`Self::put_back`], or
+    /// [`Self::put_collected`] if they are now.
+    pub(crate) fn take_collecting(&mut self, origin: Origin) -> Option<Box<Collecting>> {
+        let waiting = self.all.get_mut(&origin)?;
+        match waiting.pop_front()? {
+            Waiting::Collecting(collecting) => Some(collecting),
+            other => {
+                waiting.push_front(other);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn put_back(&mut self, origin: Origin, collecting: Box<Collecting>) {
+        if let Some(waiting) = self.all.get_mut(&origin) {
+            waiting.push_front(Waiting::Collecting(collecting));
+        }
+    }
+
+    /// All receivers of the next message of a sender are known; its copies for sockets of this node follow. Returns the
+    /// charge if there is none.
+    pub(crate) fn put_collected(&mut self, origin: Origin, collected: Collecting) -> Option<(UserId, u64)> {
+        let Collecting { message, ports, charge, .. } = collected;
+        match self.all.get_mut(&origin).filter(|_| !ports.is_empty()) {
+            Some(waiting) => {
+                waiting.push_front(Waiting::Many(message, ports, charge));
+                None
+            }
+            None => charge,
+        }
+    }
+
+    /// Whether the last message of a sender is one whose receivers are not all known.
+    pub(crate) fn is_collecting(&self, origin: Origin) -> bool {
+        matches!(self.all.get(&origin).and_then(VecDeque::back), Some(Waiting::Collecting(_)))
+    }
+
+    /// Whether it is one that goes to other nodes too.
+    pub(crate) fn collects_for_others(&self, origin: Origin) -> bool {
+        match self.all.get(&origin).and_then(VecDeque::back) {
+            Some(Waiting::Collecting(collecting)) => collecting.has_others(),
+            _ => false,
+        }
+    }
+
+    /// Notes that all receivers of a socket's message are known, and those that it must reach by lanes.
+    pub(crate) fn note_collected(&mut self, origin: Origin, diverted: BTreeSet<u32>) {
+        if let Origin::Socket(port) = origin {
+            self.collected = Some((port, diverted.into_iter().collect()));
+        }
+    }
+
+    /// What [`Self::note_collected`] has noted since the last call.
+    pub(crate) fn take_collected(&mut self) -> Option<(u32, Vec<u32>)> {
+        self.collected.take()
     }
 
     /// The sender of a multicast that has begun to wait, whether it is the first message of it that waits, and the
@@ -80,10 +150,11 @@ impl Spreads {
         let (origin, is_first) = self.begun.pop_front()?;
         let last = self.all.get(&origin).and_then(VecDeque::back);
         let memory = match last {
-            Some(Waiting::Many(message, ports, _)) => message.size() + ports.len() * size_of::<u32>(),
+            Some(Waiting::Many(message, ports, _)) => (message.size() + ports.len() * RECEIVER_MEMORY) as u64,
+            Some(Waiting::Collecting(collecting)) => collecting.memory(),
             _ => 0,
         };
-        Some((origin, is_first, memory as u64))
+        Some((origin, is_first, memory))
     }
 
     /// Notes who is charged for the last multicast of a sender, or takes it out if nobody may be.
@@ -94,8 +165,10 @@ impl Spreads {
     ) -> Option<Message> {
         let waiting = self.all.get_mut(&origin)?;
         if let Ok(charged) = charged {
-            if let Some(Waiting::Many(_, _, charge)) = waiting.back_mut() {
-                *charge = charged;
+            match waiting.back_mut() {
+                Some(Waiting::Many(_, _, charge)) => *charge = charged,
+                Some(Waiting::Collecting(collecting)) => collecting.charge = charged,
+                _ => {}
             }
             return None;
         }
@@ -105,6 +178,7 @@ impl Spreads {
         }
         match refused {
             Some(Waiting::Many(message, ..)) => Some(message),
+            Some(Waiting::Collecting(collecting)) => Some(collecting.message),
             _ => None,
         }
     }
@@ -119,12 +193,12 @@ impl Spreads {
         self.unreported.pop_front()
     }
 
-    /// The next message of a sender; `None` if no more waits.
+    /// The next message of a sender, whose receivers are known; `None` if no more waits.
     pub(crate) fn next(&mut self, origin: Origin) -> Option<Copy> {
         let waiting = self.all.get_mut(&origin)?;
         if let Some(Waiting::Many(message, ports, _)) = waiting.front_mut()
             && ports.len() > 1
-            && let Some(port) = ports.pop()
+            && let Some(port) = ports.pop_first()
         {
             let mut copy = message.clone();
             copy.set_dest_port(port);
@@ -136,6 +210,10 @@ impl Spreads {
                 let port = ports.last().copied().unwrap_or(0);
                 message.set_dest_port(port);
                 Some(Copy { port, message, charge })
+            }
+            Some(collecting) => {
+                waiting.push_front(collecting);
+                None
             }
             None => {
                 self.all.remove(&origin);

@@ -16,7 +16,7 @@ const TICKS_PER_CALL: usize = 512;
 
 impl Switch {
     pub(crate) fn deadline(&self) -> Option<Time> {
-        if !self.leaving.is_empty() {
+        if !self.leaving.is_empty() || !self.bulks.is_empty() {
             return Some(Time::ZERO);
         }
         let discovery = self.bearers.iter().flatten().filter_map(|b| b.discoverer.deadline()).min();
@@ -41,6 +41,7 @@ impl Switch {
         if let Some(lost) = self.leaving.first().copied() {
             self.withdraw_some_names_of(lost);
         }
+        self.continue_next_bulk(now);
         for _ in 0..TICKS_PER_CALL {
             let Some((at, addr)) = self.ticks.first().copied().filter(|(at, _)| *at <= now) else { break };
             self.ticks.remove(&(at, addr));

@@ -1,6 +1,7 @@
 //! Outgoing messages: to a local socket, over a link, or over the broadcast link.
 
 use super::Switch;
+use super::collecting::Reach;
 use crate::addr::{Importance, NodeAddr, PortId, ServiceAddr};
 use crate::broadcast::{self, ClusterView, start_switch};
 use crate::limits::{CAPABILITIES, MAX_MESSAGE, capability};
@@ -106,7 +107,11 @@ impl Switch {
 
     /// Sends a multicast to every node with a socket in its range, including this one.
     pub(crate) fn submit_multicast(&mut self, now: Time, message: Message) -> Result<Submitted, SubmitError> {
-        let (local, remote) = self.destinations(&message);
+        let Some((local, remote)) = self.destinations(&message, Reach::Everywhere) else {
+            let range = message.service_range();
+            self.begin_collecting(message, range, Reach::Everywhere);
+            return Ok(Submitted::Done);
+        };
         if !local && remote.is_empty() {
             return Err(SubmitError::Unreachable);
         }
@@ -126,17 +131,27 @@ impl Switch {
         now: Time,
         message: Message,
     ) -> Result<Submitted, SubmitError> {
-        match self.destinations(&message) {
-            (_, remote) if remote.is_empty() => Err(SubmitError::Unreachable),
-            (_, remote) => self.multicast_remote(now, &message, &remote),
+        match self.destinations(&message, Reach::Elsewhere) {
+            Some((_, remote)) if remote.is_empty() => Err(SubmitError::Unreachable),
+            Some((_, remote)) => self.multicast_remote(now, &message, &remote),
+            None => {
+                let range = message.service_range();
+                self.begin_collecting(message, range, Reach::Elsewhere);
+                Ok(Submitted::Done)
+            }
         }
     }
 
-    /// Whether this node has a socket in the range of a multicast, and the other nodes that have one.
-    fn destinations(&self, message: &Message) -> (bool, Vec<NodeAddr>) {
-        let destinations = self.table.destination_nodes(message.service_range());
-        let reachable = destinations.remote.into_iter().filter(|node| self.is_reachable(*node));
-        (destinations.local, reachable.collect())
+    /// Whether this node has a socket in the range of a multicast, and the other nodes that have one. `None` if that
+    /// takes several steps.
+    fn destinations(&self, message: &Message, reach: Reach) -> Option<(bool, Vec<NodeAddr>)> {
+        let range = message.service_range();
+        let found = match self.work.is_limited() {
+            true => self.table.few_destination_nodes(range, reach.holders())?,
+            false => self.table.destination_nodes(range),
+        };
+        let reachable = found.remote.into_iter().filter(|node| self.is_reachable(*node));
+        Some((found.local, reachable.collect()))
     }
 
     /// Sends a message to the members of a group, on this node if `local`, and on other nodes. No member gets it if the
@@ -184,7 +199,7 @@ impl Switch {
         Ok(Submitted::Done)
     }
 
-    fn multicast_remote(
+    pub(super) fn multicast_remote(
         &mut self,
         now: Time,
         message: &Message,

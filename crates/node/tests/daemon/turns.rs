@@ -278,3 +278,33 @@ fn first_events_of_a_subscription_are_prepared_in_the_turns_of_its_user() {
     assert!(host.daemon().counters().turns.cut > before.cut, "one turn");
     assert_eq!(host.daemon().with(|stack, _| stack.topology_stats().subscriptions), Some(0));
 }
+
+/// The send of a multicast with more bindings in its range than a step visits is answered when its receivers are known.
+#[test]
+fn multicast_over_many_bindings_reaches_every_socket_once() {
+    const BINDINGS: u32 = 3000;
+    let host = Host::with(|config| config.limits = Limits::default());
+    let mut client = host.client();
+    let all = ServiceRange::new(1000, 0, u32::MAX);
+    let sockets: Vec<u32> = (0..4).map(|_| client.open(SocketKind::Rdm)).collect();
+    for (number, port) in sockets.iter().enumerate() {
+        for lower in 0..BINDINGS {
+            let upper = if number % 2 == 0 { u32::MAX } else { lower };
+            client.bind(*port, ServiceRange::new(1000, lower, upper));
+        }
+    }
+    let sender = client.open(SocketKind::Rdm);
+    for data in [b"1", b"2"] {
+        client.wait(|client| match client.send(sender, Some(Destination::Range(all)), data) {
+            Ok(_) => Some(()),
+            Err(failure) => {
+                assert_eq!(failure, Failure::Send(SendError::WouldBlock));
+                None
+            }
+        });
+    }
+    for port in sockets {
+        assert_eq!(client.receive_soon(port).1, b"1");
+        assert_eq!(client.receive_soon(port).1, b"2");
+    }
+}

@@ -21,7 +21,7 @@
 //!
 //! | Question | File |
 //! |---|---|
-//! | How does a reader work? | `view.rs` |
+//! | How does a reader work? | `view.rs`; long walks: `portion.rs` |
 //! | What does a change of a binding write? | `writer.rs` (records, cursors), `tree.rs` |
 //! | What do the cells mean? | `layout.rs`, `blocks.rs` |
 //! | Where are they, and which are free? | `memory.rs`, `slots.rs` |
@@ -30,6 +30,7 @@ mod blocks;
 mod choice;
 mod layout;
 mod memory;
+mod portion;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -45,4 +46,6 @@ pub use view::{View, ViewError};
 pub use writer::{Index, Place};
 
 pub(super) use memory::Heap;
+pub(crate) use portion::Holders;
+pub(super) use portion::{Portions, Visited};
 pub(super) use view::Seen;

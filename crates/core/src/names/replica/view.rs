@@ -11,6 +11,7 @@ use super::layout::{
     follow, point, unpack,
 };
 use super::memory::Areas;
+use super::portion::Holders;
 use crate::Load;
 use crate::addr::{NodeAddr, Scope, ServiceAddr, ServiceRange};
 use crate::names::{Lookup, ScopeRule};
@@ -74,7 +75,7 @@ pub(super) struct Found {
     position: RangePosition,
     pub(super) meta: Meta,
     third: u64,
-    many: bool,
+    pub(super) many: bool,
     local: bool,
 }
 
@@ -86,11 +87,25 @@ pub(crate) struct RangePosition {
 }
 
 /// Selects entries that overlap a range, have a mark and are behind a place.
-struct Query {
-    from: u64,
-    to: u64,
-    mark: Option<Mark>,
-    after: Option<(u64, u64)>,
+pub(super) struct Query {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) mark: Option<Mark>,
+    pub(super) after: Option<(u64, u64)>,
+}
+
+/// Upper bounds of the blocks and of the ring's steps in a walk.
+#[derive(Clone, Copy)]
+pub(super) struct Budget {
+    blocks: usize,
+    steps: usize,
+}
+
+impl Budget {
+    /// That of a walk which visits about as many bindings at most.
+    const fn of(bindings: usize) -> Self {
+        Self { blocks: bindings / 8, steps: bindings }
+    }
 }
 
 /// Reads a table and answers lookups.
@@ -182,10 +197,31 @@ impl<'a, A: Access> View<'a, A> {
         rule: ScopeRule,
         out: &mut Vec<u32>,
     ) -> Result<(), ViewError> {
+        self.local_ports_within(self.budget(), range, rule, out)
+    }
+
+    /// As [`Self::local_ports`], if there are few bindings; false, and no ports, if there are more than about `most`.
+    pub(crate) fn few_local_ports(
+        &self,
+        most: usize,
+        range: ServiceRange,
+        rule: ScopeRule,
+        out: &mut Vec<u32>,
+    ) -> bool {
+        self.local_ports_within(Budget::of(most), range, rule, out).is_ok()
+    }
+
+    fn local_ports_within(
+        &self,
+        budget: Budget,
+        range: ServiceRange,
+        rule: ScopeRule,
+        out: &mut Vec<u32>,
+    ) -> Result<(), ViewError> {
         let query = Query::new(range, Some(Mark::Local));
         let result = self.read_stable(|root| {
             out.clear();
-            self.for_each(root, &query, Ring::Local, |seen| {
+            self.for_each(root, &query, (Ring::Local, budget), |seen| {
                 if rule == ScopeRule::Any || rule == ScopeRule::Exactly(seen.scope) {
                     out.push(seen.socket.port());
                 }
@@ -208,7 +244,8 @@ impl<'a, A: Access> View<'a, A> {
     pub fn has_remote(&self, range: ServiceRange) -> Result<bool, ViewError> {
         let query = Query::new(range, Some(Mark::Remote));
         self.read_stable(|root| {
-            let walked = self.walk(root, &query, &mut self.budget(), &mut |_| Ok(ControlFlow::Break(())));
+            let mut blocks = self.budget().blocks;
+            let walked = self.walk(root, &query, &mut blocks, &mut |_| Ok(ControlFlow::Break(())));
             walked.map(|end| end.is_break())
         })
     }
@@ -223,7 +260,20 @@ impl<'a, A: Access> View<'a, A> {
         range: ServiceRange,
         mut visit: impl FnMut(Seen),
     ) -> Result<(), ViewError> {
-        self.read_stable(|root| self.for_each(root, &Query::new(range, None), Ring::All, &mut visit))
+        let (query, walk) = (Query::new(range, None), (Ring::All, self.budget()));
+        self.read_stable(|root| self.for_each(root, &query, walk, &mut visit))
+    }
+
+    /// As [`Self::for_each_binding`] for the ranges of some holders, if there are few bindings; false, after some of
+    /// them, if there are more than about `most`.
+    pub(crate) fn for_few_bindings(
+        &self,
+        most: usize,
+        (range, holders): (ServiceRange, Holders),
+        mut visit: impl FnMut(Seen),
+    ) -> bool {
+        let (query, walk) = (Query::new(range, holders.mark()), (Ring::All, Budget::of(most)));
+        self.read_stable(|root| self.for_each(root, &query, walk, &mut visit)).is_ok()
     }
 
     /// Calls `visit` for each range that overlaps `range`, in lookup order, from behind a place on, until it breaks:
@@ -241,7 +291,7 @@ impl<'a, A: Access> View<'a, A> {
         let query = Query { after, ..Query::new(range, None) };
         self.read_stable(|root| {
             let mut visit = |found: Found| Ok(visit(found.position, found.meta.first()));
-            self.walk(root, &query, &mut self.budget(), &mut visit).map(|_| ())
+            self.walk(root, &query, &mut self.budget().blocks, &mut visit).map(|_| ())
         })
     }
 
@@ -251,7 +301,8 @@ impl<'a, A: Access> View<'a, A> {
     /// As for [`Self::for_each_binding`].
     pub(crate) fn for_all(&self, mut visit: impl FnMut(Seen)) -> Result<(), ViewError> {
         let all = Query { from: 0, to: u64::MAX, mark: None, after: None };
-        self.read_stable(|root| self.for_each(root, &all, Ring::All, &mut visit))
+        let walk = (Ring::All, self.budget());
+        self.read_stable(|root| self.for_each(root, &all, walk, &mut visit))
     }
 
     fn state(&self, at: usize) -> u64 {
@@ -259,7 +310,7 @@ impl<'a, A: Access> View<'a, A> {
     }
 
     /// Repeats a read until no memory can have been reused during it.
-    fn read_stable<T>(&self, mut read: impl FnMut(Ref) -> Reading<T>) -> Result<T, ViewError> {
+    pub(super) fn read_stable<T>(&self, mut read: impl FnMut(Ref) -> Reading<T>) -> Result<T, ViewError> {
         for _ in 0..ATTEMPTS {
             let before = self.version()?;
             A::fence();
@@ -351,15 +402,22 @@ impl<'a, A: Access> View<'a, A> {
         }
     }
 
-    /// Upper bound of the steps of a walk through a table of this size.
-    fn budget(&self) -> usize {
+    /// Upper bound of a walk through a table of this size.
+    fn budget(&self) -> Budget {
         let [leaves, branches, records] =
             [self.areas.leaf_count(), self.areas.branch_count(), self.areas.record_count()];
-        leaves as usize + branches as usize + 2 * records as usize + RING_CHECK as usize
+        let all = leaves as usize + branches as usize + 2 * records as usize + RING_CHECK as usize;
+        Budget { blocks: all, steps: all }
     }
 
-    fn for_each(&self, root: Ref, query: &Query, ring: Ring, mut visit: impl FnMut(Seen)) -> Reading<()> {
-        let (mut budget, mut ring_budget) = (self.budget(), self.budget());
+    fn for_each(
+        &self,
+        root: Ref,
+        query: &Query,
+        (ring, budget): (Ring, Budget),
+        mut visit: impl FnMut(Seen),
+    ) -> Reading<()> {
+        let Budget { blocks: mut budget, steps: mut ring_budget } = budget;
         let walked = self.walk(root, query, &mut budget, &mut |found| {
             if found.many {
                 self.walk_ring(&found, ring, &mut ring_budget, &mut visit)?;
@@ -456,13 +514,13 @@ impl<'a, A: Access> View<'a, A> {
 }
 
 /// Checks that a block refers to a block of the next lower level.
-fn below(above: Ref, child: Ref) -> Reading<Ref> {
+pub(super) fn below(above: Ref, child: Ref) -> Reading<Ref> {
     let right = child.level() + 1 == above.level() && !child.is_none();
     if right { Ok(child) } else { Err(Torn::Invalid) }
 }
 
 impl Found {
-    fn of<A: Access>(leaf: &Leaf<'_, A>, index: usize) -> Self {
+    pub(super) fn of<A: Access>(leaf: &Leaf<'_, A>, index: usize) -> Self {
         Self {
             position: RangePosition { key: leaf.key(index), rank: leaf.rank(index) },
             meta: Meta(leaf.second(index)),
@@ -481,7 +539,7 @@ impl Found {
 }
 
 impl Query {
-    fn new(range: ServiceRange, mark: Option<Mark>) -> Self {
+    pub(super) fn new(range: ServiceRange, mark: Option<Mark>) -> Self {
         let (from, to) = (point(range.service, range.lower), point(range.service, range.upper));
         Self { from, to, mark, after: None }
     }

@@ -1,6 +1,8 @@
 //! Whole nodes on a perfect network, in virtual time.
 
 mod anycast;
+mod bulk;
+mod collecting;
 mod contact;
 mod fairness;
 mod floods;

@@ -8,7 +8,8 @@
 //!
 //! A far end that has hung up itself stays hung up, so that only the *change* shows that the last copy of the near end
 //! is closed. [`Descriptors`] therefore watches the changes of each user's far ends by a reactor of its own, which it
-//! reads right after each shutdown: an end that was reported later is that of the near end.
+//! reads right after each shutdown: an end that was reported later is that of the near end. While there are more
+//! changes than one read reports, the shutdown waits, and they are read step by step.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -31,8 +32,12 @@ use super::token;
 #[derive(Debug)]
 struct FarEnd {
     channel: Channel,
-    /// This end has hung up.
+    /// This end has hung up, or will when the events of its user are read.
     hung_up: bool,
+    /// It has.
+    is_shut: bool,
+    /// Its own hang-up is not reported yet.
+    is_unread: bool,
     /// No process has the near end any more; or the library owned it, and this end has hung up.
     closed: bool,
     /// The user that is charged for it, whose reactor watches it.
@@ -42,6 +47,10 @@ struct FarEnd {
 }
 
 impl FarEnd {
+    fn new(channel: Channel, user: UserId) -> Self {
+        Self { channel, hung_up: false, is_shut: false, is_unread: false, closed: false, user, cookie: None }
+    }
+
     /// Makes the near end readable or writable; the library does the opposite.
     fn update(&self, readiness: Readiness, disposal: &Disposal) {
         if readiness.readable {
@@ -73,8 +82,8 @@ pub(super) enum NearEnd {
     Closed,
     /// A process has it.
     Open,
-    /// The far end has hung up. A process probably has it: the close of the last copy is reported, unless it came at
-    /// the same moment as the hang-up.
+    /// The far end has hung up. A process probably has it: the close of the last copy is reported later, unless it came
+    /// at the same moment as the hang-up.
     HungUp,
 }
 
@@ -89,14 +98,32 @@ pub(super) enum HangUp {
     EndSocket,
 }
 
+/// The far ends of one user.
+#[derive(Debug)]
+struct Ends {
+    /// Reports each change of one once.
+    reactor: Reactor,
+    /// Their number.
+    watched: usize,
+    /// Those that hang up when all changes so far are read.
+    waiting: VecDeque<u32>,
+    /// Reads for the first of them so far.
+    reads: usize,
+}
+
+/// Far ends that hang up in one step.
+const HANG_UPS: usize = 8;
+
 /// All far ends, by port.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     far_ends: HashMap<u32, FarEnd>,
     /// Ports of descriptors that programs own, by the cookie of the near end.
     by_cookie: HashMap<u64, u32>,
-    /// Of each user with far ends: reports each change of one once; and their number.
-    ends: BTreeMap<UserId, (Reactor, usize)>,
+    /// Those of each user.
+    ends: BTreeMap<UserId, Ends>,
+    /// Users whose far ends have begun to wait for their hang-up.
+    waiting: VecDeque<UserId>,
     /// Buffer for events.
     events: Vec<Event>,
     /// Ports whose near end is closed, to be handled, with their users; each at most once while its far end exists.
@@ -112,6 +139,7 @@ impl Descriptors {
             far_ends: HashMap::new(),
             by_cookie: HashMap::new(),
             ends: BTreeMap::new(),
+            waiting: VecDeque::new(),
             events: Vec::new(),
             closed: VecDeque::new(),
             disposal,
@@ -127,16 +155,16 @@ impl Descriptors {
         port: u32,
         far: impl AsFd,
     ) -> utipc_os::Result<()> {
-        let (ends, watched) = match self.ends.entry(user) {
+        let ends = match self.ends.entry(user) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let ends = Reactor::new()?;
-                reactors.watch(user, &ends, (token::DESCRIPTORS | u64::from(user.0), Interest::Read))?;
-                entry.insert((ends, 0))
+                let reactor = Reactor::new()?;
+                reactors.watch(user, &reactor, (token::DESCRIPTORS | u64::from(user.0), Interest::Read))?;
+                entry.insert(Ends { reactor, watched: 0, waiting: VecDeque::new(), reads: 0 })
             }
         };
-        *watched += 1;
-        let added = ends.add(far, u64::from(port), Interest::EndOnce);
+        ends.watched += 1;
+        let added = ends.reactor.add(far, u64::from(port), Interest::EndOnce);
         if added.is_err() {
             self.unwatch(reactors, user, None);
         }
@@ -145,14 +173,14 @@ impl Descriptors {
 
     /// The counterpart of [`Self::watch`]; without the far end if it is not watched.
     fn unwatch(&mut self, reactors: &mut Reactors, user: UserId, far: Option<&Channel>) {
-        let Some((ends, watched)) = self.ends.get_mut(&user) else { return };
-        *watched -= 1;
+        let Some(ends) = self.ends.get_mut(&user) else { return };
+        ends.watched -= 1;
         // A process that was forked meanwhile may hold a copy.
-        let _ = far.map(|far| ends.remove(far));
-        if *watched == 0
-            && let Some((ends, _)) = self.ends.remove(&user)
+        let _ = far.map(|far| ends.reactor.remove(far));
+        if ends.watched == 0
+            && let Some(ends) = self.ends.remove(&user)
         {
-            reactors.unwatch(user, &ends);
+            reactors.unwatch(user, &ends.reactor);
         }
     }
 
@@ -183,7 +211,7 @@ impl Descriptors {
         if !readiness.writable {
             packets::fill(&near);
         }
-        self.far_ends.insert(port, FarEnd { channel, hung_up: false, closed: false, user, cookie: None });
+        self.far_ends.insert(port, FarEnd::new(channel, user));
         self.update(port, readiness);
         Ok(near.into_fd())
     }
@@ -213,7 +241,7 @@ impl Descriptors {
         let channel = Channel::from_fd(far);
         channel.refuse_descriptors();
         self.disposal.close(0, packets::drain_foreign(&channel));
-        self.far_ends.insert(port, FarEnd { channel, hung_up: false, closed: false, user, cookie: None });
+        self.far_ends.insert(port, FarEnd::new(channel, user));
         self.update(port, readiness);
         Ok(true)
     }
@@ -270,29 +298,80 @@ impl Descriptors {
         far.channel.as_fd().try_clone_to_owned().ok()
     }
 
-    /// Brings a descriptor up to date. True if it has hung up now.
+    /// Brings a descriptor up to date. True if it has hung up now; otherwise [`Self::hang_up_some`] may do that later.
     pub(super) fn update(&mut self, port: u32, readiness: Readiness) -> bool {
         let Some(far) = self.far_ends.get_mut(&port).filter(|far| !far.hung_up) else { return false };
-        if readiness.hung_up {
+        if !readiness.hung_up {
+            far.update(readiness, &self.disposal);
+            return false;
+        }
+        far.hung_up = true;
+        if far.cookie.is_none() {
+            // A descriptor of the library serves no further purpose.
+            far.is_shut = true;
+            far.channel.shut();
+            self.set_closed(port);
+            return true;
+        }
+        let user = far.user;
+        let others_wait = self.ends.get(&user).is_some_and(|ends| !ends.waiting.is_empty());
+        if !others_wait && self.is_read(user) {
             self.hang_up(port);
             return true;
         }
-        far.update(readiness, &self.disposal);
+        if let Some(ends) = self.ends.get_mut(&user) {
+            ends.waiting.push_back(port);
+        }
+        if !others_wait {
+            self.waiting.push_back(user);
+        }
         false
     }
 
-    /// Hangs a near end up, without losing sight of whether it is open.
+    /// The next user for whom [`Self::hang_up_some`] has something to do.
+    pub(super) fn next_waiting(&mut self) -> Option<UserId> {
+        self.waiting.pop_front()
+    }
+
+    /// Reads some changes of a user's far ends, and hangs up some of those that wait for this; returns their ports, and
+    /// whether others wait.
+    pub(super) fn hang_up_some(&mut self, user: UserId) -> (Vec<u32>, bool) {
+        let mut ports = Vec::new();
+        while ports.len() < HANG_UPS && self.is_read(user) {
+            let Some(ends) = self.ends.get_mut(&user) else { break };
+            ends.reads = 0;
+            let Some(port) = ends.waiting.pop_front() else { break };
+            if self.far_ends.get(&port).is_some_and(|far| far.hung_up && !far.is_shut) {
+                self.hang_up(port);
+                ports.push(port);
+            }
+        }
+        (ports, self.ends.get(&user).is_some_and(|ends| !ends.waiting.is_empty()))
+    }
+
+    /// Whether one read reports all changes of a user's far ends, up to a few that come in this moment. Reads some.
+    fn is_read(&mut self, user: UserId) -> bool {
+        let Some(ends) = self.ends.get_mut(&user) else { return true };
+        // Each change is reported once, the oldest first, so that these reads find all that there were before. A
+        // process that causes others all the time does not delay the hang-up of what it has passed to another one.
+        if ends.watched <= EVENTS_MAX || ends.reads > ends.watched / EVENTS_MAX {
+            return true;
+        }
+        ends.reads += 1;
+        self.collect(user) < EVENTS_MAX
+    }
+
+    /// Hangs a near end up that the program owns, without losing sight of whether it is open.
     fn hang_up(&mut self, port: u32) {
         let Some(far) = self.far_ends.get_mut(&port) else { return };
-        far.hung_up = true;
-        // The packet shows whether the near end is closed between here and the end of `collect_but`; unless a process
-        // reads it and closes its end in that moment.
-        let is_open = far.cookie.is_some() && far.set_readable();
+        (far.is_shut, far.is_unread) = (true, true);
+        // The packet shows whether the near end is closed between here and the end of `collect`; unless a process reads
+        // it and closes its end in that moment.
+        let is_open = far.set_readable();
         far.channel.shut();
         let user = far.user;
-        self.collect_but(user, Some(port), usize::MAX);
+        self.collect(user);
         let Some(far) = self.far_ends.get(&port) else { return };
-        // A descriptor of the library serves no further purpose.
         if !is_open || packets::was_left_unread(&far.channel) {
             self.set_closed(port);
         }
@@ -306,32 +385,27 @@ impl Descriptors {
         }
     }
 
-    /// Notes which near ends of a user were closed, some of them if there are many.
-    pub(super) fn collect(&mut self, user: UserId) {
-        self.collect_but(user, None, 1);
+    /// Notes which near ends of a user were closed, some of them if there are many; returns the number of changes.
+    pub(super) fn collect(&mut self, user: UserId) -> usize {
+        let Some(ends) = self.ends.get_mut(&user) else { return 0 };
+        let mut events = std::mem::take(&mut self.events);
+        if ends.reactor.wait(Some(Duration::ZERO), &mut events).is_err() {
+            events.clear();
+        }
+        for port in events.iter().map(|event| event.token as u32) {
+            self.note_change(port);
+        }
+        let count = events.len();
+        self.events = events;
+        count
     }
 
-    /// Notes which near ends of a user were closed, except for one far end, which has hung up itself just now. Asks for
-    /// events `waits_max` times at most, and returns how often it has.
-    fn collect_but(&mut self, user: UserId, except: Option<u32>, waits_max: usize) -> usize {
-        let mut events = std::mem::take(&mut self.events);
-        // Each event is reported once, the oldest first, so that this finds all that there are now. A process that
-        // causes others all the time does not hold the daemon.
-        let mut waits = 0;
-        while waits < waits_max
-            && let Some((ends, watched)) = self.ends.get_mut(&user)
-            && waits <= *watched / EVENTS_MAX
-        {
-            waits += 1;
-            if ends.wait(Some(Duration::ZERO), &mut events).is_err() || events.is_empty() {
-                break;
-            }
-            for port in events.iter().map(|event| event.token as u32).filter(|port| Some(*port) != except) {
-                self.set_closed(port);
-            }
+    /// A far end has changed: its near end is closed, unless the change is its own hang-up.
+    fn note_change(&mut self, port: u32) {
+        let Some(far) = self.far_ends.get_mut(&port) else { return };
+        if !std::mem::replace(&mut far.is_unread, false) || packets::was_left_unread(&far.channel) {
+            self.set_closed(port);
         }
-        self.events = events;
-        waits
     }
 
     /// The next descriptor whose near end was closed, and its user.
@@ -368,11 +442,11 @@ impl Descriptors {
         let Some(far) = self.far_ends.get(&port).filter(|far| far.cookie.is_some()) else {
             return NearEnd::Closed;
         };
-        if !far.hung_up {
+        if !far.is_shut {
             return if packets::is_peer_closed(&far.channel) { NearEnd::Closed } else { NearEnd::Open };
         }
         let user = far.user;
-        self.collect_but(user, None, usize::MAX);
+        self.collect(user);
         let is_closed = self.far_ends.get(&port).is_none_or(|far| far.closed);
         if is_closed { NearEnd::Closed } else { NearEnd::HungUp }
     }
@@ -413,7 +487,7 @@ mod tests {
     }
 
     fn closed(descriptors: &mut Descriptors) -> Vec<(u32, HangUp)> {
-        descriptors.collect_but(USER, None, usize::MAX);
+        while descriptors.collect(USER) > 0 {}
         let closed = std::iter::from_fn(|| descriptors.next_closed()).collect::<Vec<_>>();
         closed.into_iter().map(|(_, port)| (port, descriptors.consequence(port))).collect()
     }
@@ -489,24 +563,77 @@ mod tests {
         assert_eq!(closed(&mut descriptors).len(), 2);
     }
 
+    #[test]
+    fn hang_up_among_many_closes_waits_until_they_are_read() {
+        let ports: Vec<u32> = (1..=200).collect();
+        let (_reactor, mut descriptors, mut near) = given(&ports);
+        let open = near.split_off(150);
+        drop(near);
+        for port in 198..=200 {
+            assert!(!descriptors.update(port, OVER), "it waits");
+            assert_eq!(descriptors.near_end(port), NearEnd::Open);
+        }
+        assert_eq!((descriptors.next_waiting(), descriptors.next_waiting()), (Some(USER), None));
+        let (mut hung_up, mut found) = (Vec::new(), descriptors.closed.len());
+        loop {
+            let (ports, has_more) = descriptors.hang_up_some(USER);
+            assert!(descriptors.closed.len() <= found + 2 * EVENTS_MAX, "a step is bounded");
+            found = descriptors.closed.len();
+            hung_up.extend(ports);
+            if !has_more {
+                break;
+            }
+        }
+        assert_eq!(hung_up, [198, 199, 200]);
+        let mut all = closed(&mut descriptors);
+        all.sort_by_key(|(port, _)| *port);
+        assert_eq!(all, (1..=150).map(|port| (port, HangUp::EndSocket)).collect::<Vec<_>>());
+        for port in hung_up {
+            assert_eq!(descriptors.near_end(port), NearEnd::HungUp);
+        }
+        drop(open);
+    }
+
+    #[test]
+    fn descriptor_that_goes_while_its_hang_up_waits_is_forgotten() {
+        let ports: Vec<u32> = (1..=100).collect();
+        let (mut reactors, mut descriptors, mut near) = given(&ports);
+        let open = near.split_off(50);
+        drop(near);
+        assert!(!descriptors.update(99, OVER) && !descriptors.update(100, OVER));
+        descriptors.close(&mut reactors, 99);
+        drop(open);
+        let hung_up: Vec<u32> = std::iter::repeat_with(|| descriptors.hang_up_some(USER))
+            .take(20)
+            .flat_map(|(ports, _)| ports)
+            .collect();
+        assert_eq!(hung_up, [100]);
+        let all = closed(&mut descriptors);
+        assert_eq!(all.len(), 99, "the near end of the other was closed meanwhile");
+    }
+
     /// Each shutdown of a near end is a change of its far end.
     #[test]
-    fn process_that_shuts_near_ends_down_all_the_time_holds_no_turn() {
+    fn process_that_shuts_near_ends_down_all_the_time_delays_no_hang_up() {
         use std::sync::atomic::{AtomicBool, Ordering};
-        let (_reactor, mut descriptors, near) = given(&[10, 20, 30]);
+        let ports: Vec<u32> = (1..=100).collect();
+        let (_reactor, mut descriptors, near) = given(&ports);
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            for near in &near {
-                let over = &over;
-                scope.spawn(move || {
-                    while !over.load(Ordering::Relaxed) {
+            let (over, near) = (&over, &near);
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    for near in &near[..99] {
                         let _ = rustix::net::shutdown(near, rustix::net::Shutdown::Both);
                     }
-                });
+                }
+            });
+            let mut has_hung_up = descriptors.update(100, OVER);
+            for _ in 0..10 {
+                has_hung_up |= descriptors.hang_up_some(USER).0 == [100];
             }
-            let most = (0..20_000).map(|_| descriptors.collect_but(USER, None, usize::MAX)).max();
             over.store(true, Ordering::Relaxed);
-            assert_eq!(most, Some(1));
+            assert!(has_hung_up);
         });
     }
 

@@ -137,7 +137,7 @@ impl Dispatcher {
             }
             Job::Spread(_) => (Handler::Spreads, 0),
             Job::Subscriber(_) => (Handler::Subscribers, 0),
-            Job::Closed(_) | Job::Task(_) => (Handler::Releases, 0),
+            Job::Closed(_) | Job::HangUp | Job::Task(_) => (Handler::Releases, 0),
         };
         self.turns.enter(at, handler, attachment);
         match job {
@@ -156,8 +156,13 @@ impl Dispatcher {
             Job::Open(port) => self.with_lanes(time, |lanes, context| lanes.open_more(context, port)),
             Job::Resend(port) => self.with_lanes(time, |lanes, context| lanes.resend(context, port)),
             Job::Closed(port) => self.end_closed(time, port),
+            Job::HangUp => {
+                if self.hang_up_some(time, user) {
+                    self.shares.push(user, Job::HangUp);
+                }
+            }
             Job::Spread(origin) => {
-                if self.driver.stack.continue_spread(time, origin) {
+                if self.continue_spread(time, origin) {
                     self.shares.push(user, Job::Spread(origin));
                 }
             }
@@ -187,7 +192,9 @@ impl Dispatcher {
         match event.token & token::KIND {
             token::ATTACHMENT => self.serve(now, id),
             token::PROCESS => self.end_attachment(id, EndReason::Died),
-            token::DESCRIPTORS => self.descriptors.collect(UserId(id)),
+            token::DESCRIPTORS => {
+                self.descriptors.collect(UserId(id));
+            }
             token::LANES => self.with_lanes(now, |lanes, context| lanes.serve(context, PairId(id))),
             token::INHERITANCE => self.end_inheritance(now, id),
             _ => {}
@@ -201,6 +208,9 @@ impl Dispatcher {
         self.resume_drained(now);
         while let Some((user, port)) = self.descriptors.next_closed() {
             self.shares.push(user, Job::Closed(port));
+        }
+        while let Some(user) = self.descriptors.next_waiting() {
+            self.shares.push(user, Job::HangUp);
         }
         while let Some(origin) = self.driver.stack.take_spread() {
             let user = match origin {

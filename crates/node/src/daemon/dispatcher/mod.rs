@@ -22,6 +22,7 @@ mod requests;
 mod tasks;
 mod transfer;
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -84,7 +85,9 @@ enum Job {
     Resend(u32),
     /// Handle the close of a socket's descriptor.
     Closed(u32),
-    /// Make copies of multicasts of its socket, or of another node.
+    /// Hang up descriptors that have waited for the user's events.
+    HangUp,
+    /// Collect receivers of multicasts of its socket, or of another node, or make copies for them.
     Spread(Origin),
     /// Go on with the work for a connection to the topology server, by its port there.
     Subscriber(u32),
@@ -137,6 +140,9 @@ pub(super) struct Dispatcher {
     ended: Vec<(AttachmentId, EndReason)>,
     /// Sockets that no process reaches any more and whose lanes have not ended yet: their bindings are still there.
     ending: usize,
+    /// By socket: the attachment that waits until the receivers of its multicast are known, and the bytes that it has
+    /// sent.
+    collecting: BTreeMap<u32, (AttachmentId, u32)>,
     /// What users have to do in their turns.
     shares: Shares<Job>,
     /// Buffer for the events of one user.
@@ -198,6 +204,7 @@ impl Dispatcher {
             replies: Vec::new(),
             ended: Vec::new(),
             ending: 0,
+            collecting: BTreeMap::new(),
             shares: Shares::default(),
             events: Vec::new(),
             trim: Trim::default(),

@@ -109,6 +109,17 @@ impl Dispatcher {
         }
     }
 
+    /// Hangs up some descriptors of a user that have waited for it; false if no others wait.
+    pub(super) fn hang_up_some(&mut self, now: Time, user: UserId) -> bool {
+        let (ports, has_more) = self.descriptors.hang_up_some(user);
+        for port in ports {
+            if self.sockets.is_orphaned(port) {
+                self.orphans.add(now, port);
+            }
+        }
+        has_more
+    }
+
     /// Hangs up an older descriptor of a socket that gets a new one, and checks the limits; returns the user that is to
     /// be charged.
     pub(super) fn make_way_for_descriptor(&mut self, id: AttachmentId, port: u32) -> Result<UserId, Failure> {

@@ -1,9 +1,9 @@
 //! Requests that send, receive and accept.
 
 use utipc_attach::{Failure, Reply, Request};
-use utipc_core::Time;
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{AcceptError, Destination, Received, RecvError, RecvOptions, SendError};
+use utipc_core::{Origin, Time};
 use utipc_lanes::daemon::is_datagram;
 
 use super::requests::Done;
@@ -21,7 +21,7 @@ impl Dispatcher {
         answer: &mut Answer,
     ) -> Done {
         match request {
-            Request::Send { port, to } => self.send(now, id, port, to, payload),
+            Request::Send { port, to } => self.send(now, (id, port), to, payload, answer),
             Request::SendFound { port, to, found } => {
                 self.check_holds(id, port)?;
                 self.check_earlier_messages(port)?;
@@ -34,8 +34,11 @@ impl Dispatcher {
                     return Err(Failure::State);
                 }
                 self.with_lanes(now, |lanes, context| lanes.stop_group_lanes(context, port));
+                let before = self.driver.stack.is_collecting(port);
                 let sent = self.driver.stack.send_keyed(now, port, payload, to, key);
-                self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))
+                let reply = self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))?;
+                self.reply_collected(before, (id, port), &reply, answer);
+                Ok(reply)
             }
             Request::Receive { port, room, options } => self.receive(now, id, port, room, options, answer),
             Request::ReceivePolled { port, room, options } => {
@@ -51,10 +54,10 @@ impl Dispatcher {
     fn send(
         &mut self,
         now: Time,
-        id: AttachmentId,
-        port: u32,
+        (id, port): (AttachmentId, u32),
         to: Option<Destination>,
         payload: &[u8],
+        answer: &mut Answer,
     ) -> Done {
         self.check_holds(id, port)?;
         self.check_earlier_messages(port)?;
@@ -74,9 +77,40 @@ impl Dispatcher {
             // What a member sends through the node follows what it has written into lanes.
             self.with_lanes(now, |lanes, context| lanes.stop_group_lanes(context, port));
         }
+        let before = self.driver.stack.is_collecting(port);
         let sent = self.driver.stack.send(now, port, payload, to);
         self.check_subscription(port)?;
-        self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))
+        let reply = self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))?;
+        self.reply_collected(before, (id, port), &reply, answer);
+        Ok(reply)
+    }
+
+    /// A send whose receivers are being collected, which was not so `before`, is answered when all are known.
+    fn reply_collected(
+        &mut self,
+        before: bool,
+        (id, port): (AttachmentId, u32),
+        reply: &Reply,
+        answer: &mut Answer,
+    ) {
+        if let Reply::Sent { bytes, .. } = reply
+            && !before
+            && self.driver.stack.is_collecting(port)
+        {
+            answer.comes_later = true;
+            self.collecting.insert(port, (id, *bytes));
+        }
+    }
+
+    /// Goes on with the multicasts of a sender; false if all copies are made.
+    pub(super) fn continue_spread(&mut self, now: Time, origin: Origin) -> bool {
+        let has_more = self.driver.stack.continue_spread(now, origin);
+        if let Some((port, lanes)) = self.driver.stack.take_collected()
+            && let Some((id, bytes)) = self.collecting.remove(&port)
+        {
+            self.reply_later(id, Reply::Sent { bytes, lanes }, Vec::new());
+        }
+        has_more
     }
 
     /// The protocol does not tell a subscriber why its connection ends: the reply to its request does.
