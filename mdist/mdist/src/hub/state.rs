@@ -243,7 +243,7 @@ impl Hub {
     /// Time when [`Hub::tick`] is due; `None`: nothing is pending.
     #[must_use]
     pub fn deadline(&self) -> Option<Now> {
-        let paced = self.services.list.iter().any(|s| !s.recovery_queue.is_empty() && self.can_recover(s));
+        let paced = self.services.list.iter().any(|service| self.waits_for_pace(service));
         [
             self.holds.front().map(|h| h.0),
             self.timeouts.front().map(|t| t.0),
