@@ -5,7 +5,7 @@ use rssl::rwf::{DataState, Refresh, RefreshFlags, State, StreamState};
 use super::batch::{Batch, Kind};
 use super::encode::{self, with_service};
 use super::error::UpstreamError;
-use super::ids::{ItemId, Now, SideId, UpstreamId};
+use super::ids::{ItemId, Now, SideId};
 use super::item::{Event, Phase, Recipients};
 use super::state::Hub;
 
@@ -24,7 +24,6 @@ impl Hub {
     pub(super) fn refresh(
         &mut self,
         now: Now,
-        up: UpstreamId,
         id: ItemId,
         refresh: &Refresh<'_>,
         message: &[u8],
@@ -45,7 +44,7 @@ impl Hub {
             StreamState::Open | StreamState::Unspecified => false,
         };
         if part.complete {
-            self.image_completed(now, up, id, out);
+            self.image_completed(now, id, out);
         }
         if ends {
             self.end_item(now, id, out);
@@ -170,8 +169,8 @@ impl Hub {
     }
 
     /// Completes the item's request, and serves requests that came between the parts of the image.
-    fn image_completed(&mut self, now: Now, up: UpstreamId, id: ItemId, out: &mut Batch) {
-        self.complete_request(up, id);
+    fn image_completed(&mut self, now: Now, id: ItemId, out: &mut Batch) {
+        self.complete_request(id);
         self.stop_awaiting(id);
         let Some(item) = self.items.get_mut(id) else { return };
         item.apply(Event::ImageComplete);

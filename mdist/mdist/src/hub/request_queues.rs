@@ -85,6 +85,9 @@ impl Hub {
                     self.drop_front(at, queue);
                     continue;
                 }
+                if self.items.get(id).is_none_or(|item| !self.sweeps.have_reached(item)) {
+                    break;
+                }
                 let pumped = match queue {
                     Queue::Consumers => self.pump_consumer_request(now, at, id, age),
                     Queue::Recovery => self.pump_recovery_request(now, at, id, age),

@@ -1,5 +1,6 @@
 //! States, failures and what comes after them.
 
+use super::super::state::PORTION;
 use super::super::*;
 use super::models::Answer;
 use super::rig::{Rig, listed};
@@ -560,7 +561,7 @@ impl Dice {
 
 #[test]
 fn random_events_end_with_the_publishers_state() {
-    for seed in 1..=60u64 {
+    for seed in 1..=120u64 {
         let options = Options {
             cache: seed % 2 == 0,
             hold: Now::from_secs(seed % 3),
@@ -570,6 +571,8 @@ fn random_events_end_with_the_publishers_state() {
         };
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut rig = Rig::new(options, 3);
+        // Sweeps of one, three or all items in a portion.
+        rig.hub.sweeps.portion = [1, 3, PORTION][seed as usize / 2 % 3];
         let ups = [rig.provider(), rig.provider()];
         let mut open = Vec::new();
         for _ in 0..400 {
@@ -619,6 +622,7 @@ fn random_events_end_with_the_publishers_state() {
             }
             if dice.roll(3) == 0 {
                 rig.run();
+                rig.pass(Now::ZERO);
                 rig.check();
             }
         }
