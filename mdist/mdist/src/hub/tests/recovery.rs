@@ -446,6 +446,27 @@ fn recovery_is_paced_by_rate_and_window() {
 }
 
 #[test]
+fn hub_does_not_wake_for_a_recovery_that_waits_for_space() {
+    for (window, limit) in [(None, Some(1)), (Some(1), None)] {
+        let mut rig = Rig::new(Options::default(), 1);
+        rig.provider();
+        rig.open(0, "A");
+        rig.open(0, "B");
+        rig.models[0].answer = Answer::Nothing;
+        rig.down(0);
+        rig.models[0].alive = true;
+        rig.hub.upstream_up(rig.now, UpstreamId(0), false, &mut rig.out);
+        let load = Some(Load { open_window: window, open_limit: limit, ..Load::default() });
+        rig.services(0, vec![Listed { load, ..listed(5, "QUOTES", true) }]);
+        rig.now += Now::from_secs(1);
+        rig.hub.tick(rig.now, &mut rig.out);
+        rig.run();
+        assert_eq!(rig.models[0].streams.len(), 1);
+        assert!(rig.hub.deadline() > Some(rig.now), "{:?}", rig.hub.deadline());
+    }
+}
+
+#[test]
 fn request_without_answer_is_repeated() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
