@@ -85,8 +85,7 @@ impl Candidate {
     fn has_exception(&self, item: &Item, up: UpstreamId) -> bool {
         let fits = item.is_at(up) && (self.reach == Reach::All && self.suspect || item.phase.is_live())
             || self.suspect && item.state.data == DataState::Suspect;
-        // Consumers apply it to the items of which they have had an image.
-        !fits && !item.holders.is_empty() && item.image.is_known() && self.change.concerns(item)
+        !fits && self.change.concerns(item)
     }
 }
 
@@ -119,7 +118,10 @@ impl Hub {
         }
         // All at once: a walk over the items takes about as long for one change as for all.
         changes.sort_by_key(|(_, change)| change.service);
-        for item in self.items.open() {
+        // Consumers apply a change to the items of which they have had an image. One that is live at the upstream is no
+        // exception from any change; this check needs no memory besides the item.
+        let concerned = self.items.open().filter(|item| !item.holders.is_empty() && item.image.is_known());
+        for item in concerned.filter(|item| !(item.is_at(up) && item.phase.is_live())) {
             let service = item.spec.service;
             let first = changes.partition_point(|(_, change)| change.service < service);
             let of_service =
