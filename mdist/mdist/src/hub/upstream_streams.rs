@@ -58,6 +58,7 @@ impl Hub {
         let number = self.next_request;
         let up = link.up;
         item.stale_since = None;
+        link.unanswered = link.unanswered.saturating_add(1);
         let before = link.pending.replace(PendingRequest { number, at: now, paced });
         let link = *link;
         if before.is_none()
@@ -93,7 +94,7 @@ impl Hub {
         let Some(item) = self.items.get_mut(id) else { return };
         let Some(offer) = self.services.by_id(item.spec.service).and_then(|s| s.offer(up)) else { return };
         offer.open += 1;
-        item.link = Some(Link { up, stream, offer: offer.number, pending: None });
+        item.link = Some(Link { up, stream, offer: offer.number, pending: None, unanswered: 0 });
         item.apply(Event::StreamOpened);
         if stream < 0
             && let Some(upstream) = self.upstreams.get_mut(usize::from(up.0))

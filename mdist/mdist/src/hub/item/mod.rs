@@ -34,6 +34,8 @@ pub(super) struct Link {
     pub(super) offer: u32,
     /// The request whose image is not complete.
     pub(super) pending: Option<PendingRequest>,
+    /// Requests without an answer of their own: an unsolicited image completes a request too.
+    pub(super) unanswered: u8,
 }
 
 /// A request whose image is not complete.

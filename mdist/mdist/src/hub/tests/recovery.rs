@@ -467,6 +467,30 @@ fn hub_does_not_wake_for_a_recovery_that_waits_for_space() {
 }
 
 #[test]
+fn answer_that_comes_after_the_sources_own_image_is_not_passed_twice() {
+    for options in either() {
+        let mut rig = Rig::new(options, 1);
+        rig.provider();
+        let a = rig.open(0, "A");
+        rig.models[0].answer = Answer::Nothing;
+        rig.service_state(0, false, true);
+        rig.service_state(0, true, true);
+        assert_eq!((rig.models[0].requests, rig.view(0, a).images), (2, 1));
+        // A server upstream recovers the item itself, and answers the request too.
+        let id = rig.models[0].stream_of("A").unwrap();
+        rig.image(0, id, false);
+        rig.image(0, id, true);
+        rig.run();
+        assert_eq!((rig.view(0, a).images, rig.view(0, a).state), (2, OK));
+        // An image that answers no request is passed, whatever its flags.
+        rig.image(0, id, true);
+        rig.run();
+        assert_eq!(rig.view(0, a).images, 3);
+        rig.check_all();
+    }
+}
+
+#[test]
 fn request_without_answer_is_repeated() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
