@@ -2,10 +2,12 @@
 //!
 //! A consumer that watches the states or groups of a service learns such a change by one message of the directory, and
 //! applies it to its items itself; all others get a status for each item. So the log has the announcement, then the
-//! items' statuses as [`Kind::Covered`], then [`Kind::AnnouncementEnd`]. No other message of these items is between.
+//! items' statuses as [`Kind::Covered`], then [`Kind::AnnouncementEnd`]. Statuses come in portions, with messages of
+//! other items between.
 //!
-//! A source distributor puts the three into its feed, in this order. The state of a service has to be in the feed too:
-//! on another path it could overtake, or be overtaken by, the items' own messages.
+//! A source distributor puts announcement and statuses into its feed, in this order, and before each run of statuses
+//! the number of the announcement that they belong to. The state of a service has to be in the feed too: on another
+//! path it could overtake, or be overtaken by, the items' own messages.
 //!
 //! [`Kind::Covered`]: super::Kind::Covered
 //! [`Kind::AnnouncementEnd`]: super::Kind::AnnouncementEnd
@@ -14,6 +16,7 @@ use rssl::rdm::directory::{Action, GroupStatus, Service as Listed, ServiceState}
 use rssl::rwf::{DataState, OwnedState, StreamState, Update};
 
 use super::batch::Batch;
+use super::effects::Effect;
 use super::error::UpstreamError;
 use super::ids::{Now, Token, UpstreamId};
 use super::item::Item;
@@ -66,52 +69,93 @@ pub(super) enum Reach {
     Live,
 }
 
+/// A change that may be announced, if it holds for every item that a consumer would apply it to.
+struct Candidate {
+    service: u16,
+    change: Change,
+    reach: Reach,
+    /// Whether the items are suspect afterwards.
+    suspect: bool,
+    /// Whether no exception has been found.
+    holds: bool,
+}
+
+impl Candidate {
+    /// Whether a consumer would apply the change to this item of the service, although it does not hold for it.
+    fn has_exception(&self, item: &Item, up: UpstreamId) -> bool {
+        let fits = item.is_at(up) && (self.reach == Reach::All && self.suspect || item.phase.is_live())
+            || self.suspect && item.state.data == DataState::Suspect;
+        !fits && self.change.concerns(item)
+    }
+}
+
 impl Hub {
-    /// Puts an announcement into the log, if the change holds for every item that a consumer would apply it to. Returns
-    /// its number; 0: each item needs a status, because the change does not hold for items of another upstream, or
-    /// ends streams.
-    pub(super) fn announce(
+    /// Announces the effects that set one state for many items of a service: place of the service, and effect. Returns
+    /// a number for each; 0: it has no announcement.
+    pub(super) fn announce_effects(
         &mut self,
         up: UpstreamId,
-        at: usize,
-        change: &Change,
-        reach: Reach,
+        effects: &[(usize, Effect)],
         out: &mut Batch,
-    ) -> Token {
-        let Some(service) = self.services.list.get(at).filter(|service| service.is_shown()) else { return 0 };
+    ) -> Vec<Token> {
+        let changes = effects.iter().map(|(at, effect)| {
+            // Items that move get the state of their move instead.
+            let moves = matches!(effect, Effect::Down(_)) && self.is_replaced(*at);
+            let (change, reach) = effect.change().filter(|_| !moves)?;
+            self.announceable(*at, change, reach)
+        });
+        let changes = changes.collect();
+        self.announce(up, changes, out)
+    }
+
+    /// Puts these changes into the log, each if it holds for every item that a consumer would apply it to.
+    fn announce(&mut self, up: UpstreamId, changes: Vec<Option<Candidate>>, out: &mut Batch) -> Vec<Token> {
+        let mut numbers = vec![0; changes.len()];
+        let changes = changes.into_iter().enumerate();
+        let mut changes: Vec<_> = changes.filter_map(|(place, change)| Some((place, change?))).collect();
+        if changes.is_empty() {
+            return numbers;
+        }
+        // All at once: a walk over the items takes about as long for one change as for all.
+        changes.sort_by_key(|(_, change)| change.service);
+        // Consumers apply a change to the items of which they have had an image. One that is live at the upstream is no
+        // exception from any change; this check needs no memory besides the item.
+        let concerned = self.items.open().filter(|item| !item.holders.is_empty() && item.image.is_known());
+        for item in concerned.filter(|item| !(item.is_at(up) && item.phase.is_live())) {
+            let service = item.spec.service;
+            let first = changes.partition_point(|(_, change)| change.service < service);
+            let of_service =
+                changes.iter_mut().skip(first).take_while(|(_, change)| change.service == service);
+            of_service.for_each(|(_, change)| change.holds &= !change.has_exception(item, up));
+        }
+        changes.sort_by_key(|(place, _)| *place);
+        for (place, Candidate { service, change, holds, .. }) in changes {
+            if let Some(number) = numbers.get_mut(place).filter(|_| holds) {
+                self.announcements += 1;
+                *number = self.announcements;
+                out.announce(Announcement { number: *number, service, change });
+            }
+        }
+        numbers
+    }
+
+    /// The change as a candidate for an announcement. `None`: each item needs a status, because the change ends streams,
+    /// or its items may not have the state yet that an earlier change leads to.
+    fn announceable(&self, at: usize, change: Change, reach: Reach) -> Option<Candidate> {
+        let service = self.services.list.get(at).filter(|service| service.is_shown())?.id;
         let status = change.status();
         let keeps_streams = status.is_none_or(|state| {
             matches!(state.stream, StreamState::Open | StreamState::ClosedRecover)
                 && state.data != DataState::NoChange
         });
-        if !keeps_streams {
-            return 0;
-        }
         let suspect = status.is_some_and(|state| state.data == DataState::Suspect);
-        let service = service.id;
-        let fits = |item: &Item| {
-            item.is_at(up) && (reach == Reach::All && suspect || item.phase.is_live())
-                || suspect && item.state.data == DataState::Suspect
-        };
-        // Consumers apply the change to the items of which they have had an image.
-        let exception = |item: &Item| {
-            item.spec.service == service
-                && !item.holders.is_empty()
-                && item.image.is_known()
-                && change.concerns(item)
-                && !fits(item)
-        };
-        if self.items.any_open(exception) {
-            return 0;
-        }
-        self.announcements += 1;
-        let number = self.announcements;
-        out.announce(Announcement { number, service, change: change.clone() });
-        number
+        // Those that an earlier loss has not reached yet will be suspect too.
+        let is_known = self.sweeps.effects_on(service).all(|earlier| suspect && earlier.only_suspects());
+        (keeps_streams && is_known).then_some(Candidate { service, change, reach, suspect, holds: true })
     }
 
-    /// Handles a source distributor's message about states of a service: an announcement that its items' statuses
-    /// follow, another state of the service, or the end of the statuses.
+    /// Handles a source distributor's message about states of a service: an announcement, another state of the service,
+    /// or the announcement that the statuses which follow belong to.
     #[cold]
     pub(super) fn announced(
         &mut self,
@@ -125,41 +169,34 @@ impl Hub {
             let Some(at) = self.services.offered(up, listed.id).filter(|_| action != Action::Delete) else {
                 continue;
             };
-            self.end_announcement(up, at, out);
             let was_up = self.offers_up(up, at);
             let Listed { state, groups, .. } = listed;
-            let mut number = 0;
+            let mut change = None;
             if let Some(ServiceState { up: is_up, accepting, status }) = state {
                 if let Some(offer) = self.services.list.get_mut(at).and_then(|s| s.offer(up)) {
                     offer.listed.state = Some(ServiceState { up: is_up, accepting, status: None });
                 }
-                if let Some(status) = status.filter(|_| is_up || !self.is_replaced(at)) {
-                    number = self.announce(up, at, &Change::Service(status), Reach::All, out);
-                }
+                let status = status.filter(|_| is_up || !self.is_replaced(at));
+                change = status.map(|status| (Change::Service(status), Reach::All));
             } else if let Some(group) = groups.into_iter().next() {
-                number = self.announce(up, at, &Change::Group(group), Reach::Live, out);
+                change = Some((Change::Group(group), Reach::Live));
             }
+            let announced = change.and_then(|(change, reach)| {
+                let change = self.announceable(at, change, reach);
+                self.announce(up, vec![change], out).first().copied()
+            });
             if let Some(offer) = self.services.list.get_mut(at).and_then(|s| s.offer(up)) {
-                offer.announcement = number;
+                offer.covers(update.seq, announced);
             }
             self.publish_directory(&[], out);
             if was_up != self.offers_up(up, at) {
                 // The distributor recovers the items; an image that is lost on the way is missed from now on.
-                for id in self.items_of_service(up, at) {
-                    self.watch_if_stale(now, id);
-                }
-                self.move_to_other_upstream(now, at, out);
+                let effects = self.with_moves(false, vec![(at, Effect::Watch)]);
+                self.begin_effects(now, up, effects, &[], out);
             }
             self.pump(now, at);
         }
         Ok(())
-    }
-
-    /// Ends the announcement of an upstream's service whose statuses are being received.
-    fn end_announcement(&mut self, up: UpstreamId, at: usize, out: &mut Batch) {
-        let offer = self.services.list.get_mut(at).and_then(|s| s.offer(up));
-        let number = offer.map_or(0, |offer| std::mem::take(&mut offer.announcement));
-        out.end_announcement(number);
     }
 
     /// The announcement that covers the statuses which an item gets from its upstream now; 0: none.

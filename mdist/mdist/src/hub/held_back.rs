@@ -18,8 +18,11 @@ impl Hub {
         if self.upstreams.get(usize::from(up.0)).is_none_or(|up| up.publishes || up.recovers) {
             return;
         }
-        let unanswered =
-            self.items.open_where(|item| item.is_at(up) && item.is_requested() && !item.image.is_known());
+        let unanswered = self.items.open_where(|item| {
+            let is_unanswered = item.is_at(up) && item.is_requested() && !item.image.is_known();
+            // The others were lost with an earlier connection.
+            is_unanswered && self.sweeps.have_reached(item)
+        });
         let count = unanswered.len();
         for (place, id) in unanswered.into_iter().enumerate() {
             let Some(item) = self.items.get_mut(id) else { continue };

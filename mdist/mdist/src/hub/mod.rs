@@ -8,7 +8,7 @@
 //! [`Hub`] is defined in `state`; each other module adds the methods of one subject: requests of sides
 //! (`side_requests`, `images`, `release`), messages of upstreams (`upstream_messages`, `refresh`), requests to
 //! upstreams (`request_queues`, `upstream_streams`, `recovery`, `stale`, `held_back`), upstreams and their services
-//! (`upstreams`, `announce`), posts (`posts`) and the cache (`cached_updates`).
+//! (`upstreams`, `announce`; `sweeps` and `effects` change their items), posts (`posts`) and the cache (`cached_updates`).
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
@@ -17,6 +17,7 @@
 mod announce;
 mod batch;
 mod cached_updates;
+mod effects;
 mod encode;
 mod error;
 mod held_back;
@@ -38,6 +39,7 @@ mod side_requests;
 mod stale;
 mod state;
 mod streams;
+mod sweeps;
 #[cfg(test)]
 mod tests;
 mod upstream_messages;

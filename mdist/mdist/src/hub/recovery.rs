@@ -5,7 +5,7 @@ use rssl::rwf::{State, StreamState, code};
 use super::batch::{Batch, Kind};
 use super::encode::{self, suspect_state};
 use super::ids::{ItemId, Now, Token};
-use super::item::{Event, Link, Queue};
+use super::item::{Event, Queue};
 use super::pacing::back_off;
 use super::state::{Hub, PORTION};
 use super::upstream_messages::push_status;
@@ -77,6 +77,7 @@ impl Hub {
         for _ in 0..PORTION {
             let Some(&(_, id, number)) = self.timeouts.front().filter(|due| due.0 <= now) else { break };
             self.timeouts.pop_front();
+            self.settle(now, id, out);
             let Some(link) = self.items.get(id).and_then(|i| i.link) else { continue };
             let Some(request) = link.pending.filter(|request| request.number == number) else { continue };
             if request.at + self.options.request_timeout > now {
@@ -84,11 +85,11 @@ impl Hub {
                 self.timeouts.push_back((now + self.options.request_timeout, id, number));
                 continue;
             }
-            self.request_timed_out(now, id, link, out);
+            self.request_timed_out(now, id, out);
         }
     }
 
-    fn request_timed_out(&mut self, now: Now, id: ItemId, link: Link, out: &mut Batch) {
+    fn request_timed_out(&mut self, now: Now, id: ItemId, out: &mut Batch) {
         self.stats.timeouts += 1;
         let state =
             suspect_state(StreamState::ClosedRecover, code::TIMEOUT, "No answer from the source in time");
@@ -108,7 +109,7 @@ impl Hub {
         }
         if is_live {
             // The stream works; only its image does not come.
-            self.complete_request(link.up, id);
+            self.complete_request(id);
             if let Some(item) = self.items.get_mut(id) {
                 item.apply(Event::ImageOverdue);
                 self.retry_later(now, id);

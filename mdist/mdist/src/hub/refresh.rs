@@ -5,8 +5,8 @@ use rssl::rwf::{DataState, Refresh, RefreshFlags, State, StreamState};
 use super::batch::{Batch, Kind};
 use super::encode::{self, with_service};
 use super::error::UpstreamError;
-use super::ids::{ItemId, Now, SideId, UpstreamId};
-use super::item::{Event, Phase, Recipients};
+use super::ids::{ItemId, Now, SideId};
+use super::item::{Event, Image, Phase, Recipients};
 use super::state::Hub;
 
 /// The position of a part in its image.
@@ -24,7 +24,6 @@ impl Hub {
     pub(super) fn refresh(
         &mut self,
         now: Now,
-        up: UpstreamId,
         id: ItemId,
         refresh: &Refresh<'_>,
         message: &[u8],
@@ -45,7 +44,7 @@ impl Hub {
             StreamState::Open | StreamState::Unspecified => false,
         };
         if part.complete {
-            self.image_completed(now, up, id, out);
+            self.image_completed(now, id, out);
         }
         if ends {
             self.end_item(now, id, out);
@@ -71,14 +70,24 @@ impl Hub {
             || refresh.part.is_none() && clear && !solicited;
         // The first refresh of a stream is a new start, whatever flags it has.
         let restarts = first && (item.image.restarts() || solicited || !item.phase.is_live());
+        let is_late = first && solicited && link.unanswered > 0 && link.pending.is_none();
+        if first && solicited {
+            link.unanswered = link.unanswered.saturating_sub(1);
+        }
         item.apply(if complete { Event::LastPart } else { Event::Part });
         if first {
             // Streams that were notified that the item is stale must get its new state too.
             let was_stale = item.image.is_known() && item.state.data == DataState::Suspect;
             // On first publication every holder is waiting for the image.
+            // The answer to a request that the source's own image has completed has nothing new.
+            let is_needless = is_late
+                && item.image == Image::Known
+                && item.state.data == DataState::Ok
+                && refresh.state.data == DataState::Ok
+                && matches!(refresh.state.stream, StreamState::Open | StreamState::Unspecified);
             let for_all = !item.publication.is_awaited()
                 && (item.image.restarts() || was_stale || !solicited)
-                || item.waiting.is_empty();
+                || item.waiting.is_empty() && !is_needless;
             item.recipients = if for_all { Recipients::All } else { Recipients::Waiters };
             item.receiving.append(&mut item.waiting.take());
         }
@@ -170,8 +179,8 @@ impl Hub {
     }
 
     /// Completes the item's request, and serves requests that came between the parts of the image.
-    fn image_completed(&mut self, now: Now, up: UpstreamId, id: ItemId, out: &mut Batch) {
-        self.complete_request(up, id);
+    fn image_completed(&mut self, now: Now, id: ItemId, out: &mut Batch) {
+        self.complete_request(id);
         self.stop_awaiting(id);
         let Some(item) = self.items.get_mut(id) else { return };
         item.apply(Event::ImageComplete);

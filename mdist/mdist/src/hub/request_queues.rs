@@ -61,6 +61,15 @@ impl Hub {
         service.recovering < self.options.recovery_window && service.takes_requests()
     }
 
+    /// Whether the next request of a recovery waits only for the pace, and not for space at the upstream.
+    pub(super) fn waits_for_pace(&self, service: &Service) -> bool {
+        let Some(&(id, _)) = service.recovery_queue.front().filter(|_| self.can_recover(service)) else {
+            return false;
+        };
+        let without_stream = self.items.get(id).filter(|item| item.link.is_none());
+        without_stream.is_none_or(|item| !matches!(service.pick(item.spec.domain), Pick::Busy | Pick::Full))
+    }
+
     /// Sends what may be sent of a service's queues, at most a portion; the rest waits for the next tick. Consumers'
     /// requests go before recovery.
     pub(super) fn pump(&mut self, now: Now, at: usize) {
@@ -75,6 +84,9 @@ impl Hub {
                     // The item was closed, or left the queue.
                     self.drop_front(at, queue);
                     continue;
+                }
+                if self.items.get(id).is_none_or(|item| !self.sweeps.have_reached(item)) {
+                    break;
                 }
                 let pumped = match queue {
                     Queue::Consumers => self.pump_consumer_request(now, at, id, age),

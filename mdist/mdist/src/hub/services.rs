@@ -7,10 +7,13 @@ use rssl::rdm::directory::{Action, Load, Service as Listed, ServiceState};
 use rssl::rwf::{Domain, Qos};
 
 use super::ids::{ItemId, Token, UpstreamId};
-use super::item::Queue;
+use super::item::{Link, Queue};
 
 /// Most services of a hub; an id is never used for another name.
 pub(super) const MAX_SERVICES: usize = 8192;
+
+/// Most announcements of an upstream's service whose statuses may follow; those of an older one count as the items' own.
+const MAX_ANNOUNCED: usize = 64;
 
 /// The services as the sides show them to consumers: ids and names of the hub, state of all upstreams together.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +27,8 @@ pub struct Directory {
 /// One upstream's offer of a service.
 #[derive(Debug)]
 pub(super) struct Offer {
+    /// Its number among all offers of the hub. A service that is deleted and offered again has another one.
+    pub(super) number: u32,
     pub(super) up: UpstreamId,
     /// Whether it comes from a publisher, which opens the items; they cannot be requested.
     pub(super) publishes: bool,
@@ -35,9 +40,30 @@ pub(super) struct Offer {
     pub(super) open: u32,
     /// The announcement that covers the statuses of its items now; 0: none.
     pub(super) announcement: Token,
+    /// The upstream's last announcements: their numbers there, and here.
+    pub(super) announced: VecDeque<(u32, Token)>,
 }
 
 impl Offer {
+    /// An offer without streams.
+    pub(super) fn new(number: u32, up: UpstreamId, publishes: bool, listed: Listed) -> Self {
+        let announced = VecDeque::new();
+        Self { number, up, publishes, listed, outstanding: 0, open: 0, announcement: 0, announced }
+    }
+
+    /// Takes the number of the announcement that the upstream's statuses of items belong to from now on; `None`: to
+    /// none. `announced`: it is a new one, which has this number here.
+    pub(super) fn covers(&mut self, theirs: Option<u32>, announced: Option<Token>) {
+        if let (Some(theirs), Some(ours)) = (theirs, announced) {
+            self.announced.push_back((theirs, ours));
+            if self.announced.len() > MAX_ANNOUNCED {
+                self.announced.pop_front();
+            }
+        }
+        let mut known = self.announced.iter().rev();
+        self.announcement = known.find(|(number, _)| Some(*number) == theirs).map_or(0, |(_, ours)| *ours);
+    }
+
     pub(super) fn is_up(&self) -> bool {
         self.listed.state.as_ref().is_some_and(|s| s.up)
     }
@@ -111,6 +137,11 @@ impl Service {
     /// The offer of an upstream.
     pub(super) fn offer(&mut self, up: UpstreamId) -> Option<&mut Offer> {
         self.offers.iter_mut().find(|o| o.up == up)
+    }
+
+    /// The offer that a stream belongs to, unless it has ended.
+    pub(super) fn offer_of(&mut self, link: Link) -> Option<&mut Offer> {
+        self.offers.iter_mut().find(|o| o.number == link.offer)
     }
 
     pub(super) fn is_shown(&self) -> bool {
@@ -246,12 +277,20 @@ pub(super) struct Services {
     pub(super) list: Vec<Service>,
     by_name: HashMap<String, usize>,
     by_id: HashMap<u16, usize>,
+    /// Number of the next offer.
+    next_offer: u32,
     directory: Arc<Directory>,
 }
 
 impl Services {
     pub(super) fn directory(&self) -> &Arc<Directory> {
         &self.directory
+    }
+
+    /// A number for an offer; larger than those of all earlier ones.
+    pub(super) fn next_offer(&mut self) -> u32 {
+        self.next_offer += 1;
+        self.next_offer
     }
 
     /// The place in `list` of the service with this id.

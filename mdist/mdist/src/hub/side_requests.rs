@@ -27,6 +27,9 @@ impl Hub {
             Ok(service) => service,
             Err(state) => return self.refuse(side, token, domain, &state, out),
         };
+        for found in [self.items.find(&request.spec), self.items.find_snapshot(&request.spec)] {
+            found.into_iter().for_each(|id| self.settle(now, id, out));
+        }
         if let Some(id) = self.find_shared(&request, service.published) {
             return self.join_item(now, id, &request, out);
         }

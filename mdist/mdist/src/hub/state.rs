@@ -9,12 +9,13 @@ use super::item::Items;
 use super::pacing::Bucket;
 use super::pending_posts::PendingPosts;
 use super::records::{PendingUpdates, Records};
-use super::request::{HubRequest, OpenRequest};
+use super::request::{HubRequest, OpenRequest, Target};
 use super::services::{Directory, Services};
 use super::streams::Streams;
+use super::sweeps::Sweeps;
 use crate::cache::{Cache, FieldTypes, Limits};
 
-/// Items, requests or posts of one kind that a call of [`Hub::tick`] handles, each in 1 to 4 µs: sockets wait
+/// Items, requests or posts of one kind that a call of the hub handles, each in 1 to 4 µs: sockets wait
 /// meanwhile.
 pub(in crate::hub) const PORTION: usize = 1024;
 
@@ -118,6 +119,8 @@ pub(super) struct Upstream {
     /// Whether it keeps streams open and recovers their items itself; the states of its services come in order with the
     /// items' messages ([`Hub::announced`]).
     pub(super) recovers: bool,
+    /// A number below those of all its offers, and above those of its offers before its last loss.
+    pub(super) since: u32,
     pub(super) streams: Streams,
 }
 
@@ -142,6 +145,7 @@ pub struct Hub {
     pub(super) delayed: BTreeSet<(Now, ItemId, u32)>,
     /// Suspect items, and when to request them again: when, item, age.
     pub(super) watched: BTreeSet<(Now, ItemId, u32)>,
+    pub(super) sweeps: Sweeps,
     pub(super) bucket: Bucket,
     /// Whether a portion of queued requests was sent, and others wait for [`Hub::tick`].
     pub(super) has_more: bool,
@@ -172,6 +176,7 @@ impl Hub {
             timeouts: VecDeque::new(),
             delayed: BTreeSet::new(),
             watched: BTreeSet::new(),
+            sweeps: Sweeps::default(),
             next_request: 0,
             announcements: 0,
             scratch: Vec::new(),
@@ -187,9 +192,15 @@ impl Hub {
             HubRequest::Open { side, token, spec, worst_qos, streaming } => {
                 self.open(now, OpenRequest { side, token, spec, worst_qos, streaming }, out);
             }
-            HubRequest::Image { side, token, item } => self.image(now, side, token, item, out),
+            HubRequest::Image { side, token, item } => {
+                self.settle(now, item, out);
+                self.image(now, side, token, item, out);
+            }
             HubRequest::Close { side, item, holds } => self.close(now, side, item, holds),
             HubRequest::SendUpstream { side, token, to, message } => {
+                if let Target::Item(item) = to {
+                    self.settle(now, item, out);
+                }
                 self.send_upstream(now, side, token, to, &message, out)
             }
         }
@@ -224,12 +235,13 @@ impl Hub {
         self.items.len()
     }
 
-    /// Performs what is due, of each kind a portion at most: ends holds, drops requests and posts without an answer in
+    /// Performs what is due, of each kind a portion at most: continues sweeps, ends holds, drops requests and posts without an answer in
     /// time, makes delayed requests, those of items that stay suspect, and the next portion of a recovery. While
     /// something is left, [`Hub::deadline`] has passed.
     pub fn tick(&mut self, now: Now, out: &mut Batch) {
         self.apply_pending_first();
         self.has_more = false;
+        self.sweep(now, out);
         self.end_holds(now);
         self.end_overdue_requests(now, out);
         self.refuse_overdue_posts(now, out);
@@ -243,7 +255,7 @@ impl Hub {
     /// Time when [`Hub::tick`] is due; `None`: nothing is pending.
     #[must_use]
     pub fn deadline(&self) -> Option<Now> {
-        let paced = self.services.list.iter().any(|s| !s.recovery_queue.is_empty() && self.can_recover(s));
+        let paced = self.services.list.iter().any(|service| self.waits_for_pace(service));
         [
             self.holds.front().map(|h| h.0),
             self.timeouts.front().map(|t| t.0),
@@ -251,7 +263,7 @@ impl Hub {
             self.watched.first().map(|w| w.0),
             self.posts.deadline(),
             paced.then(|| self.bucket.next()),
-            self.has_more.then_some(Now::ZERO),
+            (self.has_more || !self.sweeps.is_empty()).then_some(Now::ZERO),
         ]
         .into_iter()
         .flatten()

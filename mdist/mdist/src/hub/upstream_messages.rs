@@ -29,6 +29,9 @@ impl Hub {
     #[inline]
     pub fn message(&mut self, now: Now, up: UpstreamId, message: &[u8], out: &mut Batch) -> Result<()> {
         let head = rwf::peek(message)?;
+        if !self.sweeps.is_empty() {
+            self.settle_stream(now, up, head.stream, out);
+        }
         let Some(upstream) = self.upstreams.get(usize::from(up.0)) else { return Ok(()) };
         if head.class == Class::Update {
             let Some(slot) = upstream.streams.get(head.stream).copied() else {
@@ -65,6 +68,16 @@ impl Hub {
         self.item_message(now, up, head, message, out)
     }
 
+    /// Settles the item of a stream.
+    #[cold]
+    fn settle_stream(&mut self, now: Now, up: UpstreamId, stream: i32, out: &mut Batch) {
+        self.apply_pending_first();
+        let slot = self.upstreams.get(usize::from(up.0)).and_then(|upstream| upstream.streams.get(stream));
+        if let Some(item) = slot.map(|slot| slot.item) {
+            self.settle(now, item, out);
+        }
+    }
+
     /// Passes an update with the hub's service id in its key.
     #[cold]
     fn update_with_key(&mut self, id: ItemId, message: &[u8], out: &mut Batch) -> Result<()> {
@@ -98,7 +111,7 @@ impl Hub {
             return Err(UpstreamError::Domain { stream: head.stream });
         }
         match head.class {
-            Class::Refresh => self.refresh(now, up, slot.item, &Refresh::decode(message)?, message, out)?,
+            Class::Refresh => self.refresh(now, slot.item, &Refresh::decode(message)?, message, out)?,
             Class::Status => self.status(now, slot.item, &Status::decode(message)?, out)?,
             Class::Generic => self.generic(slot.item, message, out)?,
             Class::Close => {
@@ -148,6 +161,9 @@ impl Hub {
         };
         let Some(service) = self.services.list.get(at) else { return Ok(()) };
         let spec = ItemSpec::new(service.id, refresh.domain, &key, None, false)?;
+        if let Some(id) = self.items.find(&spec) {
+            self.settle(now, id, out);
+        }
         let id = match self.items.find(&spec) {
             Some(id) => id,
             None if self.items.len() >= self.options.max_items => {
@@ -168,7 +184,7 @@ impl Hub {
         if let Some(item) = self.items.get_mut(id) {
             item.apply(Event::Published);
         }
-        self.refresh(now, up, id, &refresh, message, out)
+        self.refresh(now, id, &refresh, message, out)
     }
 
     /// Handles a status: passes it on, and applies its state to the item.
@@ -209,10 +225,10 @@ impl Hub {
             StreamState::ClosedRecover => self.retry(now, id),
             StreamState::Open | StreamState::Unspecified => {
                 let is_opening = self.items.get(id).is_some_and(|item| item.phase == Phase::Opening);
-                if let Some(link) = link.filter(|_| is_opening && state.stream != StreamState::Unspecified) {
+                if link.is_some() && is_opening && state.stream != StreamState::Unspecified {
                     // The source has the stream open and has sent the reason why there is no image yet, so the
                     // request does not time out.
-                    self.complete_request(link.up, id);
+                    self.complete_request(id);
                     self.end_snapshots(id, out);
                     self.pump_item(now, id);
                 }

@@ -58,11 +58,14 @@ impl Hub {
         let number = self.next_request;
         let up = link.up;
         item.stale_since = None;
-        if link.pending.replace(PendingRequest { number, at: now, paced }).is_none()
+        link.unanswered = link.unanswered.saturating_add(1);
+        let before = link.pending.replace(PendingRequest { number, at: now, paced });
+        let link = *link;
+        if before.is_none()
             && let Some(service) = self.services.by_id(item.spec.service)
         {
             service.recovering += u32::from(paced);
-            if let Some(offer) = service.offer(up) {
+            if let Some(offer) = service.offer_of(link) {
                 offer.outstanding += 1;
             }
         }
@@ -72,14 +75,16 @@ impl Hub {
     }
 
     /// Removes the item's pending request, which is answered or dropped, from the windows.
-    pub(super) fn complete_request(&mut self, up: UpstreamId, id: ItemId) {
+    pub(super) fn complete_request(&mut self, id: ItemId) {
         let Some(item) = self.items.get_mut(id) else { return };
-        let Some(request) = item.link.as_mut().and_then(|link| link.pending.take()) else { return };
+        let Some(link) = item.link.as_mut() else { return };
+        let Some(request) = link.pending.take() else { return };
+        let link = *link;
         let Some(service) = self.services.by_id(item.spec.service) else { return };
         if request.paced {
             service.recovering = service.recovering.saturating_sub(1);
         }
-        if let Some(offer) = service.offer(up) {
+        if let Some(offer) = service.offer_of(link) {
             offer.outstanding = offer.outstanding.saturating_sub(1);
         }
     }
@@ -87,11 +92,10 @@ impl Hub {
     /// Assigns a stream to an item without one.
     pub(super) fn link(&mut self, id: ItemId, up: UpstreamId, stream: i32) {
         let Some(item) = self.items.get_mut(id) else { return };
-        item.link = Some(Link { up, stream, pending: None });
+        let Some(offer) = self.services.by_id(item.spec.service).and_then(|s| s.offer(up)) else { return };
+        offer.open += 1;
+        item.link = Some(Link { up, stream, offer: offer.number, pending: None, unanswered: 0 });
         item.apply(Event::StreamOpened);
-        if let Some(offer) = self.services.by_id(item.spec.service).and_then(|s| s.offer(up)) {
-            offer.open += 1;
-        }
         if stream < 0
             && let Some(upstream) = self.upstreams.get_mut(usize::from(up.0))
         {
@@ -107,16 +111,20 @@ impl Hub {
         // If a further request was under way when the source closed the stream, that request has opened it
         // again at the source.
         let crossed = item.phase.is_live() && link.pending.is_some();
-        self.complete_request(link.up, id);
+        self.complete_request(id);
         let Some(item) = self.items.get_mut(id) else { return };
         item.link = None;
         item.apply(Event::StreamClosed);
-        if let Some(offer) = self.services.by_id(item.spec.service).and_then(|s| s.offer(link.up)) {
+        if let Some(offer) = self.services.by_id(item.spec.service).and_then(|s| s.offer_of(link)) {
             offer.open = offer.open.saturating_sub(1);
         }
         let Some(upstream) = self.upstreams.get_mut(usize::from(link.up.0)) else { return };
-        upstream.streams.close(now, link.stream);
-        if (close || crossed) && upstream.up {
+        // Of a stream of an earlier connection nothing is left there.
+        let is_there = upstream.up && link.offer > upstream.since;
+        if is_there {
+            upstream.streams.close(now, link.stream);
+        }
+        if (close || crossed) && is_there {
             let close = Close { domain: item.spec.domain, stream: link.stream, ..Close::default() };
             if let Ok(message) = to_vec(|w| close.encode(w)) {
                 self.outgoing.push_back((link.up, message));
@@ -131,7 +139,8 @@ impl Hub {
         let Some(item) = self.items.get(id) else { return };
         let Some(link) = item.link else { return };
         let Some(upstream) = self.upstreams.get_mut(usize::from(link.up.0)) else { return };
-        if let Some(slot) = upstream.streams.get_mut(link.stream) {
+        let is_there = link.offer > upstream.since;
+        if let Some(slot) = upstream.streams.get_mut(link.stream).filter(|_| is_there) {
             let is_live = item.phase.is_live();
             slot.to_sides = is_live && !item.holders.is_empty();
             slot.to_cache = is_live && self.records.get(id).is_some();

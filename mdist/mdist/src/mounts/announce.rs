@@ -12,9 +12,9 @@ use super::subscribers::flag;
 use super::worker::Worker;
 use crate::hub::{Announcement, Batch, Change, ItemId, Kind, Token};
 
-/// Announcements whose recipients are kept. The items' statuses follow each at once, so that several are under way only
-/// if several upstreams or services have one at the same time; of an older one each item gets its status.
-const KEPT: usize = 16;
+/// Announcements whose recipients are kept. Several are under way if several upstreams or services have one at the same
+/// time; of an older one each item gets its status.
+const KEPT: usize = 64;
 
 /// The mounts that have got each of the last announcements.
 ///

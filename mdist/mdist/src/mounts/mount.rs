@@ -130,8 +130,8 @@ pub(crate) struct Mount {
     pub(crate) outstanding: usize,
     /// Its streams of the directory.
     pub(crate) directories: Vec<Ticket>,
-    /// Whether its input waits for a task.
-    pub(crate) busy: bool,
+    /// Number of its tasks, for which its input waits.
+    pub(crate) tasks: u32,
     /// Whether its streams are being ended; nothing is sent meanwhile.
     pub(crate) ending: bool,
     /// Whether its socket is closed; it keeps its index until its streams have ended.
@@ -163,7 +163,7 @@ impl Mount {
             image_share: ImageShare::default(),
             outstanding: 0,
             directories: Vec::new(),
-            busy: false,
+            tasks: 0,
             ending: false,
             closed: false,
             next_own: -1,

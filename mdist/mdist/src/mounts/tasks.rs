@@ -1,7 +1,7 @@
 //! Work on many streams of one mount, in portions: a consumer may have a million streams, and while one turn ends them
 //! all, all other sockets of the thread wait.
 //!
-//! While a mount has a task, its further input waits. A mount whose streams are being ended gets nothing and keeps its
+//! While a mount has tasks, its further input waits. A mount whose streams are being ended gets nothing and keeps its
 //! index, because the subscribers of items name mounts by index.
 
 use std::collections::{VecDeque, hash_map};
@@ -35,6 +35,14 @@ pub(super) enum Task {
         message: Vec<u8>,
         done: usize,
     },
+    /// Opens the items that a part of a symbol list names.
+    Listed {
+        /// The stream of the list.
+        list: Ticket,
+        /// The map with the items.
+        payload: Vec<u8>,
+        done: usize,
+    },
 }
 
 /// Tasks by mount; they have their portions in turn.
@@ -58,8 +66,13 @@ impl Worker {
         if self.portion(id, &mut task) {
             return self.finish(id, &task);
         }
+        self.put_off(id, task);
+    }
+
+    /// Leaves the rest of a task to later turns.
+    pub(super) fn put_off(&mut self, id: Ticket, task: Task) {
         if let Some(mount) = self.mounts.get_mut(id) {
-            mount.busy = true;
+            mount.tasks += 1;
         }
         self.tasks.list.push_back((id, task));
     }
@@ -80,6 +93,9 @@ impl Worker {
     pub(super) fn work(&mut self) {
         if let Some((id, mut task)) = self.tasks.list.pop_front() {
             if self.portion(id, &mut task) {
+                if let Some(mount) = self.mounts.get_mut(id) {
+                    mount.tasks = mount.tasks.saturating_sub(1);
+                }
                 self.finish(id, &task);
                 self.tasks.resumed.push(id);
             } else {
@@ -102,10 +118,8 @@ impl Worker {
             }
             if mount.closed {
                 self.mounts.remove(id);
-                return;
             }
         }
-        mount.busy = false;
     }
 
     /// Performs a portion of a task; returns whether it is done.
@@ -137,6 +151,11 @@ impl Worker {
                 let next = self.batch_portion(id, &request, *done);
                 *done += PORTION;
                 next
+            }
+            Task::Listed { list, payload, done } => {
+                let is_done = self.listed_portion(*list, payload, *done);
+                *done += PORTION;
+                is_done
             }
         }
     }

@@ -217,7 +217,7 @@ impl Worker {
 
     /// Processes the complete frames in `received`.
     fn process_frames(&mut self, id: Ticket, received: &mut Received<'_>, message: &mut Vec<u8>) {
-        let goes_on = |mount: &&mut Mount| mount.disconnecting.is_none() && !mount.busy && !mount.ending;
+        let goes_on = |mount: &&mut Mount| mount.disconnecting.is_none() && mount.tasks == 0 && !mount.ending;
         while let Some(mount) = self.mounts.get_mut(id).filter(goes_on) {
             let mut end = None;
             match received.pull(&mut mount.channel) {

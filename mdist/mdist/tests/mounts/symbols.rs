@@ -134,3 +134,57 @@ fn status_of_an_unannounced_item_is_not_sent() {
     rig.push_message(item, &status(Domain::MARKET_PRICE, state));
     assert_eq!(rig.one(at).stream(), -1, "after its image the consumer gets its statuses");
 }
+
+#[test]
+fn items_of_a_long_symbol_list_are_opened_in_portions() {
+    /// Items that one turn opens.
+    const PORTION: usize = 1024;
+    let names: Vec<String> = (0..3 * PORTION + 500).map(|n| format!("I{n}")).collect();
+    let (mut rig, at) = listed(Some(1), &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut received = rig.received(at).len();
+    assert_eq!(received, 1 + PORTION);
+    let update = |rig: &mut Rig, name| {
+        let payload = map(&[(MapAction::Add, name)]);
+        let update = Update {
+            domain: Domain::SYMBOL_LIST,
+            stream: 1,
+            container: DataType::MAP,
+            payload: &payload,
+            ..Update::default()
+        };
+        let item = rig.hub.item("LIST");
+        rig.push_message(item, &to_vec(|w| update.encode(w)).unwrap());
+    };
+    // An update of the list in the middle: with a new item, and with one that is still to be opened.
+    update(&mut rig, "NEW");
+    update(&mut rig, "I3000");
+    received += rig.received(at).len();
+    assert_eq!(received, 1 + PORTION + 2 + 2);
+    // Input waits until all are open.
+    rig.request(at, 10, "OWN");
+    assert_eq!(rig.received(at), []);
+    let mut turns = 0;
+    while rig.worker.deadline() == Some(std::time::Duration::ZERO) {
+        rig.worker.tick(rig.now);
+        rig.run();
+        let got = rig.received(at).len();
+        assert!(got <= PORTION + 1, "{got} in a turn");
+        (received, turns) = (received + got, turns + 1);
+    }
+    assert_eq!((turns, received), (3, 1 + 2 + names.len() + 1 + 1));
+}
+
+#[test]
+fn symbol_list_that_is_closed_by_a_logout_opens_no_more_items() {
+    let names: Vec<String> = (0..5_000).map(|n| format!("I{n}")).collect();
+    let (mut rig, at) = listed(Some(1), &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let id = rig.consumers[at].mount;
+    rig.consumers[at].reads = false;
+    rig.worker.closed(id, mdist::mounts::Reason::PeerClosed).unwrap();
+    let opens = rig.hub.opens;
+    while rig.worker.deadline() == Some(std::time::Duration::ZERO) {
+        rig.worker.tick(rig.now);
+        rig.run();
+    }
+    assert_eq!((rig.hub.opens, rig.worker.mounts().count()), (opens, 0));
+}

@@ -34,7 +34,7 @@ impl SourceSide {
                 .iter()
                 .any(|one| one.service == service.id && matches!(one.change, Change::Service(_)));
             if was_known && !announced {
-                self.put_state(service.id, Some(state.clone()), Vec::new())?;
+                self.put_state(service.id, Some(state.clone()), Vec::new(), 0)?;
             }
         }
         self.put_announcements()
@@ -42,7 +42,6 @@ impl SourceSide {
 
     fn put_announcements(&mut self) -> Result<()> {
         for Announcement { number, service, change } in std::mem::take(&mut self.announced) {
-            self.covering.insert(number, service);
             match change {
                 Change::Service(status) => {
                     let state = self.states.get(&service).cloned().unwrap_or_default();
@@ -50,19 +49,31 @@ impl SourceSide {
                         service,
                         Some(ServiceState { status: Some(status), ..state }),
                         Vec::new(),
+                        number,
                     )?;
                 }
-                Change::Group(group) => self.put_state(service, None, vec![group])?,
+                Change::Group(group) => self.put_state(service, None, vec![group], number)?,
             }
         }
         Ok(())
     }
 
-    /// Ends an announcement: statuses that follow are the items' own.
+    /// Ends an announcement: no more statuses of it follow.
     pub(super) fn announcement_ended(&mut self, number: Token) -> Result<()> {
-        match self.covering.remove(&number) {
-            Some(service) => self.put_state(service, None, Vec::new()),
-            None => Ok(()),
+        let ended = self.covering.iter().filter(|(_, (_, covering))| *covering == number);
+        let ended: Vec<u16> = ended.map(|(feed, _)| *feed).collect();
+        ended.into_iter().try_for_each(|feed| self.cover(feed, 0))
+    }
+
+    /// Makes known to which announcement the statuses that follow in a feed belong; 0: to none. They come in portions,
+    /// with others between.
+    #[inline]
+    pub(super) fn cover(&mut self, feed: u16, number: Token) -> Result<()> {
+        match self.covering.get(&feed) {
+            Some((service, covering)) if *covering != number => {
+                self.put_state(*service, None, Vec::new(), number)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -71,13 +82,17 @@ impl SourceSide {
         id: u16,
         state: Option<ServiceState>,
         groups: Vec<directory::GroupStatus>,
+        number: Token,
     ) -> Result<()> {
         let Some(feed) = self.services.get(&id).copied() else { return Ok(()) };
+        self.covering.insert(feed, (id, number));
         let update = Update {
             domain: Domain::DIRECTORY,
             stream: SERVICE_STREAM,
             flags: UpdateFlags::DO_NOT_CONFLATE,
             container: DataType::MAP,
+            // A sink knows the last ones only, so that the low bits identify them.
+            seq: (number != 0).then_some(number as u32),
             ..Update::default()
         };
         let service = [(Action::Update, Service { id, state, groups, ..Service::default() })];

@@ -36,8 +36,11 @@ impl SourceSide {
                 let feed = self.feed_of(entry.item);
                 if feed != NONE && entry.is_for(self.side) {
                     let message = batch.message(entry);
-                    if is_status(message) && is_final_status(batch, at) {
-                        continue;
+                    if is_status(message) {
+                        if is_final_status(batch, at) {
+                            continue;
+                        }
+                        self.cover(feed, if entry.kind == Kind::Covered { entry.token } else { 0 })?;
                     }
                     self.put(feed, &Entry::Message(message))?;
                 } else if entry.is_for(self.side) {
@@ -116,6 +119,7 @@ impl SourceSide {
                 .find(|earlier| earlier.kind == Kind::Message)
                 .map_or(&[][..], |earlier| batch.message(earlier));
             let message = if is_status(last) { last } else { &[] };
+            self.cover(feed, 0)?;
             self.put(feed, &Entry::Gone { item: entry.item.stream(), message })?;
         }
         let Some(holders) = self.holders.get_mut(entry.item.index()) else { return Ok(()) };

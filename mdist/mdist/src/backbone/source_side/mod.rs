@@ -162,8 +162,8 @@ pub struct SourceSide {
     states: HashMap<u16, directory::ServiceState>,
     /// Announcements that wait for the change of the directory that follows.
     announced: Vec<Announcement>,
-    /// Services of the announcements whose statuses are being sent, by number.
-    covering: HashMap<Token, u16>,
+    /// By feed: its service, and the announcement to which its last status belongs (0: to none).
+    covering: HashMap<u16, (u16, Token)>,
     /// Number of joined sinks by feed.
     members: Vec<u32>,
     /// The feed that carries an item, or [`NONE`]; by item.

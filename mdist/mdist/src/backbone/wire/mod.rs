@@ -16,7 +16,7 @@ pub use self::record::{Answer, AnswerKind, Record};
 use super::FeedId;
 
 /// Version of this format; both ends must have the same.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// Longest packet, bytes: below the longest message of TIPC (66,000).
 pub const MAX_PACKET: usize = 60_000;
 /// Longest record, bytes. Images are records too.

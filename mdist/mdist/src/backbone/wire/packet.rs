@@ -116,7 +116,8 @@ pub enum Entry<'a> {
     /// A message for all live streams of the item with the message's stream id; on
     /// [`SERVICE_STREAM`](super::SERVICE_STREAM) an update of the directory
     /// with the state of the feed's service, or an announcement of states or groups of its items
-    /// ([`Announcement`](crate::hub::Announcement)), which ends at the next such message.
+    /// ([`Announcement`](crate::hub::Announcement)), or neither. Its sequence number is that of the announcement to
+    /// which statuses belong until the next such message; without one they are the items' own.
     Message(&'a [u8]),
     /// The item has ended; its stream id may mean another item afterwards.
     Gone {

@@ -30,8 +30,12 @@ pub(super) enum Queue {
 pub(super) struct Link {
     pub(super) up: UpstreamId,
     pub(super) stream: i32,
+    /// Number of the upstream's offer of the service when the stream was opened.
+    pub(super) offer: u32,
     /// The request whose image is not complete.
     pub(super) pending: Option<PendingRequest>,
+    /// Requests without an answer of their own: an unsolicited image completes a request too.
+    pub(super) unanswered: u8,
 }
 
 /// A request whose image is not complete.
@@ -71,6 +75,8 @@ pub(super) struct Item {
     pub(super) publication: Publication,
     /// Number of uses of the place, which distinguishes an entry for an earlier item from one for this item.
     pub(super) age: u32,
+    /// Number of the last sweep that has reached it, or that had begun when it was added.
+    pub(super) swept: u32,
     /// Whether it was opened for snapshot requests only.
     pub(super) snapshot: bool,
     pub(super) link: Option<Link>,
@@ -106,13 +112,14 @@ pub(super) struct Item {
 }
 
 impl Item {
-    fn new(spec: Arc<ItemSpec>, age: u32, snapshot: bool) -> Self {
+    fn new(spec: Arc<ItemSpec>, age: u32, swept: u32, snapshot: bool) -> Self {
         Self {
             spec,
             phase: Phase::NoStream,
             image: Image::Missing,
             publication: Publication::Requested,
             age,
+            swept,
             snapshot,
             link: None,
             queue: None,

@@ -13,6 +13,8 @@ pub(in crate::hub) struct Items {
     free: VecDeque<u32>,
     streams: HashMap<Arc<ItemSpec>, ItemId>,
     snapshots: HashMap<Arc<ItemSpec>, ItemId>,
+    /// Number of the last sweep that has begun.
+    sweeps: u32,
 }
 
 impl Items {
@@ -50,6 +52,13 @@ impl Items {
         self.snapshots.get(spec).copied()
     }
 
+    /// Begins a sweep over the present items; returns its number, and the number of places.
+    pub(in crate::hub) fn begin_sweep(&mut self) -> (u32, u32) {
+        self.sweeps += 1;
+        // The number of items fits u32.
+        (self.sweeps, self.list.len() as u32)
+    }
+
     /// Adds an item. Private items are not found by their spec.
     pub(in crate::hub) fn add(&mut self, spec: ItemSpec, snapshot: bool) -> ItemId {
         let spec = Arc::new(spec);
@@ -60,8 +69,8 @@ impl Items {
             map.insert(Arc::clone(&spec), id);
         }
         match self.list.get_mut(id.index()) {
-            Some(place) => *place = Item::new(spec, place.age.wrapping_add(1), snapshot),
-            None => self.list.push(Item::new(spec, 0, snapshot)),
+            Some(place) => *place = Item::new(spec, place.age.wrapping_add(1), self.sweeps, snapshot),
+            None => self.list.push(Item::new(spec, 0, self.sweeps, snapshot)),
         }
         id
     }
@@ -92,9 +101,9 @@ impl Items {
         open.map(|(n, _)| ItemId(n as u32)).collect()
     }
 
-    /// Whether `f` holds for an open item.
-    pub(in crate::hub) fn any_open(&self, f: impl Fn(&Item) -> bool) -> bool {
-        self.list.iter().any(|item| item.phase.is_open() && f(item))
+    /// The open items.
+    pub(in crate::hub) fn open(&self) -> impl Iterator<Item = &Item> {
+        self.list.iter().filter(|item| item.phase.is_open())
     }
 
     /// Ids of all items for which `f` holds, including ended ones.

@@ -7,3 +7,4 @@ mod published;
 mod recovery;
 mod rig;
 mod sides;
+mod sweeps;

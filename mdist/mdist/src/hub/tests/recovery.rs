@@ -1,5 +1,6 @@
 //! States, failures and what comes after them.
 
+use super::super::state::PORTION;
 use super::super::*;
 use super::models::Answer;
 use super::rig::{Rig, listed};
@@ -445,6 +446,51 @@ fn recovery_is_paced_by_rate_and_window() {
 }
 
 #[test]
+fn hub_does_not_wake_for_a_recovery_that_waits_for_space() {
+    for (window, limit) in [(None, Some(1)), (Some(1), None)] {
+        let mut rig = Rig::new(Options::default(), 1);
+        rig.provider();
+        rig.open(0, "A");
+        rig.open(0, "B");
+        rig.models[0].answer = Answer::Nothing;
+        rig.down(0);
+        rig.models[0].alive = true;
+        rig.hub.upstream_up(rig.now, UpstreamId(0), false, &mut rig.out);
+        let load = Some(Load { open_window: window, open_limit: limit, ..Load::default() });
+        rig.services(0, vec![Listed { load, ..listed(5, "QUOTES", true) }]);
+        rig.now += Now::from_secs(1);
+        rig.hub.tick(rig.now, &mut rig.out);
+        rig.run();
+        assert_eq!(rig.models[0].streams.len(), 1);
+        assert!(rig.hub.deadline() > Some(rig.now), "{:?}", rig.hub.deadline());
+    }
+}
+
+#[test]
+fn answer_that_comes_after_the_sources_own_image_is_not_passed_twice() {
+    for options in either() {
+        let mut rig = Rig::new(options, 1);
+        rig.provider();
+        let a = rig.open(0, "A");
+        rig.models[0].answer = Answer::Nothing;
+        rig.service_state(0, false, true);
+        rig.service_state(0, true, true);
+        assert_eq!((rig.models[0].requests, rig.view(0, a).images), (2, 1));
+        // A server upstream recovers the item itself, and answers the request too.
+        let id = rig.models[0].stream_of("A").unwrap();
+        rig.image(0, id, false);
+        rig.image(0, id, true);
+        rig.run();
+        assert_eq!((rig.view(0, a).images, rig.view(0, a).state), (2, OK));
+        // An image that answers no request is passed, whatever its flags.
+        rig.image(0, id, true);
+        rig.run();
+        assert_eq!(rig.view(0, a).images, 3);
+        rig.check_all();
+    }
+}
+
+#[test]
 fn request_without_answer_is_repeated() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();
@@ -560,7 +606,7 @@ impl Dice {
 
 #[test]
 fn random_events_end_with_the_publishers_state() {
-    for seed in 1..=60u64 {
+    for seed in 1..=120u64 {
         let options = Options {
             cache: seed % 2 == 0,
             hold: Now::from_secs(seed % 3),
@@ -570,6 +616,8 @@ fn random_events_end_with_the_publishers_state() {
         };
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut rig = Rig::new(options, 3);
+        // Sweeps of one, three or all items in a portion.
+        rig.hub.sweeps.portion = [1, 3, PORTION][seed as usize / 2 % 3];
         let ups = [rig.provider(), rig.provider()];
         let mut open = Vec::new();
         for _ in 0..400 {
@@ -619,6 +667,7 @@ fn random_events_end_with_the_publishers_state() {
             }
             if dice.roll(3) == 0 {
                 rig.run();
+                rig.pass(Now::ZERO);
                 rig.check();
             }
         }

@@ -20,6 +20,7 @@ pub(super) struct View {
     pub(super) fields: Fields,
     pub(super) images: u32,
     pub(super) updates: u32,
+    pub(super) statuses: u32,
     pub(super) state: Option<(StreamState, DataState)>,
     pub(super) code: u8,
     pub(super) notices: Vec<(StreamState, DataState, u8)>,
@@ -56,6 +57,7 @@ impl Side {
                 view.updates += 1;
             }
             Message::Status(s) => {
+                view.statuses += 1;
                 if let Some(state) = s.state {
                     view.state = Some((state.stream, state.data));
                     view.code = state.code;
