@@ -52,6 +52,22 @@ pub(super) enum Handler {
 impl Handler {
     const COUNT: usize = Self::Output as usize + 1;
 
+    /// All, in their order.
+    const ALL: [Self; Self::COUNT] = [
+        Self::Orders,
+        Self::Admission,
+        Self::Requests,
+        Self::Ends,
+        Self::Lanes,
+        Self::Spreads,
+        Self::Subscribers,
+        Self::Frames,
+        Self::Timers,
+        Self::Deadlines,
+        Self::Releases,
+        Self::Output,
+    ];
+
     /// Name in counters and the log.
     const fn name(self) -> &'static str {
         match self {
@@ -214,20 +230,7 @@ impl TurnMeter {
     }
 
     fn describe(&self, ns: u64) -> LongestTurn {
-        let handlers = [
-            Handler::Orders,
-            Handler::Admission,
-            Handler::Requests,
-            Handler::Ends,
-            Handler::Lanes,
-            Handler::Spreads,
-            Handler::Frames,
-            Handler::Timers,
-            Handler::Deadlines,
-            Handler::Releases,
-            Handler::Output,
-        ];
-        let longest = handlers.into_iter().zip(&self.parts).max_by_key(|(_, part)| part.ns);
+        let longest = Handler::ALL.into_iter().zip(&self.parts).max_by_key(|(_, part)| part.ns);
         let (handler, part) = longest.map_or(("", Part::default()), |(h, part)| (h.name(), *part));
         LongestTurn {
             micros: ns / 1000,
