@@ -139,8 +139,8 @@ impl Hub {
         numbers
     }
 
-    /// The change as a candidate for an announcement. `None`: each item needs a status, because the change ends streams,
-    /// or its items may not have the state yet that an earlier change leads to.
+    /// The change as a candidate for an announcement. `None`: each item needs a status, because the change ends
+    /// streams, or its items may not have the state yet that an earlier change leads to.
     fn announceable(&self, at: usize, change: Change, reach: Reach) -> Option<Candidate> {
         let service = self.services.list.get(at).filter(|service| service.is_shown())?.id;
         let status = change.status();

@@ -8,7 +8,8 @@
 //! [`Hub`] is defined in `state`; each other module adds the methods of one subject: requests of sides
 //! (`side_requests`, `images`, `release`), messages of upstreams (`upstream_messages`, `refresh`), requests to
 //! upstreams (`request_queues`, `upstream_streams`, `recovery`, `stale`, `held_back`), upstreams and their services
-//! (`upstreams`, `announce`; `sweeps` and `effects` change their items), posts (`posts`) and the cache (`cached_updates`).
+//! (`upstreams`, `announce`; `sweeps` and `effects` change their items), posts (`posts`) and the cache
+//! (`cached_updates`).
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)

@@ -235,9 +235,9 @@ impl Hub {
         self.items.len()
     }
 
-    /// Performs what is due, of each kind a portion at most: continues sweeps, ends holds, drops requests and posts without an answer in
-    /// time, makes delayed requests, those of items that stay suspect, and the next portion of a recovery. While
-    /// something is left, [`Hub::deadline`] has passed.
+    /// Performs what is due, of each kind a portion at most: continues sweeps, ends holds, drops requests and posts
+    /// without an answer in time, makes delayed requests, those of items that stay suspect, and the next portion of a
+    /// recovery. While something is left, [`Hub::deadline`] has passed.
     pub fn tick(&mut self, now: Now, out: &mut Batch) {
         self.apply_pending_first();
         self.has_more = false;

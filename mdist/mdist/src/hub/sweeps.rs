@@ -1,8 +1,8 @@
 //! Changes of all items of an upstream, applied in portions: it is lost, or a service or group changes its state.
 //!
 //! A *sweep* goes through the item table and applies one event to each item that it reaches; a turn takes a portion, so
-//! that sockets do not wait for 100,000 statuses. What happens to an item in the meantime comes after the event: the hub
-//! settles the item first, that is, it applies the sweeps to it that have not reached it yet. So the log has the
+//! that sockets do not wait for 100,000 statuses. What happens to an item in the meantime comes after the event: the
+//! hub settles the item first, that is, it applies the sweeps to it that have not reached it yet. So the log has the
 //! messages of each item in the same order as if the event changed all items at once. Only requests that wait in a
 //! queue are not settled but wait for the sweep, because to send them settles no further item.
 
