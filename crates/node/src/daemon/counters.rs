@@ -68,7 +68,7 @@ pub struct DaemonCounters {
     pub user: u32,
     /// Its start, milliseconds since 1970.
     pub started: u64,
-    /// Processes attached now.
+    /// Processes attached now, and those that have ended and whose state is being freed.
     pub attached: usize,
     /// Processes that have attached.
     pub attached_ever: u64,

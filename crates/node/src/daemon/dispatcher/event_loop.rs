@@ -398,7 +398,7 @@ impl Dispatcher {
         debug_assert!(self.is_balanced(), "{:?}", self.driver.stack.ledger());
         DaemonCounters {
             user: self.rules.own_user(),
-            attached: self.attachments.served(),
+            attached: self.attachments.served() + self.leaving,
             sockets: self.sockets.len() + self.ending,
             descriptors: self.descriptors.len(),
             closing: self.disposal.waiting(),

@@ -17,6 +17,8 @@ use crate::daemon::attachments::AttachmentId;
 pub(super) enum Then {
     /// Nothing.
     Nothing,
+    /// A process that has ended has left nothing.
+    Left,
     /// A request of this attachment is answered.
     Reply(AttachmentId, Reply),
     /// The request to leave a group is carried out.
@@ -72,6 +74,10 @@ impl Dispatcher {
         }
         let (id, done) = match then {
             Then::Nothing => return None,
+            Then::Left => {
+                self.leaving = self.leaving.saturating_sub(1);
+                return None;
+            }
             Then::Reply(id, reply) => (id, Ok(reply)),
             Then::Leave(id, port) => (id, self.leave_group(now, port)),
             Then::ShutDown(id, port) => (id, self.shut_down_endpoint(now, port)),

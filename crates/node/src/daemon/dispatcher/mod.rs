@@ -140,6 +140,8 @@ pub(super) struct Dispatcher {
     ended: Vec<(AttachmentId, EndReason)>,
     /// Sockets that no process reaches any more and whose lanes have not ended yet: their bindings are still there.
     ending: usize,
+    /// Processes that have ended and whose sockets and lanes are being freed.
+    leaving: usize,
     /// By socket: the attachment that waits until the receivers of its multicast are known, and the bytes that it has
     /// sent.
     collecting: BTreeMap<u32, (AttachmentId, u32)>,
@@ -204,6 +206,7 @@ impl Dispatcher {
             replies: Vec::new(),
             ended: Vec::new(),
             ending: 0,
+            leaving: 0,
             collecting: BTreeMap::new(),
             shares: Shares::default(),
             events: Vec::new(),

@@ -36,6 +36,7 @@ impl Dispatcher {
             && was_served
         {
             let ports = self.sockets.remove_process(id);
+            self.leaving += 1;
             self.release_left(now, user, ports, (Holder::Process(id), Some(id)));
         } else {
             let user = user.unwrap_or(UserId(self.rules.own_user()));

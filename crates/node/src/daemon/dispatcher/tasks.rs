@@ -144,8 +144,10 @@ impl Dispatcher {
                 if let Holder::Inheritance(number) = holder {
                     self.inheritances.remove(self.driver.stack.ledger_mut(), number);
                 }
-                let work = process.map(Work::forget).into_iter().collect();
-                self.step_lanes(now, work, Then::Nothing)
+                match process {
+                    Some(process) => self.step_lanes(now, vec![Work::forget(process)], Then::Left),
+                    None => None,
+                }
             }
             Task::Unbind { port, closes, reply_to } => {
                 if self.sockets.bindings(port) > STEP_ITEMS {
