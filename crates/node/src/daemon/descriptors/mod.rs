@@ -307,8 +307,8 @@ impl Descriptors {
         }
         far.hung_up = true;
         if far.cookie.is_none() {
-            // A descriptor of the library serves no further purpose.
-            far.is_shut = true;
+            // A descriptor of the library serves no further purpose. It may still become the program's.
+            (far.is_shut, far.is_unread) = (true, true);
             far.channel.shut();
             self.set_closed(port);
             return true;
@@ -561,6 +561,17 @@ mod tests {
             assert_eq!(descriptors.near_end(port), NearEnd::Closed);
         }
         assert_eq!(closed(&mut descriptors).len(), 2);
+    }
+
+    /// The connection of an accepted socket has ended before the program gets its descriptor.
+    #[test]
+    fn descriptor_that_hung_up_before_the_program_got_it_is_open() {
+        let (mut reactors, mut descriptors) = (Reactors::new().unwrap(), Descriptors::new(Disposal::default()));
+        let near = descriptors.open(&mut reactors, (10, USER), OVER).unwrap();
+        descriptors.give_to_program(10, &near).unwrap();
+        assert!(closed(&mut descriptors).iter().all(|(_, what)| *what == HangUp::Ignore));
+        drop(near);
+        assert_eq!(closed(&mut descriptors), [(10, HangUp::EndSocket)]);
     }
 
     #[test]
