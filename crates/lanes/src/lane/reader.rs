@@ -244,7 +244,9 @@ impl<M: Memory> Reader<M> {
     pub(crate) fn next_waiting(&self, walk: &mut Walk, visits: &mut u32) -> Option<u32> {
         while *visits > 0 {
             *visits -= 1;
-            if self.ended || walk.at - self.position > self.unread_max() {
+            // A process can change the position in shared memory, also backwards.
+            let is_ahead = walk.at.checked_sub(self.position).is_some_and(|ahead| ahead <= self.unread_max());
+            if self.ended || !is_ahead {
                 walk.ring = None;
             }
             let own = walk.ring?;

@@ -48,6 +48,23 @@ fn message(n: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + n) as u8).collect()
 }
 
+/// Between two steps of a walk the process writes another position into the lane.
+#[test]
+fn walk_ends_when_the_reader_has_passed_it() {
+    let pair = pair(SMALL);
+    let (mut writer, mut reader) = pair.ends();
+    for number in 0..4 {
+        writer.send(&message(number, 24), &[], 1).unwrap();
+    }
+    let mut walk = reader.walk();
+    assert!(reader.next_waiting(&mut walk, &mut 1000).is_some());
+    for _ in 0..3 {
+        receive(&mut reader);
+    }
+    assert_eq!(reader.next_waiting(&mut walk, &mut 1000), None);
+    assert!(walk.is_over());
+}
+
 #[test]
 fn waiting_records_are_counted_through_larger_rings() {
     let pair = pair(SMALL);
