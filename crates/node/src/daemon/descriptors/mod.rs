@@ -566,7 +566,8 @@ mod tests {
     /// The connection of an accepted socket has ended before the program gets its descriptor.
     #[test]
     fn descriptor_that_hung_up_before_the_program_got_it_is_open() {
-        let (mut reactors, mut descriptors) = (Reactors::new().unwrap(), Descriptors::new(Disposal::default()));
+        let (mut reactors, mut descriptors) =
+            (Reactors::new().unwrap(), Descriptors::new(Disposal::default()));
         let near = descriptors.open(&mut reactors, (10, USER), OVER).unwrap();
         descriptors.give_to_program(10, &near).unwrap();
         assert!(closed(&mut descriptors).iter().all(|(_, what)| *what == HangUp::Ignore));
