@@ -54,7 +54,7 @@ fn walk_ends_when_the_reader_has_passed_it() {
     let pair = pair(SMALL);
     let (mut writer, mut reader) = pair.ends();
     for number in 0..4 {
-        writer.send(&message(number, 24), &[], 1).unwrap();
+        let _ = writer.send(&message(number, 24), &[], 1).unwrap();
     }
     let mut walk = reader.walk();
     assert!(reader.next_waiting(&mut walk, &mut 1000).is_some());
