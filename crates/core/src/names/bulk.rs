@@ -108,8 +108,8 @@ impl Distributor {
     }
 
     /// The messages of a whole bulk. `mss`: largest message that a link to the peer carries in one packet, bytes.
-    #[must_use]
-    pub fn bulk(&self, table: &NameTable, peer: NodeAddr, mss: usize) -> Vec<Message> {
+    #[cfg(test)]
+    pub(crate) fn bulk(&self, table: &NameTable, peer: NodeAddr, mss: usize) -> Vec<Message> {
         let none = Withdrawals::default();
         self.next_of_bulk((table, &none), (peer, mss), &mut Bulk::new(table, &none, usize::MAX)).0
     }

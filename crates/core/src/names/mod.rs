@@ -9,7 +9,6 @@ mod bulk;
 mod distribute;
 mod recent;
 pub mod replica;
-mod snapshot;
 mod table;
 mod walk;
 
@@ -35,7 +34,6 @@ pub use distribute::{Distributor, NameReceiver, NameReport, NamesOutOfStep};
 pub(crate) use recent::MAX_RECENT;
 pub(crate) use recent::Recent;
 pub(crate) use replica::Holders;
-pub use snapshot::SnapshotWalk;
 pub use table::{
     Change, Destinations, ListPosition, Lookup, NameTable, PublishError, ScopeRule, UnbindError,
 };

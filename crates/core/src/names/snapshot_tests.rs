@@ -29,12 +29,12 @@ fn bindings_that_stay_are_visited_once_and_new_ones_not_at_all() {
         let before: Vec<_> = table.snapshot(wanted, true);
         let ages: BTreeMap<u32, u64> = before.iter().map(|b| (b.port.port, u64::from(b.port.port))).collect();
         let mut gone = BTreeSet::new();
-        let mut walk = table.begin_snapshot(wanted, true);
+        let mut walk = Walk::snapshot(&table, wanted, true);
         let mut seen = Vec::new();
         loop {
             let mut budget = 1 + rng.below(20) as usize;
             let most = seen.len() + budget;
-            if table.continue_snapshot(&mut walk, &mut budget, |age, b| seen.push((age, b))) {
+            if table.walk(&mut walk, &mut budget, |age, b| seen.push((age, *b))) {
                 break;
             }
             assert!(seen.len() <= most && budget == 0, "seed {seed}");
@@ -61,8 +61,8 @@ fn oldest_binding_of_each_range_is_visited_in_parts_of_any_length() {
             table.bind(port, range(&mut rng, 30), Scope::Cluster).unwrap();
         }
         let wanted = ServiceRange::new(100, 5, 20);
-        let (mut walk, mut seen) = (table.begin_snapshot(wanted, false), Vec::new());
-        while !table.continue_snapshot(&mut walk, &mut part.clone(), |age, b| seen.push((age, b))) {}
+        let (mut walk, mut seen) = (Walk::snapshot(&table, wanted, false), Vec::new());
+        while !table.walk(&mut walk, &mut part.clone(), |age, b| seen.push((age, *b))) {}
         seen.sort_unstable_by_key(|(age, _)| *age);
         let seen: Vec<_> = seen.into_iter().map(|(_, b)| b).collect();
         assert_eq!(seen, table.snapshot(wanted, false));
@@ -81,8 +81,8 @@ fn walk_to_one_of_many_ranges_is_short() {
         table.bind(port, ServiceRange::new(100, port, port), Scope::Cluster).unwrap();
     }
     let (mut budget, mut found) = (2, 0);
-    let mut walk = table.begin_snapshot(ServiceRange::new(100, 15_000, 15_000), true);
-    assert!(table.continue_snapshot(&mut walk, &mut budget, |_, _| found += 1));
+    let mut walk = Walk::snapshot(&table, ServiceRange::new(100, 15_000, 15_000), true);
+    assert!(table.walk(&mut walk, &mut budget, |_, _| found += 1));
     assert_eq!(found, 1);
 }
 

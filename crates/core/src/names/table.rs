@@ -119,11 +119,6 @@ impl ListPosition {
     const fn new(range: ServiceRange, id: u64) -> Self {
         Self { chain: range.service % CHAINS, range, id: Reverse(id) }
     }
-
-    /// That of the newest binding of a range, or before it.
-    pub(super) const fn newest(range: ServiceRange) -> Self {
-        Self::new(range, u64::MAX)
-    }
 }
 
 /// Identity of a binding, needed to withdraw it. Spec: tipc.md §1.2.
@@ -327,18 +322,9 @@ impl NameTable {
         records.filter_map(|(at, record)| Some((*at, self.publication(*record)?.binding)))
     }
 
-    /// The bindings of the range of a position, from there on.
-    pub(super) fn listed_from(
-        &self,
-        at: ListPosition,
-    ) -> impl Iterator<Item = (ListPosition, &Binding)> + '_ {
-        let records = self.listed.range(at..).take_while(move |(here, _)| here.range == at.range);
-        records.filter_map(|(here, record)| Some((*here, self.binding(*record)?)))
-    }
-
     /// The slot of a range that has bindings.
     fn slot_of(&self, range: ServiceRange) -> Option<Slot> {
-        let (at, record) = self.listed.range(ListPosition::newest(range)..).next()?;
+        let (at, record) = self.listed.range(ListPosition::new(range, u64::MAX)..).next()?;
         (at.range == range).then(|| self.publication(*record).map(|p| p.range))?
     }
 
@@ -346,9 +332,13 @@ impl NameTable {
         self.publications.get(record as usize)
     }
 
+    fn binding(&self, record: u32) -> Option<&Binding> {
+        self.publication(record).map(|publication| &publication.binding)
+    }
+
     /// The range of a binding.
     pub(super) fn range_of(&self, record: u32) -> Option<ServiceRange> {
-        self.publication(record).map(|p| p.binding.range)
+        self.binding(record).map(|binding| binding.range)
     }
 
     /// The bindings of exactly a range with their ages, newest first, from age `newest` on.
@@ -356,18 +346,14 @@ impl NameTable {
         &self,
         range: ServiceRange,
         newest: u64,
-    ) -> impl DoubleEndedIterator<Item = (u64, Binding)> + '_ {
+    ) -> impl DoubleEndedIterator<Item = (u64, &Binding)> + '_ {
         let records = self.listed.range(ListPosition::new(range, newest)..=ListPosition::new(range, 0));
-        records.filter_map(|(at, record)| Some((at.id.0, self.publication(*record)?.binding)))
+        records.filter_map(|(at, record)| Some((at.id.0, self.binding(*record)?)))
     }
 
     /// The age of the next binding.
     pub(super) fn next_age(&self) -> u64 {
         self.next_id
-    }
-
-    pub(super) fn binding(&self, record: u32) -> Option<&Binding> {
-        self.publication(record).map(|publication| &publication.binding)
     }
 
     /// Adds a binding of a local socket or a peer. A binding without a node is local.
@@ -481,13 +467,8 @@ impl NameTable {
         held.filter_map(|record| self.publication(*record).map(|p| p.binding))
     }
 
-    /// This node's bindings of cluster scope, oldest first: the contents of a bulk.
-    #[must_use]
-    pub fn own_cluster_bindings(&self) -> Vec<Binding> {
-        self.own_cluster_bindings_from(0, usize::MAX).0
-    }
-
-    /// Those among the first `most` bindings from an age on, and the age of the next binding, if there is one.
+    /// Those of cluster scope among this node's first `most` bindings from an age on, oldest first: a part of a bulk. And
+    /// the age of the next binding, if there is one.
     pub(super) fn own_cluster_bindings_from(&self, age: u64, most: usize) -> (Vec<Binding>, Option<u64>) {
         let mut held = self.nodes.get(&NodeAddr::NONE).into_iter().flat_map(|held| held.range(age..));
         let all = held.by_ref().take(most).filter_map(|(_, record)| self.binding(*record));

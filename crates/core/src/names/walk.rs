@@ -1,71 +1,94 @@
-//! Walks over the bindings of a range that may have very many, in portions.
+//! Walks over the bindings that overlap a range, in portions: the receivers of a multicast, and the bindings that a new
+//! subscription reports first (Spec: tipc.md §10.2).
 
-use super::replica::{Holders, Portions, Visited};
-use super::table::{ListPosition, NameTable};
+use super::replica::{Holders, Portions};
+use super::table::NameTable;
 use crate::addr::{Binding, ServiceRange};
 
-/// Bindings of one portion. Ours: some 0.1 ms.
+/// Ranges and bindings of one portion. Ours: some 0.1 ms.
 pub(crate) const PORTION: usize = 1024;
 
-/// A walk over the bindings that overlap a range. A binding that is there during the whole walk is visited exactly
-/// once; one that comes or goes meanwhile once or not at all.
-#[derive(Clone, Debug)]
+/// A walk over the bindings that overlap a range. Bindings may come and go between its portions: one that stays is
+/// visited once; one that goes is visited or not, and so is one that comes, unless the walk is a snapshot.
+#[derive(Debug)]
 pub(crate) struct Walk {
     portions: Portions,
-    /// The next binding of a range of which some have been visited.
-    within: Option<ListPosition>,
+    /// Whether all bindings are visited, not only the oldest of each distinct range.
+    each: bool,
+    /// Bindings of this age and newer ones are not visited.
+    end: u64,
+    /// The range whose bindings are being visited, and the age of the next one.
+    rest: Option<(ServiceRange, u64)>,
 }
 
 impl Walk {
     /// A walk that visits at least the bindings of these holders.
     pub(crate) const fn new(range: ServiceRange, holders: Holders) -> Self {
-        Self { portions: Portions::new(range, holders), within: None }
+        Self { portions: Portions::new(range, holders), each: true, end: u64::MAX, rest: None }
+    }
+
+    /// A walk over the bindings of a table as they are now: with `each` all of them, otherwise the oldest of each
+    /// distinct range. Bindings that come meanwhile are not visited.
+    pub(crate) fn snapshot(table: &NameTable, range: ServiceRange, each: bool) -> Self {
+        Self { each, end: table.next_age(), ..Self::new(range, Holders::Any) }
+    }
+
+    /// Whether the walk visits a binding of this age, if it stays.
+    pub(crate) const fn includes(&self, age: u64) -> bool {
+        age < self.end
     }
 }
 
 impl NameTable {
-    /// Goes on with a walk by a portion of about `most` bindings; true at its end.
-    pub(crate) fn walk(&self, walk: &mut Walk, most: usize, mut visit: impl FnMut(&Binding)) -> bool {
-        let Walk { portions, within } = walk;
-        let mut left = most;
-        if let Some(at) = within.take() {
-            (*within, left) = self.walk_range(at, left, &mut visit);
-            if within.is_some() {
-                return false;
-            }
+    /// Goes on with a walk until its end (true), or until it has visited `budget` ranges and bindings, which is reduced
+    /// by those. `visit` gets the age and the binding, in no order of age.
+    pub(crate) fn walk(
+        &self,
+        walk: &mut Walk,
+        budget: &mut usize,
+        mut visit: impl FnMut(u64, &Binding),
+    ) -> bool {
+        let Walk { portions, each, end, rest } = walk;
+        let Some(newest) = end.checked_sub(1) else { return true };
+        if let Some((range, age)) = rest.take() {
+            *rest = self.visit_range(range, age, budget, &mut visit);
         }
-        if left == 0 {
+        if rest.is_some() {
             return false;
         }
-        // No other thread writes, so that no read fails.
-        let is_over = self.view().next_portion(portions, left.max(16), |visited, left| {
-            let Visited { record, has_others } = visited;
-            let Some(binding) = self.binding(record) else { return 1 };
-            if !has_others {
-                visit(binding);
-                return 1;
+        let is_over = self.view().next_portion(portions, budget, |record, budget| {
+            let Some(range) = self.range_of(record) else { return };
+            if *each {
+                *rest = self.visit_range(range, newest, budget, &mut visit);
+            } else if let Some((age, binding)) = self.bindings_of_range(range, newest).next_back() {
+                visit(age, binding);
             }
-            let (rest, after) = self.walk_range(ListPosition::newest(binding.range), left, &mut visit);
-            *within = rest;
-            left - after
         });
-        is_over.unwrap_or(true) && within.is_none()
+        // There is no other writer, so reads cannot be torn.
+        is_over.unwrap_or(true) && rest.is_none()
     }
 
-    /// Visits `left` bindings of one range at most; returns the next one, and what is left of the number.
-    fn walk_range(
+    /// Visits bindings of exactly a range from an age on; returns what is left.
+    fn visit_range(
         &self,
-        at: ListPosition,
-        mut left: usize,
-        visit: &mut impl FnMut(&Binding),
-    ) -> (Option<ListPosition>, usize) {
-        for (here, binding) in self.listed_from(at) {
-            if left == 0 {
-                return (Some(here), 0);
-            }
-            left -= 1;
-            visit(binding);
+        range: ServiceRange,
+        newest: u64,
+        budget: &mut usize,
+        visit: &mut impl FnMut(u64, &Binding),
+    ) -> Option<(ServiceRange, u64)> {
+        for (age, binding) in self.bindings_of_range(range, newest) {
+            let Some(left) = budget.checked_sub(1) else { return Some((range, age)) };
+            *budget = left;
+            visit(age, binding);
         }
-        (None, left)
+        None
+    }
+
+    /// The bindings of a whole snapshot, oldest first.
+    pub(crate) fn snapshot(&self, range: ServiceRange, each: bool) -> Vec<Binding> {
+        let (mut walk, mut found) = (Walk::snapshot(self, range, each), Vec::new());
+        self.walk(&mut walk, &mut usize::MAX.clone(), |age, binding| found.push((age, *binding)));
+        found.sort_unstable_by_key(|(age, _)| *age);
+        found.into_iter().map(|(_, binding)| binding).collect()
     }
 }

@@ -65,7 +65,7 @@ fn walked(
     let mut found = Vec::new();
     loop {
         let before = found.len();
-        let is_over = table.walk(&mut walk, most, |binding| found.push(*binding));
+        let is_over = table.walk(&mut walk, &mut most.clone(), |_, binding| found.push(*binding));
         assert!(found.len() - before <= most + 16, "a portion is bounded");
         if is_over {
             return found;

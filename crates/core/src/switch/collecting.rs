@@ -101,7 +101,7 @@ impl Switch {
         let (is_own, sender) = (self.is_self(message.origin_node()), message.origin_port());
         let Self { table, lanes, .. } = self;
         let (own, rule) = (table.own_node(), reach.rule());
-        table.walk(walk, PORTION, |binding| {
+        table.walk(walk, &mut PORTION.clone(), |_, binding| {
             let port = binding.port.port;
             if binding.port.node != own {
                 if reach.has_others() {

@@ -6,14 +6,14 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use super::server::Entry;
 use crate::addr::{Binding, ServiceRange};
-use crate::names::{Change, NameTable, SnapshotWalk};
+use crate::names::{Change, NameTable, Walk};
 use crate::wire::{EVENT_LEN, EventKind, Filter};
 
 /// The first events of a subscription in preparation.
 #[derive(Debug)]
 pub(super) struct Initial {
     entry: Entry,
-    walk: SnapshotWalk,
+    walk: Walk,
     has_found_all: bool,
     /// Bindings by age. A binding that is found and then withdrawn is in it twice.
     found: BinaryHeap<Reverse<(u64, Binding)>>,
@@ -29,7 +29,7 @@ impl Initial {
     pub(super) fn new(entry: Entry, table: &NameTable) -> Self {
         Self {
             entry,
-            walk: table.begin_snapshot(entry.range, entry.filter.has(Filter::PORTS)),
+            walk: Walk::snapshot(table, entry.range, entry.filter.has(Filter::PORTS)),
             has_found_all: false,
             found: BinaryHeap::new(),
             replaced: BTreeSet::new(),
@@ -56,9 +56,9 @@ impl Initial {
     /// Finds more bindings; true if there are no more.
     pub(super) fn find(&mut self, table: &NameTable, budget: &mut usize) -> bool {
         let Self { entry, walk, found, replaced, .. } = self;
-        self.has_found_all = table.continue_snapshot(walk, budget, |age, binding| {
-            if !replaced.contains(&binding.range) && entry.wants(&binding, true) {
-                found.push(Reverse((age, binding)));
+        self.has_found_all = table.walk(walk, budget, |age, binding| {
+            if !replaced.contains(&binding.range) && entry.wants(binding, true) {
+                found.push(Reverse((age, *binding)));
             }
         });
         self.has_found_all

@@ -210,12 +210,6 @@ impl<'a, A: Access> Branch<'a, A> {
         group * A::GROUP + inside
     }
 
-    /// The first entry below which there may be a range behind `after`, by key and rank.
-    pub(super) fn first_behind(&self, after: (u64, u64)) -> usize {
-        let starts_later = |index: &usize| (self.key(*index), self.rank(*index)) > after;
-        (0..self.count).find(starts_later).unwrap_or(self.count).saturating_sub(1)
-    }
-
     /// True if a range below entry `index` reaches `query` and has the mark (`None`: any range). For marks other than
     /// `Local` the two may be different ranges.
     pub(super) fn reaches(&self, index: usize, query: u64, mark: Option<Mark>) -> bool {

@@ -41,11 +41,10 @@ mod writer;
 pub use choice::Choice;
 pub use layout::{Access, Atomics, GRACE, WriteAccess};
 pub use memory::{Areas, Memory, NoMemory, Size};
-pub(super) use view::RangePosition;
 pub use view::{View, ViewError};
 pub use writer::{Index, Place};
 
 pub(super) use memory::Heap;
 pub(crate) use portion::Holders;
-pub(super) use portion::{Portions, Visited};
+pub(super) use portion::Portions;
 pub(super) use view::Seen;

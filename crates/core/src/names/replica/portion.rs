@@ -40,45 +40,43 @@ pub(crate) struct Portions {
     from: Position,
 }
 
-/// A range that a portion visits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Visited {
-    /// The record of one of its bindings.
-    pub(crate) record: u32,
-    /// It has others.
-    pub(crate) has_others: bool,
-}
-
 impl Portions {
     pub(crate) const fn new(range: ServiceRange, holders: Holders) -> Self {
         Self { range, holders, from: (0, 0) }
     }
 }
 
+/// Blocks of a portion beyond its ranges: more than the tree has levels, so that each portion gets on.
+const MORE_BLOCKS: usize = 16;
+
 /// A portion in progress.
 struct Portion<'v, 'a, A: Access> {
     view: &'v View<'a, A>,
     query: Query,
     from: Position,
-    /// What it may still cost: a block costs 1, a range what its visit returns.
-    left: usize,
+    /// Blocks that it may still visit: some have none of the ranges.
+    blocks: usize,
+    /// What ranges may still cost.
+    budget: &'v mut usize,
 }
 
 impl<A: Access> View<'_, A> {
-    /// Goes on with a walk through ranges until it has cost `most` (at least 16, so that it gets on) or a little more.
-    /// `visit` gets what is left of that, and returns the cost of its range. True at the end of the walk.
+    /// Goes on with a walk through ranges, each of which costs 1 of the `budget`. `visit` gets the record of one of its
+    /// bindings, and what is left of the budget, which it reduces by what it does. True at the end of the walk.
     ///
     /// # Errors
     /// [`ViewError`]; not for the writer of the table.
     pub(crate) fn next_portion(
         &self,
         portions: &mut Portions,
-        most: usize,
-        mut visit: impl FnMut(Visited, usize) -> usize,
+        budget: &mut usize,
+        mut visit: impl FnMut(u32, &mut usize),
     ) -> Result<bool, ViewError> {
         let (walked, from) = self.read_stable(|root| {
             let query = Query::new(portions.range, portions.holders.mark());
-            let mut portion = Portion { view: self, query, from: portions.from, left: most };
+            let blocks = budget.saturating_add(MORE_BLOCKS);
+            let mut portion =
+                Portion { view: self, query, from: portions.from, blocks, budget: &mut *budget };
             let walked = portion.walk(root, &mut visit)?;
             Ok((walked, portion.from))
         })?;
@@ -89,11 +87,11 @@ impl<A: Access> View<'_, A> {
 
 impl<A: Access> Portion<'_, '_, A> {
     /// Levels fall, so the recursion ends.
-    fn walk(&mut self, at: Ref, visit: &mut impl FnMut(Visited, usize) -> usize) -> Reading<ControlFlow<()>> {
+    fn walk(&mut self, at: Ref, visit: &mut impl FnMut(u32, &mut usize)) -> Reading<ControlFlow<()>> {
         if at.is_none() {
             return Ok(ControlFlow::Continue(()));
         }
-        self.left = self.left.saturating_sub(1);
+        self.blocks = self.blocks.saturating_sub(1);
         let areas = &self.view.areas;
         match Block::<A>::at(areas.leaves, areas.branches, at).ok_or(Torn::Invalid)? {
             Block::Leaf(leaf) => {
@@ -108,13 +106,12 @@ impl<A: Access> Portion<'_, '_, A> {
                     if here < self.from {
                         continue;
                     }
-                    if self.left == 0 {
+                    let Some(left) = self.budget.checked_sub(1) else {
                         self.from = here;
                         return Ok(ControlFlow::Break(()));
-                    }
-                    let found = Found::of(&leaf, index);
-                    let visited = Visited { record: found.meta.first(), has_others: found.many };
-                    self.left = self.left.saturating_sub(visit(visited, self.left));
+                    };
+                    *self.budget = left;
+                    visit(Found::of(&leaf, index).meta.first(), self.budget);
                     self.from = behind(here);
                 }
             }
@@ -131,7 +128,7 @@ impl<A: Access> Portion<'_, '_, A> {
                     if !branch.reaches(index, self.query.from, self.query.mark) {
                         continue;
                     }
-                    if self.left == 0 {
+                    if self.blocks == 0 {
                         self.from = self.from.max(begin(index));
                         return Ok(ControlFlow::Break(()));
                     }

@@ -72,26 +72,17 @@ impl Seen {
 /// A range found in a leaf.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
-    position: RangePosition,
     pub(super) meta: Meta,
     third: u64,
-    pub(super) many: bool,
+    many: bool,
     local: bool,
 }
 
-/// The place of a range in lookup order; a range keeps it while it has bindings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RangePosition {
-    key: u64,
-    rank: u64,
-}
-
-/// Selects entries that overlap a range, have a mark and are behind a place.
+/// Selects entries that overlap a range and have a mark.
 pub(super) struct Query {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) mark: Option<Mark>,
-    pub(super) after: Option<(u64, u64)>,
 }
 
 /// Upper bounds of the blocks and of the ring's steps in a walk.
@@ -276,31 +267,12 @@ impl<'a, A: Access> View<'a, A> {
         self.read_stable(|root| self.for_each(root, &query, walk, &mut visit)).is_ok()
     }
 
-    /// Calls `visit` for each range that overlaps `range`, in lookup order, from behind a place on, until it breaks:
-    /// the place of the range and the record of one of its bindings.
-    ///
-    /// # Errors
-    /// As for [`Self::for_each_binding`].
-    pub(crate) fn for_each_range(
-        &self,
-        range: ServiceRange,
-        after: Option<RangePosition>,
-        mut visit: impl FnMut(RangePosition, u32) -> ControlFlow<()>,
-    ) -> Result<(), ViewError> {
-        let after = after.map(|at| (at.key, at.rank));
-        let query = Query { after, ..Query::new(range, None) };
-        self.read_stable(|root| {
-            let mut visit = |found: Found| Ok(visit(found.position, found.meta.first()));
-            self.walk(root, &query, &mut self.budget().blocks, &mut visit).map(|_| ())
-        })
-    }
-
     /// Calls `visit` for every binding, by type and otherwise as [`Self::for_each_binding`].
     ///
     /// # Errors
     /// As for [`Self::for_each_binding`].
     pub(crate) fn for_all(&self, mut visit: impl FnMut(Seen)) -> Result<(), ViewError> {
-        let all = Query { from: 0, to: u64::MAX, mark: None, after: None };
+        let all = Query { from: 0, to: u64::MAX, mark: None };
         let walk = (Ring::All, self.budget());
         self.read_stable(|root| self.for_each(root, &all, walk, &mut visit))
     }
@@ -453,17 +425,13 @@ impl<'a, A: Access> View<'a, A> {
                     if leaf.key(index) > query.to {
                         break;
                     }
-                    if query.after.is_some_and(|after| (leaf.key(index), leaf.rank(index)) <= after) {
-                        continue;
-                    }
                     if visit(Found::of(&leaf, index))?.is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
             }
             Block::Branch(branch) => {
-                let reaching = branch.first_reaching(query.from, query.mark == Some(Mark::Local));
-                let first = query.after.map_or(reaching, |after| reaching.max(branch.first_behind(after)));
+                let first = branch.first_reaching(query.from, query.mark == Some(Mark::Local));
                 for index in first..branch.count() {
                     if branch.key(index) > query.to {
                         break;
@@ -522,7 +490,6 @@ pub(super) fn below(above: Ref, child: Ref) -> Reading<Ref> {
 impl Found {
     pub(super) fn of<A: Access>(leaf: &Leaf<'_, A>, index: usize) -> Self {
         Self {
-            position: RangePosition { key: leaf.key(index), rank: leaf.rank(index) },
             meta: Meta(leaf.second(index)),
             third: leaf.third(index),
             many: leaf.has(index, Mark::Many),
@@ -540,8 +507,7 @@ impl Found {
 
 impl Query {
     pub(super) fn new(range: ServiceRange, mark: Option<Mark>) -> Self {
-        let (from, to) = (point(range.service, range.lower), point(range.service, range.upper));
-        Self { from, to, mark, after: None }
+        Self { from: point(range.service, range.lower), to: point(range.service, range.upper), mark }
     }
 }
 
