@@ -2,7 +2,6 @@
 //! on many elements is done in steps, with a key as the cursor. The daemon uses them for everything that belongs to
 //! processes.
 
-use std::borrow::Borrow;
 use std::collections::btree_map::{BTreeMap, Entry as Place};
 use std::collections::hash_map::{Entry, HashMap};
 use std::hash::Hash;
@@ -17,58 +16,74 @@ const STEP_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Many<K, V = ()>(BTreeMap<K, V>);
 
-impl<K, V> Default for Many<K, V> {
-    fn default() -> Self {
-        Self(BTreeMap::new())
-    }
+/// Elements that are only looked up.
+#[derive(Debug)]
+pub struct Index<K, V>(HashMap<K, V>);
+
+/// What both have.
+macro_rules! lookups {
+    ($name:ident, $map:ident, $($key:tt)+) => {
+        impl<K, V> Default for $name<K, V> {
+            fn default() -> Self {
+                Self($map::new())
+            }
+        }
+
+        impl<K: $($key)+, V> $name<K, V> {
+            /// The value of a key.
+            #[inline]
+            #[must_use]
+            pub fn get(&self, key: &K) -> Option<&V> {
+                self.0.get(key)
+            }
+
+            /// The value of a key, to change it.
+            #[inline]
+            pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+                self.0.get_mut(key)
+            }
+
+            /// Sets the value of a key; returns the one before.
+            pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+                self.0.insert(key, value)
+            }
+
+            /// Removes a key; returns its value.
+            pub fn remove(&mut self, key: &K) -> Option<V> {
+                self.0.remove(key)
+            }
+
+            /// Whether there is a value of a key.
+            #[must_use]
+            pub fn contains(&self, key: &K) -> bool {
+                self.0.contains_key(key)
+            }
+
+            /// Number of elements.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                self.0.len()
+            }
+
+            /// Whether there is no element.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.0.is_empty()
+            }
+        }
+    };
 }
 
+lookups!(Many, BTreeMap, Ord + Copy);
+lookups!(Index, HashMap, Eq + Hash);
+
 impl<K: Ord + Copy, V> Many<K, V> {
-    /// The value of a key.
-    #[must_use]
-    pub fn get(&self, key: &K) -> Option<&V> {
-        self.0.get(key)
-    }
-
-    /// The value of a key, to change it.
-    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.0.get_mut(key)
-    }
-
-    /// Sets the value of a key; returns the one before.
-    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        self.0.insert(key, value)
-    }
-
     /// The value of a key, which is added if it is missing.
     pub fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
         match self.0.entry(key) {
             Place::Occupied(place) => place.into_mut(),
             Place::Vacant(place) => place.insert(value()),
         }
-    }
-
-    /// Removes a key; returns its value.
-    pub fn remove(&mut self, key: &K) -> Option<V> {
-        self.0.remove(key)
-    }
-
-    /// Whether there is a value of a key.
-    #[must_use]
-    pub fn contains(&self, key: &K) -> bool {
-        self.0.contains_key(key)
-    }
-
-    /// Number of elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is no element.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// The first key.
@@ -92,70 +107,14 @@ impl<K: Ord + Copy, V> Many<K, V> {
     }
 }
 
-/// Elements that are only looked up.
-#[derive(Debug)]
-pub struct Index<K, V>(HashMap<K, V>);
-
-impl<K, V> Default for Index<K, V> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
-}
-
 impl<K: Eq + Hash, V> Index<K, V> {
     /// Gives back memory if most elements have left.
     pub fn shrink(&mut self) {
         shrink_map(&mut self.0);
     }
 
-    /// The value of a key.
-    #[inline]
-    pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<&V>
-    where
-        K: Borrow<Q>,
-    {
-        self.0.get(key)
-    }
-
-    /// The value of a key, to change it.
-    #[inline]
-    pub fn get_mut<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
-    where
-        K: Borrow<Q>,
-    {
-        self.0.get_mut(key)
-    }
-
     /// The place of a key.
     pub fn entry(&mut self, key: K) -> Entry<'_, K, V> {
         self.0.entry(key)
-    }
-
-    /// Sets the value of a key; returns the one before.
-    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        self.0.insert(key, value)
-    }
-
-    /// Removes a key; returns its value.
-    pub fn remove(&mut self, key: &K) -> Option<V> {
-        self.0.remove(key)
-    }
-
-    /// Whether there is a value of a key.
-    #[must_use]
-    pub fn contains_key(&self, key: &K) -> bool {
-        self.0.contains_key(key)
-    }
-
-    /// Number of elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is no element.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }

@@ -300,7 +300,7 @@ impl Lanes {
         if !before.is_draining() && lane.state.is_draining() {
             *self.draining.entry((from, to)).or_default() += 1;
         }
-        if cause == EndCause::Dead && !self.processes.contains_key(&lane.writer) {
+        if cause == EndCause::Dead && !self.processes.contains(&lane.writer) {
             lane.state = lane.state.next(LaneEvent::WriterDone);
         }
         let (state, reader) = (lane.state, lane.reader);
@@ -471,7 +471,7 @@ impl Lanes {
         }
         self.discharge(lane.writer, lane.reader);
         lane.charge.end(context.stack);
-        let is_gone = |side: &ProcessId| *side != DAEMON && !self.processes.contains_key(side);
+        let is_gone = |side: &ProcessId| *side != DAEMON && !self.processes.contains(side);
         if self.pairs.get(id.pair).is_some_and(|pair| pair.sides.iter().any(is_gone)) {
             self.drop_pair_if_empty(context, id.pair);
         }

@@ -74,7 +74,7 @@ fn remote_peer(stack: &Stack, port: u32) -> Option<PortId> {
 impl Lanes {
     /// Whether a process sends by a node lane, and receives by one.
     pub fn serves(&self, port: u32) -> (bool, bool) {
-        (self.outbound.contains_key(&port), self.delivers(port))
+        (self.outbound.contains(&port), self.delivers(port))
     }
 
     /// Whether a process receives by a node lane.
@@ -118,7 +118,7 @@ impl Lanes {
         user: ProcessId,
         port: u32,
     ) -> bool {
-        let has = (self.outbound.contains_key(&port), self.inbound.contains_key(&port));
+        let has = (self.outbound.contains(&port), self.inbound.contains(&port));
         if has == (true, true) {
             return true;
         }
@@ -138,7 +138,7 @@ impl Lanes {
             self.begin_inbound(context, lane, user, port, PortId::default());
             self.deliver(context, port);
         }
-        self.outbound.contains_key(&port)
+        self.outbound.contains(&port)
     }
 
     /// Makes a lane for `port`; one of `writer` and `reader` is the daemon.

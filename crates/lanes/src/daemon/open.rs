@@ -49,7 +49,7 @@ impl Lanes {
             let has_lanes = self.open_datagram_lanes(context, id, port);
             return if has_lanes { Ok(Reply::Done) } else { Err(Failure::State) };
         }
-        if self.between.contains_key(&(port, to)) {
+        if self.between.contains(&(port, to)) {
             return Ok(Reply::Done);
         }
         if context.stack.endpoint(to).is_none() {
@@ -94,7 +94,7 @@ impl Lanes {
 
     /// Whether a lane from one socket to another can begin: an older one is drained first.
     pub(super) fn may_open(&self, from: u32, to: u32) -> bool {
-        let taken = self.between.contains_key(&(from, to)) || self.draining.contains_key(&(from, to));
+        let taken = self.between.contains(&(from, to)) || self.draining.contains(&(from, to));
         self.is_direct(from) && self.is_direct(to) && !taken
     }
 
@@ -103,7 +103,7 @@ impl Lanes {
     fn restore(&mut self, context: &mut Context<'_>, from: u32, to: u32) {
         if self.may_have_lane(context.stack, from, to) {
             self.make(context, from, to, None);
-        } else if self.draining.contains_key(&(from, to))
+        } else if self.draining.contains(&(from, to))
             && let Some(socket) = self.sockets.get_mut(&from)
         {
             socket.suspended.insert((from, to), ());
@@ -180,7 +180,7 @@ impl Lanes {
 
     /// Whether messages of a connection go by the lane between these ports, so that a request would overtake them.
     pub fn connects(&self, from: u32, to: u32) -> bool {
-        self.between.contains_key(&(from, to))
+        self.between.contains(&(from, to))
     }
 
     /// Lanes, by the ports of writer and reader, that were drained in this turn. Each goes to [`Self::resume`].

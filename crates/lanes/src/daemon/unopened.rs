@@ -34,7 +34,7 @@ impl Unopened {
 
     /// Whether one that the socket `from` writes is among them.
     pub(super) fn has_one_of(&self, from: u32) -> bool {
-        self.by_writer.contains_key(&from)
+        self.by_writer.contains(&from)
     }
 
     pub(super) fn contains(&self, at: (u64, LaneId)) -> bool {

@@ -85,7 +85,7 @@ fn cost(message: &Built) -> usize {
 impl Lanes {
     /// Whether a message that the process sends by a request would overtake earlier ones.
     pub fn holds_back(&self, port: u32) -> bool {
-        self.outbound.contains_key(&port) || self.has_unsent(port)
+        self.outbound.contains(&port) || self.has_unsent(port)
     }
 
     /// Whether the process has ended the socket while messages that it has sent before are unsent.
@@ -95,7 +95,7 @@ impl Lanes {
 
     /// Whether messages of a socket that have left their lane are unsent.
     pub fn has_unsent(&self, port: u32) -> bool {
-        self.unsent.contains_key(&port) || self.sockets.get(&port).is_some_and(|socket| socket.reads_out)
+        self.unsent.contains(&port) || self.sockets.get(&port).is_some_and(|socket| socket.reads_out)
     }
 
     /// Whether messages to this node wait already.

@@ -65,6 +65,18 @@ fn listed(data_streams: Option<u64>, names: &[&str]) -> (Rig, usize) {
     (rig, at)
 }
 
+fn update_list(rig: &mut Rig, names: &[(MapAction, &str)]) {
+    let update = Update {
+        domain: Domain::SYMBOL_LIST,
+        stream: 1,
+        container: DataType::MAP,
+        payload: &map(names),
+        ..Update::default()
+    };
+    let item = rig.hub.item("LIST");
+    rig.push_message(item, &to_vec(|w| update.encode(w)).unwrap());
+}
+
 #[test]
 fn plain_symbol_list_opens_no_items() {
     let (mut rig, at) = listed(None, &["A", "B"]);
@@ -89,16 +101,7 @@ fn symbol_list_with_streams_opens_its_items() {
         assert_eq!((refresh.domain, refresh.state.stream), (Domain::MARKET_PRICE, StreamState::Open));
     }
     // An update with a new item and an open one, which is not opened again.
-    let item = rig.hub.item("LIST");
-    let payload = map(&[(MapAction::Add, "C"), (MapAction::Add, "A"), (MapAction::Delete, "B")]);
-    let update = Update {
-        domain: Domain::SYMBOL_LIST,
-        stream: 1,
-        container: DataType::MAP,
-        payload: &payload,
-        ..Update::default()
-    };
-    rig.push_message(item, &to_vec(|w| update.encode(w)).unwrap());
+    update_list(&mut rig, &[(MapAction::Add, "C"), (MapAction::Add, "A"), (MapAction::Delete, "B")]);
     let received = rig.received(at);
     assert_eq!(received.len(), 2, "{received:?}");
     assert_eq!(received.iter().filter(|received| received.stream() < 0).count(), 1);
@@ -143,21 +146,10 @@ fn items_of_a_long_symbol_list_are_opened_in_portions() {
     let (mut rig, at) = listed(Some(1), &names.iter().map(String::as_str).collect::<Vec<_>>());
     let mut received = rig.received(at).len();
     assert_eq!(received, 1 + PORTION);
-    let update = |rig: &mut Rig, name| {
-        let payload = map(&[(MapAction::Add, name)]);
-        let update = Update {
-            domain: Domain::SYMBOL_LIST,
-            stream: 1,
-            container: DataType::MAP,
-            payload: &payload,
-            ..Update::default()
-        };
-        let item = rig.hub.item("LIST");
-        rig.push_message(item, &to_vec(|w| update.encode(w)).unwrap());
-    };
     // An update of the list in the middle: with a new item, and with one that is still to be opened.
-    update(&mut rig, "NEW");
-    update(&mut rig, "I3000");
+    for name in ["NEW", "I3000"] {
+        update_list(&mut rig, &[(MapAction::Add, name)]);
+    }
     received += rig.received(at).len();
     assert_eq!(received, 1 + PORTION + 2 + 2);
     // Input waits until all are open.

@@ -17,8 +17,8 @@ use crate::daemon::attachments::AttachmentId;
 pub(super) enum Then {
     /// Nothing.
     Nothing,
-    /// A process that has ended has left nothing.
-    Left,
+    /// A process that has ended counts no longer.
+    Forgotten,
     /// A request of this attachment is answered.
     Reply(AttachmentId, Reply),
     /// The request to leave a group is carried out.
@@ -74,7 +74,7 @@ impl Dispatcher {
         }
         let (id, done) = match then {
             Then::Nothing => return None,
-            Then::Left => {
+            Then::Forgotten => {
                 self.leaving = self.leaving.saturating_sub(1);
                 return None;
             }

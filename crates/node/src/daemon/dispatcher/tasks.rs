@@ -145,7 +145,7 @@ impl Dispatcher {
                     self.inheritances.remove(self.driver.stack.ledger_mut(), number);
                 }
                 match process {
-                    Some(process) => self.step_lanes(now, vec![Work::forget(process)], Then::Left),
+                    Some(process) => self.step_lanes(now, vec![Work::forget(process)], Then::Forgotten),
                     None => None,
                 }
             }

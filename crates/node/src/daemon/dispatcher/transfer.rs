@@ -3,7 +3,7 @@
 use utipc_attach::{Failure, Reply, Request};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{AcceptError, Destination, Received, RecvError, RecvOptions, SendError};
-use utipc_core::{Origin, Time};
+use utipc_core::{Origin, Stack, Time};
 use utipc_lanes::daemon::is_datagram;
 
 use super::requests::Done;
@@ -34,11 +34,9 @@ impl Dispatcher {
                     return Err(Failure::State);
                 }
                 self.with_lanes(now, |lanes, context| lanes.stop_group_lanes(context, port));
-                let before = self.driver.stack.is_collecting(port);
-                let sent = self.driver.stack.send_keyed(now, port, payload, to, key);
-                let reply = self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))?;
-                self.reply_collected(before, (id, port), &reply, answer);
-                Ok(reply)
+                self.submit(now, (id, port), to, answer, |stack| {
+                    stack.send_keyed(now, port, payload, to, key)
+                })
             }
             Request::Receive { port, room, options } => self.receive(now, id, port, room, options, answer),
             Request::ReceivePolled { port, room, options } => {
@@ -77,29 +75,30 @@ impl Dispatcher {
             // What a member sends through the node follows what it has written into lanes.
             self.with_lanes(now, |lanes, context| lanes.stop_group_lanes(context, port));
         }
-        let before = self.driver.stack.is_collecting(port);
-        let sent = self.driver.stack.send(now, port, payload, to);
-        self.check_subscription(port)?;
-        let reply = self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))?;
-        self.reply_collected(before, (id, port), &reply, answer);
-        Ok(reply)
+        self.submit(now, (id, port), to, answer, |stack| stack.send(now, port, payload, to))
     }
 
-    /// A send whose receivers are being collected, which was not so `before`, is answered when all are known.
-    fn reply_collected(
+    /// Sends; if that begins to collect the receivers, the request is answered when all are known.
+    fn submit(
         &mut self,
-        before: bool,
+        now: Time,
         (id, port): (AttachmentId, u32),
-        reply: &Reply,
+        to: Option<Destination>,
         answer: &mut Answer,
-    ) {
+        send: impl FnOnce(&mut Stack) -> Result<usize, SendError>,
+    ) -> Done {
+        let was_collecting = self.driver.stack.is_collecting(port);
+        let sent = send(&mut self.driver.stack);
+        self.check_subscription(port)?;
+        let reply = self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))?;
         if let Reply::Sent { bytes, .. } = reply
-            && !before
+            && !was_collecting
             && self.driver.stack.is_collecting(port)
         {
             answer.comes_later = true;
-            self.collecting.insert(port, (id, *bytes));
+            self.collecting.insert(port, (id, bytes));
         }
+        Ok(reply)
     }
 
     /// Goes on with the multicasts of a sender; false if all copies are made.

@@ -102,7 +102,7 @@ impl Inheritances {
         let (own, far) = Channel::pair().map_err(|e| Failure::Limit(e.to_string()))?;
         far.refuse_descriptors();
         packets::hold(far.as_fd()).map_err(|e| Failure::Limit(e.to_string()))?;
-        while self.open.contains_key(&self.next) {
+        while self.open.contains(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
         let number = self.next;

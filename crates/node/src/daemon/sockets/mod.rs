@@ -72,7 +72,7 @@ impl Sockets {
     }
 
     pub(super) fn contains(&self, port: u32) -> bool {
-        self.sockets.contains_key(&port)
+        self.sockets.contains(&port)
     }
 
     /// The process that owns a socket; none if only inheritances hold it, or nothing.

@@ -101,9 +101,6 @@ fn release(sockets: &mut Sockets, port: u32, holder: Holder, orphans: bool) {
     }
 }
 
-/// Ports of the random operations.
-const PORTS: usize = 4;
-
 /// One operation that a process may cause, in whatever state the sockets are.
 fn act(sockets: &mut Sockets, choices: &mut Choices) {
     let (port, id, inheritance) = (1 + choices.below(4), 1 + choices.below(3), choices.below(2));
@@ -118,7 +115,7 @@ fn act(sockets: &mut Sockets, choices: &mut Choices) {
         6 => sockets.remove_bindings(port, other),
         7 => sockets.set_descriptor(port, other),
         8 if choices.below(8) == 0 => {
-            for port in sockets.remove_process(id).some_after(None, PORTS) {
+            for port in sockets.remove_process(id).some_after(None, 4) {
                 release(sockets, port, Holder::Process(id), other);
             }
             sockets.add_process(id);
@@ -147,7 +144,7 @@ fn every_process_is_charged_with_exactly_what_its_sockets_cost() {
             }
         }
         for id in 1..=3 {
-            for port in sockets.remove_process(id).some_after(None, PORTS) {
+            for port in sockets.remove_process(id).some_after(None, 4) {
                 release(&mut sockets, port, Holder::Process(id), false);
             }
         }
