@@ -467,8 +467,8 @@ impl NameTable {
         held.filter_map(|record| self.publication(*record).map(|p| p.binding))
     }
 
-    /// Those of cluster scope among this node's first `most` bindings from an age on, oldest first: a part of a bulk. And
-    /// the age of the next binding, if there is one.
+    /// Those of cluster scope among this node's first `most` bindings from an age on, oldest first: a part of a bulk.
+    /// And the age of the next binding, if there is one.
     pub(super) fn own_cluster_bindings_from(&self, age: u64, most: usize) -> (Vec<Binding>, Option<u64>) {
         let mut held = self.nodes.get(&NodeAddr::NONE).into_iter().flat_map(|held| held.range(age..));
         let all = held.by_ref().take(most).filter_map(|(_, record)| self.binding(*record));

@@ -139,7 +139,8 @@ impl Flow {
         Self { receiver, next: 0, got: BTreeSet::new() }
     }
 
-    /// Sends messages from another node, each of which arrives before the next one is sent, so that no two share a frame.
+    /// Sends messages from another node, each of which arrives before the next one is sent, so that no two share a
+    /// frame.
     fn send(&mut self, from: &Keyed, count: u32) {
         let node = from.node();
         node.wait_for_service(SERVICE, Duration::from_secs(60)).unwrap();
