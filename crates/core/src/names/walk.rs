@@ -85,7 +85,7 @@ impl NameTable {
     }
 
     /// The bindings of a whole snapshot, oldest first.
-    pub(crate) fn snapshot(&self, range: ServiceRange, each: bool) -> Vec<Binding> {
+    pub fn snapshot(&self, range: ServiceRange, each: bool) -> Vec<Binding> {
         let (mut walk, mut found) = (Walk::snapshot(self, range, each), Vec::new());
         self.walk(&mut walk, &mut usize::MAX.clone(), |age, binding| found.push((age, *binding)));
         found.sort_unstable_by_key(|(age, _)| *age);
