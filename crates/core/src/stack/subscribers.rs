@@ -1,5 +1,6 @@
 //! Work for the subscribers of the topology server, in steps: reading requests, preparing the first events of new
-//! subscriptions, announcing changes of bindings, sending events. The owner of a node with limited turns goes on in the subscriber's turns.
+//! subscriptions, announcing changes of bindings, sending events. The owner of a node with limited turns goes on in the
+//! subscriber's turns.
 
 use super::Stack;
 use crate::quota::{Exceeded, Resource, UserId};

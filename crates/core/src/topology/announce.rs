@@ -1,6 +1,6 @@
-//! Changes of bindings reach the subscriptions that they concern: at once as far as the budget of the caller allows, the
-//! rest in portions ([`super::announcements`]). The events of each connection are the same in both cases, and in the
-//! same order.
+//! Changes of bindings reach the subscriptions that they concern: at once as far as the budget of the caller allows,
+//! the rest in portions ([`super::announcements`]). The events of each connection are the same in both cases, and in
+//! the same order.
 
 use super::announcements::{Party, Place, Step};
 use super::server::{Close, TopologyServer};
