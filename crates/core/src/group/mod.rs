@@ -38,8 +38,10 @@ pub const IDLE_WINDOW: u16 = blocks(MAX_MESSAGE + 60) as u16;
 pub const ACTIVE_WINDOW: u16 = 12 * IDLE_WINDOW;
 /// Fewest and most members that are active at a time. Spec: tipc.md §9.2.
 const ACTIVE_MEMBERS: [usize; 2] = [16, 64];
-/// Most members of a group, as one of them sees it. Ours; about 200 bytes each.
+/// Most members of a group, as one of them sees it. Ours.
 pub const MAX_MEMBERS: usize = 16_384;
+/// Memory of one of them, bytes: nodes of a B-tree are two thirds full.
+const MEMBER_BYTES: usize = (size_of::<PortId>() + size_of::<Member>()) * 3 / 2;
 /// Most members of one node whose binding is unknown: their JOIN has overtaken it. Ours: bounds what a node can add
 /// without bindings, which are counted.
 pub const MAX_JOINING: usize = 1024;
@@ -60,6 +62,8 @@ pub struct Group {
     /// The socket itself.
     own: PortId,
     members: BTreeMap<PortId, Member>,
+    /// Members that the limits and the memory of the socket's user allow.
+    most_members: usize,
     /// Members whose binding is unknown, by node. Bounded by [`MAX_JOINING`] for each node.
     joining: BTreeSet<(NodeAddr, u32)>,
     /// Members that are active, the least recently read first. Bounded by [`ACTIVE_MEMBERS`].
@@ -110,6 +114,7 @@ impl Group {
             request,
             own: PortId { port, node: NodeAddr::NONE },
             members: BTreeMap::new(),
+            most_members: MAX_MEMBERS,
             joining: BTreeSet::new(),
             active: VecDeque::new(),
             pending: VecDeque::new(),
@@ -196,6 +201,17 @@ impl Group {
         self.deferred_bytes
     }
 
+    /// Memory that the members take, bytes. In a group of n sockets of a node they are n² in all.
+    pub(crate) fn member_bytes(&self) -> usize {
+        self.members.len() * MEMBER_BYTES
+    }
+
+    /// Limits the number of members from now on: `room` is the memory that further ones may take, bytes.
+    pub(crate) fn limit_members(&mut self, room: u64) {
+        let further = usize::try_from(room / MEMBER_BYTES as u64).unwrap_or(MAX_MEMBERS);
+        self.most_members = self.members.len().saturating_add(further).min(MAX_MEMBERS);
+    }
+
     /// The nodes of all members, ascending, without this one, and whether there are members on this one.
     pub(crate) fn nodes(&self) -> (bool, Vec<NodeAddr>) {
         let reached = self.members.iter().filter(|(_, member)| !member.state.is_left_out());
@@ -223,7 +239,7 @@ impl Group {
             return;
         }
         let Some(member) = self.members.get_mut(&port) else {
-            if self.members.len() < MAX_MEMBERS {
+            if self.members.len() < self.most_members {
                 self.members.insert(port, Member::new(MemberState::Published, instance));
                 self.has_changed = true;
                 self.send_join(port);

@@ -4,7 +4,7 @@
 use super::member::{Again, Arrived, Member};
 use super::policy::{ACCEPTS_EVICT, TOO_SLOW};
 use super::state::{Event, MemberState};
-use super::{ACTIVE_WINDOW, Group, IDLE_WINDOW, MAX_JOINING, MAX_MEMBERS, Ready};
+use super::{ACTIVE_WINDOW, Group, IDLE_WINDOW, MAX_JOINING, Ready};
 use crate::addr::PortId;
 use crate::wire::{EventKind, GroupControlKind, Message, MessageType, blocks, seq};
 
@@ -58,7 +58,7 @@ impl Group {
         }
         let Some(member) = self.members.get_mut(&from) else {
             self.make_room_to_join(from);
-            if self.members.len() < MAX_MEMBERS {
+            if self.members.len() < self.most_members {
                 let mut member = Member::new(MemberState::Joining, 0);
                 (member.next, member.window) = (sync_point, window.min(ACTIVE_WINDOW));
                 member.slow.accepts_evict = extension == ACCEPTS_EVICT;

@@ -252,7 +252,10 @@ impl Endpoint {
     #[must_use]
     pub fn memory(&self) -> u64 {
         let kept = self.queue.charged() + self.full.bytes() + self.multicast_sync.bytes();
-        let deferred = self.group.as_ref().map_or(0, |group| group.deferred_bytes() + group.kept_bytes());
+        let deferred = self
+            .group
+            .as_ref()
+            .map_or(0, |group| group.deferred_bytes() + group.kept_bytes() + group.member_bytes());
         let request = self.request.as_ref().map_or(0, |request| charge(&request.syn));
         (kept + deferred + request) as u64 + self.nagle.bytes() + self.beyond_bytes
     }

@@ -50,6 +50,7 @@ impl Endpoint {
         }
         let mut group = Group::new(request, self.port).with_policy(policy);
         group.set_now(now);
+        group.limit_members(self.room());
         let own = uplink.own_node();
         for (member, instance) in uplink.group_bindings(request.member.service, request.scope) {
             group.published(member_id(member, own), instance);
@@ -92,7 +93,9 @@ impl Endpoint {
         up: bool,
         uplink: &mut dyn Uplink,
     ) {
+        let room = self.room();
         let Some(group) = &mut self.group else { return };
+        group.limit_members(room);
         let request = group.request();
         if range.service != request.member.service || scope != request.scope {
             return;
@@ -118,6 +121,10 @@ impl Endpoint {
     pub(super) fn group_control(&mut self, msg: &Message, uplink: &mut dyn Uplink) {
         let from = member_id(msg.origin(), uplink.own_node());
         let parsed = GroupControl::parse(msg.view());
+        let room = self.room();
+        if let Some(group) = &mut self.group {
+            group.limit_members(room);
+        }
         match (&mut self.group, parsed) {
             (Some(group), Ok(control)) if group.includes(from.node) => {
                 group.control_with(from, control.kind, control.extension);

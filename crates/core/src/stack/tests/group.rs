@@ -1,6 +1,7 @@
 //! Groups of sockets on several nodes. Spec: tipc.md §9.
 
 mod by_lane;
+mod charges;
 
 use super::*;
 use crate::addr::PortId;
