@@ -64,6 +64,8 @@ pub struct Group {
     members: BTreeMap<PortId, Member>,
     /// Members that the limits and the memory of the socket's user allow.
     most_members: usize,
+    /// One has stayed unknown because its user has no memory left.
+    has_refused: bool,
     /// Members whose binding is unknown, by node. Bounded by [`MAX_JOINING`] for each node.
     joining: BTreeSet<(NodeAddr, u32)>,
     /// Members that are active, the least recently read first. Bounded by [`ACTIVE_MEMBERS`].
@@ -115,6 +117,7 @@ impl Group {
             own: PortId { port, node: NodeAddr::NONE },
             members: BTreeMap::new(),
             most_members: MAX_MEMBERS,
+            has_refused: false,
             joining: BTreeSet::new(),
             active: VecDeque::new(),
             pending: VecDeque::new(),
@@ -201,7 +204,7 @@ impl Group {
         self.deferred_bytes
     }
 
-    /// Memory that the members take, bytes. In a group of n sockets of a node they are n² in all.
+    /// Memory that the members take, bytes. Each of n sockets of a node knows n - 1 members.
     pub(crate) fn member_bytes(&self) -> usize {
         self.members.len() * MEMBER_BYTES
     }
@@ -210,6 +213,18 @@ impl Group {
     pub(crate) fn limit_members(&mut self, room: u64) {
         let further = usize::try_from(room / MEMBER_BYTES as u64).unwrap_or(MAX_MEMBERS);
         self.most_members = self.members.len().saturating_add(further).min(MAX_MEMBERS);
+    }
+
+    /// Whether the group may have another member.
+    fn has_place(&mut self) -> bool {
+        let has_place = self.members.len() < self.most_members;
+        self.has_refused |= !has_place && self.most_members < MAX_MEMBERS;
+        has_place
+    }
+
+    /// Whether a member has stayed unknown for lack of memory since the last call.
+    pub(crate) fn take_refused(&mut self) -> bool {
+        core::mem::take(&mut self.has_refused)
     }
 
     /// The nodes of all members, ascending, without this one, and whether there are members on this one.
@@ -239,7 +254,7 @@ impl Group {
             return;
         }
         let Some(member) = self.members.get_mut(&port) else {
-            if self.members.len() < self.most_members {
+            if self.has_place() {
                 self.members.insert(port, Member::new(MemberState::Published, instance));
                 self.has_changed = true;
                 self.send_join(port);

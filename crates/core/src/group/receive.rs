@@ -58,7 +58,7 @@ impl Group {
         }
         let Some(member) = self.members.get_mut(&from) else {
             self.make_room_to_join(from);
-            if self.members.len() < self.most_members {
+            if self.has_place() {
                 let mut member = Member::new(MemberState::Joining, 0);
                 (member.next, member.window) = (sync_point, window.min(ACTIVE_WINDOW));
                 member.slow.accepts_evict = extension == ACCEPTS_EVICT;

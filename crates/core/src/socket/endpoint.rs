@@ -260,9 +260,13 @@ impl Endpoint {
         (kept + deferred + request) as u64 + self.nagle.bytes() + self.beyond_bytes
     }
 
-    /// Limits by how many bytes [`Self::memory`] may grow from now on; messages beyond it are rejected with OVERLOAD.
+    /// Limits by how many bytes [`Self::memory`] may grow from now on; messages beyond it are rejected with OVERLOAD,
+    /// and further members of its group stay unknown.
     pub(crate) fn set_room(&mut self, bytes: u64) {
         self.memory_limit = self.memory().saturating_add(bytes);
+        if let Some(group) = &mut self.group {
+            group.limit_members(bytes);
+        }
     }
 
     /// How many more bytes its messages may use.

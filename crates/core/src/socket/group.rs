@@ -93,9 +93,7 @@ impl Endpoint {
         up: bool,
         uplink: &mut dyn Uplink,
     ) {
-        let room = self.room();
         let Some(group) = &mut self.group else { return };
-        group.limit_members(room);
         let request = group.request();
         if range.service != request.member.service || scope != request.scope {
             return;
@@ -121,10 +119,6 @@ impl Endpoint {
     pub(super) fn group_control(&mut self, msg: &Message, uplink: &mut dyn Uplink) {
         let from = member_id(msg.origin(), uplink.own_node());
         let parsed = GroupControl::parse(msg.view());
-        let room = self.room();
-        if let Some(group) = &mut self.group {
-            group.limit_members(room);
-        }
         match (&mut self.group, parsed) {
             (Some(group), Ok(control)) if group.includes(from.node) => {
                 group.control_with(from, control.kind, control.extension);
@@ -172,7 +166,7 @@ impl Endpoint {
         group.set_own_node(own);
         let request = group.request();
         let (service, is_evicted) = (request.member.service, group.take_eviction());
-        let ready = group.take_ready();
+        let (ready, has_refused) = (group.take_ready(), group.take_refused());
         let controls = group.take_controls().into_iter();
         let controls: Vec<_> = controls.map(|(to, kind)| (to, kind, group.extension(kind))).collect();
         for item in ready {
@@ -197,6 +191,9 @@ impl Endpoint {
             };
             // A member that is not reachable is gone, which is reported otherwise.
             let _ = uplink.submit(node, control.to_message(&Envelope::between(own, node, INTERNAL_HEADER)));
+        }
+        if has_refused {
+            self.count_over_memory();
         }
         if is_evicted {
             self.withdraw_membership(request, uplink);

@@ -29,7 +29,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Nobody knows of the change.
+    /// The change has been announced to no connection of the party.
     pub(super) const BEGIN: Self = Self::Finding(None);
 }
 

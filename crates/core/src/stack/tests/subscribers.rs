@@ -186,16 +186,24 @@ fn node_without_limited_turns_sends_all_at_once() {
     assert_eq!(node.stack.take_subscriber(), None);
 }
 
-/// A change that concerns more subscriptions than a turn visits is announced in steps of their user.
-#[test]
-fn change_is_announced_to_many_subscriptions_in_steps_and_requests_wait() {
-    const SUBSCRIPTIONS: u32 = 5000;
+/// Subscriptions of one connection: more than a turn visits.
+const SUBSCRIPTIONS: u32 = 5000;
+
+/// A node with these subscriptions to a range each, and their connection.
+fn subscribed(range: impl Fn(u32) -> ServiceRange) -> (Node, u32) {
     let mut node = Node::new(0);
     let port = node.subscriber();
     for n in 0..SUBSCRIPTIONS {
-        node.request(port, Subscription { range: ServiceRange::new(500, n, u32::MAX), ..ALL });
+        node.request(port, Subscription { range: range(n), ..ALL });
         node.finish(port);
     }
+    (node, port)
+}
+
+/// A change that concerns more subscriptions than a turn visits is announced in steps of their user.
+#[test]
+fn change_is_announced_to_many_subscriptions_in_steps_and_requests_wait() {
+    let (mut node, port) = subscribed(|n| ServiceRange::new(500, n, u32::MAX));
     let mut expected = Vec::new();
     for instance in [SUBSCRIPTIONS, 2] {
         node.bind(instance);
@@ -235,13 +243,7 @@ fn change_is_announced_to_many_subscriptions_in_steps_and_requests_wait() {
 /// What is charged for the subscriptions of a connection that ends is released as they are freed.
 #[test]
 fn connection_with_many_subscriptions_is_freed_in_steps_of_its_user() {
-    const SUBSCRIPTIONS: u32 = 5000;
-    let mut node = Node::new(0);
-    let port = node.subscriber();
-    for n in 0..SUBSCRIPTIONS {
-        node.request(port, Subscription { range: ServiceRange::new(500, n, n), ..ALL });
-        node.finish(port);
-    }
+    let (mut node, port) = subscribed(|n| ServiceRange::new(500, n, n));
     let used = |node: &Node| node.stack.ledger().used_by(USER, Resource::Subscriptions);
     assert_eq!(used(&node), u64::from(SUBSCRIPTIONS));
     node.stack.close(node.now, port);

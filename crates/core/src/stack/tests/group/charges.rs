@@ -49,5 +49,7 @@ fn user_without_memory_left_learns_of_no_further_members() {
     lan.nodes[0].ledger_mut().set_quotas(Quotas { user, ..Quotas::unlimited() });
     let ports = joined(&mut lan, 100);
     assert!((50..QUOTA as usize / 200).contains(&members(&lan, &ports)), "{}", members(&lan, &ports));
-    assert!(lan.nodes[0].ledger().used_by(USER, Resource::Memory) <= QUOTA);
+    let ledger = lan.nodes[0].ledger();
+    assert!(ledger.used_by(USER, Resource::Memory) <= QUOTA);
+    assert!(ledger.refused_to(USER, Resource::Memory) > 0, "the refusal is counted");
 }
