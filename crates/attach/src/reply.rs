@@ -68,7 +68,7 @@ pub enum Reply {
         number: u32,
         nodes: Vec<NodeAddr>,
     },
-    /// As `ReceivedInGroup`; earlier messages of the member are missing. Only for sockets that joined by `JoinWith`.
+    /// As `ReceivedInGroup`; earlier messages of the member are missing. Only for sockets that joined with a policy.
     ReceivedAfterLoss(Received, GroupMessage),
     /// Members in the order of their addresses, at most [`MAX_GROUP_MEMBERS`]; those of this node have no node.
     GroupMembers(Vec<MemberInfo>),

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use utipc_attach::{BindingPage, Failure, NodeEntry, Reply, Request};
+use utipc_attach::{BindingPage, NodeCall, NodeEntry, ProcessCall, Reply, Request};
 use utipc_core::addr::{Binding, NodeAddr, PortId, ServiceAddr};
 use utipc_core::socket::SocketKind;
 use utipc_core::{LinkInfo, LinkProperty, PeerInfo};
@@ -161,10 +161,11 @@ impl Node {
 
     /// Opens a socket at this daemon.
     pub(crate) fn open_on(&self, attachment: &Arc<Attachment>, kind: SocketKind) -> Result<Socket, Error> {
-        let port = attachment.call(&Request::Open { kind }, &[], |reply, _| match reply {
-            Reply::Opened { port } => Some(port),
-            _ => None,
-        })?;
+        let port =
+            attachment.call(&Request::Process(ProcessCall::Open { kind }), &[], |reply, _| match reply {
+                Reply::Opened { port } => Some(port),
+                _ => None,
+            })?;
         Ok(Socket::new(Arc::clone(attachment), port, kind, false, self.mode))
     }
 
@@ -199,22 +200,21 @@ impl Node {
     /// over, at most the first 64; none if all have.
     ///
     /// # Errors
-    /// [`crate::Failure::Limit`] if this process waits for too many barriers; [`crate::Failure::State`] if the daemon
-    /// is of an older release; [`Error::Died`].
+    /// [`crate::Failure::Limit`] if this process waits for too many barriers; [`Error::Died`].
     pub fn barrier(&self, wait: Wait) -> Result<Vec<NodeAddr>, Error> {
         let attachment = self.living()?;
-        if !attachment.has_barriers() {
-            return Err(Failure::State.into());
-        }
         let end = wait.start();
         let (mut known, mut pause) = (None, FIRST_PAUSE);
         loop {
             let last = end.left() == Left::Nothing;
-            let (number, awaited) =
-                attachment.call(&Request::Barrier { number: known, last }, &[], |reply, _| match reply {
+            let (number, awaited) = attachment.call(
+                &Request::Process(ProcessCall::Barrier { number: known, last }),
+                &[],
+                |reply, _| match reply {
                     Reply::Awaited { number, nodes } => Some((number, nodes)),
                     _ => None,
-                })?;
+                },
+            )?;
             if last || awaited.is_empty() {
                 return Ok(awaited);
             }
@@ -232,7 +232,7 @@ impl Node {
     /// # Errors
     /// [`Error::Died`], as for all queries.
     pub fn peers(&self) -> Result<Vec<PeerInfo>, Error> {
-        self.list(|skip| Request::Peers { skip })
+        self.list(|skip| Request::Node(NodeCall::Peers { skip }))
     }
 
     /// The links to other nodes.
@@ -240,7 +240,7 @@ impl Node {
     /// # Errors
     /// As [`Node::peers`].
     pub fn links(&self) -> Result<Vec<LinkInfo>, Error> {
-        self.list(|skip| Request::Links { skip })
+        self.list(|skip| Request::Node(NodeCall::Links { skip }))
     }
 
     /// The counters of the node as JSON, with those of the daemon as member `daemon`.
@@ -248,7 +248,7 @@ impl Node {
     /// # Errors
     /// As [`Node::peers`].
     pub fn counters(&self) -> Result<Vec<u8>, Error> {
-        self.current()?.call(&Request::Counters, &[], |reply, _| match reply {
+        self.current()?.call(&Request::Node(NodeCall::Counters), &[], |reply, _| match reply {
             Reply::Counters(text) => Some(text),
             _ => None,
         })
@@ -263,10 +263,15 @@ impl Node {
         let mut all = Vec::new();
         loop {
             let skip = u32::try_from(all.len()).unwrap_or(u32::MAX);
-            let page = attachment.call(&Request::Bindings { skip }, &[], |reply, _| match reply {
-                Reply::Bindings(page) => Some(page),
-                _ => None,
-            })?;
+            let page =
+                attachment.call(
+                    &Request::Node(NodeCall::Bindings { skip }),
+                    &[],
+                    |reply, _| match reply {
+                        Reply::Bindings(page) => Some(page),
+                        _ => None,
+                    },
+                )?;
             let BindingPage { bindings, more } = page;
             let more = more && !bindings.is_empty();
             all.extend(bindings);
@@ -293,7 +298,7 @@ impl Node {
     /// # Errors
     /// [`crate::Failure::NoLink`], [`crate::Failure::NotAllowed`].
     pub fn set_link(&self, name: &str, property: LinkProperty) -> Result<(), Error> {
-        self.current()?.request(&Request::SetLink { name: name.to_owned(), property }, &[])
+        self.current()?.request(&Request::Node(NodeCall::SetLink { name: name.to_owned(), property }), &[])
     }
 
     /// Sends one netlink request of the family TIPCv2 to the node; returns the netlink messages of all parts of the
@@ -366,7 +371,7 @@ impl Node {
 }
 
 fn entry(attachment: &Attachment) -> Result<NodeEntry, Error> {
-    attachment.call(&Request::Node, &[], |reply, _| match reply {
+    attachment.call(&Request::Node(NodeCall::Node), &[], |reply, _| match reply {
         Reply::Node(entry) => Some(entry),
         _ => None,
     })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use utipc_attach::{Failure, Reply, Request as Command};
+use utipc_attach::{Failure, NodeCall, Reply, Request as Command, SocketCall};
 use utipc_core::addr::{NodeAddr, ServiceRange};
 use utipc_core::discovery::{DiscoveryKind, DiscoveryMessage};
 use utipc_core::socket::SocketKind;
@@ -105,7 +105,7 @@ fn bindings_are_listed_in_parts_of_bounded_cost() {
     let listed = pages(
         &host,
         &mut client,
-        |skip| Command::Bindings { skip },
+        |skip| Command::Node(NodeCall::Bindings { skip }),
         |reply| match reply {
             Reply::Bindings(page) => {
                 seen.extend(page.bindings.iter().map(|b| (b.range, b.port.port, b.key)));
@@ -135,7 +135,7 @@ fn list_continues_where_its_last_binding_was_withdrawn() {
     let last = entries.iter().filter_map(lower).max().unwrap();
     for n in [last - 1, last, last + 1] {
         let which = Some((range(n), utipc_core::addr::Scope::Cluster));
-        client.call(&Command::Unbind { port: socket, which }).unwrap();
+        client.call(&SocketCall::Unbind { which }.on(socket)).unwrap();
     }
     let (entries, _) = part(&host, &mut client, &Request::Names, next.unwrap());
     assert_eq!(entries.iter().filter_map(lower).min(), Some(last + 2));
@@ -153,7 +153,7 @@ fn sockets_are_listed_in_pages_of_bounded_cost() {
     let listed = pages(
         &host,
         &mut client,
-        |skip| Command::Sockets { skip },
+        |skip| Command::Node(NodeCall::Sockets { skip }),
         |reply| match reply {
             Reply::Sockets(page) => page.len() as u32,
             other => panic!("{other:?}"),
@@ -171,10 +171,10 @@ fn page_in_the_middle_of_a_list_is_refused() {
         client.open(SocketKind::Rdm);
     }
     for request in [
-        Command::Sockets { skip: 100 },
-        Command::Bindings { skip: 1 },
-        Command::Peers { skip: 9 },
-        Command::Links { skip: u32::MAX },
+        Command::Node(NodeCall::Sockets { skip: 100 }),
+        Command::Node(NodeCall::Bindings { skip: 1 }),
+        Command::Node(NodeCall::Peers { skip: 9 }),
+        Command::Node(NodeCall::Links { skip: u32::MAX }),
     ] {
         assert_eq!(client.call(&request), Err(Failure::State), "{request:?}");
     }
@@ -231,10 +231,13 @@ fn links_and_nodes_are_listed_in_parts_of_bounded_cost() {
         let found = names(whole(&host, &mut client, &get));
         assert_eq!(found, std::slice::from_ref(name));
     }
-    for (request, list) in [(Command::Peers { skip: 0 }, "peers"), (Command::Links { skip: 0 }, "links")] {
+    for (request, list) in [
+        (Command::Node(NodeCall::Peers { skip: 0 }), "peers"),
+        (Command::Node(NodeCall::Links { skip: 0 }), "links"),
+    ] {
         let request = |skip| match request {
-            Command::Peers { .. } => Command::Peers { skip },
-            _ => Command::Links { skip },
+            Command::Node(NodeCall::Peers { .. }) => Command::Node(NodeCall::Peers { skip }),
+            _ => Command::Node(NodeCall::Links { skip }),
         };
         let listed = pages(&host, &mut client, request, |reply| match reply {
             Reply::Peers(text) | Reply::Links(text) => {

@@ -32,9 +32,6 @@ const NO_DESCRIPTOR_MS: u64 = 50;
 /// Bytes of a program's name that are kept.
 const MAX_PROGRAM: usize = 64;
 
-/// The first version that has [`utipc_attach::Notice::NodeLane`].
-const NODE_LANES_VERSION: u16 = 2;
-
 /// The release that the daemon reports to processes.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
@@ -52,13 +49,6 @@ pub(in crate::daemon) struct Handshake {
     /// The agreed version of the protocol.
     pub(in crate::daemon) version: u16,
     pub(in crate::daemon) hello: Hello,
-}
-
-impl Handshake {
-    /// True if the process supports node lanes.
-    pub(in crate::daemon) fn takes_node_lanes(&self) -> bool {
-        self.hello.takes_lanes && self.version >= NODE_LANES_VERSION
-    }
 }
 
 /// Reason why a process may not attach, and the answer to it, if any.

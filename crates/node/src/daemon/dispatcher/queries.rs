@@ -2,15 +2,15 @@
 
 use serde::Serialize;
 use utipc_attach::{
-    BearerEntry, BindingPage, Failure, MAX_AWAITED, MAX_GROUP_MEMBERS, NodeEntry, Reply, Request,
+    BearerEntry, BindingPage, Failure, MAX_AWAITED, MAX_GROUP_MEMBERS, NodeCall, NodeEntry, Reply,
 };
 use utipc_core::addr::{Binding, NodeAddr, PortId};
 use utipc_core::group::LeaveError;
 use utipc_core::names::ListPosition;
 use utipc_core::{LinkInfo, LinkProperty, PeerInfo, PropertyError, Time};
 
+use super::Dispatcher;
 use super::requests::Done;
-use super::{Answer, Dispatcher};
 use crate::daemon::attachments::AttachmentId;
 use crate::daemon::barriers::MAX_BARRIERS;
 use crate::daemon::counters::DaemonCounters;
@@ -32,56 +32,36 @@ struct AllCounters {
 }
 
 impl Dispatcher {
-    pub(super) fn query(
-        &mut self,
-        now: Time,
-        id: AttachmentId,
-        request: Request,
-        answer: &mut Answer,
-    ) -> Done {
+    /// A question about the node.
+    pub(super) fn node_call(&mut self, now: Time, id: AttachmentId, call: NodeCall) -> Done {
         let stack = &self.driver.stack;
-        match request {
-            Request::Lookup { to, domain } => Ok(Reply::Found(self.driver.stack.lookup(to, domain))),
-            Request::IsLocal { port } => {
-                let here = port.node.is_none() || port.node == stack.own_node();
-                Ok(Reply::Number(u32::from(here && stack.endpoint(port.port).is_some())))
-            }
-            Request::FetchTable => {
-                // A process with an older version of the protocol asks for each lookup.
-                if !self.attachments.reads_table(id) {
-                    return Err(Failure::State);
-                }
-                answer.fds = self.replica.descriptors()?;
-                Ok(Reply::Done)
-            }
-            Request::Node => Ok(Reply::Node(NodeEntry {
+        match call {
+            NodeCall::Node => Ok(Reply::Node(NodeEntry {
                 address: stack.own_node(),
                 settled: stack.address_is_final(),
                 identity: stack.identity().map(|i| i.to_string()).unwrap_or_default(),
                 bearers: stack.bearers().into_iter().map(|b| BearerEntry { name: b.config.name }).collect(),
             })),
-            Request::Peers { skip } => self.list_peers(id, skip),
-            Request::Links { skip } => self.list_links(id, skip),
-            Request::Counters => text(&self.all_counters()).map(Reply::Counters),
-            Request::Bindings { skip } => self.list_bindings(id, skip),
-            Request::Sockets { skip } => self.list_sockets(id, skip),
-            Request::SetLink { name, property } => self.set_link(now, id, &name, property),
-            Request::Barrier { number, last } => self.barrier(now, id, number, last),
-            Request::GroupMembers { port, after } => self.group_members(id, port, after),
-            // Requests of a later version.
+            NodeCall::Peers { skip } => self.list_peers(id, skip),
+            NodeCall::Links { skip } => self.list_links(id, skip),
+            NodeCall::Counters => text(&self.all_counters()).map(Reply::Counters),
+            NodeCall::Bindings { skip } => self.list_bindings(id, skip),
+            NodeCall::Sockets { skip } => self.list_sockets(id, skip),
+            NodeCall::SetLink { name, property } => self.set_link(now, id, &name, property),
+            // Of a later version.
             _ => Err(Failure::State),
         }
     }
 
-    fn group_members(&self, id: AttachmentId, port: u32, after: Option<PortId>) -> Done {
-        let endpoint = self.endpoint(id, port, Failure::State)?;
+    pub(super) fn group_members(&self, port: u32, after: Option<PortId>) -> Done {
+        let endpoint = self.endpoint(port, Failure::State)?;
         let Some(group) = endpoint.group() else { return Err(Failure::Leave(LeaveError::NotJoined)) };
         let members = group.members_from(after.unwrap_or_default());
         let members = members.filter(|member| Some(member.port) != after);
         Ok(Reply::GroupMembers(members.take(MAX_GROUP_MEMBERS).collect()))
     }
 
-    fn barrier(&mut self, now: Time, id: AttachmentId, number: Option<u32>, last: bool) -> Done {
+    pub(super) fn barrier(&mut self, now: Time, id: AttachmentId, number: Option<u32>, last: bool) -> Done {
         let number = match number {
             Some(number) => number,
             None if self.barriers.is_full(id) => {
@@ -179,7 +159,7 @@ impl Dispatcher {
         self.management.positions.note_visited(ports.len());
         let next = ports.last().map(|last| Position::Socket(last.saturating_add(1)));
         self.keep_position(id, Page::Sockets(after(skip, &ports)), next);
-        Ok(Reply::Sockets(ports.iter().filter_map(|port| Some((*port, self.view(id, *port)?))).collect()))
+        Ok(Reply::Sockets(ports.iter().filter_map(|port| Some((*port, self.view(*port)?))).collect()))
     }
 
     fn set_link(&mut self, now: Time, id: AttachmentId, name: &str, property: LinkProperty) -> Done {
