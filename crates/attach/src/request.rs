@@ -80,11 +80,9 @@ pub enum SocketCall {
     /// The descriptor's byte was read: [`crate::Reply::Number`], 1 if the node has something for the socket to receive.
     /// In that case, or if there is `more` in a lane, the daemon makes the descriptor readable again.
     Drained { more: bool },
-    /// Fetches a copy of the far end of a socket's descriptor, by which this process makes the descriptor readable
-    /// itself: of this socket, or, with `lane`, of the socket that reads this lane, which this attachment writes:
-    /// [`crate::Reply::Done`] with one descriptor, or [`crate::Failure::State`] if the reader has no descriptor or
-    /// belongs to another user.
-    FarEnd { lane: Option<LaneId> },
+    /// Fetches a copy of the far end of the socket's descriptor, by which this process makes the descriptor readable
+    /// itself: [`crate::Reply::Done`] with one descriptor, or [`crate::Failure::State`] if the socket has none.
+    FarEnd,
     /// The socket resumes after its daemon has died, and keeps its descriptor: the far end comes with the request, and
     /// becomes that of the socket. With `near`, the near end comes, in a second request: the program owns it, as after
     /// `Keep`. [`crate::Reply::Done`], or [`crate::Failure::State`] if the descriptor is not such an end.
@@ -136,6 +134,10 @@ pub enum LaneCall {
     /// Wakes a process that polls a descriptor, because there is something to read in a lane that this attachment
     /// writes, or room in a lane that it reads.
     Wake { lane: LaneId },
+    /// Fetches a copy of the far end of the descriptor of the socket that reads this lane, which this attachment writes:
+    /// [`crate::Reply::Done`] with one descriptor, or [`crate::Failure::State`] if the reader has no descriptor or
+    /// belongs to another user.
+    FarEnd { lane: LaneId },
 }
 
 /// A call of the process.

@@ -272,7 +272,7 @@ impl Socket {
 
     fn own_far_end<'a>(&self, descriptor: &'a Descriptor) -> Option<&'a Far> {
         descriptor.deferral.far(|| {
-            let request = SocketCall::FarEnd { lane: None }.on(self.port());
+            let request = SocketCall::FarEnd.on(self.port());
             self.fetch_near(&request).ok().and_then(Far::new)
         })
     }

@@ -350,7 +350,7 @@ impl Socket {
         else {
             return;
         };
-        let request = SocketCall::FarEnd { lane: None }.on(self.port());
+        let request = SocketCall::FarEnd.on(self.port());
         let far = self.fetch_near(&request).map(raise);
         // Without it the descriptor hangs up when the daemon dies.
         if let Ok(fd) = far {

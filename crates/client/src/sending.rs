@@ -120,7 +120,7 @@ impl Socket {
     fn wake_readers(&self, lanes: Vec<LaneId>) -> Result<(), Error> {
         for lane in &lanes {
             if lock(&self.state.sender).lanes.wants_far_end(*lane) {
-                let far = self.fetch_near(&SocketCall::FarEnd { lane: Some(*lane) }.on(self.port()));
+                let far = self.fetch_near(&Request::Lane(LaneCall::FarEnd { lane: *lane }));
                 match far.map(Far::new) {
                     Ok(Some(far)) => lock(&self.state.sender).lanes.set_far_end(*lane, far),
                     Ok(None) | Err(Error::Failed(_)) => {}

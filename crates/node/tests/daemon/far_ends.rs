@@ -58,7 +58,7 @@ impl Polled {
 
     /// The copy that the writer gets.
     fn far(&mut self) -> OwnedFd {
-        self.two.one.call_for_fd(&SocketCall::FarEnd { lane: Some(self.lane) }.on(0)).pop().unwrap()
+        self.two.one.call_for_fd(&Request::Lane(LaneCall::FarEnd { lane: self.lane })).pop().unwrap()
     }
 
     /// Checks that the daemon serves all three processes, and maintains the bystander's descriptor.
@@ -97,7 +97,7 @@ fn writer_makes_the_reader_of_its_lane_readable() {
     assert!(packets::drain(&polled_one.near));
     assert_eq!(polled(&polled_one.near, 0), PollFlags::OUT);
     // The socket's own process gets a copy too.
-    let own = polled_one.two.two.call_for_fd(&SocketCall::FarEnd { lane: None }.on(polled_one.port));
+    let own = polled_one.two.two.call_for_fd(&SocketCall::FarEnd.on(polled_one.port));
     assert!(packets::Far::new(own.into_iter().next().unwrap()).unwrap().set_readable());
     assert_eq!(polled(&polled_one.near, 0), PollFlags::IN | PollFlags::OUT);
     polled_one.two.two.call(&SocketCall::Close.on(polled_one.port)).unwrap();
@@ -109,16 +109,17 @@ fn writer_makes_the_reader_of_its_lane_readable() {
 fn only_writers_and_holders_get_a_copy() {
     let mut it = Polled::new();
     let (port, lane) = (it.port, it.lane);
-    let refused = |client: &mut Client, port, lane| client.call(&SocketCall::FarEnd { lane }.on(port));
+    let own = |client: &mut Client| client.call(&SocketCall::FarEnd.on(port));
+    let of_reader = |client: &mut Client, lane| client.call(&Request::Lane(LaneCall::FarEnd { lane }));
     let bystander = &mut it.bystander.client;
-    assert_eq!(refused(bystander, port, Some(lane)), Err(Failure::State));
-    assert_eq!(refused(bystander, port, None), Err(Failure::NoSocket(port)));
-    assert_eq!(refused(&mut it.two.one, port, None), Err(Failure::NoSocket(port)));
-    assert_eq!(refused(&mut it.two.two, port, Some(lane)), Err(Failure::State), "it reads the lane");
+    assert_eq!(of_reader(bystander, lane), Err(Failure::State));
+    assert_eq!(own(bystander), Err(Failure::NoSocket(port)));
+    assert_eq!(own(&mut it.two.one), Err(Failure::NoSocket(port)));
+    assert_eq!(of_reader(&mut it.two.two, lane), Err(Failure::State), "it reads the lane");
     let unknown = LaneId { slot: lane.slot + 1, ..lane };
-    assert_eq!(refused(&mut it.two.one, port, Some(unknown)), Err(Failure::State));
+    assert_eq!(of_reader(&mut it.two.one, unknown), Err(Failure::State));
     let back = it.two.two_lanes.writers.values().next().unwrap().0;
-    let unpolled = refused(&mut it.two.two, 0, Some(back));
+    let unpolled = of_reader(&mut it.two.two, back);
     assert_eq!(unpolled, Err(Failure::State), "the socket at the other end has no descriptor");
     it.two.two.call(&Request::Lane(LaneCall::LaneDone { lane, end: LaneEnd::Reader })).unwrap();
     it.check_others();

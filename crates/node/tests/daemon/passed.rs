@@ -219,7 +219,7 @@ fn adopted_packet_sockets_affect_no_other_process() {
         let ports = [(); 3].map(|()| hostile.open(SocketKind::Rdm));
         let adopt = |port| SocketCall::Adopt { near: false }.on(port);
         let kept = hostile.call_for_fd(&SocketCall::Keep.on(ports[0])).pop().unwrap();
-        let far = hostile.call_for_fd(&SocketCall::FarEnd { lane: None }.on(ports[0])).pop().unwrap();
+        let far = hostile.call_for_fd(&SocketCall::FarEnd.on(ports[0])).pop().unwrap();
         let unkept = hostile.call_for_fd(&SocketCall::Descriptor.on(ports[2])).pop().unwrap();
         // Far ends in use become the far ends of other sockets; near ends cannot.
         assert_eq!(hostile.call_with_fd(&adopt(ports[1]), &far), Ok(Reply::Done));

@@ -153,22 +153,14 @@ impl Dispatcher {
         Ok(near)
     }
 
-    /// A copy of the far end of a descriptor, for the process that holds the socket, or for one that writes a lane to
-    /// it and belongs to the same user. Decision 19.
-    pub(super) fn far_end(
-        &self,
-        id: AttachmentId,
-        port: u32,
-        lane: Option<LaneId>,
-    ) -> Result<OwnedFd, Failure> {
-        let port = match lane {
-            None => port,
-            Some(lane) => {
-                let (reader, port) = self.lanes.reader(id, lane).ok_or(Failure::State)?;
-                let user = |id| self.attachments.peer(id).map(|peer| peer.uid);
-                if is_same_user(user(id), user(reader)) { port } else { return Err(Failure::State) }
-            }
-        };
+    /// A copy of the far end of the descriptor of a lane's reader, for the writer if both belong to the same user.
+    /// Decision 19.
+    pub(super) fn far_end_of_reader(&self, id: AttachmentId, lane: LaneId) -> Result<OwnedFd, Failure> {
+        let (reader, port) = self.lanes.reader(id, lane).ok_or(Failure::State)?;
+        let user = |id| self.attachments.peer(id).map(|peer| peer.uid);
+        if !is_same_user(user(id), user(reader)) {
+            return Err(Failure::State);
+        }
         self.descriptors.share(port).ok_or(Failure::State)
     }
 

@@ -143,8 +143,8 @@ impl Dispatcher {
                 Ok(Reply::Done)
             }
             SocketCall::Drained { more } => self.acknowledge_poll(now, port, more),
-            SocketCall::FarEnd { lane } => {
-                answer.fds.push(self.far_end(id, port, lane)?);
+            SocketCall::FarEnd => {
+                answer.fds.push(self.descriptors.share(port).ok_or(Failure::State)?);
                 Ok(Reply::Done)
             }
             SocketCall::Adopt { near } => self.adopt(id, port, near, passed),
@@ -199,6 +199,10 @@ impl Dispatcher {
                 self.with_lanes(now, |lanes, context| lanes.report(context, id, lane))
             }
             LaneCall::Wake { lane } => self.with_lanes(now, |lanes, context| lanes.wake(context, id, lane)),
+            LaneCall::FarEnd { lane } => {
+                answer.fds.push(self.far_end_of_reader(id, lane)?);
+                Ok(Reply::Done)
+            }
             // Of a later version.
             _ => Err(Failure::State),
         }

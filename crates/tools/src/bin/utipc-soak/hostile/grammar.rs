@@ -61,7 +61,7 @@ const SOCKET: [&[Field]; 30] = [
     &[],                                   // Keep
     &[],                                   // Rearm
     &[Flag],                               // Drained
-    &[Maybe(&[Lane])],                     // FarEnd
+    &[],                                   // FarEnd
     &[Flag],                               // Adopt
     &[Maybe(&[Lane, Number])],             // MakeHosted
     &[],                                   // Lend
@@ -74,12 +74,13 @@ const SOCKET: [&[Field]; 30] = [
 ];
 
 /// The fields of each call about lanes.
-const LANE: [&[Field]; 5] = [
+const LANE: [&[Field]; 6] = [
     &[Pair],             // FetchPair
     &[Lane, Byte, Byte], // Grow
     &[Lane, END],        // LaneDone
     &[Lane],             // Report
     &[Lane],             // Wake
+    &[Lane],             // FarEnd
 ];
 
 /// The fields of each call of the process.
