@@ -21,7 +21,6 @@ pub struct Envelope {
 
 /// A change that the daemon reports. Add new variants at the end: the order is the encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub enum Notice {
     /// The readiness of a socket has changed: repeat the call that would have blocked.
     Readiness {

@@ -18,7 +18,6 @@ pub const MAX_GROUP_MEMBERS: usize = 256;
 
 /// The reply to a [`crate::Request`]. Add new variants at the end: the order is the encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 #[expect(missing_docs, reason = "each is described at its request")]
 pub enum Reply {
     /// The request is done.
@@ -53,7 +52,6 @@ pub enum Reply {
     /// Links, in the form of `Peers`.
     Links(Vec<u8>),
     Bindings(BindingPage),
-    Sockets(Vec<(u32, SocketView)>),
     /// Counters of the node as a JSON object, with those of the daemon as its member `daemon`.
     Counters(Vec<u8>),
     /// Netlink messages follow as payload: all, or the part of a list before `next`. Repeat the request from `next` on.

@@ -12,7 +12,6 @@ use crate::lanes::{LaneEnd, LaneId, PairId};
 /// One request. Postcard encodes variants by their position, here and in every enum that a request contains (such as
 /// `SocketOption`): add new ones at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 #[expect(missing_docs, reason = "fields are the parameters of calls in `core::socket`")]
 pub enum Request {
     /// A call on a socket of the attachment; with any other port [`crate::Failure::NoSocket`].
@@ -30,7 +29,6 @@ pub enum Request {
 
 /// A call on a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 #[expect(missing_docs, reason = "fields are the parameters of calls in `core::socket`")]
 pub enum SocketCall {
     /// Closes the socket.
@@ -116,7 +114,6 @@ pub enum SocketCall {
 
 /// A call about lanes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 #[expect(missing_docs, reason = "the comments of the variants describe them")]
 pub enum LaneCall {
     /// Fetches the arena of a pair that a notice has announced: [`crate::Reply::Done`] with its descriptor and, if the
@@ -142,14 +139,12 @@ pub enum LaneCall {
 
 /// A call of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 #[expect(missing_docs, reason = "the comments of the variants describe them")]
 pub enum ProcessCall {
     /// Opens a socket: [`crate::Reply::Opened`].
     Open { kind: SocketKind },
     /// Claims the socket whose near end (see [`SocketCall::Keep`]) comes with the request: [`crate::Reply::Claimed`].
-    /// `inode` is the descriptor's inode number.
-    Claim { inode: u64 },
+    Claim,
     /// The process is about to fork: makes all its sockets hosted. [`crate::Reply::Number`], the number of this
     /// inheritance, with a descriptor: every process that has a copy of it may claim the sockets.
     Fork,
@@ -173,7 +168,6 @@ pub enum ProcessCall {
 /// A question about the node. In lists `skip` is 0 or the number of entries fetched so far; otherwise
 /// [`crate::Failure::State`]. Repeat until the list is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 #[expect(missing_docs, reason = "the comments of the variants describe them")]
 pub enum NodeCall {
     /// Fetches address, identity and bearers of the node: [`crate::Reply::Node`].
@@ -184,8 +178,6 @@ pub enum NodeCall {
     Links { skip: u32 },
     /// Lists the bindings after the first `skip`: [`crate::Reply::Bindings`].
     Bindings { skip: u32 },
-    /// Lists the sockets of the node after the first `skip`, for operators: [`crate::Reply::Sockets`].
-    Sockets { skip: u32 },
     /// Changes a property of the link with this name: [`crate::Reply::Done`] or [`crate::Failure::NoLink`]. Both sides
     /// check the value's range.
     SetLink { name: String, property: LinkProperty },
@@ -249,7 +241,7 @@ impl Request {
                     | Descriptor
                     | Keep
             ),
-            Self::Process(call) => !matches!(call, Open { .. } | Claim { .. } | Inherit { .. }),
+            Self::Process(call) => !matches!(call, Open { .. } | Claim | Inherit { .. }),
             Self::Lane(_) => true,
             Self::Node(_) | Self::Manage { .. } => false,
         }

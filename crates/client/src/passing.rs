@@ -25,9 +25,8 @@ impl Node {
     /// [`Failure::NoSocket`] if it is not the descriptor of a socket, or the socket has ended.
     pub fn claim(&self, number: RawFd, fd: impl AsFd) -> Result<Socket, Error> {
         let attachment = self.living()?;
-        let inode = packets::inode(&fd)?;
         let port = attachment.call_with(
-            &Request::Process(ProcessCall::Claim { inode }),
+            &Request::Process(ProcessCall::Claim),
             &[fd.as_fd()],
             |reply, _| match reply {
                 Reply::Claimed { port } => Some(port),

@@ -47,8 +47,7 @@ impl Socket {
         self.send_here(data, to, wait)
     }
 
-    /// [`Socket::send`] in a group, with a key for slow members. Without a group, or with a daemon without policies,
-    /// the key has no effect.
+    /// [`Socket::send`] in a group, with a key for slow members. Without a group the key has no effect.
     ///
     /// # Errors
     /// [`Failure::Send`].

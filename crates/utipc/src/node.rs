@@ -267,7 +267,7 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::Awaited`] names the nodes that have not answered within `limit`. [`Error::Engine`] with the kernel
-    /// engine, and with a daemon of an older release.
+    /// engine.
     pub fn barrier(&self, limit: Duration) -> Result<()> {
         let nodes = self.engine.barrier(limit)?;
         if nodes.is_empty() { Ok(()) } else { Err(Error::Awaited { nodes }) }

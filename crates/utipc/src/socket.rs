@@ -162,8 +162,7 @@ impl Socket {
     ///
     /// # Errors
     /// As [`Socket::join`]; [`JoinError::Policy`](crate::JoinError::Policy) for values out of range, and
-    /// [`JoinError::PolicyUnsupported`](crate::JoinError::PolicyUnsupported) on the kernel engine and with daemons of
-    /// earlier releases.
+    /// [`JoinError::PolicyUnsupported`](crate::JoinError::PolicyUnsupported) on the kernel engine.
     pub fn join_with_policy(&self, request: GroupRequest, policy: GroupPolicy) -> Result<()> {
         self.engine.join(request, policy)
     }

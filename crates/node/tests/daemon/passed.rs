@@ -94,9 +94,9 @@ fn descriptors_whose_close_blocks_do_not_stop_the_daemon() {
     };
     // With requests: one that takes a descriptor, one that takes none, and more than any takes.
     for (what, request, copies) in [
-        ("a claim", Request::Process(ProcessCall::Claim { inode: 0 }), 1),
+        ("a claim", Request::Process(ProcessCall::Claim), 1),
         ("another request", Request::Process(ProcessCall::Notices), 1),
-        ("too many", Request::Process(ProcessCall::Claim { inode: 0 }), 8),
+        ("too many", Request::Process(ProcessCall::Claim), 8),
     ] {
         let hostile = host.direct_client();
         kept.push(Lingering::new().pass(&hostile.channel, &encoded(&request), copies));
@@ -201,7 +201,7 @@ fn adopted_descriptors_of_wrong_kinds_are_refused() {
     // The honest process still has its socket, and its descriptor that of its socket.
     hostile.send(port, TO, b"a message").unwrap();
     assert_eq!(honest.receive(of_honest).unwrap().1, b"a message");
-    let claimed = honest.call_with_fd(&Request::Process(ProcessCall::Claim { inode: 0 }), &near_of_honest);
+    let claimed = honest.call_with_fd(&Request::Process(ProcessCall::Claim), &near_of_honest);
     assert_eq!(claimed, Ok(Reply::Claimed { port: of_honest }));
     drop((hostile, near, far));
     has_released(&host, 1, 1, 1);

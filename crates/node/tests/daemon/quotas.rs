@@ -339,7 +339,7 @@ fn shared_sockets_are_released_by_the_user_that_opened_them() {
         parent.call(&bind(port, 1)).unwrap();
         // Another user gets the descriptor, as by SCM_RIGHTS.
         let mut other = host.client_of(BYSTANDER).unwrap();
-        other.call_with_fd(&Request::Process(ProcessCall::Claim { inode: 0 }), &near[0]).unwrap();
+        other.call_with_fd(&Request::Process(ProcessCall::Claim), &near[0]).unwrap();
         other.call(&bind(port, 2)).unwrap();
         if round % 2 == 0 {
             parent.call(&SocketCall::Unbind { which: None }.on(port)).unwrap();

@@ -186,7 +186,7 @@ fn exec(path: &Path) {
 /// The program after the exec.
 fn succeed(path: &Path, near: &Channel) {
     let mut client = Client::attach(path, false);
-    let claimed = client.call_with_fd(&Request::Process(ProcessCall::Claim { inode: 0 }), near);
+    let claimed = client.call_with_fd(&Request::Process(ProcessCall::Claim), near);
     let Ok(Reply::Claimed { port }) = claimed else { panic!("{claimed:?}") };
     assert_eq!(receive_all(&mut client, port), Vec::from_iter(0..ALL));
     client.call(&SocketCall::Close.on(port)).unwrap();
@@ -361,8 +361,7 @@ fn passed_socket_keeps_its_messages_at_any_system_call() {
                 assert!(!is_whole, "{got:?}");
                 return;
             };
-            let claimed =
-                stage.witness.call_with_fd(&Request::Process(ProcessCall::Claim { inode: 0 }), &near);
+            let claimed = stage.witness.call_with_fd(&Request::Process(ProcessCall::Claim), &near);
             let Ok(Reply::Claimed { port }) = claimed else { panic!("{claimed:?}") };
             let got = receive_all(&mut stage.witness, port);
             let least = if is_whole { ALL } else { BEFORE };

@@ -59,15 +59,7 @@ impl Node {
     }
 
     pub(super) fn barrier(&self, limit: Duration) -> Result<Vec<NodeAddr>> {
-        self.0.barrier(Wait::AtMost(limit)).map_err(|error| {
-            public_error(error, |failure| match failure {
-                Failure::State => Ok(Error::Engine {
-                    engine: Engine::Daemon,
-                    why: "the daemon is of a release without barriers (restart it with this release)".into(),
-                }),
-                other => Err(other),
-            })
-        })
+        self.0.barrier(Wait::AtMost(limit)).map_err(daemon_error)
     }
 
     // Queries have no error of their own: calls on sockets report a daemon that has gone.

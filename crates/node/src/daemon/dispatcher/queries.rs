@@ -46,10 +46,7 @@ impl Dispatcher {
             NodeCall::Links { skip } => self.list_links(id, skip),
             NodeCall::Counters => text(&self.all_counters()).map(Reply::Counters),
             NodeCall::Bindings { skip } => self.list_bindings(id, skip),
-            NodeCall::Sockets { skip } => self.list_sockets(id, skip),
             NodeCall::SetLink { name, property } => self.set_link(now, id, &name, property),
-            // Of a later version.
-            _ => Err(Failure::State),
         }
     }
 
@@ -146,20 +143,6 @@ impl Dispatcher {
         self.keep_position(id, Page::Bindings(after(skip, &page)), next);
         let bindings = page.into_iter().map(|(_, binding)| binding).collect();
         Ok(Reply::Bindings(BindingPage { bindings, more }))
-    }
-
-    /// Sockets of processes; those of the node's own services are left out.
-    fn list_sockets(&mut self, id: AttachmentId, skip: u32) -> Done {
-        let first = Position::Socket(0);
-        let Position::Socket(from) = self.position(id, skip, Page::Sockets(skip), first)? else {
-            return Err(Failure::State);
-        };
-        let ports = self.driver.stack.sockets_from(from).map(|(port, _)| port).take(LIST_ITEMS);
-        let ports: Vec<u32> = ports.collect();
-        self.management.positions.note_visited(ports.len());
-        let next = ports.last().map(|last| Position::Socket(last.saturating_add(1)));
-        self.keep_position(id, Page::Sockets(after(skip, &ports)), next);
-        Ok(Reply::Sockets(ports.iter().filter_map(|port| Some((*port, self.view(*port)?))).collect()))
     }
 
     fn set_link(&mut self, now: Time, id: AttachmentId, name: &str, property: LinkProperty) -> Done {

@@ -77,8 +77,6 @@ impl Dispatcher {
             Request::Process(call) => self.process_call(now, id, call, passed, &mut answer),
             Request::Node(call) => self.node_call(now, id, call),
             Request::Manage { from } => self.manage(now, id, from, payload, &mut answer),
-            // Of a later version.
-            _ => Err(Failure::State),
         };
         let reply = reply.unwrap_or_else(Reply::Failed);
         let Answer { payload, fds, comes_later } = answer;
@@ -177,8 +175,6 @@ impl Dispatcher {
             }
             SocketCall::GroupMembers { after } => self.group_members(port, after),
             SocketCall::GroupLanes => self.group_lanes(now, id, port),
-            // Of a later version.
-            _ => Err(Failure::State),
         }
     }
 
@@ -203,8 +199,6 @@ impl Dispatcher {
                 answer.fds.push(self.far_end_of_reader(id, lane)?);
                 Ok(Reply::Done)
             }
-            // Of a later version.
-            _ => Err(Failure::State),
         }
     }
 
@@ -219,7 +213,7 @@ impl Dispatcher {
     ) -> Done {
         match call {
             ProcessCall::Open { kind } => self.open(now, id, kind),
-            ProcessCall::Claim { .. } => self.claim(now, id, passed.as_ref(), answer),
+            ProcessCall::Claim => self.claim(now, id, passed.as_ref(), answer),
             ProcessCall::Fork => self.fork(now, id, answer),
             ProcessCall::Inherit { inheritance, nonce } => {
                 self.inherit(now, id, (inheritance, nonce), answer)
@@ -231,8 +225,6 @@ impl Dispatcher {
             }
             ProcessCall::Lookup { to, domain } => Ok(Reply::Found(self.driver.stack.lookup(to, domain))),
             ProcessCall::Barrier { number, last } => self.barrier(now, id, number, last),
-            // Of a later version.
-            _ => Err(Failure::State),
         }
     }
 
@@ -389,19 +381,14 @@ impl Dispatcher {
     /// A socket of the node, as every process may see it.
     pub(super) fn view(&self, port: u32) -> Option<SocketView> {
         let endpoint = self.driver.stack.endpoint(port)?;
-        let owner = self.sockets.owner(port).and_then(|owner| self.attachments.peer(owner));
         Some(SocketView {
             kind: endpoint.kind(),
             state: endpoint.state(),
             peer: endpoint.peer(),
             service: endpoint.connected_service(),
-            readiness: endpoint.readiness(),
             wait: endpoint.wait_reason(),
             error: endpoint.error(),
             stats: endpoint.stats(),
-            available: u32::try_from(endpoint.available()).unwrap_or(u32::MAX),
-            pid: owner.map_or(0, |peer| peer.pid),
-            uid: owner.map_or(0, |peer| peer.uid),
         })
     }
 

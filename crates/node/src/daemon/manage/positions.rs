@@ -23,8 +23,6 @@ pub(in crate::daemon) enum Page {
     Peers(u32),
     /// Links, after this many.
     Links(u32),
-    /// Sockets, after this many.
-    Sockets(u32),
 }
 
 /// A key in the list.
@@ -36,8 +34,6 @@ pub(in crate::daemon) enum Position {
     Peer(NodeAddr),
     /// From this link on.
     Link(NodeAddr, BearerId),
-    /// From this socket on.
-    Socket(u32),
 }
 
 /// The positions of all processes.
@@ -96,16 +92,16 @@ mod tests {
     fn positions_are_bounded_for_each_process() {
         let mut positions = Positions::default();
         for n in 0..100 {
-            positions.put(1, Page::Sockets(n), Position::Socket(n));
-            positions.put(1, Page::Sockets(n), Position::Socket(n + 1));
+            positions.put(1, Page::Links(n), Position::Peer(NodeAddr(n)));
+            positions.put(1, Page::Links(n), Position::Peer(NodeAddr(n + 1)));
         }
-        positions.put(2, Page::Sockets(7), Position::Socket(8));
+        positions.put(2, Page::Links(7), Position::Peer(NodeAddr(8)));
         assert_eq!(positions.of[&1].len(), MAX_POSITIONS);
-        assert_eq!(positions.get(1, Page::Sockets(99)), Some(Position::Socket(100)));
-        assert_eq!(positions.get(1, Page::Sockets(1)), None);
+        assert_eq!(positions.get(1, Page::Links(99)), Some(Position::Peer(NodeAddr(100))));
+        assert_eq!(positions.get(1, Page::Links(1)), None);
         assert_eq!(positions.get(1, Page::Peers(99)), None);
         positions.forget(1);
-        assert_eq!(positions.get(1, Page::Sockets(99)), None);
-        assert_eq!(positions.get(2, Page::Sockets(7)), Some(Position::Socket(8)));
+        assert_eq!(positions.get(1, Page::Links(99)), None);
+        assert_eq!(positions.get(2, Page::Links(7)), Some(Position::Peer(NodeAddr(8))));
     }
 }

@@ -86,7 +86,7 @@ const LANE: [&[Field]; 6] = [
 /// The fields of each call of the process.
 const PROCESS: [&[Field]; 8] = [
     &[Variant(4)],             // Open
-    &[Long],                   // Claim
+    &[],                       // Claim
     &[],                       // Fork
     &[Number, Long],           // Inherit
     &[],                       // Notices
@@ -96,12 +96,11 @@ const PROCESS: [&[Field]; 8] = [
 ];
 
 /// The fields of each question about the node.
-const NODE: [&[Field]; 7] = [
+const NODE: [&[Field]; 6] = [
     &[],               // Node
     &[Number],         // Peers
     &[Number],         // Links
     &[Number],         // Bindings
-    &[Number],         // Sockets
     &[Text, OneOf(3)], // SetLink
     &[],               // Counters
 ];

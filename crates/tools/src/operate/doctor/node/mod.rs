@@ -363,8 +363,7 @@ fn version(shot: &Snapshot) -> Vec<Finding> {
     let Some(daemon) = &shot.daemon else { return Vec::new() };
     let own = env!("CARGO_PKG_VERSION");
     if daemon.release != own {
-        let release = if daemon.release.is_empty() { "an older release" } else { &daemon.release };
-        let text = format!("the daemon is {release}, this program {own}");
+        let text = format!("the daemon is {}, this program {own}", daemon.release);
         let remedy = "restart the daemon after an upgrade: `systemctl restart utipcd`";
         return vec![Finding::new(CHECK, Level::Warning, text, remedy)];
     }
