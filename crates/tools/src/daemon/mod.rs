@@ -122,7 +122,7 @@ pub fn run(options: &Options) -> Result<()> {
     let daemon = Daemon::start(config).context("cannot start the daemon")?;
     tracing::info!(socket = %daemon.socket().display(), "programs may attach: {what}");
     let begun = Instant::now();
-    let monitoring = port.map(|port| Monitoring::start(port, daemon.socket(), daemon.meter())).transpose()?;
+    let monitoring = port.map(|port| Monitoring::start(port, daemon.meter())).transpose()?;
     life::notify(Stage::Ready);
     life::feed_watchdog(daemon.pulse())?;
     let mut running = Running { daemon: &daemon, file: settings.file, keys };

@@ -402,6 +402,20 @@ impl Dispatcher {
         answer: &mut Answer,
     ) -> Done {
         let Some(peer) = self.attachments.peer(id) else { return Err(Failure::State) };
+        let (payload, next) = self.with_management(now, |management, access| {
+            management.execute(access, (id, &peer), from, payload)
+        })?;
+        answer.payload = payload;
+        answer.fds.extend(self.management.descriptor.take());
+        Ok(Reply::Managed { next })
+    }
+
+    /// Calls `act` with the management, and the state of the daemon that it may touch.
+    pub(super) fn with_management<T>(
+        &mut self,
+        now: Time,
+        act: impl FnOnce(&mut manage::Management, &mut manage::Access<'_>) -> T,
+    ) -> T {
         let mut access = manage::Access {
             now,
             driver: &mut self.driver,
@@ -411,9 +425,6 @@ impl Dispatcher {
             attachments: &self.attachments,
             lanes: &self.lanes,
         };
-        let (payload, next) = self.management.execute(&mut access, (id, &peer), from, payload)?;
-        answer.payload = payload;
-        answer.fds.extend(self.management.descriptor.take());
-        Ok(Reply::Managed { next })
+        act(&mut self.management, &mut access)
     }
 }

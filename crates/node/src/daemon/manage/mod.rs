@@ -30,7 +30,7 @@ use utipc_os::reactor::Reactor;
 
 use super::attachments::{AttachmentId, Attachments, Rules};
 use super::sockets::Sockets;
-use super::{DaemonConfig, FixedName};
+use super::{DaemonConfig, FixedName, orders};
 use crate::driver::NodeDriver;
 
 use media::Defaults;
@@ -44,6 +44,9 @@ const PART: usize = 48 * 1024;
 /// Most entries that one request visits, in the family and in the other lists: the work of a part does not depend on
 /// the length of the list. A process has one request in a turn.
 pub(super) const LIST_ITEMS: usize = 256;
+
+/// The number for the owner's lists, which no attachment has.
+const OWNER: AttachmentId = 0;
 
 /// The parts of the node's name that are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +148,19 @@ impl Management {
             },
         }
         Ok((answer.into_bytes(), next))
+    }
+
+    /// A part of a list from `from` on, for the daemon's owner.
+    pub(super) fn list(
+        &mut self,
+        access: &Access<'_>,
+        request: &Request,
+        from: u64,
+    ) -> Result<orders::Part, Refusal> {
+        let part = self.show(access, OWNER, request, from)?;
+        self.positions.note_visited(part.len());
+        let next = part.last().map(|(after, _)| *after).filter(|_| part.len() >= LIST_ITEMS);
+        Ok((part.into_iter().map(|(_, entry)| entry).collect(), next))
     }
 
     /// A list from `from` on: [`LIST_ITEMS`] entries at most. Lists without a position of their own are short.

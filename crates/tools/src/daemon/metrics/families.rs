@@ -125,7 +125,7 @@ const FAMILIES: &[Family] = &[
         reasons(&s.counters.node.dropped)
     }),
     // Programs.
-    one!(gauge "attachments", "Programs attached now, this port's own connection included",
+    one!(gauge "attachments", "Programs attached now",
         |s| s.counters.attached as f64),
     one!(counter "attachments_accepted", "Programs that have attached", |s| s.counters.attached_ever as f64),
     counter("attachments_ended", "Attachments that have ended or were refused, by reason", |s| {
