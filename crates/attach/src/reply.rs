@@ -9,7 +9,7 @@ use utipc_core::socket::{
     StateError,
 };
 
-use crate::types::{BindingPage, NodeEntry, SocketView};
+use crate::types::SocketView;
 
 /// Most nodes in a [`Reply::Awaited`].
 pub const MAX_AWAITED: usize = 64;
@@ -46,14 +46,6 @@ pub enum Reply {
         port: u32,
     },
     Found(Option<PortId>),
-    Node(NodeEntry),
-    /// Neighbours as a JSON list: for people and tools, not for fast paths.
-    Peers(Vec<u8>),
-    /// Links, in the form of `Peers`.
-    Links(Vec<u8>),
-    Bindings(BindingPage),
-    /// Counters of the node as a JSON object, with those of the daemon as its member `daemon`.
-    Counters(Vec<u8>),
     /// Netlink messages follow as payload: all, or the part of a list before `next`. Repeat the request from `next` on.
     Managed {
         next: Option<u64>,
@@ -117,9 +109,6 @@ pub enum Failure {
     /// See the type.
     #[error(transparent)]
     Receive(RecvError),
-    /// There is no such link.
-    #[error("no link is called {0} (list the links for their names)")]
-    NoLink(String),
     /// See the type.
     #[error(transparent)]
     Join(JoinError),

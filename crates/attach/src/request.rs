@@ -1,7 +1,6 @@
 //! Requests from a process to its daemon.
 
 use serde::{Deserialize, Serialize};
-use utipc_core::LinkProperty;
 use utipc_core::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use utipc_core::group::{GroupPolicy, GroupRequest};
 use utipc_core::socket::{Destination, OptionValue, RecvOptions, SocketKind, SocketOption};
@@ -20,8 +19,6 @@ pub enum Request {
     Lane(LaneCall),
     /// A call of the process.
     Process(ProcessCall),
-    /// A question about the node.
-    Node(NodeCall),
     /// Carries a request of the netlink family TIPCv2 as payload: [`crate::Reply::Managed`]. `from`: the position at
     /// which to continue a list, 0 for its beginning.
     Manage { from: u64 },
@@ -165,26 +162,6 @@ pub enum ProcessCall {
     Barrier { number: Option<u32>, last: bool },
 }
 
-/// A question about the node. In lists `skip` is 0 or the number of entries fetched so far; otherwise
-/// [`crate::Failure::State`]. Repeat until the list is empty.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the comments of the variants describe them")]
-pub enum NodeCall {
-    /// Fetches address, identity and bearers of the node: [`crate::Reply::Node`].
-    Node,
-    /// Lists the neighbours after the first `skip`: [`crate::Reply::Peers`].
-    Peers { skip: u32 },
-    /// Lists the links after the first `skip`: [`crate::Reply::Links`].
-    Links { skip: u32 },
-    /// Lists the bindings after the first `skip`: [`crate::Reply::Bindings`].
-    Bindings { skip: u32 },
-    /// Changes a property of the link with this name: [`crate::Reply::Done`] or [`crate::Failure::NoLink`]. Both sides
-    /// check the value's range.
-    SetLink { name: String, property: LinkProperty },
-    /// Fetches the counters of the node: [`crate::Reply::Counters`].
-    Counters,
-}
-
 impl SocketCall {
     /// The request of this call on a socket.
     #[must_use]
@@ -205,12 +182,6 @@ impl From<ProcessCall> for Request {
     }
 }
 
-impl From<NodeCall> for Request {
-    fn from(call: NodeCall) -> Self {
-        Self::Node(call)
-    }
-}
-
 impl Request {
     /// Whether a payload may follow the request.
     #[must_use]
@@ -219,7 +190,7 @@ impl Request {
         match self {
             Self::Socket { call, .. } => matches!(call, Send { .. } | SendFound { .. } | SendKeyed { .. }),
             Self::Manage { .. } => true,
-            Self::Lane(_) | Self::Process(_) | Self::Node(_) => false,
+            Self::Lane(_) | Self::Process(_) => false,
         }
     }
 
@@ -243,7 +214,7 @@ impl Request {
             ),
             Self::Process(call) => !matches!(call, Open { .. } | Claim | Inherit { .. }),
             Self::Lane(_) => true,
-            Self::Node(_) | Self::Manage { .. } => false,
+            Self::Manage { .. } => false,
         }
     }
 
@@ -260,7 +231,7 @@ impl Request {
             Self::Lane(LaneCall::LaneDone { .. } | LaneCall::Report { .. } | LaneCall::Wake { .. }) => {
                 Some(Reply::Done)
             }
-            Self::Lane(_) | Self::Process(_) | Self::Node(_) | Self::Manage { .. } => None,
+            Self::Lane(_) | Self::Process(_) | Self::Manage { .. } => None,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Structured values in replies: sockets, the node, its bindings.
+//! Structured values in replies.
 
 use serde::{Deserialize, Serialize};
-use utipc_core::addr::{Binding, NodeAddr, PortId, ServiceAddr};
+use utipc_core::addr::{PortId, ServiceAddr};
 use utipc_core::socket::{ConnectError, EndpointStats, SocketKind, State, WaitReason};
 
 /// State and counters of a socket.
@@ -21,33 +21,4 @@ pub struct SocketView {
     pub error: Option<ConnectError>,
     /// Counters, not counting messages in lanes.
     pub stats: EndpointStats,
-}
-
-/// Address, identity and bearers of the node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeEntry {
-    /// Address.
-    pub address: NodeAddr,
-    /// Whether the address is final.
-    pub settled: bool,
-    /// Identity, as text.
-    pub identity: String,
-    /// Bearers.
-    pub bearers: Vec<BearerEntry>,
-}
-
-/// A bearer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BearerEntry {
-    /// Name, `media:name`.
-    pub name: String,
-}
-
-/// Part of the binding table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BindingPage {
-    /// Some bindings.
-    pub bindings: Vec<Binding>,
-    /// Whether more follow: repeat the request, with the number of bindings received so far as `skip`.
-    pub more: bool,
 }

@@ -186,10 +186,6 @@ impl Attachment {
         self.notices.address()
     }
 
-    pub(crate) fn set_address(&self, node: NodeAddr) {
-        self.notices.set_address(node);
-    }
-
     /// The sockets that resume when this attachment ends.
     pub(crate) fn resuming(&self) -> &Arc<Resuming> {
         &self.resuming

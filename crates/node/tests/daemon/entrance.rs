@@ -2,9 +2,11 @@
 
 use std::io::IoSlice;
 
-use utipc_attach::{Failure, Greeting, NodeCall, ProcessCall, Refusal, Reply, Request, SocketCall};
+use utipc_attach::{Failure, Greeting, ProcessCall, Refusal, Reply, Request, SocketCall};
 use utipc_core::addr::{Scope, ServiceRange};
 use utipc_core::socket::SocketKind;
+use utipc_manage::Request::LinkSet;
+use utipc_manage::{Errno, Properties, entries};
 use utipc_node::daemon::{Limits, Policy, Users};
 use utipc_os::fdpass::{Channel, Got, own_user};
 
@@ -57,11 +59,9 @@ fn policy_decides_which_users_attach_bind_and_manage() {
     assert_eq!(client.call(&bind(200)), Ok(Reply::Done));
     let refused = client.call(&bind(17));
     assert!(matches!(refused, Err(Failure::Bind(_))), "{refused:?}");
-    let set = Request::Node(NodeCall::SetLink {
-        name: "x".into(),
-        property: utipc_core::LinkProperty::Priority(1),
-    });
-    assert_eq!(client.call(&set), Err(Failure::NoLink("x".into())));
+    let set = LinkSet { name: "x".into(), properties: Properties::default() };
+    let (_, answer) = client.try_call(&Request::Manage { from: 0 }, &set.to_daemon()).unwrap();
+    assert_eq!(entries(&answer).unwrap_err().errno, Errno::INVALID, "there is no such link");
     let (_, answer) = shake_hands(&host.path, Greeting::OWN, false);
     assert!(answer.unwrap().1.is_ok(), "user {}", own_user());
 }
@@ -178,7 +178,7 @@ fn process_that_does_not_read_replies_is_detached() {
     let flooder = host.client();
     let port = good.open(SocketKind::Rdm);
     let mut bytes = Vec::new();
-    utipc_attach::encode(&Request::Node(NodeCall::Node), &[], &mut bytes);
+    utipc_attach::encode(&Request::Process(ProcessCall::Notices), &[], &mut bytes);
     let mut sent = 0;
     while flooder.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap() == utipc_os::fdpass::Put::Sent {
         sent += 1;

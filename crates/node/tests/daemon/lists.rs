@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use utipc_attach::{Failure, NodeCall, Reply, Request as Command, SocketCall};
+use utipc_attach::{Reply, Request as Command, SocketCall};
 use utipc_core::addr::{NodeAddr, ServiceRange};
 use utipc_core::discovery::{DiscoveryKind, DiscoveryMessage};
 use utipc_core::socket::SocketKind;
 use utipc_core::{BearerConfig, ClusterId, MediaAddr, NodeId, limits};
-use utipc_manage::{Entry, Header, Reply as Managed, Request, family, replies};
+use utipc_manage::{Entry, Errno, Header, Request, entries, family};
 
 use crate::client::{Client, Host};
 
@@ -22,12 +22,7 @@ fn part(host: &Host, client: &mut Client, request: &Request, from: u64) -> (Vec<
     let visited = host.daemon().counters().list_entries - before;
     assert!(visited <= LIST_ITEMS, "{visited} entries for one part of {request:?}");
     let Reply::Managed { next } = reply else { panic!("{reply:?}") };
-    let entries = replies(&payload).filter_map(|reply| match reply.unwrap() {
-        Managed::Entry(entry) => Some(entry),
-        Managed::Done => None,
-        Managed::Refused(refusal) => panic!("{refusal:?}"),
-    });
-    (entries.collect(), next)
+    (entries(&payload).unwrap(), next)
 }
 
 /// Fetches a list in parts.
@@ -39,26 +34,6 @@ fn whole(host: &Host, client: &mut Client, request: &Request) -> Vec<Entry> {
         let Some(next) = next else { return all };
         assert!(next > from, "{request:?} does not advance");
         from = next;
-    }
-}
-
-/// Fetches a list in pages; `len` of a page ends it with 0.
-fn pages(
-    host: &Host,
-    client: &mut Client,
-    request: impl Fn(u32) -> Command,
-    mut len: impl FnMut(Reply) -> u32,
-) -> u32 {
-    let mut skip = 0;
-    loop {
-        let before = host.daemon().counters().list_entries;
-        let reply = client.call(&request(skip)).unwrap();
-        let visited = host.daemon().counters().list_entries - before;
-        assert!(visited <= LIST_ITEMS, "{visited} entries for one page of {:?}", request(0));
-        match len(reply) {
-            0 => return skip,
-            more => skip += more,
-        }
     }
 }
 
@@ -100,21 +75,6 @@ fn bindings_are_listed_in_parts_of_bounded_cost() {
         .collect();
     assert_eq!(keys.len(), 3000);
     assert!(keys.is_sorted_by(|a, b| a > b), "not the newest first");
-
-    let mut seen = BTreeSet::new();
-    let listed = pages(
-        &host,
-        &mut client,
-        |skip| Command::Node(NodeCall::Bindings { skip }),
-        |reply| match reply {
-            Reply::Bindings(page) => {
-                seen.extend(page.bindings.iter().map(|b| (b.range, b.port.port, b.key)));
-                if page.more { page.bindings.len() as u32 } else { 0 }
-            }
-            other => panic!("{other:?}"),
-        },
-    );
-    assert!(listed < 3600 + 64 && seen.len() == names.len());
 }
 
 /// Bindings change between the parts of a list: what stays is listed once.
@@ -152,18 +112,15 @@ fn sockets_are_listed_in_parts_of_bounded_cost() {
     assert!(sockets.len() >= 2000);
 }
 
-/// A page must follow one that was fetched: finding any other one would cost a walk through the list.
+/// A part must follow one that was fetched: finding any other one would cost a walk through the list.
 #[test]
-fn page_in_the_middle_of_a_list_is_refused() {
+fn part_in_the_middle_of_the_bindings_is_refused() {
     let host = Host::new();
     let mut client = host.client();
-    for request in [
-        Command::Node(NodeCall::Bindings { skip: 1 }),
-        Command::Node(NodeCall::Peers { skip: 9 }),
-        Command::Node(NodeCall::Links { skip: u32::MAX }),
-    ] {
-        assert_eq!(client.call(&request), Err(Failure::State), "{request:?}");
-    }
+    let header = Header { family: 30, sequence: 9, version: family::EXTENDED, ..Header::default() };
+    let request = Request::Names.to_bytes(&header);
+    let (_, payload) = client.try_call(&Command::Manage { from: 7 }, &request).unwrap();
+    assert_eq!(entries(&payload).unwrap_err().errno, Errno::INVALID);
 }
 
 fn neighbour(n: u32) -> DiscoveryMessage {
@@ -216,21 +173,5 @@ fn links_and_nodes_are_listed_in_parts_of_bounded_cost() {
         let get = Request::LinkGet { name: name.clone() };
         let found = names(whole(&host, &mut client, &get));
         assert_eq!(found, std::slice::from_ref(name));
-    }
-    for (request, list) in [
-        (Command::Node(NodeCall::Peers { skip: 0 }), "peers"),
-        (Command::Node(NodeCall::Links { skip: 0 }), "links"),
-    ] {
-        let request = |skip| match request {
-            Command::Node(NodeCall::Peers { .. }) => Command::Node(NodeCall::Peers { skip }),
-            _ => Command::Node(NodeCall::Links { skip }),
-        };
-        let listed = pages(&host, &mut client, request, |reply| match reply {
-            Reply::Peers(text) | Reply::Links(text) => {
-                serde_json::from_slice::<Vec<serde_json::Value>>(&text).unwrap().len() as u32
-            }
-            other => panic!("{other:?}"),
-        });
-        assert_eq!(listed, NODES, "{list}");
     }
 }

@@ -322,6 +322,16 @@ fn policies_and_what_slow_members_missed_are_listed() {
 }
 
 #[test]
+fn counters_are_shown_as_json() {
+    let host = Host::new();
+    let mut client = host.client();
+    client.open(SocketKind::Rdm);
+    let [Entry::Counters(text)] = &ask(&mut client, &Request::Counters).entries[..] else { panic!() };
+    let counters: serde_json::Value = serde_json::from_slice(text).unwrap();
+    assert_eq!((&counters["daemon"]["sockets"], &counters["links_down"]), (&1.into(), &0.into()));
+}
+
+#[test]
 fn quotas_are_listed_by_user() {
     let host = Host::with(|config| (config.limits.sockets, config.limits.sockets_per_user) = (1000, 3));
     let mut client = host.client();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, gettid};
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
-use utipc_attach::{LaneCall, LaneEnd, NodeCall, Notice, ProcessCall, Reply, Request, SocketCall};
+use utipc_attach::{LaneCall, LaneEnd, Notice, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::StackConfig;
 use utipc_core::addr::{NodeAddr, Scope, ServiceRange};
 use utipc_core::socket::{Destination, SocketKind};
@@ -105,7 +105,7 @@ fn serve_clients(path: &Path) -> Option<()> {
     drop(near);
     done(&mut client, SocketCall::Close.on(caller))?;
     done(&mut server, SocketCall::Close.on(listener))?;
-    done(&mut client, Request::Node(NodeCall::Node)).map(drop)
+    done(&mut client, Request::Process(ProcessCall::Notices)).map(drop)
 }
 
 /// A socket of the server is inherited, and its descriptor, which is returned, passed on; `None` if the daemon is gone.

@@ -9,6 +9,7 @@ use utipc_core::group::{GroupPolicy, GroupRequest};
 use utipc_core::quota::Resource;
 use utipc_core::socket::{Endpoint, OptionError, SocketKind};
 use utipc_lanes::daemon::{EndCause, Work};
+use utipc_manage::Request as Managed;
 
 use super::lane_tasks::Then;
 use super::tasks::STEP_ITEMS;
@@ -75,7 +76,6 @@ impl Dispatcher {
                 .and_then(|()| self.socket_call(now, (id, port), call, (payload, passed), &mut answer)),
             Request::Lane(call) => self.lane_call(now, id, call, &mut answer),
             Request::Process(call) => self.process_call(now, id, call, passed, &mut answer),
-            Request::Node(call) => self.node_call(now, id, call),
             Request::Manage { from } => self.manage(now, id, from, payload, &mut answer),
         };
         let reply = reply.unwrap_or_else(Reply::Failed);
@@ -402,9 +402,12 @@ impl Dispatcher {
         answer: &mut Answer,
     ) -> Done {
         let Some(peer) = self.attachments.peer(id) else { return Err(Failure::State) };
+        let (header, request) = Managed::from_bytes(payload).ok_or(Failure::State)?;
+        let counters = if request == Ok(Managed::Counters) { self.counters_as_text() } else { None };
         let (payload, next) = self.with_management(now, |management, access| {
-            management.execute(access, (id, &peer), from, payload)
-        })?;
+            access.counters = counters;
+            management.execute(access, (id, &peer), from, (header, request))
+        });
         answer.payload = payload;
         answer.fds.extend(self.management.descriptor.take());
         Ok(Reply::Managed { next })
@@ -424,6 +427,7 @@ impl Dispatcher {
             sockets: &self.sockets,
             attachments: &self.attachments,
             lanes: &self.lanes,
+            counters: None,
         };
         act(&mut self.management, &mut access)
     }

@@ -170,7 +170,7 @@ mod tests {
         });
         Snapshot {
             taken: Some(SystemTime::now()),
-            nodes: list(vec![Node { address: 2, up, identity: None }]),
+            nodes: list(vec![Node { address: 2, up, identity: None, contact: None }]),
             links: list(vec![link(up)]),
             failures: list(failures),
             names: list(names.collect()),

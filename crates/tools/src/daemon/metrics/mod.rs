@@ -72,8 +72,7 @@ pub(crate) struct Monitoring {
 impl Monitoring {
     /// Serves the metrics that `meter` reads.
     pub(crate) fn start(port: Port, meter: Meter) -> Result<Self> {
-        let (collector, latest) =
-            Collector::start(meter).context("cannot start the thread of metrics")?;
+        let (collector, latest) = Collector::start(meter).context("cannot start the thread of metrics")?;
         let server = Server::start(port.bound, port.hosts, Pages(latest)).context("cannot serve metrics")?;
         let at = server.address();
         tracing::info!("metrics at http://{at}/metrics, web page at http://{at}/");

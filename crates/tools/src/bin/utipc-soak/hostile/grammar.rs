@@ -21,8 +21,7 @@ enum Field {
     Pair,
     /// A service address, or a socket address.
     Two,
-    Text,
-    /// One of these with one number: an option's value, or a property of a link.
+    /// One of these with one number: an option's value.
     OneOf(u64),
     /// What happens to a slow member of a group.
     Slow,
@@ -31,7 +30,7 @@ enum Field {
 }
 
 use Field::{
-    Byte, Destination, Flag, Lane, Long, Maybe, Number, OneOf, Pair, Port, Range, Slow, Text, Two, Variant,
+    Byte, Destination, Flag, Lane, Long, Maybe, Number, OneOf, Pair, Port, Range, Slow, Two, Variant,
 };
 
 /// Options of sockets, scopes of bindings, ends of lanes.
@@ -95,21 +94,13 @@ const PROCESS: [&[Field]; 8] = [
     &[Maybe(&[Number]), Flag], // Barrier
 ];
 
-/// The fields of each question about the node.
-const NODE: [&[Field]; 6] = [
-    &[],               // Node
-    &[Number],         // Peers
-    &[Number],         // Links
-    &[Number],         // Bindings
-    &[Text, OneOf(3)], // SetLink
-    &[],               // Counters
-];
-
 /// Where the kinds of requests begin: numbers of the attacks, in the order of the tables.
 const FIRST_LANE: u64 = SOCKET.len() as u64;
 const FIRST_PROCESS: u64 = FIRST_LANE + LANE.len() as u64;
-const FIRST_NODE: u64 = FIRST_PROCESS + PROCESS.len() as u64;
-const MANAGE: u64 = FIRST_NODE + NODE.len() as u64;
+const MANAGE: u64 = FIRST_PROCESS + PROCESS.len() as u64;
+
+/// The number of requests of the management family in the protocol.
+const MANAGE_GROUP: u64 = 3;
 
 /// Kinds of requests of the protocol.
 pub(super) const KINDS: u64 = MANAGE + 1;
@@ -137,14 +128,13 @@ pub(super) const FETCH_TABLE: u64 = FIRST_PROCESS + 5;
 
 /// The group of a kind, its number in there, and its fields.
 fn place(kind: u64) -> (u64, u64, &'static [Field]) {
-    let groups: [(u64, &[&[Field]]); 4] =
-        [(0, &SOCKET), (FIRST_LANE, &LANE), (FIRST_PROCESS, &PROCESS), (FIRST_NODE, &NODE)];
+    let groups: [(u64, &[&[Field]]); 3] = [(0, &SOCKET), (FIRST_LANE, &LANE), (FIRST_PROCESS, &PROCESS)];
     for (group, (first, calls)) in (0..).zip(groups) {
         if let Some(fields) = kind.checked_sub(first).and_then(|call| calls.get(call as usize)) {
             return (group, kind - first, fields);
         }
     }
-    (4, 0, &[Long])
+    (MANAGE_GROUP, 0, &[Long])
 }
 
 /// The beginning of a request of this kind, with the port of a call on a socket.
@@ -152,7 +142,7 @@ fn begin(kind: u64, port: u64) -> Vec<u8> {
     let (mut out, (group, call, _)) = (Vec::new(), place(kind));
     match group {
         0 => put_all(&mut out, &[group, port, call]),
-        4 => put(&mut out, group),
+        MANAGE_GROUP => put(&mut out, group),
         _ => put_all(&mut out, &[group, call]),
     }
     out
@@ -240,11 +230,6 @@ fn field(out: &mut Vec<u8>, random: &mut Random, known: &Known, field: Field) {
         }
         Pair => put(out, known.lane(random)[0]),
         Two => put_all(out, &[known.service(random), number(random)]),
-        Text => {
-            let bytes: Vec<u8> = (0..random.below(80)).map(|_| b'a' + random.below(26) as u8).collect();
-            put(out, bytes.len() as u64);
-            out.extend(bytes);
-        }
         Slow => match random.below(4) {
             2 => put_all(out, &[2, number(random), number(random)]),
             3 => put_all(out, &[3, number(random)]),
@@ -417,7 +402,7 @@ mod tests {
         assert_eq!(place(BIND).1, 1);
         assert_eq!((place(GROW).0, place(GROW).1), (1, 1));
         assert_eq!((place(FETCH_TABLE).0, place(FETCH_TABLE).1), (2, 5));
-        assert_eq!((place(FIRST_NODE).0, place(MANAGE).0), (3, 4));
+        assert_eq!((place(FIRST_PROCESS).0, place(MANAGE).0), (2, MANAGE_GROUP));
         assert_eq!(of(BIND, &[300, 7, 1, 4, 1]), [0, 0xac, 2, 1, 7, 1, 4, 1]);
         assert_eq!(of(OPEN, &[3]), [2, 0, 3]);
     }
