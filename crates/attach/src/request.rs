@@ -128,9 +128,9 @@ pub enum LaneCall {
     /// Wakes a process that polls a descriptor, because there is something to read in a lane that this attachment
     /// writes, or room in a lane that it reads.
     Wake { lane: LaneId },
-    /// Fetches a copy of the far end of the descriptor of the socket that reads this lane, which this attachment writes:
-    /// [`crate::Reply::Done`] with one descriptor, or [`crate::Failure::State`] if the reader has no descriptor or
-    /// belongs to another user.
+    /// Fetches a copy of the far end of the descriptor of the socket that reads this lane, which this attachment
+    /// writes: [`crate::Reply::Done`] with one descriptor, or [`crate::Failure::State`] if the reader has no
+    /// descriptor or belongs to another user.
     FarEnd { lane: LaneId },
 }
 
