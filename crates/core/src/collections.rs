@@ -72,6 +72,75 @@ impl<T> Sparse<T> {
     }
 }
 
+/// A queue whose items lie in pieces: none moves when there are more, and a piece without items is freed.
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    /// All but the first and the last one are full.
+    pieces: VecDeque<VecDeque<T>>,
+    len: usize,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { pieces: VecDeque::new(), len: 0 }
+    }
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn push_back(&mut self, item: T) {
+        self.len += 1;
+        match self.pieces.back_mut().filter(|piece| piece.len() < PIECE) {
+            Some(last) => last.push_back(item),
+            None => self.pieces.push_back(VecDeque::from([item])),
+        }
+    }
+
+    pub(crate) fn front(&self) -> Option<&T> {
+        self.pieces.front()?.front()
+    }
+
+    pub(crate) fn back(&self) -> Option<&T> {
+        self.pieces.back()?.back()
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        let first = self.pieces.front()?;
+        match index.checked_sub(first.len()) {
+            None => first.get(index),
+            Some(behind) => self.pieces.get(1 + behind / PIECE)?.get(behind % PIECE),
+        }
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<T> {
+        let item = self.pieces.front_mut()?.pop_front()?;
+        self.len -= 1;
+        if self.has_spare(self.pieces.front()) {
+            self.pieces.pop_front();
+            shrink(&mut self.pieces);
+        }
+        Some(item)
+    }
+
+    pub(crate) fn pop_back(&mut self) -> Option<T> {
+        let item = self.pieces.back_mut()?.pop_back()?;
+        self.len -= 1;
+        if self.has_spare(self.pieces.back()) {
+            self.pieces.pop_back();
+            shrink(&mut self.pieces);
+        }
+        Some(item)
+    }
+
+    /// Whether a piece is not needed. The last one stays: it serves a queue with few items, which come and go.
+    fn has_spare(&self, piece: Option<&VecDeque<T>>) -> bool {
+        self.pieces.len() > 1 && piece.is_some_and(VecDeque::is_empty)
+    }
+}
+
 /// Index of a value in a [`Slab`].
 pub(crate) type Slot = u32;
 
@@ -79,13 +148,13 @@ pub(crate) type Slot = u32;
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     values: Sparse<T>,
-    free: Vec<Slot>,
+    free: Queue<Slot>,
     slots: usize,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { values: Sparse::default(), free: Vec::new(), slots: 0 }
+        Self { values: Sparse::default(), free: Queue::default(), slots: 0 }
     }
 }
 
@@ -97,11 +166,11 @@ impl<T> Slab<T> {
 
     /// The slot that the next inserted value gets.
     pub(crate) fn next(&self) -> Slot {
-        self.free.last().copied().unwrap_or(self.slots as Slot)
+        self.free.back().copied().unwrap_or(self.slots as Slot)
     }
 
     pub(crate) fn insert(&mut self, value: T) -> Slot {
-        let slot = self.free.pop().unwrap_or_else(|| {
+        let slot = self.free.pop_back().unwrap_or_else(|| {
             self.slots += 1;
             (self.slots - 1) as Slot
         });
@@ -112,7 +181,7 @@ impl<T> Slab<T> {
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<T> {
         let value = self.values.remove(slot as usize);
         if value.is_some() {
-            self.free.push(slot);
+            self.free.push_back(slot);
         }
         value
     }
@@ -125,6 +194,7 @@ impl<T> Slab<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
 
     #[test]
     fn pieces_without_values_are_freed() {
@@ -143,6 +213,31 @@ mod tests {
             (2, Some(&mut (3 * PIECE))),
             "the first, and one with a value"
         );
+    }
+
+    #[test]
+    fn queue_in_pieces_has_the_items_of_one_in_a_piece() {
+        let (mut rng, mut queue, mut items) = (Rng::new(3), Queue::default(), VecDeque::new());
+        for step in 0..200_000 {
+            // Longer and shorter in turns.
+            let grows = step / 3000 % 2 == 0;
+            match rng.below(10) {
+                0..2 => assert_eq!(queue.pop_front(), items.pop_front()),
+                2..4 => assert_eq!(queue.pop_back(), items.pop_back()),
+                4..7 if !grows => assert_eq!(queue.pop_front(), items.pop_front()),
+                _ => {
+                    queue.push_back(step);
+                    items.push_back(step);
+                }
+            }
+            assert_eq!(
+                (queue.len(), queue.front(), queue.back()),
+                (items.len(), items.front(), items.back())
+            );
+            let index = rng.below(items.len() as u64 + 2) as usize;
+            assert_eq!(queue.get(index), items.get(index));
+            assert!(queue.pieces.len() <= items.len() / PIECE + 2, "{} pieces", queue.pieces.len());
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub use load::Load;
 pub use outbox::{BearerId, FrameBatch, FrameRef, FrameSink, Target};
 pub use rng::Rng;
 pub use socket::{Destination, Endpoint, Received, RecvOptions, SocketKind};
-pub use stack::{OpenError, Stack};
+pub use stack::{OpenError, Stack, SubscriberWork};
 pub use switch::{
     Barrier, BearerInfo, BearerProperty, BroadcastInfo, Joined, LinkInfo, LinkProperty, MonitorInfo, Origin,
     PeerError, PeerInfo, PropertyError, SwitchStats,

@@ -1,7 +1,8 @@
 //! The topology server: requests, changes of the binding table, timeouts.
 
 use utipc_core::names::NameTable;
-use utipc_core::topology::{ByteOrder, Filter, Subscription, TopologyEvent, TopologyServer};
+use utipc_core::quota::UserId;
+use utipc_core::topology::{ByteOrder, Filter, Party, Subscription, TopologyEvent, TopologyServer};
 use utipc_core::{NodeAddr, Scope, ServiceRange, Time};
 
 use crate::source::Source;
@@ -16,10 +17,11 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
     while !source.is_empty() {
         let connection = source.below(4);
         let id = connection as u32 + 1;
-        match source.below(9) {
+        let party = Party { user: Some(UserId(id / 2)), node: NodeAddr::NONE };
+        match source.below(10) {
             0..3 => {
                 if !connected[connection] {
-                    assert_eq!(server.connect(id), Ok(()));
+                    assert_eq!(server.connect(id, party), Ok(()));
                     connected[connection] = true;
                 }
                 let request = request(&mut source);
@@ -32,12 +34,12 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
             3 => {
                 if let Ok(change) = table.bind(u32::from(source.u8()) + 1, range(&mut source), Scope::Cluster)
                 {
-                    server.announce(&change);
+                    server.announce(&change, &mut source.below(4));
                 }
             }
             4 => {
                 for change in table.unbind(u32::from(source.u8()) + 1, None).unwrap_or_default() {
-                    server.announce(&change);
+                    server.announce(&change, &mut source.below(4));
                 }
             }
             5 => {
@@ -47,11 +49,14 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
                 }
             }
             6 => {
-                server.disconnect(id);
+                server.disconnect(id, &mut source.below(4));
                 connected[connection] = false;
             }
             7 => {
                 server.prepare(id, &table, &mut source.below(8));
+            }
+            8 => {
+                server.catch_up(party, &mut source.below(8));
             }
             _ => drain(&mut server, seen),
         }
@@ -63,7 +68,10 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
     assert_eq!(stats.connections, connected.iter().filter(|c| **c).count());
     seen.note(("subscriptions", magnitude(stats.subscriptions), magnitude(stats.waiting_events)));
     for id in 1..=4 {
-        server.disconnect(id);
+        server.disconnect(id, &mut 0);
+    }
+    while let Some(party) = server.poll_behind() {
+        while server.catch_up(party, &mut 1) {}
     }
     let stats = server.stats();
     assert_eq!((stats.connections, stats.subscriptions, stats.waiting_events), (0, 0, 0));

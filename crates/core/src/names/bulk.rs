@@ -4,12 +4,10 @@
 //! portion, because the oldest ones come first. Those that are withdrawn may have been sent, so the next portion
 //! withdraws them. So the bulk has all updates before the one that its last message names, as if it were sent at once.
 
-use std::collections::VecDeque;
-
 use super::distribute::{Distributor, PUBLICATION, WITHDRAWAL, build};
 use super::table::NameTable;
 use crate::addr::{Binding, NodeAddr};
-use crate::collections::shrink;
+use crate::collections::Queue;
 use crate::planted::{self, Fault};
 use crate::wire::{INTERNAL_HEADER, Message, NAME_ITEM_LEN, NameItem};
 
@@ -35,7 +33,7 @@ pub(crate) struct Bulk {
 pub(crate) struct Withdrawals {
     /// Number of the first one.
     first: u64,
-    all: VecDeque<Binding>,
+    all: Queue<Binding>,
 }
 
 impl Withdrawals {
@@ -50,7 +48,7 @@ impl Withdrawals {
 
     fn from(&self, number: u64) -> Vec<Binding> {
         let skipped = usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX);
-        self.all.iter().skip(skipped).copied().collect()
+        (skipped..self.all.len()).filter_map(|index| self.all.get(index)).copied().collect()
     }
 
     /// Forgets those before the next one of this bulk, the one that waits longest; all if there is none.
@@ -59,7 +57,6 @@ impl Withdrawals {
         while self.first < needed && self.all.pop_front().is_some() {
             self.first += 1;
         }
-        shrink(&mut self.all);
     }
 }
 

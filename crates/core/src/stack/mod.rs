@@ -51,6 +51,7 @@ use crate::time::Time;
 use crate::wire::MediaAddr;
 pub use services::RefusedSubscriber;
 use services::Services;
+pub use subscribers::SubscriberWork;
 
 /// Most sockets on one node. Ours: bounds memory; above any known use.
 pub const MAX_SOCKETS: usize = 1 << 20;

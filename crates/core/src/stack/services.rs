@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Stack;
+use super::subscribers::SubscriberWork;
 use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr};
 use crate::limits::TOPOLOGY_SERVER;
 use crate::quota::{Exceeded, Resource, UserId};
 use crate::socket::{OptionValue, SocketKind, SocketOption};
 use crate::time::Time;
-use crate::topology::{MAX_NODE_CONNECTIONS, TopologyServer, TopologyStats};
+use crate::topology::{MAX_NODE_CONNECTIONS, Party, TopologyServer, TopologyStats};
 
 /// The other end of a connection to the topology server.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +41,9 @@ pub(super) struct Services {
     of_node: BTreeMap<NodeAddr, usize>,
     /// Own sockets whose state may have changed.
     pub(super) touched: BTreeSet<u32>,
-    /// Connections with work for further steps, and those of them that are not reported yet.
-    pub(super) unfinished: BTreeSet<u32>,
-    pub(super) unreported: VecDeque<u32>,
+    /// Work for further steps, and the part of it that is not reported yet.
+    pub(super) unfinished: BTreeSet<SubscriberWork>,
+    pub(super) unreported: VecDeque<SubscriberWork>,
     pub(super) topology: TopologyServer,
     refused: Vec<RefusedSubscriber>,
 }
@@ -113,8 +114,7 @@ impl Stack {
         if let Some(node) = self.switch.lost.pop_front() {
             self.tell_groups_of_loss(now, node);
         } else if let Some(change) = self.switch.changes.pop_front() {
-            self.services.topology.announce(&change);
-            self.settle_subscriptions();
+            self.with_visits(|topology, visits| topology.announce(&change, visits));
             self.tell_group(now, &change);
         } else if let Some(port) = self.services.touched.pop_first() {
             if self.services.listener == Some(port) {
@@ -122,6 +122,8 @@ impl Stack {
             } else {
                 self.serve_subscriber(now, port);
             }
+        } else if let Some(party) = self.services.topology.poll_behind() {
+            self.serve_party(party);
         } else if let Some((port, _)) = self.services.topology.poll_closed() {
             self.drop_subscriber(now, port);
         } else if let Some(port) = self.services.topology.poll_ready() {
@@ -138,6 +140,7 @@ impl Stack {
             let user = if here { self.user_of(peer.port) } else { Some(UserId::NETWORK) };
             let charged = user.map(|user| self.ledger.try_charge(user, Resource::Subscribers, 1));
             let user = user.filter(|_| charged == Some(Ok(())));
+            let party = Party { user, node: if here { NodeAddr::NONE } else { peer.node } };
             self.services.connections.insert(port, Subscriber { peer, user });
             let of_node = self.services.of_node.entry(peer.node).or_default();
             *of_node += 1;
@@ -150,7 +153,7 @@ impl Stack {
             } else if !here && *of_node > MAX_NODE_CONNECTIONS {
                 self.services.topology.refused();
                 self.drop_subscriber(now, port);
-            } else if self.services.topology.connect(port).is_err() {
+            } else if self.services.topology.connect(port, party).is_err() {
                 self.drop_subscriber(now, port);
             } else {
                 self.services.touch(port);
@@ -159,8 +162,7 @@ impl Stack {
     }
 
     pub(super) fn drop_subscriber(&mut self, now: Time, port: u32) {
-        self.services.topology.disconnect(port);
-        self.settle_subscriptions();
+        self.with_visits(|topology, visits| topology.disconnect(port, visits));
         self.with_endpoint(now, port, |endpoint, uplink| {
             endpoint.shutdown(now, uplink).ok();
             endpoint.close(now, uplink);
@@ -178,6 +180,6 @@ impl Stack {
             }
         }
         self.services.touched.remove(&port);
-        self.services.unfinished.remove(&port);
+        self.services.unfinished.remove(&SubscriberWork::Connection(port));
     }
 }

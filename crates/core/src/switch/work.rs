@@ -14,6 +14,10 @@ const WITHDRAWN: usize = 2048;
 /// Those that the timers of the same turn withdraw, so that nodes which send much do not keep the others' bindings.
 const WITHDRAWN_BY_TIMERS: usize = WITHDRAWN / 2;
 
+/// Visits of subscriptions, in one turn, that changes of bindings and ends of connections cause at once. Ours: less
+/// than 0.1 ms; the users of the subscriptions do the rest.
+const VISITS: usize = 1024;
+
 /// What is left of a turn's work, in messages to one socket.
 #[derive(Debug)]
 pub(crate) struct Work {
@@ -28,6 +32,8 @@ pub(crate) struct Work {
     /// Bindings of lost nodes that may still be withdrawn, and those that the timers may withdraw after that.
     withdrawals: usize,
     for_timers: usize,
+    /// Subscriptions that may still be visited at once.
+    visits: usize,
 }
 
 impl Default for Work {
@@ -39,6 +45,7 @@ impl Default for Work {
             is_waiting: false,
             withdrawals: WITHDRAWN,
             for_timers: WITHDRAWN_BY_TIMERS,
+            visits: VISITS,
         }
     }
 }
@@ -69,6 +76,16 @@ impl Work {
     /// Charges withdrawn bindings of lost nodes.
     pub(super) fn charge_withdrawals(&mut self, bindings: usize) {
         self.withdrawals = self.withdrawals.saturating_sub(bindings);
+    }
+
+    /// How many subscriptions may be visited at once now.
+    pub(crate) fn visits(&self) -> usize {
+        if self.is_limited { self.visits } else { usize::MAX }
+    }
+
+    /// Charges visits of subscriptions.
+    pub(crate) fn charge_visits(&mut self, visits: usize) {
+        self.visits = self.visits.saturating_sub(visits);
     }
 
     /// Whether a turn has a limit.

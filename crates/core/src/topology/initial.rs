@@ -4,7 +4,7 @@
 use core::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
-use super::server::Entry;
+use super::interests::Entry;
 use crate::addr::{Binding, ServiceRange};
 use crate::names::{Change, NameTable, Walk};
 use crate::wire::{EVENT_LEN, EventKind, Filter};
@@ -41,6 +41,11 @@ impl Initial {
     /// The service type of the subscription.
     pub(super) fn service(&self) -> u32 {
         self.entry.range.service
+    }
+
+    /// What has to be freed in portions.
+    pub(super) fn into_ranges(self) -> BTreeSet<ServiceRange> {
+        self.replaced
     }
 
     /// Items that wait, each of which takes about as much memory as an event.

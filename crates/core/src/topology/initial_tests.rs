@@ -1,15 +1,17 @@
-//! First events of subscriptions in parts, between which bindings come and go.
+//! Changes and first events of subscriptions in parts, between which bindings and connections come and go.
 
 use super::*;
 use crate::addr::{NodeAddr, Scope, ServiceRange};
 use crate::names::{Change, MAX_USER_BINDINGS, NameTable};
+use crate::quota::UserId;
 use crate::rng::Rng;
 use crate::time::Time;
 
 const OWN: NodeAddr = NodeAddr(0x0100_1001);
-const CONNECTIONS: u32 = 3;
+const CONNECTIONS: u32 = 4;
+const ALL: usize = usize::MAX;
 
-/// A server that prepares events in parts beside one that prepares them at once.
+/// A server that works in parts beside one that does everything at once. Two connections each have one party.
 struct Pair {
     table: NameTable,
     parts: TopologyServer,
@@ -33,10 +35,37 @@ impl Pair {
             spread: [3, 30, 300][seed as usize % 3],
         };
         for connection in 0..CONNECTIONS {
-            pair.parts.connect(connection).unwrap();
-            pair.whole.connect(connection).unwrap();
+            pair.connect(connection);
         }
         pair
+    }
+
+    fn party(connection: u32) -> Party {
+        Party { user: Some(UserId(connection / 2)), node: NodeAddr::NONE }
+    }
+
+    fn connect(&mut self, connection: u32) {
+        self.parts.connect(connection, Self::party(connection)).unwrap();
+        self.whole.connect(connection, Self::party(connection)).unwrap();
+    }
+
+    /// Ends a connection, whose number is used again at once. The server that works in parts has sent no other events.
+    fn replace(&mut self, connection: u32) {
+        self.read(ALL);
+        let of_it = connection as usize;
+        let [parts, whole] = &mut self.seen;
+        assert!(whole[of_it].starts_with(&parts[of_it]));
+        parts[of_it].clear();
+        whole[of_it].clear();
+        let mut budget = self.rng.below(20) as usize;
+        self.parts.disconnect(connection, &mut budget);
+        self.whole.disconnect(connection, &mut ALL.clone());
+        self.connect(connection);
+    }
+
+    fn catch_up(&mut self, connection: u32) -> bool {
+        let mut budget = self.rng.below(10) as usize;
+        self.parts.catch_up(Self::party(connection), &mut budget)
     }
 
     fn range(&mut self) -> ServiceRange {
@@ -46,8 +75,9 @@ impl Pair {
     }
 
     fn announce(&mut self, change: &Change) {
-        self.parts.announce(change);
-        self.whole.announce(change);
+        let mut budget = self.rng.below(12).saturating_sub(4) as usize;
+        self.parts.announce(change, &mut budget);
+        self.whole.announce(change, &mut ALL.clone());
     }
 
     fn bind(&mut self) {
@@ -117,40 +147,46 @@ impl Pair {
         for connection in 0..CONNECTIONS {
             while self.prepare(connection) {}
         }
-        self.read(usize::MAX);
+        self.read(ALL);
         let [parts, whole] = &self.seen;
         assert!(parts == whole, "{context}: {parts:02x?}\n{whole:02x?}");
         assert_eq!(self.parts.stats(), self.whole.stats(), "{context}");
         assert_eq!(self.parts.stats().waiting_events, 0, "{context}");
         assert_eq!(self.parts.deadline(), self.whole.deadline(), "{context}");
+        let kept = |server: &mut TopologyServer| {
+            let mut charges = server.take_charges();
+            charges.retain(|_, charge| *charge != 0);
+            charges
+        };
+        assert_eq!(kept(&mut self.parts), kept(&mut self.whole), "{context}");
     }
 }
 
 #[test]
 fn events_are_the_same_as_without_parts() {
-    let mut prepared = 0;
+    let (mut prepared, mut behind) = (0, 0);
     for seed in 0..1000 {
         let mut pair = Pair::new(seed);
         (0..200).for_each(|_| pair.bind());
         for _ in 0..150 {
-            match pair.rng.below(12) {
-                0 => pair.request(),
-                1..4 => pair.bind(),
-                4..7 => pair.unbind(),
-                7 => pair.time_out(),
-                8 => {
+            let connection = pair.connection();
+            match pair.rng.below(20) {
+                0..3 => pair.request(),
+                3..7 => pair.bind(),
+                7..11 => pair.unbind(),
+                11 => pair.time_out(),
+                12 if pair.rng.below(3) == 0 => pair.replace(connection),
+                13..17 => behind += u32::from(pair.catch_up(connection)),
+                17 => {
                     let most = pair.rng.below(30) as usize;
                     pair.read(most);
                 }
-                _ => {
-                    let connection = pair.connection();
-                    prepared += u32::from(pair.prepare(connection));
-                }
+                _ => prepared += u32::from(pair.prepare(connection)),
             }
         }
         pair.finish(&format!("seed {seed}"));
     }
-    assert!(prepared > 5000, "{prepared}");
+    assert!(prepared > 5000 && behind > 5000, "{prepared} {behind}");
 }
 
 #[test]
@@ -181,7 +217,8 @@ fn connection_that_ends_while_events_are_prepared_leaves_nothing() {
         (0..20).for_each(|_| pair.unbind());
         for connection in 0..CONNECTIONS {
             pair.prepare(connection);
-            pair.parts.disconnect(connection);
+            pair.parts.disconnect(connection, &mut 0);
+            while pair.catch_up(connection) {}
         }
         assert_eq!(pair.parts.stats(), TopologyStats::default());
         (0..20).for_each(|_| pair.unbind());
@@ -196,7 +233,7 @@ fn large(bindings: u32) -> (NameTable, TopologyServer, usize) {
     for n in 0..bindings {
         table.bind(1 + n, ServiceRange::new(100, n, n), Scope::Cluster).unwrap();
     }
-    server.connect(7).unwrap();
+    server.connect(7, Party::default()).unwrap();
     let range = ServiceRange::new(100, 0, u32::MAX);
     let wish = Subscription { range, timeout_ms: FOREVER, filter: Filter::PORTS, handle: [0; 8] };
     server.request(Time::ZERO, 7, &wish.to_bytes(ByteOrder::NATIVE), &table, &mut 256).unwrap();
@@ -222,14 +259,14 @@ fn limit_of_waiting_events_holds_for_first_events() {
 fn limit_of_waiting_events_holds_for_those_behind_first_events() {
     let (mut table, mut server) = (NameTable::new(OWN, false), TopologyServer::new());
     table.bind(1, ServiceRange::new(100, 1, 1), Scope::Cluster).unwrap();
-    server.connect(7).unwrap();
+    server.connect(7, Party::default()).unwrap();
     let range = ServiceRange::new(100, 0, 9);
     let wish = Subscription { range, timeout_ms: FOREVER, filter: Filter::PORTS, handle: [0; 8] };
     server.request(Time::ZERO, 7, &wish.to_bytes(ByteOrder::NATIVE), &table, &mut 0).unwrap();
     let mut changes = 0;
     while server.poll_closed().is_none() {
         for change in table.bind(2, range, Scope::Cluster).into_iter().chain(table.unbind(2, None).unwrap()) {
-            server.announce(&change);
+            server.announce(&change, &mut ALL.clone());
             changes += 1;
         }
     }

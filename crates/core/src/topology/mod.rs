@@ -3,9 +3,15 @@
 //! [`TopologyServer`] is the server's side for any number of connections; applications send [`Subscription`]s and
 //! receive [`TopologyEvent`]s.
 
+mod announce;
+mod announcements;
 mod initial;
+mod interests;
 mod server;
+mod waiting;
 
+#[cfg(test)]
+mod announce_tests;
 #[cfg(test)]
 mod initial_tests;
 #[cfg(test)]
@@ -14,6 +20,7 @@ mod tests;
 pub use crate::wire::{
     ByteOrder, EVENT_LEN, EventKind, FOREVER, Filter, SUBSCRIPTION_LEN, Subscription, TopologyEvent,
 };
+pub use announcements::Party;
 pub use server::{Close, TopologyServer, TopologyStats};
 
 /// Most subscriptions on one node. Spec: tipc.md §10.2.
@@ -28,5 +35,13 @@ pub const MAX_NODE_CONNECTIONS: usize = 256;
 pub const MAX_WAITING_EVENTS: usize = 131_072;
 /// Most events waiting for all connections together, 48 bytes each. Ours: 48 MiB.
 pub const MAX_ALL_WAITING_EVENTS: usize = 1 << 20;
+/// Most changes of bindings that a party has not been told of, 56 bytes each. Ours.
+pub const MAX_WAITING_CHANGES: usize = 16_384;
+/// Most changes for all parties together. Ours: 14 MiB.
+pub const MAX_ALL_WAITING_CHANGES: usize = 1 << 18;
+/// Visits that the end of a subscription counts as, because it takes that much longer.
+const FREE_VISITS: usize = 4;
+/// Visits that the end of a connection counts as.
+const CLOSE_VISITS: usize = 64;
 /// Subscriptions that one call of [`TopologyServer::handle_timeout`] ends. Ours: about a millisecond.
 const TIMEOUTS_PER_CALL: usize = 1024;

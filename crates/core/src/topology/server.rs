@@ -6,19 +6,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use thiserror::Error;
 
+use super::announcements::{Announcements, Ended, Freed, Party, Subscriptions};
 use super::initial::Initial;
+use super::interests::{Entry, Interests, SubscriptionId};
+use super::waiting::Waiting;
 use super::{
-    MAX_ALL_WAITING_EVENTS, MAX_CONNECTION_SUBSCRIPTIONS, MAX_CONNECTIONS, MAX_SUBSCRIPTIONS,
-    MAX_WAITING_EVENTS, TIMEOUTS_PER_CALL,
+    CLOSE_VISITS, FREE_VISITS, MAX_ALL_WAITING_EVENTS, MAX_CONNECTION_SUBSCRIPTIONS, MAX_CONNECTIONS,
+    MAX_SUBSCRIPTIONS, MAX_WAITING_EVENTS, TIMEOUTS_PER_CALL,
 };
-use crate::addr::{Binding, PortId, Scope, ServiceRange};
-use crate::names::{Change, NameTable};
-use crate::planted::{self, Fault};
+use crate::addr::PortId;
+use crate::names::NameTable;
 use crate::quota::UserId;
 use crate::time::Time;
-use crate::wire::{
-    ByteOrder, EVENT_LEN, EventKind, FOREVER, Filter, SUBSCRIPTION_LEN, Subscription, encode_event,
-};
+use crate::wire::{ByteOrder, EVENT_LEN, EventKind, FOREVER, Filter, SUBSCRIPTION_LEN, Subscription};
 
 /// Reason why the server closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
@@ -52,7 +52,7 @@ pub enum Close {
 pub struct TopologyStats {
     /// Open connections.
     pub connections: usize,
-    /// Open subscriptions.
+    /// Subscriptions, with those of connections that have ended and that are not freed yet.
     pub subscriptions: usize,
     /// Events waiting to be read.
     pub waiting_events: usize,
@@ -64,67 +64,47 @@ pub struct TopologyStats {
     pub closed_overflow: u64,
 }
 
-/// Ascending: a higher id is newer.
-type SubscriptionId = u64;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    connection: u32,
-    raw: [u8; SUBSCRIPTION_LEN],
-    order: ByteOrder,
-    pub(super) range: ServiceRange,
-    pub(super) filter: Filter,
-    expires: Time,
-}
-
-impl Entry {
-    /// An event for this subscription.
-    pub(super) fn event(&self, kind: EventKind, found: ServiceRange, port: PortId) -> [u8; EVENT_LEN] {
-        encode_event(kind, found, port, &self.raw, self.order)
-    }
-
-    pub(super) fn wants(&self, binding: &Binding, edge: bool) -> bool {
-        let scope_fits = match binding.scope {
-            Scope::Node => !self.filter.has(Filter::CLUSTER_SCOPE),
-            Scope::Cluster => !self.filter.has(Filter::NODE_SCOPE),
-        };
-        scope_fits && (edge || self.filter.has(Filter::PORTS)) && self.range.overlaps(&binding.range)
-    }
-}
-
-#[derive(Debug, Default)]
-struct Connection {
-    /// The user that its subscriptions are charged to, and how many more it may have.
-    user: Option<(UserId, u64)>,
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// Whose it is. All that was left to do for it before has to be done before anything else of the connection.
+    pub(super) party: Party,
+    /// How many more subscriptions its user may have.
+    room: u64,
+    /// Older subscriptions are of an earlier connection with the same number.
+    since: SubscriptionId,
     /// Its subscriptions, by their request: a cancellation repeats it.
-    subscriptions: BTreeSet<([u8; SUBSCRIPTION_LEN], SubscriptionId)>,
+    subscriptions: Subscriptions,
     events: VecDeque<[u8; EVENT_LEN]>,
     /// The newest subscription, while its first events are being prepared; all later events wait in it.
-    initial: Option<Box<Initial>>,
+    pub(super) initial: Option<Box<Initial>>,
 }
 
 impl Connection {
     /// Events that wait, and other items that take as much memory.
-    fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.events.len() + self.initial.as_ref().map_or(0, |initial| initial.waiting())
     }
 }
 
 /// All connections to the topology server of a node. The owner chooses the numbers of connections: the ports of the
 /// sockets that serve them.
+///
+/// Calls that may have to visit many subscriptions have a budget of visits, which they reduce. What they leave is done
+/// by [`TopologyServer::catch_up`], in the order in which it came: for each party that [`TopologyServer::poll_behind`]
+/// reports, call it until the party has caught up.
 #[derive(Debug, Default)]
 pub struct TopologyServer {
-    connections: BTreeMap<u32, Connection>,
-    subscriptions: BTreeMap<SubscriptionId, Entry>,
-    services: BTreeMap<u32, BTreeSet<SubscriptionId>>,
-    /// Connections whose newest subscription has not found all of its first bindings, by service type.
-    finding: BTreeSet<(u32, u32)>,
-    timers: BTreeSet<(Time, SubscriptionId)>,
+    pub(super) connections: BTreeMap<u32, Connection>,
+    pub(super) interests: Interests,
+    pub(super) announcements: Announcements,
+    /// Subscriptions by time of their end, with their party and service type.
+    timers: BTreeMap<(Time, SubscriptionId), (Party, u32)>,
     ready: VecDeque<u32>,
     closed: VecDeque<(u32, Close)>,
     next_id: SubscriptionId,
     /// Subscriptions that began, less those that ended, of each user since [`TopologyServer::take_charges`].
     charges: BTreeMap<UserId, i64>,
+    waiting: Waiting,
     stats: TopologyStats,
 }
 
@@ -135,25 +115,31 @@ impl TopologyServer {
         Self::default()
     }
 
-    /// Adds the connection of a subscriber; does nothing if it is known.
+    /// Adds the connection of a subscriber; does nothing if it is known. The user of its party is charged for its
+    /// subscriptions.
     ///
     /// # Errors
     /// [`Close::TooManyConnections`]: the caller must refuse the connection.
-    pub fn connect(&mut self, connection: u32) -> Result<(), Close> {
+    pub fn connect(&mut self, connection: u32, party: Party) -> Result<(), Close> {
         if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&connection) {
             self.stats.closed_at_limit += 1;
             return Err(Close::TooManyConnections);
         }
-        self.connections.entry(connection).or_default();
+        self.connections.entry(connection).or_insert(Connection {
+            party,
+            room: u64::MAX,
+            since: self.next_id,
+            subscriptions: Subscriptions::new(),
+            events: VecDeque::new(),
+            initial: None,
+        });
         Ok(())
     }
 
-    /// Charges a user for the subscriptions of a connection, of which it may have `room` more from now on. A connection
-    /// keeps its first user.
-    pub fn set_user(&mut self, connection: u32, user: UserId, room: u64) {
+    /// How many more subscriptions a connection may have from now on.
+    pub fn set_room(&mut self, connection: u32, room: u64) {
         if let Some(connection) = self.connections.get_mut(&connection) {
-            let user = connection.user.map_or(user, |(first, _)| first);
-            connection.user = Some((user, room));
+            connection.room = room;
         }
     }
 
@@ -162,8 +148,8 @@ impl TopologyServer {
         core::mem::take(&mut self.charges)
     }
 
-    fn charge(&mut self, connection: u32, change: i64) {
-        if let Some((user, _)) = self.connections.get(&connection).and_then(|owner| owner.user) {
+    fn charge(&mut self, party: Party, change: i64) {
+        if let Some(user) = party.user {
             *self.charges.entry(user).or_default() += change;
         }
     }
@@ -173,18 +159,33 @@ impl TopologyServer {
         self.stats.closed_at_limit += 1;
     }
 
-    /// Removes a connection with its subscriptions and events.
-    pub fn disconnect(&mut self, connection: u32) {
+    /// Removes a connection with its events, and frees its subscriptions as far as the budget allows. Its user is
+    /// charged until they are freed.
+    pub fn disconnect(&mut self, connection: u32, budget: &mut usize) {
         let Some(gone) = self.connections.remove(&connection) else { return };
-        self.stats.waiting_events -= gone.waiting();
-        if let Some(initial) = &gone.initial {
-            self.finding.remove(&(initial.service(), connection));
+        self.waiting.change(connection, gone.waiting(), 0);
+        let Connection { party, subscriptions, initial, .. } = gone;
+        let mut ranges = BTreeSet::new();
+        if let Some(initial) = initial {
+            self.interests.remove_finding(party, initial.service(), connection);
+            ranges = initial.into_ranges();
         }
-        if let Some((user, _)) = gone.user {
-            *self.charges.entry(user).or_default() -= gone.subscriptions.len() as i64;
+        let mut ended = Ended::new(subscriptions, ranges);
+        while *budget > 0
+            && let Some(freed) = ended.free()
+        {
+            self.free(party, freed, budget);
         }
-        for (_, id) in gone.subscriptions {
-            self.forget(id);
+        if !ended.is_empty() {
+            self.announcements.add_ended(party, ended);
+        }
+    }
+
+    /// Frees what a connection has left.
+    pub(super) fn free(&mut self, party: Party, freed: Freed, budget: &mut usize) {
+        *budget = budget.saturating_sub(FREE_VISITS);
+        if let Freed::Subscription { service, id } = freed {
+            self.forget(party, service, id);
         }
     }
 
@@ -208,7 +209,7 @@ impl TopologyServer {
                 Close::Overflow => self.stats.closed_overflow += 1,
                 _ => self.stats.closed_at_limit += 1,
             }
-            self.disconnect(connection);
+            self.disconnect(connection, budget);
         }
         self.prepare(connection, table, budget);
         result
@@ -221,7 +222,7 @@ impl TopologyServer {
         bytes: &[u8],
         table: &NameTable,
     ) -> Result<(), Close> {
-        // The events of one subscription are prepared at a time.
+        // The events of one subscription are prepared at a time, behind all earlier changes.
         while self.prepare(connection, table, &mut usize::MAX.clone()) {}
         // Longer requests are truncated, as in Linux.
         let raw: &[u8; SUBSCRIPTION_LEN] = bytes.first_chunk().ok_or(Close::Size(bytes.len()))?;
@@ -238,51 +239,55 @@ impl TopologyServer {
         if both || !wish.range.is_valid() {
             return Err(Close::Contradiction);
         }
-        if self.subscriptions.len() >= MAX_SUBSCRIPTIONS {
+        if self.interests.len() >= MAX_SUBSCRIPTIONS {
             return Err(Close::NodeFull);
         }
         let Some(owner) = self.connections.get_mut(&connection) else { return Ok(()) };
         if owner.subscriptions.len() >= MAX_CONNECTION_SUBSCRIPTIONS {
             return Err(Close::ConnectionFull);
         }
-        if let Some((_, room)) = &mut owner.user {
-            *room = room.checked_sub(1).ok_or(Close::UserFull)?;
-        }
-        let id = self.next_id;
+        owner.room = owner.room.checked_sub(1).ok_or(Close::UserFull)?;
+        let (id, party, service) = (self.next_id, owner.party, wish.range.service);
         self.next_id += 1;
-        owner.subscriptions.insert((*raw, id));
-        self.charge(connection, 1);
+        owner.subscriptions.insert((*raw, id), service);
+        self.charge(party, 1);
         let forever = wish.timeout_ms == FOREVER;
         let expires = if forever { Time::NEVER } else { now.plus_millis(u64::from(wish.timeout_ms)) };
         if !forever {
-            self.timers.insert((expires, id));
+            self.timers.insert((expires, id), (party, service));
         }
-        self.services.entry(wish.range.service).or_default().insert(id);
         let entry = Entry { connection, raw: *raw, order, range: wish.range, filter: wish.filter, expires };
-        self.subscriptions.insert(id, entry);
+        self.interests.add(party, id, entry);
         if !wish.filter.has(Filter::NO_INITIAL_STATE)
             && let Some(owner) = self.connections.get_mut(&connection)
         {
             owner.initial = Some(Box::new(Initial::new(entry, table)));
-            self.finding.insert((wish.range.service, connection));
+            self.interests.add_finding(party, service, connection);
         }
         Ok(())
     }
 
-    /// Whether the first events of a subscription are being prepared. All later events of the connection wait for them.
+    /// Whether earlier changes are being announced to the connection's party, or the first events of a subscription
+    /// are being prepared. All later events of the connection wait for them.
     #[must_use]
     pub fn is_preparing(&self, connection: u32) -> bool {
-        self.connections.get(&connection).is_some_and(|owner| owner.initial.is_some())
+        let owner = self.connections.get(&connection);
+        owner.is_some_and(|owner| owner.initial.is_some() || self.announcements.contains(owner.party))
     }
 
-    /// Prepares more of the first events of the connection's newest subscription: at most `budget` bindings and events,
-    /// which is reduced by those. False if no more are left. All changes of the table must have been announced.
+    /// Catches up with earlier changes, and prepares more of the first events of the connection's newest subscription:
+    /// at most `budget` visits, bindings and events, which is reduced by those. False if no more are left. All changes
+    /// of the table must have been announced.
     pub fn prepare(&mut self, connection: u32, table: &NameTable, budget: &mut usize) -> bool {
+        let party = self.connections.get(&connection).map(|owner| owner.party);
+        if party.is_some_and(|party| self.catch_up(party, budget)) {
+            return self.is_preparing(connection);
+        }
         let Some(owner) = self.connections.get_mut(&connection) else { return false };
         let before = owner.waiting();
         let Some(initial) = &mut owner.initial else { return false };
         if !initial.has_found_all() && initial.find(table, budget) {
-            self.finding.remove(&(initial.service(), connection));
+            self.interests.remove_finding(owner.party, initial.service(), connection);
         }
         while *budget > 0 && initial.has_found_all() {
             let Some(event) = initial.next_event() else {
@@ -295,19 +300,19 @@ impl TopologyServer {
             }
             owner.events.push_back(event);
         }
-        self.update_waiting(connection, before);
+        self.update_waiting(connection, before, budget);
         self.is_preparing(connection)
     }
 
     /// Counts what waits for a connection after a change, and closes those with too much.
-    fn update_waiting(&mut self, connection: u32, before: usize) {
-        let after = self.connections.get(&connection).map_or(0, Connection::waiting);
-        self.stats.waiting_events = self.stats.waiting_events + after - before;
+    pub(super) fn update_waiting(&mut self, connection: u32, before: usize, budget: &mut usize) {
+        let Some(after) = self.connections.get(&connection).map(Connection::waiting) else { return };
+        self.waiting.change(connection, before, after);
         if after > MAX_WAITING_EVENTS {
-            self.close(connection, Close::Overflow);
+            self.close(connection, Close::Overflow, budget);
         }
-        if self.stats.waiting_events > MAX_ALL_WAITING_EVENTS {
-            self.close_slowest();
+        if self.waiting.total() > MAX_ALL_WAITING_EVENTS {
+            self.close_slowest(budget);
         }
     }
 
@@ -315,118 +320,106 @@ impl TopologyServer {
     fn cancel(&mut self, connection: u32, raw: &[u8; SUBSCRIPTION_LEN]) {
         let Some(owner) = self.connections.get_mut(&connection) else { return };
         let same = owner.subscriptions.range((*raw, 0)..=(*raw, SubscriptionId::MAX));
-        if let Some((raw, id)) = same.copied().next_back() {
-            owner.subscriptions.remove(&(raw, id));
-            self.charge(connection, -1);
-            self.forget(id);
+        if let Some((key, service)) = same.map(|(key, service)| (*key, *service)).next_back() {
+            let party = owner.party;
+            owner.subscriptions.remove(&key);
+            self.forget(party, service, key.1);
         }
     }
 
-    fn forget(&mut self, id: SubscriptionId) {
-        let Some(entry) = self.subscriptions.remove(&id) else { return };
+    fn forget(&mut self, party: Party, service: u32, id: SubscriptionId) -> Option<Entry> {
+        let entry = self.interests.remove(party, service, id)?;
         self.timers.remove(&(entry.expires, id));
-        if let Some(same_type) = self.services.get_mut(&entry.range.service) {
-            same_type.remove(&id);
-            if same_type.is_empty() {
-                self.services.remove(&entry.range.service);
-            }
-        }
+        self.charge(party, -1);
+        Some(entry)
     }
 
-    /// Queues an event for a connection.
-    fn queue(&mut self, connection: u32, event: [u8; EVENT_LEN]) -> Result<(), Close> {
-        if self.stats.waiting_events >= MAX_ALL_WAITING_EVENTS {
-            self.close_slowest();
+    /// The connection of a subscription; not another one with its number.
+    fn owner_of(&mut self, connection: u32, id: SubscriptionId) -> Option<&mut Connection> {
+        self.connections.get_mut(&connection).filter(|owner| id >= owner.since)
+    }
+
+    /// Queues an event for the connection of a subscription.
+    fn queue(
+        &mut self,
+        (connection, id): (u32, SubscriptionId),
+        event: [u8; EVENT_LEN],
+        budget: &mut usize,
+    ) -> Result<(), Close> {
+        if self.waiting.total() >= MAX_ALL_WAITING_EVENTS {
+            self.close_slowest(budget);
         }
-        let Some(owner) = self.connections.get_mut(&connection) else { return Ok(()) };
-        if owner.waiting() >= MAX_WAITING_EVENTS {
+        let Some(owner) = self.owner_of(connection, id) else { return Ok(()) };
+        let before = owner.waiting();
+        if before >= MAX_WAITING_EVENTS {
             return Err(Close::Overflow);
         }
-        self.stats.waiting_events += 1;
         if let Some(initial) = &mut owner.initial {
             initial.add_behind(event);
-            return Ok(());
+        } else {
+            let was_empty = owner.events.is_empty();
+            owner.events.push_back(event);
+            if was_empty {
+                self.ready.push_back(connection);
+            }
         }
-        if owner.events.is_empty() {
-            self.ready.push_back(connection);
-        }
-        owner.events.push_back(event);
+        self.waiting.change(connection, before, before + 1);
         Ok(())
     }
 
+    pub(super) fn queue_or_close(
+        &mut self,
+        of: (u32, SubscriptionId),
+        event: [u8; EVENT_LEN],
+        budget: &mut usize,
+    ) {
+        if let Err(reason) = self.queue(of, event, budget) {
+            self.close(of.0, reason, budget);
+        }
+    }
+
     /// Too many events are waiting: closes the connection with the most waiting events.
-    fn close_slowest(&mut self) {
-        let slowest = self.connections.iter().max_by_key(|(_, c)| c.waiting()).map(|(port, _)| *port);
-        if let Some(slowest) = slowest {
-            self.close(slowest, Close::Overflow);
+    fn close_slowest(&mut self, budget: &mut usize) {
+        if let Some(slowest) = self.waiting.slowest() {
+            self.close(slowest, Close::Overflow, budget);
         }
     }
 
-    fn close(&mut self, connection: u32, reason: Close) {
+    pub(super) fn close(&mut self, connection: u32, reason: Close, budget: &mut usize) {
+        *budget = budget.saturating_sub(CLOSE_VISITS);
         self.stats.closed_overflow += 1;
-        self.disconnect(connection);
+        self.disconnect(connection, budget);
         self.closed.push_back((connection, reason));
-    }
-
-    /// Reports a binding that was published or withdrawn. Within a connection, the newest subscription comes first.
-    pub fn announce(&mut self, change: &Change) {
-        let Change { binding, up, edge, .. } = *change;
-        if !up {
-            self.keep_withdrawn(change);
-        }
-        let Some(same_type) = self.services.get(&binding.range.service) else { return };
-        let kind = if up { EventKind::Published } else { EventKind::Withdrawn };
-        let matching = same_type.iter().rev().filter_map(|id| self.subscriptions.get(id));
-        let silent = planted::active(Fault::SilentWithdrawal) && !up && !edge;
-        let matching = matching.filter(|e| !silent && e.wants(&binding, edge));
-        let events: Vec<_> =
-            matching.map(|e| (e.connection, e.event(kind, binding.range, binding.port))).collect();
-        for (connection, event) in events {
-            self.queue_or_close(connection, event);
-        }
-    }
-
-    /// Keeps a withdrawn binding for the subscriptions that have it in their first events and may not have found it.
-    fn keep_withdrawn(&mut self, change: &Change) {
-        let service = change.binding.range.service;
-        let finding = self.finding.range((service, 0)..=(service, u32::MAX));
-        for (_, connection) in finding.copied().collect::<Vec<_>>() {
-            let Some(owner) = self.connections.get_mut(&connection) else { continue };
-            let before = owner.waiting();
-            if let Some(initial) = &mut owner.initial {
-                initial.keep_withdrawn(change);
-            }
-            self.update_waiting(connection, before);
-        }
-    }
-
-    fn queue_or_close(&mut self, connection: u32, event: [u8; EVENT_LEN]) {
-        if let Err(reason) = self.queue(connection, event) {
-            self.close(connection, reason);
-        }
     }
 
     /// Time when [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        self.timers.first().map(|(at, _)| *at)
+        self.timers.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Ends subscriptions that have timed out, with an event for each: as many as one call may. If more are due,
     /// [`Self::deadline`] stays in the past.
     pub fn handle_timeout(&mut self, now: Time) {
+        let mut budget = TIMEOUTS_PER_CALL;
         for _ in 0..TIMEOUTS_PER_CALL {
-            let Some((_, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) else { return };
-            let Some(entry) = self.subscriptions.get(&id) else { return };
-            let (connection, raw) = (entry.connection, entry.raw);
-            let event = entry.event(EventKind::Timeout, entry.range, PortId::default());
-            if let Some(owner) = self.connections.get_mut(&connection) {
-                owner.subscriptions.remove(&(raw, id));
+            let Some(first) = self.timers.first_entry().filter(|first| first.key().0 <= now) else { return };
+            let ((_, id), (party, service)) = first.remove_entry();
+            if self.announcements.contains(party) {
+                self.announcements.add_timeout(party, service, id);
+            } else {
+                self.time_out(party, service, id, &mut budget);
             }
-            self.charge(connection, -1);
-            self.forget(id);
-            self.queue_or_close(connection, event);
         }
+    }
+
+    /// Ends a subscription with an event.
+    pub(super) fn time_out(&mut self, party: Party, service: u32, id: SubscriptionId, budget: &mut usize) {
+        let Some(entry) = self.forget(party, service, id) else { return };
+        let Some(owner) = self.owner_of(entry.connection, id) else { return };
+        owner.subscriptions.remove(&(entry.raw, id));
+        let event = entry.event(EventKind::Timeout, entry.range, PortId::default());
+        self.queue_or_close((entry.connection, id), event, budget);
     }
 
     /// A connection whose event queue is no longer empty; reported once until the queue has been empty again.
@@ -455,7 +448,8 @@ impl TopologyServer {
         if let Some(owner) = self.connections.get_mut(&connection)
             && owner.events.pop_front().is_some()
         {
-            self.stats.waiting_events -= 1;
+            let waiting = owner.waiting();
+            self.waiting.change(connection, waiting + 1, waiting);
             if owner.events.is_empty() && owner.events.capacity() > 1024 {
                 owner.events.shrink_to(16); // do not keep the memory of a burst for an idle subscriber
             }
@@ -467,7 +461,8 @@ impl TopologyServer {
     pub fn stats(&self) -> TopologyStats {
         TopologyStats {
             connections: self.connections.len(),
-            subscriptions: self.subscriptions.len(),
+            subscriptions: self.interests.len(),
+            waiting_events: self.waiting.total(),
             ..self.stats
         }
     }

@@ -23,7 +23,7 @@ impl Node {
     fn new() -> Self {
         let mut node =
             Self { table: NameTable::new(OWN, false), server: TopologyServer::new(), now: Time::ZERO };
-        node.server.connect(1).unwrap();
+        node.server.connect(1, Party::default()).unwrap();
         node
     }
 
@@ -37,7 +37,7 @@ impl Node {
     }
 
     fn change(&mut self, change: Change) {
-        self.server.announce(&change);
+        self.server.announce(&change, &mut usize::MAX.clone());
     }
 
     fn bind(&mut self, port: u32, lower: u32, upper: u32, scope: Scope) {
@@ -247,7 +247,7 @@ fn limits_are_enforced() {
     let mut node = Node::new();
     let mut done = Ok(());
     for connection in 2..100 {
-        node.server.connect(connection).unwrap();
+        node.server.connect(connection, Party::default()).unwrap();
         for i in 0..MAX_CONNECTION_SUBSCRIPTIONS as u32 + 1 {
             done = node.request(connection, &wish(i, i, Filter::PORTS).to_bytes(NATIVE));
             if done.is_err() {
@@ -262,24 +262,24 @@ fn limits_are_enforced() {
     }
     assert_eq!(node.server.stats().subscriptions, 0);
     for connection in 10..14 {
-        node.server.connect(connection).unwrap();
+        node.server.connect(connection, Party::default()).unwrap();
         for i in 0..MAX_CONNECTION_SUBSCRIPTIONS as u32 {
             done = node.request(connection, &wish(i, i, Filter::PORTS).to_bytes(NATIVE));
         }
     }
     assert_eq!(done, Err(Close::NodeFull), "4 x 16384 is one more than the node may have");
     for connection in 1000..1000 + MAX_CONNECTIONS as u32 {
-        let _ = node.server.connect(connection);
+        let _ = node.server.connect(connection, Party::default());
     }
-    assert_eq!(node.server.connect(9), Err(Close::TooManyConnections));
-    assert_eq!(node.server.connect(1), Ok(()));
+    assert_eq!(node.server.connect(9, Party::default()), Err(Close::TooManyConnections));
+    assert_eq!(node.server.connect(1, Party::default()), Ok(()));
     assert_eq!(node.server.stats().connections, MAX_CONNECTIONS);
 }
 
 #[test]
 fn subscriber_that_does_not_read_is_closed() {
     let mut node = Node::new();
-    node.server.connect(2).unwrap();
+    node.server.connect(2, Party::default()).unwrap();
     node.request(2, &wish(0, 9, Filter::PORTS).to_bytes(NATIVE)).unwrap();
     node.subscribe(wish(5, 5, Filter::PORTS));
     for i in 0..=MAX_WAITING_EVENTS as u32 / 2 {
@@ -306,7 +306,7 @@ fn ready_connection_is_reported_once_until_it_is_empty() {
     assert_eq!(node.brief().len(), 2);
     node.unbind(1);
     assert_eq!(node.server.poll_ready(), Some(1));
-    node.server.disconnect(1);
+    node.server.disconnect(1, &mut usize::MAX.clone());
     assert_eq!(node.server.stats(), TopologyStats::default());
 }
 
@@ -317,7 +317,7 @@ fn arbitrary_requests_do_not_panic() {
     node.bind(1, 0, 0x0100, Scope::Cluster);
     for _ in 0..50_000 {
         let connection = rng.below(4) as u32;
-        let _ = node.server.connect(connection);
+        let _ = node.server.connect(connection, Party::default());
         let mut bytes: Vec<u8> =
             (0..28).map(|_| if rng.below(4) == 0 { rng.below(256) as u8 } else { 0 }).collect();
         bytes[0] = 100;
@@ -330,7 +330,7 @@ fn arbitrary_requests_do_not_panic() {
         node.raw_events(connection);
     }
     for connection in 0..4 {
-        node.server.disconnect(connection);
+        node.server.disconnect(connection, &mut usize::MAX.clone());
     }
     let stats = node.server.stats();
     assert_eq!((stats.subscriptions, stats.waiting_events), (0, 0));
@@ -385,7 +385,7 @@ fn slowest_subscriber_is_closed_when_total_events_exceed_the_limit() {
     let range = ServiceRange::new(100, 0, u32::MAX);
     let wish = Subscription { range, timeout_ms: FOREVER, filter: Filter::PORTS, handle: [0; 8] };
     for connection in 2..=17 {
-        node.server.connect(connection).unwrap();
+        node.server.connect(connection, Party::default()).unwrap();
         node.request(connection, &wish.to_bytes(NATIVE)).unwrap();
     }
     node.subscribe(wish);

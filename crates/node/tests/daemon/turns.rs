@@ -9,7 +9,7 @@ use utipc_attach::{Failure, ProcessCall, Reply, Request as Command, SocketCall, 
 use utipc_core::addr::ServiceRange;
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::socket::{Destination, SendError, SocketKind};
-use utipc_core::topology::{ByteOrder, EventKind, Filter, Subscription, TopologyEvent};
+use utipc_core::topology::{ByteOrder, EventKind, FOREVER, Filter, Subscription, TopologyEvent};
 use utipc_manage::{Header, Request, family};
 use utipc_node::daemon::{DaemonCounters, Limits};
 use utipc_os::fdpass::{Channel, Put};
@@ -280,6 +280,37 @@ fn first_events_of_a_subscription_are_prepared_in_the_turns_of_its_user() {
     }
     assert!(host.daemon().counters().turns.cut > before.cut, "one turn");
     assert_eq!(host.daemon().with(|stack, _| stack.topology_stats().subscriptions), Some(0));
+}
+
+/// A change that concerns more subscriptions than a turn visits reaches all of them in order, and the end of their
+/// connection frees them all.
+#[test]
+fn change_reaches_many_subscriptions_in_the_turns_of_their_user() {
+    const SUBSCRIPTIONS: u32 = 5000;
+    let host = Host::with(|config| config.limits = Limits::default());
+    let (mut client, mut neighbour) = (host.client(), host.client());
+    let port = client.open(SocketKind::SeqPacket);
+    client.call(&SocketCall::Connect { to: Some(Destination::service(1, 1)) }.on(port)).unwrap();
+    for n in 0..SUBSCRIPTIONS {
+        let range = ServiceRange::new(1000, n, u32::MAX);
+        let wish = Subscription { range, timeout_ms: FOREVER, filter: Filter::PORTS, handle: [0; 8] };
+        let bytes = wish.to_bytes(ByteOrder::NATIVE);
+        client.wait(|client| client.send(port, None, &bytes).ok());
+    }
+    let subscriptions = || host.daemon().with(|stack, _| stack.topology_stats().subscriptions);
+    until(&host, "subscriptions", |_| subscriptions() == Some(SUBSCRIPTIONS as usize));
+    let range = ServiceRange::new(1000, SUBSCRIPTIONS, SUBSCRIPTIONS);
+    let socket = neighbour.server(SocketKind::Rdm, range);
+    neighbour.call(&SocketCall::Close.on(socket)).unwrap();
+    for kind in [EventKind::Published, EventKind::Withdrawn] {
+        for n in (0..SUBSCRIPTIONS).rev() {
+            let (_, event) = client.receive_soon(port);
+            let event = TopologyEvent::from_bytes(&event, ByteOrder::NATIVE).unwrap();
+            assert_eq!((event.kind, event.subscription.range.lower), (kind, n));
+        }
+    }
+    client.call(&SocketCall::Close.on(port)).unwrap();
+    until(&host, "freed subscriptions", |_| subscriptions() == Some(0));
 }
 
 /// The send of a multicast with more bindings in its range than a step visits is answered when its receivers are known.

@@ -1,8 +1,6 @@
 //! Allocates the blocks and records of a replica.
 
-use std::collections::VecDeque;
-
-use crate::collections::shrink;
+use crate::collections::Queue;
 
 /// Allocates numbers from 1 on. A returned number is reused only some changes later.
 #[derive(Debug)]
@@ -10,12 +8,12 @@ pub(super) struct Slots {
     /// The lowest number never allocated.
     fresh: u32,
     /// Returned numbers, with the first version in which no reader can find them; oldest first.
-    returned: VecDeque<(u64, u32)>,
+    returned: Queue<(u64, u32)>,
 }
 
 impl Default for Slots {
     fn default() -> Self {
-        Self { fresh: 1, returned: VecDeque::new() }
+        Self { fresh: 1, returned: Queue::default() }
     }
 }
 
@@ -23,9 +21,7 @@ impl Slots {
     /// Allocates a number below `limit`. `reclaimable`: the newest version that all readers have left behind.
     pub(super) fn take(&mut self, reclaimable: u64, limit: u32) -> Option<u32> {
         if self.returned.front().is_some_and(|(version, _)| *version <= reclaimable) {
-            let number = self.returned.pop_front().map(|(_, number)| number);
-            shrink(&mut self.returned);
-            return number;
+            return self.returned.pop_front().map(|(_, number)| number);
         }
         let number = self.fresh;
         (number < limit).then(|| {

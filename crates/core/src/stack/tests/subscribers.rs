@@ -3,7 +3,7 @@
 use super::*;
 use crate::limits::TOPOLOGY_SERVER;
 use crate::quota::{Resource, UserId};
-use crate::stack::subscribers::{STEP_EVENTS, STEP_ITEMS};
+use crate::stack::subscribers::{STEP_EVENTS, STEP_ITEMS, STEP_VISITS, SubscriberWork};
 use crate::topology::{ByteOrder, EventKind, FOREVER, Filter, Subscription, TopologyEvent};
 
 const BINDINGS: u32 = 5000;
@@ -71,16 +71,16 @@ impl Node {
         loop {
             let before = events.len();
             events.extend(self.events(port));
-            while let Some((user, connection)) = self.stack.take_subscriber() {
+            while let Some((user, work)) = self.stack.take_subscriber() {
                 assert_eq!(user, USER);
-                due.push(connection);
+                due.push(work);
             }
             if due.is_empty() && events.len() == before {
                 return (events, steps);
             }
             let (now, stack) = (self.now, &mut self.stack);
             steps += due.len();
-            due.retain(|connection| stack.continue_subscriber(now, *connection));
+            due.retain(|work| stack.continue_subscriber(now, *work));
         }
     }
 }
@@ -184,4 +184,76 @@ fn node_without_limited_turns_sends_all_at_once() {
     node.request(port, ALL);
     assert_eq!(node.events(port).len(), 300);
     assert_eq!(node.stack.take_subscriber(), None);
+}
+
+/// A change that concerns more subscriptions than a turn visits is announced in steps of their user.
+#[test]
+fn change_is_announced_to_many_subscriptions_in_steps_and_requests_wait() {
+    const SUBSCRIPTIONS: u32 = 5000;
+    let mut node = Node::new(0);
+    let port = node.subscriber();
+    for n in 0..SUBSCRIPTIONS {
+        node.request(port, Subscription { range: ServiceRange::new(500, n, u32::MAX), ..ALL });
+        node.finish(port);
+    }
+    let mut expected = Vec::new();
+    for instance in [SUBSCRIPTIONS, 2] {
+        node.bind(instance);
+        node.unbind(instance);
+        for kind in [EventKind::Published, EventKind::Withdrawn] {
+            (0..=instance.min(SUBSCRIPTIONS - 1)).for_each(|_| expected.push((kind, instance)));
+        }
+    }
+    let late = Subscription { range: ServiceRange::new(600, 0, 0), ..ALL };
+    node.request(port, late);
+    let mut due: Vec<_> = std::iter::from_fn(|| node.stack.take_subscriber()).collect();
+    let server = |node: &Node| node.stack.topology_stats();
+    assert_eq!(server(&node).subscriptions, SUBSCRIPTIONS as usize, "the request waits");
+    due.sort_unstable();
+    let party = due.pop().unwrap();
+    assert!(matches!(party, (USER, SubscriberWork::Party(_))), "{party:?}");
+    let (mut made, mut steps) = (server(&node).waiting_events, 0);
+    assert!(made <= STEP_VISITS, "{made}");
+    while node.stack.continue_subscriber(node.now, party.1) {
+        let now_made = server(&node).waiting_events;
+        assert!(now_made - made <= STEP_VISITS, "{made} {now_made}");
+        made = now_made;
+        steps += 1;
+    }
+    assert!(steps >= 2 * SUBSCRIPTIONS as usize / STEP_VISITS, "{steps}");
+    let mut events = Vec::new();
+    while !due.is_empty() {
+        due.retain(|(_, work)| node.stack.continue_subscriber(node.now, *work));
+        due.extend(std::iter::from_fn(|| node.stack.take_subscriber()));
+        events.extend(node.events(port));
+    }
+    events.extend(node.finish(port).0);
+    assert!(events == expected, "{} events of {}", events.len(), expected.len());
+    assert_eq!(server(&node).subscriptions, SUBSCRIPTIONS as usize + 1);
+}
+
+/// What is charged for the subscriptions of a connection that ends is released as they are freed.
+#[test]
+fn connection_with_many_subscriptions_is_freed_in_steps_of_its_user() {
+    const SUBSCRIPTIONS: u32 = 5000;
+    let mut node = Node::new(0);
+    let port = node.subscriber();
+    for n in 0..SUBSCRIPTIONS {
+        node.request(port, Subscription { range: ServiceRange::new(500, n, n), ..ALL });
+        node.finish(port);
+    }
+    let used = |node: &Node| node.stack.ledger().used_by(USER, Resource::Subscriptions);
+    assert_eq!(used(&node), u64::from(SUBSCRIPTIONS));
+    node.stack.close(node.now, port);
+    let (user, work) = node.stack.take_subscriber().unwrap();
+    let (mut left, mut steps) = (used(&node), 0);
+    assert_eq!((user, node.stack.topology_stats().connections), (USER, 0));
+    while node.stack.continue_subscriber(node.now, work) {
+        assert!(left - used(&node) <= STEP_VISITS as u64 / 4, "{left} {}", used(&node));
+        left = used(&node);
+        steps += 1;
+    }
+    assert!(steps >= 4 * SUBSCRIPTIONS as usize / STEP_VISITS - 2, "{steps}");
+    assert_eq!((used(&node), node.stack.topology_stats().subscriptions), (0, 0));
+    assert_eq!((node.stack.take_subscriber(), node.stack.is_balanced()), (None, true));
 }

@@ -166,9 +166,9 @@ impl Dispatcher {
                     self.shares.push(user, Job::Spread(origin));
                 }
             }
-            Job::Subscriber(port) => {
-                if self.driver.stack.continue_subscriber(time, port) {
-                    self.shares.push(user, Job::Subscriber(port));
+            Job::Subscriber(work) => {
+                if self.driver.stack.continue_subscriber(time, work) {
+                    self.shares.push(user, Job::Subscriber(work));
                 } else {
                     self.forget_share(user);
                 }
@@ -219,8 +219,8 @@ impl Dispatcher {
             };
             self.shares.push(user.unwrap_or(UserId::NETWORK), Job::Spread(origin));
         }
-        while let Some((user, port)) = self.driver.stack.take_subscriber() {
-            self.shares.push(user, Job::Subscriber(port));
+        while let Some((user, work)) = self.driver.stack.take_subscriber() {
+            self.shares.push(user, Job::Subscriber(work));
         }
     }
 

@@ -30,7 +30,7 @@ use utipc_attach::{Failure, Greeting, PairId};
 use utipc_core::addr::NodeAddr;
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::shares::Shares;
-use utipc_core::{Origin, Time};
+use utipc_core::{Origin, SubscriberWork, Time};
 use utipc_lanes::daemon::{Context, Effect, Lanes, Watch};
 use utipc_os::disposal::{Disposal, Reclaim};
 use utipc_os::fdpass::Doorway;
@@ -89,8 +89,8 @@ enum Job {
     HangUp,
     /// Collect receivers of multicasts of its socket, or of another node, or make copies for them.
     Spread(Origin),
-    /// Go on with the work for a connection to the topology server, by its port there.
-    Subscriber(u32),
+    /// Go on with work of the topology server.
+    Subscriber(SubscriberWork),
     /// Go on with a task.
     Task(Task),
 }
