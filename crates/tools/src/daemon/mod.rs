@@ -24,7 +24,7 @@ use clap::Args;
 use utipc::NodeId;
 use utipc::daemon::{Daemon, DaemonConfig, Heap, Key, KeyUse, Policy};
 
-use crate::log;
+use utipc_cli::log;
 use faults::Fault;
 pub(crate) use faults::Faults;
 use file::{File, Local};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::faults::{At, Fault};
 use super::file::{Bearer, File, Media};
 use super::{build, identity, metrics};
-use crate::log;
+use utipc_cli::log;
 
 /// Most bearers of a node.
 const MAX_BEARERS: usize = 3;

@@ -126,7 +126,7 @@ fn drain(node: &Node) {
     }
     for peer in node.peers().iter().filter(|peer| peer.up) {
         if let Err(error) = utipc_tools::drain::wait(node, 0, peer.addr) {
-            warn!("{}", utipc_tools::one_line(&error));
+            warn!("{}", utipc_cli::one_line(&error));
         }
     }
 }
@@ -230,7 +230,7 @@ async fn accept_all(
                 });
             }
             Err(error) => {
-                warn!("{}", utipc_tools::one_line(&error));
+                warn!("{}", utipc_cli::one_line(&error));
                 recover(front, &error).await;
             }
         }
@@ -260,7 +260,7 @@ async fn reopen(front: &mut Front) {
     let mut is_known = false;
     while let Err(error) = front.reopen().await {
         if !std::mem::replace(&mut is_known, true) {
-            warn!("{}", utipc_tools::one_line(&error));
+            warn!("{}", utipc_cli::one_line(&error));
         }
         sleep(PAUSE).await;
     }

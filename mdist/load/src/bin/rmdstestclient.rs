@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use mdist::{output, say};
+use utipc_cli::{output, say};
 use mdist_load::consumer::{Consumer, ConsumerOptions, Snapshot};
 use mdist_load::control::{Command, Control};
 use mdist_load::items::{self, Shares};

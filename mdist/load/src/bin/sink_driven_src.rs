@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
-use mdist::{dictionaries, output, say};
+use mdist::dictionaries;
+use utipc_cli::{output, say};
 use mdist_load::control::{Command, Control};
 use mdist_load::provider::{Counts, Provider, ProviderOptions, ServiceEvent};
 use mdist_load::{items, msgdata, names};

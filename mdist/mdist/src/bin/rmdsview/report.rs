@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use mdist::say;
+use utipc_cli::say;
 use rssl::rwf::{State, code};
 use serde_json::{Map, Value, json};
 
