@@ -129,33 +129,23 @@ fn counters(daemon: &mut Watched) -> Result<(u64, u64, String)> {
     Ok((charged, super::longest_us(turns), handler.to_owned()))
 }
 
-/// Starts the processes of an attack.
-fn start_shaped(socket: &Path, options: &Options, seed: u64, shape: &Shape) -> Result<Vec<Hostile>> {
-    let processes = options.processes();
-    let part = serde_json::to_string(&shape.part(processes))?;
-    let start = |number| {
-        let mut command = Command::new(OWN_PROGRAM);
-        let seed: u64 = seed + number;
-        command.args(["shaped", "--seconds", &options.attack.to_string(), "--seed", &seed.to_string()]);
-        command.arg("--shape").arg(&part).arg("--socket").arg(socket);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        as_user(&mut command, HOSTILE_USER);
-        let child = command.spawn().context("start a hostile process")?;
-        Ok(Hostile { child, until: Instant::now() + seconds(2.0 * options.attack) })
-    };
-    (0..processes).map(start).collect()
+/// Starts a process of an attack, which takes as long as that.
+fn start_shaped(socket: &Path, options: &Options, seed: u64, shape: &Shape, end: Instant) -> Result<Hostile> {
+    let mut command = Command::new(OWN_PROGRAM);
+    let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
+    command.args(["shaped", "--seconds", &left.to_string(), "--seed", &seed.to_string()]);
+    let part = serde_json::to_string(&shape.part(options.processes()))?;
+    command.arg("--shape").arg(&part).arg("--socket").arg(socket);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    as_user(&mut command, HOSTILE_USER);
+    let child = command.spawn().context("start a hostile process")?;
+    Ok(Hostile { child, until: end + seconds(options.attack) })
 }
 
-/// Whether one of the processes lives, and may.
-fn is_attacked(hostile: &mut [Hostile]) -> Result<bool> {
-    for process in hostile {
-        if Instant::now() < process.until
-            && process.child.try_wait().context("look at a hostile process")?.is_none()
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+/// Whether a process still lives, and may.
+fn is_alive(process: &mut Hostile) -> Result<bool> {
+    let has_ended = process.child.try_wait().context("look at a hostile process")?.is_some();
+    Ok(!has_ended && Instant::now() < process.until)
 }
 
 /// One attack against a fresh daemon.
@@ -173,11 +163,26 @@ fn attack(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result
         daemon.held().map(|held| held.resident_kib - held.shared_kib.min(held.resident_kib))
     };
     let start = resident(&daemon)?;
-    let mut hostile = start_shaped(daemon.socket(), options, seed, shape)?;
+    let (begun, mut seeds) = (Instant::now(), seed..);
+    // One that begins later would be at its end before it has set up anything.
+    let [last_start, end] = [0.75, 1.0].map(|part| begun + seconds(options.attack * part));
+    let kill_at = begun + seconds(options.attack * 0.9);
+    let mut hostile: Vec<Hostile> = Vec::new();
     let mut cost = Cost::default();
-    let kill_at = Instant::now() + seconds(options.attack * 0.9);
-    while is_attacked(&mut hostile)? {
-        if shape.end == End::Killed && Instant::now() > kill_at {
+    loop {
+        let mut living = Vec::new();
+        for mut process in hostile {
+            if is_alive(&mut process)? {
+                living.push(process);
+            }
+        }
+        hostile = living;
+        // A process may end sooner: its user starts another one.
+        while Instant::now() < last_start && (hostile.len() as u64) < options.processes() {
+            let seed = seeds.next().unwrap_or(seed);
+            hostile.push(start_shaped(daemon.socket(), options, seed, shape, end)?);
+        }
+        if hostile.is_empty() || shape.end == End::Killed && Instant::now() > kill_at {
             break;
         }
         let now = resident(&daemon)?.saturating_sub(start);
