@@ -24,7 +24,6 @@ use clap::Args;
 use utipc::NodeId;
 use utipc::daemon::{Daemon, DaemonConfig, Heap, Key, KeyUse, Policy};
 
-use utipc_cli::log;
 use faults::Fault;
 pub(crate) use faults::Faults;
 use file::{File, Local};
@@ -33,6 +32,7 @@ use life::{Log, Signal, Stage};
 use metrics::Monitoring;
 use settings::Settings;
 use users::Account;
+use utipc_cli::log;
 
 /// Messages that wait in the daemon lie in memory of their users.
 #[global_allocator]

@@ -11,7 +11,7 @@ use utipc_os::Wait;
 
 use super::entries;
 use crate::{
-    Binding, Counters, Destination, Engine, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty,
+    Binding, Call, Counters, Destination, Engine, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty,
     MemberInfo, NodeAddr, PeerInfo, PortId, Received, RecvOptions, Result, Scope, ServiceAddress,
     ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
@@ -45,11 +45,7 @@ fn daemon_error(error: ClientError) -> Error {
 impl Node {
     pub(super) fn wait_for_address(&self, limit: Duration) -> Result<()> {
         let address = self.0.wait_for_address(Wait::AtMost(limit)).map_err(daemon_error)?;
-        address.map(drop).ok_or(Error::TimedOut {
-            call: "the choice of a node address",
-            reason: None,
-            node: None,
-        })
+        address.map(drop).ok_or(Error::TimedOut { call: Call::ChooseAddress, reason: None, node: None })
     }
 
     pub(super) fn open(&self, kind: SocketKind) -> Result<Socket> {

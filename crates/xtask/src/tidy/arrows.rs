@@ -62,7 +62,16 @@ const ARROWS: &[Arrow] = &[
     arrow(
         "utipc-tools",
         // The simulator's hostile peers, for a program of the feature `test-tools`.
-        &["utipc", "utipc-manage", "utipc-netns", "utipc-bench-kit", "utipc-cli", "utipc-web", "mdist", "utipc-sim"],
+        &[
+            "utipc",
+            "utipc-manage",
+            "utipc-netns",
+            "utipc-bench-kit",
+            "utipc-cli",
+            "utipc-web",
+            "mdist",
+            "utipc-sim",
+        ],
         None,
     ),
     arrow("mdist", &["rssl", "utipc", "utipc-cli", "utipc-web"], None),

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use mdist::net;
-use utipc_cli::{output, usage};
 use rssl::rwf::Domain;
+use utipc_cli::{output, usage};
 
 use viewer::Viewer;
 
