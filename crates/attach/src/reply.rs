@@ -11,9 +11,9 @@ use utipc_core::socket::{
 
 use crate::types::SocketView;
 
-/// Most nodes in a [`Reply::Awaited`].
+/// Maximum number of nodes in a [`Reply::Awaited`].
 pub const MAX_AWAITED: usize = 64;
-/// Most members in a [`Reply::GroupMembers`]: about 10 KiB.
+/// Maximum number of members in a [`Reply::GroupMembers`]: about 10 KiB.
 pub const MAX_GROUP_MEMBERS: usize = 256;
 
 /// The reply to a [`crate::Request`]. Add new variants at the end: the order is the encoding.

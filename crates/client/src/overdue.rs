@@ -22,7 +22,7 @@ pub(crate) const SLICE: Duration = Duration::from_secs(1);
 const SHORT: u32 = 1;
 /// Slices for which any other call waits.
 pub(crate) const LONG: u32 = 5;
-/// Most requests without a reply. Each takes less than 1 KiB of the send buffer.
+/// Maximum number of requests without a reply. Each takes less than 1 KiB of the send buffer.
 const UNANSWERED_MAX: u32 = 64;
 /// Pause between two tries of a call that may wait for a daemon that does not answer.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);

@@ -51,7 +51,7 @@ pub struct Requester {
     idle: std::sync::Mutex<Vec<Socket>>,
 }
 
-/// Most sockets kept for later requests.
+/// Maximum number of sockets kept for later requests.
 const IDLE: usize = 16;
 
 impl Requester {

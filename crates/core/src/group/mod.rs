@@ -38,10 +38,10 @@ pub const IDLE_WINDOW: u16 = blocks(MAX_MESSAGE + 60) as u16;
 pub const ACTIVE_WINDOW: u16 = 12 * IDLE_WINDOW;
 /// Fewest and most members that are active at a time. Spec: tipc.md §9.2.
 const ACTIVE_MEMBERS: [usize; 2] = [16, 64];
-/// Most members of a group, as one of them sees it. Ours; about 200 bytes each.
+/// Maximum number of members of a group, as one of them sees it. Ours; about 200 bytes each.
 pub const MAX_MEMBERS: usize = 16_384;
-/// Most members of one node whose binding is unknown: their JOIN has overtaken it. Ours: bounds what a node can add
-/// without bindings, which are counted.
+/// Maximum number of members of one node whose binding is unknown: their JOIN has overtaken it. Ours: bounds what a
+/// node can add without bindings, which are counted.
 pub const MAX_JOINING: usize = 1024;
 
 /// What a group has for the application, in order.
@@ -377,7 +377,7 @@ impl Group {
         }
     }
 
-    /// Most members that are active at a time. Spec: tipc.md §9.2.
+    /// Maximum number of members that are active at a time. Spec: tipc.md §9.2.
     fn max_active(&self) -> usize {
         let [least, most] = ACTIVE_MEMBERS;
         ((self.members.len() + 1) / 8).clamp(least, most)

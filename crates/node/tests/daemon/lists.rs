@@ -11,7 +11,7 @@ use utipc_manage::{Entry, Errno, Header, Request, entries, family};
 
 use crate::client::{Client, Host};
 
-/// Most entries that one request visits; as in `daemon::manage`.
+/// Maximum number of entries that one request visits; as in `daemon::manage`.
 const LIST_ITEMS: u64 = 256;
 
 /// Fetches one part of a list, and checks how many entries that has visited.

@@ -21,7 +21,7 @@ const RELEASE_ITEMS: u64 = 1024;
 /// Users of two attackers' and a bystander's processes.
 const MALLORY: u32 = 64_210;
 const BYSTANDER: u32 = 64_211;
-/// Most entries that one request for a list visits; as in `daemon::manage`.
+/// Maximum number of entries that one request for a list visits; as in `daemon::manage`.
 const LIST_ITEMS: u64 = 256;
 
 /// Waits until the counters are as expected.

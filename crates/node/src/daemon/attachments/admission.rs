@@ -20,10 +20,10 @@ const SILENCE_MS: u64 = 10_000;
 /// Time for the handshake while the limit of connections without a handshake is reached, milliseconds.
 const SILENCE_WHEN_FULL_MS: u64 = 500;
 
-/// Most connections without a handshake.
+/// Maximum number of connections without a handshake.
 const MAX_SILENT: usize = 256;
 
-/// Most of them of one user, except root and the daemon's own, so that others find a place at once.
+/// Maximum number of them of one user, except root and the daemon's own, so that others find a place at once.
 const MAX_SILENT_PER_USER: usize = MAX_SILENT / 2;
 
 /// Pause when the system has no descriptor for a new connection, milliseconds.

@@ -9,7 +9,7 @@ use utipc_os::fdpass::{Channel, Peer};
 use super::delayed::Delayed;
 use super::doorbell::Doorbell;
 
-/// Most notices in one reply.
+/// Maximum number of notices in one reply.
 const NOTICES_MAX: usize = 64;
 
 /// A process that has completed the handshake.

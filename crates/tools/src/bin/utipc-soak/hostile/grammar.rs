@@ -148,7 +148,7 @@ fn begin(kind: u64, port: u64) -> Vec<u8> {
     out
 }
 
-/// Most bytes of a payload.
+/// Maximum number of bytes of a payload.
 const PAYLOAD_MAX: u64 = 66_000;
 
 /// What a process knows of its state at the daemon.

@@ -16,7 +16,7 @@ const SETTLED_MS: u64 = 10_000;
 /// A user that has this share of a quota in use gets a warning, percent.
 const QUOTA_PERCENT: u64 = 90;
 
-/// Most findings of one check; a cluster may have thousands of links.
+/// Maximum number of findings of one check; a cluster may have thousands of links.
 const MAX_FINDINGS: usize = 5;
 
 /// All checks of a snapshot, in the order in which they are shown.
