@@ -77,7 +77,7 @@ const ARROWS: &[Arrow] = &[
     arrow("mdist", &["rssl", "utipc", "utipc-cli", "utipc-web"], None),
     arrow("mdist-load", &["rssl", "mdist", "utipc-bench-kit", "utipc-cli"], None),
     arrow("mdist-bench", &["mdist", "mdist-load", "utipc-bench-kit", "utipc-cli", "utipc-netns"], None),
-    arrow("utipc-sim", &["utipc-core", "utipc-bench-kit", "rssl"], None),
+    arrow("utipc-sim", &["utipc-core", "utipc-bench-kit"], None),
     arrow("utipc-vsync", &["utipc-core"], Some(&["thiserror"])),
     arrow("utipc-vsync-sim", &["utipc-core", "utipc-sim", "utipc-vsync"], None),
     arrow("utipc-fuzz", &["utipc-core", "utipc-manage", "utipc-vsync", "rssl", "mdist"], None),
