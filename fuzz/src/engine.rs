@@ -11,7 +11,7 @@ use utipc_core::Rng;
 use crate::mutate::mutate;
 use crate::{Seen, Target};
 
-/// Most parents (inputs that are mutated) in memory.
+/// Maximum number of parents (inputs that are mutated) in memory.
 const MAX_PARENTS: usize = 4096;
 /// An input that runs longer than this is a finding; the slowest regular input takes a thousandth.
 const HANG: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use utipc_fuzz::{Seen, TARGETS, Target, engine, home, seeds, target};
 
-/// Most inputs that `--keep` stores per target.
+/// Maximum number of inputs that `--keep` stores per target.
 const MAX_CORPUS: usize = 32;
 /// Longest input that `--keep` stores, bytes.
 const MAX_KEPT: usize = 512;

@@ -4,20 +4,7 @@ use serde::{Deserialize, Serialize};
 use utipc_core::addr::NodeAddr;
 
 /// The newest supported version of the protocol.
-///
-/// Version 2 adds the shared binding table ([`crate::Request::FetchTable`], [`crate::Request::SendFound`]), node lanes
-/// ([`crate::Notice::NodeLane`]), sockets that forked children inherit ([`crate::Request::Fork`]) and lanes of polled
-/// sockets ([`crate::Request::Drained`]). Version 3 adds descriptors that programs own and may pass on
-/// ([`crate::Request::Keep`], [`crate::Request::Claim`]). Version 4 lets the writers of lanes wake readers that poll
-/// ([`crate::Request::FarEnd`]), and ends the waits of programs that poll for room ([`crate::Request::AwaitRoom`]).
-/// Version 5 adds [`Refusal::TooManyOfUser`], and lets sockets keep their descriptors when they attach to the next
-/// daemon ([`crate::Request::Adopt`]). Version 6 adds groups ([`crate::Request::Join`]).
-/// Version 7 adds barriers ([`crate::Request::Barrier`]). Version 8 adds policies of groups
-/// ([`crate::Request::JoinWith`]). Version 9 adds receiving from polled sockets with one request
-/// ([`crate::Request::ReceivePolled`]). Version 10 adds lanes between members of a group
-/// ([`crate::Request::GroupLanes`]). Version 11 adds the reason that all receivers of an anycast are full
-/// ([`utipc_core::socket::WaitReason::ReceiversFull`]).
-pub const NEWEST: u16 = 11;
+pub const NEWEST: u16 = 1;
 /// The oldest supported version.
 pub const OLDEST: u16 = 1;
 
@@ -107,7 +94,7 @@ pub enum Refusal {
     },
     /// The limit of attached processes is reached.
     TooMany,
-    /// From version 5 on. The limit of attached processes of one user is reached.
+    /// The limit of attached processes of one user is reached.
     TooManyOfUser {
         /// The user's number.
         uid: u32,

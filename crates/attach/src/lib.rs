@@ -19,5 +19,5 @@ pub use greeting::{Greeting, Hello, NEWEST, OLDEST, Refusal, Welcome, agree};
 pub use lanes::{LaneEnd, LaneId, PairId};
 pub use notice::{Envelope, Notice};
 pub use reply::{Failure, MAX_AWAITED, MAX_GROUP_MEMBERS, Reply};
-pub use request::Request;
-pub use types::{BearerEntry, BindingPage, NodeEntry, SocketView};
+pub use request::{LaneCall, ProcessCall, Request, SocketCall};
+pub use types::SocketView;

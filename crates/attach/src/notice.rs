@@ -21,7 +21,6 @@ pub struct Envelope {
 
 /// A change that the daemon reports. Add new variants at the end: the order is the encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub enum Notice {
     /// The readiness of a socket has changed: repeat the call that would have blocked.
     Readiness {
@@ -74,13 +73,13 @@ pub enum Notice {
         /// The end that this attachment has.
         end: LaneEnd,
     },
-    /// From version 2 on. This process is the socket's sole holder again: it may request the data path
+    /// This process is the socket's sole holder again: it may request the data path
     /// ([`crate::Request::Lend`]).
     SoleHolder {
         /// The socket.
         port: u32,
     },
-    /// From version 10 on. As `Lane`, between two members of a group.
+    /// As `Lane`, between two members of a group.
     GroupLane {
         /// Own socket.
         port: u32,
@@ -93,7 +92,7 @@ pub enum Notice {
         /// The address of the other socket in the group.
         member: ServiceAddr,
     },
-    /// From version 10 on. A member of the socket's group has come, gone, or begun to take lanes: request its lanes
+    /// A member of the socket's group has come, gone, or begun to take lanes: request its lanes
     /// again ([`crate::Request::GroupLanes`]) before the next message.
     GroupChanged {
         /// The socket.

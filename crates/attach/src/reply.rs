@@ -9,16 +9,15 @@ use utipc_core::socket::{
     StateError,
 };
 
-use crate::types::{BindingPage, NodeEntry, SocketView};
+use crate::types::SocketView;
 
-/// Most nodes in a [`Reply::Awaited`].
+/// Maximum number of nodes in a [`Reply::Awaited`].
 pub const MAX_AWAITED: usize = 64;
-/// Most members in a [`Reply::GroupMembers`]: about 10 KiB.
+/// Maximum number of members in a [`Reply::GroupMembers`]: about 10 KiB.
 pub const MAX_GROUP_MEMBERS: usize = 256;
 
 /// The reply to a [`crate::Request`]. Add new variants at the end: the order is the encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 #[expect(missing_docs, reason = "each is described at its request")]
 pub enum Reply {
     /// The request is done.
@@ -47,15 +46,6 @@ pub enum Reply {
         port: u32,
     },
     Found(Option<PortId>),
-    Node(NodeEntry),
-    /// Neighbours as a JSON list: for people and tools, not for fast paths.
-    Peers(Vec<u8>),
-    /// Links, in the form of `Peers`.
-    Links(Vec<u8>),
-    Bindings(BindingPage),
-    Sockets(Vec<(u32, SocketView)>),
-    /// Counters of the node as a JSON object, with those of the daemon as its member `daemon`.
-    Counters(Vec<u8>),
     /// Netlink messages follow as payload: all, or the part of a list before `next`. Repeat the request from `next` on.
     Managed {
         next: Option<u64>,
@@ -68,7 +58,7 @@ pub enum Reply {
         number: u32,
         nodes: Vec<NodeAddr>,
     },
-    /// As `ReceivedInGroup`; earlier messages of the member are missing. Only for sockets that joined by `JoinWith`.
+    /// As `ReceivedInGroup`; earlier messages of the member are missing. Only for sockets that joined with a policy.
     ReceivedAfterLoss(Received, GroupMessage),
     /// Members in the order of their addresses, at most [`MAX_GROUP_MEMBERS`]; those of this node have no node.
     GroupMembers(Vec<MemberInfo>),
@@ -119,9 +109,6 @@ pub enum Failure {
     /// See the type.
     #[error(transparent)]
     Receive(RecvError),
-    /// There is no such link.
-    #[error("no link is called {0} (list the links for their names)")]
-    NoLink(String),
     /// See the type.
     #[error(transparent)]
     Join(JoinError),

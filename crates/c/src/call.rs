@@ -26,7 +26,7 @@ impl From<utipc::Error> for Fault {
     fn from(error: utipc::Error) -> Self {
         let errno = match &error {
             // The request was sent; the socket becomes writable with the reply.
-            utipc::Error::WouldBlock { call: "connect", .. } => libc::EINPROGRESS,
+            utipc::Error::WouldBlock { call: utipc::Call::Connect, .. } => libc::EINPROGRESS,
             other => other.errno(),
         };
         Self::new(errno, error.to_string())

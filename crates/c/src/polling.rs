@@ -12,7 +12,7 @@ use utipc::Look;
 use crate::call::{guard, set_errno};
 use crate::table::{self, Entry};
 
-/// Most sockets that a look checks.
+/// Maximum number of sockets that a look checks.
 const RECENT_MAX: usize = 8;
 /// Not a descriptor: a free place.
 const NONE: c_int = -1;

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use utipc_attach::{Failure, Request};
+use utipc_attach::{Failure, Request, SocketCall};
 use utipc_core::Load;
 use utipc_core::addr::{NodeAddr, PortId, ServiceAddr};
 use utipc_core::names::Lookup;
@@ -122,7 +122,7 @@ impl Socket {
     }
 
     fn found_request(&self, found: PortId, (addr, domain): (ServiceAddr, NodeAddr)) -> Request {
-        Request::SendFound { port: self.port(), to: Destination::Service { addr, domain }, found }
+        SocketCall::SendFound { to: Destination::Service { addr, domain }, found }.on(self.port())
     }
 
     /// The load of a receiver as far as this process knows it.
@@ -141,11 +141,10 @@ impl Socket {
             None if seen.node_is_full => Load::Full,
             None => Load::IDLE,
             Some(_) if seen.refused.contains(&port) => Load::Silent,
-            Some(Load::Full) if self.may_wait_for_readers() => {
+            Some(Load::Full) => {
                 seen.note_full(port);
                 Load::Full
             }
-            Some(Load::Full) => Load::Silent,
             Some(load) => load,
         }
     }

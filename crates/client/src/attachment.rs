@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use utipc_attach::{Envelope, LaneId, Notice, PairId, Reply, Request, decode, encode};
+use utipc_attach::{Envelope, LaneId, Notice, PairId, ProcessCall, Reply, Request, decode, encode};
 use utipc_core::addr::NodeAddr;
 use utipc_lanes::Pair;
 use utipc_os::fdpass::{Channel, Put};
@@ -33,33 +33,6 @@ use crate::overdue::Answered;
 use crate::resume::Resuming;
 use crate::state::SocketState;
 
-/// First version in which processes can share sockets and a polled socket keeps its lanes.
-const SHARING_VERSION: u16 = 2;
-
-/// First version in which a writer of lanes gets the far ends of its readers' descriptors.
-const FAR_END_VERSION: u16 = 4;
-
-/// First version in which the daemon ends waits of programs that poll until a full lane has room.
-const AWAIT_ROOM_VERSION: u16 = 4;
-
-/// First version in which the node takes multicasts from node lanes.
-const MULTICAST_VERSION: u16 = 4;
-
-/// The first version with groups.
-const GROUP_VERSION: u16 = 6;
-
-/// The first version with barriers.
-const BARRIER_VERSION: u16 = 7;
-
-/// The first version with policies of groups.
-const POLICY_VERSION: u16 = 8;
-
-/// First version in which a receive by a request also keeps the level of the socket's descriptor.
-const RECEIVE_POLLED_VERSION: u16 = 9;
-
-/// First version with lanes between members of a group.
-const GROUP_LANES_VERSION: u16 = 10;
-
 /// Pauses between tries while the daemon closes the connection during the handshake, because this process was too slow
 /// or too many processes attach at once.
 const HANDSHAKE_BACKOFF: [Duration; 7] = {
@@ -71,8 +44,6 @@ const HANDSHAKE_BACKOFF: [Duration; 7] = {
 #[derive(Debug)]
 pub(crate) struct Attachment {
     path: PathBuf,
-    /// Version of the protocol.
-    version: u16,
     /// The process that it belongs to, see [`fork::generation`].
     generation: u32,
     /// The inheritance for the child of the fork in progress. In the child: of the fork that made it, until it is
@@ -87,9 +58,6 @@ pub(crate) struct Attachment {
     /// Arenas by pair and own side. Between its own sockets this process has both sides. Locked before the wire, never
     /// after it.
     pub(crate) pairs: Mutex<HashMap<(PairId, u8), Arc<Pair>>>,
-    /// Whether a polled socket keeps its lanes. With a daemon of version 1 it must not: that daemon makes descriptors
-    /// readable only for messages that pass through it.
-    pub(crate) keeps_level: bool,
     /// The binding table. Locked before the wire too.
     pub(crate) names: Names,
     notices: Notices,
@@ -146,7 +114,6 @@ impl Attachment {
         let attachment = Arc::new(Self {
             _hiding: Hiding::of(&channel),
             path: path.to_owned(),
-            version: welcome.version,
             generation: fork::generation(),
             inheritance: Mutex::default(),
             in_child: OnceLock::new(),
@@ -158,7 +125,6 @@ impl Attachment {
             shrinks_rings: AtomicBool::new(false),
             overdue: AtomicBool::new(false),
             fetched: AtomicU32::new(bell.seq()),
-            keeps_level: welcome.version >= SHARING_VERSION,
             life: Arc::new(Life { over: AtomicBool::new(false), bell, near_ends: NearEnds::default() }),
             resuming: Arc::default(),
         });
@@ -182,7 +148,7 @@ impl Attachment {
     /// Hangs this near end, which the program polls, up when the daemon dies, even if another process keeps a copy of
     /// the far end.
     pub(crate) fn watch_near_end(&self, near: &Near) {
-        if self.shares_far_ends() && self.life.near_ends.add(near) == Reach::NeedsThread {
+        if self.life.near_ends.add(near) == Reach::NeedsThread {
             let life = Arc::clone(&self.life);
             let ended = move || life.near_ends.hang_up();
             // Without the thread the next call finds out.
@@ -199,56 +165,6 @@ impl Attachment {
     #[inline]
     pub(crate) fn is_own(&self) -> bool {
         self.generation == fork::generation()
-    }
-
-    /// Whether sockets can join groups.
-    pub(crate) fn has_groups(&self) -> bool {
-        self.version >= GROUP_VERSION
-    }
-
-    /// Whether members of groups have policies.
-    pub(crate) fn has_policies(&self) -> bool {
-        self.version >= POLICY_VERSION
-    }
-
-    /// Whether the daemon answers barriers.
-    pub(crate) fn has_barriers(&self) -> bool {
-        self.version >= BARRIER_VERSION
-    }
-
-    /// Whether a receive by a request also keeps the level of the socket's descriptor.
-    pub(crate) fn receives_polled(&self) -> bool {
-        self.version >= RECEIVE_POLLED_VERSION
-    }
-
-    /// Whether members of a group on this host exchange messages by lanes.
-    pub(crate) fn has_group_lanes(&self) -> bool {
-        self.version >= GROUP_LANES_VERSION
-    }
-
-    /// Version of the protocol.
-    pub(crate) fn version(&self) -> u16 {
-        self.version
-    }
-
-    /// Whether processes can share sockets of this daemon.
-    pub(crate) fn can_share_sockets(&self) -> bool {
-        self.version >= SHARING_VERSION
-    }
-
-    /// Whether the daemon lets this process make descriptors readable itself.
-    pub(crate) fn shares_far_ends(&self) -> bool {
-        self.version >= FAR_END_VERSION
-    }
-
-    /// Whether the daemon ends the wait of a program that polls until a full lane has room.
-    pub(crate) fn ends_waits_for_room(&self) -> bool {
-        self.version >= AWAIT_ROOM_VERSION
-    }
-
-    /// Whether the node takes multicasts from node lanes.
-    pub(crate) fn takes_multicasts_by_lane(&self) -> bool {
-        self.version >= MULTICAST_VERSION
     }
 
     pub(crate) fn channel(&self) -> &Channel {
@@ -268,10 +184,6 @@ impl Attachment {
     /// Address of the node as last reported.
     pub(crate) fn address(&self) -> NodeAddr {
         self.notices.address()
-    }
-
-    pub(crate) fn set_address(&self, node: NodeAddr) {
-        self.notices.set_address(node);
     }
 
     /// The sockets that resume when this attachment ends.
@@ -345,8 +257,13 @@ impl Attachment {
     /// Fetches the notices that did not fit the reply.
     fn fetch_all_notices<T>(&self, (result, mut more): (Result<T, Error>, bool)) -> Result<T, Error> {
         while more {
-            (_, more) =
-                self.round_trip(&mut lock(&self.wire), &Request::Notices, &[], &[], |_, _| Some(()))?;
+            (_, more) = self.round_trip(
+                &mut lock(&self.wire),
+                &Request::Process(ProcessCall::Notices),
+                &[],
+                &[],
+                |_, _| Some(()),
+            )?;
         }
         result
     }

@@ -15,7 +15,7 @@ use utipc_os::shm::{Access, Fence, Memory, PAGE, Segment, Watched};
 const SEQ: usize = 0;
 /// Word that counts threads asleep.
 const SLEEPERS: usize = 4;
-/// Word with the number of the request that the daemon has begun last; 0 if the daemon is of an older release.
+/// Word with the number of the request that the daemon has begun last; the handshake is 1.
 const BEGUN: usize = 8;
 /// Word with the number of the cancelled request, or 0.
 const CANCELLED: usize = 12;
@@ -43,12 +43,12 @@ impl Bell {
         self.page.load32(SEQ, Acquire)
     }
 
-    /// Cancels the request with this number. False if the daemon has begun it, or cannot tell: its reply comes.
+    /// Cancels the request with this number. False if the daemon has begun it: its reply comes.
     pub(crate) fn cancel(&self, number: u32) -> bool {
         self.page.store32(CANCELLED, number, Release);
         self.page.fence(Fence::Cancel);
         let begun = self.page.load32(BEGUN, Acquire);
-        let cancelled = begun != 0 && begun != number;
+        let cancelled = begun != number;
         if !cancelled {
             self.forget_cancelled();
         }

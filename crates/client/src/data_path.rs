@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use utipc_attach::{LaneEnd, LaneId, Reply, Request};
+use utipc_attach::{LaneCall, LaneEnd, LaneId, ProcessCall, Reply, Request, SocketCall};
 use utipc_lanes::{Pair, Receiver};
 use utipc_os::lock;
 
@@ -38,7 +38,7 @@ impl Attachment {
                 Task::DropPair(pair) => lock(&self.pairs).retain(|(id, _), _| *id != pair),
             }
         }
-        self.request(&Request::Notices, &[])
+        self.request(&Request::Process(ProcessCall::Notices), &[])
     }
 
     /// Makes a socket hosted: its lanes end, and all of its messages go through the node.
@@ -56,7 +56,7 @@ impl Attachment {
         let mut sender = lock(&socket.sender);
         socket.hosted.store(true, Relaxed);
         socket.has_other_holders.store(has_other_holders, Relaxed);
-        let request = Request::MakeHosted { port: socket.port, partly: receiver.begun() };
+        let request = SocketCall::MakeHosted { partly: receiver.begun() }.on(socket.port);
         let done = self.request(&request, &[]);
         leave_lanes(socket, &mut receiver, &mut sender);
         drop((receiver, sender));
@@ -79,7 +79,7 @@ impl Attachment {
         let requested = if socket.in_group.load(Relaxed) {
             self.request_group_lanes(socket).map(drop)
         } else {
-            self.request(&Request::Lend { port: socket.port }, &[])
+            self.request(&SocketCall::Lend.on(socket.port), &[])
         };
         match requested {
             Err(Error::Failed(_)) => {
@@ -103,7 +103,7 @@ impl Attachment {
         let pair = match pairs.get(&(lane.pair, 1 - side)) {
             Some(pair) => pair.other_side(),
             None => {
-                let request = Request::FetchPair { pair: lane.pair };
+                let request = Request::Lane(LaneCall::FetchPair { pair: lane.pair });
                 let (arena, waker) = self.call(&request, &[], |reply, extra| {
                     let mut fds = extra.fds.drain(..).filter(|_| reply == Reply::Done);
                     Some((fds.next()?, fds.next()))
@@ -118,7 +118,7 @@ impl Attachment {
 
     /// Tells the daemon that this end does not use a lane any more.
     pub(crate) fn lane_done(&self, lane: LaneId, end: LaneEnd) -> Result<(), Error> {
-        match self.request(&Request::LaneDone { lane, end }, &[]) {
+        match self.request(&Request::Lane(LaneCall::LaneDone { lane, end }), &[]) {
             // The daemon has closed it already.
             Err(Error::Failed(_)) => Ok(()),
             result => result,

@@ -30,9 +30,9 @@ pub enum Error {
     HungUp(PathBuf),
     /// A forked child has inherited a socket that the daemon could not share.
     #[error(
-        "the daemon at {} could not share this socket between the parent and its forked child (it is of an older release, \
-         its limit of descriptors is reached, it did not answer at the fork, or a signal handler forked: open sockets \
-         after the fork)",
+        "the daemon at {} could not share this socket between the parent and its forked child (its limit \
+         of descriptors is reached, it did not answer at the fork, or a signal handler forked: open sockets after the \
+         fork)",
         .0.display()
     )]
     NotShared(PathBuf),

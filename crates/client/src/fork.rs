@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use utipc_attach::{Reply, Request};
+use utipc_attach::{ProcessCall, Reply, Request, SocketCall};
 use utipc_os::fdpass::Channel;
 use utipc_os::fork::{self, Hooks};
 use utipc_os::{lock, reentry};
@@ -104,9 +104,6 @@ fn child() {
 impl Attachment {
     /// Before a fork: makes all sockets hosted and fetches the inheritance.
     fn share(&self) -> Result<(), Error> {
-        if !self.can_share_sockets() {
-            return Ok(());
-        }
         let mut sockets = self.sockets();
         for _ in 0..SHARE_ATTEMPTS {
             if sockets.is_empty() {
@@ -117,7 +114,7 @@ impl Attachment {
                 sockets.iter().map(|socket| (lock(&socket.receiver), lock(&socket.sender))).collect();
             for (socket, (receiver, _)) in sockets.iter().zip(&mut halves) {
                 if let Some(partly) = receiver.begun() {
-                    self.request(&Request::MakeHosted { port: socket.port, partly: Some(partly) }, &[])?;
+                    self.request(&SocketCall::MakeHosted { partly: Some(partly) }.on(socket.port), &[])?;
                 }
             }
             let mut wire = self.lock_wire();
@@ -130,13 +127,18 @@ impl Attachment {
                 sockets = now;
                 continue;
             }
-            let (inheritance, more) =
-                self.round_trip(&mut wire, &Request::Fork, &[], &[], |reply, extra| match reply {
+            let (inheritance, more) = self.round_trip(
+                &mut wire,
+                &Request::Process(ProcessCall::Fork),
+                &[],
+                &[],
+                |reply, extra| match reply {
                     Reply::Number(number) => {
                         extra.fds.pop().map(|descriptor| Inheritance::new(number, descriptor))
                     }
                     _ => None,
-                })?;
+                },
+            )?;
             let inheritance = inheritance?;
             for (socket, (receiver, sender)) in sockets.iter().zip(&mut halves) {
                 if !socket.hosted.swap(true, Relaxed) {
@@ -148,7 +150,7 @@ impl Attachment {
             *lock(&self.inheritance) = Some(inheritance);
             // Threads that sleep on a lane have to wait for the node from now on.
             self.ring();
-            return if more { self.request(&Request::Notices, &[]) } else { Ok(()) };
+            return if more { self.request(&Request::Process(ProcessCall::Notices), &[]) } else { Ok(()) };
         }
         Err(Error::NotShared(self.path().to_owned()))
     }
@@ -177,7 +179,7 @@ impl Attachment {
             let channel = Channel::from_fd(descriptor);
             // If it fails, the daemon has died, or it refuses the request.
             let _ = channel.send(&[IoSlice::new(&nonce.to_le_bytes())], &[], true);
-            let request = Request::Inherit { inheritance: number, nonce };
+            let request = Request::Process(ProcessCall::Inherit { inheritance: number, nonce });
             let claimed = own.call(&request, &[], |reply, _| matches!(reply, Reply::Number(_)).then_some(()));
             if let Err(error) = claimed {
                 if own.is_over() {

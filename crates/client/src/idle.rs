@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::thread;
 use std::time::Duration;
 
-use utipc_attach::Request;
+use utipc_attach::{LaneCall, Request};
 use utipc_lanes::{FIRST_RING, Idle, Wakeup};
 use utipc_os::signals;
 
@@ -64,16 +64,16 @@ impl Attachment {
                 Idle::Busy => {}
                 Idle::Shrunk(wakeup) => {
                     if wakeup == Wakeup::TellDaemon {
-                        self.request_ignoring_failure(&Request::Wake { lane: lane.id });
+                        self.request_ignoring_failure(&Request::Lane(LaneCall::Wake { lane: lane.id }));
                     }
                 }
                 Idle::Left => {
                     // Frees the share of the receiver's buffer.
-                    self.request_ignoring_failure(&Request::Grow {
+                    self.request_ignoring_failure(&Request::Lane(LaneCall::Grow {
                         lane: lane.id,
                         log2: FIRST_RING,
                         importance: IMPORTANCE,
-                    });
+                    }));
                     continue;
                 }
             }

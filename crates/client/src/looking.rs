@@ -10,7 +10,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use utipc_attach::Request;
+use utipc_attach::SocketCall;
 use utipc_lanes::{Check, Receiver};
 use utipc_os::lock;
 use utipc_os::packets::Far;
@@ -33,9 +33,7 @@ impl Socket {
     /// ([`Socket::settle_level`]) after every receive that leaves it deferred, before any thread of the program waits
     /// by the descriptor.
     pub fn defer_level(&self) {
-        if let Some(descriptor) = self.descriptor.get()
-            && self.attachment.shares_far_ends()
-        {
+        if let Some(descriptor) = self.descriptor.get() {
             descriptor.deferral.allow();
         }
     }
@@ -94,7 +92,7 @@ impl Socket {
     pub fn may_look(&self) -> bool {
         let is_worth_it = |descriptor: &Descriptor| {
             let deferral = &descriptor.deferral;
-            deferral.is_worth_it() && !deferral.is_deferred() && self.attachment.shares_far_ends()
+            deferral.is_worth_it() && !deferral.is_deferred()
         };
         self.polled().is_some_and(is_worth_it) && self.spin_mode() != Mode::Parked
     }
@@ -274,7 +272,7 @@ impl Socket {
 
     fn own_far_end<'a>(&self, descriptor: &'a Descriptor) -> Option<&'a Far> {
         descriptor.deferral.far(|| {
-            let request = Request::FarEnd { port: self.port(), lane: None };
+            let request = SocketCall::FarEnd.on(self.port());
             self.fetch_near(&request).ok().and_then(Far::new)
         })
     }

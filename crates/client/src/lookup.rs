@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
-use utipc_attach::{Reply, Request};
+use utipc_attach::{ProcessCall, Reply, Request};
 use utipc_core::Load;
 use utipc_core::addr::{NodeAddr, PortId, ServiceAddr, ServiceRange};
 use utipc_core::names::replica::{Choice, View, ViewError};
@@ -141,7 +141,7 @@ impl Attachment {
         if self.names.refused.load(Relaxed) {
             return Ok(false);
         }
-        let fetched = self.call(&Request::FetchTable, &[], |reply, extra| {
+        let fetched = self.call(&Request::Process(ProcessCall::FetchTable), &[], |reply, extra| {
             let fds = std::mem::take(extra.fds);
             (reply == Reply::Done).then_some(fds)
         });
@@ -170,7 +170,7 @@ impl Attachment {
 
     #[cold]
     fn request_lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
-        self.call(&Request::Lookup { to, domain }, &[], |reply, _| match reply {
+        self.call(&Request::Process(ProcessCall::Lookup { to, domain }), &[], |reply, _| match reply {
             Reply::Found(port) => Some(port),
             _ => None,
         })

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use utipc_attach::{Failure, Reply, Request};
+use utipc_attach::{Failure, Reply, Request, SocketCall};
 use utipc_core::Load;
 use utipc_core::addr::{PortId, Scope, ServiceAddr, ServiceRange};
 use utipc_core::group::CopyOf;
@@ -76,9 +76,6 @@ enum Room {
 impl Attachment {
     /// Lets a socket that has joined a group use lanes. Without them its messages go through the node.
     pub(crate) fn use_group_lanes(&self, socket: &SocketState) -> Result<(), Error> {
-        if !self.has_group_lanes() {
-            return Ok(());
-        }
         let halves = (lock(&socket.receiver), lock(&socket.sender));
         // Before the notices about lanes are processed.
         socket.hosted.store(false, Relaxed);
@@ -95,7 +92,7 @@ impl Attachment {
 
     /// Requests lanes to all members; returns whether there are.
     pub(crate) fn request_group_lanes(&self, socket: &SocketState) -> Result<bool, Error> {
-        let request = Request::GroupLanes { port: socket.port };
+        let request = SocketCall::GroupLanes.on(socket.port);
         self.call(&request, &[], |reply, _| match reply {
             Reply::Number(number) => Some(number != 0),
             _ => None,
@@ -343,7 +340,7 @@ impl Socket {
         }
         half.members.forget();
         let found = PortId { port, node: self.attachment.address() };
-        let request = Request::SendFound { port: self.port(), to, found };
+        let request = SocketCall::SendFound { to, found }.on(self.port());
         match self.give_to_node(data, &request) {
             // The node has taken the message, or the member is gone.
             Ok(_) | Err(Error::Failed(_)) => Ok(()),

@@ -76,8 +76,7 @@ impl Socket {
                     self.ask_for_lane(*port)?;
                 }
             }
-            if group.remote && self.attachment.takes_multicasts_by_lane() && half.lanes.note_remote_request()
-            {
+            if group.remote && half.lanes.note_remote_request() {
                 self.ask_for_lane(0)?;
             }
         }

@@ -4,15 +4,15 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use utipc_attach::{BindingPage, Failure, NodeEntry, Reply, Request};
-use utipc_core::addr::{Binding, NodeAddr, PortId, ServiceAddr};
+use utipc_attach::{ProcessCall, Reply, Request};
+use utipc_core::addr::{NodeAddr, PortId, ServiceAddr};
 use utipc_core::socket::SocketKind;
-use utipc_core::{LinkInfo, LinkProperty, PeerInfo};
 use utipc_os::spin::Mode;
 use utipc_os::{Left, fork, lock};
 
 use crate::attachment::Attachment;
 use crate::fork::attachments;
+use crate::overdue::PAUSE;
 use crate::{Error, Place, Socket, Wait};
 
 /// Pauses between tries to find the next daemon after one has died; a service manager restarts it within about their
@@ -161,10 +161,11 @@ impl Node {
 
     /// Opens a socket at this daemon.
     pub(crate) fn open_on(&self, attachment: &Arc<Attachment>, kind: SocketKind) -> Result<Socket, Error> {
-        let port = attachment.call(&Request::Open { kind }, &[], |reply, _| match reply {
-            Reply::Opened { port } => Some(port),
-            _ => None,
-        })?;
+        let port =
+            attachment.call(&Request::Process(ProcessCall::Open { kind }), &[], |reply, _| match reply {
+                Reply::Opened { port } => Some(port),
+                _ => None,
+            })?;
         Ok(Socket::new(Arc::clone(attachment), port, kind, false, self.mode))
     }
 
@@ -182,11 +183,21 @@ impl Node {
         let attachment = self.living()?;
         let end = wait.start();
         loop {
+            let address = attachment.address();
+            if !address.is_none() {
+                return Ok(Some(address));
+            }
             let sleeper = attachment.bell().park();
-            let entry = entry(&attachment)?;
-            if entry.settled {
-                attachment.set_address(entry.address);
-                return Ok(Some(entry.address));
+            // The notice of the address comes with the reply, or rings the doorbell.
+            match attachment.request(&Request::Process(ProcessCall::Notices), &[]) {
+                Err(Error::Silent(_)) if end.left() != Left::Nothing => {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                }
+                done => done?,
+            }
+            if !attachment.address().is_none() {
+                continue;
             }
             match end.left() {
                 Left::Nothing => return Ok(None),
@@ -199,22 +210,21 @@ impl Node {
     /// over, at most the first 64; none if all have.
     ///
     /// # Errors
-    /// [`crate::Failure::Limit`] if this process waits for too many barriers; [`crate::Failure::State`] if the daemon
-    /// is of an older release; [`Error::Died`].
+    /// [`crate::Failure::Limit`] if this process waits for too many barriers; [`Error::Died`].
     pub fn barrier(&self, wait: Wait) -> Result<Vec<NodeAddr>, Error> {
         let attachment = self.living()?;
-        if !attachment.has_barriers() {
-            return Err(Failure::State.into());
-        }
         let end = wait.start();
         let (mut known, mut pause) = (None, FIRST_PAUSE);
         loop {
             let last = end.left() == Left::Nothing;
-            let (number, awaited) =
-                attachment.call(&Request::Barrier { number: known, last }, &[], |reply, _| match reply {
+            let (number, awaited) = attachment.call(
+                &Request::Process(ProcessCall::Barrier { number: known, last }),
+                &[],
+                |reply, _| match reply {
                     Reply::Awaited { number, nodes } => Some((number, nodes)),
                     _ => None,
-                })?;
+                },
+            )?;
             if last || awaited.is_empty() {
                 return Ok(awaited);
             }
@@ -227,60 +237,10 @@ impl Node {
         }
     }
 
-    /// The peers of the node.
-    ///
-    /// # Errors
-    /// [`Error::Died`], as for all queries.
-    pub fn peers(&self) -> Result<Vec<PeerInfo>, Error> {
-        self.list(|skip| Request::Peers { skip })
-    }
-
-    /// The links to other nodes.
-    ///
-    /// # Errors
-    /// As [`Node::peers`].
-    pub fn links(&self) -> Result<Vec<LinkInfo>, Error> {
-        self.list(|skip| Request::Links { skip })
-    }
-
-    /// The counters of the node as JSON, with those of the daemon as member `daemon`.
-    ///
-    /// # Errors
-    /// As [`Node::peers`].
-    pub fn counters(&self) -> Result<Vec<u8>, Error> {
-        self.current()?.call(&Request::Counters, &[], |reply, _| match reply {
-            Reply::Counters(text) => Some(text),
-            _ => None,
-        })
-    }
-
-    /// The binding table.
-    ///
-    /// # Errors
-    /// As [`Node::peers`].
-    pub fn bindings(&self) -> Result<Vec<Binding>, Error> {
-        let attachment = self.current()?;
-        let mut all = Vec::new();
-        loop {
-            let skip = u32::try_from(all.len()).unwrap_or(u32::MAX);
-            let page = attachment.call(&Request::Bindings { skip }, &[], |reply, _| match reply {
-                Reply::Bindings(page) => Some(page),
-                _ => None,
-            })?;
-            let BindingPage { bindings, more } = page;
-            let more = more && !bindings.is_empty();
-            all.extend(bindings);
-            if !more {
-                all.sort_by_key(|binding| binding.range);
-                return Ok(all);
-            }
-        }
-    }
-
     /// Looks up the socket to which the next message to a service address would go.
     ///
     /// # Errors
-    /// As [`Node::peers`].
+    /// [`Error::Died`].
     pub fn lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
         if self.first.is_own() && !self.first.is_over() {
             return self.first.lookup(to, domain);
@@ -288,19 +248,11 @@ impl Node {
         self.current()?.lookup(to, domain)
     }
 
-    /// Changes a property of the link with this name. The caller has checked the value's range.
-    ///
-    /// # Errors
-    /// [`crate::Failure::NoLink`], [`crate::Failure::NotAllowed`].
-    pub fn set_link(&self, name: &str, property: LinkProperty) -> Result<(), Error> {
-        self.current()?.request(&Request::SetLink { name: name.to_owned(), property }, &[])
-    }
-
     /// Sends one netlink request of the family TIPCv2 to the node; returns the netlink messages of all parts of the
     /// reply. A refusal is an error message among them.
     ///
     /// # Errors
-    /// As [`Node::peers`]; [`crate::Failure::State`] if `request` is not a netlink message.
+    /// [`Error::Died`]; [`crate::Failure::State`] if `request` is not a netlink message.
     pub fn manage(&self, request: &[u8]) -> Result<Vec<u8>, Error> {
         self.manage_some(request, usize::MAX).map(|(reply, _)| reply)
     }
@@ -338,38 +290,6 @@ impl Node {
             matches!(reply, Reply::Managed { .. }).then(|| (extra.payload.to_vec(), extra.fds.pop()))
         })
     }
-
-    /// Address, identity and bearers of the node.
-    ///
-    /// # Errors
-    /// As [`Node::peers`].
-    pub fn entry(&self) -> Result<NodeEntry, Error> {
-        self.current().and_then(|attachment| entry(&attachment))
-    }
-
-    /// Fetches all pages of a list that comes as JSON.
-    fn list<T: serde::de::DeserializeOwned>(&self, ask: impl Fn(u32) -> Request) -> Result<Vec<T>, Error> {
-        let attachment = self.current()?;
-        let mut all = Vec::new();
-        loop {
-            let skip = u32::try_from(all.len()).unwrap_or(u32::MAX);
-            let page: Vec<T> = attachment.call(&ask(skip), &[], |reply, _| match reply {
-                Reply::Peers(text) | Reply::Links(text) => serde_json::from_slice(&text).ok(),
-                _ => None,
-            })?;
-            if page.is_empty() {
-                return Ok(all);
-            }
-            all.extend(page);
-        }
-    }
-}
-
-fn entry(attachment: &Attachment) -> Result<NodeEntry, Error> {
-    attachment.call(&Request::Node, &[], |reply, _| match reply {
-        Reply::Node(entry) => Some(entry),
-        _ => None,
-    })
 }
 
 /// Attaches to the first daemon of `place` that answers.

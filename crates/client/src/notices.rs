@@ -67,8 +67,8 @@ impl Notices {
                 {
                     tasks.push(Task::AnswerLaneEnd(lane));
                 }
-                // `LaneOver` was delivered by the guard above; other notices are of a later version.
-                _ => {}
+                // Delivered by the guard above.
+                Notice::LaneOver { .. } => {}
             }
         }
         let done = tasks.is_empty();

@@ -22,51 +22,14 @@ pub(crate) const SLICE: Duration = Duration::from_secs(1);
 const SHORT: u32 = 1;
 /// Slices for which any other call waits.
 pub(crate) const LONG: u32 = 5;
-/// Most requests without a reply. Each takes less than 1 KiB of the send buffer.
+/// Maximum number of requests without a reply. Each takes less than 1 KiB of the send buffer.
 const UNANSWERED_MAX: u32 = 64;
 /// Pause between two tries of a call that may wait for a daemon that does not answer.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 /// Slices for which to wait for the reply to a request.
 pub(crate) fn patience(request: &Request) -> u32 {
-    match request {
-        Request::Open { .. }
-        | Request::Bind { .. }
-        | Request::Unbind { .. }
-        | Request::Listen { .. }
-        | Request::Connect { .. }
-        | Request::Shutdown { .. }
-        | Request::SetOption { .. }
-        | Request::GetOption { .. }
-        | Request::Descriptor { .. }
-        | Request::Keep { .. }
-        | Request::Claim { .. }
-        | Request::Inherit { .. }
-        | Request::Node
-        | Request::Peers { .. }
-        | Request::Links { .. }
-        | Request::Bindings { .. }
-        | Request::Sockets { .. }
-        | Request::SetLink { .. }
-        | Request::Counters
-        | Request::Manage { .. } => LONG,
-        _ => SHORT,
-    }
-}
-
-/// The reply to assume for a request that may be carried out later, because no call depends on its result.
-pub(crate) fn assumed_reply(request: &Request) -> Option<Reply> {
-    match request {
-        Request::Close { .. }
-        | Request::Rearm { .. }
-        | Request::LaneDone { .. }
-        | Request::Report { .. }
-        | Request::Wake { .. }
-        | Request::AwaitRoom { .. } => Some(Reply::Done),
-        // The node may have something: the next receive finds out.
-        Request::Drained { .. } => Some(Reply::Number(1)),
-        _ => None,
-    }
+    if request.is_urgent() { SHORT } else { LONG }
 }
 
 /// What has become of a request.
@@ -83,7 +46,7 @@ impl Attachment {
         if let Some(len) = self.receive_within(wire, patience(request))? {
             return Ok(Answered::Reply(len));
         }
-        if let Some(reply) = assumed_reply(request) {
+        if let Some(reply) = request.assumed_reply() {
             self.note_overdue(wire);
             return Ok(Answered::Assumed(reply));
         }
@@ -124,7 +87,7 @@ impl Attachment {
         if wire.overdue == 0 {
             return Ok(None);
         }
-        match assumed_reply(request) {
+        match request.assumed_reply() {
             Some(reply) if wire.overdue < UNANSWERED_MAX => {
                 self.note_overdue(wire);
                 Ok(Some(reply))
@@ -153,7 +116,7 @@ impl Attachment {
     /// Before a request that may wait: waits until the daemon answers again, without the connection's lock.
     #[cold]
     pub(crate) fn wait_for_overdue(&self, request: &Request) -> Result<(), Error> {
-        if assumed_reply(request).is_some() || patience(request) == SHORT {
+        if request.assumed_reply().is_some() || patience(request) == SHORT {
             return Ok(());
         }
         let end = Instant::now() + SLICE * patience(request);

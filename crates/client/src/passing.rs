@@ -4,16 +4,12 @@
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 
-use utipc_attach::{Failure, Reply, Request};
+use utipc_attach::{ProcessCall, Reply, Request, SocketCall};
 use utipc_core::socket::SocketKind;
-use utipc_os::packets;
+use utipc_os::{lock, packets};
 
-use crate::attachment::Attachment;
 use crate::descriptor::Descriptor;
 use crate::{Error, Node, Socket};
-
-/// First version in which programs own descriptors of sockets.
-const PASSING_VERSION: u16 = 3;
 
 /// Whether a descriptor of unknown origin may be that of a socket, so that [`Node::claim`] is worth a try.
 #[must_use]
@@ -29,17 +25,15 @@ impl Node {
     /// [`Failure::NoSocket`] if it is not the descriptor of a socket, or the socket has ended.
     pub fn claim(&self, number: RawFd, fd: impl AsFd) -> Result<Socket, Error> {
         let attachment = self.living()?;
-        let inode = packets::inode(&fd)?;
-        let port =
-            attachment.call_with(
-                &Request::Claim { inode, nonce: 0 },
-                &[fd.as_fd()],
-                |reply, _| match reply {
-                    Reply::Claimed { port } => Some(port),
-                    _ => None,
-                },
-            )?;
-        let look = Request::Look { port };
+        let port = attachment.call_with(
+            &Request::Process(ProcessCall::Claim),
+            &[fd.as_fd()],
+            |reply, _| match reply {
+                Reply::Claimed { port } => Some(port),
+                _ => None,
+            },
+        )?;
+        let look = SocketCall::Look.on(port);
         let kind = attachment.call(&look, &[], |reply, _| match reply {
             Reply::Socket(view) => Some(view.kind),
             _ => None,
@@ -64,23 +58,14 @@ impl Node {
     }
 }
 
-impl Attachment {
-    pub(crate) fn can_pass_descriptors(&self) -> bool {
-        self.version() >= PASSING_VERSION
-    }
-}
-
 impl Socket {
     /// Fetches the descriptor of this socket, for the program to own. The socket lives until the last copy of it is
     /// closed, in any process, and this value is dropped. The caller sets its number with [`Socket::renumber`].
     ///
     /// # Errors
-    /// [`Failure::Limit`]; [`Failure::State`] if the daemon is of an older release.
+    /// [`Failure::Limit`].
     pub fn keep(&self) -> Result<OwnedFd, Error> {
-        if !self.attachment.can_pass_descriptors() {
-            return Err(Failure::State.into());
-        }
-        let near = self.fetch_near(&Request::Keep { port: self.port() })?;
+        let near = self.fetch_near(&SocketCall::Keep.on(self.port()))?;
         self.keep_far_end();
         Ok(near)
     }
@@ -106,7 +91,7 @@ impl Socket {
         let Some(descriptor) = self.descriptor.get().filter(|descriptor| !descriptor.is_polled()) else {
             return Ok(());
         };
-        let receiver = self.receiver_to_poll()?;
+        let receiver = lock(&self.state.receiver);
         if descriptor.is_polled() {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 
-use utipc_attach::{Failure, Reply, Request};
+use utipc_attach::{Failure, Reply, Request, SocketCall};
 use utipc_lanes::{Check, Receiver};
 use utipc_os::lock;
 
@@ -28,9 +28,9 @@ impl Socket {
     /// [`Socket::keep`].
     pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
         if self.descriptor.get().is_none() {
-            let receiver = self.receiver_to_poll()?;
+            let receiver = lock(&self.state.receiver);
             if self.descriptor.get().is_none() {
-                let near = self.fetch_near(&Request::Descriptor { port: self.port() })?;
+                let near = self.fetch_near(&SocketCall::Descriptor.on(self.port()))?;
                 let descriptor = self.descriptor.get_or_init(|| Descriptor::new(near));
                 self.keep_far_end();
                 self.keep_level(receiver, descriptor)?;
@@ -42,14 +42,6 @@ impl Socket {
     /// Fetches an end of a descriptor.
     pub(crate) fn fetch_near(&self, request: &Request) -> Result<OwnedFd, Error> {
         self.attachment.call(request, &[], |reply, extra| extra.fds.pop().filter(|_| reply == Reply::Done))
-    }
-
-    /// Locks the receiver of a socket that is about to be polled.
-    pub(crate) fn receiver_to_poll(&self) -> Result<MutexGuard<'_, Receiver>, Error> {
-        if !self.attachment.keeps_level {
-            self.attachment.host(&self.state)?;
-        }
-        Ok(lock(&self.state.receiver))
     }
 
     /// Makes the descriptor's level the readiness of the socket from now on.
@@ -137,7 +129,7 @@ impl Socket {
                 Check::Ended => continue,
             };
             // Other holders of the socket poll the same byte.
-            let unsure = self.state.hosted.load(Relaxed) || !self.attachment.keeps_level;
+            let unsure = self.state.hosted.load(Relaxed);
             if more || unsure || self.attachment.has_notices() {
                 // The reply says whether the node has something.
                 if self.report_drained(more)? {
@@ -179,11 +171,7 @@ impl Socket {
     /// Reports that the byte was read; returns whether the node has something to receive. In that case, or if there is
     /// `more` here, the daemon adds the byte again.
     pub(crate) fn report_drained(&self, more: bool) -> Result<bool, Error> {
-        if !self.attachment.keeps_level {
-            // Whether it has is unknown; the next receive finds out.
-            return self.request(&Request::Rearm { port: self.port() }).map(|()| true);
-        }
-        let request = Request::Drained { port: self.port(), more };
+        let request = SocketCall::Drained { more }.on(self.port());
         self.attachment.call(&request, &[], |reply, _| match reply {
             Reply::Number(number) => Some(number != 0),
             _ => None,
@@ -213,12 +201,12 @@ impl Socket {
             self.check_daemon()?;
         }
         if sender.want_room_told(bytes) {
-            self.request(&Request::Rearm { port: self.port() })?;
+            self.request(&SocketCall::Rearm.on(self.port()))?;
         } else if sender.take_new_wait()
             && let Some((_, longest)) = sender.waits_left()
         {
             let millis = u8::try_from(longest.as_millis() + 1).unwrap_or(u8::MAX);
-            self.request(&Request::AwaitRoom { port: self.port(), millis })?;
+            self.request(&SocketCall::AwaitRoom { millis }.on(self.port()))?;
         }
         Ok(())
     }
@@ -226,7 +214,7 @@ impl Socket {
     /// After an accept: makes the descriptor readable only if there is more.
     pub(crate) fn note_read(&self) -> Result<(), Error> {
         match self.polled() {
-            Some(descriptor) if descriptor.drain() => self.request(&Request::Rearm { port: self.port() }),
+            Some(descriptor) if descriptor.drain() => self.request(&SocketCall::Rearm.on(self.port())),
             _ => Ok(()),
         }
     }
@@ -237,7 +225,7 @@ impl Socket {
         match self.polled() {
             Some(descriptor) => {
                 descriptor.plug();
-                self.request(&Request::Rearm { port: self.port() })
+                self.request(&SocketCall::Rearm.on(self.port()))
             }
             None => Ok(()),
         }

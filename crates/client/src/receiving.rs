@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use utipc_attach::{Failure, LaneEnd, LaneId, Reply, Request};
+use utipc_attach::{Failure, LaneEnd, LaneId, Reply, Request, SocketCall};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Received, RecvError, RecvOptions, SocketKind};
 use utipc_lanes::{InboundLane, Next, ReceiveCall, Receiver, Sink};
@@ -245,7 +245,7 @@ impl Socket {
         let state = &self.state;
         let uses_requests = state.hosted.load(Relaxed) || state.in_group.load(Relaxed);
         let depends_on_node = uses_requests && !receiver.has_lanes();
-        self.polled().filter(|_| depends_on_node && self.attachment.receives_polled())
+        self.polled().filter(|_| depends_on_node)
     }
 
     /// Receives by one request, which also makes the level of the descriptor `polled` right.
@@ -258,10 +258,10 @@ impl Socket {
         let (port, room) = (self.port(), sink.capacity(MAX_USER_DATA).min(MAX_USER_DATA));
         let room = u32::try_from(room).unwrap_or(u32::MAX);
         let Some(descriptor) = polled else {
-            return self.receive_by(&Request::Receive { port, room, options }, sink);
+            return self.receive_by(&SocketCall::Receive { room, options }.on(port), sink);
         };
         let was_readable = descriptor.drain();
-        let received = self.receive_by(&Request::ReceivePolled { port, room, options }, sink);
+        let received = self.receive_by(&SocketCall::ReceivePolled { room, options }.on(port), sink);
         if was_readable && matches!(received, Err(Error::Silent(_))) {
             // The byte is missing until the daemon carries this out.
             self.report_drained(false)?;

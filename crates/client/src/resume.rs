@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use utipc_attach::{Refusal, Reply, Request};
+use utipc_attach::{Refusal, Reply, SocketCall};
 use utipc_core::addr::{Scope, ServiceRange};
 use utipc_core::group::{GroupPolicy, GroupRequest};
 use utipc_core::socket::{Destination, OptionValue, SocketOption};
@@ -30,9 +30,6 @@ use crate::attachment::Attachment;
 use crate::descriptor::Descriptor;
 use crate::state::SocketState;
 use crate::{Error, Failure, Node, Socket, Wait};
-
-/// First version in which sockets keep their descriptors.
-const ADOPTING_VERSION: u16 = 5;
 
 /// Pause between tries to find the next daemon, each of which takes about a second.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -188,9 +185,7 @@ impl Resumption {
     /// Opens the socket that takes the place of this one.
     fn open_next(&self) -> Result<Socket, Error> {
         let attachment = self.node.living()?;
-        if self.descriptor.get().is_some()
-            && (attachment.version() < ADOPTING_VERSION || self.far.get().is_none())
-        {
+        if self.descriptor.get().is_some() && self.far.get().is_none() {
             return Err(Failure::State.into());
         }
         let record = lock(&self.record).clone();
@@ -355,7 +350,7 @@ impl Socket {
         else {
             return;
         };
-        let request = Request::FarEnd { port: self.port(), lane: None };
+        let request = SocketCall::FarEnd.on(self.port());
         let far = self.fetch_near(&request).map(raise);
         // Without it the descriptor hangs up when the daemon dies.
         if let Ok(fd) = far {
@@ -381,7 +376,7 @@ impl Socket {
         let far = self.resumption.as_ref().and_then(|resumption| resumption.far.get());
         let far = far.ok_or(Error::Failed(Failure::State))?;
         let adopt = |near, fd: BorrowedFd<'_>| {
-            let request = Request::Adopt { port: self.port(), near };
+            let request = SocketCall::Adopt { near }.on(self.port());
             self.attachment.call_with(&request, &[fd], |reply, _| (reply == Reply::Done).then_some(()))
         };
         adopt(false, far.fd.as_fd())?;
@@ -391,7 +386,7 @@ impl Socket {
         }
         descriptor.deferral.set_deferred(false);
         if descriptor.is_polled() {
-            self.keep_level(self.receiver_to_poll()?, descriptor)?;
+            self.keep_level(lock(&self.state.receiver), descriptor)?;
         }
         Ok(())
     }

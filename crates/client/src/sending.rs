@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use utipc_attach::{Failure, LaneEnd, LaneId, Reply, Request};
+use utipc_attach::{Failure, LaneCall, LaneEnd, LaneId, Reply, Request, SocketCall};
 use utipc_core::addr::{Importance, NodeAddr, PortId, Scope};
 use utipc_core::limits::{MAX_RETURNED_DATA, MAX_USER_DATA};
 use utipc_core::socket::{Destination, Received, Returned, SendError, SocketKind, SocketOption};
@@ -47,8 +47,7 @@ impl Socket {
         self.send_here(data, to, wait)
     }
 
-    /// [`Socket::send`] in a group, with a key for slow members. Without a group, or with a daemon without policies,
-    /// the key has no effect.
+    /// [`Socket::send`] in a group, with a key for slow members. Without a group the key has no effect.
     ///
     /// # Errors
     /// [`Failure::Send`].
@@ -72,13 +71,10 @@ impl Socket {
         key: u64,
         wait: Wait,
     ) -> Result<Option<usize>, Error> {
-        if !self.attachment.has_policies() {
-            return self.send_here(data, to, wait);
-        }
         if data.len() > MAX_USER_DATA {
             return Err(Failure::Send(SendError::MessageSize).into());
         }
-        let request = Request::SendKeyed { port: self.port(), to, key };
+        let request = SocketCall::SendKeyed { to, key }.on(self.port());
         let sent = self.block(Half::Send, wait, data.len(), || {
             self.send_through_node(&mut lock(&self.state.sender), data, &request)
         });
@@ -122,8 +118,8 @@ impl Socket {
     #[cold]
     fn wake_readers(&self, lanes: Vec<LaneId>) -> Result<(), Error> {
         for lane in &lanes {
-            if self.attachment.shares_far_ends() && lock(&self.state.sender).lanes.wants_far_end(*lane) {
-                let far = self.fetch_near(&Request::FarEnd { port: self.port(), lane: Some(*lane) });
+            if lock(&self.state.sender).lanes.wants_far_end(*lane) {
+                let far = self.fetch_near(&Request::Lane(LaneCall::FarEnd { lane: *lane }));
                 match far.map(Far::new) {
                     Ok(Some(far)) => lock(&self.state.sender).lanes.set_far_end(*lane, far),
                     Ok(None) | Err(Error::Failed(_)) => {}
@@ -140,7 +136,7 @@ impl Socket {
         data: &[u8],
         to: Option<Destination>,
     ) -> Result<Option<usize>, Error> {
-        let node_request = Request::Send { port: self.port(), to };
+        let node_request = SocketCall::Send { to }.on(self.port());
         if self.kind().is_connection_oriented() {
             return self.send_connected(half, data, to, &node_request);
         }
@@ -257,9 +253,6 @@ impl Socket {
         data: &[u8],
     ) -> Result<ByLane, Error> {
         let is_multicast = matches!(address, Address::Multicast(_));
-        if is_multicast && !self.attachment.takes_multicasts_by_lane() {
-            return Ok(ByLane::NoLane);
-        }
         loop {
             self.process_sender_events(half)?;
             if !half.lanes.has_sole_lane() {
@@ -322,16 +315,10 @@ impl Socket {
         }
     }
 
-    /// Whether a message waits for the reader of the full lane to `to`. A program that polls does not wait if its
-    /// daemon cannot end the wait.
+    /// Whether a message waits for the reader of the full lane to `to`.
     #[cold]
     pub(crate) fn waits_for_reader(&self, half: &mut SendHalf, to: u32) -> bool {
-        self.may_wait_for_readers() && half.lanes.waits_for_reader(to, Instant::now())
-    }
-
-    /// Whether messages wait for the readers of full lanes.
-    pub(crate) fn may_wait_for_readers(&self) -> bool {
-        !self.is_polled() || self.attachment.ends_waits_for_room()
+        half.lanes.waits_for_reader(to, Instant::now())
     }
 
     /// Reacts to `error` of a lane: requests a larger ring, or leaves a corrupt lane. Returns whether to try again.
@@ -358,7 +345,7 @@ impl Socket {
     /// Requests a larger ring; returns whether the lane has it now.
     fn grow(&self, half: &mut SendHalf, growth: Growth) -> Result<bool, Error> {
         let importance = self.state.options().importance as u8;
-        let request = Request::Grow { lane: growth.lane, log2: growth.log2(), importance };
+        let request = Request::Lane(LaneCall::Grow { lane: growth.lane, log2: growth.log2(), importance });
         match self.request(&request) {
             Ok(()) => {
                 self.attachment.shrink_idle_rings();
@@ -393,7 +380,7 @@ impl Socket {
 
     /// Reports a corrupt lane to the daemon.
     pub(crate) fn report(&self, lane: LaneId) -> Result<(), Error> {
-        self.request_that_may_fail(&Request::Report { lane })
+        self.request_that_may_fail(&Request::Lane(LaneCall::Report { lane }))
     }
 
     /// Sends by one request, then through lanes to the receivers that the reply lists.
@@ -411,8 +398,8 @@ impl Socket {
             return Ok(Some((taken.bytes as usize).min(taken.given)));
         }
         let to = match request {
-            Request::SendFound { to, .. } => Some(*to),
-            Request::Send { to, .. } => to.or(half.default_to),
+            Request::Socket { call: SocketCall::SendFound { to, .. }, .. } => Some(*to),
+            Request::Socket { call: SocketCall::Send { to }, .. } => to.or(half.default_to),
             _ => None,
         };
         // If the message has other receivers too, the node counts it.
@@ -458,8 +445,8 @@ impl Socket {
             }
             let found = PortId { port, node: self.attachment.address() };
             let request = match to {
-                Destination::Port(_) => Request::Send { port: self.port(), to: Some(to) },
-                to => Request::SendFound { port: self.port(), to, found },
+                Destination::Port(_) => SocketCall::Send { to: Some(to) }.on(self.port()),
+                to => SocketCall::SendFound { to, found }.on(self.port()),
             };
             match self.give_to_node(data, &request) {
                 // There is a new lane to it.
@@ -474,7 +461,7 @@ impl Socket {
 
     /// Requests a lane to the socket `to` (0: to the node); if it is granted, messages use it from the reply on.
     pub(crate) fn ask_for_lane(&self, to: u32) -> Result<(), Error> {
-        self.request_that_may_fail(&Request::WantLane { port: self.port(), to })
+        self.request_that_may_fail(&SocketCall::WantLane { to }.on(self.port()))
     }
 
     #[inline]

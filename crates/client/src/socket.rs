@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-use utipc_attach::{Failure, LaneId, Reply, Request, SocketView};
+use utipc_attach::{Failure, LaneCall, LaneId, Reply, Request, SocketCall, SocketView};
 use utipc_core::addr::{NodeAddr, PortId, Scope, ServiceRange};
-use utipc_core::group::{GroupPolicy, GroupRequest, JoinError, LeaveError, MAX_MEMBERS, MemberInfo};
+use utipc_core::group::{GroupPolicy, GroupRequest, MAX_MEMBERS, MemberInfo};
 use utipc_core::limits::MESSAGE_OVERHEAD;
 use utipc_core::socket::{
     AcceptError, ConnectError, Destination, EndpointStats, OptionValue, RecvError, SendError, SocketKind,
@@ -170,7 +170,7 @@ impl Socket {
     /// # Errors
     /// [`Error::Died`], as for all calls.
     pub fn look(&self) -> Result<SocketView, Error> {
-        self.attachment.call(&Request::Look { port: self.port() }, &[], |reply, _| match reply {
+        self.attachment.call(&SocketCall::Look.on(self.port()), &[], |reply, _| match reply {
             Reply::Socket(view) => Some(*view),
             _ => None,
         })
@@ -216,7 +216,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Bind`], [`Failure::NotAllowed`].
     pub fn bind(&self, range: ServiceRange, scope: Scope) -> Result<(), Error> {
-        self.request(&Request::Bind { port: self.port(), range, scope })?;
+        self.request(&SocketCall::Bind { range, scope }.on(self.port()))?;
         if let Some(resumption) = &self.resumption {
             resumption.note_binding(range, scope);
         }
@@ -228,7 +228,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Bind`].
     pub fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<(), Error> {
-        self.request(&Request::Unbind { port: self.port(), which })?;
+        self.request(&SocketCall::Unbind { which }.on(self.port()))?;
         if let Some(resumption) = &self.resumption {
             resumption.forget_binding(which);
         }
@@ -240,21 +240,10 @@ impl Socket {
     /// # Errors
     /// [`Failure::Join`], [`Failure::NotAllowed`].
     pub fn join(&self, request: GroupRequest, policy: GroupPolicy) -> Result<(), Error> {
-        if !self.attachment.has_groups() {
-            return Err(Failure::Join(JoinError::Unsupported).into());
-        }
-        let has_policy = policy != GroupPolicy::LINUX;
-        if has_policy && !self.attachment.has_policies() {
-            return Err(Failure::Join(JoinError::PolicyUnsupported).into());
-        }
         // A lane would pass by the order of the group.
         self.attachment.host(&self.state)?;
         let port = self.port();
-        self.request(&if has_policy {
-            Request::JoinWith { port, request, policy }
-        } else {
-            Request::Join { port, request }
-        })?;
+        self.request(&SocketCall::Join { request, policy }.on(port))?;
         if let Some(resumption) = &self.resumption {
             resumption.note_group(Some((request, policy)));
         }
@@ -267,15 +256,12 @@ impl Socket {
     /// The members of the socket's group, by address.
     ///
     /// # Errors
-    /// [`Failure::Leave`] if it is in none; [`Failure::State`] with a daemon without policies.
+    /// [`Failure::Leave`] if it is in none.
     pub fn group_members(&self) -> Result<Vec<MemberInfo>, Error> {
-        if !self.attachment.has_policies() {
-            return Err(Failure::State.into());
-        }
         let mut all: Vec<MemberInfo> = Vec::new();
         loop {
             let request =
-                Request::GroupMembers { port: self.port(), after: all.last().map(|last| last.port) };
+                SocketCall::GroupMembers { after: all.last().map(|last| last.port) }.on(self.port());
             let more = self.attachment.call(&request, &[], |reply, _| match reply {
                 Reply::GroupMembers(members) => Some(members),
                 _ => None,
@@ -295,14 +281,11 @@ impl Socket {
     /// # Errors
     /// [`Failure::Leave`].
     pub fn leave(&self) -> Result<(), Error> {
-        if !self.attachment.has_groups() {
-            return Err(Failure::Leave(LeaveError::NotJoined).into());
-        }
         if self.state.in_group.load(Relaxed) {
             // What is left in lanes can still be received.
             self.attachment.host(&self.state)?;
         }
-        self.request(&Request::Leave { port: self.port() })?;
+        self.request(&SocketCall::Leave.on(self.port()))?;
         self.state.in_group.store(false, Relaxed);
         if let Some(resumption) = &self.resumption {
             resumption.note_group(None);
@@ -315,7 +298,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Call`].
     pub fn listen(&self) -> Result<(), Error> {
-        self.request(&Request::Listen { port: self.port() })?;
+        self.request(&SocketCall::Listen.on(self.port()))?;
         self.keep_listening();
         Ok(())
     }
@@ -334,7 +317,7 @@ impl Socket {
 
     /// [`Socket::accept`] from the daemon of this handle.
     fn accept_here(&self, wait: Wait) -> Result<Option<(Self, PortId)>, Error> {
-        let request = Request::Accept { port: self.port() };
+        let request = SocketCall::Accept.on(self.port());
         let accepted = self.poll(wait, || {
             let accepted = self.attachment.call(&request, &[], |reply, _| match reply {
                 Reply::Accepted { port, peer } => Some((port, peer)),
@@ -354,7 +337,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Connect`].
     pub fn connect(&self, to: Option<Destination>) -> Result<(), Error> {
-        let begun = self.request(&Request::Connect { port: self.port(), to });
+        let begun = self.request(&SocketCall::Connect { to }.on(self.port()));
         if self.kind().is_connection_oriented() {
             if begun.is_ok() {
                 self.connects_to(to);
@@ -401,7 +384,7 @@ impl Socket {
     /// # Errors
     /// As [`Socket::look`].
     pub fn take_error(&self) -> Result<Option<ConnectError>, Error> {
-        self.attachment.call(&Request::TakeError { port: self.port() }, &[], |reply, _| match reply {
+        self.attachment.call(&SocketCall::TakeError.on(self.port()), &[], |reply, _| match reply {
             Reply::Error(error) => Some(error),
             _ => None,
         })
@@ -413,7 +396,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Call`].
     pub fn shutdown(&self) -> Result<(), Error> {
-        let request = Request::Shutdown { port: self.port() };
+        let request = SocketCall::Shutdown.on(self.port());
         if !self.kind().is_connection_oriented() {
             // Unread messages move to the node, which returns them.
             self.attachment.host(&self.state)?;
@@ -443,7 +426,7 @@ impl Socket {
         if (option, value) == (SocketOption::GroupLeave, OptionValue::None) {
             return self.leave();
         }
-        self.request(&Request::SetOption { port: self.port(), option, value })?;
+        self.request(&SocketCall::SetOption { option, value }.on(self.port()))?;
         if let Some(resumption) = &self.resumption {
             resumption.note_option(option, value);
         }
@@ -474,7 +457,7 @@ impl Socket {
     }
 
     fn option_at_node(&self, option: SocketOption) -> Result<u32, Error> {
-        self.attachment.call(&Request::GetOption { port: self.port(), option }, &[], |reply, _| match reply {
+        self.attachment.call(&SocketCall::GetOption { option }.on(self.port()), &[], |reply, _| match reply {
             Reply::Number(value) => Some(value),
             _ => None,
         })
@@ -482,7 +465,9 @@ impl Socket {
 
     /// Requests that the daemon wake the processes at the other end of `lanes`, which poll a descriptor.
     pub(crate) fn wake_peers(&self, lanes: Vec<LaneId>) -> Result<(), Error> {
-        lanes.into_iter().try_for_each(|lane| self.request_that_may_fail(&Request::Wake { lane }))
+        lanes
+            .into_iter()
+            .try_for_each(|lane| self.request_that_may_fail(&Request::Lane(LaneCall::Wake { lane })))
     }
 
     /// Sends a request about a lane that may have ended meanwhile; ignores a refusal.
@@ -540,7 +525,7 @@ impl Drop for Socket {
             }
         }
         // If the daemon is gone, the socket is closed already.
-        let _ = self.request(&Request::Close { port: self.port() });
+        let _ = self.request(&SocketCall::Close.on(self.port()));
         if self.attachment.has_tasks() {
             let _ = self.attachment.fetch_notices();
         }

@@ -44,8 +44,8 @@ pub const NODE_STATE: u32 = 0;
 pub const TOPOLOGY_SERVER: u32 = 1;
 /// Service type of the link-state bindings. Spec: tipc.md §1.2.
 pub const LINK_STATE: u32 = 2;
-/// Most peers that one node stores, including those that are down. This bounds memory under address floods.
-/// Spec: tipc.md §14.2.
+/// Maximum number of peers that one node stores, including those that are down. This bounds memory under address
+/// floods. Spec: tipc.md §14.2.
 pub const MAX_PEERS: usize = 4096;
 
 /// Capabilities of a peer, by bit. Spec: tipc.md §4.6.

@@ -9,7 +9,7 @@ use crate::wire::Message;
 const SMALLEST: usize = 8 << 10;
 /// Size classes: 8, 16, 32 and 64 KiB, and the largest message.
 const CLASSES: usize = 5;
-/// Most bytes kept. Ours: the need of a window of the largest messages on a fast link.
+/// Maximum number of bytes kept. Ours: the need of a window of the largest messages on a fast link.
 const MAX_BYTES: usize = 2 << 20;
 
 /// Free buffers by size class.

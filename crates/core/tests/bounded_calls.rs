@@ -10,9 +10,9 @@ use utipc_core::{
     SocketKind, Stack, StackConfig, Time, limits,
 };
 
-/// Most bindings of lost nodes that one call, or the frames of one turn, withdraw; as in `switch::work`.
+/// Maximum number of bindings of lost nodes that one call, or the frames of one turn, withdraw; as in `switch::work`.
 const WITHDRAWN: usize = 2048;
-/// Most sockets whose timers one call handles; as in `stack`.
+/// Maximum number of sockets whose timers one call handles; as in `stack`.
 const TIMERS_PER_CALL: usize = 1024;
 
 fn of_peer(stack: &Stack) -> usize {

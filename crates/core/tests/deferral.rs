@@ -15,7 +15,7 @@ use utipc_core::{
 const FORGED: u32 = 500;
 /// Data of a forged packet, bytes: the largest that fits the bearer of [`Lan`].
 const DATA: usize = 1400;
-/// Most memory that early packets may take, bytes: the limit of the node. Spec: tipc.md §14.2.
+/// Maximum amount of memory that early packets may take, bytes: the limit of the node. Spec: tipc.md §14.2.
 const LIMIT: usize = 64 << 20;
 
 fn name(n: u32) -> NodeAddr {

@@ -129,7 +129,7 @@ impl<M: Memory> Drop for Parked<'_, M> {
     }
 }
 
-/// Most doorbells that [`wait_with`] takes.
+/// Maximum number of doorbells that [`wait_with`] takes.
 pub const BELLS_MAX: usize = WAIT_ANY_MAX - 1;
 
 /// Sleeps until one of several doorbells is rung, at most `timeout`. Each comes with its number from before the last

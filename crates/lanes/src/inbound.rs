@@ -10,10 +10,11 @@ use utipc_core::wire::blocks;
 use crate::message::{Checked, Expected, HEADER_MAX, check};
 use crate::{Corrupt, Kind, Pair, Peek, Reader, Record, Wakeup};
 
-/// Most records without data that one call skips. A correct writer sends no empty message, and few markers.
+/// Maximum number of records without data that one call skips. A correct writer sends no empty message, and few
+/// markers.
 const WITHOUT_DATA_MAX: u32 = 4096;
 
-/// Most attempts to arm a lane while markers arrive.
+/// Maximum number of attempts to arm a lane while markers arrive.
 const ARM_MAX: u32 = 64;
 
 /// What a check of lanes finds.

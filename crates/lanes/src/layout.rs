@@ -18,7 +18,7 @@ pub const FIRST_RING: u8 = RING_SHIFTS[0];
 /// The class of the largest ring.
 pub const LARGEST_CLASS: u8 = RING_SHIFTS.len() as u8 - 1;
 
-/// Most slots, as many as a bitmap's summary covers: 4 words of 64 bits, each for a word of 64 slots.
+/// Maximum number of slots, as many as a bitmap's summary covers: 4 words of 64 bits, each for a word of 64 slots.
 pub const MAX_SLOTS: u32 = 16_384;
 
 /// Sizes of an arena. The creator writes them into the header; every other process checks them.

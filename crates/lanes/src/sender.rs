@@ -22,7 +22,7 @@ use crate::{Corrupt, LaneError, OwnSocket, Pair, Wakeup, Writer};
 
 /// Unread blocks that a connection may have: a quarter of the receive buffer of 2 MiB. Spec: tipc.md §8.5.
 pub(crate) const WINDOW: u32 = 512;
-/// Most sockets for which a requested lane is remembered.
+/// Maximum number of sockets for which a requested lane is remembered.
 const ASKED_MAX: usize = 1024;
 /// Connectionless messages to other nodes that go by requests before a node lane is requested.
 const REQUESTS_BEFORE_LANE: u32 = 2;

@@ -9,11 +9,11 @@ use crate::attribute::{Nest, Writer};
 use crate::errno::Errno;
 use crate::family::{capture, longest};
 
-/// Most bytes of a frame that a record contains. The rest of a longer one, of which there are only messages in lanes,
-/// is left out.
+/// Maximum number of bytes of a frame that a record contains. The rest of a longer one, of which there are only
+/// messages in lanes, is left out.
 pub const MAX_FRAME: usize = 65_507;
 
-/// Most bytes of a record as a packet.
+/// Maximum number of bytes of a record as a packet.
 pub const MAX_RECORD: usize = MAX_FRAME + 512;
 
 /// What to capture.
@@ -25,7 +25,7 @@ pub struct CaptureRequest {
     pub no_bearers: bool,
     /// Messages in lanes too.
     pub lanes: bool,
-    /// Most bytes of each frame to copy.
+    /// Maximum number of bytes of each frame to copy.
     pub snap: Option<u32>,
 }
 

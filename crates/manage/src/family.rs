@@ -67,6 +67,8 @@ pub mod command {
     pub const KEY_GET: u8 = 133;
     /// utipc's own: removes a remote of a UDP bearer.
     pub const BEARER_REMOVE: u8 = 134;
+    /// utipc's own: the counters of the node and its daemon.
+    pub const COUNTERS_GET: u8 = 135;
 }
 
 /// Top-level attributes.
@@ -183,6 +185,26 @@ pub mod link {
     pub const PEER_MEDIA: u16 = 132;
     /// utipc's own: name of the bearer.
     pub const BEARER: u16 = 133;
+    /// utipc's own: what the kernel's attributes have no place for, a nest of [`wide`](super::wide) numbers.
+    pub const WIDE: u16 = 134;
+}
+
+/// utipc's own: numbers of a link. The counters in [`stats`] have their own number, and 64 bits.
+#[expect(missing_docs, reason = "the names are enough")]
+pub mod wide {
+    pub const BEARER: u16 = 64;
+    pub const MTU_LIMIT: u16 = 65;
+    pub const RECEIVED: u16 = 66;
+    pub const SENT: u16 = 67;
+    pub const MALFORMED: u16 = 68;
+    pub const QUEUE_SUM: u16 = 69;
+    pub const QUEUE_SAMPLES: u16 = 70;
+}
+
+/// utipc's own: the attribute of the counters, in a nest of type [`top::NODE`].
+pub mod counters {
+    /// A JSON object, as text without a NUL.
+    pub const JSON: u16 = 128;
 }
 
 /// utipc's own: attributes of a quota, in a nest of type [`top::NODE`].
@@ -298,6 +320,10 @@ pub mod node {
     pub const KEY: u16 = 4;
     pub const KEY_MASTER: u16 = 5;
     pub const REKEYING: u16 = 6;
+    /// utipc's own: number of the state of contact.
+    pub const STATE: u16 = 128;
+    /// utipc's own: capability bits.
+    pub const CAPABILITIES: u16 = 129;
 }
 
 /// Attributes of the own node and its cluster.

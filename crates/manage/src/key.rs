@@ -10,7 +10,7 @@ use crate::family::node;
 
 /// Length of an algorithm's name, bytes, NUL padded.
 const ALGORITHM: usize = 32;
-/// Most bytes of a key with its salt. Linux has room for 72 and uses 36.
+/// Maximum number of bytes of a key with its salt. Linux has room for 72 and uses 36.
 const MOST: usize = 36;
 
 /// The interval that stands for "now".

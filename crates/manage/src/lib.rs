@@ -12,7 +12,7 @@
 //! let (header, request) = Request::from_bytes(&message).unwrap();
 //! assert_eq!(request.unwrap(), Request::Nodes);
 //! let mut reply = ReplyWriter::new(header);
-//! reply.entry(&Entry::Node(Node { address: 0x1001, up: true, identity: None }));
+//! reply.entry(&Entry::Node(Node { address: 0x1001, up: true, identity: None, contact: None }));
 //! reply.done();
 //! let first = replies(reply.bytes()).next().unwrap().unwrap();
 //! assert!(matches!(first, Reply::Entry(Entry::Node(Node { address: 0x1001, .. }))));
@@ -34,11 +34,12 @@ mod request;
 pub use attribute::{Attribute, Nest, Writer};
 pub use control::{Family, FamilyRequest};
 pub use entry::{
-    Bearer, Connection, Domain, Down, Entry, Group, GroupMember, KeyState, Link, Media, Monitor, MonitorPeer,
-    Net, Node, Path, Process, Properties, Publication, Quota, ResourceUse, Socket, Stats, Udp,
+    Bearer, Connection, Contact, Domain, Down, Entry, Group, GroupMember, KeyState, Link, Media, Monitor,
+    MonitorPeer, Net, Node, Path, Process, Properties, Publication, Quota, ResourceUse, Socket, Stats, Udp,
+    Wide,
 };
 pub use errno::{Errno, Refusal};
 pub use key::{KeyChange, REKEY_NOW, Secret};
 pub use netlink::{Header, Message, Messages, flag, kind};
-pub use reply::{Reply, ReplyWriter, replies, without_error_texts};
+pub use reply::{Reply, ReplyWriter, entries, replies, without_error_texts};
 pub use request::Request;

@@ -113,6 +113,22 @@ pub fn replies(packet: &[u8]) -> impl Iterator<Item = Result<Reply, Errno>> {
     })
 }
 
+/// The entries of a reply.
+///
+/// # Errors
+/// The refusal of the request, or the error of the first malformed message.
+pub fn entries(packet: &[u8]) -> Result<Vec<Entry>, Refusal> {
+    let mut entries = Vec::new();
+    for reply in replies(packet) {
+        match reply? {
+            Reply::Entry(entry) => entries.push(entry),
+            Reply::Done => break,
+            Reply::Refused(refusal) => return Err(refusal),
+        }
+    }
+    Ok(entries)
+}
+
 /// Copies messages, with errors stripped of their text, for receivers that do not support it.
 #[must_use]
 pub fn without_error_texts(packet: &[u8]) -> Vec<u8> {

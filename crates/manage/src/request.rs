@@ -107,6 +107,8 @@ pub enum Request {
     },
     /// Lists recent link failures. A utipc extension.
     LinkHistory,
+    /// Shows the counters of the node and its daemon. A utipc extension.
+    Counters,
     /// Begins a capture; a descriptor comes with the answer, see [`crate::capture`]. A utipc extension.
     Capture(CaptureRequest),
     /// Shows one medium.
@@ -187,6 +189,7 @@ impl Request {
             Self::LinkSet { .. } => (command::LINK_SET, false),
             Self::LinkReset { .. } => (command::LINK_RESET_STATS, false),
             Self::LinkHistory => (command::LINK_HISTORY, true),
+            Self::Counters => (command::COUNTERS_GET, true),
             Self::Capture(_) => (command::CAPTURE, false),
             Self::Quotas => (command::QUOTA_GET, true),
             Self::Keys => (command::KEY_GET, true),
@@ -244,6 +247,13 @@ impl Request {
             self.write(&mut Writer::for_request(out));
         });
         out
+    }
+
+    /// Encodes the request for a daemon, whose reply may contain utipc's own attributes. The daemon ignores the family
+    /// number, which the kernel assigns.
+    #[must_use]
+    pub fn to_daemon(&self) -> Vec<u8> {
+        self.to_bytes(&Header { family: u16::MAX, sequence: 1, version: EXTENDED, ..Header::default() })
     }
 
     fn write(&self, out: &mut Writer<'_>) {
@@ -310,6 +320,7 @@ impl Request {
             | Self::Sockets
             | Self::Links { broadcast: false }
             | Self::LinkHistory
+            | Self::Counters
             | Self::Quotas
             | Self::Keys
             | Self::Groups
@@ -451,6 +462,7 @@ impl Request {
                 }
             }
             command::NAME_TABLE_GET if dump => Self::Names,
+            command::COUNTERS_GET if dump && header.version >= EXTENDED => Self::Counters,
             command::QUOTA_GET if dump && header.version >= EXTENDED => Self::Quotas,
             command::KEY_GET if dump && header.version >= EXTENDED => Self::Keys,
             command::GROUP_GET if dump && header.version >= EXTENDED => Self::Groups,

@@ -58,7 +58,9 @@ fn node(request: &Request) -> Result<Vec<Entry>, Refusal> {
         Request::Bearers => {
             vec![Entry::Bearer(Bearer { name: "udp:U".to_owned(), properties, udp: None })]
         }
-        Request::Nodes => vec![Entry::Node(Node { address: 0x0100_1002, up: true, identity: None })],
+        Request::Nodes => {
+            vec![Entry::Node(Node { address: 0x0100_1002, up: true, identity: None, contact: None })]
+        }
         Request::Net => vec![Entry::Net(Net { id: 4711, identity: [0; 16], address: None })],
         Request::Links { broadcast: false } => {
             let up = Link { name: "1:U-2:U".to_owned(), mtu: 1400, up: true, received: 5, ..Link::default() };

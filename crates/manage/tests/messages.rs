@@ -2,10 +2,10 @@
 
 use utipc_manage::capture::CaptureRequest;
 use utipc_manage::{
-    Bearer, Connection, Domain, Down, Entry, Errno, Family, FamilyRequest, Group, GroupMember, Header,
-    KeyChange, KeyState, Link, Media, Messages, Monitor, MonitorPeer, Net, Node, Path, Process, Properties,
-    Publication, Quota, REKEY_NOW, Refusal, Reply, ReplyWriter, Request, ResourceUse, Secret, Socket, Stats,
-    Udp, family, flag, replies,
+    Bearer, Connection, Contact, Domain, Down, Entry, Errno, Family, FamilyRequest, Group, GroupMember,
+    Header, KeyChange, KeyState, Link, Media, Messages, Monitor, MonitorPeer, Net, Node, Path, Process,
+    Properties, Publication, Quota, REKEY_NOW, Refusal, Reply, ReplyWriter, Request, ResourceUse, Secret,
+    Socket, Stats, Udp, Wide, family, flag, replies,
 };
 
 const HEADER: Header =
@@ -51,6 +51,7 @@ fn requests() -> Vec<Request> {
         Request::LinkSet { name: name(), properties: properties() },
         Request::LinkReset { name: name() },
         Request::LinkHistory,
+        Request::Counters,
         Request::Quotas,
         Request::Keys,
         Request::Groups,
@@ -93,7 +94,7 @@ fn entries() -> Vec<Entry> {
     let socket = Socket { port: 1, node: 2, connection: None, bound: true, kind: Some(4), process: None };
     let mut stats = Stats::default();
     for which in 1..=family::stats::COUNT {
-        stats.set(which, u64::from(which) * 3);
+        stats.set(which, u64::from(which) << 31);
     }
     let link = Link {
         name: "alpha:U-beta:U".to_owned(),
@@ -108,6 +109,15 @@ fn entries() -> Vec<Entry> {
         down: Some(Down { reason: "reset by the peer".to_owned(), time: 1 << 40 }),
         up_since: Some(1 << 41),
         path: Some(Path { peer: 3, media: "10.0.0.2:6118".to_owned(), bearer: "udp:U".to_owned() }),
+        wide: Some(Wide {
+            bearer: 1,
+            mtu_limit: 1500,
+            received: 1 << 33,
+            sent: 1 << 34,
+            malformed: 1 << 35,
+            queue_sum: 1 << 36,
+            queue_samples: 1 << 37,
+        }),
         ..Link::default()
     };
     vec![
@@ -191,9 +201,15 @@ fn entries() -> Vec<Entry> {
             kept: 3,
         }),
         Entry::Media(Media { name: "udp".to_owned(), properties: properties() }),
-        Entry::Node(Node { address: 1, up: true, identity: Some([9; 16]) }),
+        Entry::Node(Node {
+            address: 1,
+            up: true,
+            identity: Some([9; 16]),
+            contact: Some(Contact { state: 1, capabilities: 7 }),
+        }),
         Entry::Net(Net { id: 4711, identity: [3; 16], address: Some(5) }),
         Entry::LegacyAddress(true),
+        Entry::Counters(b"{}".to_vec()),
         Entry::Threshold(32),
         Entry::Monitor(Monitor {
             bearer: 0,
@@ -237,15 +253,18 @@ fn entries_round_trip() {
 
 #[test]
 fn own_attributes_are_sent_only_on_request() {
-    // The stock tool has exactly one slot for each of the kernel's attributes. It does not know the command for keys.
-    for entry in entries().into_iter().filter(|entry| !matches!(entry, Entry::Key(_))) {
+    // The stock tool has exactly one slot for each of the kernel's attributes. It does not know utipc's own commands.
+    for entry in entries().into_iter().filter(|entry| !matches!(entry, Entry::Key(_) | Entry::Counters(_))) {
         let mut reply = ReplyWriter::new(Header { version: family::VERSION, ..HEADER });
         reply.entry(&entry);
         let message = Messages::new(reply.bytes()).next().unwrap();
         assert!(largest(utipc_manage::Nest(message.body), 2) <= family::stats::COUNT, "{entry:?}");
         match replies(reply.bytes()).next().unwrap().unwrap() {
             Reply::Entry(Entry::Socket(socket)) => assert_eq!((socket.process, socket.kind), (None, None)),
-            Reply::Entry(Entry::Link(link)) => assert_eq!(link.down, None),
+            Reply::Entry(Entry::Link(link)) => {
+                assert_eq!((link.down, link.wide), (None, None));
+                assert_eq!(link.stats.wide(3), 3 << 31 & u64::from(u32::MAX));
+            }
             Reply::Entry(Entry::Net(net)) => assert_eq!(net.address, None),
             _ => {}
         }
@@ -289,7 +308,8 @@ fn unknown_commands_are_not_supported() {
     }
     let header = Header { version: 1, ..HEADER };
     let groups = [Request::Groups, Request::GroupMembers { port: 7 }];
-    for own in [Request::LinkHistory, Request::Quotas, Request::Keys].into_iter().chain(groups) {
+    let others = [Request::LinkHistory, Request::Counters, Request::Quotas, Request::Keys];
+    for own in others.into_iter().chain(groups) {
         let (_, request) = Request::from_bytes(&own.to_bytes(&header)).unwrap();
         assert_eq!(request.unwrap_err().errno, Errno::NOT_SUPPORTED);
     }

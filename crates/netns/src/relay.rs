@@ -19,7 +19,7 @@ const INTERFACE: &str = "path0";
 const PACKET_MAX: usize = 65_535;
 /// Longest wait for packets, so that the relay notices its end.
 const LOOK: Duration = Duration::from_millis(50);
-/// Most packets on their way; a further one is lost, as in the queue of a router.
+/// Maximum number of packets on their way; a further one is lost, as in the queue of a router.
 const QUEUE_MAX: usize = 20_000;
 
 /// What a path does to packets. The default carries all of them, at once.

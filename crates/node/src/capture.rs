@@ -17,10 +17,10 @@ use utipc_os::fdpass::{Channel, Put};
 
 use crate::bearers::Bearer;
 
-/// Most captures at a time. Ours: each costs a copy of every frame.
+/// Maximum number of captures at a time. Ours: each costs a copy of every frame.
 const MAX_CAPTURES: usize = 4;
 
-/// Most bytes that wait for the reader of one capture, in addition to the buffer of its socket.
+/// Maximum number of bytes that wait for the reader of one capture, in addition to the buffer of its socket.
 const QUEUE_BYTES: usize = 4 << 20;
 
 /// Counts of all captures since the start.

@@ -9,7 +9,7 @@ use thiserror::Error;
 use utipc_core::crypto::{Key, KeyError, MAX_KEY};
 use zeroize::Zeroizing;
 
-/// Most bytes of a file: the longest key in hexadecimal digits, `0x` and the end of the line.
+/// Maximum number of bytes of a file: the longest key in hexadecimal digits, `0x` and the end of the line.
 const MOST: u64 = 2 * MAX_KEY as u64 + 8;
 
 /// Reason why a key file is not used.

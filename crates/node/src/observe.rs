@@ -88,7 +88,7 @@ pub(crate) fn wall_ms() -> u64 {
 /// but any host could fill a disk if each were logged.
 const DUPLICATE_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Most entries of the history of links.
+/// Maximum number of entries of the history of links.
 const MAX_HISTORY: usize = 256;
 
 /// A link that went down.

@@ -16,7 +16,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, setrlimit};
-use utipc_attach::{Reply, Request, encode};
+use utipc_attach::{Reply, SocketCall, encode};
 use utipc_core::addr::{Importance, NodeAddr, ServiceRange};
 use utipc_core::socket::{Destination, OptionValue, SocketKind, SocketOption};
 use utipc_core::{PortId, StackConfig};
@@ -148,7 +148,7 @@ impl Drop for Host {
 fn sender(client: &mut Client) -> u32 {
     let port = client.open(SocketKind::Dgram);
     let value = OptionValue::Number(Importance::Critical as u32);
-    let set = Request::SetOption { port, option: SocketOption::Importance, value };
+    let set = SocketCall::SetOption { option: SocketOption::Importance, value }.on(port);
     assert_eq!(client.call(&set).unwrap(), Reply::Done);
     port
 }
@@ -163,7 +163,7 @@ fn fill(client: &mut Client, from: u32, to: &[u32], size: usize, rounds: usize) 
     for port in (0..rounds).flat_map(|_| to) {
         let to = Some(Destination::Port(PortId { port: *port, node: NodeAddr::NONE }));
         let mut bytes = Vec::new();
-        encode(&Request::Send { port: from, to }, &data, &mut bytes);
+        encode(&SocketCall::Send { to }.on(from), &data, &mut bytes);
         assert_eq!(
             client.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap(),
             Put::Sent,
@@ -232,8 +232,8 @@ fn sockets_and_connections_are_charged_for_their_memory_and_leave_none() {
     let to = Some(Destination::service(19_000, 1));
     for _ in 0..7000 {
         let port = user.open(SocketKind::SeqPacket);
-        user.call(&Request::Connect { port, to }).unwrap();
-        user.call(&Request::Accept { port: listener }).unwrap();
+        user.call(&SocketCall::Connect { to }.on(port)).unwrap();
+        user.call(&SocketCall::Accept.on(listener)).unwrap();
     }
     host.is_charged(start, "connections");
     drop(user);
@@ -294,7 +294,7 @@ fn refuses_messages_and_lives(limit: (&str, u64), phases: &[(usize, usize)]) {
         fill(&mut user, own, &queues, size, rounds);
         assert!(host.resident() < limit.1, "more than the limit is resident");
         for port in &queues[1..] {
-            user.call(&Request::Close { port: *port }).unwrap();
+            user.call(&SocketCall::Close.on(*port)).unwrap();
         }
     }
     let mut read = 0;

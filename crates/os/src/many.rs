@@ -9,7 +9,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::heap::shrink_map;
 
-/// Most keys that one step takes.
+/// Maximum number of keys that one step takes.
 const STEP_MAX: usize = 64;
 
 /// Elements in the order of their keys.

@@ -161,7 +161,7 @@ pub struct Far {
 
 /// Number of copies in this process.
 static COPIES: AtomicUsize = AtomicUsize::new(0);
-/// Most copies in a process.
+/// Maximum number of copies in a process.
 const COPIES_MAX: usize = 128;
 /// Part of the limit of open files that copies may take.
 const COPIES_PART: u64 = 16;

@@ -10,7 +10,7 @@ use rustix::process::geteuid;
 
 use crate::{OsError, Result};
 
-/// Most entries of the directory for temporary files among which those of this user are looked for.
+/// Maximum number of entries of the directory for temporary files among which those of this user are looked for.
 const ENTRIES_MAX: usize = 1 << 20;
 /// Longer than the resolution of the file system's times, a tick of the kernel's clock of at least 100 Hz.
 const TICK: Duration = Duration::from_millis(20);

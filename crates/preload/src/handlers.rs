@@ -17,7 +17,7 @@ use crate::{calls, errno};
 /// The errno of a call that a signal handler makes at a moment when it cannot be carried out.
 pub(crate) const AGAIN: Code = libc::EAGAIN;
 
-/// Most descriptors that wait to be closed; `close` fails with EAGAIN for any more.
+/// Maximum number of descriptors that wait to be closed; `close` fails with EAGAIN for any more.
 const CLOSES_MAX: usize = 64;
 
 /// A free place.

@@ -16,8 +16,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use libc::{c_int, iovec, msghdr, sockaddr_nl, socklen_t};
 use utipc_manage::{
-    Entry, Errno, Family, FamilyRequest, Header, Messages, Refusal, Reply, Request, family, kind, legacy,
-    replies, without_error_texts,
+    Entry, Errno, Family, FamilyRequest, Header, Messages, Refusal, Request, entries, family, kind, legacy,
+    without_error_texts,
 };
 
 use crate::errno::Code;
@@ -134,15 +134,7 @@ fn forward(request: &[u8], port: u32) -> Result<Vec<u8>, Code> {
 fn ask(request: &Request, port: u32) -> Result<Vec<Entry>, Refusal> {
     let header = Header { family: FAMILY, port, ..Header::default() };
     let reply = forward(&request.to_bytes(&header), port).map_err(|code| Refusal::from(Errno(code)))?;
-    let mut entries = Vec::new();
-    for message in replies(&reply) {
-        match message? {
-            Reply::Entry(entry) => entries.push(entry),
-            Reply::Done => break,
-            Reply::Refused(refusal) => return Err(refusal),
-        }
-    }
-    Ok(entries)
+    entries(&reply)
 }
 
 /// Splits a reply into packets, between messages.
@@ -327,7 +319,7 @@ mod tests {
         let request = Header { family: FAMILY, flags: flag::DUMP, sequence: 4, ..Header::default() };
         let mut reply = ReplyWriter::new(request);
         for address in 1..=500 {
-            reply.entry(&Entry::Node(Node { address, up: true, identity: None }));
+            reply.entry(&Entry::Node(Node { address, up: true, identity: None, contact: None }));
         }
         reply.done();
         let packets = packets(reply.bytes());

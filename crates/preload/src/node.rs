@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use once_cell::race::{OnceBool, OnceBox};
 use utipc_client::{Error, Node, Place, Spin};
+use utipc_manage::{Entry, Request, entries};
 
 use crate::errno::{Code, code};
 
@@ -56,4 +57,10 @@ pub(crate) fn node() -> Result<&'static Node, Code> {
         code(&error)
     })?;
     Ok(NODE.get_or_init(|| Box::new(node.resuming(resumes()))))
+}
+
+/// A list of the daemon's node.
+pub(crate) fn list(request: &Request) -> Result<Vec<Entry>, Code> {
+    let reply = node()?.manage(&request.to_daemon()).map_err(|error| code(&error))?;
+    entries(&reply).map_err(|refusal| refusal.errno.0)
 }

@@ -260,7 +260,7 @@ impl Node {
                     Err(error) => Some(Err(error)),
                 })
                 .unwrap_or(Err(utipc::Error::TimedOut {
-                    call: "the wait for a service",
+                    call: utipc::Call::AwaitService,
                     reason: None,
                     node: None,
                 }))

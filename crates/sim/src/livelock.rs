@@ -7,10 +7,10 @@ use utipc_core::Time;
 
 use crate::check::Broken;
 
-/// Most activities at one instant. 8 nodes without faults reach 1,000.
+/// Maximum number of activities at one instant. 8 nodes without faults reach 1,000.
 const MAX_PER_INSTANT: u64 = 20_000;
-/// Most frames in one virtual millisecond, per ordered pair of nodes. 8 nodes without faults reach 2,000 for all their
-/// 56 pairs.
+/// Maximum number of frames in one virtual millisecond, per ordered pair of nodes. 8 nodes without faults reach 2,000
+/// for all their 56 pairs.
 const MAX_FRAMES_PER_PAIR: u64 = 500;
 /// Number of most frequent activities named in the report.
 const NAMED: usize = 4;

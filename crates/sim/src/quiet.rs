@@ -12,13 +12,13 @@ use crate::host::Role;
 const QUIET_MS: u64 = 10_000;
 /// Time during which frames are counted at the end of a quiet period, milliseconds.
 const IDLE_CHECK_MS: u64 = 1000;
-/// Most frames in that time from one node to another on one network. Idle links send 5 or 6; two nodes that answer each
-/// other endlessly send hundreds.
+/// Maximum number of frames in that time from one node to another on one network. Idle links send 5 or 6; two nodes
+/// that answer each other endlessly send hundreds.
 const MAX_IDLE_FRAMES: u64 = 60;
 /// Longest quiet period, milliseconds. A neighbour that missed all fast discovery requests is found by the next
 /// slow one, within 60 s.
 const LONGEST_QUIET_MS: u64 = 90_000;
-/// Most bytes that one socket may hold: its receive buffer of 2 MiB, and a last message that exceeds it.
+/// Maximum number of bytes that one socket may hold: its receive buffer of 2 MiB, and a last message that exceeds it.
 const MAX_SOCKET_BYTES: u32 = 4 * 2_097_152;
 
 impl Cluster {

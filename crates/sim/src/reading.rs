@@ -19,8 +19,8 @@ const MAX_PAUSE_MS: u64 = 4000;
 /// Time that the reader of a connection sleeps during a bulk transfer, milliseconds: longer than the peer needs to send
 /// everything.
 const READER_PAUSE_MS: u64 = 500;
-/// Most unread bytes on a connection: the window of 1690 blocks that a receive buffer of 2 MiB allows, and one message.
-/// A block with its overhead takes at most 1152 bytes.
+/// Maximum number of unread bytes on a connection: the window of 1690 blocks that a receive buffer of 2 MiB allows, and
+/// one message. A block with its overhead takes at most 1152 bytes.
 const MAX_UNREAD: u32 = (1690 + 66) * 1152;
 /// Size of the largest message.
 const BUFFER: usize = 66_060;

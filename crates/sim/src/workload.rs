@@ -20,7 +20,7 @@ const INSTANCES: u64 = 60;
 const SEQPACKET_SERVER: u32 = 2000;
 /// Service type of the STREAM server of each node.
 const STREAM_SERVER: u32 = 2001;
-/// Most messages in a flood.
+/// Maximum number of messages in a flood.
 const FLOOD: u64 = 300;
 /// One in this many bursts is a flood.
 const FLOOD_ONCE_IN: u64 = 60;
@@ -31,9 +31,9 @@ const LONG_BULK_STEPS: u32 = 150;
 /// Pieces sent in each step, and their size in bytes.
 const BULK_PIECES: usize = 8;
 const BULK_PIECE: usize = 20_000;
-/// Most connectionless sockets of one node.
+/// Maximum number of connectionless sockets of one node.
 const MAX_DATAGRAM_SOCKETS: usize = 4;
-/// Most client connections of one node.
+/// Maximum number of client connections of one node.
 const MAX_CLIENTS: usize = 5;
 
 impl Cluster {

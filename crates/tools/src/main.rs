@@ -107,7 +107,7 @@ fn run() -> ExitCode {
     let usual = if matches!(cli.command, Command::Proxy(_)) { proxy::LOG } else { "off" };
     // The daemon has a log of its own, with a level that can change.
     if !matches!(cli.command, Command::Daemon(_))
-        && let Err(why) = utipc_tools::log::start_of_command(usual)
+        && let Err(why) = utipc_cli::log::start_of_command(usual)
     {
         eprintln!("utipc: {why}");
         return ExitCode::FAILURE;

@@ -13,7 +13,7 @@ use utipc_core::{ServiceRange, stack};
 use utipc_node::StartError;
 
 use crate::ordered::OrderedError;
-use crate::{Description, Destination, Engine, NodeAddr, PortId};
+use crate::{Call, Description, Destination, Engine, NodeAddr, PortId};
 
 /// Result of a call on utipc.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -108,16 +108,16 @@ pub enum Error {
     /// The call would have to wait, but the socket is non-blocking.
     #[error("{call} would block{} (wait until the socket is ready)", waiting(.reason))]
     WouldBlock {
-        /// The name of the call.
-        call: &'static str,
+        /// The call.
+        call: Call,
         /// The reason why the call would wait.
         reason: Option<WaitReason>,
     },
     /// The call ran out of time.
     #[error("{call} timed out{}{}", waiting(.reason), explanation(.node.as_deref()))]
     TimedOut {
-        /// The name of the call.
-        call: &'static str,
+        /// The call.
+        call: Call,
         /// The reason why the call waited.
         reason: Option<WaitReason>,
         /// The node, unless the time was too short to conclude anything: its neighbours, or why it has none.
@@ -275,7 +275,7 @@ impl Error {
             Self::Receive(why) => why.errno(),
             Self::Option(why) => why.errno(),
             Self::WouldBlock { .. } => Errno::Again,
-            Self::TimedOut { call: "connect", .. } => Errno::TimedOut,
+            Self::TimedOut { call: Call::Connect, .. } => Errno::TimedOut,
             Self::TimedOut { .. } | Self::Awaited { .. } => Errno::Again,
             // That of the network's reset, which no call of AF_TIPC has in Linux.
             Self::Resumed { .. } => return NETWORK_RESET,
@@ -434,10 +434,10 @@ mod tests {
             (sent(SendError::HostUnreachable), "unreachable"),
             (Error::Connect(ConnectError::TimedOut), "timeout"),
             (sent(SendError::TimedOut), "timeout"),
-            (late("connect"), "timeout"),
-            (late("receive"), "timeout"),
+            (late(Call::Connect), "timeout"),
+            (late(Call::Receive), "timeout"),
             (Error::Awaited { nodes: vec![NodeAddr(1)] }, "timeout"),
-            (Error::WouldBlock { call: "receive", reason: None }, "would block"),
+            (Error::WouldBlock { call: Call::Receive, reason: None }, "would block"),
             (Error::Daemon(utipc_client::Error::Absent(Vec::new())), ""),
             (Error::Accept(AcceptError::NotListening), ""),
         ];

@@ -6,7 +6,7 @@ use std::time::Duration;
 use utipc_core::Rng;
 use utipc_os::{Deadline, Left, Wait};
 
-use crate::{Error, Node, PortId, Result, Scope, ServiceRange, Socket};
+use crate::{Call, Error, Node, PortId, Result, Scope, ServiceRange, Socket};
 
 /// Service type of claims. A claim is a binding to the wanted instances of this type, whatever the wanted type is.
 const CLAIMS: u32 = 0xffff_fff0;
@@ -71,7 +71,7 @@ impl Socket {
             let longest = PAUSE_MS << DOUBLINGS.min(attempt);
             std::thread::sleep(left.min(Duration::from_micros(random.below(longest * 1000))));
         }
-        Err(Error::TimedOut { call: "the wait for an exclusive binding", reason: None, node: None })
+        Err(Error::TimedOut { call: Call::BindExclusive, reason: None, node: None })
     }
 
     /// Binds the socket unless another one is bound in the range. Returns false, and withdraws the claim, if it finds
@@ -129,8 +129,7 @@ fn find(
     let last = topology.services(claimed)?;
     let (mut claimants, mut bound) = (BTreeSet::new(), BTreeSet::new());
     loop {
-        let timed_out =
-            || Error::TimedOut { call: "the wait for the binding table", reason: None, node: None };
+        let timed_out = || Error::TimedOut { call: Call::AwaitBindings, reason: None, node: None };
         // The server answers at once: a call whose time is over still gets its answer.
         let event = topology.next(left(end).max(LOOK))?.ok_or_else(timed_out)?;
         if event.subscription == last {

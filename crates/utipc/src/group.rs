@@ -135,8 +135,7 @@ impl Group {
     /// of them as it finds its neighbours.
     ///
     /// # Errors
-    /// [`Error::Join`](crate::Error::Join) for a group below 64, or a daemon or kernel without groups; errors of
-    /// [`Node::rdm`].
+    /// [`Error::Join`](crate::Error::Join) for a group below 64, or a kernel without groups; errors of [`Node::rdm`].
     pub fn join(node: &Node, request: GroupRequest) -> Result<Self> {
         Self::join_with(node.rdm()?, request)
     }

@@ -51,6 +51,7 @@
 //! that call without a thread switch. While no call is in progress, a background thread maintains links and bindings.
 
 mod builder;
+mod call;
 mod connection;
 pub mod daemon;
 mod engine;
@@ -72,6 +73,7 @@ pub mod tokio;
 mod topology;
 
 pub use builder::Builder;
+pub use call::Call;
 pub use connection::{Connection, Listener};
 pub use engine::Engine;
 pub use error::{Error, Result};

@@ -6,7 +6,7 @@ use utipc_os::spin::{Mode, Spin, Spinning, Turn};
 
 use crate::Socket;
 
-/// Most sockets that one look checks; further ones wake the program as if there were no look.
+/// Maximum number of sockets that one look checks; further ones wake the program as if there were no look.
 const SOCKETS_MAX: usize = 8;
 /// Checks of the sockets between two of the program's other descriptors.
 const CHECKS: u32 = 32;

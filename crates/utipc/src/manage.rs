@@ -6,7 +6,7 @@ use std::path::Path;
 
 use utipc_client::Place;
 use utipc_manage::capture::CaptureRequest;
-use utipc_manage::{Header, Request};
+use utipc_manage::{Entry, Request, entries};
 use utipc_os::af_tipc::{self, Address, KernelSocket};
 
 use crate::engine::TipcNetlink;
@@ -88,12 +88,7 @@ impl Management {
     /// As [`Management::ask`].
     pub fn ask_some(&self, request: &Request, most: usize) -> Result<(Vec<u8>, bool)> {
         match &self.0 {
-            Target::Daemon(node) => {
-                let version = utipc_manage::family::EXTENDED;
-                // The daemon ignores the family number, which the kernel assigns.
-                let header = Header { family: u16::MAX, sequence: 1, version, ..Header::default() };
-                node.manage_some(&request.to_bytes(&header), most).map_err(Error::Daemon)
-            }
+            Target::Daemon(node) => node.manage_some(&request.to_daemon(), most).map_err(Error::Daemon),
             Target::Kernel(netlink) => {
                 netlink.exchange(request).map(|reply| (reply, true)).map_err(|cause| {
                     let why = format!("the kernel does not answer: {cause} (try again)");
@@ -113,9 +108,7 @@ impl Management {
             let why = "the kernel's node has no captures (use tcpdump on its interface)".to_owned();
             return Err(Error::Engine { engine: Engine::Kernel, why });
         };
-        let version = utipc_manage::family::EXTENDED;
-        let header = Header { family: u16::MAX, sequence: 1, version, ..Header::default() };
-        let request = Request::Capture(request.clone()).to_bytes(&header);
+        let request = Request::Capture(request.clone()).to_daemon();
         node.manage_with_descriptor(&request).map_err(Error::Daemon)
     }
 
@@ -123,12 +116,19 @@ impl Management {
     /// the kernel, which has none.
     ///
     /// # Errors
-    /// [`Error::Daemon`] if the daemon no longer answers.
+    /// [`Error::Daemon`] if the daemon no longer answers, [`Error::Engine`] if it refuses.
     pub fn counters(&self) -> Result<Option<Vec<u8>>> {
-        match &self.0 {
-            Target::Daemon(node) => node.counters().map(Some).map_err(Error::Daemon),
-            Target::Kernel(_) => Ok(None),
+        if self.is_kernel() {
+            return Ok(None);
         }
+        let found = entries(&self.ask(&Request::Counters)?).map_err(|refusal| Error::Engine {
+            engine: Engine::Daemon,
+            why: format!("the daemon does not show its counters: {refusal}"),
+        })?;
+        Ok(found.into_iter().find_map(|entry| match entry {
+            Entry::Counters(text) => Some(text),
+            _ => None,
+        }))
     }
 
     /// The identity of a node that the kernel knows, by its address.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::engine;
 use crate::origin::{self, Origin};
 use crate::{
-    Binding, Builder, Connection, Counters, Description, Destination, Error, LinkInfo, LinkProperty,
+    Binding, Builder, Call, Connection, Counters, Description, Destination, Error, LinkInfo, LinkProperty,
     Listener, NodeAddr, PeerInfo, PortId, Result, Scope, ServiceAddress, ServiceRange, Socket, SocketKind,
     Topology,
 };
@@ -267,7 +267,7 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::Awaited`] names the nodes that have not answered within `limit`. [`Error::Engine`] with the kernel
-    /// engine, and with a daemon of an older release.
+    /// engine.
     pub fn barrier(&self, limit: Duration) -> Result<()> {
         let nodes = self.engine.barrier(limit)?;
         if nodes.is_empty() { Ok(()) } else { Err(Error::Awaited { nodes }) }
@@ -299,7 +299,7 @@ impl Node {
         });
         up.unwrap_or_else(|| {
             let node = self.explain_timeout(limit);
-            Err(Error::TimedOut { call: "the wait for a service", reason: None, node })
+            Err(Error::TimedOut { call: Call::AwaitService, reason: None, node })
         })
     }
 }

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    Destination, Error, ErrorCode, Incoming, Node, PortId, RecvError, Result, Scope, SendError, ServiceRange,
-    Socket, SocketKind,
+    Call, Destination, Error, ErrorCode, Incoming, Node, PortId, RecvError, Result, Scope, SendError,
+    ServiceRange, Socket, SocketKind,
 };
 
 /// Longest wait for the request of a client that has only connected.
@@ -51,7 +51,7 @@ pub struct Requester {
     idle: std::sync::Mutex<Vec<Socket>>,
 }
 
-/// Most sockets kept for later requests.
+/// Maximum number of sockets kept for later requests.
 const IDLE: usize = 16;
 
 impl Requester {
@@ -121,7 +121,7 @@ impl Requester {
         match socket.within(left(end)).receive() {
             Err(error) if error.is_temporary() => {
                 let node = self.node.explain_timeout(self.limit);
-                Err(Error::TimedOut { call: "the request", reason: None, node })
+                Err(Error::TimedOut { call: Call::Request, reason: None, node })
             }
             received => received,
         }

@@ -10,8 +10,8 @@ use utipc_os::Left;
 
 use crate::engine::{self, Wait};
 use crate::{
-    Destination, Error, GroupPolicy, GroupRequest, Importance, MemberInfo, Method, Node, PortId, Received,
-    RecvOptions, Result, Returned, Scope, ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
+    Call, Destination, Error, GroupPolicy, GroupRequest, Importance, MemberInfo, Method, Node, PortId,
+    Received, RecvOptions, Result, Returned, Scope, ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
 
 /// A TIPC socket of any kind; opened by [`Node::rdm`], [`Node::dgram`], [`Node::seqpacket`] or [`Node::stream`].
@@ -162,8 +162,7 @@ impl Socket {
     ///
     /// # Errors
     /// As [`Socket::join`]; [`JoinError::Policy`](crate::JoinError::Policy) for values out of range, and
-    /// [`JoinError::PolicyUnsupported`](crate::JoinError::PolicyUnsupported) on the kernel engine and with daemons of
-    /// earlier releases.
+    /// [`JoinError::PolicyUnsupported`](crate::JoinError::PolicyUnsupported) on the kernel engine.
     pub fn join_with_policy(&self, request: GroupRequest, policy: GroupPolicy) -> Result<()> {
         self.engine.join(request, policy)
     }
@@ -274,7 +273,7 @@ impl Socket {
         key: u64,
         wait: Wait,
     ) -> Result<usize> {
-        self.engine.send_keyed(data, to, key, wait)?.ok_or_else(|| self.overdue("send", wait))
+        self.engine.send_keyed(data, to, key, wait)?.ok_or_else(|| self.overdue(Call::Send, wait))
     }
 
     /// The limit of a call that sends.
@@ -284,7 +283,7 @@ impl Socket {
 
     #[inline]
     pub(crate) fn send_waiting(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<usize> {
-        self.engine.send(data, to, wait)?.ok_or_else(|| self.overdue("send", wait))
+        self.engine.send(data, to, wait)?.ok_or_else(|| self.overdue(Call::Send, wait))
     }
 
     /// Receives a message into `buffer`; on a stream, whatever has arrived. A message that does not fit is truncated
@@ -314,7 +313,7 @@ impl Socket {
         wait: Wait,
     ) -> Result<Received> {
         let received = self.engine.receive(buffer, options, wait)?;
-        received.ok_or_else(|| self.overdue("receive", wait))
+        received.ok_or_else(|| self.overdue(Call::Receive, wait))
     }
 
     /// Receives a message with its source. A returned message of this socket has [`Incoming::returned`] set.
@@ -345,7 +344,7 @@ impl Socket {
 
     /// Receives one message into `data`, which is resized, with its properties.
     pub(crate) fn receive_all_of(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Received> {
-        self.engine.receive_whole(data, wait)?.ok_or_else(|| self.overdue("receive", wait))
+        self.engine.receive_whole(data, wait)?.ok_or_else(|| self.overdue(Call::Receive, wait))
     }
 
     pub(crate) fn receive_waiting(&self, wait: Wait) -> Result<Incoming> {
@@ -373,7 +372,7 @@ impl Socket {
 
     pub(crate) fn accept_waiting(&self, wait: Wait) -> Result<(Socket, PortId)> {
         let accepted = self.engine.accept(wait)?;
-        let (socket, peer) = accepted.ok_or_else(|| self.overdue("accept", wait))?;
+        let (socket, peer) = accepted.ok_or_else(|| self.overdue(Call::Accept, wait))?;
         Ok((Self::new(&self.node, self.kind, socket), peer))
     }
 
@@ -406,7 +405,7 @@ impl Socket {
         if !self.kind.is_connection_oriented() {
             return Ok(());
         }
-        self.engine.wait_connected(wait)?.ok_or_else(|| self.overdue("connect", wait))
+        self.engine.wait_connected(wait)?.ok_or_else(|| self.overdue(Call::Connect, wait))
     }
 
     /// Clears the default destination of a connectionless socket.
@@ -613,7 +612,7 @@ impl Socket {
     }
 
     /// The error of a call that ran out of time.
-    fn overdue(&self, call: &'static str, wait: Wait) -> Error {
+    fn overdue(&self, call: Call, wait: Wait) -> Error {
         let reason = self.wait_reason();
         match wait {
             Wait::AtMost(limit) => Error::TimedOut { call, reason, node: self.node.explain_timeout(limit) },

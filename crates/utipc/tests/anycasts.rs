@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{Engine, LIMIT, TestNode, alone, makers, on_each_engine, pair};
 use rustix::event::{PollFd, PollFlags};
-use utipc::{Error, Node, Scope, ServiceAddress, Socket, WaitReason};
+use utipc::{Call, Error, Node, Scope, ServiceAddress, Socket, WaitReason};
 
 const TO: ServiceAddress = ServiceAddress::new(7700, 1);
 /// A large message: few of them fill a receiver.
@@ -200,7 +200,7 @@ fn sender_with_a_time_limit_learns_that_all_receivers_are_full(engine: Engine) {
         let Some(next) = fill(&sender, 0) else { return false };
         sender.set_send_timeout(Some(Duration::from_millis(5)));
         match sender.send_to(&message(next, LARGE), TO) {
-            Err(Error::TimedOut { call: "send", reason, .. }) => {
+            Err(Error::TimedOut { call: Call::Send, reason, .. }) => {
                 assert!(is_full(reason.as_ref()), "{reason:?}");
                 true
             }

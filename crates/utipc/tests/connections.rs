@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Engine, LIMIT, connected, fill, on_each_engine, pair};
-use utipc::{Connection, Error, ServiceAddress, SocketKind, State, WaitReason};
+use utipc::{Call, Connection, Error, ServiceAddress, SocketKind, State, WaitReason};
 
 on_each_engine!(
     messages_keep_their_boundaries_until_shutdown,
@@ -212,7 +212,10 @@ fn slow_reader_blocks_sender_with_a_reason(engine: Engine) {
     let message = vec![5; 10_000];
     let (sent, error) = fill(&client, &message);
     assert!(
-        matches!(&error, Error::TimedOut { call: "send", reason: Some(WaitReason::PeerWindow { .. }), .. }),
+        matches!(
+            &error,
+            Error::TimedOut { call: Call::Send, reason: Some(WaitReason::PeerWindow { .. }), .. }
+        ),
         "{error}"
     );
     assert!(error.to_string().contains(&server.socket().port().to_string()), "{error}");

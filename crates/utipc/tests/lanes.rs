@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use common::{Engine, LIMIT, TestNode, alone, connected, exchange, fill};
 use utipc::{
-    Connection, Error, ErrorCode, Node, OptionValue, Scope, ServiceAddress, Socket, SocketKind, SocketOption,
-    Spin, WaitReason,
+    Call, Connection, Error, ErrorCode, Node, OptionValue, Scope, ServiceAddress, Socket, SocketKind,
+    SocketOption, Spin, WaitReason,
 };
 
 const SERVICE: ServiceAddress = ServiceAddress::new(7000, 1);
@@ -129,7 +129,7 @@ fn slow_local_reader_blocks_sender_with_a_reason() {
     let message = vec![5; 10_000];
     let (sent, error) = fill(&client, &message);
     let by_window = Some(WaitReason::PeerWindow { peer: server.socket().port(), unacked: 0, window: 0 });
-    let Error::TimedOut { call: "send", reason, .. } = &error else { panic!("{error}") };
+    let Error::TimedOut { call: Call::Send, reason, .. } = &error else { panic!("{error}") };
     assert_eq!(reason.map(|r| core::mem::discriminant(&r)), by_window.map(|r| core::mem::discriminant(&r)));
     assert!(error.to_string().contains(&server.socket().port().to_string()), "{error}");
     for _ in 0..sent {

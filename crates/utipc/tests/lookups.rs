@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::{Engine, Home, LIMIT, TestNode, alone, pair};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use utipc::{ErrorCode, Node, NodeAddr, Scope, ServiceAddress, ServiceRange, Socket, SocketKind};
 use utipc_core::config::StackConfig;
 use utipc_node::NodeConfig;
-use utipc_node::daemon::{Daemon, DaemonConfig, Greeting};
+use utipc_node::daemon::{Daemon, DaemonConfig};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(9000, 1);
 const RANGE: ServiceRange = ServiceRange::new(9000, 0, 99);
@@ -478,51 +477,4 @@ fn lookups_continue_while_the_table_grows() {
     assert_eq!(red.lookup(service(MANY)), None);
     // A process that attaches now gets the current table.
     assert!(attach().lookup(service(0)).is_some());
-}
-
-/// A daemon of version 1 does all lookups itself, round robin.
-#[test]
-fn daemon_without_shared_table_still_serves() {
-    let home = Home::new();
-    let path = home.0.join("d.sock");
-    let _daemon = start(&path, |config| config.versions = Some(Greeting { newest: 1, oldest: 1 }));
-    let node = Node::builder().daemon_at(&path).start().unwrap();
-    let servers: Vec<Socket> = (0..4).map(|_| server(&node, SERVICE)).collect();
-    let client = node.rdm().unwrap();
-    assert!(node.lookup(SERVICE).is_some());
-    for _ in 0..100 {
-        client.send_to(b"one", SERVICE).unwrap();
-    }
-    client.send_to(b"all", RANGE).unwrap();
-    for server in &servers {
-        let mut got = take(server);
-        assert_eq!(got.pop().unwrap(), b"all");
-        assert_eq!(got.len(), 25);
-    }
-}
-
-/// A daemon of version 1 must see each message of a polled socket.
-#[test]
-fn daemon_without_client_side_readiness_still_serves() {
-    let home = Home::new();
-    let path = home.0.join("d.sock");
-    let _daemon = start(&path, |config| config.versions = Some(Greeting { newest: 1, oldest: 1 }));
-    let node = Node::builder().daemon_at(&path).start().unwrap();
-    let server = server(&node, SERVICE);
-    server.set_nonblocking(true);
-    let client = node.rdm().unwrap();
-    let readable = || {
-        let mut set = [PollFd::new(&server, PollFlags::IN)];
-        poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
-    };
-    assert!(!readable());
-    for _ in 0..50 {
-        client.send_to(b"one", server.port()).unwrap();
-        client.send_to(b"two", server.port()).unwrap();
-        for data in [b"one", b"two"] {
-            assert!(readable());
-            assert_eq!(server.receive().unwrap().data, data);
-        }
-        assert!(!readable() && server.receive().is_err() && !readable());
-    }
 }

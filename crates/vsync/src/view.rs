@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Most members of a view; keeps every control message below the size of a TIPC message.
+/// Maximum number of members of a view; keeps every control message below the size of a TIPC message.
 pub const MAX_MEMBERS: usize = 64;
 
 /// Identifies one membership of one process. The caller chooses it, unique for each join of the group: a process that

@@ -14,11 +14,11 @@ use crate::response::Response;
 
 /// Longest request head, bytes; a client that sends more is disconnected.
 pub(crate) const MAX_HEAD: usize = 8 * 1024;
-/// Most header lines of a request.
+/// Maximum number of header lines of a request.
 pub(crate) const MAX_HEADERS: usize = 64;
-/// Most connections.
+/// Maximum number of connections.
 pub(crate) const MAX_CONNECTIONS: usize = 128;
-/// Most bytes of responses that wait for slow clients; above this the oldest are disconnected.
+/// Maximum number of bytes of responses that wait for slow clients; above this the oldest are disconnected.
 const MAX_WAITING: usize = 16 << 20;
 
 /// Answers a complete request.

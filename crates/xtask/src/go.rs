@@ -49,7 +49,7 @@ struct Site {
 
 impl Site {
     fn new(root: &Path) -> Result<Self> {
-        let prefix = crate::target(root).join("go/prefix");
+        let prefix = crate::workspace::target(root).join("go/prefix");
         install_c::run(root, &install_c::Options::debug_below(&prefix))?;
         Ok(Self { root: root.to_path_buf(), library: prefix.join("lib") })
     }
@@ -68,7 +68,7 @@ impl Site {
 /// Runs every check of the package. Returns whether all passed.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let site = Site::new(root)?;
-    crate::cargo_build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
+    crate::workspace::build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
     let (mut passed, mut failed) = (0, 0);
     let mut count = |name: &str, ok: bool| {
         println!("{} {name}", if ok { "ok" } else { "FAILED" });
@@ -87,7 +87,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         count(&format!("go vet of {module}"), vetted.success());
     }
     let mut tests = site.go(MODULES[0], &["test", "-race", "-count=1", "-timeout=5m", "-v", "./..."]);
-    tests.env("UTIPC_TEST_DAEMON", crate::target(root).join("debug/utipcd"));
+    tests.env("UTIPC_TEST_DAEMON", crate::workspace::target(root).join("debug/utipcd"));
     let out = tests.output().context("run go test")?;
     let text = String::from_utf8_lossy(&out.stdout);
     print!("{text}{}", String::from_utf8_lossy(&out.stderr));
@@ -109,7 +109,7 @@ fn tally(output: &str) -> (usize, usize) {
 
 /// Folder of the built examples.
 pub(crate) fn examples(root: &Path) -> PathBuf {
-    crate::target(root).join("go/examples")
+    crate::workspace::target(root).join("go/examples")
 }
 
 /// Builds the examples.

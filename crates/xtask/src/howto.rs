@@ -139,7 +139,7 @@ fn run_page(root: &Path, steps: &[Step]) -> Result<()> {
     }
     let file = place.join("script");
     fs::write(&file, script).context("write the script of a page")?;
-    let programs = crate::target(root).join("debug");
+    let programs = crate::workspace::target(root).join("debug");
     let path = std::env::var("PATH").unwrap_or_default();
     let mut child = isolated()
         .arg("bash")

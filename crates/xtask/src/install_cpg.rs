@@ -44,8 +44,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 pub(crate) fn build(root: &Path, folder: &Path, debug: bool) -> Result<PathBuf> {
     let profile = if debug { "debug" } else { "release" };
     let words: &[&str] = if debug { &[] } else { &["--release"] };
-    crate::cargo_build(root, &[&["--package", "utipc-cpg"], words].concat())?;
-    let archive = crate::target(root).join(profile).join("libcpg.a");
+    crate::workspace::build(root, &[&["--package", "utipc-cpg"], words].concat())?;
+    let archive = crate::workspace::target(root).join(profile).join("libcpg.a");
     let library = folder.join(SONAME);
     make_room(&library)?;
     // Remove the old file instead of overwriting it, so that running programs keep it.

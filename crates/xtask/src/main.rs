@@ -22,13 +22,15 @@ mod suites;
 mod tidy;
 mod web_page;
 mod wireshark;
+mod workspace;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
+use workspace::{root, verdict};
 
 /// Development commands. They do not change the system: downloads stay below `target/`.
 #[derive(Parser)]
@@ -175,31 +177,6 @@ enum LabChore {
     },
 }
 
-/// The project's folder, as it was when xtask was built inside it.
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
-}
-
-/// The folder into which cargo builds.
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
-}
-
-/// Runs `cargo build` with these arguments, by the cargo that runs this program.
-fn cargo_build(root: &Path, words: &[&str]) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo).args(["build", "--quiet"]).args(words).current_dir(root).status();
-    if !status.context("run cargo build")?.success() {
-        bail!("cargo build {} failed (its message is above)", words.join(" "));
-    }
-    Ok(())
-}
-
-fn verdict(good: bool) -> ExitCode {
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
 fn main() -> ExitCode {
     match chore(Args::parse().chore) {
         Ok(code) => code,
@@ -208,10 +185,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn exit(passed: bool) -> ExitCode {
-    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn chore(chore: Chore) -> Result<ExitCode> {
@@ -249,8 +222,8 @@ fn chore(chore: Chore) -> Result<ExitCode> {
         Chore::Book => book::run(&root())?,
         Chore::BookLinks { question } => book::links::filter(&root(), &question)?,
         Chore::Golden { write } => return golden::run(&root(), write),
-        Chore::Conformance(options) => return Ok(exit(conformance::run(&root(), &options)?)),
-        Chore::Programs(options) => return Ok(exit(conformance::programs(&root(), &options)?)),
+        Chore::Conformance(options) => return Ok(verdict(conformance::run(&root(), &options)?)),
+        Chore::Programs(options) => return Ok(verdict(conformance::programs(&root(), &options)?)),
         Chore::Interop(options) => {
             let outcome = interop::run(&root(), &options)?;
             return Ok(if outcome.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });

@@ -52,7 +52,7 @@ fn hostile(root: &Path, args: &[String]) -> Result<ExitCode> {
     build.args(["build", "--quiet", "--package", "utipc-tools", "--bin", "utipcd", "--bin", "utipc-soak"]);
     build.args(["--features", "utipc-tools/test-tools"]);
     ensure!(build.current_dir(root).status().context("run cargo")?.success(), "utipcd cannot be built");
-    let mut soak = Command::new(crate::target(root).join("debug/utipc-soak"));
+    let mut soak = Command::new(crate::workspace::target(root).join("debug/utipc-soak"));
     if args.iter().any(|arg| arg == "--asan") {
         let mut build = Command::new("cargo");
         build.args(["+nightly", "build", "--quiet", "--package", "utipc-tools", "--bin", "utipcd"]);

@@ -13,7 +13,7 @@ use crate::{Seen, magnitude};
 
 /// The group under attack, and one that is joined after the attack.
 const GROUPS: [u32; 2] = [4300, 4400];
-/// Most members on one node.
+/// Maximum number of members on one node.
 const MEMBERS: usize = 12;
 /// Largest message, bytes.
 const LARGEST: usize = 66_000;

@@ -6,9 +6,9 @@ use crate::Seen;
 
 /// Addresses of nodes from [`addressed`].
 pub(super) const NODES: [NodeAddr; 2] = [NodeAddr::legacy(1, 1, 1), NodeAddr::legacy(1, 1, 2)];
-/// Most calls of a node at one moment; more means that it never becomes idle.
+/// Maximum number of calls of a node at one moment; more means that it never becomes idle.
 pub(super) const MAX_CALLS: usize = 200_000;
-/// Most rounds of frames at one moment.
+/// Maximum number of rounds of frames at one moment.
 const MAX_ROUNDS: usize = 20_000;
 
 pub(super) struct Pair {

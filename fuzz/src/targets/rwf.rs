@@ -13,7 +13,7 @@ use rssl::wire::{Writer, to_vec};
 use crate::source::Source;
 use crate::{Seen, magnitude};
 
-/// Most entries examined: some containers can announce 65,535 entries without bytes.
+/// Maximum number of entries examined: some containers can announce 65,535 entries without bytes.
 const MAX_ENTRIES: usize = 300;
 const MAX_DEPTH: usize = 16;
 

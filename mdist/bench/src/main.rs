@@ -33,6 +33,6 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match run::run(&options::Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => mdist::output::failed("mdist-bench", &why),
+        Err(why) => utipc_cli::output::failed("mdist-bench", &why),
     }
 }

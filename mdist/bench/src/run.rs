@@ -53,11 +53,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         None => tests(options, &names, &mut results)?,
     }
     save(options, &results)?;
-    mdist::say!("{}", results.text(options))?;
+    utipc_cli::say!("{}", results.text(options))?;
     if let Some(events) = &results.events {
         let (passed, faults) = (events.passed(), events.faults());
-        faults.iter().try_for_each(|fault| mdist::say!("FAILED {fault}"))?;
-        mdist::say!("events: {passed} passed, {} failed", faults.len())?;
+        faults.iter().try_for_each(|fault| utipc_cli::say!("FAILED {fault}"))?;
+        utipc_cli::say!("events: {passed} passed, {} failed", faults.len())?;
     }
     interrupt::check()?;
     let failed = results.failures();

@@ -17,7 +17,7 @@ use super::throughput::setup;
 
 /// Updates per second, unless the options name another rate.
 const RATE: u64 = 200_000;
-/// Most items.
+/// Maximum number of items.
 const ITEMS: usize = 10_000;
 /// Updates per second that carry their send time: every stop of a millisecond is seen.
 const STAMPS: u64 = 2_000;

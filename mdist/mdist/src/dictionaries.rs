@@ -162,7 +162,7 @@ fn refresh<'a>(stream: i32, key: &Key<'a>, streaming: bool, part: Option<u16>, l
     }
 }
 
-/// Most bytes of a refresh before its payload.
+/// Maximum number of bytes of a refresh before its payload.
 fn longest_header() -> rssl::Result<usize> {
     let name =
         [FIELD_DICTIONARY, ENUM_DICTIONARY].into_iter().max_by_key(|name| name.len()).unwrap_or_default();
@@ -241,7 +241,7 @@ impl Half {
     }
 }
 
-/// Most bytes of a dictionary that a source sends.
+/// Maximum number of bytes of a dictionary that a source sends.
 const MAX_RECEIVED: usize = 64 << 20;
 
 /// A dictionary that a source sends in parts.

@@ -104,7 +104,7 @@ impl MethodCookie {
     }
 }
 
-/// Most ranges for which a socket stores the method. Our own limit, which bounds memory; a range that was
+/// Maximum number of ranges for which a socket stores the method. Our own limit, which bounds memory; a range that was
 /// dropped costs one unnecessary announcement.
 const REMEMBERED: usize = 16;
 

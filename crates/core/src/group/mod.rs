@@ -38,12 +38,12 @@ pub const IDLE_WINDOW: u16 = blocks(MAX_MESSAGE + 60) as u16;
 pub const ACTIVE_WINDOW: u16 = 12 * IDLE_WINDOW;
 /// Fewest and most members that are active at a time. Spec: tipc.md §9.2.
 const ACTIVE_MEMBERS: [usize; 2] = [16, 64];
-/// Most members of a group, as one of them sees it. Ours.
+/// Maximum number of members of a group, as one of them sees it. Ours.
 pub const MAX_MEMBERS: usize = 16_384;
 /// Memory of one of them, bytes: nodes of a B-tree are two thirds full.
 const MEMBER_BYTES: usize = (size_of::<PortId>() + size_of::<Member>()) * 3 / 2;
-/// Most members of one node whose binding is unknown: their JOIN has overtaken it. Ours: bounds what a node can add
-/// without bindings, which are counted.
+/// Maximum number of members of one node whose binding is unknown: their JOIN has overtaken it. Ours: bounds what a
+/// node can add without bindings, which are counted.
 pub const MAX_JOINING: usize = 1024;
 
 /// What a group has for the application, in order.
@@ -408,7 +408,7 @@ impl Group {
         }
     }
 
-    /// Most members that are active at a time. Spec: tipc.md §9.2.
+    /// Maximum number of members that are active at a time. Spec: tipc.md §9.2.
     fn max_active(&self) -> usize {
         let [least, most] = ACTIVE_MEMBERS;
         ((self.members.len() + 1) / 8).clamp(least, most)

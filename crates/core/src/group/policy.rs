@@ -25,9 +25,9 @@ pub enum SlowMember {
     Drop,
     /// The member gets the message later, unless a newer one with the same key replaces it before.
     Conflate {
-        /// Most messages kept for one member, 1 to [`SlowMember::MAX_KEYS`]; the oldest gives way.
+        /// Maximum number of messages kept for one member, 1 to [`SlowMember::MAX_KEYS`]; the oldest gives way.
         keys: u32,
-        /// Most memory of the messages kept for one member, bytes, at most [`SlowMember::MAX_BYTES`].
+        /// Maximum amount of memory of the messages kept for one member, bytes, at most [`SlowMember::MAX_BYTES`].
         bytes: u32,
     },
     /// The send waits; a member that holds one up for longer than this is evicted.
@@ -38,9 +38,9 @@ pub enum SlowMember {
 }
 
 impl SlowMember {
-    /// Most keys of one member.
+    /// Maximum number of keys of one member.
     pub const MAX_KEYS: u32 = 65_536;
-    /// Most bytes kept for one member.
+    /// Maximum number of bytes kept for one member.
     pub const MAX_BYTES: u32 = 64 << 20;
     /// Longest limit of an eviction, ms: one hour.
     pub const MAX_LIMIT_MS: u32 = 3_600_000;

@@ -100,20 +100,17 @@ pub enum JoinError {
     /// The binding was refused.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The daemon or the engine is without groups.
-    #[error(
-        "the daemon or engine of this socket is without groups (update the daemon, or use another engine)"
-    )]
+    /// The engine is without groups.
+    #[error("the engine of this socket is without groups (use another engine)")]
     Unsupported,
     /// A value of the policy is out of its range.
     #[error(
         "group policy out of range (1 to 65536 keys, 1 byte to 64 MiB, a limit of 1 ms to one hour for an eviction)"
     )]
     Policy,
-    /// The daemon or the engine is without policies.
+    /// The engine is without policies.
     #[error(
-        "the daemon or engine of this socket always waits for slow members (use the default policy, update the daemon, \
-         or use another engine)"
+        "the engine of this socket always waits for slow members (use the default policy, or another engine)"
     )]
     PolicyUnsupported,
 }

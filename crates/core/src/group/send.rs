@@ -5,7 +5,8 @@ use super::state::MemberState;
 use crate::Load;
 use crate::addr::{NodeAddr, PortId};
 
-/// Most refused sends that are remembered. Ours: the threads of a program that wait for different members at a time.
+/// Maximum number of refused sends that are remembered. Ours: the threads of a program that wait for different members
+/// at a time.
 const MAX_BLOCKED: usize = 16;
 
 /// A send that was refused because of a window.

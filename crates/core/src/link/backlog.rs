@@ -11,7 +11,7 @@ use crate::collections::shrink;
 use crate::planted::{self, Fault};
 use crate::wire::{ErrorCode, INTERNAL_HEADER, Message, User, View};
 
-/// Most packets in one backlog, all levels together; bounds memory if a port ignores congestion.
+/// Maximum number of packets in one backlog, all levels together; bounds memory if a port ignores congestion.
 pub(crate) const MAX_BACKLOG: usize = 65_535;
 
 /// An importance level of a link: one per importance of payload, and one for system messages. Spec: tipc.md §2.4.

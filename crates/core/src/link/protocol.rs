@@ -13,7 +13,7 @@ use crate::wire::{
 
 /// The largest priority. Spec: tipc.md §15.
 const MAX_PRIORITY: u8 = 31;
-/// Most data in a protocol message, bytes. Spec: tipc.md §5.3.
+/// Maximum amount of data in a protocol message, bytes. Spec: tipc.md §5.3.
 const MAX_PROTOCOL_DATA: usize = 65_535;
 /// Least time between two retransmissions of a packet, milliseconds. Spec: tipc.md §5.8.
 const RETRANSMIT_SPACING_MS: u64 = 1;

@@ -6,8 +6,8 @@ use crate::limits::{MAX_WINDOW, MESSAGE_OVERHEAD};
 use crate::planted::{self, Fault};
 use crate::wire::{GapBlock, MAX_GAP_BLOCKS, Message, View};
 
-/// Most bytes of early packets kept per sender; further ones are dropped, and the sender retransmits them. Spec:
-/// tipc.md §14.2.
+/// Maximum number of bytes of early packets kept per sender; further ones are dropped, and the sender retransmits them.
+/// Spec: tipc.md §14.2.
 pub(crate) const MAX_DEFERRED_BYTES: usize = 16 << 20;
 
 /// Where the part of a packet begins that a retransmission does not change: behind its number and acknowledgements,

@@ -54,7 +54,7 @@ impl RoundTrip {
         }
     }
 
-    /// Most packets in flight; unlimited before the first measurement.
+    /// Maximum number of packets in flight; unlimited before the first measurement.
     pub(crate) fn in_flight_limit(&self) -> u16 {
         let least = self.least.iter().flatten().min();
         least.map_or(u16::MAX, |ns| u16::try_from(ns / NS_PER_PACKET).unwrap_or(u16::MAX).max(LEAST))

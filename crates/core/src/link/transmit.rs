@@ -13,8 +13,8 @@ use crate::wire::{GapBlock, seq};
 /// Retransmissions of a packet after which their least interval doubles. Ours: of packets that are lost with a
 /// probability of one half, one in sixteen is lost more often.
 const REPEATS_AT_ONCE: u8 = 4;
-/// Most doublings of that interval. Ours: a peer that reports everything as missing all the time gets a window again
-/// about 30 times a second instead of 1000 times.
+/// Maximum number of doublings of that interval. Ours: a peer that reports everything as missing all the time gets a
+/// window again about 30 times a second instead of 1000 times.
 const MAX_DOUBLINGS: u32 = 5;
 
 /// Of the retransmissions in parts, every so many are accompanied by the whole packet.

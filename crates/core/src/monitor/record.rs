@@ -5,7 +5,7 @@ use crate::error::WireError;
 use crate::limits::capability;
 use crate::wire::{self, View};
 
-/// Most members of a domain. Spec: tipc.md §11.1.
+/// Maximum number of members of a domain. Spec: tipc.md §11.1.
 pub const MAX_DOMAIN: usize = wire::MAX_DOMAIN_MEMBERS;
 
 /// The nodes that a node supervises, and their states.

@@ -44,15 +44,16 @@ pub(crate) use walk::{PORTION, Walk};
 pub const USER_BINDINGS: usize = 131_072;
 /// Highest limit of user bindings that can be set.
 pub const MAX_USER_BINDINGS: usize = 262_143;
-/// Most bindings of one peer: the most that a correct node can own, including its node state. Spec: tipc.md §14.2.
+/// Maximum number of bindings of one peer: the most that a correct node can own, including its node state. Spec:
+/// tipc.md §14.2.
 pub const MAX_PEER_BINDINGS: usize = MAX_USER_BINDINGS + 1;
-/// Most bindings in the whole table. Ours; at about 400 bytes each, 400 MB.
+/// Maximum number of bindings in the whole table. Ours; at about 400 bytes each, 400 MB.
 pub const MAX_BINDINGS: usize = 1 << 20;
 /// Bindings that a peer may have although [`MAX_BINDINGS`] is reached. Ours: what an ordinary node has, so that a few
 /// peers with many bindings do not hide the services of others; 4096 such peers take 200 MB more.
 pub const ASSURED_BINDINGS: usize = 128;
-/// Most name messages of one peer that wait for one with a lower number. Ours: far more than both link windows
-/// can hold back; after a larger gap the tables cannot be resynchronised without a new contact.
+/// Maximum number of name messages of one peer that wait for one with a lower number. Ours: far more than both link
+/// windows can hold back; after a larger gap the tables cannot be resynchronised without a new contact.
 pub const MAX_WAITING_UPDATES: usize = 16_384;
-/// Most bytes in those messages. Ours: a correct update has 60 bytes, a hostile one up to 66,040.
+/// Maximum number of bytes in those messages. Ours: a correct update has 60 bytes, a hostile one up to 66,040.
 pub const MAX_WAITING_BYTES: usize = 4 << 20;

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use crate::wire::Message;
 
-/// Most updates that are kept. Ours: what a program binds in some milliseconds; each takes about 200 bytes. Copies are
-/// never further ahead of the broadcasts than this: a peer takes an update that it has applied for a later one if it is
-/// 32,768 numbers late.
+/// Maximum number of updates that are kept. Ours: what a program binds in some milliseconds; each takes about 200
+/// bytes. Copies are never further ahead of the broadcasts than this: a peer takes an update that it has applied for a
+/// later one if it is 32,768 numbers late.
 pub(crate) const MAX_RECENT: usize = 4096;
 
 /// The updates, numbered without wrap from the start of the node on.

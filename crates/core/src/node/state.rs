@@ -51,7 +51,7 @@ pub enum Event {
 pub struct Illegal;
 
 impl State {
-    /// All states, for tests of the table.
+    /// All states by their number.
     pub const ALL: [State; 8] = [
         State::SelfDownPeerDown,
         State::SelfUpPeerUp,
@@ -62,6 +62,18 @@ impl State {
         State::FailingOver,
         State::Synching,
     ];
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The state with this number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
 
     /// True while this node has contact: at least one link is up.
     #[must_use]
@@ -143,6 +155,14 @@ mod tests {
             State::FailingOver => "FO",
             State::Synching => "SY",
         }
+    }
+
+    #[test]
+    fn numbers_are_unique() {
+        for state in State::ALL {
+            assert_eq!(State::from_number(state.number().into()), Some(state));
+        }
+        assert_eq!(State::from_number(8), None);
     }
 
     /// The table of tipc.md §6.2, printed as in the reference.

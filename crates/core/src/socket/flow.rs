@@ -8,10 +8,11 @@ use crate::wire::blocks;
 pub(super) const INITIAL_WINDOW: u32 = 128;
 /// Window of peers that count messages instead of blocks. Spec: tipc.md §8.5.
 pub(super) const LEGACY_WINDOW: u32 = 512;
-/// Most bytes of the receive buffer that a block costs: a message of 1023 bytes plus the overhead in `queue::charge`.
+/// Maximum number of bytes of the receive buffer that a block costs: a message of 1023 bytes plus the overhead in
+/// `queue::charge`.
 const BLOCK_COST: usize = 1152;
-/// Most blocks by which a sender may exceed the window: a message of the largest size, and data collected by Nagle
-/// before.
+/// Maximum number of blocks by which a sender may exceed the window: a message of the largest size, and data collected
+/// by Nagle before.
 const OVERSHOOT: usize = 130;
 /// An acknowledgement is due when this fraction of the window has been consumed (one part in `ACK_RATE`).
 const ACK_RATE: u32 = 4;

@@ -15,8 +15,8 @@ use crate::limits::MESSAGE_OVERHEAD;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, NAMED_HEADER, blocks};
 
-/// Most bytes that wait for room, beside one message. Each local sender has one message here before it is stopped, and
-/// so has the link to each node.
+/// Maximum number of bytes that wait for room, beside one message. Each local sender has one message here before it is
+/// stopped, and so has the link to each node.
 const MAX_WAITING: usize = 2 << 20;
 
 /// The messages that wait for room, and how long they still may.

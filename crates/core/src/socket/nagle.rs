@@ -12,7 +12,7 @@ use crate::wire::{INTERNAL_HEADER, Message, SHORT_HEADER, blocks};
 /// Writes without a message from the peer after which collecting starts: initial value.
 const START: u32 = 4;
 const MAX_START: u32 = 1024;
-/// Most blocks that are collected before they are sent.
+/// Maximum number of blocks that are collected before they are sent.
 const MAX_BLOCKS: u32 = 64;
 /// Packets in a full message: the number of 1428-byte packets that one segmented send takes.
 const FILLED_PACKETS: usize = 45;

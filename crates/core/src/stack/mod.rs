@@ -53,7 +53,7 @@ pub use services::RefusedSubscriber;
 use services::Services;
 pub use subscribers::SubscriberWork;
 
-/// Most sockets on one node. Ours: bounds memory; above any known use.
+/// Maximum number of sockets on one node. Ours: bounds memory; above any known use.
 pub const MAX_SOCKETS: usize = 1 << 20;
 
 /// Sockets whose timers one call of [`Stack::handle_timeout`] handles. Ours: about a millisecond.

@@ -28,7 +28,7 @@ pub struct RefusedSubscriber {
     pub quota: Exceeded,
 }
 
-/// Most refusals that are kept for [`Stack::take_refused_subscribers`].
+/// Maximum number of refusals that are kept for [`Stack::take_refused_subscribers`].
 const MAX_REFUSED: usize = 64;
 
 /// The node's own sockets.

@@ -8,7 +8,7 @@ use crate::socket::{RecvError, RecvOptions, SendError};
 use crate::time::Time;
 use crate::topology::{Close, Party, SUBSCRIPTION_LEN, TopologyServer};
 
-/// Most bytes of a request that are read: one more than a subscription, to detect a longer one.
+/// Maximum number of bytes of a request that are read: one more than a subscription, to detect a longer one.
 const REQUEST_BUFFER: usize = SUBSCRIPTION_LEN + 1;
 
 /// Requests, and bindings and events of new subscriptions, of one step. Ours: less than 0.1 ms.

@@ -12,9 +12,9 @@ use crate::outbox::BearerId;
 use crate::time::Time;
 use crate::wire::View;
 
-/// Most bytes of early packets, unfinished messages and waiting updates that a node keeps. Ours: four times what one
-/// link may keep ([`crate::link::MAX_DEFERRED_BYTES`]), so that a few links with large windows recover from loss at the
-/// same time.
+/// Maximum number of bytes of early packets, unfinished messages and waiting updates that a node keeps. Ours: four
+/// times what one link may keep ([`crate::link::MAX_DEFERRED_BYTES`]), so that a few links with large windows recover
+/// from loss at the same time.
 pub(crate) const MAX_NODE_DEFERRED_BYTES: usize = 64 << 20;
 
 /// Bytes of early packets that a proven peer may keep even if others have used up the node's memory. Ours: a loss among
@@ -26,7 +26,8 @@ const ASSURED_DEFERRED_BYTES: usize = 16 << 10;
 /// all.
 const ASSURED_BYTES: usize = ASSURED_DEFERRED_BYTES + MAX_MESSAGE;
 
-/// Most bytes of messages of all peers that wait for full receivers. Ours: as much as sixteen peers may hold.
+/// Maximum number of bytes of messages of all peers that wait for full receivers. Ours: as much as sixteen peers may
+/// hold.
 const MAX_NODE_HELD_BYTES: usize = 256 << 20;
 
 /// Bytes that the messages of a peer may take while they wait for a full receiver, although the node's memory for

@@ -12,7 +12,7 @@ use crate::outbox::BearerId;
 use crate::time::Time;
 use crate::wire::Message;
 
-/// Most bytes that wait from one peer; beyond them it does not respect its window, and is not waited for.
+/// Maximum number of bytes that wait from one peer; beyond them it does not respect its window, and is not waited for.
 const MAX_HELD: usize = 16 << 20;
 
 /// Memory that a message is charged for while it waits, bytes.

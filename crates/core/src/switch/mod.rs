@@ -55,7 +55,7 @@ use crate::rng::Rng;
 use crate::time::Time;
 use crate::wire::{MediaAddr, Message, Method};
 
-/// Most events waiting to be read; the oldest are dropped if they are not read.
+/// Maximum number of events waiting to be read; the oldest are dropped if they are not read.
 const MAX_EVENTS: usize = 4096;
 
 /// A bearer, and discovery on it.

@@ -23,21 +23,23 @@ pub use crate::wire::{
 pub use announcements::Party;
 pub use server::{Close, TopologyServer, TopologyStats};
 
-/// Most subscriptions on one node. Spec: tipc.md §10.2.
+/// Maximum number of subscriptions on one node. Spec: tipc.md §10.2.
 pub const MAX_SUBSCRIPTIONS: usize = 65_535;
-/// Most subscriptions of one connection, so that a single one cannot use up the node's. Ours. Spec: tipc.md §14.2.
+/// Maximum number of subscriptions of one connection, so that a single one cannot use up the node's. Ours. Spec:
+/// tipc.md §14.2.
 pub const MAX_CONNECTION_SUBSCRIPTIONS: usize = 16_384;
-/// Most connections to the server. Ours.
+/// Maximum number of connections to the server. Ours.
 pub const MAX_CONNECTIONS: usize = 4096;
-/// Most connections from one other node, so that a peer cannot lock out the others. Ours. Spec: tipc.md §14.2.
+/// Maximum number of connections from one other node, so that a peer cannot lock out the others. Ours. Spec: tipc.md
+/// §14.2.
 pub const MAX_NODE_CONNECTIONS: usize = 256;
-/// Most events waiting for one connection, 48 bytes each. Ours: twice the bindings that one node can own.
+/// Maximum number of events waiting for one connection, 48 bytes each. Ours: twice the bindings that one node can own.
 pub const MAX_WAITING_EVENTS: usize = 131_072;
-/// Most events waiting for all connections together, 48 bytes each. Ours: 48 MiB.
+/// Maximum number of events waiting for all connections together, 48 bytes each. Ours: 48 MiB.
 pub const MAX_ALL_WAITING_EVENTS: usize = 1 << 20;
-/// Most changes of bindings that a party has not been told of, 56 bytes each. Ours.
+/// Maximum number of changes of bindings that a party has not been told of, 56 bytes each. Ours.
 pub const MAX_WAITING_CHANGES: usize = 16_384;
-/// Most changes for all parties together. Ours: 14 MiB.
+/// Maximum number of changes for all parties together. Ours: 14 MiB.
 pub const MAX_ALL_WAITING_CHANGES: usize = 1 << 18;
 /// Visits that the end of a subscription counts as, because it takes that much longer.
 const FREE_VISITS: usize = 4;

@@ -6,7 +6,7 @@ use crate::error::WireError;
 /// {last packet received after a gap, number of packets missing after it}.
 pub type GapBlock = (u16, u16);
 
-/// Most gap blocks in one direction of one record. Spec: tipc.md §3.1.
+/// Maximum number of gap blocks in one direction of one record. Spec: tipc.md §3.1.
 pub const MAX_GAP_BLOCKS: usize = 64;
 
 /// Size of length and counts, bytes.

@@ -3,7 +3,7 @@
 use crate::addr::NodeAddr;
 use crate::error::WireError;
 
-/// Most members in one record. Spec: tipc.md §11.1.
+/// Maximum number of members in one record. Spec: tipc.md §11.1.
 pub const MAX_DOMAIN_MEMBERS: usize = 64;
 /// Size of a record without members, bytes.
 const HEAD: usize = 16;

@@ -9,7 +9,7 @@ use utipc_core::socket::Endpoint;
 
 use super::{Context, EndCause, Lanes, ProcessId};
 
-/// Most members of a group whose messages use lanes: each of them writes a lane to each.
+/// Maximum number of members of a group whose messages use lanes: each of them writes a lane to each.
 pub(super) const MAX_MEMBERS: usize = 256;
 
 /// The two members at the ends of a lane.

@@ -180,8 +180,6 @@ impl Lane {
 struct ProcessLanes {
     /// Its new sockets use lanes.
     takes_lanes: bool,
-    /// It knows of lanes between it and the node.
-    takes_node_lanes: bool,
     /// Lanes that its sockets write, and read.
     written: usize,
     read: usize,
@@ -317,9 +315,8 @@ impl Lanes {
     }
 
     /// Adds a process that has attached.
-    pub fn add_process(&mut self, id: ProcessId, takes_lanes: bool, takes_node_lanes: bool) {
-        let takes_node_lanes = takes_lanes && takes_node_lanes;
-        self.processes.insert(id, ProcessLanes { takes_lanes, takes_node_lanes, written: 0, read: 0 });
+    pub fn add_process(&mut self, id: ProcessId, takes_lanes: bool) {
+        self.processes.insert(id, ProcessLanes { takes_lanes, written: 0, read: 0 });
     }
 
     /// Removes a process that is gone; its lanes end with its sockets.

@@ -107,7 +107,7 @@ impl Lanes {
     }
 
     fn has_room_for_node_lanes(&self, id: ProcessId) -> bool {
-        let process = self.processes.get(&id).filter(|process| process.takes_node_lanes);
+        let process = self.processes.get(&id).filter(|process| process.takes_lanes);
         process.is_some_and(|process| process.written < MAX_WRITTEN && process.read < MAX_READ)
     }
 

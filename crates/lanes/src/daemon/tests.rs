@@ -67,7 +67,7 @@ impl Bench {
     }
 
     fn process(&mut self, process: ProcessId) -> u32 {
-        self.lanes.add_process(process, true, false);
+        self.lanes.add_process(process, true);
         self.socket(process)
     }
 

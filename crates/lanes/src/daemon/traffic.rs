@@ -23,7 +23,7 @@ const MESSAGE_COST: usize = 1024;
 /// Slots of a pair that one call serves.
 const SERVED_MAX: u32 = 64;
 
-/// Most that one call reads from a lane.
+/// Maximum amount that one call reads from a lane.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     /// Bytes, with [`MESSAGE_COST`]; a message may exceed them.

@@ -16,8 +16,8 @@ use utipc_os::many::Many;
 /// The end of a connection waits for unsent messages this long, milliseconds at most. Spec: tipc.md §8.3.
 const MAX_LINGER_MS: u64 = 8000;
 
-/// Most bytes that wait for full queues on behalf of one socket without a connection, beside one message. Processes
-/// check the queues before they send, so there are seldom more than the lane held when a queue became full.
+/// Maximum number of bytes that wait for full queues on behalf of one socket without a connection, beside one message.
+/// Processes check the queues before they send, so there are seldom more than the lane held when a queue became full.
 const MAX_PARKED: usize = 1 << 20;
 
 /// How a socket ends once everything is sent.

@@ -27,10 +27,10 @@ pub use writer::Writer;
 use crate::layout::Side;
 use utipc_os::shm::LINE;
 
-/// Most bytes of one record's body: a message of 66,000 bytes and its header, with room to spare.
+/// Maximum number of bytes of one record's body: a message of 66,000 bytes and its header, with room to spare.
 pub const RECORD_MAX: usize = 128 * 1024 - LINE;
 
-/// Most words of a marker.
+/// Maximum number of words of a marker.
 pub const MARK_WORDS: usize = 7;
 
 /// Rings that a writer may have besides its newest one, until the reader has left them.

@@ -12,13 +12,13 @@ use crate::bits::Bits;
 use crate::doorbell::{Doorbell, Wakeup};
 use crate::layout::{LARGEST_CLASS, Layout, Place, Side, flag, slot};
 
-/// Most pads, voids and jumps that one peek skips; a correct writer makes far fewer in a row.
+/// Maximum number of pads, voids and jumps that one peek skips; a correct writer makes far fewer in a row.
 const HOPS_MAX: u32 = 4096;
 
-/// Most records that [`Reader::waiting`] visits: more than fit the largest ring, and the hops of one peek.
+/// Maximum number of records that [`Reader::waiting`] visits: more than fit the largest ring, and the hops of one peek.
 const COUNTED_MAX: u32 = 32_768;
 
-/// Most records before the first data record that [`Reader::has_waiting`] visits.
+/// Maximum number of records before the first data record that [`Reader::has_waiting`] visits.
 const WITHOUT_DATA_MAX: u32 = 64;
 
 /// Room is given back once it is the ring divided by this, or costs [`RELEASE_COST`], or when the lane is found empty.

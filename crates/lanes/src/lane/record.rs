@@ -88,7 +88,8 @@ pub(super) const fn span(len: usize) -> usize {
     (WORD + len).next_multiple_of(LINE)
 }
 
-/// Most bytes of a record in a ring of `size` bytes, so that it fits at any position once the ring is empty.
+/// Maximum number of bytes of a record in a ring of `size` bytes, so that it fits at any position once the ring is
+/// empty.
 pub(super) const fn span_max(size: usize) -> usize {
     size / 2
 }

@@ -11,7 +11,7 @@ use crate::arena::Arena;
 use crate::layout::{Place, Side, slot};
 use crate::schedule::point;
 
-/// Most records of one call of [`Recovered::next_into`], with those that carry nothing.
+/// Maximum number of records of one call of [`Recovered::next_into`], with those that carry nothing.
 const VISITS_MAX: u32 = 4096;
 
 /// The unread whole records of a lane, oldest first; see [`Arena::recover`](crate::Arena::recover).

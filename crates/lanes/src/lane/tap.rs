@@ -16,9 +16,9 @@ use super::record::{Code, Commit, WORD, span, span_max};
 use crate::arena::Arena;
 use crate::layout::{LARGEST_CLASS, Layout, Place, Side, slot};
 
-/// Most bytes of records that one look copies.
+/// Maximum number of bytes of records that one look copies.
 const LOOK_BYTES: u64 = 4 << 20;
-/// Most records and jumps of one look: more than the largest ring has.
+/// Maximum number of records and jumps of one look: more than the largest ring has.
 const LOOK_RECORDS: usize = 20_000;
 
 /// Where a tap is in a lane.

@@ -3,7 +3,7 @@
 use super::{MAX_TEXT, Properties};
 use crate::attribute::{Nest, Writer};
 use crate::errno::Errno;
-use crate::family::{link, longest, stats};
+use crate::family::{link, longest, stats, wide};
 
 /// The last failure of a link. A utipc extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Path {
 
 /// Counters of a link, numbered as in the kernel; absent ones are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stats([Option<u32>; stats::COUNT as usize]);
+pub struct Stats([Option<u64>; stats::COUNT as usize]);
 
 impl Default for Stats {
     fn default() -> Self {
@@ -36,17 +36,79 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// The value of a counter; 0 if it is absent.
+    /// The value of a counter as the kernel shows it, with 32 bits that wrap; 0 if it is absent.
     #[must_use]
     pub fn get(&self, which: u16) -> u32 {
+        self.wide(which) as u32
+    }
+
+    /// The value of a counter; 0 if it is absent. The kernel reports 32 bits.
+    #[must_use]
+    pub fn wide(&self, which: u16) -> u64 {
         self.0.get(usize::from(which).wrapping_sub(1)).copied().flatten().unwrap_or(0)
     }
 
-    /// Sets a counter; counters are 32 bits wide and wrap.
+    /// Sets a counter.
     pub fn set(&mut self, which: u16, value: u64) {
         if let Some(place) = self.0.get_mut(usize::from(which).wrapping_sub(1)) {
-            *place = Some(value as u32);
+            *place = Some(value);
         }
+    }
+}
+
+/// Numbers of a link that the kernel's attributes have no place for. A utipc extension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wide {
+    /// Number of the bearer.
+    pub bearer: u32,
+    /// Packet size that bearer and peer allow, in bytes.
+    pub mtu_limit: u32,
+    /// Packets received.
+    pub received: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Malformed or illegal messages.
+    pub malformed: u64,
+    /// Sum of the transmit queue's lengths over the samples.
+    pub queue_sum: u64,
+    /// Samples of the transmit queue's length.
+    pub queue_samples: u64,
+}
+
+impl Wide {
+    fn write(&self, out: &mut Writer<'_>, stats: &Stats) {
+        out.nest(link::WIDE, |out| {
+            for (which, value) in (1..).zip(stats.0) {
+                if let Some(value) = value {
+                    out.u64(which, value);
+                }
+            }
+            out.u32(wide::BEARER, self.bearer);
+            out.u32(wide::MTU_LIMIT, self.mtu_limit);
+            out.u64(wide::RECEIVED, self.received);
+            out.u64(wide::SENT, self.sent);
+            out.u64(wide::MALFORMED, self.malformed);
+            out.u64(wide::QUEUE_SUM, self.queue_sum);
+            out.u64(wide::QUEUE_SAMPLES, self.queue_samples);
+        });
+    }
+
+    /// Reads the nest, and the counters in it.
+    fn read(nest: Nest<'_>, stats: &mut Stats) -> Result<Self, Errno> {
+        for (which, place) in (1..).zip(&mut stats.0) {
+            *place = nest.u64(which)?;
+        }
+        let short = |kind| nest.u32(kind).map(Option::unwrap_or_default);
+        let long = |kind| nest.u64(kind).map(Option::unwrap_or_default);
+        Ok(Self {
+            bearer: short(wide::BEARER)?,
+            mtu_limit: short(wide::MTU_LIMIT)?,
+            received: long(wide::RECEIVED)?,
+            sent: long(wide::SENT)?,
+            malformed: long(wide::MALFORMED)?,
+            queue_sum: long(wide::QUEUE_SUM)?,
+            queue_samples: long(wide::QUEUE_SAMPLES)?,
+        })
     }
 }
 
@@ -79,6 +141,8 @@ pub struct Link {
     pub up_since: Option<u64>,
     /// Where it leads. A utipc extension.
     pub path: Option<Path>,
+    /// More numbers, and counters with 64 bits. A utipc extension.
+    pub wide: Option<Wide>,
 }
 
 impl Link {
@@ -96,7 +160,7 @@ impl Link {
         self.properties.write(out, link::PROP);
         out.nest(link::STATS, |out| {
             for (which, value) in (1..).zip(self.stats.0) {
-                out.optional_u32(which, value);
+                out.optional_u32(which, value.map(|value| value as u32));
             }
         });
         if let Some(down) = self.down.as_ref().filter(|_| extended) {
@@ -111,14 +175,18 @@ impl Link {
             out.text(link::PEER_MEDIA, &path.media);
             out.text(link::BEARER, &path.bearer);
         }
+        if let Some(wide) = self.wide.as_ref().filter(|_| extended) {
+            wide.write(out, &self.stats);
+        }
     }
 
     pub(super) fn read(nest: Nest<'_>) -> Result<Self, Errno> {
         let mut counters = Stats::default();
         let nested = nest.nest(link::STATS).unwrap_or_default();
         for (which, place) in (1..).zip(&mut counters.0) {
-            *place = nested.u32(which)?;
+            *place = nested.u32(which)?.map(u64::from);
         }
+        let wide = nest.nest(link::WIDE).map(|nest| Wide::read(nest, &mut counters)).transpose()?;
         let number = |kind| nest.u32(kind).map(Option::unwrap_or_default);
         let down = match (nest.text(link::DOWN_REASON, MAX_TEXT)?, nest.u64(link::DOWN_TIME)?) {
             (Some(reason), Some(time)) => Some(Down { reason, time }),
@@ -145,6 +213,7 @@ impl Link {
                 }),
                 None => None,
             },
+            wide,
         })
     }
 }

@@ -11,12 +11,14 @@ use std::net::SocketAddr;
 
 use crate::attribute::{Nest, Writer};
 use crate::errno::Errno;
-use crate::family::{bearer, command, longest, media, monitor, net, node, property, publication, top, udp};
+use crate::family::{
+    bearer, command, counters, longest, media, monitor, net, node, property, publication, top, udp,
+};
 use crate::identity;
 
 pub use groups::{Group, GroupMember};
 pub use keys::KeyState;
-pub use links::{Down, Link, Path, Stats};
+pub use links::{Down, Link, Path, Stats, Wide};
 pub use monitors::{Domain, Monitor, MonitorPeer};
 pub use quotas::{Quota, ResourceUse};
 pub use sockets::{Connection, Process, Socket};
@@ -145,6 +147,17 @@ pub struct Node {
     /// Its identity. The attribute is the kernel's, but the kernel does not put it into replies; utipc does if
     /// the request has version [`EXTENDED`](crate::family::EXTENDED).
     pub identity: Option<[u8; 16]>,
+    /// State of contact and capability bits. A utipc extension.
+    pub contact: Option<Contact>,
+}
+
+/// Contact with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// Number of its state.
+    pub state: u32,
+    /// The node's capability bits.
+    pub capabilities: u32,
 }
 
 /// The own node.
@@ -187,6 +200,8 @@ pub enum Entry {
     Group(Group),
     GroupMember(GroupMember),
     Key(KeyState),
+    /// The counters of the node and its daemon, a JSON object.
+    Counters(Vec<u8>),
 }
 
 impl Entry {
@@ -210,6 +225,7 @@ impl Entry {
             Self::Group(_) => command::GROUP_GET,
             Self::GroupMember(_) => command::GROUP_MEMBER_GET,
             Self::Key(_) => command::KEY_GET,
+            Self::Counters(_) => command::COUNTERS_GET,
         }
     }
 
@@ -242,6 +258,10 @@ impl Entry {
                 if let Some(identity) = n.identity.filter(|_| extended) {
                     out.bytes(node::ID, &identity);
                 }
+                if let Some(contact) = n.contact.filter(|_| extended) {
+                    out.u32(node::STATE, contact.state);
+                    out.u32(node::CAPABILITIES, contact.capabilities);
+                }
             }),
             Self::Net(n) => out.nest(top::NET, |out| {
                 out.u32(net::ID, n.id);
@@ -273,6 +293,7 @@ impl Entry {
             Self::Group(g) => out.nest(top::SOCK, |out| g.write(out)),
             Self::GroupMember(m) => out.nest(top::SOCK, |out| m.write(out)),
             Self::Key(k) => out.nest(top::NODE, |out| k.write(out)),
+            Self::Counters(json) => out.nest(top::NODE, |out| out.bytes(counters::JSON, json)),
         }
     }
 
@@ -304,7 +325,12 @@ impl Entry {
             command::NODE_GET => {
                 let nest = nest(top::NODE)?;
                 let identity = nest.value(node::ID).and_then(|id| id.try_into().ok());
-                Self::Node(Node { address: required(nest, node::ADDR)?, up: nest.flag(node::UP), identity })
+                let contact = match (nest.u32(node::STATE)?, nest.u32(node::CAPABILITIES)?) {
+                    (Some(state), Some(capabilities)) => Some(Contact { state, capabilities }),
+                    _ => None,
+                };
+                let (address, up) = (required(nest, node::ADDR)?, nest.flag(node::UP));
+                Self::Node(Node { address, up, identity, contact })
             }
             command::NET_GET => {
                 let nest = nest(top::NET)?;
@@ -335,6 +361,10 @@ impl Entry {
             command::GROUP_GET => Self::Group(Group::read(nest(top::SOCK)?)?),
             command::GROUP_MEMBER_GET => Self::GroupMember(GroupMember::read(nest(top::SOCK)?)?),
             command::KEY_GET => Self::Key(KeyState::read(nest(top::NODE)?)?),
+            command::COUNTERS_GET => {
+                let json = nest(top::NODE)?.value(counters::JSON).ok_or(Errno::INVALID)?;
+                Self::Counters(json.to_vec())
+            }
             command::MON_PEER_GET => Self::MonitorPeer(MonitorPeer::read(nest(top::MON_PEER)?)?),
             _ => return Err(Errno::NOT_SUPPORTED),
         })

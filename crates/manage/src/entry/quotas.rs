@@ -5,7 +5,7 @@ use crate::attribute::{Nest, Writer};
 use crate::errno::Errno;
 use crate::family::quota;
 
-/// Most resources of one entry that are read.
+/// Maximum number of resources of one entry that are read.
 const MAX_RESOURCES: u16 = 64;
 
 /// Use of one resource.

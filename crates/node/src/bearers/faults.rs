@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use utipc_core::Rng;
 
-/// Most delayed frames of one direction; further ones are dropped.
+/// Maximum number of delayed frames of one direction; further ones are dropped.
 const HELD_MAX: usize = 65_536;
 
 /// Longest time that a frame waits for another one to overtake it.

@@ -11,7 +11,7 @@ use utipc_os::reactor::Waker;
 use super::tally::{Counters, Tally};
 use super::{Bearer, BearerError, runs};
 
-/// Most frames that wait at one port; further ones are dropped, as by a full switch.
+/// Maximum number of frames that wait at one port; further ones are dropped, as by a full switch.
 const PORT_QUEUE_MAX: usize = 4096;
 
 /// Frames of one receive call.

@@ -32,7 +32,7 @@ const MULTICAST_HOPS: u32 = 64;
 /// loopback allows more, and there larger frames fill the receive buffer too soon.
 const MTU_CHOSEN_MAX: usize = 14_000;
 
-/// Most remotes of a replicast bearer: every broadcast is copied to each.
+/// Maximum number of remotes of a replicast bearer: every broadcast is copied to each.
 pub(crate) const REMOTES_MAX: usize = 256;
 
 /// Reads of one receive call, each of up to 64 KiB of coalesced frames.

@@ -6,7 +6,7 @@ use utipc_core::Barrier;
 
 use super::attachments::AttachmentId;
 
-/// Most barriers of one process at a time. Ours: more threads of a process seldom wait for one.
+/// Maximum number of barriers of one process at a time. Ours: more threads of a process seldom wait for one.
 pub(super) const MAX_BARRIERS: usize = 16;
 
 /// The barriers of all processes.

@@ -5,8 +5,10 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use thiserror::Error;
 use utipc_core::Time;
 use utipc_core::stack::Stack;
+use utipc_manage::{Entry, Refusal, Request};
 use utipc_os::reactor::Waker;
 
 use crate::daemon::attachments::Policy;
@@ -89,7 +91,7 @@ impl Daemon {
         Pulse { orders: Arc::clone(&self.orders), waker: self.waker.clone() }
     }
 
-    /// Reads its counters from another thread.
+    /// Reads its state from another thread.
     #[must_use]
     pub fn meter(&self) -> Meter {
         Meter { orders: Arc::clone(&self.orders), waker: self.waker.clone() }
@@ -163,6 +165,51 @@ impl Meter {
         self.waker.wake();
         receiver.recv_timeout(limit).ok()
     }
+
+    /// A list of the management family, part by part, between which the daemon serves its programs; it ends with the
+    /// part that reaches `most` entries.
+    ///
+    /// # Errors
+    /// [`Unread::Silent`] if the event loop does not turn within `limit` for a part, or the daemon has ended;
+    /// [`Unread::Refused`] if `request` is not that of a list.
+    pub fn list_within(&self, request: &Request, most: usize, limit: Duration) -> Result<List, Unread> {
+        let mut list = List { entries: Vec::new(), is_complete: false };
+        let mut from = 0;
+        loop {
+            let (sender, receiver) = mpsc::channel();
+            self.orders.give(Order::List(Box::new(request.clone()), from, sender));
+            self.waker.wake();
+            let part = receiver.recv_timeout(limit).map_err(|_| Unread::Silent)?;
+            let (entries, next) = part.map_err(Unread::Refused)?;
+            list.entries.extend(entries);
+            match next {
+                Some(_) if list.entries.len() >= most => return Ok(list),
+                Some(next) => from = next,
+                None => return Ok(List { is_complete: true, ..list }),
+            }
+        }
+    }
+}
+
+/// Entries of the management family.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// Whether these are all.
+    pub is_complete: bool,
+}
+
+/// Why a list was not read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Unread {
+    /// The event loop does not turn.
+    #[error("the event loop does not turn")]
+    Silent,
+    /// The daemon refuses the request.
+    #[error("the daemon refuses a list: {0}")]
+    Refused(Refusal),
 }
 
 /// Ends the process when a panic unwinds the thread that has it. The panic hook has reported the panic.

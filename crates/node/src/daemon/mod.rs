@@ -44,7 +44,7 @@ mod turns;
 pub use attachments::{Policy, Users};
 pub use config::{DaemonConfig, DaemonError, FixedName, Limits};
 pub use counters::{DaemonCounters, QuotaCounters};
-pub use handle::{Daemon, Meter, Pulse};
+pub use handle::{Daemon, List, Meter, Pulse, Unread};
 pub use turns::{LongestTurn, TurnCounters};
 pub use utipc_attach::Greeting;
 pub use utipc_os::heap::Heap;

@@ -4,10 +4,14 @@ use std::sync::{Mutex, PoisonError, mpsc};
 
 use utipc_core::Time;
 use utipc_core::stack::Stack;
+use utipc_manage::{Entry, Refusal, Request};
 
 use super::attachments::Policy;
 use super::config::Limits;
 use super::counters::DaemonCounters;
+
+/// A part of a list, and the position of the next part if there may be more.
+pub(super) type Part = (Vec<Entry>, Option<u64>);
 
 type Command = Box<dyn FnOnce(&mut Stack, Time) + Send>;
 
@@ -16,6 +20,8 @@ pub(super) enum Order {
     Stop,
     Change(Box<Policy>, Limits),
     Count(mpsc::Sender<DaemonCounters>),
+    /// Reads a list of the management family from a position on.
+    List(Box<Request>, u64, mpsc::Sender<Result<Part, Refusal>>),
     Run(Command),
 }
 

@@ -107,7 +107,7 @@ pub struct TurnCounters {
     pub turns: u64,
     /// Turns of more than 20 ms.
     pub long: u64,
-    /// Most processor time that one of these used, microseconds, at most 1 ms too much; in the rest of its time the
+    /// Maximum processor time that one of these used, microseconds, at most 1 ms too much; in the rest of its time the
     /// system ran something else.
     pub long_cpu_micros: u64,
     /// Turns that left jobs of users or messages of peers to the next one, because a budget was used up.

@@ -42,7 +42,7 @@ const DIRECT_AFTER: u32 = 16;
 /// small messages than one read of a socket brings.
 const TURN_WORK: usize = 16_384;
 
-/// Most reads of one wait on an express path.
+/// Maximum number of reads of one wait on an express path.
 const DIRECT_BATCH: usize = 16;
 
 /// Event loop and buffers of the calling thread that waits.

@@ -1,7 +1,7 @@
 //! Anycasts by requests: receivers without lanes, among which the daemon chooses.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use utipc_attach::{Failure, Greeting, Reply, Request};
+use utipc_attach::{Failure, Reply, SocketCall};
 use utipc_core::addr::{NodeAddr, PortId, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, SendError, SocketKind, WaitReason};
 use utipc_os::fdpass::Channel;
@@ -12,8 +12,6 @@ use crate::client::{Client, Host, LIMIT};
 const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
 const TO: Destination = Destination::service(18888, 17);
 const OWN: NodeAddr = NodeAddr(0x1001);
-/// The last version without the reason that all receivers are full.
-const OLD: Greeting = Greeting { newest: 10, oldest: 1 };
 
 /// Two receivers, and the socket of a sender whose process finds the first one each time.
 struct Field {
@@ -24,21 +22,21 @@ struct Field {
 }
 
 impl Field {
-    fn new(greeting: Greeting) -> Self {
+    fn new() -> Self {
         let host = Host::new();
         let receivers = [0; 2].map(|_| {
             let mut client = host.client();
             let port = client.server(SocketKind::Rdm, SERVICE);
             (client, port)
         });
-        let mut sender = Client::attach_as(&host.path, greeting);
+        let mut sender = host.client();
         let port = sender.open(SocketKind::Rdm);
         Self { _host: host, sender, port, receivers }
     }
 
     fn send(&mut self, data: &[u8]) -> Result<Reply, Failure> {
         let found = PortId { port: self.receivers[0].1, node: OWN };
-        let request = Request::SendFound { port: self.port, to: TO, found };
+        let request = SocketCall::SendFound { to: TO, found }.on(self.port);
         match self.sender.try_call(&request, data).unwrap().0 {
             Reply::Failed(failure) => Err(failure),
             reply => Ok(reply),
@@ -63,7 +61,7 @@ impl Field {
     }
 
     fn wait_reason(&mut self) -> Option<WaitReason> {
-        match self.sender.call(&Request::Look { port: self.port }).unwrap() {
+        match self.sender.call(&SocketCall::Look.on(self.port)).unwrap() {
             Reply::Socket(view) => view.wait,
             other => panic!("{other:?}"),
         }
@@ -72,7 +70,7 @@ impl Field {
 
 #[test]
 fn found_receiver_that_does_not_read_shares_its_messages_with_the_other() {
-    let mut field = Field::new(Greeting::OWN);
+    let mut field = Field::new();
     for _ in 0..100 {
         field.send(b"few").unwrap();
     }
@@ -87,7 +85,7 @@ fn found_receiver_that_does_not_read_shares_its_messages_with_the_other() {
 #[test]
 fn sender_is_told_when_any_receiver_without_a_lane_reads() {
     let found = (0..5).any(|_| {
-        let mut field = Field::new(Greeting::OWN);
+        let mut field = Field::new();
         if !field.fill() {
             return false;
         }
@@ -97,7 +95,7 @@ fn sender_is_told_when_any_receiver_without_a_lane_reads() {
         assert!(field.drain(1) > 5);
         let port = field.port;
         let found = PortId { port: field.receivers[0].1, node: OWN };
-        let request = Request::SendFound { port, to: TO, found };
+        let request = SocketCall::SendFound { to: TO, found }.on(port);
         field.sender.wait(|client| match client.try_call(&request, b"next").unwrap().0 {
             Reply::Failed(Failure::Send(SendError::WouldBlock)) => None,
             reply => Some(reply),
@@ -111,9 +109,10 @@ fn sender_is_told_when_any_receiver_without_a_lane_reads() {
 #[test]
 fn polled_sender_becomes_writable_when_any_receiver_without_a_lane_reads() {
     let found = (0..5).any(|_| {
-        let mut field = Field::new(Greeting::OWN);
+        let mut field = Field::new();
         let port = field.port;
-        let near = Channel::from_fd(field.sender.call_for_fd(&Request::Descriptor { port }).pop().unwrap());
+        let near =
+            Channel::from_fd(field.sender.call_for_fd(&SocketCall::Descriptor.on(port)).pop().unwrap());
         let poll_out = |seconds| {
             let mut set = [PollFd::new(&near, PollFlags::OUT)];
             poll(&mut set, Some(&Timespec { tv_sec: seconds, tv_nsec: 0 })).unwrap() == 1
@@ -123,22 +122,13 @@ fn polled_sender_becomes_writable_when_any_receiver_without_a_lane_reads() {
         }
         // As a library does after a would-block.
         packets::fill(&near);
-        field.sender.call(&Request::Rearm { port }).unwrap();
+        field.sender.call(&SocketCall::Rearm.on(port)).unwrap();
         if poll_out(0) {
             return false;
         }
         field.drain(1);
         assert!(poll_out(LIMIT.as_secs() as i64), "the sender is stuck");
         field.send(b"next").is_ok()
-    });
-    assert!(found, "no attempt was fast enough");
-}
-
-#[test]
-fn older_process_learns_of_full_receivers_as_of_one() {
-    let found = (0..5).any(|_| {
-        let mut field = Field::new(OLD);
-        field.fill() && matches!(field.wait_reason(), Some(WaitReason::LinkCongested { node: OWN, .. }))
     });
     assert!(found, "no attempt was fast enough");
 }

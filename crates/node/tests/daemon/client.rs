@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use utipc_attach::{
-    Envelope, Failure, Greeting, Hello, Notice, Refusal, Reply, Request, Welcome, decode, encode,
+    Envelope, Failure, Greeting, Hello, Notice, ProcessCall, Refusal, Reply, Request, SocketCall, Welcome,
+    decode, encode,
 };
 use utipc_core::StackConfig;
 use utipc_core::addr::{NodeAddr, Scope, ServiceRange};
@@ -144,12 +145,6 @@ impl Client {
         Self::attached(channel, answer.unwrap())
     }
 
-    /// Attaches without lanes, with other versions of the protocol.
-    pub(crate) fn attach_as(path: &Path, greeting: Greeting) -> Client {
-        let (channel, answer) = shake_hands(path, greeting, false);
-        Self::attached(channel, answer.unwrap())
-    }
-
     /// Attaches; `None` if the daemon is gone.
     pub(crate) fn try_attach(path: &Path) -> Option<Client> {
         let channel = Channel::connect(path).ok()?;
@@ -219,14 +214,14 @@ impl Client {
 
     /// Forks, as far as the daemon notices: the number of the inheritance, and its descriptor.
     pub(crate) fn fork(&mut self) -> (u32, OwnedFd) {
-        let (reply, mut fds) = self.call_with_fds(&Request::Fork);
+        let (reply, mut fds) = self.call_with_fds(&Request::Process(ProcessCall::Fork));
         let Reply::Number(number) = reply else { panic!("{reply:?}") };
         (number, fds.pop().unwrap())
     }
 
     /// The descriptor of a socket, unless it is refused.
     pub(crate) fn descriptor(&mut self, port: u32) -> Option<OwnedFd> {
-        let (reply, mut fds) = self.call_with_fds(&Request::Descriptor { port });
+        let (reply, mut fds) = self.call_with_fds(&SocketCall::Descriptor.on(port));
         fds.pop().filter(|_| reply == Reply::Done)
     }
 
@@ -272,14 +267,14 @@ impl Client {
     }
 
     pub(crate) fn open(&mut self, kind: SocketKind) -> u32 {
-        match self.call(&Request::Open { kind }).unwrap() {
+        match self.call(&Request::Process(ProcessCall::Open { kind })).unwrap() {
             Reply::Opened { port } => port,
             other => panic!("{other:?}"),
         }
     }
 
     pub(crate) fn bind(&mut self, port: u32, range: ServiceRange) {
-        let bind = Request::Bind { port, range, scope: Scope::Cluster };
+        let bind = SocketCall::Bind { range, scope: Scope::Cluster }.on(port);
         assert_eq!(self.call(&bind).unwrap(), Reply::Done);
     }
 
@@ -287,14 +282,14 @@ impl Client {
         let port = self.open(kind);
         // Before the binding: a client that finds it may connect at once.
         if kind.is_connection_oriented() {
-            assert_eq!(self.call(&Request::Listen { port }).unwrap(), Reply::Done);
+            assert_eq!(self.call(&SocketCall::Listen.on(port)).unwrap(), Reply::Done);
         }
         self.bind(port, range);
         port
     }
 
     pub(crate) fn send(&mut self, port: u32, to: Option<Destination>, data: &[u8]) -> Result<u32, Failure> {
-        match self.try_call(&Request::Send { port, to }, data).unwrap().0 {
+        match self.try_call(&SocketCall::Send { to }.on(port), data).unwrap().0 {
             Reply::Sent { bytes, .. } => Ok(bytes),
             Reply::Failed(failure) => Err(failure),
             other => panic!("{other:?}"),
@@ -303,7 +298,7 @@ impl Client {
 
     pub(crate) fn receive(&mut self, port: u32) -> Result<(Received, Vec<u8>), Failure> {
         let options = RecvOptions { control: true, ..RecvOptions::default() };
-        let request = Request::Receive { port, room: 66_000, options };
+        let request = SocketCall::Receive { room: 66_000, options }.on(port);
         match self.try_call(&request, &[]).unwrap() {
             (Reply::Received(received), data) => Ok((received, data)),
             (Reply::Failed(failure), _) => Err(failure),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use utipc_attach::{Failure, Reply, Request};
+use utipc_attach::{Failure, ProcessCall, Reply, Request};
 use utipc_core::addr::{Importance, NodeAddr, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, SendError, SocketKind};
 use utipc_core::stack::Stack;
@@ -22,7 +22,8 @@ fn full_queue_is_shown_as_congested_at_its_importance_until_it_drains() {
     let (mut sender, mut receiver) = (hosts[0].client(), hosts[1].client());
     let replica = fetch(&mut sender);
     receiver.server(SocketKind::Rdm, SERVICE);
-    let lookup = Request::Lookup { to: ServiceAddr::new(18888, 17), domain: NodeAddr::NONE };
+    let lookup =
+        Request::Process(ProcessCall::Lookup { to: ServiceAddr::new(18888, 17), domain: NodeAddr::NONE });
     while sender.call(&lookup) == Ok(Reply::Found(None)) {
         std::thread::yield_now();
     }

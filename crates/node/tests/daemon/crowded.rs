@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use utipc_attach::Request;
+use utipc_attach::{ProcessCall, Request, SocketCall};
 use utipc_core::socket::SocketKind;
 use utipc_os::fdpass::{Channel, MAX_FDS, Put};
 use utipc_os::fork;
@@ -51,13 +51,13 @@ fn run() {
     let (mut client, mut other) = (host.client(), host.client());
     let port = client.open(SocketKind::Rdm);
     let crowd = crowd();
-    let waits = std::thread::spawn(move || client.call_for_fd(&Request::Keep { port }).len());
+    let waits = std::thread::spawn(move || client.call_for_fd(&SocketCall::Keep.on(port)).len());
     // Until the daemon has seen the request, which is counted although its reply has not left. The requests of `other`
     // are counted before.
     let (begun, mut asked) = (Instant::now(), 1);
     while host.daemon().counters().requests <= asked && host.ended("system") == 0 {
         assert!(begun.elapsed() < LIMIT);
-        other.call(&Request::Notices).unwrap();
+        other.call(&Request::Process(ProcessCall::Notices)).unwrap();
         asked += 1;
     }
     // Other processes, and replies without descriptors, are not affected.

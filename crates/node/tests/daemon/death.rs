@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use utipc_attach::{Reply, Request};
+use utipc_attach::{ProcessCall, Reply, Request, SocketCall};
 use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, SocketKind};
 use utipc_core::wire::ErrorCode;
@@ -26,7 +26,7 @@ fn victim() {
     let mut connections = 0;
     // Accepts until it is killed, and reads nothing.
     client.wait(|client| -> Option<()> {
-        while client.call(&Request::Accept { port: listener }).is_ok() {
+        while client.call(&SocketCall::Accept.on(listener)).is_ok() {
             connections += 1;
         }
         None
@@ -46,7 +46,7 @@ fn start_victim(host: &Host) -> Child {
 
 fn lookup(client: &mut Client, range: ServiceRange) -> bool {
     let to = ServiceAddr { service: range.service, instance: range.lower };
-    match client.call(&Request::Lookup { to, domain: NodeAddr::NONE }).unwrap() {
+    match client.call(&Request::Process(ProcessCall::Lookup { to, domain: NodeAddr::NONE })).unwrap() {
         Reply::Found(found) => found.is_some(),
         other => panic!("{other:?}"),
     }
@@ -62,12 +62,12 @@ fn bindings_connections_and_messages_of_a_killed_process_end() {
     }
     let connection = client.open(SocketKind::SeqPacket);
     let to = Some(Destination::service(CONNECTED.service, CONNECTED.lower));
-    client.call(&Request::Connect { port: connection, to }).unwrap();
+    client.call(&SocketCall::Connect { to }.on(connection)).unwrap();
     client.wait(|c| c.send(connection, None, b"unread").ok());
     let datagrams = client.open(SocketKind::Rdm);
     let keep = utipc_core::socket::OptionValue::Number(0);
     let option = utipc_core::socket::SocketOption::DestDroppable;
-    client.call(&Request::SetOption { port: datagrams, option, value: keep }).unwrap();
+    client.call(&SocketCall::SetOption { option, value: keep }.on(datagrams)).unwrap();
     let to = Some(Destination::service(RDM.service, RDM.lower));
     client.send(datagrams, to, b"never read").unwrap();
     child.kill().unwrap();
@@ -107,9 +107,9 @@ fn lane_of_a_closed_socket_ends_with_the_process() {
     let (mut server, mut client) = (host.direct_client(), host.direct_client());
     let to = server.server(SocketKind::Rdm, RDM);
     let from = client.open(SocketKind::Rdm);
-    assert_eq!(client.call(&Request::WantLane { port: from, to }), Ok(Reply::Done));
-    client.call(&Request::Close { port: from }).unwrap();
-    server.call(&Request::Close { port: to }).unwrap();
+    assert_eq!(client.call(&SocketCall::WantLane { to }.on(from)), Ok(Reply::Done));
+    client.call(&SocketCall::Close.on(from)).unwrap();
+    server.call(&SocketCall::Close.on(to)).unwrap();
     let counters = host.daemon().counters();
     assert_eq!((counters.lanes, counters.pairs), (1, 1), "the writer has not confirmed that it is done");
     drop(client);

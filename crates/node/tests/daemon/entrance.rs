@@ -2,9 +2,11 @@
 
 use std::io::IoSlice;
 
-use utipc_attach::{Failure, Greeting, Refusal, Reply, Request};
+use utipc_attach::{Failure, Greeting, ProcessCall, Refusal, Reply, Request, SocketCall};
 use utipc_core::addr::{Scope, ServiceRange};
 use utipc_core::socket::SocketKind;
+use utipc_manage::Request::LinkSet;
+use utipc_manage::{Errno, Properties, entries};
 use utipc_node::daemon::{Limits, Policy, Users};
 use utipc_os::fdpass::{Channel, Got, own_user};
 
@@ -49,15 +51,17 @@ fn policy_decides_which_users_attach_bind_and_manage() {
     });
     let mut client = host.client();
     let port = client.open(SocketKind::Rdm);
-    let bind =
-        |service| Request::Bind { port, range: ServiceRange::new(service, 1, 1), scope: Scope::Cluster };
+    let bind = |service| {
+        SocketCall::Bind { range: ServiceRange::new(service, 1, 1), scope: Scope::Cluster }.on(port)
+    };
     // Root and the daemon's user may do everything, and tests run as the daemon's user.
     assert_eq!(client.call(&bind(150)), Ok(Reply::Done));
     assert_eq!(client.call(&bind(200)), Ok(Reply::Done));
     let refused = client.call(&bind(17));
     assert!(matches!(refused, Err(Failure::Bind(_))), "{refused:?}");
-    let set = Request::SetLink { name: "x".into(), property: utipc_core::LinkProperty::Priority(1) };
-    assert_eq!(client.call(&set), Err(Failure::NoLink("x".into())));
+    let set = LinkSet { name: "x".into(), properties: Properties::default() };
+    let (_, answer) = client.try_call(&Request::Manage { from: 0 }, &set.to_daemon()).unwrap();
+    assert_eq!(entries(&answer).unwrap_err().errno, Errno::INVALID, "there is no such link");
     let (_, answer) = shake_hands(&host.path, Greeting::OWN, false);
     assert!(answer.unwrap().1.is_ok(), "user {}", own_user());
 }
@@ -68,7 +72,7 @@ fn source_type_of_market_data_is_reserved_for_root_and_the_daemons_user() {
     let bind = |client: &mut Client| {
         let port = client.open(SocketKind::SeqPacket);
         let range = ServiceRange::new(*Policy::RESERVED.start(), 7, 7);
-        client.call(&Request::Bind { port, range, scope: Scope::Cluster })
+        client.call(&SocketCall::Bind { range, scope: Scope::Cluster }.on(port))
     };
     assert_eq!(bind(&mut host.client()), Ok(Reply::Done));
     let Some(mut stranger) = host.client_of(4_000_001) else { return };
@@ -87,7 +91,7 @@ fn processes_above_the_limit_are_refused_and_others_are_served() {
     for _ in 0..3 {
         one.open(SocketKind::Rdm);
     }
-    let full = one.call(&Request::Open { kind: SocketKind::Rdm });
+    let full = one.call(&Request::Process(ProcessCall::Open { kind: SocketKind::Rdm }));
     assert!(matches!(full, Err(Failure::Limit(_))), "{full:?}");
     drop(two);
     // Another process may attach when the daemon has noticed the end.
@@ -164,7 +168,7 @@ fn malformed_packets_end_the_attachment_and_no_other() {
         gone(&client.channel);
     }
     assert_eq!((host.ended("foreign"), host.ended("garbage")), (1, 5));
-    assert!(matches!(good.call(&Request::Look { port }), Ok(Reply::Socket(_))));
+    assert!(matches!(good.call(&SocketCall::Look.on(port)), Ok(Reply::Socket(_))));
 }
 
 #[test]
@@ -174,13 +178,13 @@ fn process_that_does_not_read_replies_is_detached() {
     let flooder = host.client();
     let port = good.open(SocketKind::Rdm);
     let mut bytes = Vec::new();
-    utipc_attach::encode(&Request::Node, &[], &mut bytes);
+    utipc_attach::encode(&Request::Process(ProcessCall::Notices), &[], &mut bytes);
     let mut sent = 0;
     while flooder.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap() == utipc_os::fdpass::Put::Sent {
         sent += 1;
         assert!(sent < 1_000_000, "the daemon never ends the flood");
         if sent % 100 == 0 {
-            assert!(matches!(good.call(&Request::Look { port }), Ok(Reply::Socket(_))));
+            assert!(matches!(good.call(&SocketCall::Look.on(port)), Ok(Reply::Socket(_))));
         }
     }
     // The kernel reports the end of the connection before the daemon has counted it.
@@ -198,22 +202,22 @@ fn requests_about_sockets_of_other_processes_are_refused() {
     owner.bind(port, service);
     let options = Default::default();
     for request in [
-        Request::Close { port },
-        Request::Bind { port, range: service, scope: Scope::Cluster },
-        Request::Unbind { port, which: None },
-        Request::Listen { port },
-        Request::Connect { port, to: None },
-        Request::Accept { port },
-        Request::Shutdown { port },
-        Request::Send { port, to: None },
-        Request::Receive { port, room: 10, options },
-        Request::Look { port },
-        Request::TakeError { port },
-        Request::Close { port: 0 },
-        Request::Close { port: u32::MAX },
+        SocketCall::Close.on(port),
+        SocketCall::Bind { range: service, scope: Scope::Cluster }.on(port),
+        SocketCall::Unbind { which: None }.on(port),
+        SocketCall::Listen.on(port),
+        SocketCall::Connect { to: None }.on(port),
+        SocketCall::Accept.on(port),
+        SocketCall::Shutdown.on(port),
+        SocketCall::Send { to: None }.on(port),
+        SocketCall::Receive { room: 10, options }.on(port),
+        SocketCall::Look.on(port),
+        SocketCall::TakeError.on(port),
+        SocketCall::Close.on(0),
+        SocketCall::Close.on(u32::MAX),
     ] {
         let refused = thief.call(&request);
         assert!(matches!(refused, Err(Failure::NoSocket(_))), "{request:?}: {refused:?}");
     }
-    assert!(matches!(owner.call(&Request::Look { port }), Ok(Reply::Socket(_))));
+    assert!(matches!(owner.call(&SocketCall::Look.on(port)), Ok(Reply::Socket(_))));
 }

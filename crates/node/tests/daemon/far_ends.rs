@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
-use utipc_attach::{Failure, LaneEnd, LaneId, Reply, Request};
+use utipc_attach::{Failure, LaneCall, LaneEnd, LaneId, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::addr::ServiceRange;
 use utipc_core::socket::{Destination, SocketKind};
 use utipc_os::fdpass::Channel;
@@ -46,19 +46,19 @@ impl Polled {
     fn new() -> Self {
         let mut two = Two::new();
         let (from, port) = two.connect(SocketKind::SeqPacket, b"");
-        let near = two.two.call_for_fd(&Request::Descriptor { port }).pop().unwrap();
+        let near = two.two.call_for_fd(&SocketCall::Descriptor.on(port)).pop().unwrap();
         two.update();
         let lane = two.one_lanes.writers[&(from, port)].0;
         let mut client = two.host.client();
         let other = client.server(SocketKind::Rdm, OTHER);
-        let other_near = client.call_for_fd(&Request::Descriptor { port: other }).pop().unwrap();
+        let other_near = client.call_for_fd(&SocketCall::Descriptor.on(other)).pop().unwrap();
         let bystander = Bystander { client, port: other, near: other_near };
         Self { two, port, near, lane, bystander }
     }
 
     /// The copy that the writer gets.
     fn far(&mut self) -> OwnedFd {
-        self.two.one.call_for_fd(&Request::FarEnd { port: 0, lane: Some(self.lane) }).pop().unwrap()
+        self.two.one.call_for_fd(&Request::Lane(LaneCall::FarEnd { lane: self.lane })).pop().unwrap()
     }
 
     /// Checks that the daemon serves all three processes, and maintains the bystander's descriptor.
@@ -69,19 +69,19 @@ impl Polled {
         assert_eq!(polled(near, 10), PollFlags::IN | PollFlags::OUT);
         assert_eq!(client.receive(*port).unwrap().1, b"hello");
         assert!(packets::drain(&*near));
-        assert_eq!(client.call(&Request::Drained { port: *port, more: false }), Ok(Reply::Number(0)));
+        assert_eq!(client.call(&SocketCall::Drained { more: false }.on(*port)), Ok(Reply::Number(0)));
         assert_eq!(polled(near, 0), PollFlags::OUT);
-        assert_eq!(self.two.one.call(&Request::Notices), Ok(Reply::Done));
-        assert_eq!(self.two.two.call(&Request::Close { port: from }), Ok(Reply::Done));
+        assert_eq!(self.two.one.call(&Request::Process(ProcessCall::Notices)), Ok(Reply::Done));
+        assert_eq!(self.two.two.call(&SocketCall::Close.on(from)), Ok(Reply::Done));
     }
 
     /// Makes the daemon use its far end in every way; it must not wait.
     fn exercise(&mut self) {
         let (port, lane) = (self.port, self.lane);
         for more in [false, true, false] {
-            drop(self.two.two.call(&Request::Drained { port, more }));
-            drop(self.two.two.call(&Request::Rearm { port }));
-            drop(self.two.one.call(&Request::Wake { lane }));
+            drop(self.two.two.call(&SocketCall::Drained { more }.on(port)));
+            drop(self.two.two.call(&SocketCall::Rearm.on(port)));
+            drop(self.two.one.call(&Request::Lane(LaneCall::Wake { lane })));
         }
         self.check_others();
     }
@@ -97,10 +97,10 @@ fn writer_makes_the_reader_of_its_lane_readable() {
     assert!(packets::drain(&polled_one.near));
     assert_eq!(polled(&polled_one.near, 0), PollFlags::OUT);
     // The socket's own process gets a copy too.
-    let own = polled_one.two.two.call_for_fd(&Request::FarEnd { port: polled_one.port, lane: None });
+    let own = polled_one.two.two.call_for_fd(&SocketCall::FarEnd.on(polled_one.port));
     assert!(packets::Far::new(own.into_iter().next().unwrap()).unwrap().set_readable());
     assert_eq!(polled(&polled_one.near, 0), PollFlags::IN | PollFlags::OUT);
-    polled_one.two.two.call(&Request::Close { port: polled_one.port }).unwrap();
+    polled_one.two.two.call(&SocketCall::Close.on(polled_one.port)).unwrap();
     assert!(!far.set_readable(), "a closed socket's descriptor has hung up");
     polled_one.check_others();
 }
@@ -109,18 +109,19 @@ fn writer_makes_the_reader_of_its_lane_readable() {
 fn only_writers_and_holders_get_a_copy() {
     let mut it = Polled::new();
     let (port, lane) = (it.port, it.lane);
-    let refused = |client: &mut Client, port, lane| client.call(&Request::FarEnd { port, lane });
+    let own = |client: &mut Client| client.call(&SocketCall::FarEnd.on(port));
+    let of_reader = |client: &mut Client, lane| client.call(&Request::Lane(LaneCall::FarEnd { lane }));
     let bystander = &mut it.bystander.client;
-    assert_eq!(refused(bystander, port, Some(lane)), Err(Failure::State));
-    assert_eq!(refused(bystander, port, None), Err(Failure::NoSocket(port)));
-    assert_eq!(refused(&mut it.two.one, port, None), Err(Failure::NoSocket(port)));
-    assert_eq!(refused(&mut it.two.two, port, Some(lane)), Err(Failure::State), "it reads the lane");
+    assert_eq!(of_reader(bystander, lane), Err(Failure::State));
+    assert_eq!(own(bystander), Err(Failure::NoSocket(port)));
+    assert_eq!(own(&mut it.two.one), Err(Failure::NoSocket(port)));
+    assert_eq!(of_reader(&mut it.two.two, lane), Err(Failure::State), "it reads the lane");
     let unknown = LaneId { slot: lane.slot + 1, ..lane };
-    assert_eq!(refused(&mut it.two.one, port, Some(unknown)), Err(Failure::State));
+    assert_eq!(of_reader(&mut it.two.one, unknown), Err(Failure::State));
     let back = it.two.two_lanes.writers.values().next().unwrap().0;
-    let unpolled = refused(&mut it.two.two, 0, Some(back));
+    let unpolled = of_reader(&mut it.two.two, back);
     assert_eq!(unpolled, Err(Failure::State), "the socket at the other end has no descriptor");
-    it.two.two.call(&Request::LaneDone { lane, end: LaneEnd::Reader }).unwrap();
+    it.two.two.call(&Request::Lane(LaneCall::LaneDone { lane, end: LaneEnd::Reader })).unwrap();
     it.check_others();
 }
 
@@ -190,7 +191,7 @@ fn shutdown_of_a_far_end_ends_only_its_socket() {
         it.exercise();
         drop(far);
         it.exercise();
-        assert!(it.two.two.call(&Request::Close { port: it.port }).is_ok());
+        assert!(it.two.two.call(&SocketCall::Close.on(it.port)).is_ok());
         it.check_others();
     }
 }
@@ -199,7 +200,7 @@ fn shutdown_of_a_far_end_ends_only_its_socket() {
 fn copy_outlives_socket_and_daemon_without_effect() {
     let mut it = Polled::new();
     let far = it.far();
-    it.two.two.call(&Request::Close { port: it.port }).unwrap();
+    it.two.two.call(&SocketCall::Close.on(it.port)).unwrap();
     assert!(polled(&it.near, 0).contains(PollFlags::HUP), "although the copy is open");
     assert!(send(&far, &[1], SendFlags::NOSIGNAL).is_err());
     it.check_others();

@@ -1,6 +1,6 @@
 //! Lanes between members of a group (decision 39): who has them, when they begin, and what follows their end.
 
-use utipc_attach::{Failure, LaneEnd, Notice, Reply, Request};
+use utipc_attach::{Failure, LaneCall, LaneEnd, Notice, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::addr::ServiceAddr;
 use utipc_core::group::{GroupPolicy, GroupRequest, LeaveError, SlowMember};
 use utipc_core::socket::{GroupMessageKind, RecvError, RecvOptions, SocketKind};
@@ -17,14 +17,14 @@ fn address(instance: u32) -> ServiceAddr {
 
 fn join(client: &mut Client, instance: u32) -> u32 {
     let port = client.open(SocketKind::Rdm);
-    client.call(&Request::MakeHosted { port, partly: None }).unwrap();
+    client.call(&SocketCall::MakeHosted { partly: None }.on(port)).unwrap();
     let request = GroupRequest::new(GROUP, instance).with_events();
-    client.call(&Request::Join { port, request }).unwrap();
+    client.call(&SocketCall::Join { request, policy: GroupPolicy::LINUX }.on(port)).unwrap();
     port
 }
 
 fn request_lanes(client: &mut Client, port: u32) -> Result<u32, Failure> {
-    match client.call(&Request::GroupLanes { port })? {
+    match client.call(&SocketCall::GroupLanes.on(port))? {
         Reply::Number(number) => Ok(number),
         other => panic!("{other:?}"),
     }
@@ -32,13 +32,13 @@ fn request_lanes(client: &mut Client, port: u32) -> Result<u32, Failure> {
 
 /// Fetches the notices that wait.
 fn notices(client: &mut Client) -> Vec<Notice> {
-    client.call(&Request::Notices).unwrap();
+    client.call(&Request::Process(ProcessCall::Notices)).unwrap();
     client.notices.drain(..).filter(|notice| !matches!(notice, Notice::Readiness { .. })).collect()
 }
 
 /// What a receive by a request returns: the kind of the message or event.
 fn receive(client: &mut Client, port: u32) -> Result<GroupMessageKind, Failure> {
-    match client.call(&Request::Receive { port, room: 100, options: RecvOptions::default() })? {
+    match client.call(&SocketCall::Receive { room: 100, options: RecvOptions::default() }.on(port))? {
         Reply::ReceivedInGroup(_, group) => Ok(group.kind),
         other => panic!("{other:?}"),
     }
@@ -91,19 +91,19 @@ fn only_members_write_lanes_to_members() {
     let (mut all, one, two) = two_members();
     let outsider = all.one.open(SocketKind::Rdm);
     for (port, to) in [(outsider, two), (one, outsider), (one, two), (one, 0)] {
-        let wanted = all.one.call(&Request::WantLane { port, to });
+        let wanted = all.one.call(&SocketCall::WantLane { to }.on(port));
         // Those between the members exist.
         let expected = if (port, to) == (one, two) { Ok(Reply::Done) } else { Err(Failure::State) };
         assert_eq!(wanted, expected, "{port} to {to}");
     }
-    assert_eq!(all.one.call(&Request::Lend { port: one }), Err(Failure::State));
+    assert_eq!(all.one.call(&SocketCall::Lend.on(one)), Err(Failure::State));
     assert_eq!(request_lanes(&mut all.one, outsider), Err(Failure::State));
     assert_eq!(request_lanes(&mut all.one, two), Err(Failure::NoSocket(two)));
     // A member with a policy must see all messages in the order of the node.
     let port = all.two.open(SocketKind::Rdm);
-    all.two.call(&Request::MakeHosted { port, partly: None }).unwrap();
+    all.two.call(&SocketCall::MakeHosted { partly: None }.on(port)).unwrap();
     let (request, policy) = (GroupRequest::new(GROUP, 3), GroupPolicy::new(SlowMember::Drop));
-    all.two.call(&Request::JoinWith { port, request, policy }).unwrap();
+    all.two.call(&SocketCall::Join { request, policy }.on(port)).unwrap();
     assert_eq!(request_lanes(&mut all.two, port), Ok(0));
     assert_eq!(request_lanes(&mut all.one, one), Ok(0));
 }
@@ -112,11 +112,11 @@ fn only_members_write_lanes_to_members() {
 fn leaving_without_a_group_leaves_the_lanes_of_a_socket() {
     let mut all = Two::new();
     let [from, to] = [all.one.open(SocketKind::Rdm), all.two.open(SocketKind::Rdm)];
-    all.one.call(&Request::WantLane { port: from, to }).unwrap();
+    all.one.call(&SocketCall::WantLane { to }.on(from)).unwrap();
     all.update();
     all.one_lanes.write(from, to, MessageType::Direct, b"unread").unwrap();
     for (client, port) in [(&mut all.one, from), (&mut all.two, to)] {
-        assert_eq!(client.call(&Request::Leave { port }), Err(Failure::Leave(LeaveError::NotJoined)));
+        assert_eq!(client.call(&SocketCall::Leave.on(port)), Err(Failure::Leave(LeaveError::NotJoined)));
         assert_eq!(notices(client), []);
     }
     assert_eq!(all.two_lanes.read(to, from).unwrap(), Some(b"unread".to_vec()));
@@ -142,7 +142,7 @@ fn departure_of_a_dead_member_follows_what_it_has_written() {
     }
     assert_eq!(receive(&mut reader, one), blocked);
     let lane = one_lanes.read(one, two).unwrap_err();
-    reader.call(&Request::LaneDone { lane, end: LaneEnd::Reader }).unwrap();
+    reader.call(&Request::Lane(LaneCall::LaneDone { lane, end: LaneEnd::Reader })).unwrap();
     assert_eq!(receive(&mut reader, one), Ok(GroupMessageKind::Left));
 }
 
@@ -153,7 +153,7 @@ fn what_a_member_sends_by_a_request_follows_what_it_has_written() {
     assert_eq!(all.two.send(two, None, b"2"), Ok(1));
     assert_eq!(receive(&mut all.one, one), Err(Failure::Receive(RecvError::WouldBlock)));
     // The reader becomes hosted: the daemon reads the lane for it.
-    all.one.call(&Request::MakeHosted { port: one, partly: None }).unwrap();
+    all.one.call(&SocketCall::MakeHosted { partly: None }.on(one)).unwrap();
     assert_eq!(receive(&mut all.one, one), Ok(GroupMessageKind::Unicast));
     assert_eq!(receive(&mut all.one, one), Ok(GroupMessageKind::Broadcast));
 }
@@ -166,7 +166,7 @@ fn members_that_come_and_go_leave_one_notice() {
     assert_eq!(request_lanes(&mut one, first), Ok(0));
     for _ in 0..200 {
         let port = join(&mut two, 2);
-        two.call(&Request::Close { port }).unwrap();
+        two.call(&SocketCall::Close.on(port)).unwrap();
     }
     assert_eq!(notices(&mut one), [Notice::GroupChanged { port: first }]);
     let mut lanes = Lanes::default();

@@ -1,7 +1,7 @@
 //! Sockets of processes without lanes.
 
-use utipc_attach::{Failure, Notice, Reply, Request};
-use utipc_core::addr::{Binding, NodeAddr, ServiceAddr, ServiceRange};
+use utipc_attach::{Failure, Notice, ProcessCall, Reply, Request, SocketCall};
+use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
 use utipc_core::socket::{AcceptError, Destination, RecvError, SocketKind, State};
 use utipc_core::wire::ErrorCode;
 
@@ -36,16 +36,13 @@ fn datagrams_go_from_process_to_process() {
 /// A connected pair: the client's socket and the server's.
 fn connect(server: &mut Client, client: &mut Client, kind: SocketKind) -> (u32, u32) {
     let listener = server.server(kind, SERVICE);
-    assert_eq!(
-        server.call(&Request::Accept { port: listener }),
-        Err(Failure::Accept(AcceptError::WouldBlock))
-    );
+    assert_eq!(server.call(&SocketCall::Accept.on(listener)), Err(Failure::Accept(AcceptError::WouldBlock)));
     let from = client.open(kind);
-    assert_eq!(client.call(&Request::Connect { port: from, to: TO }), Ok(Reply::Done));
-    let accepted = server.wait(|s| s.call(&Request::Accept { port: listener }).ok());
+    assert_eq!(client.call(&SocketCall::Connect { to: TO }.on(from)), Ok(Reply::Done));
+    let accepted = server.wait(|s| s.call(&SocketCall::Accept.on(listener)).ok());
     let Reply::Accepted { port, peer } = accepted else { panic!("{accepted:?}") };
     assert_eq!(peer.port, from);
-    client.wait(|c| match c.call(&Request::Look { port: from }).unwrap() {
+    client.wait(|c| match c.call(&SocketCall::Look.on(from)).unwrap() {
         Reply::Socket(view) => (view.state == State::Established).then_some(()),
         other => panic!("{other:?}"),
     });
@@ -64,7 +61,7 @@ fn connections_carry_messages_and_streams_and_end() {
             assert_eq!(server.send(port, None, b"pong"), Ok(4));
             assert_eq!(client.receive_soon(from).1, b"pong");
         }
-        assert_eq!(client.call(&Request::Shutdown { port: from }), Ok(Reply::Done));
+        assert_eq!(client.call(&SocketCall::Shutdown.on(from)), Ok(Reply::Done));
         let (end, _) = server.receive_soon(port);
         assert_eq!((end.len, end.returned.map(|r| r.code)), (0, Some(ErrorCode::ConnShutdown)));
     }
@@ -90,42 +87,19 @@ fn sender_is_blocked_while_the_receiver_does_not_read_and_notified_of_room() {
 }
 
 #[test]
-fn queries_about_the_node_are_answered() {
+fn lookup_finds_the_bound_socket() {
     let host = Host::new();
     let mut client = host.client();
     assert_eq!(client.welcome.node, NodeAddr(0x1001));
     let port = client.server(SocketKind::Rdm, SERVICE);
-    let lookup = Request::Lookup { to: ServiceAddr { service: 18888, instance: 17 }, domain: NodeAddr::NONE };
+    let lookup = Request::Process(ProcessCall::Lookup {
+        to: ServiceAddr { service: 18888, instance: 17 },
+        domain: NodeAddr::NONE,
+    });
     match client.call(&lookup).unwrap() {
         Reply::Found(Some(found)) => assert_eq!((found.port, found.node), (port, NodeAddr(0x1001))),
         other => panic!("{other:?}"),
     }
-    match client.call(&Request::Bindings { skip: 0 }).unwrap() {
-        Reply::Bindings(page) => {
-            let own = |b: &&Binding| b.range == SERVICE;
-            assert_eq!(page.bindings.iter().filter(own).count(), 1);
-            assert!(!page.more);
-        }
-        other => panic!("{other:?}"),
-    }
-    match client.call(&Request::Sockets { skip: 0 }).unwrap() {
-        Reply::Sockets(list) => {
-            assert_eq!(list.len(), 1);
-            assert_eq!((list[0].0, list[0].1.pid), (port, std::process::id()));
-        }
-        other => panic!("{other:?}"),
-    }
-    match client.call(&Request::Node).unwrap() {
-        Reply::Node(node) => assert!(node.settled && node.bearers.is_empty()),
-        other => panic!("{other:?}"),
-    }
-    for (request, empty) in [(Request::Peers { skip: 0 }, "[]"), (Request::Links { skip: 0 }, "[]")] {
-        match client.call(&request).unwrap() {
-            Reply::Peers(text) | Reply::Links(text) => assert_eq!(text, empty.as_bytes()),
-            other => panic!("{other:?}"),
-        }
-    }
-    assert!(matches!(client.call(&Request::Counters), Ok(Reply::Counters(_))));
     assert_eq!(host.daemon().counters().sockets, 1);
 }
 
@@ -146,6 +120,6 @@ fn processes_notice_the_end_of_the_daemon() {
     let rung = client.sequence();
     drop(host.daemon.take());
     assert_ne!(client.sequence(), rung);
-    assert!(client.try_call(&Request::Look { port }, &[]).is_none());
+    assert!(client.try_call(&SocketCall::Look.on(port), &[]).is_none());
     assert!(!host.path.exists());
 }

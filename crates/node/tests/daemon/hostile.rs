@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_setfl};
-use utipc_attach::{LaneEnd, Notice, Request, encode};
+use utipc_attach::{LaneCall, LaneEnd, Notice, ProcessCall, Request, SocketCall, encode};
 use utipc_core::addr::ServiceRange;
 use utipc_core::socket::SocketKind;
 use utipc_lanes::{Arena, Incoming, Peek, Reader, Side, Writer};
@@ -165,15 +165,15 @@ impl Random {
 fn attack(host: &Host, victim: u32, random: &mut Random) {
     let mut client = Client::attach(&host.path, true);
     let from = client.open(SocketKind::Rdm);
-    client.call(&Request::WantLane { port: from, to: victim }).unwrap();
-    client.call(&Request::Notices).unwrap();
+    client.call(&SocketCall::WantLane { to: victim }.on(from)).unwrap();
+    client.call(&Request::Process(ProcessCall::Notices)).unwrap();
     let lane = client.notices.iter().find_map(|notice| match notice {
         Notice::Lane { lane, end: LaneEnd::Writer, .. } => Some(*lane),
         _ => None,
     });
-    let arena = client.call_for_fd(&Request::FetchPair { pair: lane.expect("a lane").pair });
+    let arena = client.call_for_fd(&Request::Lane(LaneCall::FetchPair { pair: lane.expect("a lane").pair }));
     let arena = Segment::open(&arena[0], Access::ReadWrite, 1 << 30).unwrap();
-    let near = client.call_for_fd(&Request::Descriptor { port: from }).pop().unwrap();
+    let near = client.call_for_fd(&SocketCall::Descriptor.on(from)).pop().unwrap();
     for (memory, words) in
         [(&client.bell, client.bell.size() / 8), (&arena, 2000), (&arena, arena.size() / 8)]
     {
@@ -196,7 +196,7 @@ fn attack(host: &Host, victim: u32, random: &mut Random) {
     near.shut();
     // Requests whose replies it never reads, and malformed requests.
     let mut request = Vec::new();
-    encode(&Request::Look { port: from }, &[], &mut request);
+    encode(&SocketCall::Look.on(from), &[], &mut request);
     for n in 0..200 {
         let garbage = [random.below(256) as u8; 40];
         let bytes = if n == 150 { &garbage[..] } else { &request[..] };
@@ -272,14 +272,14 @@ fn process_that_leaves_descriptors_unread_is_detached() {
     let host = Host::new();
     let (greedy, mut other) = (host.direct_client(), host.direct_client());
     let mut bytes = Vec::new();
-    encode(&Request::FetchTable, &[], &mut bytes);
+    encode(&Request::Process(ProcessCall::FetchTable), &[], &mut bytes);
     // The daemon may detach it after the second one.
     let sent =
         (0..4).take_while(|_| greedy.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap() == Put::Sent);
     assert!(sent.count() >= 2);
     // A turn reads one packet of each process.
     for _ in 0..8 {
-        assert_eq!(other.call_for_fd(&Request::FetchTable).len(), 2);
+        assert_eq!(other.call_for_fd(&Request::Process(ProcessCall::FetchTable)).len(), 2);
     }
     let mut replies = 0;
     let mut buffer = vec![0; 4096];

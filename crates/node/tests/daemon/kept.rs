@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use utipc_attach::{Failure, Notice, Reply, Request};
+use utipc_attach::{Failure, Notice, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::addr::{Scope, ServiceRange};
 use utipc_core::socket::{Destination, SocketKind};
 use utipc_node::daemon::Limits;
@@ -26,13 +26,13 @@ struct Kept {
 
 impl Kept {
     fn of(client: &mut Client, port: u32) -> Self {
-        Self { port, near: client.call_for_fd(&Request::Keep { port }).pop().unwrap() }
+        Self { port, near: client.call_for_fd(&SocketCall::Keep.on(port)).pop().unwrap() }
     }
 
     /// The order of a process that closes its last copy.
     fn close(self, client: &mut Client) {
         drop(self.near);
-        let closed = client.call(&Request::Close { port: self.port });
+        let closed = client.call(&SocketCall::Close.on(self.port));
         // The daemon may have noticed that the descriptor is closed.
         let gone = Err(Failure::NoSocket(self.port));
         assert!(closed == Ok(Reply::Done) || closed == gone, "{closed:?}");
@@ -40,7 +40,7 @@ impl Kept {
 
     /// The process ends its use of the socket; another one has the descriptor.
     fn pass_on(self, client: &mut Client) -> OwnedFd {
-        assert_eq!(client.call(&Request::Close { port: self.port }), Ok(Reply::Done));
+        assert_eq!(client.call(&SocketCall::Close.on(self.port)), Ok(Reply::Done));
         self.near
     }
 }
@@ -49,8 +49,8 @@ impl Kept {
 fn connect(server: &mut Client, listener: u32, client: &mut Client) -> (Kept, Kept) {
     let port = client.open(SocketKind::SeqPacket);
     let from = Kept::of(client, port);
-    client.call(&Request::Connect { port: from.port, to: TO }).unwrap();
-    let accepted = server.call(&Request::Accept { port: listener }).unwrap();
+    client.call(&SocketCall::Connect { to: TO }.on(from.port)).unwrap();
+    let accepted = server.call(&SocketCall::Accept.on(listener)).unwrap();
     let Reply::Accepted { port, .. } = accepted else { panic!("{accepted:?}") };
     (from, Kept::of(server, port))
 }
@@ -73,7 +73,7 @@ fn wait_for_listener_alone(host: &Host, case: &str) {
 
 fn pass_turns(client: &mut Client) {
     for _ in 0..TURNS {
-        client.call(&Request::Notices).unwrap();
+        client.call(&Request::Process(ProcessCall::Notices)).unwrap();
     }
 }
 
@@ -92,7 +92,7 @@ fn closed_connections_leave_no_sockets_and_no_descriptors() {
                 client.send(from.port, None, b"a message").unwrap();
             }
             if client_shuts {
-                client.call(&Request::Shutdown { port: from.port }).unwrap();
+                client.call(&SocketCall::Shutdown.on(from.port)).unwrap();
             }
             if server_first {
                 to.close(&mut server);
@@ -121,11 +121,11 @@ fn socket_whose_connection_is_over_ends_with_the_last_copy_of_its_descriptor() {
     pass_turns(&mut client);
     assert_eq!(held(&host), (2, 1));
     // The process that has the descriptor now finds the unread message.
-    let claim = Request::Claim { inode: 0, nonce: 0 };
+    let claim = Request::Process(ProcessCall::Claim);
     let claimed = client.call_with_fd(&claim, &copy);
     let Ok(Reply::Claimed { port }) = claimed else { panic!("{claimed:?}") };
     assert_eq!(client.receive(port).unwrap().1, b"a message");
-    client.call(&Request::Close { port }).unwrap();
+    client.call(&SocketCall::Close.on(port)).unwrap();
     assert_eq!(held(&host), (2, 1));
     drop(copy);
     wait_for_listener_alone(&host, "the last copy is closed");
@@ -144,7 +144,7 @@ fn hung_up_descriptor_that_a_program_closes_without_a_request_ends_its_socket() 
     drop(near);
     pass_turns(&mut client);
     assert_eq!(held(&host), (1, 0));
-    assert_eq!(server.call(&Request::Close { port }), Err(Failure::NoSocket(port)));
+    assert_eq!(server.call(&SocketCall::Close.on(port)), Err(Failure::NoSocket(port)));
 }
 
 /// A program that was started with the descriptor never uses it, and ends after its peer and its parent.
@@ -190,7 +190,7 @@ fn fork(host: &Host, parent: &mut Client) -> Client {
     let mut child = host.client();
     let (channel, nonce) = (Channel::from_fd(near), 0x1234_u64);
     channel.send(&[IoSlice::new(&nonce.to_le_bytes())], &[], true).unwrap();
-    let inherited = child.call(&Request::Inherit { inheritance: number, nonce });
+    let inherited = child.call(&Request::Process(ProcessCall::Inherit { inheritance: number, nonce }));
     assert!(matches!(inherited, Ok(Reply::Number(_))), "{inherited:?}");
     child
 }
@@ -198,12 +198,13 @@ fn fork(host: &Host, parent: &mut Client) -> Client {
 /// Descriptors and bindings that a process may have beside those that it has.
 fn quota(client: &mut Client) -> (usize, usize) {
     let ports = [0; 4].map(|_| client.open(SocketKind::Rdm));
-    let bind =
-        |port| Request::Bind { port, range: ServiceRange::new(18888, port, port), scope: Scope::Cluster };
+    let bind = |port| {
+        SocketCall::Bind { range: ServiceRange::new(18888, port, port), scope: Scope::Cluster }.on(port)
+    };
     let bindings = ports.iter().filter(|port| client.call(&bind(**port)).is_ok()).count();
     let descriptors: Vec<OwnedFd> = ports.iter().filter_map(|port| client.descriptor(*port)).collect();
     for port in ports {
-        client.call(&Request::Close { port }).unwrap();
+        client.call(&SocketCall::Close.on(port)).unwrap();
     }
     (descriptors.len(), bindings)
 }
@@ -217,27 +218,27 @@ fn sharing_sockets_changes_no_quota() {
     for round in 0..12 {
         let port = parent.open(SocketKind::Rdm);
         let (bind, unbind) = (
-            Request::Bind { port, range: SERVICE, scope: Scope::Cluster },
-            Request::Unbind { port, which: None },
+            SocketCall::Bind { range: SERVICE, scope: Scope::Cluster }.on(port),
+            SocketCall::Unbind { which: None }.on(port),
         );
         let mut kept = Vec::new();
         if round % 2 == 0 {
             parent.call(&bind).unwrap();
-            kept = parent.call_for_fd(&Request::Keep { port });
+            kept = parent.call_for_fd(&SocketCall::Keep.on(port));
         }
         let mut child = fork(&host, &mut parent);
         if round % 3 == 0 {
             parent.call(&unbind).ok();
-            parent.call(&Request::Close { port }).unwrap();
+            parent.call(&SocketCall::Close.on(port)).unwrap();
         }
         child.call(&bind).unwrap();
-        let near = child.call_for_fd(&Request::Descriptor { port });
+        let near = child.call_for_fd(&SocketCall::Descriptor.on(port));
         drop(near);
         drop(kept);
         pass_turns(&mut child);
         child.call(&unbind).unwrap();
-        child.call(&Request::Close { port }).unwrap();
-        let _ = parent.call(&Request::Close { port });
+        child.call(&SocketCall::Close.on(port)).unwrap();
+        let _ = parent.call(&SocketCall::Close.on(port));
         pass_turns(&mut parent);
         assert_eq!(quota(&mut child), (3, 3), "the child, round {round}");
         assert_eq!(quota(&mut parent), (3, 3), "the parent, round {round}");
@@ -251,21 +252,21 @@ fn idle_owner_gets_one_notice_that_it_is_the_sole_holder_again() {
     let (mut owner, mut other) = (host.direct_client(), host.client());
     let port = owner.open(SocketKind::Rdm);
     let kept = Kept::of(&mut owner, port);
-    owner.call(&Request::Notices).unwrap();
+    owner.call(&Request::Process(ProcessCall::Notices)).unwrap();
     owner.notices.clear();
     for _ in 0..300 {
-        other.call_with_fd(&Request::Claim { inode: 0, nonce: 0 }, &kept.near).unwrap();
-        other.call(&Request::Close { port }).unwrap();
+        other.call_with_fd(&Request::Process(ProcessCall::Claim), &kept.near).unwrap();
+        other.call(&SocketCall::Close.on(port)).unwrap();
     }
     // A reply carries at most 64 notices.
     for _ in 0..10 {
-        owner.call(&Request::Notices).unwrap();
+        owner.call(&Request::Process(ProcessCall::Notices)).unwrap();
     }
     assert_eq!(owner.notices, [Notice::Share { port }, Notice::SoleHolder { port }]);
-    assert_eq!(owner.call(&Request::Lend { port }), Ok(Reply::Done));
-    other.call_with_fd(&Request::Claim { inode: 0, nonce: 0 }, &kept.near).unwrap();
-    other.call(&Request::Close { port }).unwrap();
+    assert_eq!(owner.call(&SocketCall::Lend.on(port)), Ok(Reply::Done));
+    other.call_with_fd(&Request::Process(ProcessCall::Claim), &kept.near).unwrap();
+    other.call(&SocketCall::Close.on(port)).unwrap();
     owner.notices.clear();
-    owner.call(&Request::Notices).unwrap();
+    owner.call(&Request::Process(ProcessCall::Notices)).unwrap();
     assert_eq!(owner.notices, [Notice::Share { port }, Notice::SoleHolder { port }]);
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use utipc_attach::{Failure, LaneEnd, LaneId, Notice, PairId, Reply, Request};
+use utipc_attach::{
+    Failure, LaneCall, LaneEnd, LaneId, Notice, PairId, ProcessCall, Reply, Request, SocketCall,
+};
 use utipc_core::addr::{NodeAddr, ServiceRange};
 use utipc_core::socket::{Destination, OptionValue, RecvError, SendError, SocketKind, SocketOption, State};
 use utipc_core::wire::{ErrorCode, Message, MessageType, Packet, User};
@@ -34,7 +36,7 @@ pub(crate) struct Lanes {
 impl Lanes {
     /// Fetches the notices and processes them.
     pub(crate) fn update(&mut self, client: &mut Client) {
-        client.call(&Request::Notices).unwrap();
+        client.call(&Request::Process(ProcessCall::Notices)).unwrap();
         while let Some(notice) = client.notices.pop_front() {
             match notice {
                 Notice::Lane { port, other, lane, end }
@@ -53,7 +55,7 @@ impl Lanes {
 
     fn add(&mut self, client: &mut Client, port: u32, other: u32, lane: LaneId, end: LaneEnd) {
         let (arena, out, inc) = self.arenas.entry(lane.pair).or_insert_with(|| {
-            let fds = client.call_for_fd(&Request::FetchPair { pair: lane.pair });
+            let fds = client.call_for_fd(&Request::Lane(LaneCall::FetchPair { pair: lane.pair }));
             (Arena::open(&fds[0]).unwrap(), Default::default(), Default::default())
         });
         let slot = u32::from(lane.slot);
@@ -138,11 +140,11 @@ impl Two {
         let listener = self.two.server(kind, SERVICE);
         let from = self.one.open(kind);
         if data.is_empty() {
-            self.one.call(&Request::Connect { port: from, to: TO }).unwrap();
+            self.one.call(&SocketCall::Connect { to: TO }.on(from)).unwrap();
         } else {
             self.one.send(from, TO, data).unwrap();
         }
-        match self.two.call(&Request::Accept { port: listener }).unwrap() {
+        match self.two.call(&SocketCall::Accept.on(listener)).unwrap() {
             Reply::Accepted { port, .. } => (from, port),
             other => panic!("{other:?}"),
         }
@@ -164,11 +166,11 @@ impl Two {
 
 fn keep_undeliverable(client: &mut Client, port: u32) {
     let (option, value) = (SocketOption::DestDroppable, OptionValue::Number(0));
-    client.call(&Request::SetOption { port, option, value }).unwrap();
+    client.call(&SocketCall::SetOption { option, value }.on(port)).unwrap();
 }
 
 fn done(client: &mut Client, lane: LaneId, end: LaneEnd) {
-    assert_eq!(client.call(&Request::LaneDone { lane, end }), Ok(Reply::Done));
+    assert_eq!(client.call(&Request::Lane(LaneCall::LaneDone { lane, end })), Ok(Reply::Done));
 }
 
 #[test]
@@ -187,7 +189,7 @@ fn connection_has_lanes_from_accept_to_shutdown() {
             assert_eq!(t.one_lanes.read(from, port), Ok(Some(b"pong".to_vec())));
         }
         t.one_lanes.write(from, port, MessageType::Conn, b"last").unwrap();
-        t.one.call(&Request::Shutdown { port: from }).unwrap();
+        t.one.call(&SocketCall::Shutdown.on(from)).unwrap();
         t.update();
         // The peer reads everything, and then learns how the connection ended.
         assert_eq!(t.two_lanes.read(port, from), Ok(Some(b"last".to_vec())));
@@ -227,8 +229,8 @@ fn datagrams_keep_their_order_when_a_lane_begins() {
     let second = t.two.server(SocketKind::Rdm, SERVICE);
     let direct = Some(Destination::Port(utipc_core::PortId { port: to, node: NodeAddr(0x1001) }));
     assert_eq!(t.one.send(from, direct, b"by the node"), Ok(11));
-    assert_eq!(t.one.call(&Request::WantLane { port: from, to }), Ok(Reply::Done));
-    assert_eq!(t.one.call(&Request::WantLane { port: from, to }), Ok(Reply::Done));
+    assert_eq!(t.one.call(&SocketCall::WantLane { to }.on(from)), Ok(Reply::Done));
+    assert_eq!(t.one.call(&SocketCall::WantLane { to }.on(from)), Ok(Reply::Done));
     t.update();
     t.one_lanes.write(from, to, MessageType::Direct, b"by the lane").unwrap();
     assert!(t.two_lanes.readers.is_empty(), "the reader has not received the earlier message");
@@ -237,7 +239,7 @@ fn datagrams_keep_their_order_when_a_lane_begins() {
     assert_eq!(t.two_lanes.read(to, from), Ok(Some(b"by the lane".to_vec())));
     // A send by the daemon names the sockets that it left out because they have lanes.
     let sent =
-        |c: &mut Client, to, data: &[u8]| c.try_call(&Request::Send { port: from, to }, data).unwrap().0;
+        |c: &mut Client, to, data: &[u8]| c.try_call(&SocketCall::Send { to }.on(from), data).unwrap().0;
     assert_eq!(sent(&mut t.one, direct, b"x"), Reply::Sent { bytes: 0, lanes: vec![to] });
     let all = Some(Destination::Range(SERVICE));
     assert_eq!(sent(&mut t.one, all, b"to all"), Reply::Sent { bytes: 6, lanes: vec![to] });
@@ -250,10 +252,10 @@ fn messages_by_the_node_come_after_those_in_the_senders_lane() {
     let mut t = Two::new();
     let (from, to) = t.datagrams();
     t.one.send(from, TO, b"first").unwrap();
-    t.one.call(&Request::WantLane { port: from, to }).unwrap();
+    t.one.call(&SocketCall::WantLane { to }.on(from)).unwrap();
     t.update();
     t.one_lanes.write(from, to, MessageType::Direct, b"second").unwrap();
-    t.one.call(&Request::MakeHosted { port: from, partly: None }).unwrap();
+    t.one.call(&SocketCall::MakeHosted { partly: None }.on(from)).unwrap();
     t.one.send(from, TO, b"third").unwrap();
     // A message of another sender waits behind it.
     let other = t.one.open(SocketKind::Rdm);
@@ -267,8 +269,8 @@ fn messages_by_the_node_come_after_those_in_the_senders_lane() {
     assert_eq!(t.two.receive(to), blocks, "the reader has not confirmed that the lane is drained");
     let lane = t.two_lanes.read(to, from).unwrap_err();
     t.two.notices.clear();
-    t.two.call(&Request::LaneDone { lane, end: LaneEnd::Reader }).unwrap();
-    t.two.call(&Request::Notices).unwrap();
+    t.two.call(&Request::Lane(LaneCall::LaneDone { lane, end: LaneEnd::Reader })).unwrap();
+    t.two.call(&Request::Process(ProcessCall::Notices)).unwrap();
     assert!(t.two.notices.iter().any(|n| matches!(n, Notice::Readiness { port } if *port == to)));
     assert_eq!(t.two.receive(to).unwrap().1, b"third");
     assert_eq!(t.two.receive(to).unwrap().1, b"fourth");
@@ -279,24 +281,24 @@ fn lane_requests_that_cannot_be_met_are_refused() {
     let mut t = Two::new();
     let (from, to) = t.datagrams();
     let listener = t.two.server(SocketKind::SeqPacket, ServiceRange::new(18888, 18, 18));
-    let want = |t: &mut Two, to| t.one.call(&Request::WantLane { port: from, to });
+    let want = |t: &mut Two, to| t.one.call(&SocketCall::WantLane { to }.on(from));
     assert_eq!(want(&mut t, 17), Err(Failure::NoSocket(17)));
     assert_eq!(want(&mut t, listener), Err(Failure::State));
-    t.two.call(&Request::MakeHosted { port: to, partly: None }).unwrap();
+    t.two.call(&SocketCall::MakeHosted { partly: None }.on(to)).unwrap();
     assert_eq!(want(&mut t, to), Err(Failure::State));
-    t.two.call(&Request::Lend { port: to }).unwrap();
+    t.two.call(&SocketCall::Lend.on(to)).unwrap();
     assert_eq!(want(&mut t, to), Ok(Reply::Done));
     // A third process may not use the lane.
     let mut thief = t.host.direct_client();
     t.update();
     let lane = t.one_lanes.writers[&(from, to)].0;
     for request in [
-        Request::FetchPair { pair: lane.pair },
-        Request::LaneDone { lane, end: LaneEnd::Writer },
-        Request::LaneDone { lane, end: LaneEnd::Reader },
-        Request::Report { lane },
-        Request::Grow { lane, log2: 15, importance: 0 },
-        Request::FetchPair { pair: PairId(9999) },
+        Request::Lane(LaneCall::FetchPair { pair: lane.pair }),
+        Request::Lane(LaneCall::LaneDone { lane, end: LaneEnd::Writer }),
+        Request::Lane(LaneCall::LaneDone { lane, end: LaneEnd::Reader }),
+        Request::Lane(LaneCall::Report { lane }),
+        Request::Lane(LaneCall::Grow { lane, log2: 15, importance: 0 }),
+        Request::Lane(LaneCall::FetchPair { pair: PairId(9999) }),
     ] {
         assert_eq!(thief.call(&request), Err(Failure::State), "{request:?}");
     }
@@ -308,12 +310,13 @@ fn rings_are_granted_against_the_buffer_of_the_receiver() {
     let (from, to) = t.datagrams();
     let other = t.one.open(SocketKind::Rdm);
     for port in [from, other] {
-        t.one.call(&Request::WantLane { port, to }).unwrap();
+        t.one.call(&SocketCall::WantLane { to }.on(port)).unwrap();
     }
     t.update();
     let lane = |port| t.one_lanes.writers[&(port, to)].0;
     let (first, second) = (lane(from), lane(other));
-    let mut grow = |lane, log2, importance| t.one.call(&Request::Grow { lane, log2, importance });
+    let mut grow =
+        |lane, log2, importance| t.one.call(&Request::Lane(LaneCall::Grow { lane, log2, importance }));
     // 2 MiB at importance 0, twice as much with each step.
     assert_eq!(grow(first, 20, 0), Ok(Reply::Done));
     assert_eq!(grow(second, 20, 0), Ok(Reply::Done));
@@ -323,8 +326,9 @@ fn rings_are_granted_against_the_buffer_of_the_receiver() {
         assert_eq!(grow(first, bad.0, bad.1), Err(Failure::State), "{bad:?}");
     }
     let (option, value) = (SocketOption::ReceiveBuffer, OptionValue::Number(1 << 19));
-    t.two.call(&Request::SetOption { port: to, option, value }).unwrap();
-    let mut grow = |lane, log2, importance| t.one.call(&Request::Grow { lane, log2, importance });
+    t.two.call(&SocketCall::SetOption { option, value }.on(to)).unwrap();
+    let mut grow =
+        |lane, log2, importance| t.one.call(&Request::Lane(LaneCall::Grow { lane, log2, importance }));
     assert_eq!(grow(second, 15, 0), Err(Failure::Overload));
     assert_eq!(grow(second, 15, 2), Ok(Reply::Done));
 }
@@ -333,13 +337,13 @@ fn rings_are_granted_against_the_buffer_of_the_receiver() {
 fn unread_messages_of_a_closed_socket_come_back() {
     let mut t = Two::new();
     let (from, to) = t.datagrams();
-    t.one.call(&Request::WantLane { port: from, to }).unwrap();
+    t.one.call(&SocketCall::WantLane { to }.on(from)).unwrap();
     t.update();
     for data in [&b"read"[..], b"unread", b"as well"] {
         t.one_lanes.write(from, to, MessageType::Direct, data).unwrap();
     }
     assert_eq!(t.two_lanes.read(to, from), Ok(Some(b"read".to_vec())));
-    t.two.call(&Request::Close { port: to }).unwrap();
+    t.two.call(&SocketCall::Close.on(to)).unwrap();
     for data in [&b"unread"[..], b"as well"] {
         let (back, _) = t.one.receive(from).unwrap();
         let back = back.returned.unwrap();
@@ -361,7 +365,7 @@ fn socket_that_becomes_hosted_keeps_all_messages_in_order() {
         let connected = kind.is_connection_oriented();
         let (from, to) = if connected { t.connect(kind, b"") } else { t.datagrams() };
         if !connected {
-            t.one.call(&Request::WantLane { port: from, to }).unwrap();
+            t.one.call(&SocketCall::WantLane { to }.on(from)).unwrap();
         }
         t.update();
         let by_lane = if connected { MessageType::Conn } else { MessageType::Direct };
@@ -373,12 +377,12 @@ fn socket_that_becomes_hosted_keeps_all_messages_in_order() {
         }
         let lane = t.two_lanes.readers[&(to, from)].0;
         let partly = (kind == SocketKind::Stream).then_some((lane, 1));
-        t.two.call(&Request::MakeHosted { port: to, partly }).unwrap();
+        t.two.call(&SocketCall::MakeHosted { partly }.on(to)).unwrap();
         t.update();
         done(&mut t.one, lane, LaneEnd::Writer);
         let dest = (!connected)
             .then_some(Destination::Port(utipc_core::PortId { port: to, node: NodeAddr(0x1001) }));
-        let refused = t.one.call(&Request::WantLane { port: from, to });
+        let refused = t.one.call(&SocketCall::WantLane { to }.on(from));
         assert_eq!(refused, Err(Failure::State));
         for number in 20..40 {
             assert_eq!(t.one.send(from, dest, &[number; 3]), Ok(3));
@@ -405,8 +409,8 @@ fn lane_of_a_dead_writer_is_drained_and_lane_of_a_dead_reader_is_returned() {
         (port, to)
     };
     keep_undeliverable(&mut t.two, receiver);
-    t.one.call(&Request::WantLane { port: sender, to: receiver }).unwrap();
-    t.two.call(&Request::WantLane { port: receiver, to: sender }).unwrap();
+    t.one.call(&SocketCall::WantLane { to: receiver }.on(sender)).unwrap();
+    t.two.call(&SocketCall::WantLane { to: sender }.on(receiver)).unwrap();
     t.update();
     t.one_lanes.write(from, port, MessageType::Conn, b"last words").unwrap();
     t.one_lanes.write(sender, receiver, MessageType::Direct, b"to whom it may concern").unwrap();
@@ -442,9 +446,9 @@ fn reported_corruption_ends_the_connection_and_is_counted() {
     let (from, port) = t.connect(SocketKind::SeqPacket, b"");
     t.update();
     let lane = t.two_lanes.readers[&(port, from)].0;
-    assert_eq!(t.two.call(&Request::Report { lane }), Ok(Reply::Done));
+    assert_eq!(t.two.call(&Request::Lane(LaneCall::Report { lane })), Ok(Reply::Done));
     for (client, port) in [(&mut t.one, from), (&mut t.two, port)] {
-        match client.call(&Request::Look { port }).unwrap() {
+        match client.call(&SocketCall::Look.on(port)).unwrap() {
             Reply::Socket(view) => assert_eq!(view.state, State::Disconnecting),
             other => panic!("{other:?}"),
         }
@@ -454,7 +458,7 @@ fn reported_corruption_ends_the_connection_and_is_counted() {
         let to = t.two.server(SocketKind::Rdm, ServiceRange::new(18888, 18, 18));
         (t.one.open(SocketKind::Rdm), to)
     };
-    t.one.call(&Request::WantLane { port: sender, to: receiver }).unwrap();
+    t.one.call(&SocketCall::WantLane { to: receiver }.on(sender)).unwrap();
     t.update();
     let (_, writer) = t.one_lanes.writers.get_mut(&(sender, receiver)).unwrap();
     let mut forged: Message = Packet::build(User::from(0), MessageType::Direct.into(), 32, b"forged");
@@ -462,7 +466,7 @@ fn reported_corruption_ends_the_connection_and_is_counted() {
     forged.set_dest_port(receiver);
     let _ = writer.send(forged.bytes(), &[], 1).unwrap();
     let _ = writer.send(b"no message", &[], 1).unwrap();
-    t.two.call(&Request::MakeHosted { port: receiver, partly: None }).unwrap();
+    t.two.call(&SocketCall::MakeHosted { partly: None }.on(receiver)).unwrap();
     assert_eq!(t.two.receive(receiver), Err(Failure::Receive(RecvError::WouldBlock)));
     assert_eq!(t.host.daemon().counters().lanes_corrupt, 3);
 }
@@ -472,8 +476,8 @@ fn process_has_lanes_to_itself() {
     let mut t = Two::new();
     let to = t.one.server(SocketKind::Rdm, SERVICE);
     let from = t.one.open(SocketKind::Rdm);
-    t.one.call(&Request::WantLane { port: from, to }).unwrap();
-    t.one.call(&Request::WantLane { port: to, to: from }).unwrap();
+    t.one.call(&SocketCall::WantLane { to }.on(from)).unwrap();
+    t.one.call(&SocketCall::WantLane { to: from }.on(to)).unwrap();
     t.one_lanes.update(&mut t.one);
     t.one_lanes.write(from, to, MessageType::Direct, b"to myself").unwrap();
     t.one_lanes.write(to, from, MessageType::Direct, b"from myself").unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use utipc_attach::{Failure, Reply as Answered, Request as Command};
+use utipc_attach::{Failure, Reply as Answered, Request as Command, SocketCall};
 use utipc_core::addr::{NodeAddr, ServiceRange};
 use utipc_core::group::{GroupPolicy, GroupRequest, JoinError, SlowMember};
 use utipc_core::socket::SocketKind;
@@ -232,8 +232,8 @@ fn bearers_are_enabled_and_disabled_while_the_daemon_runs() {
 
 fn join(client: &mut Client, request: GroupRequest) -> u32 {
     let port = client.open(SocketKind::Rdm);
-    client.call(&Command::MakeHosted { port, partly: None }).unwrap();
-    client.call(&Command::Join { port, request }).unwrap();
+    client.call(&SocketCall::MakeHosted { partly: None }.on(port)).unwrap();
+    client.call(&SocketCall::Join { request, policy: GroupPolicy::LINUX }.on(port)).unwrap();
     port
 }
 
@@ -280,26 +280,29 @@ fn policies_and_what_slow_members_missed_are_listed() {
     let host = Host::new();
     let mut client = host.client();
     let port = client.open(SocketKind::Rdm);
-    client.call(&Command::MakeHosted { port, partly: None }).unwrap();
+    client.call(&SocketCall::MakeHosted { partly: None }.on(port)).unwrap();
     let request = GroupRequest::new(4300, 1);
     let invalid = GroupPolicy::new(SlowMember::Evict { after_ms: 0 });
-    let refused = client.call(&Command::JoinWith { port, request, policy: invalid });
+    let refused = client.call(&SocketCall::Join { request, policy: invalid }.on(port));
     assert_eq!(refused, Err(Failure::Join(JoinError::Policy)));
-    client.call(&Command::JoinWith { port, request, policy: DROP }).unwrap();
+    client.call(&SocketCall::Join { request, policy: DROP }.on(port)).unwrap();
     let slow = join(&mut client, GroupRequest::new(4300, 2));
     for _ in 0..30 {
-        let keyed = Command::SendKeyed { port, to: None, key: 7 };
+        let keyed = SocketCall::SendKeyed { to: None, key: 7 }.on(port);
         let (sent, _) = client.try_call(&keyed, &[7; 60_000]).unwrap();
         assert!(matches!(sent, Answered::Sent { bytes: 60_000, .. }), "{sent:?}");
     }
-    let members = match client.call(&Command::GroupMembers { port, after: None }) {
+    let members = match client.call(&SocketCall::GroupMembers { after: None }.on(port)) {
         Ok(Answered::GroupMembers(members)) => members,
         other => panic!("{other:?}"),
     };
     let [member] = &members[..] else { panic!("{members:?}") };
     assert!(member.port.port == slow && member.slow.dropped > 10);
     let after = Some(member.port);
-    assert_eq!(client.call(&Command::GroupMembers { port, after }), Ok(Answered::GroupMembers(Vec::new())));
+    assert_eq!(
+        client.call(&SocketCall::GroupMembers { after }.on(port)),
+        Ok(Answered::GroupMembers(Vec::new()))
+    );
     let list = ask(&mut client, &Request::Groups).entries;
     let policies: Vec<_> = list
         .into_iter()
@@ -312,10 +315,20 @@ fn policies_and_what_slow_members_missed_are_listed() {
     assert_eq!((listed.dropped, listed.conflated, listed.kept), (member.slow.dropped, 0, 0));
     // A socket in no group has no key.
     let outside = client.open(SocketKind::Rdm);
-    let keyed = Command::SendKeyed { port: outside, to: None, key: 7 };
+    let keyed = SocketCall::SendKeyed { to: None, key: 7 }.on(outside);
     assert_eq!(client.try_call(&keyed, b"x").unwrap().0, Answered::Failed(Failure::State));
-    let unknown = client.call(&Command::GroupMembers { port: outside, after: None });
+    let unknown = client.call(&SocketCall::GroupMembers { after: None }.on(outside));
     assert!(matches!(unknown, Err(Failure::Leave(_))), "{unknown:?}");
+}
+
+#[test]
+fn counters_are_shown_as_json() {
+    let host = Host::new();
+    let mut client = host.client();
+    client.open(SocketKind::Rdm);
+    let [Entry::Counters(text)] = &ask(&mut client, &Request::Counters).entries[..] else { panic!() };
+    let counters: serde_json::Value = serde_json::from_slice(text).unwrap();
+    assert_eq!((&counters["daemon"]["sockets"], &counters["links_down"]), (&1.into(), &0.into()));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The binding table in memory of the process, and messages to sockets that were found there.
 
-use utipc_attach::{Failure, Greeting, Reply, Request};
+use utipc_attach::{Failure, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::addr::{NodeAddr, PortId, ServiceAddr, ServiceRange};
 use utipc_core::names::replica::ViewError;
 use utipc_core::socket::{Destination, SendError, SocketKind};
@@ -19,7 +19,7 @@ fn find(replica: &Replica) -> Result<Option<u32>, ViewError> {
 }
 
 pub(crate) fn fetch(client: &mut Client) -> Replica {
-    let fds = client.call_for_fd(&Request::FetchTable);
+    let fds = client.call_for_fd(&Request::Process(ProcessCall::FetchTable));
     let [table, cursors] = fds.as_slice() else { panic!("{fds:?}") };
     Replica::map(table, cursors).unwrap()
 }
@@ -29,7 +29,7 @@ fn at(port: u32) -> PortId {
 }
 
 fn send_found(client: &mut Client, port: u32, to: Destination, found: PortId) -> Result<u32, Failure> {
-    match client.try_call(&Request::SendFound { port, to, found }, b"hello").unwrap().0 {
+    match client.try_call(&SocketCall::SendFound { to, found }.on(port), b"hello").unwrap().0 {
         Reply::Sent { bytes, lanes } if lanes.is_empty() => Ok(bytes),
         Reply::Failed(failure) => Err(failure),
         other => panic!("{other:?}"),
@@ -47,7 +47,8 @@ fn mapped_table_is_up_to_date_at_each_reply() {
     // Processes and the daemon share the round-robin cursors.
     let other = client.server(SocketKind::Rdm, SERVICE);
     let again = fetch(&mut server);
-    let ask = Request::Lookup { to: ServiceAddr::new(18888, 17), domain: NodeAddr::NONE };
+    let ask =
+        Request::Process(ProcessCall::Lookup { to: ServiceAddr::new(18888, 17), domain: NodeAddr::NONE });
     let mut servers = Vec::new();
     for _ in 0..4 {
         servers.extend([find(&replica).unwrap(), find(&again).unwrap()]);
@@ -56,7 +57,7 @@ fn mapped_table_is_up_to_date_at_each_reply() {
     }
     assert!(servers.windows(2).all(|two| two[0] != two[1]), "{servers:?}");
     assert!(servers.iter().all(|server| [Some(port), Some(other)].contains(server)));
-    assert_eq!(server.call(&Request::Close { port }), Ok(Reply::Done));
+    assert_eq!(server.call(&SocketCall::Close.on(port)), Ok(Reply::Done));
     assert_eq!(find(&replica), Ok(Some(other)));
     drop(host.daemon.take());
     assert_eq!(find(&replica), Err(ViewError::Gone));
@@ -77,7 +78,7 @@ fn message_goes_only_to_the_socket_that_was_found() {
     }
     assert!(server.receive(first).is_err());
     // The socket is gone: an anycast finds the other one.
-    assert_eq!(server.call(&Request::Close { port: second }), Ok(Reply::Done));
+    assert_eq!(server.call(&SocketCall::Close.on(second)), Ok(Reply::Done));
     assert_eq!(send_found(&mut client, from, TO, at(second)), Ok(5));
     assert_eq!(server.receive_soon(first).1, b"hello");
 }
@@ -105,20 +106,4 @@ fn send_found_with_inconsistent_arguments_is_refused() {
     let listener = server.server(SocketKind::Stream, ServiceRange::new(18889, 1, 1));
     assert_eq!(send_found(&mut client, from, TO, at(listener)), Ok(5));
     assert!(server.receive(port).is_err());
-}
-
-#[test]
-fn process_of_version_1_cannot_map_the_table() {
-    let host = Host::with(|config| config.versions = Some(Greeting { newest: 1, oldest: 1 }));
-    let mut client = host.client();
-    assert_eq!(client.welcome.version, 1);
-    assert_eq!(client.call(&Request::FetchTable), Err(Failure::State));
-    server_and_client(&mut client);
-}
-
-/// Everything else works.
-fn server_and_client(client: &mut Client) {
-    let port = client.server(SocketKind::Rdm, SERVICE);
-    assert_eq!(client.send(port, Some(TO), b"self"), Ok(4));
-    assert_eq!(client.receive_soon(port).1, b"self");
 }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply, Request};
+use utipc_attach::{Failure, LaneCall, LaneEnd, LaneId, Notice, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, OptionValue, RecvError, SendError, SocketKind, SocketOption, State};
 use utipc_core::wire::{ErrorCode, Message, MessageType, Packet, User};
@@ -72,7 +72,7 @@ fn built(kind: MessageType, header: usize, own: u32, data: &[u8]) -> Message {
 impl Lanes {
     /// The lanes of the daemon's notices about the socket `own`, after two messages.
     fn new(client: &mut Client, own: u32) -> Lanes {
-        client.call(&Request::Notices).unwrap();
+        client.call(&Request::Process(ProcessCall::Notices)).unwrap();
         let mut lanes = [None; 2];
         let mut peer = 0;
         for notice in client.notices.drain(..) {
@@ -82,7 +82,7 @@ impl Lanes {
             }
         }
         let [out, inc] = lanes.map(Option::unwrap);
-        let mut fds = client.call_for_fd(&Request::FetchPair { pair: out.pair });
+        let mut fds = client.call_for_fd(&Request::Lane(LaneCall::FetchPair { pair: out.pair }));
         let knock = Waker::from_fd(fds.pop().unwrap());
         let fd = fds.pop().unwrap();
         let arena = Arena::open(&fd).unwrap();
@@ -137,29 +137,29 @@ struct Connected {
 fn connect(hosts: &[Host; 2]) -> Connected {
     let (mut one, mut two) = (hosts[0].direct_client(), hosts[1].client());
     let listener = two.server(SocketKind::SeqPacket, SERVICE);
-    let lookup = Request::Lookup {
+    let lookup = Request::Process(ProcessCall::Lookup {
         to: ServiceAddr { service: SERVICE.service, instance: SERVICE.lower },
         domain: NodeAddr::NONE,
-    };
+    });
     while one.call(&lookup) == Ok(Reply::Found(None)) {
         std::thread::yield_now();
     }
     let from = one.open(SocketKind::SeqPacket);
     one.send(from, TO, b"hello").unwrap();
-    let to = two.wait(|two| match two.call(&Request::Accept { port: listener }) {
+    let to = two.wait(|two| match two.call(&SocketCall::Accept.on(listener)) {
         Ok(Reply::Accepted { port, .. }) => Some(port),
         _ => None,
     });
     assert_eq!(two.receive(to).unwrap().1, b"hello");
     two.send(to, None, b"welcome").unwrap();
     assert_eq!(one.receive_soon(from).1, b"welcome");
-    two.call(&Request::Close { port: listener }).unwrap();
+    two.call(&SocketCall::Close.on(listener)).unwrap();
     let lanes = Lanes::new(&mut one, from);
     Connected { one, two, from, to, lanes }
 }
 
 fn state(client: &mut Client, port: u32) -> State {
-    match client.call(&Request::Look { port }).unwrap() {
+    match client.call(&SocketCall::Look.on(port)).unwrap() {
         Reply::Socket(view) => view.state,
         other => panic!("{other:?}"),
     }
@@ -185,8 +185,8 @@ fn connection_to_another_node_gets_lanes_and_commands_would_block() {
     assert_eq!(c.one.receive(c.from), Err(Failure::Receive(RecvError::WouldBlock)));
     let counters = hosts[0].daemon().counters();
     assert_eq!((counters.lanes, counters.pairs, counters.lanes_corrupt), (2, 1, 0));
-    c.one.call(&Request::Close { port: c.from }).unwrap();
-    c.one.call(&Request::LaneDone { lane: c.lanes.out.0, end: LaneEnd::Writer }).unwrap();
+    c.one.call(&SocketCall::Close.on(c.from)).unwrap();
+    c.one.call(&Request::Lane(LaneCall::LaneDone { lane: c.lanes.out.0, end: LaneEnd::Writer })).unwrap();
     assert_eq!(hosts[0].daemon().counters().lanes, 0);
 }
 
@@ -281,7 +281,9 @@ fn malformed_record_ends_the_connection_at_both_ends_and_is_counted() {
         let ring = match case {
             // A record that is too long, a marker that is not allowed here.
             9 => {
-                c.one.call(&Request::Grow { lane: c.lanes.out.0, log2: 18, importance: 0 }).unwrap();
+                c.one
+                    .call(&Request::Lane(LaneCall::Grow { lane: c.lanes.out.0, log2: 18, importance: 0 }))
+                    .unwrap();
                 writer.grow(2).unwrap();
                 writer.send(&message.bytes()[..24], &[&[0; 66_001]], 1)
             }
@@ -333,13 +335,13 @@ fn malformed_record_without_a_connection_ends_only_that_lane() {
         let mut one = hosts[0].direct_client();
         let port = one.open(SocketKind::Rdm);
         let bytes = bytes(port);
-        assert_eq!(one.call(&Request::WantLane { port, to: 0 }), Ok(Reply::Done));
+        assert_eq!(one.call(&SocketCall::WantLane { to: 0 }.on(port)), Ok(Reply::Done));
         let mut lanes = Lanes::new(&mut one, port);
         lanes.out.1.push(&bytes, &[], 1).unwrap();
         let _ = lanes.out.1.flush().unwrap();
         lanes.knock.wake();
         one.wait(|one| {
-            one.call(&Request::Notices).unwrap();
+            one.call(&Request::Process(ProcessCall::Notices)).unwrap();
             let over =
                 |notice: &Notice| matches!(notice, Notice::LaneOver { lane, .. } if *lane == lanes.out.0);
             one.notices.iter().any(over).then_some(())
@@ -347,14 +349,14 @@ fn malformed_record_without_a_connection_ends_only_that_lane() {
         assert_eq!(hosts[0].daemon().counters().lanes_corrupt, case as u64 + 1);
         // Commands still work.
         assert_eq!(one.receive(port), Err(Failure::Receive(RecvError::WouldBlock)));
-        one.call(&Request::LaneDone { lane: lanes.out.0, end: LaneEnd::Writer }).unwrap();
-        assert_eq!(one.call(&Request::WantLane { port, to: 0 }), Ok(Reply::Done));
+        one.call(&Request::Lane(LaneCall::LaneDone { lane: lanes.out.0, end: LaneEnd::Writer })).unwrap();
+        assert_eq!(one.call(&SocketCall::WantLane { to: 0 }.on(port)), Ok(Reply::Done));
     }
     // Connections, and clients without lanes, get none of this kind.
     let (mut one, mut two) = (hosts[0].direct_client(), hosts[0].client());
     let (stream, hosted) = (one.open(SocketKind::Stream), two.open(SocketKind::Rdm));
-    assert_eq!(one.call(&Request::WantLane { port: stream, to: 0 }), Err(Failure::State));
-    assert_eq!(two.call(&Request::WantLane { port: hosted, to: 0 }), Err(Failure::State));
+    assert_eq!(one.call(&SocketCall::WantLane { to: 0 }.on(stream)), Err(Failure::State));
+    assert_eq!(two.call(&SocketCall::WantLane { to: 0 }.on(hosted)), Err(Failure::State));
 }
 
 /// A socket without a connection, its lane, and a message that the node accepts at once and returns: it goes to no
@@ -362,7 +364,7 @@ fn malformed_record_without_a_connection_ends_only_that_lane() {
 fn dead_end(host: &Host) -> (Client, u32, Lanes, Vec<u8>) {
     let mut client = host.direct_client();
     let port = client.open(SocketKind::Rdm);
-    assert_eq!(client.call(&Request::WantLane { port, to: 0 }), Ok(Reply::Done));
+    assert_eq!(client.call(&SocketCall::WantLane { to: 0 }.on(port)), Ok(Reply::Done));
     let lanes = Lanes::new(&mut client, port);
     let mut message = built(MessageType::Direct, 32, port, b"data");
     message.set_dest_node(NodeAddr(0x3003));
@@ -381,16 +383,16 @@ fn only_a_holder_of_a_socket_makes_the_daemon_read_its_lane() {
     lanes.out.1.push(&message, &[], 1).unwrap();
     let option = SocketOption::Importance;
     for request in [
-        Request::Look { port },
-        Request::SetOption { port, option, value: OptionValue::Number(1) },
-        Request::Shutdown { port },
-        Request::Send { port, to: TO },
-        Request::MakeHosted { port, partly: None },
+        SocketCall::Look.on(port),
+        SocketCall::SetOption { option, value: OptionValue::Number(1) }.on(port),
+        SocketCall::Shutdown.on(port),
+        SocketCall::Send { to: TO }.on(port),
+        SocketCall::MakeHosted { partly: None }.on(port),
     ] {
         assert_eq!(stranger.call(&request), Err(Failure::NoSocket(port)), "{request:?}");
         assert_eq!(unread(&lanes), 1, "{request:?}");
     }
-    client.call(&Request::Look { port }).unwrap();
+    client.call(&SocketCall::Look.on(port)).unwrap();
     assert_eq!(unread(&lanes), 0);
 }
 
@@ -399,7 +401,7 @@ fn only_a_holder_of_a_socket_makes_the_daemon_read_its_lane() {
 fn lane_that_is_refilled_all_the_time_delays_no_request() {
     let host = Host::new();
     let (mut client, port, mut lanes, message) = dead_end(&host);
-    client.call(&Request::Grow { lane: lanes.out.0, log2: 20, importance: 0 }).unwrap();
+    client.call(&Request::Lane(LaneCall::Grow { lane: lanes.out.0, log2: 20, importance: 0 })).unwrap();
     lanes.out.1.grow(3).unwrap();
     let filled = (0..).take_while(|_| lanes.out.1.push(&message, &[], 1).is_ok()).count();
     assert!(filled > 10_000, "only {filled} fit");
@@ -418,12 +420,12 @@ fn lane_that_is_refilled_all_the_time_delays_no_request() {
             // Each one reads a whole lane: seconds with a sanitizer on a busy machine.
             for round in 0..8 {
                 let request = match round % 2 {
-                    0 => Request::Look { port },
-                    _ => Request::Send { port, to: Some(Destination::service(1, 1)) },
+                    0 => SocketCall::Look.on(port),
+                    _ => SocketCall::Send { to: Some(Destination::service(1, 1)) }.on(port),
                 };
                 drop(client.call(&request));
             }
-            client.call(&Request::MakeHosted { port, partly: None }).unwrap();
+            client.call(&SocketCall::MakeHosted { partly: None }.on(port)).unwrap();
             let _ = stopped.0.send(());
         });
         let in_time = stopped.1.recv_timeout(LIMIT);
@@ -446,7 +448,7 @@ fn many_full_lanes_are_read_in_several_turns() {
     let mut writers: Vec<(Client, u32, Lanes)> = Vec::new();
     for _ in 0..16 {
         let (mut client, port, mut lanes, message) = dead_end(&host);
-        client.call(&Request::Grow { lane: lanes.out.0, log2: 20, importance: 0 }).unwrap();
+        client.call(&Request::Lane(LaneCall::Grow { lane: lanes.out.0, log2: 20, importance: 0 })).unwrap();
         lanes.out.1.grow(3).unwrap();
         let count = (0..2000).take_while(|_| lanes.out.1.push(&message, &[], 1).is_ok()).count();
         written += count * (message.len() + MESSAGE_COST);

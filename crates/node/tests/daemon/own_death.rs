@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, gettid};
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
-use utipc_attach::{LaneEnd, Notice, Reply, Request};
+use utipc_attach::{LaneCall, LaneEnd, Notice, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::StackConfig;
 use utipc_core::addr::{NodeAddr, Scope, ServiceRange};
 use utipc_core::socket::{Destination, SocketKind};
@@ -70,10 +70,11 @@ fn thread_of(name: &str) -> String {
 /// The requests of two clients; `None` if the daemon is gone.
 fn serve_clients(path: &Path) -> Option<()> {
     let (mut server, mut client) = (Client::try_attach(path)?, Client::try_attach(path)?);
-    let open = |who: &mut Client, kind| match who.try_call(&Request::Open { kind }, &[])?.0 {
-        Reply::Opened { port } => Some(port),
-        other => panic!("{other:?}"),
-    };
+    let open =
+        |who: &mut Client, kind| match who.try_call(&Request::Process(ProcessCall::Open { kind }), &[])?.0 {
+            Reply::Opened { port } => Some(port),
+            other => panic!("{other:?}"),
+        };
     let done = |who: &mut Client, request: Request| match who.try_call(&request, &[])?.0 {
         Reply::Failed(failure) => panic!("{request:?}: {failure:?}"),
         reply => Some(reply),
@@ -81,53 +82,54 @@ fn serve_clients(path: &Path) -> Option<()> {
     let (to, from) = (open(&mut server, SocketKind::Rdm)?, open(&mut client, SocketKind::Rdm)?);
     let (listener, caller) =
         (open(&mut server, SocketKind::SeqPacket)?, open(&mut client, SocketKind::SeqPacket)?);
-    done(&mut server, Request::Bind { port: to, range: SERVICE, scope: Scope::Cluster })?;
-    done(&mut server, Request::Listen { port: listener })?;
+    done(&mut server, SocketCall::Bind { range: SERVICE, scope: Scope::Cluster }.on(to))?;
+    done(&mut server, SocketCall::Listen.on(listener))?;
     let node = Destination::service(SERVICE.service, SERVICE.lower);
-    client.try_call(&Request::Send { port: from, to: Some(node) }, b"by the node")?;
-    done(&mut server, Request::Descriptor { port: to })?;
-    done(&mut client, Request::WantLane { port: from, to })?;
-    done(&mut client, Request::Notices)?;
+    client.try_call(&SocketCall::Send { to: Some(node) }.on(from), b"by the node")?;
+    done(&mut server, SocketCall::Descriptor.on(to))?;
+    done(&mut client, SocketCall::WantLane { to }.on(from))?;
+    done(&mut client, Request::Process(ProcessCall::Notices))?;
     let told = client.notices.iter().find_map(|notice| match notice {
         Notice::Lane { lane, end: LaneEnd::Writer, .. } => Some(*lane),
         _ => None,
     });
     let lane = told.expect("a lane");
     for who in [&mut client, &mut server] {
-        done(who, Request::FetchPair { pair: lane.pair })?;
+        done(who, Request::Lane(LaneCall::FetchPair { pair: lane.pair }))?;
     }
     let near = share_socket(&mut server, &mut client, to)?;
-    done(&mut client, Request::Close { port: from })?;
-    done(&mut client, Request::LaneDone { lane, end: LaneEnd::Writer })?;
-    done(&mut server, Request::Unbind { port: to, which: None })?;
-    done(&mut server, Request::Close { port: to })?;
+    done(&mut client, SocketCall::Close.on(from))?;
+    done(&mut client, Request::Lane(LaneCall::LaneDone { lane, end: LaneEnd::Writer }))?;
+    done(&mut server, SocketCall::Unbind { which: None }.on(to))?;
+    done(&mut server, SocketCall::Close.on(to))?;
     drop(near);
-    done(&mut client, Request::Close { port: caller })?;
-    done(&mut server, Request::Close { port: listener })?;
-    done(&mut client, Request::Node).map(drop)
+    done(&mut client, SocketCall::Close.on(caller))?;
+    done(&mut server, SocketCall::Close.on(listener))?;
+    done(&mut client, Request::Process(ProcessCall::Notices)).map(drop)
 }
 
 /// A socket of the server is inherited, and its descriptor, which is returned, passed on; `None` if the daemon is gone.
 fn share_socket(server: &mut Client, client: &mut Client, port: u32) -> Option<OwnedFd> {
-    let (reply, fds) = server.try_call_with_fds(&Request::Fork, &[])?;
+    let (reply, fds) = server.try_call_with_fds(&Request::Process(ProcessCall::Fork), &[])?;
     let Reply::Number(inheritance) = reply else { panic!("{reply:?}") };
     let copy = Channel::from_fd(fds.into_iter().next().unwrap());
     if copy.send(&[IoSlice::new(&7_u64.to_le_bytes())], &[], true).unwrap() != Put::Sent {
         return None;
     }
-    let (reply, _) = client.try_call(&Request::Inherit { inheritance, nonce: 7 }, &[])?;
+    let (reply, _) =
+        client.try_call(&Request::Process(ProcessCall::Inherit { inheritance, nonce: 7 }), &[])?;
     assert!(matches!(reply, Reply::Number(_)), "{reply:?}");
     drop(copy);
-    client.try_call(&Request::Close { port }, &[])?;
-    let (reply, fds) = server.try_call_with_fds(&Request::Keep { port }, &[])?;
+    client.try_call(&SocketCall::Close.on(port), &[])?;
+    let (reply, fds) = server.try_call_with_fds(&SocketCall::Keep.on(port), &[])?;
     assert_eq!(reply, Reply::Done);
-    let claim = Request::Claim { inode: 0, nonce: 0 };
+    let claim = Request::Process(ProcessCall::Claim);
     let (reply, _) = client.try_call_with_fds(&claim, &[fds[0].as_fd()])?;
     assert_eq!(reply, Reply::Claimed { port });
-    let (reply, _) = client.try_call(&Request::Close { port }, &[])?;
+    let (reply, _) = client.try_call(&SocketCall::Close.on(port), &[])?;
     assert_eq!(reply, Reply::Done);
     // Refused while the daemon has not noticed the end of the inheritance.
-    server.try_call(&Request::Lend { port }, &[])?;
+    server.try_call(&SocketCall::Lend.on(port), &[])?;
     fds.into_iter().next()
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
-use utipc_attach::{Failure, Greeting, Hello, Reply, Request, encode};
+use utipc_attach::{Failure, Greeting, Hello, ProcessCall, Reply, Request, SocketCall, encode};
 use utipc_core::addr::ServiceRange;
 use utipc_core::socket::{Destination, SocketKind};
 use utipc_os::disposal::WAITING_PER_USER;
@@ -89,14 +89,14 @@ fn descriptors_whose_close_blocks_do_not_stop_the_daemon() {
     let mut kept = Vec::new();
     let mut check = |what: &str| {
         for _ in 0..4 {
-            assert_eq!(other.call(&Request::Notices), Ok(Reply::Done), "{what}");
+            assert_eq!(other.call(&Request::Process(ProcessCall::Notices)), Ok(Reply::Done), "{what}");
         }
     };
     // With requests: one that takes a descriptor, one that takes none, and more than any takes.
     for (what, request, copies) in [
-        ("a claim", Request::Claim { inode: 0, nonce: 0 }, 1),
-        ("another request", Request::Notices, 1),
-        ("too many", Request::Claim { inode: 0, nonce: 0 }, 8),
+        ("a claim", Request::Process(ProcessCall::Claim), 1),
+        ("another request", Request::Process(ProcessCall::Notices), 1),
+        ("too many", Request::Process(ProcessCall::Claim), 8),
     ] {
         let hostile = host.direct_client();
         kept.push(Lingering::new().pass(&hostile.channel, &encoded(&request), copies));
@@ -105,7 +105,7 @@ fn descriptors_whose_close_blocks_do_not_stop_the_daemon() {
     for near in [false, true] {
         let mut hostile = host.direct_client();
         let port = hostile.open(SocketKind::Rdm);
-        kept.push(Lingering::new().pass(&hostile.channel, &encoded(&Request::Adopt { port, near }), 1));
+        kept.push(Lingering::new().pass(&hostile.channel, &encoded(&SocketCall::Adopt { near }.on(port)), 1));
         check("an adopted end");
     }
     // With the handshake, and behind a malformed one and a malformed request, unread.
@@ -128,16 +128,16 @@ fn descriptors_whose_close_blocks_do_not_stop_the_daemon() {
     for read in [false, true] {
         let mut hostile = host.direct_client();
         let port = hostile.open(SocketKind::Rdm);
-        let near = Channel::from_fd(hostile.call_for_fd(&Request::Keep { port }).pop().unwrap());
+        let near = Channel::from_fd(hostile.call_for_fd(&SocketCall::Keep.on(port)).pop().unwrap());
         kept.extend(try_pass(Lingering::new(), &near));
         let (inheritance, copy) = hostile.fork();
         let copy = Channel::from_fd(copy);
         kept.extend(try_pass(Lingering::new(), &copy));
         copy.send(&[IoSlice::new(&7_u64.to_le_bytes())], &[], true).unwrap();
         if read {
-            hostile.call(&Request::Rearm { port }).unwrap();
+            hostile.call(&SocketCall::Rearm.on(port)).unwrap();
             check("the descriptor of a socket is read");
-            hostile.call(&Request::Inherit { inheritance, nonce: 7 }).unwrap();
+            hostile.call(&Request::Process(ProcessCall::Inherit { inheritance, nonce: 7 })).unwrap();
             check("an inheritance is read");
         }
         drop((near, copy, hostile));
@@ -165,7 +165,7 @@ fn adopted_descriptors_of_wrong_kinds_are_refused() {
     let host = Host::new();
     let (mut honest, mut hostile) = (neighbour(&host), host.direct_client());
     let of_honest = honest.server(SocketKind::Rdm, SERVICE);
-    let near_of_honest = honest.call_for_fd(&Request::Keep { port: of_honest }).pop().unwrap();
+    let near_of_honest = honest.call_for_fd(&SocketCall::Keep.on(of_honest)).pop().unwrap();
     let (read, write) = std::io::pipe().unwrap();
     let wrong: [OwnedFd; 7] = [
         read.into(),
@@ -178,22 +178,22 @@ fn adopted_descriptors_of_wrong_kinds_are_refused() {
     ];
     let port = hostile.open(SocketKind::Rdm);
     for near in [false, true] {
-        let adopt = Request::Adopt { port, near };
+        let adopt = SocketCall::Adopt { near }.on(port);
         assert_eq!(hostile.call(&adopt), Err(Failure::State), "without a descriptor");
         for fd in &wrong {
             assert_eq!(hostile.call_with_fd(&adopt, fd), Err(Failure::State), "{fd:?}");
         }
         // A socket of another process, and one that there is not.
         for port in [of_honest, 0, u32::MAX] {
-            let adopt = Request::Adopt { port, near };
+            let adopt = SocketCall::Adopt { near }.on(port);
             assert_eq!(hostile.call_with_fd(&adopt, &near_of_honest), Err(Failure::NoSocket(port)));
         }
     }
     // A far end first, then near ends that are none, or that of another socket.
     let ((near, far), (unmarked, _far)) = (packets::pair().unwrap(), packets::pair().unwrap());
     packets::mark(&far).unwrap();
-    assert_eq!(hostile.call_with_fd(&Request::Adopt { port, near: false }, &far), Ok(Reply::Done));
-    let adopt_near = Request::Adopt { port, near: true };
+    assert_eq!(hostile.call_with_fd(&SocketCall::Adopt { near: false }.on(port), &far), Ok(Reply::Done));
+    let adopt_near = SocketCall::Adopt { near: true }.on(port);
     assert_eq!(hostile.call_with_fd(&adopt_near, &unmarked), Err(Failure::State), "without the mark");
     assert_eq!(hostile.call_with_fd(&adopt_near, &near_of_honest), Err(Failure::State), "of another socket");
     assert_eq!(hostile.call_with_fd(&adopt_near, &near), Ok(Reply::Done));
@@ -201,7 +201,7 @@ fn adopted_descriptors_of_wrong_kinds_are_refused() {
     // The honest process still has its socket, and its descriptor that of its socket.
     hostile.send(port, TO, b"a message").unwrap();
     assert_eq!(honest.receive(of_honest).unwrap().1, b"a message");
-    let claimed = honest.call_with_fd(&Request::Claim { inode: 0, nonce: 0 }, &near_of_honest);
+    let claimed = honest.call_with_fd(&Request::Process(ProcessCall::Claim), &near_of_honest);
     assert_eq!(claimed, Ok(Reply::Claimed { port: of_honest }));
     drop((hostile, near, far));
     has_released(&host, 1, 1, 1);
@@ -213,15 +213,14 @@ fn adopted_packet_sockets_affect_no_other_process() {
     let host = Host::new();
     let mut honest = neighbour(&host);
     let of_honest = honest.server(SocketKind::Rdm, SERVICE);
-    let near_of_honest =
-        Channel::from_fd(honest.call_for_fd(&Request::Keep { port: of_honest }).pop().unwrap());
+    let near_of_honest = Channel::from_fd(honest.call_for_fd(&SocketCall::Keep.on(of_honest)).pop().unwrap());
     for round in 0..20 {
         let (mut hostile, mut other) = (host.direct_client(), host.direct_client());
         let ports = [(); 3].map(|()| hostile.open(SocketKind::Rdm));
-        let adopt = |port| Request::Adopt { port, near: false };
-        let kept = hostile.call_for_fd(&Request::Keep { port: ports[0] }).pop().unwrap();
-        let far = hostile.call_for_fd(&Request::FarEnd { port: ports[0], lane: None }).pop().unwrap();
-        let unkept = hostile.call_for_fd(&Request::Descriptor { port: ports[2] }).pop().unwrap();
+        let adopt = |port| SocketCall::Adopt { near: false }.on(port);
+        let kept = hostile.call_for_fd(&SocketCall::Keep.on(ports[0])).pop().unwrap();
+        let far = hostile.call_for_fd(&SocketCall::FarEnd.on(ports[0])).pop().unwrap();
+        let unkept = hostile.call_for_fd(&SocketCall::Descriptor.on(ports[2])).pop().unwrap();
         // Far ends in use become the far ends of other sockets; near ends cannot.
         assert_eq!(hostile.call_with_fd(&adopt(ports[1]), &far), Ok(Reply::Done));
         assert_eq!(hostile.call_with_fd(&adopt(ports[1]), &unkept), Err(Failure::State));
@@ -234,11 +233,11 @@ fn adopted_packet_sockets_affect_no_other_process() {
         let port = other.open(SocketKind::Rdm);
         assert_eq!(other.call_with_fd(&adopt(port), &attachment), Err(Failure::State));
         for port in ports {
-            let _ = hostile.try_call(&Request::Send { port, to: TO }, &[round]);
-            let _ = hostile.try_call(&Request::Rearm { port }, &[]);
-            let _ = hostile.try_call(&Request::Drained { port, more: true }, &[]);
+            let _ = hostile.try_call(&SocketCall::Send { to: TO }.on(port), &[round]);
+            let _ = hostile.try_call(&SocketCall::Rearm.on(port), &[]);
+            let _ = hostile.try_call(&SocketCall::Drained { more: true }.on(port), &[]);
         }
-        let _ = hostile.try_call(&Request::Close { port: ports[1] }, &[]);
+        let _ = hostile.try_call(&SocketCall::Close.on(ports[1]), &[]);
         assert_eq!(honest.receive_soon(of_honest).1, [round]);
         while honest.receive(of_honest).is_ok() {}
     }
@@ -249,7 +248,7 @@ fn adopted_packet_sockets_affect_no_other_process() {
 /// Passes copies of a descriptor with requests until the daemon ends the attachment; returns how many.
 fn pass_all(hostile: &mut Client, fd: &impl AsFd) -> usize {
     let copies = [fd.as_fd(); MAX_FDS];
-    let request = encoded(&Request::Notices);
+    let request = encoded(&Request::Process(ProcessCall::Notices));
     for passed in 0.. {
         let sent = hostile.channel.send(&[IoSlice::new(&request)], &copies, true);
         let mut reply = [0; 4096];
@@ -275,7 +274,7 @@ fn descriptors_that_wait_for_a_blocked_close_are_limited_for_each_user() {
     let Some((fuse, file)) = Fuse::start() else {
         return println!("skipped: this process may not mount a FUSE file system");
     };
-    let request = encoded(&Request::Notices);
+    let request = encoded(&Request::Process(ProcessCall::Notices));
     assert_eq!(hostile.channel.send(&[IoSlice::new(&request)], &[file.as_fd()], true).unwrap(), Put::Sent);
     assert_eq!(hostile.receive_reply(), Reply::Done);
     std::thread::spawn(move || drop(file));
@@ -306,7 +305,7 @@ fn descriptors_that_wait_for_a_blocked_close_are_limited_for_each_user() {
 fn adopted_ends_of_the_daemons_own_pairs_keep_no_socket() {
     let host = Host::new();
     let adopt = |client: &mut Client, port, near, fd: &OwnedFd| {
-        client.call_with_fd(&Request::Adopt { port, near }, fd)
+        client.call_with_fd(&SocketCall::Adopt { near }.on(port), fd)
     };
     // Makes the process's program the owner of the socket's descriptor, so that the socket outlives the process.
     let own = |client: &mut Client, port| {
@@ -324,7 +323,7 @@ fn adopted_ends_of_the_daemons_own_pairs_keep_no_socket() {
     // The library's descriptor of another socket.
     let mut hostile = host.direct_client();
     let ports = [(); 2].map(|()| hostile.open(SocketKind::Rdm));
-    let near = hostile.call_for_fd(&Request::Descriptor { port: ports[0] }).pop().unwrap();
+    let near = hostile.call_for_fd(&SocketCall::Descriptor.on(ports[0])).pop().unwrap();
     let of_library = adopt(&mut hostile, ports[1], false, &near);
     ports.iter().for_each(|port| own(&mut hostile, *port));
     drop((hostile, near));
@@ -347,7 +346,7 @@ fn descriptors_inside_themselves_keep_no_socket() {
     let host = Host::new();
     let mut hostile = host.direct_client();
     let port = hostile.open(SocketKind::Rdm);
-    let near = Channel::from_fd(hostile.call_for_fd(&Request::Keep { port }).pop().unwrap());
+    let near = Channel::from_fd(hostile.call_for_fd(&SocketCall::Keep.on(port)).pop().unwrap());
     let copy = Channel::from_fd(hostile.fork().1);
     for end in [&near, &copy] {
         if end.send(&[IoSlice::new(b"x")], &[end.as_fd()], false).is_ok() {
@@ -361,7 +360,11 @@ fn descriptors_inside_themselves_keep_no_socket() {
 
 /// As [`Lingering::pass`], if the daemon has not hung up yet.
 fn try_pass(lingering: Lingering, to: &Channel) -> Option<TcpStream> {
-    let sent = to.send(&[IoSlice::new(&encoded(&Request::Notices))], &[lingering.end.as_fd()], true);
+    let sent = to.send(
+        &[IoSlice::new(&encoded(&Request::Process(ProcessCall::Notices)))],
+        &[lingering.end.as_fd()],
+        true,
+    );
     let peer = lingering.close();
     matches!(sent, Ok(Put::Sent)).then_some(peer)
 }

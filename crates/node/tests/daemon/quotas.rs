@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use utipc_attach::{Failure, Greeting, LaneEnd, Notice, Reply, Request};
+use utipc_attach::{Failure, Greeting, LaneCall, LaneEnd, Notice, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::addr::{Scope, ServiceRange};
 use utipc_core::socket::{Destination, OptionValue, RecvError, SendError, SocketKind, SocketOption};
 use utipc_core::topology::{FOREVER, Filter, SUBSCRIPTION_LEN, Subscription};
@@ -16,9 +16,9 @@ use crate::client::{Client, Host, as_user, shake_hands};
 const MALLORY: u32 = 64_101;
 const BYSTANDER: u32 = 64_102;
 
-const fn bind(port: u32, instance: u32) -> Request {
+fn bind(port: u32, instance: u32) -> Request {
     let range = ServiceRange::new(18_888, instance, instance);
-    Request::Bind { port, range, scope: Scope::Node }
+    SocketCall::Bind { range, scope: Scope::Node }.on(port)
 }
 
 /// The clients of an attacker and of a bystander; none without root.
@@ -88,7 +88,9 @@ fn sockets_of_many_processes_count_together() {
     let limits = Limits { sockets: 400, sockets_per_user: 100, ..Limits::default() };
     let host = Host::with(|config| config.limits = limits);
     let Some((mut attackers, mut bystander)) = users(&host, 4) else { return };
-    let open = |client: &mut Client, _| client.call(&Request::Open { kind: SocketKind::Rdm }).map(drop);
+    let open = |client: &mut Client, _| {
+        client.call(&Request::Process(ProcessCall::Open { kind: SocketKind::Rdm })).map(drop)
+    };
     let (opened, refused) = exhaust(&mut attackers, 300, open);
     assert_eq!(opened, 100);
     assert_names(&refused, "sockets_per_user");
@@ -96,7 +98,7 @@ fn sockets_of_many_processes_count_together() {
     // The end of a process releases what it had.
     attackers.remove(0);
     let begun = std::time::Instant::now();
-    while attackers[0].call(&Request::Open { kind: SocketKind::Rdm }).is_err() {
+    while attackers[0].call(&Request::Process(ProcessCall::Open { kind: SocketKind::Rdm })).is_err() {
         assert!(begun.elapsed() < crate::client::LIMIT, "the sockets of a dead process are never released");
         std::thread::yield_now();
     }
@@ -129,7 +131,7 @@ fn two_processes_of_one_user_cannot_take_all_bindings() {
 fn subscriber(client: &mut Client) -> u32 {
     let port = client.open(SocketKind::SeqPacket);
     let to = Some(Destination::service(1, 1));
-    client.call(&Request::Connect { port, to }).unwrap();
+    client.call(&SocketCall::Connect { to }.on(port)).unwrap();
     port
 }
 
@@ -230,7 +232,7 @@ fn datagrams_of_one_user_stay_within_its_part_of_the_memory() {
     // Messages beyond it come back with the error that TIPC has for a full receiver, although these are empty.
     let from = bystander.open(SocketKind::Rdm);
     let (option, value) = (SocketOption::DestDroppable, OptionValue::Number(0));
-    bystander.call(&Request::SetOption { port: from, option, value }).unwrap();
+    bystander.call(&SocketCall::SetOption { option, value }.on(from)).unwrap();
     let returned = (5000..5040).find_map(|instance| {
         bystander.send(from, Some(Destination::service(18_888, instance)), &[0; 60_000]).unwrap();
         bystander.receive(from).ok()
@@ -275,7 +277,7 @@ fn descriptors_of_one_user_leave_some_for_another_user() {
     let opened: usize = attackers.iter_mut().map(|client| (0..80).take_while(|_| open(client)).count()).sum();
     assert_eq!(opened, 100);
     // Forks cost descriptors too.
-    let refused = attackers[0].call(&Request::Fork).unwrap_err();
+    let refused = attackers[0].call(&Request::Process(ProcessCall::Fork)).unwrap_err();
     assert_names(&refused, "descriptors_per_user");
     assert_eq!((0..50).filter(|_| open(&mut bystander)).count(), 50);
 }
@@ -289,7 +291,7 @@ fn lanes_of_one_user_leave_some_for_another_user() {
     let lanes = |client: &mut Client, most: u32| {
         let to = client.open(SocketKind::Rdm);
         let froms: Vec<u32> = (0..most).map(|_| client.open(SocketKind::Rdm)).collect();
-        froms.into_iter().filter(|from| client.call(&Request::WantLane { port: *from, to }).is_ok()).count()
+        froms.into_iter().filter(|from| client.call(&SocketCall::WantLane { to }.on(*from)).is_ok()).count()
     };
     assert_eq!(lanes(&mut attacker, 50), 20);
     assert_eq!(lanes(&mut bystander, 10), 10);
@@ -306,7 +308,7 @@ fn rings_of_lanes_count_against_the_memory_of_their_user() {
     let tos: Vec<u32> = (0..10).map(|_| client.open(SocketKind::Rdm)).collect();
     let from = client.open(SocketKind::Rdm);
     for to in &tos {
-        client.call(&Request::WantLane { port: from, to: *to }).unwrap();
+        client.call(&SocketCall::WantLane { to: *to }.on(from)).unwrap();
     }
     let lanes = client.notices.iter().filter_map(|notice| match notice {
         Notice::Lane { lane, end: LaneEnd::Writer, .. } => Some(*lane),
@@ -314,7 +316,9 @@ fn rings_of_lanes_count_against_the_memory_of_their_user() {
     });
     let lanes: Vec<_> = lanes.collect();
     assert_eq!(lanes.len(), 10);
-    let grow = |client: &mut Client, lane, log2| client.call(&Request::Grow { lane, log2, importance: 0 });
+    let grow = |client: &mut Client, lane, log2| {
+        client.call(&Request::Lane(LaneCall::Grow { lane, log2, importance: 0 }))
+    };
     let granted = lanes.iter().filter(|lane| grow(&mut client, **lane, 20).is_ok()).count();
     assert_eq!(granted, 3);
     assert_eq!(grow(&mut client, lanes[9], 20), Err(Failure::Overload));
@@ -331,22 +335,22 @@ fn shared_sockets_are_released_by_the_user_that_opened_them() {
     let Some(mut parent) = host.client_of(MALLORY) else { return };
     for round in 0..20 {
         let port = parent.open(SocketKind::Rdm);
-        let near = parent.call_for_fd(&Request::Keep { port });
+        let near = parent.call_for_fd(&SocketCall::Keep.on(port));
         parent.call(&bind(port, 1)).unwrap();
         // Another user gets the descriptor, as by SCM_RIGHTS.
         let mut other = host.client_of(BYSTANDER).unwrap();
-        other.call_with_fd(&Request::Claim { inode: 0, nonce: 0 }, &near[0]).unwrap();
+        other.call_with_fd(&Request::Process(ProcessCall::Claim), &near[0]).unwrap();
         other.call(&bind(port, 2)).unwrap();
         if round % 2 == 0 {
-            parent.call(&Request::Unbind { port, which: None }).unwrap();
+            parent.call(&SocketCall::Unbind { which: None }.on(port)).unwrap();
             other.call(&bind(port, 3)).unwrap();
         }
         if round % 3 == 0 {
-            parent.call(&Request::Close { port }).unwrap();
+            parent.call(&SocketCall::Close.on(port)).unwrap();
         }
-        other.call(&Request::Close { port }).unwrap();
+        other.call(&SocketCall::Close.on(port)).unwrap();
         drop(other);
-        let _ = parent.call(&Request::Close { port });
+        let _ = parent.call(&SocketCall::Close.on(port));
         drop(near);
         // The daemon closes its copy of the passed descriptor on another thread; only then does the socket end.
         let begun = std::time::Instant::now();
@@ -368,7 +372,9 @@ fn part_of_every_limit_is_left_for_root() {
     let limits = Limits { sockets: 160, sockets_per_user: 160, ..Limits::default() };
     let host = Host::with(|config| config.limits = limits);
     let Some((mut attackers, _)) = users(&host, 1) else { return };
-    let open = |client: &mut Client, _| client.call(&Request::Open { kind: SocketKind::Rdm }).map(drop);
+    let open = |client: &mut Client, _| {
+        client.call(&Request::Process(ProcessCall::Open { kind: SocketKind::Rdm })).map(drop)
+    };
     let (opened, refused) = exhaust(&mut attackers, 200, open);
     assert_eq!(opened, 150);
     assert!(refused.to_string().contains("`limits.sockets`"), "{refused}");

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use nix::unistd::{Pid, gettid};
-use utipc_attach::{LaneEnd, Notice, Reply, Request};
+use utipc_attach::{LaneCall, LaneEnd, Notice, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::addr::ServiceRange;
 use utipc_core::socket::SocketKind;
 use utipc_lanes::{Arena, Peek, Side};
@@ -32,14 +32,14 @@ fn victim() {
     let mut client = Client::attach(path.as_ref(), true);
     let to = client.server(SocketKind::Rdm, SERVICE);
     let from = client.open(SocketKind::Rdm);
-    client.call(&Request::WantLane { port: from, to }).unwrap();
-    client.call(&Request::Notices).unwrap();
+    client.call(&SocketCall::WantLane { to }.on(from)).unwrap();
+    client.call(&Request::Process(ProcessCall::Notices)).unwrap();
     let told = client.notices.iter().find_map(|notice| match notice {
         Notice::Lane { lane, end: LaneEnd::Writer, .. } => Some(*lane),
         _ => None,
     });
     let lane = told.expect("a lane");
-    let fds = client.call_for_fd(&Request::FetchPair { pair: lane.pair });
+    let fds = client.call_for_fd(&Request::Lane(LaneCall::FetchPair { pair: lane.pair }));
     let arena = Arena::open(&fds[0]).unwrap();
     drop(fds);
     // One side writes, and the other reads, in the same process: the arena of a pair with itself.
@@ -54,11 +54,11 @@ fn victim() {
     while let Peek::Record(record) = reader.peek().unwrap() {
         reader.consume(record, 1);
     }
-    let descriptor = client.call_for_fd(&Request::Descriptor { port: to });
+    let descriptor = client.call_for_fd(&SocketCall::Descriptor.on(to));
     drop(descriptor);
-    client.call(&Request::Close { port: from }).unwrap();
-    client.call(&Request::LaneDone { lane, end: LaneEnd::Writer }).unwrap();
-    client.call(&Request::Close { port: to }).unwrap();
+    client.call(&SocketCall::Close.on(from)).unwrap();
+    client.call(&Request::Lane(LaneCall::LaneDone { lane, end: LaneEnd::Writer })).unwrap();
+    client.call(&SocketCall::Close.on(to)).unwrap();
     drop((writer, reader, outgoing, incoming, arena));
     drop(client);
     // The end of the test program is not tested.
@@ -126,7 +126,10 @@ fn process_killed_at_any_system_call_leaves_no_state() {
                 let left = (counters.sockets, counters.lanes, counters.pairs);
                 assert_eq!(left.0, 1, "sockets, step {step}");
                 assert_eq!((left.1, left.2), (0, 0), "lanes and pairs, step {step}");
-                assert!(matches!(witness.call(&Request::Look { port }), Ok(Reply::Socket(_))), "step {step}");
+                assert!(
+                    matches!(witness.call(&SocketCall::Look.on(port)), Ok(Reply::Socket(_))),
+                    "step {step}"
+                );
                 if !died {
                     break;
                 }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use nix::unistd::{Pid, gettid};
-use utipc_attach::{Failure, Reply, Request};
+use utipc_attach::{Failure, LaneCall, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::addr::ServiceRange;
 use utipc_core::socket::{Destination, RecvError, SocketKind};
 use utipc_core::wire::MessageType;
@@ -103,7 +103,7 @@ fn server_with_messages(path: &Path) -> (Client, Client, Lanes, u32, u32) {
     let (mut own, mut other) = (Client::attach(path, true), Client::attach(path, true));
     let port = own.server(SocketKind::Rdm, SERVICE);
     let from = other.open(SocketKind::Rdm);
-    other.call(&Request::WantLane { port: from, to: port }).unwrap();
+    other.call(&SocketCall::WantLane { to: port }.on(from)).unwrap();
     let mut lanes = Lanes::default();
     lanes.update(&mut other);
     for number in 0..BEFORE {
@@ -122,14 +122,14 @@ fn send_rest(other: &mut Client, from: u32) {
 /// Passes a socket on whose lane has messages.
 fn pass(path: &Path, to: &Channel) {
     let (mut own, mut other, mut lanes, port, from) = server_with_messages(path);
-    let near = own.call_for_fd(&Request::Keep { port }).pop().unwrap();
-    own.call(&Request::MakeHosted { port, partly: None }).unwrap();
+    let near = own.call_for_fd(&SocketCall::Keep.on(port)).pop().unwrap();
+    own.call(&SocketCall::MakeHosted { partly: None }.on(port)).unwrap();
     assert_eq!(to.send(&[IoSlice::new(b"near")], &[near.as_fd()], true).unwrap(), Put::Sent);
     drop(near);
-    own.call(&Request::Close { port }).unwrap();
+    own.call(&SocketCall::Close.on(port)).unwrap();
     lanes.update(&mut other);
     send_rest(&mut other, from);
-    other.call(&Request::Close { port: from }).unwrap();
+    other.call(&SocketCall::Close.on(from)).unwrap();
 }
 
 /// Starts a program that inherits the sockets.
@@ -143,24 +143,24 @@ fn fork(path: &Path) {
     lanes.update(&mut other);
     // The child may close the socket before: this process holds it until all is sent.
     send_rest(&mut other, from);
-    own.call(&Request::Close { port }).unwrap();
+    own.call(&SocketCall::Close.on(port)).unwrap();
     drop(own);
     assert!(child.wait().unwrap().success());
 }
 
 /// Claims an inheritance and reads what its socket has.
 fn take_over(client: &mut Client, inheritance: u32) {
-    let claimed = client.call(&Request::Inherit { inheritance, nonce: 7 });
+    let claimed = client.call(&Request::Process(ProcessCall::Inherit { inheritance, nonce: 7 }));
     let Ok(Reply::Number(_)) = claimed else { panic!("{claimed:?}") };
-    let Ok(Reply::Found(Some(at))) = client.call(&Request::Lookup {
+    let Ok(Reply::Found(Some(at))) = client.call(&Request::Process(ProcessCall::Lookup {
         to: utipc_core::addr::ServiceAddr { service: SERVICE.service, instance: SERVICE.lower },
         domain: utipc_core::addr::NodeAddr::NONE,
-    }) else {
+    })) else {
         panic!("the inherited socket has lost its binding")
     };
     let got = receive_all(client, at.port);
     assert!(got.len() >= BEFORE as usize && got[0] == 0, "{got:?}");
-    client.call(&Request::Close { port: at.port }).unwrap();
+    client.call(&SocketCall::Close.on(at.port)).unwrap();
 }
 
 /// Inherits a socket of the test; its descriptor comes with a packet.
@@ -175,8 +175,8 @@ fn inherit_passed(path: &Path, input: &Channel, number: u32) {
 /// Becomes another program, which has the socket's descriptor as its input.
 fn exec(path: &Path) {
     let (mut own, mut other, mut lanes, port, from) = server_with_messages(path);
-    let near = own.call_for_fd(&Request::Keep { port }).pop().unwrap();
-    own.call(&Request::MakeHosted { port, partly: None }).unwrap();
+    let near = own.call_for_fd(&SocketCall::Keep.on(port)).pop().unwrap();
+    own.call(&SocketCall::MakeHosted { partly: None }.on(port)).unwrap();
     lanes.update(&mut other);
     send_rest(&mut other, from);
     let error = process(path, "successor", 0, near).stdout(Stdio::null()).exec();
@@ -186,24 +186,24 @@ fn exec(path: &Path) {
 /// The program after the exec.
 fn succeed(path: &Path, near: &Channel) {
     let mut client = Client::attach(path, false);
-    let claimed = client.call_with_fd(&Request::Claim { inode: 0, nonce: 0 }, near);
+    let claimed = client.call_with_fd(&Request::Process(ProcessCall::Claim), near);
     let Ok(Reply::Claimed { port }) = claimed else { panic!("{claimed:?}") };
     assert_eq!(receive_all(&mut client, port), Vec::from_iter(0..ALL));
-    client.call(&Request::Close { port }).unwrap();
+    client.call(&SocketCall::Close.on(port)).unwrap();
 }
 
 /// Writes into the lane to a socket of the test, by system calls in between.
 fn write(path: &Path, to: u32) {
     let mut own = Client::attach(path, true);
     let from = own.open(SocketKind::Rdm);
-    own.call(&Request::WantLane { port: from, to }).unwrap();
+    own.call(&SocketCall::WantLane { to }.on(from)).unwrap();
     let mut lanes = Lanes::default();
     lanes.update(&mut own);
     for number in 0..ALL {
         lanes.write(from, to, MessageType::Direct, &message(number)).unwrap();
-        own.call(&Request::Notices).unwrap();
+        own.call(&Request::Process(ProcessCall::Notices)).unwrap();
     }
-    own.call(&Request::Close { port: from }).unwrap();
+    own.call(&SocketCall::Close.on(from)).unwrap();
 }
 
 /// What to do with a process at a point.
@@ -294,10 +294,7 @@ impl Stage {
         let got_there = reached == Reached::Point;
         if got_there && what == Do::Stop {
             for _ in 0..3 {
-                assert!(matches!(
-                    self.witness.call(&Request::Look { port: self.inbox }),
-                    Ok(Reply::Socket(_))
-                ));
+                assert!(matches!(self.witness.call(&SocketCall::Look.on(self.inbox)), Ok(Reply::Socket(_))));
             }
             (tid, reached) = run_from((tid, main), usize::MAX);
         }
@@ -364,13 +361,13 @@ fn passed_socket_keeps_its_messages_at_any_system_call() {
                 assert!(!is_whole, "{got:?}");
                 return;
             };
-            let claimed = stage.witness.call_with_fd(&Request::Claim { inode: 0, nonce: 0 }, &near);
+            let claimed = stage.witness.call_with_fd(&Request::Process(ProcessCall::Claim), &near);
             let Ok(Reply::Claimed { port }) = claimed else { panic!("{claimed:?}") };
             let got = receive_all(&mut stage.witness, port);
             let least = if is_whole { ALL } else { BEFORE };
             assert!(got.first() == Some(&0) && got.len() >= least as usize, "{got:?}");
             drop(near);
-            let _ = stage.witness.call(&Request::Close { port });
+            let _ = stage.witness.call(&SocketCall::Close.on(port));
         },
     );
 }
@@ -398,7 +395,7 @@ fn heir_leaves_the_socket_to_its_parent_at_any_system_call() {
             let got = receive_all(&mut stage.witness, port.get());
             assert!(got.last().is_none_or(|last| *last == ALL - 1), "{got:?}");
             assert!(!is_whole || got.is_empty(), "{got:?}");
-            stage.witness.call(&Request::Close { port: port.get() }).unwrap();
+            stage.witness.call(&SocketCall::Close.on(port.get())).unwrap();
         },
     );
 }
@@ -428,7 +425,9 @@ fn messages_of_a_killed_writer_arrive_in_order_at_any_system_call() {
                     got.push(u32::from_be_bytes(data.try_into().unwrap()));
                 }
                 let (lane, _) = lanes.readers.remove(&(port, from)).unwrap();
-                witness.call(&Request::LaneDone { lane, end: utipc_attach::LaneEnd::Reader }).unwrap();
+                witness
+                    .call(&Request::Lane(LaneCall::LaneDone { lane, end: utipc_attach::LaneEnd::Reader }))
+                    .unwrap();
             }
             got.extend(receive_all(witness, *inbox));
             assert_eq!(got, Vec::from_iter(0..got.len() as u32));

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
-use utipc_attach::{Failure, Reply, Request as Command, encode};
+use utipc_attach::{Failure, ProcessCall, Reply, Request as Command, SocketCall, encode};
 use utipc_core::addr::ServiceRange;
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::socket::{Destination, SendError, SocketKind};
@@ -21,7 +21,7 @@ const RELEASE_ITEMS: u64 = 1024;
 /// Users of two attackers' and a bystander's processes.
 const MALLORY: u32 = 64_210;
 const BYSTANDER: u32 = 64_211;
-/// Most entries that one request for a list visits; as in `daemon::manage`.
+/// Maximum number of entries that one request for a list visits; as in `daemon::manage`.
 const LIST_ITEMS: u64 = 256;
 
 /// Waits until the counters are as expected.
@@ -72,7 +72,7 @@ fn one_attachment_gets_one_part_of_a_list_in_a_turn() {
     let mut sent = 0;
     for _ in 0..40 {
         sent += u32::from(push(&greedy, &Command::Manage { from: 0 }, &list));
-        let alone = neighbour.call(&Command::Notices);
+        let alone = neighbour.call(&Command::Process(ProcessCall::Notices));
         assert_eq!(alone, Ok(Reply::Done));
     }
     assert!(sent > 1);
@@ -116,7 +116,7 @@ fn close_with_many_bindings_is_answered_when_they_are_gone() {
         client.bind(socket, ServiceRange::new(1000, n, n));
     }
     let before = host.daemon().counters().turns;
-    assert!(push(&client, &Command::Close { port: socket }, &[]));
+    assert!(push(&client, &SocketCall::Close.on(socket), &[]));
     neighbour.open(SocketKind::Rdm);
     let reply = client.receive_reply();
     assert_eq!((reply, bindings(&host)), (Reply::Done, none));
@@ -128,7 +128,7 @@ fn close_with_many_bindings_is_answered_when_they_are_gone() {
     for n in 0..3000 {
         client.bind(socket, ServiceRange::new(1000, n, n));
     }
-    let unbound = client.call(&Command::Unbind { port: socket, which: None });
+    let unbound = client.call(&SocketCall::Unbind { which: None }.on(socket));
     assert_eq!((unbound, bindings(&host)), (Ok(Reply::Done), none));
     client.bind(socket, ServiceRange::new(1000, 1, 1));
     assert_eq!(bindings(&host), none + 1);
@@ -164,7 +164,7 @@ fn request_of_another_user_waits_for_few_of_many_attachments() {
         for _ in 0..5 {
             attackers.iter().for_each(|client| assert!(push(client, &Command::Manage { from: 0 }, &list)));
         }
-        assert!(push(&bystander, &Command::Notices, &[]));
+        assert!(push(&bystander, &Command::Process(ProcessCall::Notices), &[]));
         go.wait();
         assert_eq!(bystander.receive_reply(), Reply::Done);
     });
@@ -194,7 +194,10 @@ fn fork_of_a_large_process_takes_several_turns_and_is_charged_until_it_is_undone
     assert!(memory(&host) - quiet >= u64::from(SOCKETS) * 64);
     let copy = Channel::from_fd(near);
     assert_eq!(copy.send(&[IoSlice::new(&7_u64.to_le_bytes())], &[], true).unwrap(), Put::Sent);
-    assert_eq!(child.call(&Command::Inherit { inheritance: number, nonce: 7 }), Ok(Reply::Number(SOCKETS)));
+    assert_eq!(
+        child.call(&Command::Process(ProcessCall::Inherit { inheritance: number, nonce: 7 })),
+        Ok(Reply::Number(SOCKETS))
+    );
     drop(copy);
     until(&host, "sockets of an inheritance", |_| memory(&host) == quiet);
     drop(client);
@@ -218,7 +221,7 @@ fn clean_up_of_dropped_forks_is_bounded_by_the_quota_of_memory() {
     }
     let user = UserId(MALLORY);
     for _ in 0..200 {
-        let (reply, _fds) = client.try_call_with_fds(&Command::Fork, &[]).unwrap();
+        let (reply, _fds) = client.try_call_with_fds(&Command::Process(ProcessCall::Fork), &[]).unwrap();
         assert!(matches!(reply, Reply::Number(_) | Reply::Failed(_)), "{reply:?}");
         let used =
             host.daemon().with(move |stack, _| stack.ledger().used_by(user, Resource::Memory)).unwrap();
@@ -263,7 +266,7 @@ fn first_events_of_a_subscription_are_prepared_in_the_turns_of_its_user() {
         client.bind(socket, ServiceRange::new(1000, n, n));
     }
     let port = client.open(SocketKind::SeqPacket);
-    client.call(&Command::Connect { port, to: Some(Destination::service(1, 1)) }).unwrap();
+    client.call(&SocketCall::Connect { to: Some(Destination::service(1, 1)) }.on(port)).unwrap();
     let range = ServiceRange::new(1000, 0, u32::MAX);
     let wish = Subscription { range, timeout_ms: 1, filter: Filter::PORTS, handle: [0; 8] };
     let before = host.daemon().counters().turns;
@@ -287,7 +290,7 @@ fn change_reaches_many_subscriptions_in_the_turns_of_their_user() {
     let host = Host::with(|config| config.limits = Limits::default());
     let (mut client, mut neighbour) = (host.client(), host.client());
     let port = client.open(SocketKind::SeqPacket);
-    client.call(&Command::Connect { port, to: Some(Destination::service(1, 1)) }).unwrap();
+    client.call(&SocketCall::Connect { to: Some(Destination::service(1, 1)) }.on(port)).unwrap();
     for n in 0..SUBSCRIPTIONS {
         let range = ServiceRange::new(1000, n, u32::MAX);
         let wish = Subscription { range, timeout_ms: FOREVER, filter: Filter::PORTS, handle: [0; 8] };
@@ -298,7 +301,7 @@ fn change_reaches_many_subscriptions_in_the_turns_of_their_user() {
     until(&host, "subscriptions", |_| subscriptions() == Some(SUBSCRIPTIONS as usize));
     let range = ServiceRange::new(1000, SUBSCRIPTIONS, SUBSCRIPTIONS);
     let socket = neighbour.server(SocketKind::Rdm, range);
-    neighbour.call(&Command::Close { port: socket }).unwrap();
+    neighbour.call(&SocketCall::Close.on(socket)).unwrap();
     for kind in [EventKind::Published, EventKind::Withdrawn] {
         for n in (0..SUBSCRIPTIONS).rev() {
             let (_, event) = client.receive_soon(port);
@@ -306,7 +309,7 @@ fn change_reaches_many_subscriptions_in_the_turns_of_their_user() {
             assert_eq!((event.kind, event.subscription.range.lower), (kind, n));
         }
     }
-    client.call(&Command::Close { port }).unwrap();
+    client.call(&SocketCall::Close.on(port)).unwrap();
     until(&host, "freed subscriptions", |_| subscriptions() == Some(0));
 }
 

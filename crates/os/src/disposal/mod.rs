@@ -27,11 +27,11 @@ use closer::Closer;
 
 pub use memory::{Large, Reclaim};
 
-/// Most threads, each of which starts when it is needed. A user always has the same one, which it shares with others
-/// only by chance, so that descriptors whose close blocks delay those of their own user.
+/// Maximum number of threads, each of which starts when it is needed. A user always has the same one, which it shares
+/// with others only by chance, so that descriptors whose close blocks delay those of their own user.
 const THREADS: usize = 64;
 
-/// Most descriptors that a thread closes together.
+/// Maximum number of descriptors that a thread closes together.
 const TOGETHER: usize = 1024;
 
 /// Descriptors of one user that may wait before [`Disposal::is_full`]. Those whose close does not block wait for

@@ -94,7 +94,7 @@ impl Chunk {
         self.dirty.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Most free units in a row.
+    /// Maximum number of free units in a row.
     pub(super) fn longest(&self) -> usize {
         runs(&self.free).map(|(_, units)| units).max().unwrap_or(0)
     }

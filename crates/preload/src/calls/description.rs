@@ -4,15 +4,15 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use libc::{c_int, c_uint, c_ulong};
-use utipc_client::Node;
-use utipc_core::addr::{NodeAddr, NodeId as Identity};
+use utipc_core::addr::NodeAddr;
+use utipc_manage::{Entry as ListEntry, Request};
 use utipc_os::{hidden, reentry};
 
 use super::replace;
 use crate::entry::Entry;
-use crate::errno::{Code, c_result, code, fail};
+use crate::errno::{Code, c_result, fail};
 use crate::handlers::{AGAIN, Inside};
-use crate::node::node;
+use crate::node::{list, node};
 use crate::{descriptors, handlers, real, stdio, table};
 
 /// `ioctl`s of TIPC sockets. Spec: tipc.md §8.9.
@@ -98,11 +98,15 @@ fn leave_range(first: u32, last: u32) -> Vec<Arc<Entry>> {
 }
 
 fn link_name(request: &mut LinkName) -> Result<c_int, Code> {
-    let links = node()?.links().map_err(|error| code(&error))?;
-    let found = links.iter().find(|link| {
-        link.peer == NodeAddr(request.peer) && u32::from(link.bearer) == request.bearer & 0xffff
+    let links = list(&Request::Links { broadcast: false })?;
+    let found = links.into_iter().find_map(|entry| match entry {
+        ListEntry::Link(link) => {
+            let (path, wide) = (link.path?, link.wide?);
+            (path.peer == request.peer && wide.bearer == request.bearer & 0xffff).then_some(link.name)
+        }
+        _ => None,
     });
-    let name = &found.ok_or(libc::EADDRNOTAVAIL)?.name;
+    let name = found.ok_or(libc::EADDRNOTAVAIL)?;
     request.name = [0; LINK_NAME];
     for (to, from) in request.name.iter_mut().take(LINK_NAME - 1).zip(name.bytes()) {
         *to = from;
@@ -110,31 +114,15 @@ fn link_name(request: &mut LinkName) -> Result<c_int, Code> {
     Ok(0)
 }
 
-/// The identity of the daemon's node. A text of hex digits may be an identity in hex or an identity that is text; the
-/// node's address shows which.
-fn own_id(node: &Node) -> Result<[u8; 16], Code> {
-    let entry = node.entry().map_err(|error| code(&error))?;
-    let hex: Option<Vec<u8>> = (0..16)
-        .map(|at| {
-            let digit = |at: usize| {
-                entry.identity.as_bytes().get(at).map_or(Some(0), |b| char::from(*b).to_digit(16))
-            };
-            u8::try_from(digit(2 * at)? << 4 | digit(2 * at + 1)?).ok()
-        })
-        .collect();
-    let hex = hex.and_then(|bytes| bytes.try_into().ok()).map(Identity);
-    let is_own = |id: &Identity| id.trial_address() == entry.address || entry.identity.len() > 16;
-    Ok(hex.filter(is_own).unwrap_or_else(|| Identity::from_text(&entry.identity)).0)
-}
-
 fn node_id(request: &mut NodeId) -> Result<c_int, Code> {
-    if request.peer != 0 && NodeAddr(request.peer) == node()?.address() {
-        request.id = own_id(node()?)?;
-        return Ok(0);
-    }
-    let peers = node()?.peers().map_err(|error| code(&error))?;
-    let found = peers.iter().find(|peer| peer.addr == NodeAddr(request.peer));
-    request.id = found.ok_or(libc::EADDRNOTAVAIL)?.id.0;
+    let own = NodeAddr(request.peer) == node()?.address();
+    let nodes = if request.peer != 0 && own { list(&Request::Net)? } else { list(&Request::Nodes)? };
+    let found = nodes.into_iter().find_map(|entry| match entry {
+        ListEntry::Net(net) => Some(net.identity),
+        ListEntry::Node(node) if node.address == request.peer => node.identity,
+        _ => None,
+    });
+    request.id = found.ok_or(libc::EADDRNOTAVAIL)?;
     Ok(0)
 }
 

@@ -6,13 +6,14 @@ use libc::{c_int, sockaddr, socklen_t};
 use utipc_client::{Failure, Socket, Wait};
 use utipc_core::addr::{NodeAddr, PortId};
 use utipc_core::socket::{BindError, Destination, SocketKind, State};
+use utipc_manage::Request;
 
 use super::replace;
 use crate::address::{self, AF_TIPC, Binding, Connect};
 use crate::entry::Entry;
 use crate::errno::{Code, c_result, code, code_of_wait, fail};
 use crate::handlers::{AGAIN, Inside};
-use crate::node::node;
+use crate::node::{list, node};
 use crate::{descriptors, netlink, real, table};
 
 /// Socket types known to the kernel are below this; TIPC has four of them.
@@ -84,11 +85,7 @@ fn socket_pair(kind: c_int, protocol: c_int) -> Result<[c_int; 2], Code> {
 
 /// Whether a socket of this node has any binding.
 fn is_bound(port: u32) -> Result<bool, Code> {
-    let node = node()?;
-    let (own, all) = (node.address(), node.bindings().map_err(|error| code(&error))?);
-    Ok(all.iter().any(|binding| {
-        binding.port.port == port && (binding.port.node == own || binding.port.node.is_none())
-    }))
+    list(&Request::Bindings { port }).map(|bindings| !bindings.is_empty())
 }
 
 fn bind_to(entry: &Entry, what: Binding) -> Result<c_int, Code> {

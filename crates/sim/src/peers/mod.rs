@@ -126,7 +126,7 @@ pub struct Report {
     pub memory: usize,
     /// See [`Self::memory`].
     pub memory_left: usize,
-    /// Most bytes in the node's own count of early packets and other things that wait.
+    /// Maximum number of bytes in the node's own count of early packets and other things that wait.
     pub deferred: usize,
     /// Bindings that hostile peers made or withdrew.
     pub bindings: u64,

@@ -13,7 +13,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    match utipc_tools::daemon::run(&utipc_tools::usage::parse::<Cli>().options) {
+    match utipc_tools::daemon::run(&utipc_cli::usage::parse::<Cli>().options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             utipc_tools::report("utipcd", &error);

@@ -75,7 +75,7 @@ pub(crate) fn open(config: &mut DaemonConfig, file: &File) -> Result<(), Fault> 
             Media::Host => "directory",
         };
         let failed =
-            |error: anyhow::Error| Fault::new(At::bearer(number, Some(key)), crate::one_line(&error));
+            |error: anyhow::Error| Fault::new(At::bearer(number, Some(key)), utipc_cli::one_line(&error));
         config.node.bearers.push(plan(bearer, &config.node.stack).map_err(failed)?);
     }
     config.node.complete(None).map_err(of_node)

@@ -151,9 +151,8 @@ pub(super) fn is_address(text: &str) -> bool {
 
 /// `unknown`'s nearest name, as a remedy; else the list of names.
 pub(super) fn nearest(unknown: &str, names: &[&str]) -> String {
-    let near = names.iter().map(|name| (strsim::damerau_levenshtein(unknown, name), *name)).min();
-    match near {
-        Some((distance, name)) if distance <= 3 && distance < name.len() => format!("did you mean {name}?"),
-        _ => format!("use one of {}", names.join(", ")),
+    match utipc_cli::nearest(unknown, names) {
+        Some(name) => format!("did you mean {name}?"),
+        None => format!("use one of {}", names.join(", ")),
     }
 }

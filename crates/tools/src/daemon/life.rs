@@ -12,7 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 use utipc::daemon::{DaemonCounters, Doorway, Pulse};
 
-use crate::log;
+use utipc_cli::log;
 
 /// Times that the watchdog is fed within its limit.
 const FEEDS_PER_LIMIT: u32 = 3;

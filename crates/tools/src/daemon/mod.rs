@@ -24,7 +24,6 @@ use clap::Args;
 use utipc::NodeId;
 use utipc::daemon::{Daemon, DaemonConfig, Heap, Key, KeyUse, Policy};
 
-use crate::log;
 use faults::Fault;
 pub(crate) use faults::Faults;
 use file::{File, Local};
@@ -33,6 +32,7 @@ use life::{Log, Signal, Stage};
 use metrics::Monitoring;
 use settings::Settings;
 use users::Account;
+use utipc_cli::log;
 
 /// Messages that wait in the daemon lie in memory of their users.
 #[global_allocator]
@@ -122,7 +122,7 @@ pub fn run(options: &Options) -> Result<()> {
     let daemon = Daemon::start(config).context("cannot start the daemon")?;
     tracing::info!(socket = %daemon.socket().display(), "programs may attach: {what}");
     let begun = Instant::now();
-    let monitoring = port.map(|port| Monitoring::start(port, daemon.socket(), daemon.meter())).transpose()?;
+    let monitoring = port.map(|port| Monitoring::start(port, daemon.meter())).transpose()?;
     life::notify(Stage::Ready);
     life::feed_watchdog(daemon.pulse())?;
     let mut running = Running { daemon: &daemon, file: settings.file, keys };

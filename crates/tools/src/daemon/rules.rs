@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::faults::{At, Fault};
 use super::file::{Bearer, File, Media};
 use super::{build, identity, metrics};
-use crate::log;
+use utipc_cli::log;
 
-/// Most bearers of a node.
+/// Maximum number of bearers of a node.
 const MAX_BEARERS: usize = 3;
 
 /// The faults of a file whose keys and types are right.

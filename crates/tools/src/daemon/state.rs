@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utipc::NodeId;
 use utipc::daemon::NodeConfig;
 
-/// Most bytes of a state file; one has about 150.
+/// Maximum number of bytes of a state file; one has about 150.
 const MAX_BYTES: u64 = 4096;
 
 /// Directory of the system's state, for root.

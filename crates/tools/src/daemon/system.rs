@@ -116,7 +116,7 @@ pub(super) fn bearers(all: &[Bearer], cluster: ClusterId, ports: bool) -> Vec<Fa
             }
             Media::Host => ("directory", try_host(bearer)),
         };
-        Some(Fault::new(At::bearer(number, Some(key)), crate::plain(&opened.err()?)))
+        Some(Fault::new(At::bearer(number, Some(key)), utipc_cli::plain(&opened.err()?)))
     });
     faults.collect()
 }

@@ -32,7 +32,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Help(text) | Self::Words(text) | Self::Unable(text) => f.write_str(text),
             Self::Refused(refusal) => {
-                let text = utipc_tools::plain(&refusal.to_string());
+                let text = utipc_cli::plain(&refusal.to_string());
                 match remedy_of_text(&text)
                     .or(remedy(refusal.errno))
                     .filter(|_| !text.contains('(') || refusal.text.is_empty())

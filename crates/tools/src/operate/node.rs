@@ -1,11 +1,9 @@
 //! The node that a command looks at: the connection, and requests to it.
 
-use std::io;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use utipc::Engine;
 use utipc::manage::Management;
-use utipc_manage::{Entry, Errno, Refusal, Reply, Request, replies};
+use utipc_manage::{Entry, Errno, Refusal, Request};
 
 /// The option that selects a node; commands flatten it.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -36,18 +34,9 @@ impl Node {
 
 /// The entries of an answer; none if the node does not know the request.
 pub(crate) fn entries(answer: &[u8]) -> Result<Vec<Entry>> {
-    let mut entries = Vec::new();
-    for reply in replies(answer) {
-        match reply {
-            Ok(Reply::Entry(entry)) => entries.push(entry),
-            Ok(Reply::Done) => break,
-            Ok(Reply::Refused(Refusal { errno: Errno::NOT_SUPPORTED, .. })) => return Ok(Vec::new()),
-            Ok(Reply::Refused(refusal)) => bail!("{refusal}"),
-            Err(errno) => {
-                return Err(io::Error::from_raw_os_error(errno.0))
-                    .context("the answer of the node is malformed (use the same release for both)");
-            }
-        }
+    match utipc_manage::entries(answer) {
+        Err(Refusal { errno: Errno::NOT_SUPPORTED, .. }) => Ok(Vec::new()),
+        Err(refusal) => bail!("{refusal}"),
+        Ok(entries) => Ok(entries),
     }
-    Ok(entries)
 }

@@ -84,7 +84,7 @@ impl Back {
         if let Err(error) = &connected
             && !self.address.is_service()
         {
-            self.set(false, &format!(": {}", utipc_tools::one_line(error)));
+            self.set(false, &format!(": {}", utipc_cli::one_line(error)));
         }
         connected
     }

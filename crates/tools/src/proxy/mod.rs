@@ -25,7 +25,7 @@ use front::{Client, Front};
 
 /// Pause after a listening socket has failed.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Most connections that `--max-connections` allows.
+/// Maximum number of connections that `--max-connections` allows.
 const MOST: u32 = 65_536;
 
 /// The log without UTIPC_LOG.
@@ -55,7 +55,7 @@ pub(crate) struct Options {
     /// Longest wait of a client for a server that is down, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     wait: u64,
-    /// Most connections at once; further clients wait in the queue of the listening socket
+    /// Maximum number of connections at once; further clients wait in the queue of the listening socket
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     max_connections: u32,
     /// After a client has ended its direction: close when the service has sent nothing for so long, seconds
@@ -126,7 +126,7 @@ fn drain(node: &Node) {
     }
     for peer in node.peers().iter().filter(|peer| peer.up) {
         if let Err(error) = utipc_tools::drain::wait(node, 0, peer.addr) {
-            warn!("{}", utipc_tools::one_line(&error));
+            warn!("{}", utipc_cli::one_line(&error));
         }
     }
 }
@@ -230,7 +230,7 @@ async fn accept_all(
                 });
             }
             Err(error) => {
-                warn!("{}", utipc_tools::one_line(&error));
+                warn!("{}", utipc_cli::one_line(&error));
                 recover(front, &error).await;
             }
         }
@@ -260,7 +260,7 @@ async fn reopen(front: &mut Front) {
     let mut is_known = false;
     while let Err(error) = front.reopen().await {
         if !std::mem::replace(&mut is_known, true) {
-            warn!("{}", utipc_tools::one_line(&error));
+            warn!("{}", utipc_cli::one_line(&error));
         }
         sleep(PAUSE).await;
     }

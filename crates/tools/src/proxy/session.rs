@@ -61,7 +61,7 @@ pub(super) async fn run(client: Client, back: &Back, half_close: bool, linger: D
             "{name} has ended: {} bytes to the service, {} from it",
             totals.to_service, totals.from_service
         ),
-        Err(error) => warn!("connection of {name}: {}", utipc_tools::one_line(&error)),
+        Err(error) => warn!("connection of {name}: {}", utipc_cli::one_line(&error)),
     }
 }
 

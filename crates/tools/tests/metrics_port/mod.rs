@@ -108,7 +108,7 @@ fn page_and_state_are_served_and_other_sites_refused() {
     let state = get(&address, "/api/state");
     let body = state.split("\r\n\r\n").nth(1).unwrap();
     let json: serde_json::Value = serde_json::from_str(body).unwrap();
-    assert!(json["is_current"] == true && json["daemon"]["attached"] == 1, "{json}");
+    assert!(json["is_current"] == true && json["daemon"]["attached"] == 0, "{json}");
     assert!(get(&address, "/api/events?after=0").ends_with("[]"));
     for path in ["/", "/api/state", "/api/events", "/page/main.js"] {
         let foreign = format!("GET {path} HTTP/1.1\r\nHost: attacker.example\r\n\r\n");

@@ -6,10 +6,12 @@ use std::time::Duration;
 use utipc_client::{Error as ClientError, Failure, SocketView};
 use utipc_core::PropertyError;
 use utipc_core::socket::{BindError, ConnectError, OptionValue, RecvError, SendError, SocketOption, State};
+use utipc_manage::{Entry, Errno, Request};
 use utipc_os::Wait;
 
+use super::entries;
 use crate::{
-    Binding, Counters, Destination, Engine, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty,
+    Binding, Call, Counters, Destination, Engine, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty,
     MemberInfo, NodeAddr, PeerInfo, PortId, Received, RecvOptions, Result, Scope, ServiceAddress,
     ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
@@ -43,11 +45,7 @@ fn daemon_error(error: ClientError) -> Error {
 impl Node {
     pub(super) fn wait_for_address(&self, limit: Duration) -> Result<()> {
         let address = self.0.wait_for_address(Wait::AtMost(limit)).map_err(daemon_error)?;
-        address.map(drop).ok_or(Error::TimedOut {
-            call: "the choice of a node address",
-            reason: None,
-            node: None,
-        })
+        address.map(drop).ok_or(Error::TimedOut { call: Call::ChooseAddress, reason: None, node: None })
     }
 
     pub(super) fn open(&self, kind: SocketKind) -> Result<Socket> {
@@ -59,29 +57,26 @@ impl Node {
     }
 
     pub(super) fn barrier(&self, limit: Duration) -> Result<Vec<NodeAddr>> {
-        self.0.barrier(Wait::AtMost(limit)).map_err(|error| {
-            public_error(error, |failure| match failure {
-                Failure::State => Ok(Error::Engine {
-                    engine: Engine::Daemon,
-                    why: "the daemon is of a release without barriers (restart it with this release)".into(),
-                }),
-                other => Err(other),
-            })
-        })
+        self.0.barrier(Wait::AtMost(limit)).map_err(daemon_error)
     }
 
     // Queries have no error of their own: calls on sockets report a daemon that has gone.
 
+    fn list(&self, request: &Request) -> Vec<Entry> {
+        let reply = self.0.manage(&request.to_daemon()).unwrap_or_default();
+        utipc_manage::entries(&reply).unwrap_or_default()
+    }
+
     pub(super) fn peers(&self) -> Vec<PeerInfo> {
-        self.0.peers().unwrap_or_default()
+        entries::peers(self.list(&Request::Nodes))
     }
 
     pub(super) fn links(&self) -> Vec<LinkInfo> {
-        self.0.links().unwrap_or_default()
+        entries::links(self.list(&Request::Links { broadcast: false }))
     }
 
     pub(super) fn bindings(&self) -> Vec<Binding> {
-        self.0.bindings().unwrap_or_default()
+        entries::bindings(self.list(&Request::Names))
     }
 
     pub(super) fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
@@ -92,17 +87,19 @@ impl Node {
         if let Err(PropertyError::Range { what, range }) = property.check() {
             return Err(Error::OutOfRange { what, remedy: range });
         }
-        self.0.set_link(name, property).map_err(|error| {
-            public_error(error, |failure| match failure {
-                Failure::NoLink(name) => Ok(Error::NoSuchLink(name)),
-                other => Err(other),
-            })
+        let reply = self.0.manage(&entries::set_link(name, property).to_daemon()).map_err(daemon_error)?;
+        utipc_manage::entries(&reply).map(drop).map_err(|refusal| match refusal.errno {
+            Errno::INVALID => Error::NoSuchLink(name.to_owned()),
+            _ => Error::Engine { engine: Engine::Daemon, why: refusal.to_string() },
         })
     }
 
     pub(super) fn counters(&self) -> Counters {
-        let text = self.0.counters().unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
+        let text = self.list(&Request::Counters).into_iter().find_map(|entry| match entry {
+            Entry::Counters(text) => Some(text),
+            _ => None,
+        });
+        serde_json::from_slice(&text.unwrap_or_default()).unwrap_or_default()
     }
 }
 

@@ -15,9 +15,9 @@ use utipc_node::{Slot, Want};
 use utipc_os::{Left, Wait};
 
 use crate::{
-    Binding, Counters, Destination, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty, MemberInfo,
-    NodeAddr, PeerInfo, PortId, Received, RecvOptions, Result, Scope, ServiceAddress, ServiceRange,
-    SocketKind, SocketStats, WaitReason,
+    Binding, Call, Counters, Destination, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty,
+    MemberInfo, NodeAddr, PeerInfo, PortId, Received, RecvOptions, Result, Scope, ServiceAddress,
+    ServiceRange, SocketKind, SocketStats, WaitReason,
 };
 
 /// Longest time between two checks of a barrier: acknowledgements wake no thread.
@@ -49,7 +49,7 @@ impl Node {
         let observers = in_own_process(&self.0)?.observers();
         let final_address = |stack: &mut Stack, _| stack.address_is_final().then_some(());
         let is_final = self.0.block(&observers, Want::Change, Wait::AtMost(limit), final_address);
-        is_final.ok_or(Error::TimedOut { call: "the choice of a node address", reason: None, node: None })
+        is_final.ok_or(Error::TimedOut { call: Call::ChooseAddress, reason: None, node: None })
     }
 
     /// Waits until the bindings of this number of peers have arrived, at most `limit`.

@@ -5,6 +5,7 @@
 mod choice;
 mod daemon;
 mod embedded;
+mod entries;
 mod kernel;
 
 use std::os::fd::BorrowedFd;

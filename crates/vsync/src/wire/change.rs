@@ -5,10 +5,10 @@ use super::codec::{Reader, Writer};
 use crate::config::MAX_IN_FLIGHT;
 use crate::view::{Ballot, MAX_MEMBERS, MemberId, View, ViewId};
 
-/// Most runs of an order: every packet in flight may be a run, in the window that is not stable and in the one before,
-/// whose stability not every member has learned yet.
+/// Maximum number of runs of an order: every packet in flight may be a run, in the window that is not stable and in the
+/// one before, whose stability not every member has learned yet.
 pub(crate) const MAX_RUNS: usize = 2 * MAX_IN_FLIGHT as usize + MAX_MEMBERS;
-/// Most views that one change merges.
+/// Maximum number of views that one change merges.
 pub(crate) const MAX_CUTS: usize = 3;
 
 /// Consecutive places of the order with packets of one sender.

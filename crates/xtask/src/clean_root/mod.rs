@@ -127,9 +127,9 @@ fn parcel(root: &Path) -> Result<PathBuf> {
     }
     let wheel = python::wheel(root)?;
     install_c::run(root, &install_c::Options::debug_staged(&parcel.join("c")))?;
-    crate::cargo_build(root, &["--package", "utipc-tools", "--bin", "utipc", "--bin", "utipcd"])?;
-    crate::cargo_build(root, &["--package", "utipc-preload"])?;
-    let built = crate::target(root).join("debug");
+    crate::workspace::build(root, &["--package", "utipc-tools", "--bin", "utipc", "--bin", "utipcd"])?;
+    crate::workspace::build(root, &["--package", "utipc-preload"])?;
+    let built = crate::workspace::target(root).join("debug");
     for (file, folder) in [
         (wheel, "wheel"),
         (built.join("utipc"), "bin"),

@@ -58,7 +58,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     if options.compare.compare {
         return compare::run(root, &options.compare);
     }
-    Ok(crate::verdict(run_programs(root, options)?))
+    Ok(crate::workspace::verdict(run_programs(root, options)?))
 }
 
 /// Returns whether all passed.
@@ -101,8 +101,8 @@ fn run_programs(root: &Path, options: &Options) -> Result<bool> {
 /// Builds `utipcd`.
 fn utipcd(root: &Path, debug: bool) -> Result<PathBuf> {
     let profile: &[&str] = if debug { &[] } else { &["--release"] };
-    crate::cargo_build(root, &[&["--package", "utipc-tools", "--bin", "utipcd"], profile].concat())?;
-    Ok(crate::target(root).join(if debug { "debug/utipcd" } else { "release/utipcd" }))
+    crate::workspace::build(root, &[&["--package", "utipc-tools", "--bin", "utipcd"], profile].concat())?;
+    Ok(crate::workspace::target(root).join(if debug { "debug/utipcd" } else { "release/utipcd" }))
 }
 
 fn finds(cluster: &Cluster, library: &PathBuf) -> Result<String> {

@@ -67,7 +67,7 @@ pub(crate) fn run(root: &Path, only: &[String]) -> Result<bool> {
         bail!("no examples in {unknown} (there are: {})", known.join(", "));
     }
     let languages = build(root, only)?;
-    crate::cargo_build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
+    crate::workspace::build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
     let (mut passed, mut failed) = play(root, &languages, &[Engine::Embedded, Engine::Daemon])?;
     match readme_shows_hello(root) {
         Ok(()) => passed += 1,
@@ -158,12 +158,12 @@ fn play(root: &Path, languages: &[Language], engines: &[Engine]) -> Result<(usiz
 }
 
 fn rust(root: &Path) -> Result<Language> {
-    crate::cargo_build(root, &["--package", "utipc", "--examples", "--features", "utipc/tokio"])?;
+    crate::workspace::build(root, &["--package", "utipc", "--examples", "--features", "utipc/tokio"])?;
     rust_at(root)
 }
 
 fn rust_at(root: &Path) -> Result<Language> {
-    let program = crate::target(root).join("debug/examples/{}");
+    let program = crate::workspace::target(root).join("debug/examples/{}");
     let programs = names(&root.join("examples/rust"), "rs")?;
     Ok(Language { name: "Rust", command: vec![program.display().to_string()], programs })
 }
@@ -176,7 +176,7 @@ fn c(root: &Path) -> Result<Option<Language>> {
             return Ok(None);
         }
     }
-    let folder = crate::target(root).join("examples-c");
+    let folder = crate::workspace::target(root).join("examples-c");
     let prefix = folder.join("prefix");
     install_c::run(root, &install_c::Options::debug_below(&prefix))?;
     let about = Command::new("pkg-config")
@@ -200,7 +200,7 @@ fn c(root: &Path) -> Result<Option<Language>> {
 }
 
 fn c_at(root: &Path) -> Result<Language> {
-    let program = crate::target(root).join("examples-c/{}");
+    let program = crate::workspace::target(root).join("examples-c/{}");
     let programs = names(&root.join("examples/c"), "c")?;
     Ok(Language { name: "C", command: vec![program.display().to_string()], programs })
 }
@@ -358,7 +358,7 @@ impl Daemon {
         let folder = home.join("utipc");
         std::fs::DirBuilder::new().mode(0o700).create(&folder).context("make a folder for utipcd")?;
         let socket = folder.join("default.sock");
-        let mut command = Command::new(crate::target(root).join("debug/utipcd"));
+        let mut command = Command::new(crate::workspace::target(root).join("debug/utipcd"));
         command.arg("--socket").arg(&socket).env("XDG_RUNTIME_DIR", home);
         // The daemon logs this line when it listens. Its socket's file exists a moment before.
         let mut child =

@@ -23,12 +23,12 @@ pub(crate) fn package(root: &Path, args: &[String]) -> Result<()> {
     let has = |option: &str| args.iter().any(|arg| arg == option);
     if !has("--no-build") {
         let profile = if has("--debug") { "debug" } else { "release" };
-        crate::install_cpg::build(root, &crate::target(root).join(profile), has("--debug"))?;
+        crate::install_cpg::build(root, &crate::workspace::target(root).join(profile), has("--debug"))?;
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["run", "--quiet", "--manifest-path"]).arg(root.join("packaging/builder/Cargo.toml"));
-    command.arg("--target-dir").arg(crate::target(root).join("package-builder"));
+    command.arg("--target-dir").arg(crate::workspace::target(root).join("package-builder"));
     command.args(["--", "--root"]).arg(root).args(args).current_dir(root);
     if !command.status().context("run cargo")?.success() {
         bail!("the packages were not built (the message is above)");
@@ -96,7 +96,7 @@ impl Tally {
 /// Builds the packages of two versions, and tests them. Debug builds do for most checks; static programs and the
 /// container image are tested with `release` only. Returns whether all checks passed.
 pub(crate) fn run(root: &Path, release: bool) -> Result<bool> {
-    let place = crate::target(root).join("package-test");
+    let place = crate::workspace::target(root).join("package-test");
     let _ = fs::remove_dir_all(&place);
     fs::create_dir_all(&place).context("make target/package-test")?;
     let result = test(root, &place, release);

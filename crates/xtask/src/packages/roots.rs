@@ -151,6 +151,9 @@ pub(super) fn statics(project: &Path, place: &Path, packages: &Path) -> Result<(
 /// Installs programs and shim with `cargo install` into an empty folder, and runs a program on the shim.
 pub(super) fn cargo_install(project: &Path, place: &Path) -> Result<(usize, usize)> {
     let mut command = Command::new("sh");
-    command.arg(project.join("packaging/checks/cargo.sh")).arg(project).arg(crate::target(project));
+    command
+        .arg(project.join("packaging/checks/cargo.sh"))
+        .arg(project)
+        .arg(crate::workspace::target(project));
     process::checks(command.arg(place.join("cargo-work")), CARGO, "cargo install")
 }

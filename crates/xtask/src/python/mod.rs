@@ -106,8 +106,8 @@ pub(crate) fn wheel(root: &Path) -> Result<PathBuf> {
 
 /// Builds the daemon.
 fn daemon(root: &Path) -> Result<PathBuf> {
-    crate::cargo_build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
-    Ok(crate::target(root).join("debug/utipcd"))
+    crate::workspace::build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
+    Ok(crate::workspace::target(root).join("debug/utipcd"))
 }
 
 fn pytest(clean: &Environment, package: &Path, daemon: &Path, counts: &mut Counts) -> Result<()> {

@@ -20,13 +20,13 @@ use table::{SUITES, Skip, Suite, When};
 
 pub(crate) use judge::slow_line;
 
-/// Most lines of a failed suite that are shown. All are in its log.
+/// Maximum number of lines of a failed suite that are shown. All are in its log.
 const SHOWN_LINES: usize = 60;
 
-/// Most failed tests of a suite that the summary names.
+/// Maximum number of failed tests of a suite that the summary names.
 const NAMED_FAILURES: usize = 20;
 
-/// Most characters of a line about a failed test in the summary.
+/// Maximum number of characters of a line about a failed test in the summary.
 const FAILURE_WIDTH: usize = 400;
 
 /// Number of the slowest tests that the summary names.

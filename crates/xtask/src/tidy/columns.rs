@@ -2,7 +2,7 @@
 
 use super::Finding;
 
-/// Most columns of one line of documentation.
+/// Maximum number of columns of one line of documentation.
 const MAX_COLUMNS: usize = 120;
 
 /// Findings for one file. Table rows and code blocks of Markdown may be longer, because they cannot be wrapped, and so

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::{cargo_build, target};
+use crate::workspace::{self, target};
 use browser::{Look, Page};
 use cluster::{Program, daemon, service, socket, start};
 
@@ -33,8 +33,8 @@ pub(crate) fn run(root: &Path, pictures: Option<&Path>) -> Result<bool> {
     let browser = browser::program().context(
         "no Chromium to show the page with (sudo apt-get install --no-install-recommends chromium-headless-shell)",
     )?;
-    cargo_build(root, &["-p", "utipc-tools", "--bin", "utipcd", "--bin", "utipc-pipe"])?;
-    cargo_build(root, &["-p", "mdist", "--bin", "p2ps", "-p", "mdist-load", "--bin", "rmdstestclient"])?;
+    workspace::build(root, &["-p", "utipc-tools", "--bin", "utipcd", "--bin", "utipc-pipe"])?;
+    workspace::build(root, &["-p", "mdist", "--bin", "p2ps", "-p", "mdist-load", "--bin", "rmdstestclient"])?;
     let scratch = Scratch::new()?;
     let pictures = pictures.map_or_else(|| target(root).join("web-page"), Path::to_path_buf);
     std::fs::create_dir_all(&pictures).context("make the folder of pictures")?;

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use mdist::{output, say};
 use mdist_load::consumer::{Consumer, ConsumerOptions, Snapshot};
 use mdist_load::control::{Command, Control};
 use mdist_load::items::{self, Shares};
 use mdist_load::{msgdata, names};
 use utipc_bench_kit::machine;
 use utipc_bench_kit::plot::Histogram;
+use utipc_cli::{output, say};
 
 /// Consumers for load tests: many mounts in one process.
 #[derive(Parser)]

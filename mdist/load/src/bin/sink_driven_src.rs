@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
-use mdist::{dictionaries, output, say};
+use mdist::dictionaries;
 use mdist_load::control::{Command, Control};
 use mdist_load::provider::{Counts, Provider, ProviderOptions, ServiceEvent};
 use mdist_load::{items, msgdata, names};
+use utipc_cli::{output, say};
 
 /// A publisher for load tests: listens for distributors and consumers, or publishes to a distributor.
 #[derive(Parser)]

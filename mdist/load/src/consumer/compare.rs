@@ -28,7 +28,7 @@ pub struct Comparison {
     pub differences: Vec<String>,
 }
 
-/// Most differences that are listed.
+/// Maximum number of differences that are listed.
 const MAX_DIFFERENCES: usize = 10;
 
 impl Comparison {

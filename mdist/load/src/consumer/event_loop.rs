@@ -18,7 +18,7 @@ const TIMER: u64 = u64::MAX - 1;
 const READ: usize = 256 * 1024;
 /// Space before the bytes read, for the front of an incomplete frame.
 const UNREAD_SPACE: usize = 64 * 1024 + 16;
-/// Most connections that are being opened at once, because the queue of a listener is short.
+/// Maximum number of connections that are being opened at once, because the queue of a listener is short.
 const CONNECTING: usize = 64;
 /// Pause between two groups of connection attempts.
 const CONNECT_PAUSE: Duration = Duration::from_millis(1);
@@ -26,7 +26,7 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(1);
 const FULL: usize = 256 * 1024;
 /// Time between two reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(5);
-/// Most disconnects that are kept.
+/// Maximum number of disconnects that are kept.
 const MAX_KEPT: usize = 100;
 
 /// The event loop of one thread.

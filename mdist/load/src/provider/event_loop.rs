@@ -24,7 +24,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 /// Time by which the thread wakes before a deadline, to spin until then. Sleeping threads wake about this much
 /// too late, in particular on virtual machines.
 const WAKE_EARLY: Duration = Duration::from_micros(60);
-/// Most reasons of disconnects that are kept.
+/// Maximum number of reasons of disconnects that are kept.
 const MAX_REASONS: usize = 100;
 
 /// The event loop of a publisher.

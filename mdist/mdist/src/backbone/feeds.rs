@@ -16,7 +16,7 @@ use crate::net::now;
 
 /// Size of a buffer for the largest message of any carrier, bytes.
 const BUFFER: usize = 66_000;
-/// Most packets of strangers that one call drops, so that a flood of them cannot hold it.
+/// Maximum number of packets of strangers that one call drops, so that a flood of them cannot hold it.
 const FOREIGN_PER_CALL: usize = 256;
 
 /// A packet: its sender, header and length.

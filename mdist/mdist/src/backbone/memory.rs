@@ -13,7 +13,7 @@ use super::{
     SourceEvent, SourceId,
 };
 
-/// Most bytes that wait for one reader; further packets are dropped, as on any backbone.
+/// Maximum number of bytes that wait for one reader; further packets are dropped, as on any backbone.
 const QUEUE_MAX: usize = 4 << 20;
 
 /// The backbone. Clones are handles on the same one.

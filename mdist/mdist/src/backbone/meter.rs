@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use super::wire::Header;
 use super::{Address, FeedId};
 
-/// Most unread bytes under way to one sink, however large its window. The rest of the window is for packets
-/// that the sink has read ahead. A lane's ring has 1 MiB, but the space at its end is unused if the next
+/// Maximum number of unread bytes under way to one sink, however large its window. The rest of the window is for
+/// packets that the sink has read ahead. A lane's ring has 1 MiB, but the space at its end is unused if the next
 /// message does not fit there.
 pub const UNREAD: u64 = 512 << 10;
 

@@ -58,7 +58,7 @@ fn run(cli: Cli) -> Result<()> {
     config.p2ps.cache = cli.cache.unwrap_or(config.p2ps.cache);
     config.metrics.listen = cli.metrics.or(config.metrics.listen);
     if cli.args.print_config {
-        mdist::say!("{}", config.print().trim_end())?;
+        utipc_cli::say!("{}", config.print().trim_end())?;
         return Ok(());
     }
     if cli.demo {
@@ -73,6 +73,6 @@ fn run(cli: Cli) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    let cli = mdist::usage::parse();
+    let cli = utipc_cli::usage::parse();
     program::main("p2ps", || run(cli))
 }

@@ -43,7 +43,7 @@ fn run(cli: Cli) -> Result<()> {
     config.src_dist.defaults.cache = cli.cache.unwrap_or(config.src_dist.defaults.cache);
     config.metrics.listen = cli.metrics.or(config.metrics.listen);
     if cli.args.print_config {
-        mdist::say!("{}", config.print().trim_end())?;
+        utipc_cli::say!("{}", config.print().trim_end())?;
         return Ok(());
     }
     program::serve("src_dist", &config, |config, metrics| {
@@ -52,6 +52,6 @@ fn run(cli: Cli) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    let cli = mdist::usage::parse();
+    let cli = utipc_cli::usage::parse();
     program::main("src_dist", || run(cli))
 }

@@ -29,7 +29,7 @@ const SHORT: usize = 7;
 const STANDARD: u8 = 0x08;
 /// Longest value of a field, in bytes.
 const MAX_VALUE: usize = u16::MAX as usize;
-/// Most bytes before the first field of an emitted list.
+/// Maximum number of bytes before the first field of an emitted list.
 const HEAD: usize = 8;
 
 /// The last values of a list's fields.

@@ -37,7 +37,7 @@ pub(super) struct Context<'c> {
     pub(super) layouts: &'c mut Layouts,
     pub(super) types: &'c FieldTypes,
     pub(super) scratch: &'c mut Scratch,
-    /// Most bytes of one field list.
+    /// Maximum number of bytes of one field list.
     pub(super) bytes: usize,
 }
 

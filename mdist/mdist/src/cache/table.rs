@@ -6,7 +6,7 @@ use rssl::limits::MAX_BUF15;
 use rssl::wire::Writer;
 use std::ops::Range;
 
-/// Most entries of one part; the count has two bytes.
+/// Maximum number of entries of one part; the count has two bytes.
 const MAX_ROWS: usize = 65_535;
 /// Bytes before the first entry, without the summary: flags, types, key field, lengths, hint, count.
 const HEAD: usize = 32;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use crate::net::{Network, PendingLimits};
 
-/// Most connections without a login that a program may be set to keep.
+/// Maximum number of connections without a login that a program may be set to keep.
 const MOST: u32 = 10_000;
 
 /// Who may connect, and how many connections may wait for their login.
@@ -18,9 +18,9 @@ pub struct Admission {
     pub allow: Vec<String>,
     /// Longest time from accepting a connection to its login, seconds.
     pub login_timeout_s: u8,
-    /// Most connections that have not logged in; for a further one the oldest is closed.
+    /// Maximum number of connections that have not logged in; for a further one the oldest is closed.
     pub max_pending: u32,
-    /// Most of them from one address, or from one /64 network of IPv6.
+    /// Maximum number of them from one address, or from one /64 network of IPv6.
     pub max_pending_per_address: u32,
 }
 

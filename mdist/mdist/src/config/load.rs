@@ -158,12 +158,9 @@ fn with_near_name(message: &str) -> String {
     let mut names = message.split('`').skip(1).step_by(2);
     let (true, Some(unknown)) = (message.starts_with("unknown"), names.next()) else { return message.into() };
     let names: Vec<&str> = names.collect();
-    let near = names.iter().map(|n| (strsim::damerau_levenshtein(unknown, n), *n)).min();
-    match near {
-        Some((steps, near)) if steps <= unknown.len().max(near.len()) / 2 => {
-            format!("there is no setting `{unknown}`; did you mean `{near}`?")
-        }
-        _ => format!("there is no setting `{unknown}`; there are: {}", names.join(", ")),
+    match utipc_cli::nearest(unknown, &names) {
+        Some(near) => format!("there is no setting `{unknown}`; did you mean `{near}`?"),
+        None => format!("there is no setting `{unknown}`; there are: {}", names.join(", ")),
     }
 }
 

@@ -24,7 +24,7 @@ pub struct P2ps {
     pub services: Vec<String>,
     /// Output buffers of [`P2ps::max_fragment`] bytes reserved for every mount.
     pub guaranteed_output_buffers: u32,
-    /// Most output buffers of one mount, including borrowed ones. A mount that needs more is disconnected.
+    /// Maximum amount of output buffers of one mount, including borrowed ones. A mount that needs more is disconnected.
     pub max_output_buffers: u32,
     /// Buffers that all mounts together may borrow.
     pub pool_size: u32,
@@ -46,21 +46,22 @@ pub struct P2ps {
     pub max_fragment: u16,
     /// Compression towards mounts that offer it.
     pub compression: Compression,
-    /// Most mounts.
+    /// Maximum number of mounts.
     pub max_mounts: u32,
-    /// Most open items of one mount; announced as OpenLimit. Unset: no limit.
+    /// Maximum number of open items of one mount; announced as OpenLimit. Unset: no limit.
     pub open_limit: Option<u32>,
-    /// Most memory for the keys and views of one mount's open items, KiB.
+    /// Maximum amount of memory for the keys and views of one mount's open items, KiB.
     pub open_kib: u32,
-    /// Most such memory of all mounts, MiB.
+    /// Maximum amount of such memory of all mounts, MiB.
     pub open_total_mib: u32,
-    /// Most mounts of one user; unset: half of [`P2ps::max_mounts`], and a quarter of them from one address.
+    /// Maximum number of mounts of one user; unset: half of [`P2ps::max_mounts`], and a quarter of them from one
+    /// address.
     pub mounts_per_user: Option<u32>,
-    /// Most mounts from one address, or from one /64 network of IPv6; unset: half of [`P2ps::max_mounts`].
+    /// Maximum number of mounts from one address, or from one /64 network of IPv6; unset: half of [`P2ps::max_mounts`].
     pub mounts_per_address: Option<u32>,
-    /// Most outstanding requests of one mount; announced as OpenWindow. Unset: no limit.
+    /// Maximum number of outstanding requests of one mount; announced as OpenWindow. Unset: no limit.
     pub open_window: Option<u32>,
-    /// Most items requested again per second after a recovery, over all upstreams; 0: no limit.
+    /// Maximum number of items requested again per second after a recovery, over all upstreams; 0: no limit.
     pub recovery_rate: u32,
     /// Time that an item without streams stays open upstream, ms.
     pub close_hold_ms: u32,

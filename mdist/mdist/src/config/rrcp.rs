@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rrcp {
-    /// Most hops of a packet.
+    /// Maximum number of hops of a packet.
     pub packet_ttl: u32,
-    /// Most retransmissions of an unacknowledged packet.
+    /// Maximum number of retransmissions of an unacknowledged packet.
     pub ndata: u32,
-    /// Most requests for one missing packet.
+    /// Maximum number of requests for one missing packet.
     pub nrreq: u32,
     /// Time between retransmissions.
     pub tdata: u32,
@@ -23,11 +23,11 @@ pub struct Rrcp {
     pub tbchold: u32,
     /// Time for which sent point-to-point packets are kept.
     pub tpphold: u32,
-    /// Most packets that wait for one application.
+    /// Maximum number of packets that wait for one application.
     pub user_q_limit: u32,
-    /// Most missing packets of one sender.
+    /// Maximum number of missing packets of one sender.
     pub nmissing: u32,
-    /// Most packets in the pool.
+    /// Maximum number of packets in the pool.
     pub max_pkt_pool_size: u32,
     /// Packets in the pool above which the application waits.
     pub pkt_pool_limit_high: u32,

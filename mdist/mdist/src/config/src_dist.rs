@@ -20,16 +20,16 @@ pub struct SrcDist {
     pub tcp_no_delay: bool,
     /// Silence after which a publisher is disconnected, seconds.
     pub ping_timeout_s: u8,
-    /// Most items requested again per second after a recovery; 0: no limit.
+    /// Maximum number of items requested again per second after a recovery; 0: no limit.
     pub recovery_rate: u32,
     /// Time that an item without sinks stays open upstream, ms.
     pub close_hold_ms: u32,
-    /// Most unpublished items of one service that consumers may wait for; further requests are refused.
+    /// Maximum number of unpublished items of one service that consumers may wait for; further requests are refused.
     pub max_unpublished: u32,
     /// Destination of posts for items of non-interactive publishers.
     pub posts: Posts,
-    /// Most memory for packets that are kept for stalled sinks, over all services, MiB; 0: feeds wait for stalled
-    /// sinks.
+    /// Maximum amount of memory for packets that are kept for stalled sinks, over all services, MiB; 0: feeds wait for
+    /// stalled sinks.
     pub stall_mib: u32,
     /// Built-in latency statistics.
     pub latency_calc: LatencyCalc,

@@ -11,8 +11,8 @@ use super::ids::ItemId;
 use super::state::Hub;
 use crate::cache::Record;
 
-/// Most updates that wait: enough to hide the memory's latency, and few enough that the fetched lines are still
-/// in the cache.
+/// Maximum number of updates that wait: enough to hide the memory's latency, and few enough that the fetched lines are
+/// still in the cache.
 const MAX_PENDING: usize = 32;
 /// Longest message that waits, in bytes.
 const MAX_PENDING_LEN: usize = 1024;

@@ -6,7 +6,7 @@ use super::state::Hub;
 
 /// Time for which the only request without an answer at two ends in a row is held back; doubled after each further end.
 const HELD: Now = Now::from_secs(60);
-/// Most doublings of this time: to 16 minutes.
+/// Maximum number of doublings of this time: to 16 minutes.
 const DOUBLINGS: u8 = 4;
 /// Time for which half of several such requests are held back: the next end tells which half has the cause.
 const HALF_HELD: Now = Now::from_secs(5);

@@ -13,9 +13,9 @@ use super::state::Hub;
 use super::{ItemId, ItemSpec};
 use crate::cache::Image;
 
-/// Most places of the item table that a list visits.
+/// Maximum number of places of the item table that a list visits.
 const VISITED: usize = 20_000;
-/// Most fields, or lines of another container, of one item.
+/// Maximum number of fields, or lines of another container, of one item.
 const FIELDS: usize = 300;
 /// Longest value, characters.
 const VALUE: usize = 200;

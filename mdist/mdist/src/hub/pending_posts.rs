@@ -9,7 +9,7 @@ use rssl::rwf::Domain;
 
 use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
 
-/// Most posts that wait for an acknowledgement; stock consumers have at most as many each.
+/// Maximum number of posts that wait for an acknowledgement; stock consumers have at most as many each.
 const MAX_PENDING: usize = 100_000;
 
 /// One post (all its parts) that requests acknowledgements.

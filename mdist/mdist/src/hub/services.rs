@@ -9,11 +9,11 @@ use rssl::rwf::{Domain, Qos};
 use super::ids::{ItemId, Token, UpstreamId};
 use super::item::{Link, Queue};
 
-/// Most services of a hub; an id is never used for another name.
+/// Maximum number of services of a hub; an id is never used for another name.
 pub(super) const MAX_SERVICES: usize = 8192;
 
-/// Most announcements of an upstream's service whose statuses may follow; those of an older one count as the items'
-/// own.
+/// Maximum number of announcements of an upstream's service whose statuses may follow; those of an older one count as
+/// the items' own.
 const MAX_ANNOUNCED: usize = 64;
 
 /// The services as the sides show them to consumers: ids and names of the hub, state of all upstreams together.

@@ -11,7 +11,7 @@ use super::state::{Hub, PORTION};
 
 /// Time after which an item that is suspect is requested again. A normal recovery is over before.
 const FIRST: Now = Now::from_secs(3);
-/// Most doublings of this time, after requests that have not helped: to 96 s.
+/// Maximum number of doublings of this time, after requests that have not helped: to 96 s.
 const DOUBLINGS: u8 = 5;
 
 impl Hub {

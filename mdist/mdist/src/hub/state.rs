@@ -41,15 +41,16 @@ pub struct Options {
     pub post_timeout: Now,
     /// Requests per second that the hub makes to recover items; 0: no limit.
     pub recovery_rate: u32,
-    /// Most recovery requests of one service without an answer.
+    /// Maximum number of recovery requests of one service without an answer.
     pub recovery_window: u32,
     /// Whether last values are cached.
     pub cache: bool,
     /// Exceptions from `cache`, by service name.
     pub cache_of: HashMap<String, bool>,
-    /// Most items; further requests are refused.
+    /// Maximum number of items; further requests are refused.
     pub max_items: usize,
-    /// Most requested items of one service that no publisher has published yet; further requests are refused.
+    /// Maximum number of requested items of one service that no publisher has published yet; further requests are
+    /// refused.
     pub max_awaited: usize,
     /// Destination of posts for items of publishers.
     pub posts: Posts,

@@ -17,7 +17,7 @@ use super::state::{Hub, PORTION};
 
 /// Places of the table that a portion visits for each item that it may change. A visit takes about 10 ns.
 const VISITS: usize = 16;
-/// Most sweeps under way. The first of more ends in one turn, so that their number is bounded.
+/// Maximum number of sweeps under way. The first of more ends in one turn, so that their number is bounded.
 const MAX_SWEEPS: usize = 64;
 
 /// The effects of an event on the items of services: the service's id, the effect, and the announcement that has told
@@ -40,7 +40,7 @@ struct Sweep {
 #[derive(Debug)]
 pub(super) struct Sweeps {
     list: VecDeque<Sweep>,
-    /// Most items that a portion changes.
+    /// Maximum number of items that a portion changes.
     pub(super) portion: usize,
 }
 

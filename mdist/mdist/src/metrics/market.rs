@@ -13,13 +13,13 @@ use super::registry::Metrics;
 
 /// Time after its last request for which a page counts as open.
 const VIEWED: Duration = Duration::from_secs(5);
-/// Most items of all watch lists together.
+/// Maximum number of items of all watch lists together.
 const WATCHED: usize = 32;
-/// Most items in the list of items.
+/// Maximum number of items in the list of items.
 pub const LISTED: usize = 200;
-/// Most mounts in the list of mounts.
+/// Maximum number of mounts in the list of mounts.
 const MOUNTS: usize = 500;
-/// Most disconnects that the page shows.
+/// Maximum number of disconnects that the page shows.
 const ENDS: usize = 50;
 
 /// A service and an item of it.

@@ -17,7 +17,7 @@ use super::{components, process};
 
 /// Interval at which components publish their counters.
 pub const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
-/// Most disconnects that `/disconnects` shows.
+/// Maximum number of disconnects that `/disconnects` shows.
 pub const DISCONNECTS: usize = 1_000;
 
 /// The metrics of a program. Clones are handles on the same metrics.

@@ -6,7 +6,7 @@
 
 use rssl::transport::FRAME_HEADER;
 
-/// Most bytes of one half: more than one period of the flush timer brings.
+/// Maximum number of bytes of one half: more than one period of the flush timer brings.
 const HALF: usize = 512 * 1024;
 /// Set in offsets of the upper half.
 const UPPER: u32 = 1 << 31;

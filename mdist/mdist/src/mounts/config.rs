@@ -21,23 +21,25 @@ pub struct Config {
     pub output: Limits,
     /// Streams that one mount may have open; also the OpenLimit that the directory shows. Spec: rssl.md §6.5
     pub open_limit: u32,
-    /// Most requests that a consumer should have outstanding: the OpenWindow that the directory shows. Not enforced.
+    /// Maximum number of requests that a consumer should have outstanding: the OpenWindow that the directory shows. Not
+    /// enforced.
     pub open_window: u32,
-    /// Most bytes of keys and views of one mount's open items.
+    /// Maximum number of bytes of keys and views of one mount's open items.
     pub open_bytes: usize,
-    /// Most such bytes of all mounts.
+    /// Maximum number of such bytes of all mounts.
     pub open_bytes_total: usize,
     /// Whether posts are accepted.
     pub posts: bool,
-    /// Most mounts of the server, counted from their login; further connections are refused in the handshake.
+    /// Maximum number of mounts of the server, counted from their login; further connections are refused in the
+    /// handshake.
     pub max_mounts: u32,
-    /// Most mounts of one user on the server; `None`: no limit.
+    /// Maximum number of mounts of one user on the server; `None`: no limit.
     pub mounts_per_user: Option<u32>,
-    /// Most mounts from one address on the server; `None`: no limit.
+    /// Maximum number of mounts from one address on the server; `None`: no limit.
     pub mounts_per_address: Option<u32>,
-    /// Most mounts of one user from one address; `None`: no limit.
+    /// Maximum number of mounts of one user from one address; `None`: no limit.
     pub mounts_per_user_and_address: Option<u32>,
-    /// Most connections of one worker that have not logged in.
+    /// Maximum number of connections of one worker that have not logged in.
     pub pending: PendingLimits,
     /// Longest time from accepting a connection to its login.
     pub login_timeout: Duration,

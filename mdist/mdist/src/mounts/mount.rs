@@ -56,9 +56,9 @@ pub struct MountStats {
     pub requests_waiting: usize,
     /// Output buffers in use.
     pub buffers: usize,
-    /// Most output buffers that were ever in use.
+    /// Maximum amount of output buffers that were ever in use.
     pub buffers_high_water: usize,
-    /// Most output buffers that it may have.
+    /// Maximum amount of output buffers that it may have.
     pub buffers_max: usize,
     /// Bytes that wait for the socket.
     pub bytes_waiting: usize,

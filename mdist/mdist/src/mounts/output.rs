@@ -6,10 +6,10 @@ use super::pool::{BUFFER, Pool};
 use super::slots::Ticket;
 use super::slow_consumer::{Limits, Overflow, buffers_to_borrow};
 
-/// Most bytes of a list that are gathered for one write: few enough to stay in the processor's own caches.
+/// Maximum number of bytes of a list that are gathered for one write: few enough to stay in the processor's own caches.
 pub(crate) const CHUNK: usize = 64 * 1024;
 
-/// Most messages for which an empty list keeps its memory.
+/// Maximum number of messages for which an empty list keeps its memory.
 const RETAINED: usize = 8 * 1024;
 
 /// Messages that are staged in the output itself before they go to the list. They fill one cache line.

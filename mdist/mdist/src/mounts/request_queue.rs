@@ -44,10 +44,10 @@ impl ImageShare {
 
 /// The requests that a mount may send now.
 struct Window {
-    /// Most requests at the hub: their images fill half of the guaranteed buffers, less the bytes that the consumer
-    /// has not read.
+    /// Maximum number of requests at the hub: their images fill half of the guaranteed buffers, less the bytes that the
+    /// consumer has not read.
     usual: usize,
-    /// Most requests at the hub within the share of images; 0: the consumer is too slow.
+    /// Maximum number of requests at the hub within the share of images; 0: the consumer is too slow.
     shared: usize,
 }
 

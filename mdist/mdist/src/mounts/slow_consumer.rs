@@ -19,7 +19,7 @@ const BORROW: usize = 16;
 pub struct Limits {
     /// Buffers that the mount always has, however many other mounts use.
     pub guaranteed: usize,
-    /// Most buffers that it may hold, including borrowed ones.
+    /// Maximum number of buffers that it may hold, including borrowed ones.
     pub max: usize,
 }
 
@@ -29,7 +29,7 @@ pub struct Limits {
 pub struct Overflow {
     /// Buffers in use, including those for the refused message.
     pub used: usize,
-    /// Most buffers that the mount may hold.
+    /// Maximum number of buffers that the mount may hold.
     pub max: usize,
     /// Buffers left in the shared pool.
     pub pool_free: usize,

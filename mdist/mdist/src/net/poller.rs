@@ -13,7 +13,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use utipc::Look;
 
-/// Most events that one wait reports; the next wait reports the rest.
+/// Maximum number of events that one wait reports; the next wait reports the rest.
 const EVENTS_MAX: usize = 256;
 /// Least time limit of a wait that looks for events before it sleeps: a look may take half of it.
 const LOOK_MIN: Duration = Duration::from_micros(100);

@@ -7,7 +7,7 @@ use crate::net::{Interest, Now, Registry, Socket, now as clock};
 use super::tokens::FIRST_CLIENT;
 use super::turns::TurnMeter;
 
-/// Most bytes that are read from one client before the next is served.
+/// Maximum number of bytes that are read from one client before the next is served.
 const READ: usize = 64 * 1024;
 
 /// One client's socket.

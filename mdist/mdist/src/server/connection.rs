@@ -8,7 +8,7 @@ use crate::metrics::components::Upstream;
 use crate::net::{Interest, Now, Registry, Socket};
 use crate::upstream::{Consumer, Event, Session, SessionError, is_wanted};
 
-/// Most bytes that wait for an upstream to read; above this it is disconnected.
+/// Maximum number of bytes that wait for an upstream to read; above this it is disconnected.
 const MAX_OUTPUT: usize = 64 << 20;
 
 impl From<UpstreamError> for SessionError {

@@ -28,11 +28,11 @@ use super::tokens::{BACKBONE, FIRST_CLIENT, FIRST_CONNECTOR, FIRST_PUBLISHER};
 use super::turns::TurnMeter;
 use super::workers::Workers;
 
-/// Most bytes that one read of an upstream takes, so that many updates share a turn.
+/// Maximum number of bytes that one read of an upstream takes, so that many updates share a turn.
 pub(super) const READ: usize = 256 * 1024;
 
-/// Most rounds of requests and log entries in one turn. The rest waits for the next turn, so that sockets are
-/// served in between.
+/// Maximum number of rounds of requests and log entries in one turn. The rest waits for the next turn, so that sockets
+/// are served in between.
 const ROUNDS: usize = 64;
 
 /// Requests of sides that the hub handles before the time is looked at, each in 1 to 3 µs.

@@ -10,7 +10,8 @@ use crate::net::{Interest, Network, Now, Poller, Registry, Socket, SocketOptions
 /// Pause after the system refused a connection: while it is out of descriptors, it would refuse the next one too.
 const BACKOFF: Duration = Duration::from_millis(200);
 
-/// Most connections that one turn accepts at a listener, about 10 µs each: upstreams and mounts are served in between.
+/// Maximum number of connections that one turn accepts at a listener, about 10 µs each: upstreams and mounts are served
+/// in between.
 pub(super) const ACCEPTS_PER_TURN: usize = 64;
 
 /// All listening sockets of a program; their tokens in the poller are 0, 1, 2 and so on.

@@ -30,7 +30,7 @@ use super::workers::Workers;
 /// Default port of the listeners for consumers.
 const PORT: u16 = 14_002;
 
-/// Most sources on the backbone at a time.
+/// Maximum number of sources on the backbone at a time.
 const MAX_SOURCES: u16 = 256;
 /// Packets of feeds that are read in a row, unless configured for a service.
 const READ_BIAS: u32 = 8;

@@ -11,7 +11,7 @@ use super::Running;
 use super::demo::Chain;
 use crate::config::{Config, Loaded};
 use crate::metrics::{Lines, Metrics, Server};
-use crate::{log, output, say};
+use utipc_cli::{log, output, say};
 
 /// Runs a program. The log goes to standard error, filtered by `RUST_LOG`; an error is printed there in one line, and
 /// the exit code is 1.

@@ -25,7 +25,7 @@ use super::workers::Workers;
 
 /// Default port of the listeners for publishers.
 const PORT: u16 = 14_003;
-/// Most publishers that are connected at a time.
+/// Maximum number of publishers that are connected at a time.
 const MAX_PUBLISHERS: u16 = 1024;
 
 /// Starts a source distributor.

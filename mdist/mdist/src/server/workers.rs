@@ -16,11 +16,12 @@ use super::clients::Clients;
 use super::tokens::FIRST_CLIENT;
 use super::turns::{Part, Ready};
 
-/// Most turns that a worker may be behind; above this the hub waits for it, and the upstreams wait for the hub.
+/// Maximum number of turns that a worker may be behind; above this the hub waits for it, and the upstreams wait for the
+/// hub.
 const MAX_BEHIND: usize = 64;
 /// Longest sleep.
 const MAX_SLEEP: Duration = Duration::from_millis(500);
-/// Most logs that are kept for reuse.
+/// Maximum number of logs that are kept for reuse.
 const SPARE: usize = MAX_BEHIND + 8;
 
 /// The hub's log of one turn.

@@ -20,7 +20,7 @@ use crate::dictionaries::{Dictionaries, Given};
 use crate::hub::Now;
 use crate::net::{LoginPlace, LoginRefusal};
 
-/// Most streams of dictionaries that a publisher may have open.
+/// Maximum number of streams of dictionaries that a publisher may have open.
 const MAX_DICTIONARIES: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

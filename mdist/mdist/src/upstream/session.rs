@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::hub::Now;
 
-/// Most bytes of an incomplete frame; handshakes agree on smaller frames.
+/// Maximum number of bytes of an incomplete frame; handshakes agree on smaller frames.
 const MAX_PARTIAL: usize = 1 << 17;
 /// Longest time from connecting until the session is open.
 pub(super) const OPEN_TIMEOUT: Now = Now::from_secs(45);

@@ -16,7 +16,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 pub(crate) const USER: &str = "well-behaved";
 /// In the server's line about the end of a consumer's connection.
 const LEFT: &str = "a consumer left";
-/// Most warnings that are kept: their causes show in the first ones.
+/// Maximum number of warnings that are kept: their causes show in the first ones.
 const WARNINGS: usize = 40;
 
 /// A line of a server's log.

@@ -143,7 +143,7 @@ pub(crate) struct Orders {
     pub(crate) cuts: AtomicU64,
     /// Times a sink fell behind.
     pub(crate) stalls: AtomicU64,
-    /// Most bytes kept for sinks that were behind.
+    /// Maximum number of bytes kept for sinks that were behind.
     pub(crate) backlog: AtomicU64,
     /// Sinks that have left or were disconnected from their feeds.
     pub(crate) farewells: Mutex<Vec<Farewell>>,

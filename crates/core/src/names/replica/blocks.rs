@@ -16,12 +16,12 @@ pub(super) const fn branch_len<A: Access>() -> usize {
     2 * A::GROUP + 7 * row::<A>()
 }
 
-/// Most entries of a leaf.
+/// Maximum number of entries of a leaf.
 pub(super) const fn leaf_fanout<A: Access>() -> usize {
     2 * A::GROUP - 1
 }
 
-/// Most entries of a branch.
+/// Maximum number of entries of a branch.
 pub(super) const fn branch_fanout<A: Access>() -> usize {
     row::<A>() - 1
 }

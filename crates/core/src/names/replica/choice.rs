@@ -8,7 +8,7 @@ use crate::names::Lookup;
 
 /// Receivers whose loads are compared: those that are next in turn. Ours: each costs a few cache lines.
 const CHOICES: usize = 8;
-/// Most receivers that are looked at while none of them takes messages.
+/// Maximum number of receivers that are looked at while none of them takes messages.
 const EXAMINED: usize = 64;
 
 /// The receiver that was chosen for an anycast.

@@ -97,7 +97,7 @@ pub(super) const SUPERSEDED: u64 = u64::MAX;
 /// Version: the node has stopped.
 pub(super) const GONE: u64 = u64::MAX - 1;
 
-/// Most levels of a tree; leaves are level 0. The largest table needs five.
+/// Maximum number of levels of a tree; leaves are level 0. The largest table needs five.
 pub(super) const MAX_LEVELS: u32 = 8;
 /// Number of cells of a record.
 pub(super) const RECORD: usize = 4;

@@ -64,10 +64,10 @@ pub(super) struct Tree {
     path: Vec<(Ref, usize)>,
 }
 
-/// Most leaves written by one change: a leaf that is split.
+/// Maximum number of leaves written by one change: a leaf that is split.
 const LEAVES_PER_CHANGE: u32 = 2;
 
-/// Most branches written by one change: a split branch on each level, and a new root.
+/// Maximum number of branches written by one change: a split branch on each level, and a new root.
 fn branches_per_change<A: Access>(areas: &Areas<'_, A>) -> u32 {
     2 * root(areas).level() + 1
 }

@@ -17,10 +17,10 @@ use crate::addr::{NodeAddr, Scope, ServiceAddr, ServiceRange};
 use crate::names::{Lookup, ScopeRule};
 use crate::planted::{self, Fault};
 
-/// Most attempts to read a table that changes too fast. Each attempt takes less than [`GRACE`] changes unless the
-/// reader is preempted.
+/// Maximum number of attempts to read a table that changes too fast. Each attempt takes less than [`GRACE`] changes
+/// unless the reader is preempted.
 const ATTEMPTS: u32 = 16;
-/// Most attempts to advance a cursor that others advance too.
+/// Maximum number of attempts to advance a cursor that others advance too.
 pub(super) const CURSOR_ATTEMPTS: u32 = 8;
 /// Steps in a ring between two checks that its start is still part of it.
 const RING_CHECK: u32 = 64;

@@ -20,10 +20,10 @@ const SILENCE_MS: u64 = 10_000;
 /// Time for the handshake while the limit of connections without a handshake is reached, milliseconds.
 const SILENCE_WHEN_FULL_MS: u64 = 500;
 
-/// Most connections without a handshake.
+/// Maximum number of connections without a handshake.
 const MAX_SILENT: usize = 256;
 
-/// Most of them of one user, except root and the daemon's own, so that others find a place at once.
+/// Maximum number of them of one user, except root and the daemon's own, so that others find a place at once.
 const MAX_SILENT_PER_USER: usize = MAX_SILENT / 2;
 
 /// Pause when the system has no descriptor for a new connection, milliseconds.
@@ -31,9 +31,6 @@ const NO_DESCRIPTOR_MS: u64 = 50;
 
 /// Bytes of a program's name that are kept.
 const MAX_PROGRAM: usize = 64;
-
-/// The first version that has [`utipc_attach::Notice::NodeLane`].
-const NODE_LANES_VERSION: u16 = 2;
 
 /// The release that the daemon reports to processes.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
@@ -52,13 +49,6 @@ pub(in crate::daemon) struct Handshake {
     /// The agreed version of the protocol.
     pub(in crate::daemon) version: u16,
     pub(in crate::daemon) hello: Hello,
-}
-
-impl Handshake {
-    /// True if the process supports node lanes.
-    pub(in crate::daemon) fn takes_node_lanes(&self) -> bool {
-        self.hello.takes_lanes && self.version >= NODE_LANES_VERSION
-    }
 }
 
 /// Reason why a process may not attach, and the answer to it, if any.

@@ -9,7 +9,7 @@ use utipc_os::fdpass::{Channel, Peer};
 use super::delayed::Delayed;
 use super::doorbell::Doorbell;
 
-/// Most notices in one reply.
+/// Maximum number of notices in one reply.
 const NOTICES_MAX: usize = 64;
 
 /// A process that has completed the handshake.
@@ -19,8 +19,6 @@ pub(super) struct Session {
     /// Readable when the process has ended, where the system can tell.
     pub(super) process: Option<OwnedFd>,
     pub(super) program: String,
-    /// The agreed version of the protocol.
-    pub(super) version: u16,
     /// Number of its last request; the handshake is 1.
     pub(super) requests: u32,
 }

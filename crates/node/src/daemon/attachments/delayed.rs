@@ -16,7 +16,7 @@ use crate::daemon::counters::EndReason;
 const RETRY_MS: u64 = 10;
 /// Time after which the process is disconnected. By then its own wait for the reply is over.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Most replies behind the delayed one. A process has at most 64 requests without a reply.
+/// Maximum number of replies behind the delayed one. A process has at most 64 requests without a reply.
 const BEHIND_MAX: usize = 64;
 
 /// A reply that waits for room, and the later replies to the same process.

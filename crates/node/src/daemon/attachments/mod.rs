@@ -35,15 +35,6 @@ use doorbell::Doorbell;
 /// Number of an attachment; used again after 2^32 others at the earliest. 0 is the daemon's.
 pub(super) type AttachmentId = u32;
 
-/// The first version of the protocol in which processes read the binding table themselves.
-const TABLE_VERSION: u16 = 2;
-
-/// The first version in which a process can become the sole holder of a socket again.
-const SOLE_HOLDER_VERSION: u16 = 2;
-
-/// The first version with [`utipc_core::socket::WaitReason::ReceiversFull`].
-const RECEIVERS_FULL_VERSION: u16 = 11;
-
 /// A reply that leaves at the end of the turn.
 #[derive(Debug)]
 pub(super) struct Outgoing {
@@ -129,21 +120,6 @@ impl Attachments {
         self.session(id).map(|session| &*session.program)
     }
 
-    /// Whether a process reads the binding table itself.
-    pub(super) fn reads_table(&self, id: AttachmentId) -> bool {
-        self.session(id).is_some_and(|session| session.version >= TABLE_VERSION)
-    }
-
-    /// Whether a process understands [`utipc_core::socket::WaitReason::ReceiversFull`].
-    pub(super) fn knows_receivers_full(&self, id: AttachmentId) -> bool {
-        self.session(id).is_some_and(|session| session.version >= RECEIVERS_FULL_VERSION)
-    }
-
-    /// Whether a process supports the notice that it is the sole holder of a socket again.
-    pub(super) fn knows_sole_holder(&self, id: AttachmentId) -> bool {
-        self.session(id).is_some_and(|session| session.version >= SOLE_HOLDER_VERSION)
-    }
-
     fn session(&self, id: AttachmentId) -> Option<&Session> {
         self.all.get(&id).and_then(|attachment| attachment.session.as_ref())
     }
@@ -218,9 +194,8 @@ impl Attachments {
             let watched = reactors.watch(UserId(attachment.peer.uid), process, token);
             watched.map_err(|_| EndReason::System)?;
         }
-        let Handshake { version, hello } = handshake;
-        attachment.session =
-            Some(Session { doorbell, process, program: hello.program, version, requests: 1 });
+        let program = handshake.hello.program;
+        attachment.session = Some(Session { doorbell, process, program, requests: 1 });
         self.served += 1;
         Ok(())
     }

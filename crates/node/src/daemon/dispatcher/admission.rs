@@ -13,9 +13,6 @@ use crate::daemon::attachments::{AttachmentId, Handshake, Received, Refused};
 use crate::daemon::counters::EndReason;
 use crate::daemon::quotas;
 
-/// The first version of the protocol that has [`Refusal::TooManyOfUser`].
-const USER_LIMIT_VERSION: u16 = 5;
-
 /// Connections that one turn takes.
 const BATCH: usize = 8;
 
@@ -97,8 +94,7 @@ impl Dispatcher {
         self.admission.remove(id);
         match self.admission.check(&self.attachments, &self.rules, id, packet) {
             Ok(handshake) => {
-                let attached =
-                    self.check_user(id, handshake.version).and_then(|()| self.attach(id, handshake));
+                let attached = self.check_user(id).and_then(|()| self.attach(id, handshake));
                 if let Err(refused) = attached {
                     self.refuse(id, refused);
                 }
@@ -115,12 +111,12 @@ impl Dispatcher {
     }
 
     /// Checks that the user of a process may have one more.
-    fn check_user(&mut self, id: AttachmentId, version: u16) -> Result<(), Refused> {
+    fn check_user(&mut self, id: AttachmentId) -> Result<(), Refused> {
         let user = self.user(id).map_err(|_| (EndReason::Closed, None))?;
         let ledger = self.driver.stack.ledger_mut();
         ledger.check(user, Resource::Processes, 1).map_err(|exceeded| {
             let _logged = quotas::refuse(ledger, exceeded);
-            let refusal = if exceeded.is_of_user && version >= USER_LIMIT_VERSION {
+            let refusal = if exceeded.is_of_user {
                 Refusal::TooManyOfUser { uid: user.0, limit: exceeded.limit }
             } else {
                 Refusal::TooMany
@@ -133,14 +129,14 @@ impl Dispatcher {
         let stack = &self.driver.stack;
         let node = if stack.address_is_final() { stack.own_node() } else { NodeAddr::NONE };
         let answer = self.admission.welcome(id, handshake.version, node);
-        let (takes_lanes, takes_node_lanes) = (handshake.hello.takes_lanes, handshake.takes_node_lanes());
+        let takes_lanes = handshake.hello.takes_lanes;
         let user = self.user(id).map_err(|_| (EndReason::Closed, None))?;
         self.attachments
             .serve(&mut self.reactors, id, handshake, &answer)
             .map_err(|reason| (reason, None))?;
         self.driver.stack.ledger_mut().charge(user, Resource::Processes, 1);
         self.sockets.add_process(id);
-        self.lanes.add_process(id, takes_lanes, takes_node_lanes);
+        self.lanes.add_process(id, takes_lanes);
         self.counters.attached_ever += 1;
         Ok(())
     }

@@ -387,6 +387,12 @@ impl Dispatcher {
                     // It fails if the caller is gone.
                     let _ = answer.send(self.count());
                 }
+                Order::List(request, from, answer) => {
+                    let part = self
+                        .with_management(now, |management, access| management.list(access, &request, from));
+                    // It fails if the caller is gone.
+                    let _ = answer.send(part);
+                }
                 Order::Run(command) => command(&mut self.driver.stack, now),
             }
         }

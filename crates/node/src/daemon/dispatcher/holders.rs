@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use utipc_attach::{Failure, Notice, Reply, Request};
+use utipc_attach::{Failure, Notice, Reply};
 use utipc_core::Time;
 use utipc_core::quota::Resource;
 use utipc_lanes::daemon::Work;
@@ -22,30 +22,8 @@ use crate::daemon::sockets::{Holder, Release};
 const ORPHANS_PER_TURN: usize = 64;
 
 impl Dispatcher {
-    /// Carries out a request by which a process shares sockets; `passed` is the descriptor that came with it.
-    pub(super) fn share(
-        &mut self,
-        now: Time,
-        id: AttachmentId,
-        request: Request,
-        passed: &mut Option<OwnedFd>,
-        answer: &mut Answer,
-    ) -> Done {
-        match request {
-            Request::Fork => self.fork(now, id, answer),
-            Request::Inherit { inheritance, nonce } => self.inherit(now, id, (inheritance, nonce), answer),
-            Request::Keep { port } => {
-                answer.fds.push(self.give_descriptor(id, port)?);
-                Ok(Reply::Done)
-            }
-            Request::Claim { .. } => self.claim(now, id, passed.as_ref(), answer),
-            Request::Adopt { port, near } => self.adopt(id, port, near, passed),
-            _ => Err(Failure::State),
-        }
-    }
-
     /// A process is about to fork: the child's descriptor holds all its sockets too.
-    fn fork(&mut self, now: Time, id: AttachmentId, answer: &mut Answer) -> Done {
+    pub(super) fn fork(&mut self, now: Time, id: AttachmentId, answer: &mut Answer) -> Done {
         let user = self.user(id)?;
         self.check_quota(user, Resource::Descriptors, 1)?;
         self.check_quota(user, Resource::Memory, self.sockets.count_of(id) as u64 * INHERITED_SOCKET)?;
@@ -58,7 +36,7 @@ impl Dispatcher {
     }
 
     /// A process claims the sockets that it has inherited.
-    fn inherit(
+    pub(super) fn inherit(
         &mut self,
         now: Time,
         id: AttachmentId,
@@ -82,7 +60,7 @@ impl Dispatcher {
     }
 
     /// Makes a descriptor for a socket that the program owns.
-    fn give_descriptor(&mut self, id: AttachmentId, port: u32) -> Result<OwnedFd, Failure> {
+    pub(super) fn give_descriptor(&mut self, id: AttachmentId, port: u32) -> Result<OwnedFd, Failure> {
         let near = self.open_descriptor(id, port)?;
         // Names the far end too, as `give_to_library` does.
         let given = self.descriptors.give_to_program(port, &near);
@@ -91,8 +69,13 @@ impl Dispatcher {
     }
 
     /// A socket that resumes keeps the descriptor that it had from an earlier daemon.
-    fn adopt(&mut self, id: AttachmentId, port: u32, near: bool, passed: &mut Option<OwnedFd>) -> Done {
-        self.check_holds(id, port)?;
+    pub(super) fn adopt(
+        &mut self,
+        id: AttachmentId,
+        port: u32,
+        near: bool,
+        passed: &mut Option<OwnedFd>,
+    ) -> Done {
         if near {
             let adopted = self.descriptors.adopt_near(port, passed.as_ref().ok_or(Failure::State)?);
             return if adopted.map_err(|e| Failure::Limit(e.to_string()))? {
@@ -115,7 +98,13 @@ impl Dispatcher {
     }
 
     /// A process that has the descriptor of a socket becomes a holder of the socket.
-    fn claim(&mut self, now: Time, id: AttachmentId, passed: Option<&OwnedFd>, answer: &mut Answer) -> Done {
+    pub(super) fn claim(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        passed: Option<&OwnedFd>,
+        answer: &mut Answer,
+    ) -> Done {
         let port = passed.and_then(|passed| self.descriptors.find(passed));
         let port = port.filter(|port| self.sockets.contains(*port)).ok_or(Failure::NoSocket(0))?;
         if self.sockets.is_held_by(port, id) {
@@ -142,8 +131,7 @@ impl Dispatcher {
             Release::Unknown => false,
             Release::Shared => true,
             Release::Sole(owner) => {
-                let takes_lanes = self.attachments.knows_sole_holder(owner) && self.lanes.takes_lanes(owner);
-                if takes_lanes && !self.lanes.is_direct(port) {
+                if self.lanes.takes_lanes(owner) && !self.lanes.is_direct(port) {
                     self.attachments.notify(owner, Notice::SoleHolder { port });
                 }
                 true

@@ -1,7 +1,7 @@
 //! Work on the lanes of sockets, in steps, and what follows when it is done: the answer to a request, the end of
 //! sockets, or another task.
 
-use utipc_attach::{Failure, Reply, Request};
+use utipc_attach::{Failure, Reply, Request, SocketCall};
 use utipc_core::Time;
 use utipc_core::quota::UserId;
 use utipc_core::socket::SocketOption;
@@ -177,15 +177,16 @@ impl Dispatcher {
         request: &Request,
         packet: &[u8],
     ) -> bool {
-        let port = match request {
-            Request::SetOption { port, .. } | Request::Look { port } => *port,
-            Request::Send { port, .. } | Request::SendFound { port, .. }
-                if is_datagram(&self.driver.stack, *port) =>
-            {
-                *port
-            }
-            _ => return false,
+        let Request::Socket { port, call } = request else { return false };
+        let port = *port;
+        let is_one = match call {
+            SocketCall::SetOption { .. } | SocketCall::Look => true,
+            SocketCall::Send { .. } | SocketCall::SendFound { .. } => is_datagram(&self.driver.stack, port),
+            _ => false,
         };
+        if !is_one {
+            return false;
+        }
         let Ok(user) = self.user(id) else { return false };
         if !self.sockets.is_held_by(port, id) || !self.lanes.has_written(port) {
             return false;

@@ -1,27 +1,20 @@
-//! Requests about the node itself, and the few that change it.
+//! Requests about the node itself.
 
 use serde::Serialize;
-use utipc_attach::{
-    BearerEntry, BindingPage, Failure, MAX_AWAITED, MAX_GROUP_MEMBERS, NodeEntry, Reply, Request,
-};
-use utipc_core::addr::{Binding, NodeAddr, PortId};
+use utipc_attach::{Failure, MAX_AWAITED, MAX_GROUP_MEMBERS, Reply};
+use utipc_core::Time;
+use utipc_core::addr::PortId;
 use utipc_core::group::LeaveError;
-use utipc_core::names::ListPosition;
-use utipc_core::{LinkInfo, LinkProperty, PeerInfo, PropertyError, Time};
 
+use super::Dispatcher;
 use super::requests::Done;
-use super::{Answer, Dispatcher};
 use crate::daemon::attachments::AttachmentId;
 use crate::daemon::barriers::MAX_BARRIERS;
 use crate::daemon::counters::DaemonCounters;
-use crate::daemon::manage::{LIST_ITEMS, Page, Position};
 use crate::observe::Counters;
 
-/// Peers or links in one reply.
-const LIST_PAGE: usize = 32;
-
-/// Longest text in one reply, bytes.
-const MAX_TEXT: usize = 65_536;
+/// Maximum number of bytes of the counters as text: an attribute has at most 64 KiB.
+const MAX_TEXT: usize = 65_000;
 
 /// Counters as processes get them.
 #[derive(Serialize)]
@@ -32,56 +25,15 @@ struct AllCounters {
 }
 
 impl Dispatcher {
-    pub(super) fn query(
-        &mut self,
-        now: Time,
-        id: AttachmentId,
-        request: Request,
-        answer: &mut Answer,
-    ) -> Done {
-        let stack = &self.driver.stack;
-        match request {
-            Request::Lookup { to, domain } => Ok(Reply::Found(self.driver.stack.lookup(to, domain))),
-            Request::IsLocal { port } => {
-                let here = port.node.is_none() || port.node == stack.own_node();
-                Ok(Reply::Number(u32::from(here && stack.endpoint(port.port).is_some())))
-            }
-            Request::FetchTable => {
-                // A process with an older version of the protocol asks for each lookup.
-                if !self.attachments.reads_table(id) {
-                    return Err(Failure::State);
-                }
-                answer.fds = self.replica.descriptors()?;
-                Ok(Reply::Done)
-            }
-            Request::Node => Ok(Reply::Node(NodeEntry {
-                address: stack.own_node(),
-                settled: stack.address_is_final(),
-                identity: stack.identity().map(|i| i.to_string()).unwrap_or_default(),
-                bearers: stack.bearers().into_iter().map(|b| BearerEntry { name: b.config.name }).collect(),
-            })),
-            Request::Peers { skip } => self.list_peers(id, skip),
-            Request::Links { skip } => self.list_links(id, skip),
-            Request::Counters => text(&self.all_counters()).map(Reply::Counters),
-            Request::Bindings { skip } => self.list_bindings(id, skip),
-            Request::Sockets { skip } => self.list_sockets(id, skip),
-            Request::SetLink { name, property } => self.set_link(now, id, &name, property),
-            Request::Barrier { number, last } => self.barrier(now, id, number, last),
-            Request::GroupMembers { port, after } => self.group_members(id, port, after),
-            // Requests of a later version.
-            _ => Err(Failure::State),
-        }
-    }
-
-    fn group_members(&self, id: AttachmentId, port: u32, after: Option<PortId>) -> Done {
-        let endpoint = self.endpoint(id, port, Failure::State)?;
+    pub(super) fn group_members(&self, port: u32, after: Option<PortId>) -> Done {
+        let endpoint = self.endpoint(port, Failure::State)?;
         let Some(group) = endpoint.group() else { return Err(Failure::Leave(LeaveError::NotJoined)) };
         let members = group.members_from(after.unwrap_or_default());
         let members = members.filter(|member| Some(member.port) != after);
         Ok(Reply::GroupMembers(members.take(MAX_GROUP_MEMBERS).collect()))
     }
 
-    fn barrier(&mut self, now: Time, id: AttachmentId, number: Option<u32>, last: bool) -> Done {
+    pub(super) fn barrier(&mut self, now: Time, id: AttachmentId, number: Option<u32>, last: bool) -> Done {
         let number = match number {
             Some(number) => number,
             None if self.barriers.is_full(id) => {
@@ -98,114 +50,10 @@ impl Dispatcher {
         Ok(Reply::Awaited { number, nodes })
     }
 
-    /// The counters of the node, and beside them those of the daemon.
-    fn all_counters(&self) -> AllCounters {
+    /// The counters of the node, and beside them those of the daemon, as JSON; `None` if that is too long.
+    pub(super) fn counters_as_text(&self) -> Option<Vec<u8>> {
         let mut daemon = self.count();
-        AllCounters { node: std::mem::take(&mut daemon.node), daemon }
-    }
-
-    /// The position at which a page begins; the first page begins at `first`.
-    fn position(
-        &self,
-        id: AttachmentId,
-        skip: u32,
-        page: Page,
-        first: Position,
-    ) -> Result<Position, Failure> {
-        if skip == 0 {
-            return Ok(first);
-        }
-        self.management.positions.get(id, page).ok_or(Failure::State)
-    }
-
-    /// Keeps the position of the page that follows.
-    fn keep_position(&mut self, id: AttachmentId, page: Page, position: Option<Position>) {
-        if let Some(position) = position {
-            self.management.positions.put(id, page, position);
-        }
-    }
-
-    fn list_peers(&mut self, id: AttachmentId, skip: u32) -> Done {
-        let first = Position::Peer(NodeAddr::NONE);
-        let Position::Peer(from) = self.position(id, skip, Page::Peers(skip), first)? else {
-            return Err(Failure::State);
-        };
-        let peers: Vec<PeerInfo> = self.driver.stack.nodes_from(from).take(LIST_PAGE).collect();
-        let next = peers.last().map(|last| Position::Peer(NodeAddr(last.addr.0.saturating_add(1))));
-        self.management.positions.note_visited(peers.len());
-        self.keep_position(id, Page::Peers(after(skip, &peers)), next);
-        text(&peers).map(Reply::Peers)
-    }
-
-    fn list_links(&mut self, id: AttachmentId, skip: u32) -> Done {
-        let first = Position::Link(NodeAddr::NONE, 0);
-        let Position::Link(peer, bearer) = self.position(id, skip, Page::Links(skip), first)? else {
-            return Err(Failure::State);
-        };
-        let links: Vec<LinkInfo> = self.driver.stack.links_from((peer, bearer)).take(LIST_PAGE).collect();
-        let next = links.last().map(|last| Position::Link(last.peer, last.bearer.saturating_add(1)));
-        self.management.positions.note_visited(links.len());
-        self.keep_position(id, Page::Links(after(skip, &links)), next);
-        text(&links).map(Reply::Links)
-    }
-
-    fn list_bindings(&mut self, id: AttachmentId, skip: u32) -> Done {
-        let from = match skip {
-            0 => None,
-            _ => match self.management.positions.get(id, Page::Bindings(skip)) {
-                Some(Position::Binding(at)) => Some(at),
-                _ => return Err(Failure::State),
-            },
-        };
-        let mut all = self.driver.stack.list_bindings(from);
-        let page: Vec<(ListPosition, Binding)> = all.by_ref().take(LIST_ITEMS).collect();
-        let more = page.len() == LIST_ITEMS && all.next().is_some();
-        drop(all);
-        self.management.positions.note_visited(page.len());
-        let next = page.last().map(|(at, _)| Position::Binding(*at));
-        self.keep_position(id, Page::Bindings(after(skip, &page)), next);
-        let bindings = page.into_iter().map(|(_, binding)| binding).collect();
-        Ok(Reply::Bindings(BindingPage { bindings, more }))
-    }
-
-    /// Sockets of processes; those of the node's own services are left out.
-    fn list_sockets(&mut self, id: AttachmentId, skip: u32) -> Done {
-        let first = Position::Socket(0);
-        let Position::Socket(from) = self.position(id, skip, Page::Sockets(skip), first)? else {
-            return Err(Failure::State);
-        };
-        let ports = self.driver.stack.sockets_from(from).map(|(port, _)| port).take(LIST_ITEMS);
-        let ports: Vec<u32> = ports.collect();
-        self.management.positions.note_visited(ports.len());
-        let next = ports.last().map(|last| Position::Socket(last.saturating_add(1)));
-        self.keep_position(id, Page::Sockets(after(skip, &ports)), next);
-        Ok(Reply::Sockets(ports.iter().filter_map(|port| Some((*port, self.view(id, *port)?))).collect()))
-    }
-
-    fn set_link(&mut self, now: Time, id: AttachmentId, name: &str, property: LinkProperty) -> Done {
-        let Some(peer) = self.attachments.peer(id) else { return Err(Failure::State) };
-        if !self.rules.may_manage(&peer) {
-            return Err(Failure::NotAllowed { uid: peer.uid, what: "change a link".to_owned() });
-        }
-        match self.driver.stack.set_link(now, name, property) {
-            Ok(()) => Ok(Reply::Done),
-            Err(PropertyError::NoLink(name)) => Err(Failure::NoLink(name)),
-            Err(PropertyError::Range { .. }) => Err(Failure::State),
-        }
-    }
-}
-
-/// The number by which the request for the next page names it.
-fn after<T>(skip: u32, page: &[T]) -> u32 {
-    skip.saturating_add(u32::try_from(page.len()).unwrap_or(u32::MAX))
-}
-
-/// A value as JSON.
-fn text(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, Failure> {
-    let bytes = serde_json::to_vec(value).map_err(|_| Failure::State)?;
-    if bytes.len() > MAX_TEXT {
-        Err(Failure::Limit(format!("{MAX_TEXT} bytes in one answer")))
-    } else {
-        Ok(bytes)
+        let all = AllCounters { node: std::mem::take(&mut daemon.node), daemon };
+        serde_json::to_vec(&all).ok().filter(|text| text.len() <= MAX_TEXT)
     }
 }

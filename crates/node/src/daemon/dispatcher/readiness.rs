@@ -145,7 +145,6 @@ impl Dispatcher {
 
     /// Makes a descriptor for a socket; an older one hangs up.
     pub(super) fn open_descriptor(&mut self, id: AttachmentId, port: u32) -> Result<OwnedFd, Failure> {
-        self.check_holds(id, port)?;
         let user = self.make_way_for_descriptor(id, port)?;
         let readiness = self.readiness(port);
         let opened = self.descriptors.open(&mut self.reactors, (port, user), readiness);
@@ -154,22 +153,14 @@ impl Dispatcher {
         Ok(near)
     }
 
-    /// A copy of the far end of a descriptor, for the process that holds the socket, or for one that writes a lane to
-    /// it and belongs to the same user. Decision 19.
-    pub(super) fn far_end(
-        &self,
-        id: AttachmentId,
-        port: u32,
-        lane: Option<LaneId>,
-    ) -> Result<OwnedFd, Failure> {
-        let port = match lane {
-            None => self.check_holds(id, port).map(|()| port)?,
-            Some(lane) => {
-                let (reader, port) = self.lanes.reader(id, lane).ok_or(Failure::State)?;
-                let user = |id| self.attachments.peer(id).map(|peer| peer.uid);
-                if is_same_user(user(id), user(reader)) { port } else { return Err(Failure::State) }
-            }
-        };
+    /// A copy of the far end of the descriptor of a lane's reader, for the writer if both belong to the same user.
+    /// Decision 19.
+    pub(super) fn far_end_of_reader(&self, id: AttachmentId, lane: LaneId) -> Result<OwnedFd, Failure> {
+        let (reader, port) = self.lanes.reader(id, lane).ok_or(Failure::State)?;
+        let user = |id| self.attachments.peer(id).map(|peer| peer.uid);
+        if !is_same_user(user(id), user(reader)) {
+            return Err(Failure::State);
+        }
         self.descriptors.share(port).ok_or(Failure::State)
     }
 
@@ -186,17 +177,16 @@ impl Dispatcher {
     }
 
     /// The process has read the byte, or filled the buffer, of a descriptor: updates its poll result again.
-    pub(super) fn rearm(&mut self, now: Time, id: AttachmentId, port: u32) -> Result<Readiness, Failure> {
-        self.check_holds(id, port)?;
+    pub(super) fn rearm(&mut self, now: Time, port: u32) -> Readiness {
         let readiness = self.readiness(port);
         self.sockets.set_seen(port, readiness);
         self.update_descriptor(now, port, readiness);
-        Ok(readiness)
+        readiness
     }
 
     /// The process has read the byte of a descriptor; `more` if it found something in a lane.
-    pub(super) fn acknowledge_poll(&mut self, now: Time, id: AttachmentId, port: u32, more: bool) -> Done {
-        let readiness = self.rearm(now, id, port)?;
+    pub(super) fn acknowledge_poll(&mut self, now: Time, port: u32, more: bool) -> Done {
+        let readiness = self.rearm(now, port);
         if more {
             self.descriptors.set_readable(port);
         }

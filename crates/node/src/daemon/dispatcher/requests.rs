@@ -2,13 +2,14 @@
 
 use std::os::fd::OwnedFd;
 
-use utipc_attach::{Failure, Reply, Request, SocketView, decode};
+use utipc_attach::{Failure, LaneCall, ProcessCall, Reply, Request, SocketCall, SocketView, decode};
 use utipc_core::Time;
-use utipc_core::addr::{Importance, Scope, ServiceRange};
+use utipc_core::addr::{Scope, ServiceRange};
 use utipc_core::group::{GroupPolicy, GroupRequest};
 use utipc_core::quota::Resource;
-use utipc_core::socket::{Endpoint, OptionError, SocketKind, WaitReason};
+use utipc_core::socket::{Endpoint, OptionError, SocketKind};
 use utipc_lanes::daemon::{EndCause, Work};
+use utipc_manage::Request as Managed;
 
 use super::lane_tasks::Then;
 use super::tasks::STEP_ITEMS;
@@ -35,14 +36,7 @@ impl Dispatcher {
         let Ok((request, payload)) = decode::<Request>(packet) else {
             return self.end_attachment(id, EndReason::Garbage);
         };
-        let with_payload = matches!(
-            request,
-            Request::Send { .. }
-                | Request::SendFound { .. }
-                | Request::SendKeyed { .. }
-                | Request::Manage { .. }
-        );
-        if !payload.is_empty() && !with_payload {
+        if !payload.is_empty() && !request.carries_payload() {
             return self.end_attachment(id, EndReason::Garbage);
         }
         if !self.attachments.begin_request(id) {
@@ -77,18 +71,12 @@ impl Dispatcher {
     ) {
         let mut answer = Answer::default();
         let reply = match request {
-            Request::Send { .. }
-            | Request::SendFound { .. }
-            | Request::SendKeyed { .. }
-            | Request::Receive { .. }
-            | Request::ReceivePolled { .. } => self.transfer(now, id, request, payload, &mut answer),
-            Request::Fork
-            | Request::Inherit { .. }
-            | Request::Keep { .. }
-            | Request::Claim { .. }
-            | Request::Adopt { .. } => self.share(now, id, request, passed, &mut answer),
+            Request::Socket { port, call } => self
+                .check_holds(id, port)
+                .and_then(|()| self.socket_call(now, (id, port), call, (payload, passed), &mut answer)),
+            Request::Lane(call) => self.lane_call(now, id, call, &mut answer),
+            Request::Process(call) => self.process_call(now, id, call, passed, &mut answer),
             Request::Manage { from } => self.manage(now, id, from, payload, &mut answer),
-            request => self.carry_out_request(now, id, request, &mut answer),
         };
         let reply = reply.unwrap_or_else(Reply::Failed);
         let Answer { payload, fds, comes_later } = answer;
@@ -97,23 +85,87 @@ impl Dispatcher {
         }
     }
 
-    /// Requests about one socket.
-    fn carry_out_request(
+    /// A call on a socket that the attachment holds.
+    fn socket_call(
         &mut self,
         now: Time,
-        id: AttachmentId,
-        request: Request,
+        (id, port): (AttachmentId, u32),
+        call: SocketCall,
+        (payload, passed): (&[u8], &mut Option<OwnedFd>),
         answer: &mut Answer,
     ) -> Done {
-        match request {
-            Request::Open { kind } => self.open(now, id, kind),
-            Request::Close { port } => self.check_holds(id, port).map(|()| self.close(now, id, port, answer)),
-            Request::Bind { port, range, scope } => self.bind(now, id, port, range, scope),
-            Request::Unbind { port, which } => self.unbind(now, id, port, which, answer),
-            Request::Join { port, request } => self.join(now, id, port, (request, GroupPolicy::LINUX)),
-            Request::JoinWith { port, request, policy } => self.join(now, id, port, (request, policy)),
-            Request::Leave { port } => {
-                self.check_holds(id, port)?;
+        match call {
+            SocketCall::Close => Ok(self.close(now, id, port, answer)),
+            SocketCall::Bind { range, scope } => self.bind(now, id, port, range, scope),
+            SocketCall::Unbind { which } => self.unbind(now, id, port, which, answer),
+            SocketCall::Listen => self.driver.stack.listen(now, port).map_err(Failure::Call).map(done),
+            SocketCall::Connect { to } => {
+                self.driver.stack.connect(now, port, to).map_err(Failure::Connect).map(done)
+            }
+            SocketCall::Accept => self.accept(now, id, port),
+            SocketCall::Shutdown => self.shut_down(now, id, port, answer),
+            SocketCall::SetOption { option, value } => {
+                self.driver.stack.set_option(now, port, option, value).map_err(Failure::Option).map(done)
+            }
+            SocketCall::GetOption { option } => {
+                let endpoint = self.endpoint(port, Failure::Option(OptionError::NoSuchOption))?;
+                let value = endpoint.option(option).map_err(Failure::Option)?;
+                self.count_option(now, id, (port, option, value), answer)
+            }
+            SocketCall::Send { to } => self.send(now, (id, port), to, payload, answer),
+            SocketCall::SendFound { to, found } => self.send_found(now, port, (to, found), payload),
+            SocketCall::SendKeyed { to, key } => self.send_keyed(now, (id, port), (to, key), payload, answer),
+            SocketCall::Receive { room, options } => self.receive(now, port, room, options, answer),
+            SocketCall::ReceivePolled { room, options } => {
+                let received = self.receive(now, port, room, options, answer);
+                self.rearm(now, port);
+                received
+            }
+            SocketCall::Look => {
+                self.view(port).map(|view| Reply::Socket(Box::new(view))).ok_or(Failure::State)
+            }
+            SocketCall::TakeError => Ok(Reply::Error(self.driver.stack.take_error(port))),
+            SocketCall::Descriptor => {
+                let near = self.open_descriptor(id, port)?;
+                let given = self.descriptors.give_to_library(port);
+                given.map_err(|e| Failure::Limit(e.to_string()))?;
+                answer.fds.push(near);
+                Ok(Reply::Done)
+            }
+            SocketCall::Keep => {
+                answer.fds.push(self.give_descriptor(id, port)?);
+                Ok(Reply::Done)
+            }
+            SocketCall::Rearm => {
+                self.rearm(now, port);
+                Ok(Reply::Done)
+            }
+            SocketCall::Drained { more } => self.acknowledge_poll(now, port, more),
+            SocketCall::FarEnd => {
+                answer.fds.push(self.descriptors.share(port).ok_or(Failure::State)?);
+                Ok(Reply::Done)
+            }
+            SocketCall::Adopt { near } => self.adopt(id, port, near, passed),
+            SocketCall::MakeHosted { partly } => {
+                let work = Work::end(port, EndCause::Hosted(partly));
+                self.work_for_request(now, id, (work, Then::Reply(id, Reply::Done)), answer)
+            }
+            SocketCall::Lend => {
+                if !self.sockets.is_sole(port) || self.in_group(port) {
+                    return Err(Failure::State);
+                }
+                let then = Then::Reply(id, Reply::Done);
+                self.work_for_request(now, id, (Work::lend(port, id), then), answer)
+            }
+            SocketCall::WantLane { to } => {
+                self.with_lanes(now, |lanes, context| lanes.want(context, id, port, to))
+            }
+            SocketCall::AwaitRoom { millis } => {
+                self.lanes.await_room(now, port, millis);
+                Ok(Reply::Done)
+            }
+            SocketCall::Join { request, policy } => self.join(now, id, port, (request, policy)),
+            SocketCall::Leave => {
                 if !self.in_group(port) {
                     return self.leave_group(now, port);
                 }
@@ -121,104 +173,71 @@ impl Dispatcher {
                 let work = Work::end(port, EndCause::Hosted(None));
                 self.work_for_request(now, id, (work, Then::Leave(id, port)), answer)
             }
-            Request::Listen { port } => {
-                self.check_holds(id, port)?;
-                self.driver.stack.listen(now, port).map_err(Failure::Call).map(done)
-            }
-            Request::Connect { port, to } => {
-                self.check_holds(id, port)?;
-                self.driver.stack.connect(now, port, to).map_err(Failure::Connect).map(done)
-            }
-            Request::Accept { port } => self.accept(now, id, port),
-            Request::Shutdown { port } => self.shut_down(now, id, port, answer),
-            Request::SetOption { port, option, value } => {
-                self.check_holds(id, port)?;
-                self.driver.stack.set_option(now, port, option, value).map_err(Failure::Option).map(done)
-            }
-            Request::GetOption { port, option } => {
-                let endpoint = self.endpoint(id, port, Failure::Option(OptionError::NoSuchOption))?;
-                let value = endpoint.option(option).map_err(Failure::Option)?;
-                self.count_option(now, id, (port, option, value), answer)
-            }
-            Request::Look { port } => {
-                self.endpoint(id, port, Failure::State)?;
-                self.view(id, port).map(|view| Reply::Socket(Box::new(view))).ok_or(Failure::State)
-            }
-            Request::TakeError { port } => {
-                self.check_holds(id, port)?;
-                Ok(Reply::Error(self.driver.stack.take_error(port)))
-            }
-            Request::Descriptor { port } => {
-                let near = self.open_descriptor(id, port)?;
-                let given = self.descriptors.give_to_library(port);
-                given.map_err(|e| Failure::Limit(e.to_string()))?;
-                answer.fds.push(near);
-                Ok(Reply::Done)
-            }
-            Request::Rearm { port } => self.rearm(now, id, port).map(|_| Reply::Done),
-            Request::Drained { port, more } => self.acknowledge_poll(now, id, port, more),
-            Request::FarEnd { port, lane } => {
-                answer.fds.push(self.far_end(id, port, lane)?);
-                Ok(Reply::Done)
-            }
-            Request::Notices => Ok(Reply::Done),
-            request => self.lane_request(now, id, request, answer),
+            SocketCall::GroupMembers { after } => self.group_members(port, after),
+            SocketCall::GroupLanes => self.group_lanes(now, id, port),
         }
     }
 
-    /// Requests about lanes.
-    fn lane_request(&mut self, now: Time, id: AttachmentId, request: Request, answer: &mut Answer) -> Done {
-        match request {
-            Request::WantLane { port, to } => {
-                self.check_holds(id, port)?;
-                self.with_lanes(now, |lanes, context| lanes.want(context, id, port, to))
-            }
-            Request::FetchPair { pair } => {
+    /// A call about lanes: `lanes` checks that the attachment has this end of them.
+    fn lane_call(&mut self, now: Time, id: AttachmentId, call: LaneCall, answer: &mut Answer) -> Done {
+        match call {
+            LaneCall::FetchPair { pair } => {
                 answer.fds = self.lanes.fetch_pair(id, pair).ok_or(Failure::State)?;
                 Ok(Reply::Done)
             }
-            Request::Wake { lane } => self.with_lanes(now, |lanes, context| lanes.wake(context, id, lane)),
-            Request::Grow { lane, log2, importance } => {
+            LaneCall::Grow { lane, log2, importance } => {
                 self.lanes.grow(&mut self.driver.stack, id, lane, log2, importance)
             }
-            Request::AwaitRoom { port, millis } => {
-                self.check_holds(id, port)?;
-                self.lanes.await_room(now, port, millis);
-                Ok(Reply::Done)
-            }
-            Request::LaneDone { lane, end } => {
+            LaneCall::LaneDone { lane, end } => {
                 self.with_lanes(now, |lanes, context| lanes.done(context, id, lane, end))
             }
-            Request::Report { lane } => {
+            LaneCall::Report { lane } => {
                 self.with_lanes(now, |lanes, context| lanes.report(context, id, lane))
             }
-            Request::MakeHosted { port, partly } => {
-                self.check_holds(id, port)?;
-                let work = Work::end(port, EndCause::Hosted(partly));
-                self.work_for_request(now, id, (work, Then::Reply(id, Reply::Done)), answer)
+            LaneCall::Wake { lane } => self.with_lanes(now, |lanes, context| lanes.wake(context, id, lane)),
+            LaneCall::FarEnd { lane } => {
+                answer.fds.push(self.far_end_of_reader(id, lane)?);
+                Ok(Reply::Done)
             }
-            Request::Lend { port } => {
-                self.check_holds(id, port)?;
-                if !self.sockets.is_sole(port) || self.in_group(port) {
-                    return Err(Failure::State);
-                }
-                let then = Then::Reply(id, Reply::Done);
-                self.work_for_request(now, id, (Work::lend(port, id), then), answer)
-            }
-            Request::GroupLanes { port } => {
-                self.check_holds(id, port)?;
-                if !self.sockets.is_sole(port) {
-                    return Err(Failure::State);
-                }
-                let (reply, others) =
-                    self.with_lanes(now, |lanes, context| lanes.want_for_group(context, id, port));
-                for other in others {
-                    self.report_group(other);
-                }
-                reply
-            }
-            request => self.query(now, id, request, answer),
         }
+    }
+
+    /// A call of the process; `passed` is the descriptor that came with it.
+    fn process_call(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        call: ProcessCall,
+        passed: &mut Option<OwnedFd>,
+        answer: &mut Answer,
+    ) -> Done {
+        match call {
+            ProcessCall::Open { kind } => self.open(now, id, kind),
+            ProcessCall::Claim => self.claim(now, id, passed.as_ref(), answer),
+            ProcessCall::Fork => self.fork(now, id, answer),
+            ProcessCall::Inherit { inheritance, nonce } => {
+                self.inherit(now, id, (inheritance, nonce), answer)
+            }
+            ProcessCall::Notices => Ok(Reply::Done),
+            ProcessCall::FetchTable => {
+                answer.fds = self.replica.descriptors()?;
+                Ok(Reply::Done)
+            }
+            ProcessCall::Lookup { to, domain } => Ok(Reply::Found(self.driver.stack.lookup(to, domain))),
+            ProcessCall::Barrier { number, last } => self.barrier(now, id, number, last),
+        }
+    }
+
+    /// Opens lanes to the members of a socket's group.
+    fn group_lanes(&mut self, now: Time, id: AttachmentId, port: u32) -> Done {
+        if !self.sockets.is_sole(port) {
+            return Err(Failure::State);
+        }
+        let (reply, others) = self.with_lanes(now, |lanes, context| lanes.want_for_group(context, id, port));
+        for other in others {
+            self.report_group(other);
+        }
+        reply
     }
 
     /// Whether a socket is in a group.
@@ -226,9 +245,8 @@ impl Dispatcher {
         self.driver.stack.endpoint(port).is_some_and(|endpoint| endpoint.group().is_some())
     }
 
-    /// The endpoint of a socket that the attachment holds; `gone` if it has ended.
-    pub(super) fn endpoint(&self, id: AttachmentId, port: u32, gone: Failure) -> Result<&Endpoint, Failure> {
-        self.check_holds(id, port)?;
+    /// The endpoint of a socket; `gone` if it has ended.
+    pub(super) fn endpoint(&self, port: u32, gone: Failure) -> Result<&Endpoint, Failure> {
         self.driver.stack.endpoint(port).ok_or(gone)
     }
 
@@ -276,7 +294,6 @@ impl Dispatcher {
     }
 
     fn shut_down(&mut self, now: Time, id: AttachmentId, port: u32, answer: &mut Answer) -> Done {
-        self.check_holds(id, port)?;
         if self.driver.stack.endpoint(port).is_some_and(|e| e.kind().is_connection_oriented()) {
             let work = Work::end(port, EndCause::Shutdown);
             return self.work_for_request(now, id, (work, Then::ShutDown(id, port)), answer);
@@ -292,7 +309,6 @@ impl Dispatcher {
         port: u32,
         (request, policy): (GroupRequest, GroupPolicy),
     ) -> Done {
-        self.check_holds(id, port)?;
         if self.lanes.is_direct(port) {
             return Err(Failure::State);
         }
@@ -303,7 +319,6 @@ impl Dispatcher {
     }
 
     fn bind(&mut self, now: Time, id: AttachmentId, port: u32, range: ServiceRange, scope: Scope) -> Done {
-        self.check_holds(id, port)?;
         self.check_binding(id, port, range)?;
         self.driver.stack.bind(now, port, range, scope).map_err(Failure::Bind)?;
         self.sockets.add_binding(port);
@@ -349,7 +364,6 @@ impl Dispatcher {
         which: Option<(ServiceRange, Scope)>,
         answer: &mut Answer,
     ) -> Done {
-        self.check_holds(id, port)?;
         if which.is_none() && self.sockets.bindings(port) > STEP_ITEMS {
             self.unbind_all(now, port, false, (id, answer));
             return Ok(Reply::Done);
@@ -364,30 +378,17 @@ impl Dispatcher {
         Ok(Reply::Done)
     }
 
-    /// A socket of the node, as every process may see it, for the process `id`.
-    pub(super) fn view(&self, id: AttachmentId, port: u32) -> Option<SocketView> {
+    /// A socket of the node, as every process may see it.
+    pub(super) fn view(&self, port: u32) -> Option<SocketView> {
         let endpoint = self.driver.stack.endpoint(port)?;
-        let wait = endpoint.wait_reason().map(|reason| match reason {
-            // As for one full receiver.
-            WaitReason::ReceiversFull { .. } if !self.attachments.knows_receivers_full(id) => {
-                let (node, importance) = (self.driver.stack.own_node(), Importance::Low);
-                WaitReason::LinkCongested { node, importance }
-            }
-            reason => reason,
-        });
-        let owner = self.sockets.owner(port).and_then(|owner| self.attachments.peer(owner));
         Some(SocketView {
             kind: endpoint.kind(),
             state: endpoint.state(),
             peer: endpoint.peer(),
             service: endpoint.connected_service(),
-            readiness: endpoint.readiness(),
-            wait,
+            wait: endpoint.wait_reason(),
             error: endpoint.error(),
             stats: endpoint.stats(),
-            available: u32::try_from(endpoint.available()).unwrap_or(u32::MAX),
-            pid: owner.map_or(0, |peer| peer.pid),
-            uid: owner.map_or(0, |peer| peer.uid),
         })
     }
 
@@ -401,6 +402,23 @@ impl Dispatcher {
         answer: &mut Answer,
     ) -> Done {
         let Some(peer) = self.attachments.peer(id) else { return Err(Failure::State) };
+        let (header, request) = Managed::from_bytes(payload).ok_or(Failure::State)?;
+        let counters = if request == Ok(Managed::Counters) { self.counters_as_text() } else { None };
+        let (payload, next) = self.with_management(now, |management, access| {
+            access.counters = counters;
+            management.execute(access, (id, &peer), from, (header, request))
+        });
+        answer.payload = payload;
+        answer.fds.extend(self.management.descriptor.take());
+        Ok(Reply::Managed { next })
+    }
+
+    /// Calls `act` with the management, and the state of the daemon that it may touch.
+    pub(super) fn with_management<T>(
+        &mut self,
+        now: Time,
+        act: impl FnOnce(&mut manage::Management, &mut manage::Access<'_>) -> T,
+    ) -> T {
         let mut access = manage::Access {
             now,
             driver: &mut self.driver,
@@ -409,10 +427,8 @@ impl Dispatcher {
             sockets: &self.sockets,
             attachments: &self.attachments,
             lanes: &self.lanes,
+            counters: None,
         };
-        let (payload, next) = self.management.execute(&mut access, (id, &peer), from, payload)?;
-        answer.payload = payload;
-        answer.fds.extend(self.management.descriptor.take());
-        Ok(Reply::Managed { next })
+        act(&mut self.management, &mut access)
     }
 }

@@ -1,9 +1,9 @@
 //! Requests that send, receive and accept.
 
-use utipc_attach::{Failure, Reply, Request};
+use utipc_attach::{Failure, Reply};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{AcceptError, Destination, Received, RecvError, RecvOptions, SendError};
-use utipc_core::{Origin, Stack, Time};
+use utipc_core::{Origin, PortId, Stack, Time};
 use utipc_lanes::daemon::is_datagram;
 
 use super::requests::Done;
@@ -12,44 +12,35 @@ use crate::daemon::attachments::AttachmentId;
 use crate::daemon::quotas;
 
 impl Dispatcher {
-    pub(super) fn transfer(
+    pub(super) fn send_found(
         &mut self,
         now: Time,
-        id: AttachmentId,
-        request: Request,
+        port: u32,
+        (to, found): (Destination, PortId),
+        payload: &[u8],
+    ) -> Done {
+        self.check_earlier_messages(port)?;
+        let sent = self.driver.stack.send_found(now, port, payload, to, found);
+        self.sent(now, port, sent, false)
+    }
+
+    pub(super) fn send_keyed(
+        &mut self,
+        now: Time,
+        (id, port): (AttachmentId, u32),
+        (to, key): (Option<Destination>, u64),
         payload: &[u8],
         answer: &mut Answer,
     ) -> Done {
-        match request {
-            Request::Send { port, to } => self.send(now, (id, port), to, payload, answer),
-            Request::SendFound { port, to, found } => {
-                self.check_holds(id, port)?;
-                self.check_earlier_messages(port)?;
-                let sent = self.driver.stack.send_found(now, port, payload, to, found);
-                self.sent(now, port, sent, false)
-            }
-            Request::SendKeyed { port, to, key } => {
-                let endpoint = self.endpoint(id, port, Failure::Send(SendError::Broken))?;
-                if endpoint.group().is_none() {
-                    return Err(Failure::State);
-                }
-                self.with_lanes(now, |lanes, context| lanes.stop_group_lanes(context, port));
-                self.submit(now, (id, port), to, answer, |stack| {
-                    stack.send_keyed(now, port, payload, to, key)
-                })
-            }
-            Request::Receive { port, room, options } => self.receive(now, id, port, room, options, answer),
-            Request::ReceivePolled { port, room, options } => {
-                let received = self.receive(now, id, port, room, options, answer);
-                // A process that does not hold the socket has got its answer.
-                let _ = self.rearm(now, id, port);
-                received
-            }
-            _ => Err(Failure::State),
+        let endpoint = self.endpoint(port, Failure::Send(SendError::Broken))?;
+        if endpoint.group().is_none() {
+            return Err(Failure::State);
         }
+        self.with_lanes(now, |lanes, context| lanes.stop_group_lanes(context, port));
+        self.submit(now, (id, port), to, answer, |stack| stack.send_keyed(now, port, payload, to, key))
     }
 
-    fn send(
+    pub(super) fn send(
         &mut self,
         now: Time,
         (id, port): (AttachmentId, u32),
@@ -57,9 +48,8 @@ impl Dispatcher {
         payload: &[u8],
         answer: &mut Answer,
     ) -> Done {
-        self.check_holds(id, port)?;
         self.check_earlier_messages(port)?;
-        let endpoint = self.endpoint(id, port, Failure::Send(SendError::Broken))?;
+        let endpoint = self.endpoint(port, Failure::Send(SendError::Broken))?;
         let peer = endpoint.peer().map_or(0, |p| p.port);
         if self.lanes.is_ending(port) {
             return Err(Failure::Send(SendError::Broken));
@@ -145,7 +135,6 @@ impl Dispatcher {
     }
 
     pub(super) fn accept(&mut self, now: Time, id: AttachmentId, port: u32) -> Done {
-        self.check_holds(id, port)?;
         self.check_new_socket(id)?;
         let accepted = self.driver.stack.accept(now, port);
         if accepted == Err(AcceptError::WouldBlock) {
@@ -159,17 +148,16 @@ impl Dispatcher {
         Ok(Reply::Accepted { port: new, peer })
     }
 
-    fn receive(
+    pub(super) fn receive(
         &mut self,
         now: Time,
-        id: AttachmentId,
         port: u32,
         room: u32,
         options: RecvOptions,
         answer: &mut Answer,
     ) -> Done {
         let stack = &self.driver.stack;
-        let endpoint = self.endpoint(id, port, Failure::Receive(RecvError::NotConnected))?;
+        let endpoint = self.endpoint(port, Failure::Receive(RecvError::NotConnected))?;
         if self.lanes.is_ending(port) {
             return Err(Failure::Receive(RecvError::NotConnected));
         }

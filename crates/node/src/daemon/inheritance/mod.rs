@@ -26,8 +26,8 @@ use super::token;
 /// Number of an inheritance; never used again.
 pub(super) type InheritanceId = u32;
 
-/// Most nonces that one request reads, so that a process that writes all the time does not hold the daemon; and most
-/// that are kept for processes that have not presented them yet, older ones being forgotten.
+/// Maximum number of nonces that one request reads, so that a process that writes all the time does not hold the
+/// daemon; and most that are kept for processes that have not presented them yet, older ones being forgotten.
 const MAX_NONCES: usize = 128;
 
 /// The sockets that one fork hands over.

@@ -20,30 +20,31 @@ mod show;
 
 use std::os::fd::OwnedFd;
 
-use utipc_attach::Failure;
 use utipc_core::Time;
 use utipc_lanes::daemon::Lanes;
 use utipc_manage::capture::CaptureRequest;
-use utipc_manage::{Entry, Errno, Refusal, ReplyWriter, Request};
+use utipc_manage::{Entry, Errno, Header, Refusal, ReplyWriter, Request};
 use utipc_os::fdpass::Peer;
 use utipc_os::reactor::Reactor;
 
 use super::attachments::{AttachmentId, Attachments, Rules};
 use super::sockets::Sockets;
-use super::{DaemonConfig, FixedName};
+use super::{DaemonConfig, FixedName, orders};
 use crate::driver::NodeDriver;
 
 use media::Defaults;
 
 use positions::Positions;
-pub(super) use positions::{Page, Position};
 
 /// A part of a list ends with the entry that goes beyond this, bytes.
 const PART: usize = 48 * 1024;
 
-/// Most entries that one request visits, in the family and in the other lists: the work of a part does not depend on
-/// the length of the list. A process has one request in a turn.
-pub(super) const LIST_ITEMS: usize = 256;
+/// Maximum number of entries that one request visits: the work of a part does not depend on the length of the list. A
+/// process has one request in a turn.
+const LIST_ITEMS: usize = 256;
+
+/// The number for the owner's lists, which no attachment has.
+const OWNER: AttachmentId = 0;
 
 /// The parts of the node's name that are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub(super) struct Access<'a> {
     pub(super) sockets: &'a Sockets,
     pub(super) attachments: &'a Attachments,
     pub(super) lanes: &'a Lanes,
+    /// The counters of the node and its daemon as text, if the request is for them.
+    pub(super) counters: Option<Vec<u8>>,
 }
 
 /// Management of a node, and the settings that apply to later bearers.
@@ -110,9 +113,8 @@ impl Management {
         access: &mut Access<'_>,
         (id, peer): (AttachmentId, &Peer),
         from: u64,
-        payload: &[u8],
-    ) -> Result<(Vec<u8>, Option<u64>), Failure> {
-        let Some((header, request)) = Request::from_bytes(payload) else { return Err(Failure::State) };
+        (header, request): (Header, Result<Request, Refusal>),
+    ) -> (Vec<u8>, Option<u64>) {
         let mut answer = ReplyWriter::new(header);
         let mut next = None;
         match request.and_then(|request| permit(access.rules, peer, &request).map(|()| request)) {
@@ -144,7 +146,20 @@ impl Management {
                 }
             },
         }
-        Ok((answer.into_bytes(), next))
+        (answer.into_bytes(), next)
+    }
+
+    /// A part of a list from `from` on, for the daemon's owner.
+    pub(super) fn list(
+        &mut self,
+        access: &Access<'_>,
+        request: &Request,
+        from: u64,
+    ) -> Result<orders::Part, Refusal> {
+        let part = self.show(access, OWNER, request, from)?;
+        self.positions.note_visited(part.len());
+        let next = part.last().map(|(after, _)| *after).filter(|_| part.len() >= LIST_ITEMS);
+        Ok((part.into_iter().map(|(_, entry)| entry).collect(), next))
     }
 
     /// A list from `from` on: [`LIST_ITEMS`] entries at most. Lists without a position of their own are short.
@@ -166,6 +181,10 @@ impl Management {
             Request::Bindings { port } => access.show_bindings(*port, from)?,
             Request::Links { broadcast } => access.show_links(*broadcast, from),
             Request::LinkHistory => all(access.show_history()),
+            Request::Counters => {
+                let text = access.counters.clone().ok_or(Errno::NOT_SUPPORTED)?;
+                all(vec![Entry::Counters(text)])
+            }
             Request::Quotas => access.show_quotas(from),
             Request::Keys => all(access.show_keys()),
             Request::Groups => access.show_groups(from),

@@ -1,9 +1,7 @@
-//! Where the lists of processes continue, as far as a position does not fit the number that a request carries.
+//! Where the lists of bindings of processes continue: such a position does not fit the number that a request carries.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use utipc_core::BearerId;
-use utipc_core::addr::NodeAddr;
 use utipc_core::names::ListPosition;
 
 use crate::daemon::attachments::AttachmentId;
@@ -12,64 +10,35 @@ use crate::daemon::attachments::AttachmentId;
 /// oldest list has to begin again.
 const MAX_POSITIONS: usize = 16;
 
-/// The page that begins at a position, as the request names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::daemon) enum Page {
-    /// Bindings in the form of the family; the number of a part.
-    Names(u64),
-    /// Bindings, after this many.
-    Bindings(u32),
-    /// Neighbours, after this many.
-    Peers(u32),
-    /// Links, after this many.
-    Links(u32),
-    /// Sockets, after this many.
-    Sockets(u32),
-}
-
-/// A key in the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::daemon) enum Position {
-    /// Behind this binding.
-    Binding(ListPosition),
-    /// From this node on.
-    Peer(NodeAddr),
-    /// From this link on.
-    Link(NodeAddr, BearerId),
-    /// From this socket on.
-    Socket(u32),
-}
-
 /// The positions of all processes.
 #[derive(Debug, Default)]
 pub(in crate::daemon) struct Positions {
-    of: BTreeMap<AttachmentId, VecDeque<(Page, Position)>>,
+    of: BTreeMap<AttachmentId, VecDeque<(u64, ListPosition)>>,
     last_number: u64,
     /// List entries visited for all requests.
     visited: u64,
 }
 
 impl Positions {
-    /// A number for [`Page::Names`], above all earlier ones.
+    /// A number for a position, above all earlier ones.
     pub(super) fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
     }
 
-    /// Keeps the position at which a page begins.
-    pub(in crate::daemon) fn put(&mut self, id: AttachmentId, page: Page, position: Position) {
+    /// Keeps the position with this number.
+    pub(super) fn put(&mut self, id: AttachmentId, number: u64, position: ListPosition) {
         let all = self.of.entry(id).or_default();
-        all.retain(|(other, _)| *other != page);
         if all.len() == MAX_POSITIONS {
             all.pop_front();
         }
-        all.push_back((page, position));
+        all.push_back((number, position));
     }
 
-    /// The position at which a page begins; `None` if it was not kept.
-    pub(in crate::daemon) fn get(&self, id: AttachmentId, page: Page) -> Option<Position> {
+    /// The position with this number; `None` if it was not kept.
+    pub(super) fn get(&self, id: AttachmentId, number: u64) -> Option<ListPosition> {
         let all = self.of.get(&id)?;
-        all.iter().find(|(other, _)| *other == page).map(|(_, position)| *position)
+        all.iter().find(|(other, _)| *other == number).map(|(_, position)| *position)
     }
 
     /// Forgets a process that is gone.
@@ -78,7 +47,7 @@ impl Positions {
     }
 
     /// Counts visited entries.
-    pub(in crate::daemon) fn note_visited(&mut self, entries: usize) {
+    pub(super) fn note_visited(&mut self, entries: usize) {
         self.visited += entries as u64;
     }
 
@@ -90,22 +59,29 @@ impl Positions {
 
 #[cfg(test)]
 mod tests {
+    use utipc_core::addr::{NodeAddr, Scope, ServiceRange};
+    use utipc_core::names::NameTable;
+
     use super::*;
 
     #[test]
     fn positions_are_bounded_for_each_process() {
+        let mut table = NameTable::new(NodeAddr(1), false);
+        for n in 0..100 {
+            let _ = table.bind(1, ServiceRange::new(100, n, n), Scope::Cluster).unwrap();
+        }
+        let all: Vec<ListPosition> = table.list(None).map(|(at, _)| at).collect();
+        let position = |n: u32| all[n as usize];
         let mut positions = Positions::default();
         for n in 0..100 {
-            positions.put(1, Page::Sockets(n), Position::Socket(n));
-            positions.put(1, Page::Sockets(n), Position::Socket(n + 1));
+            positions.put(1, n, position(n as u32));
         }
-        positions.put(2, Page::Sockets(7), Position::Socket(8));
+        positions.put(2, 7, position(8));
         assert_eq!(positions.of[&1].len(), MAX_POSITIONS);
-        assert_eq!(positions.get(1, Page::Sockets(99)), Some(Position::Socket(100)));
-        assert_eq!(positions.get(1, Page::Sockets(1)), None);
-        assert_eq!(positions.get(1, Page::Peers(99)), None);
+        assert_eq!(positions.get(1, 99), Some(position(99)));
+        assert_eq!(positions.get(1, 1), None);
         positions.forget(1);
-        assert_eq!(positions.get(1, Page::Sockets(99)), None);
-        assert_eq!(positions.get(2, Page::Sockets(7)), Some(Position::Socket(8)));
+        assert_eq!(positions.get(1, 99), None);
+        assert_eq!(positions.get(2, 7), Some(position(8)));
     }
 }

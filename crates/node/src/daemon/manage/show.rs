@@ -9,11 +9,11 @@ use utipc_core::wire::Method;
 use utipc_core::{LinkInfo, MonitorInfo};
 use utipc_manage::family::{BROADCAST_LINK, stats};
 use utipc_manage::{
-    Connection, Domain, Down, Entry, Errno, Link, Monitor, MonitorPeer, Net, Node, Path, Process, Properties,
-    Publication, Refusal, Socket, Stats,
+    Connection, Contact, Domain, Down, Entry, Errno, Link, Monitor, MonitorPeer, Net, Node, Path, Process,
+    Properties, Publication, Refusal, Socket, Stats, Wide,
 };
 
-use super::{Access, AttachmentId, LIST_ITEMS, Page, Part, Position, Positions, change};
+use super::{Access, AttachmentId, LIST_ITEMS, Part, Positions, change};
 use crate::observe::LinkEnd;
 
 /// Place of a peer's broadcast link among its links, which are at the numbers of their bearers.
@@ -106,9 +106,9 @@ impl Access<'_> {
         };
         let after = match from {
             0 => None,
-            _ => match positions.get(id, Page::Names(from)) {
-                Some(Position::Binding(at)) => Some(at),
-                _ => return Err(Refusal::new(Errno::INVALID, "the list was not continued in time")),
+            _ => match positions.get(id, from) {
+                Some(at) => Some(at),
+                None => return Err(Refusal::new(Errno::INVALID, "the list was not continued in time")),
             },
         };
         let number = positions.next_number();
@@ -117,7 +117,7 @@ impl Access<'_> {
             part.push((number, entry(&binding)));
             if part.len() == LIST_ITEMS {
                 // These entries are so small that no part ends before.
-                positions.put(id, Page::Names(number), Position::Binding(at));
+                positions.put(id, number, at);
             }
         }
         Ok(part)
@@ -127,8 +127,9 @@ impl Access<'_> {
         let Ok(first) = u32::try_from(from) else { return Part::new() };
         let all = self.driver.stack.nodes_from(NodeAddr(first)).take(LIST_ITEMS);
         all.map(|n| {
-            let entry = Entry::Node(Node { address: n.addr.0, up: n.up, identity: Some(n.id.0) });
-            (u64::from(n.addr.0) + 1, entry)
+            let contact = Contact { state: n.state.number().into(), capabilities: n.capabilities.into() };
+            let (identity, contact) = (Some(n.id.0), Some(contact));
+            (u64::from(n.addr.0) + 1, Entry::Node(Node { address: n.addr.0, up: n.up, identity, contact }))
         })
         .collect()
     }
@@ -226,6 +227,7 @@ impl Access<'_> {
             down: last.map(down),
             up_since: self.driver.observer.up_since(&link.name).filter(|_| link.up),
             path: Some(self.path(link)),
+            wide: Some(wide(link)),
             ..Link::default()
         }
     }
@@ -362,6 +364,19 @@ fn arrived(from: &ReceiverStats, to: &mut Stats) {
     to.set(stats::RX_INFO, from.packets);
     to.set(stats::RX_DEFERRED, from.early);
     to.set(stats::DUPLICATES, from.duplicates);
+}
+
+fn wide(link: &LinkInfo) -> Wide {
+    let stats = &link.stats;
+    Wide {
+        bearer: link.bearer.into(),
+        mtu_limit: link.mtu_limit.into(),
+        received: stats.rx_packets,
+        sent: stats.tx_packets,
+        malformed: stats.refused,
+        queue_sum: stats.queue_sum,
+        queue_samples: stats.queue_samples,
+    }
 }
 
 fn counted(link: &LinkInfo, to: &mut Stats) {

@@ -39,7 +39,7 @@ pub(super) const CLUSTER: u32 = 9617;
 const PORTS: [u16; 2] = [16_100, 16_600];
 /// Service type of measured servers; the instance is server number × [`SOCKETS`] + socket number.
 const SERVICE: u32 = 19_617;
-/// Most sockets of a server.
+/// Maximum number of sockets of a server.
 const SOCKETS: u32 = 64;
 
 /// The node of one end.

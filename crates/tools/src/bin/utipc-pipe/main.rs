@@ -44,8 +44,8 @@ pub(crate) enum End {
 }
 
 fn main() -> ExitCode {
-    let args = utipc_tools::usage::parse::<Args>();
-    if let Err(why) = utipc_tools::log::start_of_command("off") {
+    let args = utipc_cli::usage::parse::<Args>();
+    if let Err(why) = utipc_cli::log::start_of_command("off") {
         eprintln!("utipc-pipe: {why}");
         return ExitCode::FAILURE;
     }
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         Ok(End::Well) => ExitCode::SUCCESS,
         Ok(End::BySignal(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(1)),
         Err(error) => {
-            eprintln!("utipc-pipe: {}", utipc_tools::one_line(&error));
+            eprintln!("utipc-pipe: {}", utipc_cli::one_line(&error));
             ExitCode::FAILURE
         }
     }

@@ -89,7 +89,7 @@ pub(crate) fn many(task: Task<'_>) -> Result<End> {
                 Ok(Event::Signal(signal)) => drop(report.send(Event::Signal(signal))),
                 Ok(Event::Failed(error)) => {
                     let peer = socket.peer().map_or_else(String::new, |peer| format!(" {peer}"));
-                    eprintln!("utipc-pipe: client{peer}: {}", utipc_tools::one_line(&error));
+                    eprintln!("utipc-pipe: client{peer}: {}", utipc_cli::one_line(&error));
                 }
                 _ => {}
             }

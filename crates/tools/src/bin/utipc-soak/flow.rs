@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::message::Head;
 
-/// Most flows that are remembered at a time: more than reach a socket in its life.
+/// Maximum number of flows that are remembered at a time: more than reach a socket in its life.
 const MOST: usize = 1 << 16;
 
 /// The flows of datagrams that reach one socket.

@@ -142,7 +142,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("utipc-soak: {}", utipc_tools::one_line(&error));
+            eprintln!("utipc-soak: {}", utipc_cli::one_line(&error));
             ExitCode::FAILURE
         }
     }

@@ -46,7 +46,7 @@ const PAUSE_MS: u64 = 1500;
 /// If a repeated receive call returns an answer this soon, the answer had arrived before the call.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
-/// Most connections of a server at a time.
+/// Maximum number of connections of a server at a time.
 const MOST_CONNECTIONS: usize = 8;
 
 /// Instances in the range of a multicast.

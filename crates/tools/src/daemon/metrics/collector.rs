@@ -1,6 +1,5 @@
-//! The thread that asks the daemon.
+//! The thread that reads the daemon's state.
 
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -10,9 +9,9 @@ use anyhow::Result;
 use utipc::daemon::Meter;
 
 use super::history::History;
-use super::snapshot::{Questions, Snapshot};
+use super::snapshot::Snapshot;
 
-/// Interval of the questions.
+/// Interval of the rounds.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Time after its last request for which a page counts as open.
 const VIEWED: Duration = Duration::from_secs(10);
@@ -54,16 +53,10 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn start(socket: &Path, meter: Meter) -> Result<(Self, Latest)> {
+    pub(super) fn start(meter: Meter) -> Result<(Self, Latest)> {
         let latest = Latest::default();
         let (stop, stopped) = mpsc::channel();
-        let mut rounds = Rounds {
-            socket: socket.to_owned(),
-            meter,
-            latest: latest.clone(),
-            questions: None,
-            started: SystemTime::now(),
-        };
+        let rounds = Rounds { meter, latest: latest.clone(), started: SystemTime::now() };
         let mut history = History::default();
         let thread = std::thread::Builder::new().name("metrics-ask".to_owned()).spawn(move || {
             loop {
@@ -87,17 +80,15 @@ impl Drop for Collector {
 }
 
 struct Rounds {
-    socket: PathBuf,
     meter: Meter,
     latest: Latest,
-    questions: Option<Questions>,
     started: SystemTime,
 }
 
 impl Rounds {
     /// Replaces the snapshot, or marks it as outdated.
-    fn round(&mut self, history: &mut History) {
-        match self.ask() {
+    fn round(&self, history: &mut History) {
+        match Snapshot::take(&self.meter, self.latest.is_viewed()) {
             Ok(mut snapshot) => {
                 history.update(&snapshot);
                 snapshot.started = Some(self.started);
@@ -105,8 +96,6 @@ impl Rounds {
                 self.latest.state().snapshot = Arc::new(snapshot);
             }
             Err(why) => {
-                // The next round attaches again.
-                self.questions = None;
                 let mut state = self.latest.state();
                 if state.snapshot.is_current || state.snapshot.taken.is_none() {
                     tracing::warn!("metrics are outdated: {why:#} (the collector tries again every second)");
@@ -115,15 +104,5 @@ impl Rounds {
                 state.snapshot = Arc::new(last);
             }
         }
-    }
-
-    fn ask(&mut self) -> Result<Snapshot> {
-        let questions = match self.questions.take() {
-            Some(questions) => questions,
-            None => Questions::new(&self.socket)?,
-        };
-        let snapshot = questions.ask(&self.meter, self.latest.is_viewed())?;
-        self.questions = Some(questions);
-        Ok(snapshot)
     }
 }

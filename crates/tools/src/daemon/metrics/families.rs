@@ -89,23 +89,23 @@ const FAMILIES: &[Family] = &[
     one!(counter "links_established", "Times that a link came up", |s| s.counters.node.links_up as f64),
     counter("link_resets", "Times that a link went down, by reason", |s| reasons(&s.counters.node.resets)),
     link!(counter "link_packets_received", "Packets received in order",
-        |l| peer(l, f64::from(l.received))),
+        |l| peer(l, l.wide.map_or(0.0, |wide| wide.received as f64))),
     link!(counter "link_packets_sent", "Packets sent for the first time", |l| {
-        Some(f64::from(if l.broadcast { l.stats.get(stats::TX_INFO) } else { l.sent }))
+        Some(l.wide.map_or(l.stats.wide(stats::TX_INFO), |wide| wide.sent) as f64)
     }),
     link!(counter "link_retransmissions", "Packets sent again", |l| stat(l, stats::RETRANSMITTED)),
     link!(counter "link_duplicates", "Packets received twice or outside the window",
-        |l| peer(l, f64::from(l.stats.get(stats::DUPLICATES)))),
+        |l| peer(l, l.stats.wide(stats::DUPLICATES) as f64)),
     link!(counter "link_deferred", "Packets received before earlier ones",
-        |l| peer(l, f64::from(l.stats.get(stats::RX_DEFERRED)))),
+        |l| peer(l, l.stats.wide(stats::RX_DEFERRED) as f64)),
     link!(counter "link_gaps_reported", "Gaps that this node reported to the peer",
-        |l| peer(l, f64::from(l.stats.get(stats::TX_NACKS)))),
+        |l| peer(l, l.stats.wide(stats::TX_NACKS) as f64)),
     link!(counter "link_congestions", "Messages for which the send queue was full: their senders waited",
         |l| stat(l, stats::LINK_CONGS)),
     link!(gauge "link_queue_max_packets", "Longest send queue since the start of the link",
-        |l| peer(l, f64::from(l.stats.get(stats::MAX_QUEUE)))),
+        |l| peer(l, l.stats.wide(stats::MAX_QUEUE) as f64)),
     link!(gauge "link_queue_average_packets", "Mean length of the send queue since the start of the link",
-        |l| peer(l, f64::from(l.stats.get(stats::AVG_QUEUE)))),
+        |l| peer(l, l.stats.wide(stats::AVG_QUEUE) as f64)),
     link!(gauge "link_window_packets", "Packets that may be sent before an acknowledgement",
         |l| l.properties.window.map(f64::from)),
     link!(gauge "link_tolerance_seconds", "Time after which a silent peer counts as down",
@@ -125,7 +125,7 @@ const FAMILIES: &[Family] = &[
         reasons(&s.counters.node.dropped)
     }),
     // Programs.
-    one!(gauge "attachments", "Programs attached now, this port's own connection included",
+    one!(gauge "attachments", "Programs attached now",
         |s| s.counters.attached as f64),
     one!(counter "attachments_accepted", "Programs that have attached", |s| s.counters.attached_ever as f64),
     counter("attachments_ended", "Attachments that have ended or were refused, by reason", |s| {
@@ -179,7 +179,7 @@ fn peer(link: &Link, value: f64) -> Option<f64> {
 }
 
 fn stat(link: &Link, which: u16) -> Option<f64> {
-    Some(f64::from(link.stats.get(which)))
+    Some(link.stats.wide(which) as f64)
 }
 
 fn links(snapshot: &Snapshot, value: fn(&Link) -> Option<f64>) -> Vec<Sample> {
@@ -334,7 +334,7 @@ mod tests {
             user,
             resources: vec![ResourceUse { name: "lanes".to_owned(), used: 1, limit: 9, refused: 2 }],
         };
-        snapshot.nodes.entries = vec![Node { address: 0x1002, up: true, identity: None }];
+        snapshot.nodes.entries = vec![Node { address: 0x1002, up: true, identity: None, contact: None }];
         snapshot.links.entries = vec![link("broadcast-link", true), link("a:x-b:y", false)];
         snapshot.names = List { entries: vec![Publication::default()], is_complete: true };
         snapshot.quotas.entries = vec![of(None), of(Some(1000))];

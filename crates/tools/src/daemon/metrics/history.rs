@@ -8,7 +8,7 @@ use utipc_manage::Publication;
 
 use super::snapshot::{Snapshot, millis};
 
-/// Most events that are kept.
+/// Maximum number of events that are kept.
 const EVENTS: usize = 500;
 
 /// The first service type of programs; those below report nodes and links, which have events of their own.
@@ -170,7 +170,7 @@ mod tests {
         });
         Snapshot {
             taken: Some(SystemTime::now()),
-            nodes: list(vec![Node { address: 2, up, identity: None }]),
+            nodes: list(vec![Node { address: 2, up, identity: None, contact: None }]),
             links: list(vec![link(up)]),
             failures: list(failures),
             names: list(names.collect()),

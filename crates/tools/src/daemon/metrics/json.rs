@@ -53,8 +53,9 @@ fn node(node: &Node) -> Value {
 }
 
 fn link(snapshot: &Snapshot, link: &Link) -> Value {
-    let count = |which| link.stats.get(which);
-    let sent = if link.broadcast { count(stats::TX_INFO) } else { link.sent };
+    let count = |which| link.stats.wide(which);
+    // The broadcast link has no more than the counters.
+    let (sent, received) = link.wide.map_or((count(stats::TX_INFO), 0), |wide| (wide.sent, wide.received));
     json!({
         "name": link.name,
         "peer": snapshot.peer_of(&link.name).map(|peer| NodeAddr(peer).to_string()),
@@ -66,7 +67,7 @@ fn link(snapshot: &Snapshot, link: &Link) -> Value {
         "tolerance_ms": link.properties.tolerance,
         "window": link.properties.window,
         "sent": sent,
-        "received": link.received,
+        "received": received,
         "retransmitted": count(stats::RETRANSMITTED),
         "duplicates": count(stats::DUPLICATES),
         "congestions": count(stats::LINK_CONGS),

@@ -1,12 +1,12 @@
 //! `utipcd --metrics`: metrics for Prometheus, and the web page.
 //!
-//! One thread asks the daemon once a second, by the management protocol like any other program, and keeps the replies
-//! as a snapshot; the threads of the HTTP server read only the snapshot. So the number of HTTP clients and what they do
-//! change nothing for the daemon's event loop.
+//! One thread reads the counters and lists of the daemon once a second and keeps them as a snapshot; the threads of the
+//! HTTP server read only the snapshot. So the number of HTTP clients and what they do change nothing for the daemon's
+//! event loop.
 //!
 //! | Question | File |
 //! |---|---|
-//! | What is asked, how often, and how much of long lists? | `collector.rs`, `snapshot.rs` |
+//! | What is read, how often, and how much of long lists? | `collector.rs`, `snapshot.rs` |
 //! | Which metrics are there? | `families.rs` |
 //! | Which JSON gets the page? | `json.rs` |
 //! | How does the page know what happened before it was opened? | `history.rs` |
@@ -18,7 +18,6 @@ mod json;
 mod snapshot;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
 
 use anyhow::{Context, Result};
 use utipc::daemon::Meter;
@@ -71,10 +70,9 @@ pub(crate) struct Monitoring {
 }
 
 impl Monitoring {
-    /// Serves the metrics of the daemon that listens at `socket`.
-    pub(crate) fn start(port: Port, socket: &Path, meter: Meter) -> Result<Self> {
-        let (collector, latest) =
-            Collector::start(socket, meter).context("cannot start the thread of metrics")?;
+    /// Serves the metrics that `meter` reads.
+    pub(crate) fn start(port: Port, meter: Meter) -> Result<Self> {
+        let (collector, latest) = Collector::start(meter).context("cannot start the thread of metrics")?;
         let server = Server::start(port.bound, port.hosts, Pages(latest)).context("cannot serve metrics")?;
         let at = server.address();
         tracing::info!("metrics at http://{at}/metrics, web page at http://{at}/");

@@ -1,22 +1,19 @@
-//! What one round of questions to the daemon has found.
+//! The state of the daemon and its node, as one round reads it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use utipc::NodeId;
 use utipc::daemon::{DaemonCounters, Meter};
-use utipc::manage::Management;
-use utipc_manage::{Bearer, Entry, Link, Net, Node, Publication, Quota, Reply, Request, Socket, replies};
+use utipc_manage::{Bearer, Entry, Link, Net, Node, Publication, Quota, Request, Socket};
 
 use super::history::History;
 
-/// Most bytes of one list; the daemon sends about 100 bytes for each binding and 300 for each socket, and works through
-/// a list in parts between which programs are served.
-const MOST: usize = 512 * 1024;
-/// Longest wait for the daemon's counters.
+/// Maximum number of entries of one list.
+const MOST: usize = 5000;
+/// Longest wait for the event loop.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A list, perhaps not all of it.
@@ -82,58 +79,40 @@ pub(super) fn millis(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The connection to the daemon.
-pub(super) struct Questions {
-    management: Management,
-}
-
-macro_rules! ask {
-    ($self:ident, $request:expr, $entry:ident) => {
-        $self.list(&$request, |entry| if let Entry::$entry(it) = entry { Some(it) } else { None })
+macro_rules! list {
+    ($meter:ident, $request:expr, $entry:ident) => {
+        list($meter, &$request, |entry| if let Entry::$entry(it) = entry { Some(it) } else { None })
     };
 }
 
-impl Questions {
-    pub(super) fn new(socket: &Path) -> Result<Self> {
-        Ok(Self { management: Management::of_daemon(socket)? })
-    }
-
-    /// Asks for everything; for sockets only `with_sockets`. `meter` gives the counters.
-    pub(super) fn ask(&self, meter: &Meter, with_sockets: bool) -> Result<Snapshot> {
+impl Snapshot {
+    /// Reads everything; sockets only `with_sockets`.
+    pub(super) fn take(meter: &Meter, with_sockets: bool) -> Result<Self> {
         let counters = meter.counters_within(PATIENCE).context("the event loop does not turn")?;
-        let sockets = if with_sockets { ask!(self, Request::Sockets, Socket)? } else { List::default() };
-        let nodes = ask!(self, Request::Nodes, Node)?;
+        let sockets = if with_sockets { list!(meter, Request::Sockets, Socket)? } else { List::default() };
+        let nodes = list!(meter, Request::Nodes, Node)?;
         let identity = |node: &Node| node.identity.map(|identity| NodeId(identity).to_string());
         let peers = nodes.entries.iter().filter_map(|node| Some((identity(node)?, node.address))).collect();
-        Ok(Snapshot {
+        Ok(Self {
             started: None,
             taken: Some(SystemTime::now()),
             is_current: true,
-            net: ask!(self, Request::Net, Net)?.entries.pop(),
+            net: list!(meter, Request::Net, Net)?.entries.pop(),
             nodes,
             peers,
-            links: ask!(self, Request::Links { broadcast: false }, Link)?,
-            failures: ask!(self, Request::LinkHistory, History)?,
-            bearers: ask!(self, Request::Bearers, Bearer)?,
-            names: ask!(self, Request::Names, Name)?,
-            quotas: ask!(self, Request::Quotas, Quota)?,
+            links: list!(meter, Request::Links { broadcast: false }, Link)?,
+            failures: list!(meter, Request::LinkHistory, History)?,
+            bearers: list!(meter, Request::Bearers, Bearer)?,
+            names: list!(meter, Request::Names, Name)?,
+            quotas: list!(meter, Request::Quotas, Quota)?,
             sockets,
             counters,
             history: Arc::default(),
         })
     }
+}
 
-    fn list<T>(&self, request: &Request, choose: impl Fn(Entry) -> Option<T>) -> Result<List<T>> {
-        let (bytes, is_complete) = self.management.ask_some(request, MOST)?;
-        let mut entries = Vec::new();
-        for reply in replies(&bytes) {
-            match reply {
-                Ok(Reply::Entry(entry)) => entries.extend(choose(entry)),
-                Ok(Reply::Done) => break,
-                Ok(Reply::Refused(refusal)) => bail!("the daemon refuses a list: {refusal}"),
-                Err(errno) => bail!("the daemon's reply is malformed: {errno:?}"),
-            }
-        }
-        Ok(List { entries, is_complete })
-    }
+fn list<T>(meter: &Meter, request: &Request, choose: impl Fn(Entry) -> Option<T>) -> Result<List<T>> {
+    let list = meter.list_within(request, MOST, PATIENCE)?;
+    Ok(List { entries: list.entries.into_iter().filter_map(choose).collect(), is_complete: list.is_complete })
 }

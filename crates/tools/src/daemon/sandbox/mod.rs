@@ -16,7 +16,7 @@ use rustix::thread::{
 
 use super::users::Account;
 
-/// Most descriptors: one for each attached process and each polled socket (`LimitNOFILE=` of the unit).
+/// Maximum number of descriptors: one for each attached process and each polled socket (`LimitNOFILE=` of the unit).
 const DESCRIPTORS: u64 = 1 << 20;
 /// Part of the machine's memory that the daemon's heap may take (`MemoryMax=50%` of the unit). Lanes do not count: the
 /// quotas of users bound them.

@@ -5,7 +5,7 @@ const BUNDLER: u8 = 6;
 const FRAGMENTER: u8 = 12;
 /// Size of their header, bytes.
 const INTERNAL: usize = 40;
-/// Most messages of a bundle that are looked at.
+/// Maximum number of messages of a bundle that are looked at.
 const MOST: usize = 64;
 
 /// The header of one message.

@@ -63,7 +63,7 @@ pub(crate) struct Options {
     /// End after this time
     #[arg(short, long, value_name = "SECONDS")]
     seconds: Option<u64>,
-    /// Most bytes of each frame
+    /// Maximum number of bytes of each frame
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     snap: Option<u32>,
 }

@@ -67,7 +67,7 @@ impl App {
                 self.shot = shot;
                 self.failed = None;
             }
-            Err(error) => self.failed = Some(utipc_tools::one_line(&error)),
+            Err(error) => self.failed = Some(utipc_cli::one_line(&error)),
         }
     }
 

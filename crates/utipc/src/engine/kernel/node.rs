@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use utipc_core::PropertyError;
-use utipc_core::addr::{NodeId, Scope};
-use utipc_core::link::LinkStats;
+use utipc_core::addr::NodeId;
 use utipc_core::node::state::State as ContactState;
-use utipc_manage::{Entry, Link, Properties, Publication, Request, Stats};
+use utipc_manage::{Entry, Request};
 use utipc_os::af_tipc;
 
 use super::{Socket, TipcNetlink};
+use crate::engine::entries;
 use crate::{
     Binding, Engine, Error, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Result, ServiceAddress,
-    ServiceRange, SocketKind,
+    SocketKind,
 };
 
 /// Service type of the bindings that stand for nodes. Spec: tipc.md §10.2.
@@ -70,21 +70,11 @@ impl Node {
     }
 
     pub(crate) fn links(&self) -> Vec<LinkInfo> {
-        let entries = query(&Request::Links { broadcast: false }).unwrap_or_default();
-        let link = |entry| match entry {
-            Entry::Link(link) if !link.broadcast => Some(link_info(link)),
-            _ => None,
-        };
-        entries.into_iter().filter_map(link).collect()
+        entries::links(query(&Request::Links { broadcast: false }).unwrap_or_default())
     }
 
     pub(crate) fn bindings(&self) -> Vec<Binding> {
-        let entries = query(&Request::Names).unwrap_or_default();
-        let binding = |entry| match entry {
-            Entry::Name(publication) => Some(binding(&publication)),
-            _ => None,
-        };
-        entries.into_iter().filter_map(binding).collect()
+        entries::bindings(query(&Request::Names).unwrap_or_default())
     }
 
     /// One of the bound sockets, not always the next receiver: the kernel does not report its round-robin order.
@@ -106,13 +96,7 @@ impl Node {
         if !self.links().iter().any(|link| link.name == name) {
             return Err(Error::NoSuchLink(name.to_owned()));
         }
-        let mut properties = Properties::default();
-        match property {
-            LinkProperty::Priority(value) => properties.priority = Some(value.into()),
-            LinkProperty::ToleranceMs(value) => properties.tolerance = Some(value),
-            LinkProperty::Window(value) => properties.window = Some(value.into()),
-        }
-        let request = Request::LinkSet { name: name.to_owned(), properties };
+        let request = entries::set_link(name, property);
         query(&request).map(drop).map_err(|error| refused(name, error))
     }
 }
@@ -132,90 +116,4 @@ fn absent() -> Error {
     let why =
         "this kernel has no AF_TIPC (`modprobe tipc` if the module exists, else use embedded or daemon)";
     Error::Engine { engine: Engine::Kernel, why: why.to_owned() }
-}
-
-fn binding(publication: &Publication) -> Binding {
-    let Publication { service, lower, upper, scope, node, port, key } = *publication;
-    Binding {
-        range: ServiceRange { service, lower, upper },
-        scope: u8::try_from(scope).ok().and_then(Scope::from_number).unwrap_or_default(),
-        port: PortId { port, node: NodeAddr(node) },
-        key,
-    }
-}
-
-fn link_info(link: Link) -> LinkInfo {
-    let Properties { priority, tolerance, window, .. } = link.properties;
-    let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
-    LinkInfo {
-        peer: NodeAddr(link.destination),
-        bearer: 0,
-        up: link.up,
-        active: link.active,
-        mtu: short(link.mtu),
-        mtu_limit: short(link.mtu),
-        priority: u8::try_from(priority.unwrap_or_default()).unwrap_or(u8::MAX),
-        tolerance_ms: tolerance.unwrap_or_default(),
-        window: short(window.unwrap_or_default()),
-        stats: stats(&link.stats),
-        name: link.name,
-    }
-}
-
-/// Names the kernel's counters, which come in the order of its enumeration.
-fn stats(stats: &Stats) -> LinkStats {
-    let counters: [u64; 32] = std::array::from_fn(|index| stats.get(index as u16 + 1).into());
-    let [rx_packets, rx_fragments, rx_fragmented, rx_bundles, rx_bundled, rest @ ..] = counters;
-    let [tx_packets, tx_fragments, tx_fragmented, tx_bundles, tx_bundled, rest @ ..] = rest;
-    let [_, profile_samples, profile_octets, rest @ ..] = rest;
-    let [p0, p1, p2, p3, p4, p5, p6, rest @ ..] = rest;
-    let [rx_states, rx_probes, rx_nacks, rx_deferred, tx_states, tx_probes, tx_nacks, tx_acks, rest @ ..] =
-        rest;
-    let [retransmitted, rx_duplicates, congestions, queue_max] = rest;
-    LinkStats {
-        rx_packets,
-        rx_fragments,
-        rx_fragmented,
-        rx_bundles,
-        rx_bundled,
-        tx_packets,
-        tx_fragments,
-        tx_fragmented,
-        tx_bundles,
-        tx_bundled,
-        profile_samples,
-        profile_octets,
-        profile: [p0, p1, p2, p3, p4, p5, p6],
-        rx_states,
-        rx_probes,
-        rx_nacks,
-        rx_deferred,
-        rx_duplicates,
-        tx_states,
-        tx_probes,
-        tx_nacks,
-        tx_acks,
-        retransmitted,
-        congestions,
-        queue_max,
-        ..LinkStats::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kernel_counters_map_to_link_stats() {
-        let mut counters = Stats::default();
-        for number in 1..=32 {
-            counters.set(number, number.into());
-        }
-        let stats = stats(&counters);
-        // As TIPC_NLA_STATS_* in linux/tipc_netlink.h.
-        assert_eq!((stats.rx_packets, stats.tx_packets, stats.profile_octets), (1, 6, 13));
-        assert_eq!((stats.profile[6], stats.rx_states, stats.tx_acks), (20, 21, 28));
-        assert_eq!((stats.retransmitted, stats.rx_duplicates, stats.congestions), (29, 30, 31));
-    }
 }

@@ -64,9 +64,9 @@ pub(super) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     if !options.built {
         crate::install_cpg::build(root, &place.join("lib"), false)?;
         let words = ["--release", "--package", "utipc-tools", "--bin", "utipc", "--bin", "utipcd"];
-        crate::cargo_build(root, &words)?;
+        crate::workspace::build(root, &words)?;
     }
-    let programs = crate::target(root).join("release");
+    let programs = crate::workspace::target(root).join("release");
     let site = Site::new(root, debian, namespaces, library, &programs)?;
     let values = measure_all(&site, options)?;
     let commit =

@@ -3,7 +3,7 @@
 use super::{Merge, MergeError, Phase, Result, Slot, deliver};
 use crate::backbone::wire::{Answer, AnswerKind, Entry};
 
-/// Most bytes of answers that wait for the feed, and of parts that wait for the last one.
+/// Maximum number of bytes of answers that wait for the feed, and of parts that wait for the last one.
 const WAITING_MAX: usize = 128 << 20;
 /// Largest stream id of a source.
 const ITEMS_MAX: i32 = 1 << 24;

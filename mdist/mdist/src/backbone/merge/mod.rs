@@ -133,7 +133,7 @@ pub(crate) struct Merge {
     delayed: usize,
     /// The sink's streams that the source has ended, and whether they had ended at the last sweep.
     ended: HashMap<i32, bool>,
-    /// Most bytes of past packets.
+    /// Maximum number of bytes of past packets.
     history_max: usize,
     waiting_bytes: usize,
     held_bytes: usize,

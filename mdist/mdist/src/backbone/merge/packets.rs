@@ -5,7 +5,7 @@ use std::collections::btree_map;
 use super::{HISTORY_DELAYED, Merge, MergeError, Phase, Result, deliver, stream_of};
 use crate::backbone::wire::{Entry, HEADER, Header, MAX_RECORD, SERVICE_STREAM};
 
-/// Most bytes of packets held: while feeds are being joined, and of those that have overtaken others.
+/// Maximum number of bytes of packets held: while feeds are being joined, and of those that have overtaken others.
 const HELD_MAX: usize = 8 << 20;
 
 impl Merge {

@@ -154,7 +154,7 @@ pub struct SourceSide {
     backlogs: Vec<Backlog>,
     /// Bytes of all backlogs.
     backlog_bytes: usize,
-    /// Most bytes of all backlogs.
+    /// Maximum number of bytes of all backlogs.
     stall: usize,
     /// Feeds by service id.
     services: HashMap<u16, u16>,

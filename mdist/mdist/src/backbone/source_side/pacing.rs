@@ -9,9 +9,9 @@ use crate::backbone::wire::AnswerKind;
 
 /// Assumed size of an image before the first one, bytes.
 const FIRST_GUESS: u64 = 512;
-/// Most requests of one sink that wait.
+/// Maximum number of requests of one sink that wait.
 const HELD_MAX: usize = 4 << 20;
-/// Most bytes of these requests: a million requests with keys of 100 bytes, twice.
+/// Maximum number of bytes of these requests: a million requests with keys of 100 bytes, twice.
 const HELD_BYTES: usize = 256 << 20;
 /// Time after which an image that the hub has not sent yet no longer counts against the window, because it may
 /// take any time.

@@ -10,9 +10,9 @@ use crate::net::{Interest, Poller};
 
 /// Longest message on the connection, bytes.
 const PIECE: usize = 60_000;
-/// Most messages read from one connection before the others are served.
+/// Maximum number of messages read from one connection before the others are served.
 const MESSAGES_PER_TURN: usize = 8;
-/// Most bytes that wait for the peer: the images of a very large watchlist.
+/// Maximum number of bytes that wait for the peer: the images of a very large watchlist.
 const QUEUE_MAX: usize = 256 << 20;
 
 /// One end of the connection.

@@ -21,8 +21,8 @@ pub const SOURCE_TYPE: u32 = 0x6D64_7301;
 /// Default service type of feeds.
 pub const FEED_TYPE: u32 = 0x6D64_7302;
 
-/// Most credits that a source reads in one call: a program that floods its port cannot hold its thread. A credit costs
-/// about 1 µs.
+/// Maximum number of credits that a source reads in one call: a program that floods its port cannot hold its thread. A
+/// credit costs about 1 µs.
 pub const CREDITS_PER_TURN: usize = 1024;
 
 /// Options of an endpoint. Both ends need the same service types.

@@ -27,7 +27,7 @@ pub const HEADER: usize = 36;
 pub const SERVICE_STREAM: i32 = -1;
 /// First byte of a credit.
 const CREDIT_MARK: u8 = 0xCD;
-/// Most feeds of one source.
+/// Maximum number of feeds of one source.
 pub const MAX_FEEDS: usize = 1024;
 
 /// Reason why input cannot be decoded.

@@ -10,8 +10,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use mdist::{net, output, usage};
+use mdist::net;
 use rssl::rwf::Domain;
+use utipc_cli::{output, usage};
 
 use viewer::Viewer;
 

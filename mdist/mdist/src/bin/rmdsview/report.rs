@@ -3,9 +3,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use mdist::say;
 use rssl::rwf::{State, code};
 use serde_json::{Map, Value, json};
+use utipc_cli::say;
 
 use super::catalogue::Catalogue;
 use super::fields::Shown;

@@ -36,7 +36,7 @@ const CENTS: u8 = 12;
 const WHOLE: u8 = 14;
 /// Time between two groups of updates.
 const TICK: Duration = Duration::from_millis(10);
-/// Most items of one connection; further requests are refused.
+/// Maximum number of items of one connection; further requests are refused.
 const MAX_ITEMS: usize = 100_000;
 /// Time after which an unread connection is closed.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);

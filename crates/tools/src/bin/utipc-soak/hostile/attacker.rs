@@ -27,7 +27,7 @@ use crate::message::Random;
 /// Descriptors from the daemon that a process keeps.
 const KEPT_MAX: usize = 40;
 
-/// Most descriptors that the kernel lets a packet have.
+/// Maximum number of descriptors that the kernel lets a packet have.
 const PASSED_MAX: u64 = 253;
 
 /// Longest wait for one reply.

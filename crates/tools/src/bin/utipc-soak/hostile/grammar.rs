@@ -21,8 +21,7 @@ enum Field {
     Pair,
     /// A service address, or a socket address.
     Two,
-    Text,
-    /// One of these with one number: an option's value, or a property of a link.
+    /// One of these with one number: an option's value.
     OneOf(u64),
     /// What happens to a slow member of a group.
     Slow,
@@ -31,7 +30,7 @@ enum Field {
 }
 
 use Field::{
-    Byte, Destination, Flag, Lane, Long, Maybe, Number, OneOf, Pair, Port, Range, Slow, Text, Two, Variant,
+    Byte, Destination, Flag, Lane, Long, Maybe, Number, OneOf, Pair, Port, Range, Slow, Two, Variant,
 };
 
 /// Options of sockets, scopes of bindings, ends of lanes.
@@ -39,89 +38,117 @@ const OPTION: Field = Variant(16);
 const SCOPE: Field = Variant(3);
 const END: Field = Variant(2);
 
-/// The fields of each request, by its number.
-const REQUESTS: [&[Field]; 53] = [
-    &[Variant(4)],                               // Open
-    &[Port],                                     // Close
-    &[Port, Range, SCOPE],                       // Bind
-    &[Port, Maybe(&[Range, SCOPE])],             // Unbind
-    &[Port],                                     // Listen
-    &[Port, Maybe(&[Destination])],              // Connect
-    &[Port],                                     // Accept
-    &[Port],                                     // Shutdown
-    &[Port, OPTION, OneOf(2)],                   // SetOption
-    &[Port, OPTION],                             // GetOption
-    &[Port, Maybe(&[Destination])],              // Send
-    &[Port, Number, Flag, Flag, Flag, Flag],     // Receive
-    &[Port],                                     // Look
-    &[Port],                                     // TakeError
-    &[Port],                                     // Descriptor
-    &[Port],                                     // Rearm
-    &[Long, Long],                               // Claim
-    &[Port, Maybe(&[Lane, Number])],             // MakeHosted
-    &[Port],                                     // Lend
-    &[Pair],                                     // FetchPair
-    &[Port, Port],                               // WantLane
-    &[Lane, Byte, Byte],                         // Grow
-    &[Lane, END],                                // LaneDone
-    &[Lane],                                     // Report
-    &[Lane],                                     // Wake
-    &[Two, Number],                              // Lookup
-    &[],                                         // Node
-    &[Number],                                   // Peers
-    &[Number],                                   // Links
-    &[Number],                                   // Bindings
-    &[],                                         // FetchTable
-    &[Number],                                   // Sockets
-    &[Two],                                      // IsLocal
-    &[Text, OneOf(3)],                           // SetLink
-    &[],                                         // Counters
-    &[],                                         // Notices
-    &[Port, Destination, Two],                   // SendFound
-    &[],                                         // Fork
-    &[Number, Long],                             // Inherit
-    &[Port, Flag],                               // Drained
-    &[Long],                                     // Manage
-    &[Port],                                     // Keep
-    &[Port, Maybe(&[Lane])],                     // FarEnd
-    &[Port, Byte],                               // AwaitRoom
-    &[Port, Flag],                               // Adopt
-    &[Port, Two, SCOPE, Flag, Flag],             // Join
-    &[Port],                                     // Leave
-    &[Maybe(&[Number]), Flag],                   // Barrier
-    &[Port, Two, SCOPE, Flag, Flag, Slow, Flag], // JoinWith
-    &[Port, Maybe(&[Destination]), Long],        // SendKeyed
-    &[Port, Maybe(&[Port, Number])],             // GroupMembers
-    &[Port, Number, Flag, Flag, Flag, Flag],     // ReceivePolled
-    &[Port],                                     // GroupLanes
+/// The fields of each call on a socket behind its port, by its number in the protocol.
+const SOCKET: [&[Field]; 30] = [
+    &[],                                   // Close
+    &[Range, SCOPE],                       // Bind
+    &[Maybe(&[Range, SCOPE])],             // Unbind
+    &[],                                   // Listen
+    &[Maybe(&[Destination])],              // Connect
+    &[],                                   // Accept
+    &[],                                   // Shutdown
+    &[OPTION, OneOf(2)],                   // SetOption
+    &[OPTION],                             // GetOption
+    &[Maybe(&[Destination])],              // Send
+    &[Destination, Two],                   // SendFound
+    &[Maybe(&[Destination]), Long],        // SendKeyed
+    &[Number, Flag, Flag, Flag, Flag],     // Receive
+    &[Number, Flag, Flag, Flag, Flag],     // ReceivePolled
+    &[],                                   // Look
+    &[],                                   // TakeError
+    &[],                                   // Descriptor
+    &[],                                   // Keep
+    &[],                                   // Rearm
+    &[Flag],                               // Drained
+    &[],                                   // FarEnd
+    &[Flag],                               // Adopt
+    &[Maybe(&[Lane, Number])],             // MakeHosted
+    &[],                                   // Lend
+    &[Port],                               // WantLane
+    &[Byte],                               // AwaitRoom
+    &[Two, SCOPE, Flag, Flag, Slow, Flag], // Join
+    &[],                                   // Leave
+    &[Maybe(&[Port, Number])],             // GroupMembers
+    &[],                                   // GroupLanes
 ];
 
-/// Requests of the protocol.
-pub(super) const KINDS: u64 = REQUESTS.len() as u64;
+/// The fields of each call about lanes.
+const LANE: [&[Field]; 6] = [
+    &[Pair],             // FetchPair
+    &[Lane, Byte, Byte], // Grow
+    &[Lane, END],        // LaneDone
+    &[Lane],             // Report
+    &[Lane],             // Wake
+    &[Lane],             // FarEnd
+];
 
-/// Numbers of requests that the attacks make on purpose.
-pub(super) const OPEN: u64 = 0;
-pub(super) const CLOSE: u64 = 1;
-pub(super) const BIND: u64 = 2;
-pub(super) const LISTEN: u64 = 4;
-pub(super) const CONNECT: u64 = 5;
-pub(super) const GET_OPTION: u64 = 9;
-pub(super) const SEND: u64 = 10;
-pub(super) const CLAIM: u64 = 16;
-pub(super) const MAKE_HOSTED: u64 = 17;
-pub(super) const FETCH_PAIR: u64 = 19;
-pub(super) const WANT_LANE: u64 = 20;
-pub(super) const GROW: u64 = 21;
-pub(super) const FETCH_TABLE: u64 = 30;
-const SEND_FOUND: u64 = 36;
-pub(super) const FORK: u64 = 37;
-const MANAGE: u64 = 40;
-pub(super) const KEEP: u64 = 41;
-pub(super) const ADOPT: u64 = 44;
-pub(super) const JOIN: u64 = 45;
-const SEND_KEYED: u64 = 49;
+/// The fields of each call of the process.
+const PROCESS: [&[Field]; 8] = [
+    &[Variant(4)],             // Open
+    &[],                       // Claim
+    &[],                       // Fork
+    &[Number, Long],           // Inherit
+    &[],                       // Notices
+    &[],                       // FetchTable
+    &[Two, Number],            // Lookup
+    &[Maybe(&[Number]), Flag], // Barrier
+];
 
-/// Most bytes of a payload.
+/// Where the kinds of requests begin: numbers of the attacks, in the order of the tables.
+const FIRST_LANE: u64 = SOCKET.len() as u64;
+const FIRST_PROCESS: u64 = FIRST_LANE + LANE.len() as u64;
+const MANAGE: u64 = FIRST_PROCESS + PROCESS.len() as u64;
+
+/// The number of requests of the management family in the protocol.
+const MANAGE_GROUP: u64 = 3;
+
+/// Kinds of requests of the protocol.
+pub(super) const KINDS: u64 = MANAGE + 1;
+
+/// Kinds of requests that the attacks make on purpose.
+pub(super) const CLOSE: u64 = 0;
+pub(super) const BIND: u64 = 1;
+pub(super) const LISTEN: u64 = 3;
+pub(super) const CONNECT: u64 = 4;
+pub(super) const GET_OPTION: u64 = 8;
+pub(super) const SEND: u64 = 9;
+const SEND_FOUND: u64 = 10;
+const SEND_KEYED: u64 = 11;
+pub(super) const KEEP: u64 = 17;
+pub(super) const ADOPT: u64 = 21;
+pub(super) const MAKE_HOSTED: u64 = 22;
+pub(super) const WANT_LANE: u64 = 24;
+pub(super) const JOIN: u64 = 26;
+pub(super) const FETCH_PAIR: u64 = FIRST_LANE;
+pub(super) const GROW: u64 = FIRST_LANE + 1;
+pub(super) const OPEN: u64 = FIRST_PROCESS;
+pub(super) const CLAIM: u64 = FIRST_PROCESS + 1;
+pub(super) const FORK: u64 = FIRST_PROCESS + 2;
+pub(super) const FETCH_TABLE: u64 = FIRST_PROCESS + 5;
+
+/// The group of a kind, its number in there, and its fields.
+fn place(kind: u64) -> (u64, u64, &'static [Field]) {
+    let groups: [(u64, &[&[Field]]); 3] = [(0, &SOCKET), (FIRST_LANE, &LANE), (FIRST_PROCESS, &PROCESS)];
+    for (group, (first, calls)) in (0..).zip(groups) {
+        if let Some(fields) = kind.checked_sub(first).and_then(|call| calls.get(call as usize)) {
+            return (group, kind - first, fields);
+        }
+    }
+    (MANAGE_GROUP, 0, &[Long])
+}
+
+/// The beginning of a request of this kind, with the port of a call on a socket.
+fn begin(kind: u64, port: u64) -> Vec<u8> {
+    let (mut out, (group, call, _)) = (Vec::new(), place(kind));
+    match group {
+        0 => put_all(&mut out, &[group, port, call]),
+        MANAGE_GROUP => put(&mut out, group),
+        _ => put_all(&mut out, &[group, call]),
+    }
+    out
+}
+
+/// Maximum number of bytes of a payload.
 const PAYLOAD_MAX: u64 = 66_000;
 
 /// What a process knows of its state at the daemon.
@@ -203,11 +230,6 @@ fn field(out: &mut Vec<u8>, random: &mut Random, known: &Known, field: Field) {
         }
         Pair => put(out, known.lane(random)[0]),
         Two => put_all(out, &[known.service(random), number(random)]),
-        Text => {
-            let bytes: Vec<u8> = (0..random.below(80)).map(|_| b'a' + random.below(26) as u8).collect();
-            put(out, bytes.len() as u64);
-            out.extend(bytes);
-        }
         Slow => match random.below(4) {
             2 => put_all(out, &[2, number(random), number(random)]),
             3 => put_all(out, &[3, number(random)]),
@@ -224,9 +246,8 @@ fn field(out: &mut Vec<u8>, random: &mut Random, known: &Known, field: Field) {
 
 /// A valid request of this kind, with a payload if it may have one.
 pub(super) fn request(random: &mut Random, known: &Known, kind: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    put(&mut out, kind);
-    for part in REQUESTS.get(kind as usize).copied().unwrap_or_default() {
+    let mut out = begin(kind, known.port(random));
+    for part in place(kind).2 {
         field(&mut out, random, known, *part);
     }
     if has_payload(kind) {
@@ -236,11 +257,14 @@ pub(super) fn request(random: &mut Random, known: &Known, kind: u64) -> Vec<u8> 
     out
 }
 
-/// The request of this kind whose fields are these numbers.
+/// The request of this kind whose fields are these numbers; the first one is the port of a call on a socket.
 pub(super) fn of(kind: u64, numbers: &[u64]) -> Vec<u8> {
-    let mut out = Vec::new();
-    put(&mut out, kind);
-    put_all(&mut out, numbers);
+    let (port, rest) = match numbers {
+        [port, rest @ ..] if kind < FIRST_LANE => (*port, rest),
+        rest => (0, rest),
+    };
+    let mut out = begin(kind, port);
+    put_all(&mut out, rest);
     out
 }
 
@@ -251,35 +275,30 @@ pub(super) fn has_payload(kind: u64) -> bool {
 
 /// Closes a socket.
 pub(super) fn close(port: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_all(&mut out, &[CLOSE, port]);
-    out
+    of(CLOSE, &[port])
 }
 
 /// Binds a socket to the first instances of a service.
 pub(super) fn bind(random: &mut Random, known: &Known, service: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_all(&mut out, &[BIND, known.port(random), service, random.below(4), 4, 1]);
-    out
+    of(BIND, &[known.port(random), service, random.below(4), 4, 1])
 }
 
 /// A multicast to all sockets of a service.
 pub(super) fn multicast(random: &mut Random, known: &Known, service: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    put_all(&mut out, &[SEND, known.port(random), 1, 1, service, 0, u64::from(u32::MAX)]);
-    out
+    of(SEND, &[known.port(random), 1, 1, service, 0, u64::from(u32::MAX)])
 }
 
 /// A valid request of any kind.
 pub(super) fn any(random: &mut Random, known: &Known) -> Vec<u8> {
-    let kind = random.below(REQUESTS.len() as u64);
+    let kind = random.below(KINDS);
     request(random, known, kind)
 }
 
 /// The first packet of a process: versions and name.
 pub(super) fn greeting(random: &mut Random, takes_lanes: bool) -> Vec<u8> {
     let mut out = b"utipc\0".to_vec();
-    out.extend([9 - random.below(9) as u8, 0, 1, 0]);
+    // Newer versions too.
+    out.extend([1 + random.below(3) as u8, 0, 1, 0]);
     put(&mut out, 7);
     out.extend(b"hostile");
     out.push(u8::from(takes_lanes));
@@ -377,6 +396,16 @@ pub(super) fn learn_all(known: &mut Known, reply: &[u8], most: usize) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_kind_has_its_place() {
+        assert_eq!(place(BIND).1, 1);
+        assert_eq!((place(GROW).0, place(GROW).1), (1, 1));
+        assert_eq!((place(FETCH_TABLE).0, place(FETCH_TABLE).1), (2, 5));
+        assert_eq!((place(FIRST_PROCESS).0, place(MANAGE).0), (2, MANAGE_GROUP));
+        assert_eq!(of(BIND, &[300, 7, 1, 4, 1]), [0, 0xac, 2, 1, 7, 1, 4, 1]);
+        assert_eq!(of(OPEN, &[3]), [2, 0, 3]);
+    }
 
     #[test]
     fn numbers_are_read_as_they_are_written() {

@@ -18,7 +18,7 @@ pub(super) const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const HONEST: [Ipv4Addr; 3] = [VICTIM, Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 77, 0, 3)];
 /// Bits of the network's number.
 const PREFIX: u8 = 16;
-/// Most hostile peers.
+/// Maximum number of hostile peers.
 pub(super) const PEERS_MAX: u32 = 250;
 
 /// The address of the host of a hostile peer, numbered from 0.

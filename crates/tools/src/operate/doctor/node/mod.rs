@@ -16,7 +16,7 @@ const SETTLED_MS: u64 = 10_000;
 /// A user that has this share of a quota in use gets a warning, percent.
 const QUOTA_PERCENT: u64 = 90;
 
-/// Most findings of one check; a cluster may have thousands of links.
+/// Maximum number of findings of one check; a cluster may have thousands of links.
 const MAX_FINDINGS: usize = 5;
 
 /// All checks of a snapshot, in the order in which they are shown.
@@ -363,8 +363,7 @@ fn version(shot: &Snapshot) -> Vec<Finding> {
     let Some(daemon) = &shot.daemon else { return Vec::new() };
     let own = env!("CARGO_PKG_VERSION");
     if daemon.release != own {
-        let release = if daemon.release.is_empty() { "an older release" } else { &daemon.release };
-        let text = format!("the daemon is {release}, this program {own}");
+        let text = format!("the daemon is {}, this program {own}", daemon.release);
         let remedy = "restart the daemon after an upgrade: `systemctl restart utipcd`";
         return vec![Finding::new(CHECK, Level::Warning, text, remedy)];
     }

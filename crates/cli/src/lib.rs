@@ -1,0 +1,9 @@
+//! What the programs of utipc and mdist have in common: [`log`], errors of the command line ([`usage`]), standard
+//! output ([`output`]), and texts of errors.
+
+mod error;
+pub mod log;
+pub mod output;
+pub mod usage;
+
+pub use error::{nearest, one_line, plain};
