@@ -19,26 +19,26 @@ const FAST_NACK: usize = 3;
 impl Link {
     /// Handles a sequenced packet.
     pub fn receive(&mut self, now: Time, packet: View<'_>, io: &mut LinkIo<'_>) {
-        self.silence = 0;
+        self.session.silence = 0;
         if !self.is_up() {
             if self.state == State::Establishing {
                 io.signals.push(LinkSignal::Up);
             }
             return;
         }
-        if !self.receive.accepts(packet.seqno()) {
-            self.stats.rx_duplicates += 1;
+        if !self.session.receive.accepts(packet.seqno()) {
+            self.session.stats.rx_duplicates += 1;
             return;
         }
-        let released = self.transmit.release_to(packet.ack(), io.pool);
-        match self.receive.accept(packet, io.deferral_room) {
+        let released = self.session.transmit.release_to(packet.ack(), io.pool);
+        match self.session.receive.accept(packet, io.deferral_room) {
             Arrival::InOrder => self.deliver(packet, io),
             Arrival::Deferred => self.report_early(io),
-            Arrival::Duplicate => self.stats.rx_duplicates += 1,
-            Arrival::Full => self.stats.refused += 1,
+            Arrival::Duplicate => self.session.stats.rx_duplicates += 1,
+            Arrival::Full => self.session.stats.refused += 1,
         }
         if released > 0 {
-            self.round_trip.acknowledged(now, self.transmit.head());
+            self.session.round_trip.acknowledged(now, self.session.transmit.head());
         }
         self.released(released, false, io);
     }
@@ -49,16 +49,16 @@ impl Link {
     pub(crate) fn take_middle(&mut self, packet: View<'_>) -> bool {
         let is_next = self.is_up()
             && packet.seqno() == self.rcv_nxt()
-            && self.receive.deferred_len() == 0
-            && !self.transmit.releases(packet.ack())
-            && self.unacked + 1 < self.ack_threshold(packet);
-        if !is_next || !self.unpacker.take_middle(packet) {
+            && self.session.receive.deferred_len() == 0
+            && !self.session.transmit.releases(packet.ack())
+            && self.session.acks.unacked + 1 < self.ack_threshold(packet);
+        if !is_next || !self.session.unpacker.take_middle(packet) {
             return false;
         }
-        self.silence = 0;
-        self.receive.advance();
-        self.stats.rx_packets += 1;
-        self.unacked += 1;
+        self.session.silence = 0;
+        self.session.receive.advance();
+        self.session.stats.rx_packets += 1;
+        self.session.acks.unacked += 1;
         true
     }
 
@@ -70,47 +70,48 @@ impl Link {
             if !self.is_up() {
                 return;
             }
-            next = self.receive.pop().map(Carrier::Owned);
+            next = self.session.receive.pop().map(Carrier::Owned);
         }
     }
 
     fn consume(&mut self, carrier: Carrier<'_>, io: &mut LinkIo<'_>) {
-        self.stats.rx_packets += 1;
+        self.session.stats.rx_packets += 1;
         let threshold = self.ack_threshold(carrier.view());
         let done = if carrier.view().user() == User::Tunnel {
             self.receive_tunnel(carrier.view(), io)
         } else {
-            self.unpacker.unpack(carrier, io.pool, io.delivered)
+            self.session.unpacker.unpack(carrier, io.pool, io.delivered)
         };
         if done.is_err() {
             return self.fail_because(DownReason::Reassembly, io);
         }
-        self.unacked += 1;
-        if self.unacked >= threshold {
-            let count = self.unacked;
+        self.session.acks.unacked += 1;
+        if self.session.acks.unacked >= threshold {
+            let count = self.session.acks.unacked;
             if self.send_state(io) {
-                self.peer_in_flight = self.peer_in_flight.saturating_add(count);
+                self.session.acks.peer_in_flight = self.session.acks.peer_in_flight.saturating_add(count);
             } else {
-                self.peer_in_flight = count;
+                self.session.acks.peer_in_flight = count;
             }
-            self.max_peer_in_flight = self.max_peer_in_flight.max(self.peer_in_flight);
+            self.session.acks.max_peer_in_flight =
+                self.session.acks.max_peer_in_flight.max(self.session.acks.peer_in_flight);
         }
     }
 
     /// Number of unacknowledged packets, including this one, that triggers an acknowledgement.
     fn ack_threshold(&self, packet: View<'_>) -> u16 {
         let more_to_come = packet.user() == User::Fragmenter && packet.kind() != fragment::LAST;
-        if more_to_come && self.max_peer_in_flight >= FRAGMENT_ACK_THRESHOLD {
+        if more_to_come && self.session.acks.max_peer_in_flight >= FRAGMENT_ACK_THRESHOLD {
             return FRAGMENT_ACK_THRESHOLD;
         }
         ACK_THRESHOLD
     }
 
     fn report_early(&mut self, io: &mut LinkIo<'_>) {
-        self.stats.rx_deferred += 1;
-        let early = self.receive.deferred_len();
+        self.session.stats.rx_deferred += 1;
+        let early = self.session.receive.deferred_len();
         if early >= FAST_NACK && (early - FAST_NACK).is_multiple_of(usize::from(ACK_THRESHOLD)) {
-            let gap = self.receive.gap();
+            let gap = self.session.receive.gap();
             self.send_state_with(StateNote { gap, ..StateNote::default() }, io);
         }
     }

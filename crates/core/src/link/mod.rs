@@ -22,6 +22,7 @@ mod protocol;
 mod receive;
 mod round_trip;
 mod send;
+mod session;
 mod stats;
 mod supervise;
 mod transmit;
@@ -46,6 +47,8 @@ pub use self::{
     tunnel::{Failover, failover_point, synch_point},
 };
 
+use session::Session;
+
 pub(crate) use self::{
     backlog::{Backlog, Level, Queued},
     fragment::Fragments,
@@ -66,50 +69,17 @@ pub struct Link {
     state: State,
     /// Interface name of the peer; empty until known.
     peer_interface: String,
-    session: u16,
+    own_session: u16,
     peer_session: u16,
-    in_session: bool,
-    /// Number of the next STATE to send, and the lowest number accepted.
-    state_snd_nxt: u16,
-    state_rcv_nxt: u16,
     peer_bearer: BearerId,
     net_plane: u8,
     mtu: u16,
-    path: path::Path,
-    /// Probes that may still be answered, by age: those since the last tick first.
-    asked: [u16; path::REPLY_TICKS],
-    transmit: TransmitQueue,
+    /// Packets that wait for room in the window, and ports that wait for room here.
     backlog: Backlog,
-    window: Window,
-    round_trip: RoundTrip,
-    receive: ReceiveQueue,
-    unpacker: Unpacker,
-    /// The number that is acknowledged while the receiving side is held.
-    held_ack: Option<u16>,
-    /// Packets received in order since the last own packet.
-    unacked: u16,
-    /// Packets that the peer sent after the last acknowledgement, and the highest such number: the peer's window is at
-    /// least that large.
-    peer_in_flight: u16,
-    max_peer_in_flight: u16,
-    /// Ticks without a packet from the peer.
-    silence: u32,
-    /// Consecutive acknowledgements of packets that were never sent.
-    implausible: u32,
-    /// Ticks of the node's timer while the link was down; of a peer that has not shown that it hears this node, since
-    /// its last message.
-    setup_ticks: u32,
     /// The peer has shown that it hears this node.
     is_heard: bool,
     interval_ms: u32,
-    /// `snd_nxt` at the previous tick.
-    checkpoint: u16,
-    monitor: MonitorVerdict,
-    /// The monitor record that every STATE carries after the gap record.
-    monitor_record: Vec<u8>,
-    /// The receiving state of a failed link, whose packets arrive over this one.
-    inherited: Option<tunnel::Inherited>,
-    stats: LinkStats,
+    session: Session,
 }
 
 impl Link {
@@ -118,40 +88,18 @@ impl Link {
     pub fn new(mut config: LinkConfig) -> Self {
         config.max_window = config.max_window.min(MAX_WINDOW);
         config.min_window = config.min_window.clamp(1, config.max_window.max(1));
-        let first = config.first_seqno;
         let mut link = Self {
             state: State::Resetting,
             peer_interface: String::new(),
-            session: config.session,
+            own_session: config.session,
             peer_session: 0,
-            in_session: false,
-            state_snd_nxt: first,
-            state_rcv_nxt: first,
             peer_bearer: 0,
             net_plane: config.net_plane,
             mtu: config.mtu,
-            path: path_of(&config),
-            asked: [0; path::REPLY_TICKS],
-            transmit: TransmitQueue::new(first),
             backlog: Backlog::new(config.min_window, usize::from(config.mtu)),
-            window: Window::new(config.min_window, config.max_window),
-            round_trip: RoundTrip::default(),
-            receive: ReceiveQueue::new(first),
-            held_ack: None,
-            unpacker: Unpacker::default(),
-            unacked: 0,
-            peer_in_flight: 0,
-            max_peer_in_flight: 0,
-            silence: 0,
-            implausible: 0,
-            setup_ticks: 0,
             is_heard: false,
             interval_ms: supervise::interval_ms(config.tolerance_ms),
-            checkpoint: first,
-            monitor: MonitorVerdict::default(),
-            monitor_record: Vec::new(),
-            inherited: None,
-            stats: LinkStats::default(),
+            session: Session::new(&config),
             config,
         };
         link.event(Event::LocalReset);
@@ -171,34 +119,12 @@ impl Link {
     /// Starts a new session: drops the queues and wakes every waiting port. Does not change the state. Spec: tipc.md
     /// §6.6.
     pub fn reset(&mut self, wakeups: &mut Vec<Wakeup>) {
-        let first = self.config.first_seqno;
-        self.session = self.session.wrapping_add(1);
+        self.own_session = self.own_session.wrapping_add(1);
         self.peer_session = self.peer_session.wrapping_sub(1);
-        self.in_session = false;
-        self.state_snd_nxt = first;
-        self.state_rcv_nxt = first;
         self.backlog.wake_all(wakeups);
-        self.path = path_of(&self.config);
-        self.asked = [0; path::REPLY_TICKS];
-        self.set_mtu_in_use(self.path.size());
-        self.transmit = TransmitQueue::new(first);
         self.backlog.clear();
-        self.window = Window::new(self.config.min_window, self.config.max_window);
-        self.round_trip = RoundTrip::default();
-        self.receive = ReceiveQueue::new(first);
-        self.held_ack = None;
-        self.unpacker = Unpacker::default();
-        self.unacked = 0;
-        self.peer_in_flight = 0;
-        self.max_peer_in_flight = 0;
-        self.silence = 0;
-        self.implausible = 0;
-        self.setup_ticks = 0;
-        self.checkpoint = first;
-        self.monitor = MonitorVerdict::default();
-        self.monitor_record.clear();
-        self.inherited = None;
-        self.stats = LinkStats::default();
+        self.session = Session::new(&self.config);
+        self.set_mtu_in_use(self.session.path.size());
     }
 
     /// Brings the link up, after [`LinkSignal::Up`].
@@ -265,29 +191,29 @@ impl Link {
     /// Number of the next packet expected.
     #[must_use]
     pub fn rcv_nxt(&self) -> u16 {
-        self.receive.rcv_nxt()
+        self.session.receive.rcv_nxt()
     }
 
     /// Memory of packets that wait for earlier ones, and of messages that wait for their last fragments, bytes.
     pub(crate) fn deferred_bytes(&self) -> usize {
-        let inherited = self.inherited.as_ref().map_or(0, tunnel::Inherited::deferred_bytes);
-        self.receive.deferred_bytes() + self.unpacker.reassembly.bytes() + inherited
+        let inherited = self.session.inherited.as_ref().map_or(0, tunnel::Inherited::deferred_bytes);
+        self.session.receive.deferred_bytes() + self.session.unpacker.reassembly.bytes() + inherited
     }
 
     /// Acknowledges no packet that arrives from now on, so that the peer's window fills, or all of them again.
     pub fn hold_ack(&mut self, on: bool) {
-        self.held_ack = on.then(|| self.ack());
+        self.session.acks.held = on.then(|| self.ack());
     }
 
     /// Number of the last packet that is acknowledged to the peer.
     fn ack(&self) -> u16 {
-        self.held_ack.unwrap_or(self.rcv_nxt().wrapping_sub(1))
+        self.session.acks.held.unwrap_or(self.rcv_nxt().wrapping_sub(1))
     }
 
     /// Number of the next packet to send.
     #[must_use]
     pub fn snd_nxt(&self) -> u16 {
-        self.transmit.snd_nxt()
+        self.session.transmit.snd_nxt()
     }
 
     /// Largest packet, bytes.
@@ -299,7 +225,7 @@ impl Link {
     /// Largest packet that bearer and peer allow, bytes; the path may carry less.
     #[must_use]
     pub fn mtu_limit(&self) -> u16 {
-        self.path.limit()
+        self.session.path.limit()
     }
 
     /// Largest packet when a message is fragmented; leaves room for a tunnel header. Spec: tipc.md §5.9.
@@ -328,13 +254,13 @@ impl Link {
     /// Own session.
     #[must_use]
     pub fn session(&self) -> u16 {
-        self.session
+        self.own_session
     }
 
     /// The peer's session, if there is one.
     #[must_use]
     pub fn peer_session(&self) -> Option<u16> {
-        self.in_session.then_some(self.peer_session)
+        self.session.is_joined.then_some(self.peer_session)
     }
 
     /// Net plane in use, 0 for A.
@@ -346,19 +272,19 @@ impl Link {
     /// Send window in use, packets.
     #[must_use]
     pub fn window(&self) -> u16 {
-        self.window.size()
+        self.session.window.size()
     }
 
     /// Packets in flight, and packets in the backlog.
     #[must_use]
     pub fn queue_lengths(&self) -> (usize, usize) {
-        (self.transmit.len(), self.backlog.len())
+        (self.session.transmit.len(), self.backlog.len())
     }
 
     /// Packets of this session that carry all that was accepted so far, and how many of them are acknowledged, with all
     /// before them.
     pub(crate) fn progress(&self) -> (u64, u64) {
-        (self.transmit.sent() + self.backlog.len() as u64, self.transmit.acknowledged())
+        (self.session.transmit.sent() + self.backlog.len() as u64, self.session.transmit.acknowledged())
     }
 
     /// The congested importance levels, one bit each; `before` is the previous result.
@@ -375,9 +301,9 @@ impl Link {
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> LinkStats {
-        let mut stats = self.stats;
-        let tunnelled = self.inherited.as_ref().map(|i| i.unpacker.stats).unwrap_or_default();
-        for part in [self.unpacker.stats, tunnelled] {
+        let mut stats = self.session.stats;
+        let tunnelled = self.session.inherited.as_ref().map(|i| i.unpacker.stats).unwrap_or_default();
+        for part in [self.session.unpacker.stats, tunnelled] {
             stats.rx_fragments += part.fragments;
             stats.rx_fragmented += part.fragmented;
             stats.rx_bundles += part.bundles;
@@ -389,9 +315,9 @@ impl Link {
 
     /// Sets all counters to zero.
     pub fn clear_stats(&mut self) {
-        self.stats = LinkStats::default();
-        self.unpacker.stats = UnpackStats::default();
-        if let Some(inherited) = &mut self.inherited {
+        self.session.stats = LinkStats::default();
+        self.session.unpacker.stats = UnpackStats::default();
+        if let Some(inherited) = &mut self.session.inherited {
             inherited.unpacker.stats = UnpackStats::default();
         }
     }
@@ -411,18 +337,18 @@ impl Link {
     pub fn set_window(&mut self, min: u16, max: u16) {
         self.config.max_window = max.clamp(1, MAX_WINDOW);
         self.config.min_window = min.clamp(1, self.config.max_window);
-        self.window = Window::new(self.config.min_window, self.config.max_window);
+        self.session.window = Window::new(self.config.min_window, self.config.max_window);
         self.backlog.set_limits(self.config.min_window, usize::from(self.mtu));
     }
 
     /// Sets the neighbour monitor's view of the peer.
     pub fn set_monitor(&mut self, verdict: MonitorVerdict) {
-        self.monitor = verdict;
+        self.session.monitor = verdict;
     }
 
     /// Sets the monitor record that STATE messages to the peer carry.
     pub fn set_monitor_record(&mut self, record: Vec<u8>) {
-        self.monitor_record = record;
+        self.session.monitor_record = record;
     }
 
     fn set_mtu_in_use(&mut self, mtu: u16) {
@@ -432,14 +358,14 @@ impl Link {
 
     /// Takes over what the search for the path's size has found.
     fn adopt_path(&mut self, io: &mut LinkIo<'_>) {
-        let (from, to) = (self.mtu, self.path.size());
+        let (from, to) = (self.mtu, self.session.path.size());
         if from != to {
             self.set_mtu_in_use(to);
             if self.is_up() {
                 io.signals.push(LinkSignal::Mtu { from, to });
             }
         }
-        if self.is_up() && self.path.take_report() {
+        if self.is_up() && self.session.path.take_report() {
             io.signals.push(LinkSignal::Path);
         }
     }

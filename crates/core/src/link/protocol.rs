@@ -53,12 +53,14 @@ impl Link {
         match msg.link_type() {
             LinkProtocolType::Reset => {
                 let fresh = seq::gt(session, self.peer_session) || planted::active(Fault::StaleSession);
-                self.is_setup(msg) && (!self.in_session || fresh)
+                self.is_setup(msg) && (!self.session.is_joined || fresh)
             }
             LinkProtocolType::Activate => {
-                self.is_setup(msg) && (!self.in_session || !seq::lt(session, self.peer_session))
+                self.is_setup(msg) && (!self.session.is_joined || !seq::lt(session, self.peer_session))
             }
-            LinkProtocolType::State => self.in_session && session == self.peer_session && self.is_state(msg),
+            LinkProtocolType::State => {
+                self.session.is_joined && session == self.peer_session && self.is_state(msg)
+            }
             LinkProtocolType::Part | LinkProtocolType::Other(_) => false,
         }
     }
@@ -71,7 +73,7 @@ impl Link {
     fn is_state(&self, msg: View<'_>) -> bool {
         let record = !self.peer_can(capability::GAP_ACK_BLOCK) || GapRecord::parse(msg.payload()).is_ok();
         let nothing_acked = msg.ack() == self.config.first_seqno.wrapping_sub(1);
-        let fresh = !self.numbers_states() || !seq::lt(msg.seqno(), self.state_rcv_nxt);
+        let fresh = !self.numbers_states() || !seq::lt(msg.seqno(), self.session.state_rcv_nxt);
         record && fresh && (self.is_up() || nothing_acked)
     }
 
@@ -84,7 +86,7 @@ impl Link {
             self.net_plane = msg.net_plane();
         }
         if !self.accepts_protocol(msg) {
-            self.stats.refused += 1;
+            self.session.stats.refused += 1;
             return;
         }
         match msg.link_type() {
@@ -107,12 +109,12 @@ impl Link {
         }
         let activate = msg.link_type() == LinkProtocolType::Activate;
         if !self.is_heard {
-            self.is_heard = activate && msg.dest_session_valid() && msg.dest_session() == self.session;
-            self.setup_ticks = 0;
+            self.is_heard = activate && msg.dest_session_valid() && msg.dest_session() == self.own_session;
+            self.session.setup_ticks = 0;
         }
-        if activate && msg.dest_session_valid() && msg.dest_session() != self.session {
-            if seq::lt(self.session, msg.dest_session()) {
-                self.session = msg.dest_session().wrapping_add(1);
+        if activate && msg.dest_session_valid() && msg.dest_session() != self.own_session {
+            if seq::lt(self.own_session, msg.dest_session()) {
+                self.own_session = msg.dest_session().wrapping_add(1);
             }
             // The peer took an old RESET of this end for the latest one. If this end holds an old one of the peer too,
             // neither would accept the other's ACTIVATE: send the current session.
@@ -128,9 +130,9 @@ impl Link {
             io.signals.push(LinkSignal::Up);
         }
         self.peer_session = msg.session();
-        self.in_session = true;
+        self.session.is_joined = true;
         self.peer_bearer = msg.bearer_id();
-        self.path.restrict(u16::try_from(u32::from(msg.max_packet()) * 4).unwrap_or(u16::MAX));
+        self.session.path.restrict(u16::try_from(u32::from(msg.max_packet()) * 4).unwrap_or(u16::MAX));
         self.adopt_path(io);
     }
 
@@ -141,16 +143,16 @@ impl Link {
         } else {
             GapRecord::default()
         };
-        self.state_rcv_nxt = msg.seqno().wrapping_add(1);
+        self.session.state_rcv_nxt = msg.seqno().wrapping_add(1);
         self.adopt_tolerance(msg);
         let priority = msg.link_priority();
         if (1..=MAX_PRIORITY).contains(&priority) && priority != self.config.priority {
             self.config.priority = priority;
             self.fail_because(DownReason::PriorityChange, io);
         }
-        self.silence = 0;
-        self.stats.rx_states += 1;
-        self.stats.rx_probes += u64::from(msg.probe());
+        self.session.silence = 0;
+        self.session.stats.rx_states += 1;
+        self.session.stats.rx_probes += u64::from(msg.probe());
         if !self.is_up() {
             if self.state == State::Establishing {
                 io.signals.push(LinkSignal::Up);
@@ -159,7 +161,7 @@ impl Link {
         }
         let asked = msg.probe() || msg.keepalive();
         let behind = seq::gt(msg.next_sent(), self.rcv_nxt());
-        let nothing_deferred = self.receive.deferred_len() == 0;
+        let nothing_deferred = self.session.receive.deferred_len() == 0;
         let gap = if asked && behind && !self.is_synching() && nothing_deferred {
             msg.next_sent().wrapping_sub(self.rcv_nxt())
         } else {
@@ -168,8 +170,8 @@ impl Link {
         if gap != 0 || msg.probe() || planted::active(Fault::StateStorm) {
             self.send_state_with(StateNote { reply: msg.probe(), gap, ..StateNote::default() }, io);
         }
-        self.stats.rx_nacks += u64::from(msg.seq_gap() != 0);
-        if msg.keepalive() && !msg.probe() && self.take_reply() && self.path.answered() {
+        self.session.stats.rx_nacks += u64::from(msg.seq_gap() != 0);
+        if msg.keepalive() && !msg.probe() && self.take_reply() && self.session.path.answered() {
             self.adopt_path(io);
         }
         self.probe_path(now, io);
@@ -185,23 +187,23 @@ impl Link {
 
     /// Releases acknowledged packets and retransmits missing ones. Spec: tipc.md §5.8.
     fn acknowledge(&mut self, now: Time, ack: u16, gap: u16, blocks: &[GapBlock], io: &mut LinkIo<'_>) {
-        if !self.transmit.is_plausible(ack, gap, blocks) {
-            self.stats.refused += 1;
-            self.implausible += 1;
-            if self.implausible > MAX_IMPLAUSIBLE {
+        if !self.session.transmit.is_plausible(ack, gap, blocks) {
+            self.session.stats.refused += 1;
+            self.session.implausible += 1;
+            if self.session.implausible > MAX_IMPLAUSIBLE {
                 self.fail_because(DownReason::Implausible, io);
             }
             return;
         }
-        self.implausible = 0;
+        self.session.implausible = 0;
         let (link_ack, bcast_ack) = (self.ack(), io.bcast.ack);
-        let (part, arrived) = (self.part_header(), self.transmit.large_acknowledged());
-        let mut from = self.transmit.head();
+        let (part, arrived) = (self.part_header(), self.session.transmit.large_acknowledged());
+        let mut from = self.session.transmit.head();
         let mut largest = self.largest();
         let mut released = 0;
         let mut repeated = 0;
         for &(to, missing) in core::iter::once(&(ack, gap)).chain(blocks) {
-            released += self.transmit.release_range(from, to, io.pool);
+            released += self.session.transmit.release_range(from, to, io.pool);
             from = to.wrapping_add(missing).wrapping_add(1);
             if missing == 0 {
                 continue;
@@ -210,13 +212,13 @@ impl Link {
                 self.fail_because(DownReason::Retransmission, io);
                 return;
             }
-            for sent in self.transmit.range_mut(to.wrapping_add(1), to.wrapping_add(missing)) {
+            for sent in self.session.transmit.range_mut(to.wrapping_add(1), to.wrapping_add(missing)) {
                 if sent.try_retransmit(now, RETRANSMIT_SPACING_MS) {
                     sent.packet.edit().set_ack(link_ack);
                     sent.packet.edit().set_bcast_ack(bcast_ack);
                     let size = sent.packet.size();
-                    if is_large(size) && self.path.lost(now, arrived) {
-                        largest = fit(self.path.size(), self.config.overhead);
+                    if is_large(size) && self.session.path.lost(now, arrived) {
+                        largest = fit(self.session.path.size(), self.config.overhead);
                     }
                     if size > largest {
                         sent.packet.push_parts(part, largest, &mut io.frames);
@@ -230,12 +232,12 @@ impl Link {
         }
         self.adopt_path(io);
         self.probe_path(now, io);
-        self.stats.retransmitted += repeated;
+        self.session.stats.retransmitted += repeated;
         if repeated > 0 {
-            self.window.retransmitted();
-            self.round_trip.retransmitted();
+            self.session.window.retransmitted();
+            self.session.round_trip.retransmitted();
         } else if released > 0 {
-            self.round_trip.acknowledged(now, self.transmit.head());
+            self.session.round_trip.acknowledged(now, self.session.transmit.head());
         }
         self.released(released, repeated > 0, io);
     }
@@ -243,8 +245,8 @@ impl Link {
     /// A reply has arrived; true if only one probe waited for it. The latest counts as answered: a lost one is
     /// forgotten when it is old.
     fn take_reply(&mut self) -> bool {
-        let is_only = self.asked.iter().map(|asked| u32::from(*asked)).sum::<u32>() == 1;
-        if let Some(asked) = self.asked.iter_mut().find(|asked| **asked > 0) {
+        let is_only = self.session.asked.iter().map(|asked| u32::from(*asked)).sum::<u32>() == 1;
+        if let Some(asked) = self.session.asked.iter_mut().find(|asked| **asked > 0) {
             *asked -= 1;
         }
         is_only
@@ -252,10 +254,10 @@ impl Link {
 
     /// Sends a probe of the path's size if one is due, and no other request for a reply is on its way.
     pub(crate) fn probe_path(&mut self, now: Time, io: &mut LinkIo<'_>) -> bool {
-        if !self.is_up() || self.asked.iter().any(|asked| *asked > 0) {
+        if !self.is_up() || self.session.asked.iter().any(|asked| *asked > 0) {
             return false;
         }
-        let Some(size) = self.path.next_probe(now) else { return false };
+        let Some(size) = self.session.path.next_probe(now) else { return false };
         let filled_to = fit(size, self.config.overhead);
         self.send_state_with(StateNote { probe: true, filled_to, ..StateNote::default() }, io);
         true
@@ -264,7 +266,7 @@ impl Link {
     /// The peer lacks large packets that reached it in another way than over this link's sequence: proves the path's
     /// size again.
     pub(crate) fn distrust_path(&mut self, now: Time, io: &mut LinkIo<'_>) {
-        if self.is_up() && self.path.distrust() {
+        if self.is_up() && self.session.path.distrust() {
             self.adopt_path(io);
             self.probe_path(now, io);
         }
@@ -273,7 +275,7 @@ impl Link {
     /// The header of a part of a packet to the peer.
     pub(super) fn part_header(&self) -> BareHeader {
         let mut header = parts::header(self.config.own, self.config.peer);
-        header.set_session(self.session);
+        header.set_session(self.own_session);
         header.set_bearer_id(self.config.bearer);
         header.set_net_plane(self.net_plane);
         header
@@ -281,7 +283,7 @@ impl Link {
 
     /// True if the oldest packet has been retransmitted for too long.
     fn is_stuck(&self, now: Time) -> bool {
-        let since = self.transmit.first().and_then(|sent| sent.first_retransmit());
+        let since = self.session.transmit.first().and_then(|sent| sent.first_retransmit());
         let limit = u64::from(self.config.tolerance_ms) * RETRANSMIT_TOLERANCES;
         since.is_some_and(|since| now > since.plus_millis(limit))
     }
@@ -290,8 +292,8 @@ impl Link {
     /// (§6.4), and when the broadcast side requests it. Returns true if it replaced an earlier one that was not
     /// sent yet.
     pub fn send_state(&mut self, io: &mut LinkIo<'_>) -> bool {
-        self.unacked = 0;
-        self.stats.tx_acks += u64::from(self.is_up());
+        self.session.acks.unacked = 0;
+        self.session.stats.tx_acks += u64::from(self.is_up());
         self.send_state_with(StateNote::default(), io)
     }
 
@@ -305,24 +307,24 @@ impl Link {
         if !self.is_up() {
             return false;
         }
-        if (note.probe || note.reply) && self.receive.deferred_len() > 0 {
-            note.gap = self.receive.gap();
+        if (note.probe || note.reply) && self.session.receive.deferred_len() > 0 {
+            note.gap = self.session.receive.gap();
         }
-        if note.gap > 0 && self.held_ack.is_some() {
+        if note.gap > 0 && self.session.acks.held.is_some() {
             // A gap counts from the acknowledgement on.
-            self.held_ack = Some(self.rcv_nxt().wrapping_sub(1));
+            self.session.acks.held = Some(self.rcv_nxt().wrapping_sub(1));
         }
         let mut data = if self.peer_can(capability::GAP_ACK_BLOCK) {
-            let unicast = if note.gap > 0 { self.receive.gap_blocks() } else { Vec::new() };
+            let unicast = if note.gap > 0 { self.session.receive.gap_blocks() } else { Vec::new() };
             GapRecord::new(&io.bcast.gap_blocks, &unicast).to_bytes()
         } else {
             Vec::new()
         };
-        data.extend_from_slice(&self.monitor_record);
+        data.extend_from_slice(&self.session.monitor_record);
         let mut msg = self.protocol_message(LinkProtocolType::State, &data, io);
         if self.numbers_states() {
-            msg.set_seqno(self.state_snd_nxt);
-            self.state_snd_nxt = self.state_snd_nxt.wrapping_add(1);
+            msg.set_seqno(self.session.state_snd_nxt);
+            self.session.state_snd_nxt = self.session.state_snd_nxt.wrapping_add(1);
         }
         msg.set_bcast_ack(io.bcast.ack);
         msg.set_seq_gap(note.gap);
@@ -332,15 +334,15 @@ impl Link {
         msg.set_link_tolerance(note.tolerance);
         msg.set_link_priority(note.priority);
         if note.probe {
-            self.asked[0] = self.asked[0].saturating_add(1);
+            self.session.asked[0] = self.session.asked[0].saturating_add(1);
         }
         if note.probe && note.filled_to == 0 {
-            self.path.forget_probe();
+            self.session.path.forget_probe();
         }
-        self.unacked = 0;
-        self.stats.tx_states += 1;
-        self.stats.tx_probes += u64::from(note.probe);
-        self.stats.tx_nacks += u64::from(note.gap > 0);
+        self.session.acks.unacked = 0;
+        self.session.stats.tx_states += 1;
+        self.session.stats.tx_probes += u64::from(note.probe);
+        self.session.stats.tx_nacks += u64::from(note.gap > 0);
         if note == StateNote::default() {
             return io.frames.push_ack(msg.bytes());
         }
@@ -398,7 +400,7 @@ impl Link {
         msg.set_seqno(self.snd_nxt().wrapping_add(32_767));
         msg.set_last_bcast(io.bcast.last_sent);
         msg.set_next_sent(self.snd_nxt());
-        msg.set_session(self.session);
+        msg.set_session(self.own_session);
         msg.set_bcast_ack_invalid(io.bcast.ack_invalid);
         msg.set_redundant_link(!io.bcast.ack_invalid);
         msg.set_bearer_id(self.config.bearer);

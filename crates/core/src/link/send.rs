@@ -25,8 +25,8 @@ impl Link {
         let first = self.snd_nxt();
         if must_fragment {
             let fragments = Fragments::new(message, self.mss(), self.config.own, self.config.peer);
-            self.stats.tx_fragmented += 1;
-            self.stats.tx_fragments += fragments.remaining() as u64;
+            self.session.stats.tx_fragmented += 1;
+            self.session.stats.tx_fragments += fragments.remaining() as u64;
             for fragment in fragments {
                 self.send_packet(fragment, io);
             }
@@ -34,7 +34,7 @@ impl Link {
             self.send_packet(message, io);
         }
         if self.snd_nxt() != first {
-            self.round_trip.sent(now, first);
+            self.session.round_trip.sent(now, first);
         }
         Ok(accepted)
     }
@@ -61,7 +61,7 @@ impl Link {
             return Ok(Accepted::Sent);
         }
         self.backlog.register(Wakeup { port, importance });
-        self.stats.congestions += 1;
+        self.session.stats.congestions += 1;
         Ok(Accepted::Congested)
     }
 
@@ -73,10 +73,10 @@ impl Link {
         }
         match self.backlog.push(packet, self.mss(), self.config.own, self.config.peer) {
             Queued::Alone => {}
-            Queued::Bundled => self.stats.tx_bundled += 1,
+            Queued::Bundled => self.session.stats.tx_bundled += 1,
             Queued::NewBundle => {
-                self.stats.tx_bundles += 1;
-                self.stats.tx_bundled += 2;
+                self.session.stats.tx_bundles += 1;
+                self.session.stats.tx_bundled += 2;
             }
         }
     }
@@ -91,10 +91,13 @@ impl Link {
 
     /// True if the window has room. Fragments may fill the window; other packets are limited by the round trip.
     fn has_room_for(&self, user: User) -> bool {
-        let window = self.window.size();
-        let limit =
-            if user == User::Fragmenter { window } else { window.min(self.round_trip.in_flight_limit()) };
-        self.transmit.has_room(limit)
+        let window = self.session.window.size();
+        let limit = if user == User::Fragmenter {
+            window
+        } else {
+            window.min(self.session.round_trip.in_flight_limit())
+        };
+        self.session.transmit.has_room(limit)
     }
 
     /// Updates window, backlog and waiting ports after an acknowledgement.
@@ -103,8 +106,8 @@ impl Link {
             return;
         }
         if !repeated {
-            let pending = self.transmit.len() + self.backlog.len();
-            self.window.released(released, pending, self.transmit.has_holes());
+            let pending = self.session.transmit.len() + self.backlog.len();
+            self.session.window.released(released, pending, self.session.transmit.has_holes());
         }
         self.advance_backlog(io);
         self.backlog.wake(io.wakeups);
@@ -115,15 +118,15 @@ impl Link {
         let mut header = packet.edit();
         header.set_ack(self.ack().wrapping_add(ahead));
         header.set_bcast_ack(io.bcast.ack);
-        self.unacked = 0;
-        self.stats.tx_packets += 1;
+        self.session.acks.unacked = 0;
+        self.session.stats.tx_packets += 1;
         let (largest, part) = (self.largest(), self.part_header());
-        match self.transmit.push(packet, (), Time::ZERO) {
+        match self.session.transmit.push(packet, (), Time::ZERO) {
             // It was made before the path became narrower.
             Some(packet) if packet.size() > largest => packet.push_parts(part, largest, &mut io.frames),
             Some(packet) => packet.push(&mut io.frames),
             None => {}
         }
-        self.stats.queue_max = self.stats.queue_max.max(self.transmit.len() as u64);
+        self.session.stats.queue_max = self.session.stats.queue_max.max(self.session.transmit.len() as u64);
     }
 }

@@ -42,24 +42,24 @@ impl Link {
     /// them, but counts them with [`skip_ticks`](Self::skip_ticks).
     pub(crate) fn idle_ticks(&self) -> u32 {
         if !self.is_heard && matches!(self.state, State::Reset | State::Establishing) {
-            let next = STRANGER_TICKS.iter().find(|tick| **tick > self.setup_ticks);
-            return next.map_or(LONG_IDLE_TICKS, |tick| tick - self.setup_ticks - 1);
+            let next = STRANGER_TICKS.iter().find(|tick| **tick > self.session.setup_ticks);
+            return next.map_or(LONG_IDLE_TICKS, |tick| tick - self.session.setup_ticks - 1);
         }
-        if self.state != State::Reset || self.setup_ticks < EAGER_RESETS {
+        if self.state != State::Reset || self.session.setup_ticks < EAGER_RESETS {
             return 0;
         }
-        LAZY_RESET_PERIOD - 1 - self.setup_ticks % LAZY_RESET_PERIOD
+        LAZY_RESET_PERIOD - 1 - self.session.setup_ticks % LAZY_RESET_PERIOD
     }
 
     /// Counts ticks that did nothing.
     pub(crate) fn skip_ticks(&mut self, ticks: u32) {
-        self.setup_ticks = self.setup_ticks.wrapping_add(ticks);
+        self.session.setup_ticks = self.session.setup_ticks.wrapping_add(ticks);
     }
 
     /// True if the peer has not shown that it hears this node, and gets setup messages at long intervals only.
     pub(crate) fn hesitates(&self) -> bool {
         let waits = matches!(self.state, State::Reset | State::Establishing);
-        waits && !self.is_heard && self.setup_ticks > 1
+        waits && !self.is_heard && self.session.setup_ticks > 1
     }
 
     /// The peer has another address, where it has not shown that it hears this node.
@@ -72,15 +72,15 @@ impl Link {
         match self.state {
             State::Established | State::Synching => self.supervise(now, io),
             State::Reset | State::Establishing if !self.is_heard => {
-                self.setup_ticks = self.setup_ticks.saturating_add(1);
-                if STRANGER_TICKS.contains(&self.setup_ticks) {
+                self.session.setup_ticks = self.session.setup_ticks.saturating_add(1);
+                if STRANGER_TICKS.contains(&self.session.setup_ticks) {
                     self.send_setup(false, io);
                 }
             }
             State::Reset => {
-                let eager = self.setup_ticks < EAGER_RESETS;
-                self.setup_ticks = self.setup_ticks.wrapping_add(1);
-                if eager || self.setup_ticks.is_multiple_of(LAZY_RESET_PERIOD) {
+                let eager = self.session.setup_ticks < EAGER_RESETS;
+                self.session.setup_ticks = self.session.setup_ticks.wrapping_add(1);
+                if eager || self.session.setup_ticks.is_multiple_of(LAZY_RESET_PERIOD) {
                     self.send_setup(false, io);
                 }
             }
@@ -91,37 +91,40 @@ impl Link {
 
     fn supervise(&mut self, now: Time, io: &mut LinkIo<'_>) {
         self.sample_profile();
-        let is_silent = self.silence > 0;
-        self.path.tick(now, is_silent);
+        let is_silent = self.session.silence > 0;
+        self.session.path.tick(now, is_silent);
         self.adopt_path(io);
-        self.asked.rotate_right(1);
-        self.asked[0] = 0;
-        self.round_trip.tick();
-        if self.monitor.reset {
+        self.session.asked.rotate_right(1);
+        self.session.asked[0] = 0;
+        self.session.round_trip.tick();
+        if self.session.monitor.reset {
             return self.fail_because(DownReason::Monitor, io);
         }
-        if self.silence > self.config.tolerance_ms / self.interval_ms {
+        if self.session.silence > self.config.tolerance_ms / self.interval_ms {
             return self.fail_because(DownReason::Silence, io);
         }
-        let due = io.bcast.waiting || io.bcast.unacked || self.unacked > 0 || !self.transmit.is_empty();
-        let mut probe = self.monitor.probing || is_silent;
-        if probe || self.monitor.supervised {
-            self.silence += 1;
+        let due = io.bcast.waiting
+            || io.bcast.unacked
+            || self.session.acks.unacked > 0
+            || !self.session.transmit.is_empty();
+        let mut probe = self.session.monitor.probing || is_silent;
+        if probe || self.session.monitor.supervised {
+            self.session.silence += 1;
         }
-        probe |= self.receive.deferred_len() > 0;
-        if self.snd_nxt() == self.checkpoint {
-            self.window.idle();
-            probe |= self.monitor.probes_when_idle || !self.transmit.is_empty();
+        probe |= self.session.receive.deferred_len() > 0;
+        if self.snd_nxt() == self.session.checkpoint {
+            self.session.window.idle();
+            probe |= self.session.monitor.probes_when_idle || !self.session.transmit.is_empty();
         }
-        self.checkpoint = self.snd_nxt();
-        if self.unacked >= ACK_THRESHOLD {
+        self.session.checkpoint = self.snd_nxt();
+        if self.session.acks.unacked >= ACK_THRESHOLD {
             // The peer may be waiting for this acknowledgement: its window may have become smaller.
-            self.max_peer_in_flight = 0;
+            self.session.acks.max_peer_in_flight = 0;
         }
         // A probe of the path's size takes the place of an ordinary one, but not of two in a row.
         let probes_path = !is_silent && self.probe_path(now, io);
         if !probes_path && probe {
-            self.path.give_up(now);
+            self.session.path.give_up(now);
             self.adopt_path(io);
         }
         if !probes_path && (due || probe) {
@@ -132,10 +135,10 @@ impl Link {
     }
 
     fn sample_profile(&mut self) {
-        self.stats.queue_sum += self.transmit.len() as u64;
-        self.stats.queue_samples += 1;
-        if let Some(length) = self.transmit.first().and_then(|sent| profiled_length(&sent.packet)) {
-            self.stats.profile(length);
+        self.session.stats.queue_sum += self.session.transmit.len() as u64;
+        self.session.stats.queue_samples += 1;
+        if let Some(length) = self.session.transmit.first().and_then(|sent| profiled_length(&sent.packet)) {
+            self.session.stats.profile(length);
         }
     }
 

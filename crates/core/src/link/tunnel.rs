@@ -79,7 +79,7 @@ impl Link {
     pub fn take_failover(&mut self) -> Failover {
         let mut next = self.snd_nxt();
         let mut packets: Vec<Message> =
-            self.transmit.take(next).map(|sent| sent.packet.into_message()).collect();
+            self.session.transmit.take(next).map(|sent| sent.packet.into_message()).collect();
         let waiting = core::iter::from_fn(|| self.backlog.pop()).map(Outgoing::into_message);
         let mut unsent: Vec<Message> = waiting.collect();
         unsent.push(self.dummy());
@@ -88,8 +88,8 @@ impl Link {
             next = next.wrapping_add(1);
             packets.push(packet);
         }
-        let queue = core::mem::replace(&mut self.receive, ReceiveQueue::new(self.config.first_seqno));
-        let reassembly = core::mem::take(&mut self.unpacker.reassembly);
+        let queue = core::mem::replace(&mut self.session.receive, ReceiveQueue::new(self.config.first_seqno));
+        let reassembly = core::mem::take(&mut self.session.unpacker.reassembly);
         Failover { packets, peer_bearer: self.peer_bearer, inherited: Inherited::new(queue, reassembly) }
     }
 
@@ -106,7 +106,7 @@ impl Link {
         for packet in &failover.packets {
             self.wrap(packet, failover.peer_bearer, &mut tunnelled)?;
         }
-        self.inherited = Some(failover.inherited);
+        self.session.inherited = Some(failover.inherited);
         let count = tunnelled.len() as u16;
         for mut packet in tunnelled {
             packet.set_message_count(count);
@@ -119,7 +119,7 @@ impl Link {
     /// is the peer's bearer of that link.
     pub fn join_failover(&mut self, failed_bearer: BearerId, io: &mut LinkIo<'_>) {
         let queue = ReceiveQueue::new(self.config.first_seqno);
-        self.inherited = Some(Inherited::new(queue, Reassembly::default()));
+        self.session.inherited = Some(Inherited::new(queue, Reassembly::default()));
         let mut packet = self.tunnel_packet(FAILOVER, failed_bearer, self.dummy().bytes());
         packet.set_message_count(1);
         self.send_packet(packet, io);
@@ -128,7 +128,7 @@ impl Link {
     /// Number of the next packet expected from the failed link, during a failover.
     #[must_use]
     pub fn drop_point(&self) -> Option<u16> {
-        self.inherited.as_ref().map(|i| i.queue.rcv_nxt())
+        self.session.inherited.as_ref().map(|i| i.queue.rcv_nxt())
     }
 
     /// Handles a TUNNEL packet that is in order.
@@ -140,9 +140,10 @@ impl Link {
         if packet.kind() == SYNCH && packet.header_fits() {
             return Ok(());
         }
-        let inherited = self.inherited.as_mut().filter(|_| packet.kind() == FAILOVER && packet.header_fits());
+        let inherited =
+            self.session.inherited.as_mut().filter(|_| packet.kind() == FAILOVER && packet.header_fits());
         let Some(inherited) = inherited else {
-            self.stats.refused += 1;
+            self.session.stats.refused += 1;
             return Ok(());
         };
         let (number, count) = (packet.fragment_number(), packet.fragment_count());
@@ -162,13 +163,13 @@ impl Link {
             }
         };
         let Some(inner) = inner else {
-            self.stats.refused += 1;
+            self.session.stats.refused += 1;
             return Ok(());
         };
         let mut next = match inherited.queue.accept_owned(inner, io.deferral_room) {
             Ok(packet) => Some(packet),
             Err(arrival) => {
-                self.stats.refused += u64::from(arrival == Arrival::Full);
+                self.session.stats.refused += u64::from(arrival == Arrival::Full);
                 return Ok(());
             }
         };

@@ -21,7 +21,7 @@ struct Replay {
 }
 
 fn report(side: &Side) -> Report {
-    (side.link.rcv_nxt().wrapping_sub(1), side.link.receive.gap(), side.link.receive.gap_blocks())
+    (side.link.rcv_nxt().wrapping_sub(1), side.link.session.receive.gap(), side.link.session.receive.gap_blocks())
 }
 
 /// Node a's end of a capture that starts with the link up; the first `count` frames.
@@ -37,11 +37,11 @@ fn replay(name: &str, count: usize) -> Replay {
     let is_state = |m: &Message| m.user() == User::LinkProtocol && m.link_type() == LinkProtocolType::State;
     let mut side = Side::new(config(A, B));
     side.link.state = State::Established;
-    side.link.in_session = true;
+    side.link.session.is_joined = true;
     side.link.peer_session = first(B, is_state).session();
-    side.link.state_rcv_nxt = first(B, is_state).seqno();
-    side.link.receive = ReceiveQueue::new(first(A, |_| true).ack().wrapping_add(1));
-    side.link.transmit = TransmitQueue::new(first(A, is_state).next_sent());
+    side.link.session.state_rcv_nxt = first(B, is_state).seqno();
+    side.link.session.receive = ReceiveQueue::new(first(A, |_| true).ack().wrapping_add(1));
+    side.link.session.transmit = TransmitQueue::new(first(A, is_state).next_sent());
     let mut replay = Replay { side, reports: 0 };
     // The kernel sends a little later than the capture shows what it received: each report of the kernel must equal the
     // link's state at some earlier frame, and never at one before its previous report.
@@ -55,7 +55,7 @@ fn replay(name: &str, count: usize) -> Replay {
         }
         let link = &mut replay.side.link;
         if frame.user() != User::LinkProtocol && frame.seqno() == link.snd_nxt() {
-            link.transmit.push(frame.clone(), (), Time::ZERO);
+            link.session.transmit.push(frame.clone(), (), Time::ZERO);
         }
         let blocks =
             if is_state(frame) { GapRecord::parse(frame.data()).unwrap().unicast } else { Vec::new() };

@@ -69,7 +69,7 @@ fn gap_report_releases_and_retransmits_exactly() {
     let missing = [5, 6, 7, 8, 9, 12, 16, 17, 18, 19];
     let frames = side.hear(Time::from_millis(5), state.bytes());
     assert_eq!(seqnos(&frames), missing);
-    let kept: Vec<u16> = side.link.transmit.iter().map(|s| s.packet.view().seqno()).collect();
+    let kept: Vec<u16> = side.link.session.transmit.iter().map(|s| s.packet.view().seqno()).collect();
     assert_eq!(kept, [&missing[..], &(21..=30).collect::<Vec<_>>()].concat());
     state.set_seqno(2);
     assert!(side.hear(Time::from_millis(5), state.bytes()).is_empty(), "not twice within a millisecond");
@@ -113,7 +113,7 @@ fn gap_is_reported_at_the_third_early_packet_and_every_sixteenth_after() {
         for frame in side.hear(Time::ZERO, m.bytes()) {
             let state = View::parse(&frame).unwrap();
             assert_eq!((state.seq_gap(), state.ack(), state.probe()), (2, 0, false));
-            reports.push(side.link.receive.deferred_len());
+            reports.push(side.link.session.receive.deferred_len());
         }
     }
     assert_eq!(reports, [3, 19, 35, 51]);

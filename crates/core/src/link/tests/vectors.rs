@@ -74,7 +74,7 @@ fn state_that_reports_gaps() {
     assert_eq!(side.link.stats().rx_deferred, 2);
     // The third early packet triggers a report of its own, so the others are added directly.
     for seqno in [11, 13, 14, 15] {
-        side.link.receive.accept(early(seqno).view(), usize::MAX);
+        side.link.session.receive.accept(early(seqno).view(), usize::MAX);
     }
     let note = super::super::protocol::StateNote { gap: 5, ..Default::default() };
     let frames = side.with(|l, io| l.send_state_with(note, io)).1;
