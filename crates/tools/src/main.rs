@@ -14,7 +14,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, Parser, Subcommand};
-use utipc_tools::{daemon, usage};
+use utipc_cli::usage;
+use utipc_tools::daemon;
 
 /// TIPC in user space: management, demo and benchmarks
 #[derive(Debug, Parser)]
