@@ -21,7 +21,11 @@ struct Replay {
 }
 
 fn report(side: &Side) -> Report {
-    (side.link.rcv_nxt().wrapping_sub(1), side.link.session.receive.gap(), side.link.session.receive.gap_blocks())
+    (
+        side.link.rcv_nxt().wrapping_sub(1),
+        side.link.session.receive.gap(),
+        side.link.session.receive.gap_blocks(),
+    )
 }
 
 /// Node a's end of a capture that starts with the link up; the first `count` frames.
