@@ -53,7 +53,7 @@ pub(crate) fn run(root: &Path, write: bool) -> Result<ExitCode> {
         }
     }
     println!("golden: {}", if wrong == 0 { "ok".to_owned() } else { format!("{wrong} texts differ") });
-    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(crate::workspace::verdict(wrong == 0))
 }
 
 /// Builds `utipc`.

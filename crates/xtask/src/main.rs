@@ -226,7 +226,7 @@ fn chore(chore: Chore) -> Result<ExitCode> {
         Chore::Programs(options) => return Ok(verdict(conformance::programs(&root(), &options)?)),
         Chore::Interop(options) => {
             let outcome = interop::run(&root(), &options)?;
-            return Ok(if outcome.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            return Ok(verdict(outcome.failed == 0));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -41,7 +41,7 @@ fn cargo() -> OsString {
 
 fn finish(command: &mut Command) -> Result<ExitCode> {
     let status = command.status().context("run cargo")?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(crate::workspace::verdict(status.success()))
 }
 
 /// Runs the campaign of hostile processes against a `utipcd` with overflow checks, and with `--asan` against one with
@@ -77,7 +77,7 @@ fn steps(root: &Path) -> Result<ExitCode> {
     test.args(["--nocapture", "--test-threads=1", "stops::", "own_death::", "steps::"]);
     let status = test.env("UTIPC_TEST_ALL_STEPS", "1").current_dir(root).status().context("run cargo")?;
     println!("steps: {}", if status.success() { "ok" } else { "FAILED" });
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(crate::workspace::verdict(status.success()))
 }
 
 /// The platform of AddressSanitizer.
