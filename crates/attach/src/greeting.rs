@@ -60,7 +60,7 @@ pub struct Hello {
     /// Name of the program, for operators; the daemon keeps the first 64 bytes.
     pub program: String,
     /// Whether the process can use lanes: then its sockets are direct from the start. Otherwise they are hosted until
-    /// it requests their data path ([`crate::Request::Lend`]).
+    /// it requests their data path ([`crate::SocketCall::Lend`]).
     pub takes_lanes: bool,
 }
 

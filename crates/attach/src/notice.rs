@@ -13,7 +13,7 @@ use crate::reply::Reply;
 pub struct Envelope {
     /// Changes since the last reply.
     pub notices: Vec<Notice>,
-    /// Whether more notices wait: fetch them with [`crate::Request::Notices`].
+    /// Whether more notices wait: fetch them with [`crate::ProcessCall::Notices`].
     pub more: bool,
     /// The reply to the request.
     pub reply: Reply,
@@ -36,13 +36,13 @@ pub enum Notice {
         port: u32,
         /// The other socket's port number.
         other: u32,
-        /// The lane. Fetch the arena of its pair by [`crate::Request::FetchPair`] if it is new.
+        /// The lane. Fetch the arena of its pair by [`crate::LaneCall::FetchPair`] if it is new.
         lane: LaneId,
         /// The end that this attachment has.
         end: LaneEnd,
     },
     /// The other end of a lane does not use it any more (closed, dead or hosted). A writer sends through the node from
-    /// now on; a reader reads to the end. Then send [`crate::Request::LaneDone`].
+    /// now on; a reader reads to the end. Then send [`crate::LaneCall::LaneDone`].
     LaneOver {
         /// Own socket.
         port: u32,
@@ -55,7 +55,7 @@ pub enum Notice {
     },
     /// A pair has no lanes left, or its peer is gone: unmap its arena.
     PairOver(PairId),
-    /// Another process holds the socket too: make it hosted ([`crate::Request::MakeHosted`]).
+    /// Another process holds the socket too: make it hosted ([`crate::SocketCall::MakeHosted`]).
     Share {
         /// The socket.
         port: u32,
@@ -74,7 +74,7 @@ pub enum Notice {
         end: LaneEnd,
     },
     /// This process is the socket's sole holder again: it may request the data path
-    /// ([`crate::Request::Lend`]).
+    /// ([`crate::SocketCall::Lend`]).
     SoleHolder {
         /// The socket.
         port: u32,
@@ -93,7 +93,7 @@ pub enum Notice {
         member: ServiceAddr,
     },
     /// A member of the socket's group has come, gone, or begun to take lanes: request its lanes
-    /// again ([`crate::Request::GroupLanes`]) before the next message.
+    /// again ([`crate::SocketCall::GroupLanes`]) before the next message.
     GroupChanged {
         /// The socket.
         port: u32,

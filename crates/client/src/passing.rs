@@ -22,7 +22,7 @@ impl Node {
     /// program's descriptor of this socket has the number `number`.
     ///
     /// # Errors
-    /// [`Failure::NoSocket`] if it is not the descriptor of a socket, or the socket has ended.
+    /// [`utipc_attach::Failure::NoSocket`] if it is not the descriptor of a socket, or the socket has ended.
     pub fn claim(&self, number: RawFd, fd: impl AsFd) -> Result<Socket, Error> {
         let attachment = self.living()?;
         let port = attachment.call_with(
@@ -63,7 +63,7 @@ impl Socket {
     /// closed, in any process, and this value is dropped. The caller sets its number with [`Socket::renumber`].
     ///
     /// # Errors
-    /// [`Failure::Limit`].
+    /// [`utipc_attach::Failure::Limit`].
     pub fn keep(&self) -> Result<OwnedFd, Error> {
         let near = self.fetch_near(&SocketCall::Keep.on(self.port()))?;
         self.keep_far_end();
