@@ -40,6 +40,8 @@ pub const ACTIVE_WINDOW: u16 = 12 * IDLE_WINDOW;
 const ACTIVE_MEMBERS: [usize; 2] = [16, 64];
 /// Most members of a group, as one of them sees it. Ours.
 pub const MAX_MEMBERS: usize = 16_384;
+/// More members than this on one node learn in steps that another one joins or leaves. Ours: less than 0.1 ms.
+const MANY: usize = 32;
 /// Memory of one of them, bytes: nodes of a B-tree are two thirds full.
 const MEMBER_BYTES: usize = (size_of::<PortId>() + size_of::<Member>()) * 3 / 2;
 /// Most members of one node whose binding is unknown: their JOIN has overtaken it. Ours: bounds what a node can add
@@ -241,6 +243,19 @@ impl Group {
     /// The messages to members that the last calls have produced, in order.
     pub(crate) fn take_controls(&mut self) -> Vec<(PortId, GroupControlKind)> {
         core::mem::take(&mut self.controls)
+    }
+
+    /// What the messages to members on this node all say, if it is the same JOIN or LEAVE to many.
+    pub(crate) fn told_to_many(controls: &[(PortId, GroupControlKind)]) -> Option<GroupControlKind> {
+        let mut here = controls.iter().filter(|(to, _)| to.node.is_none()).map(|(_, kind)| *kind);
+        let first = here.next()?;
+        let is_membership = matches!(first, GroupControlKind::Join { .. } | GroupControlKind::Leave { .. });
+        let mut others = 0;
+        let is_same = here.all(|kind| {
+            others += 1;
+            kind == first
+        });
+        (is_membership && is_same && others >= MANY).then_some(first)
     }
 
     /// What the last calls have produced for the application, in order.

@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::types::Method;
 use crate::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::quota::UserId;
-use crate::wire::Message;
+use crate::wire::{GroupControl, Message};
 
 /// Result of an anycast lookup. Spec: tipc.md §1.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +142,12 @@ pub trait Uplink {
         nodes: &[NodeAddr],
         replicast: bool,
     ) -> Result<Submitted, SubmitError>;
+    /// Sends a protocol message to all members of a group on this node with this scope, step by step; false if the node
+    /// does not do that, and the socket sends to each one.
+    fn tell_group(&mut self, service: u32, scope: Scope, control: GroupControl) -> bool {
+        let _ = (service, scope, control);
+        false
+    }
     /// Sets the method for all further multicasts of `port`; `None` leaves the choice to the node.
     fn multicast_method(&mut self, port: u32, forced: Option<Method>);
     /// Binds `port` to a range.

@@ -3,9 +3,9 @@
 use crate::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::quota::{Ledger, UserId};
 use crate::socket::{BindError, Method, Resolved, SubmitError, Submitted, Uplink};
-use crate::switch::Switch;
+use crate::switch::{Switch, Told};
 use crate::time::Time;
-use crate::wire::Message;
+use crate::wire::{GroupControl, Message};
 
 /// The switch, with the context of one call.
 pub(super) struct Direct<'a> {
@@ -90,6 +90,14 @@ impl Uplink for Direct<'_> {
         replicast: bool,
     ) -> Result<Submitted, SubmitError> {
         self.switch.submit_group(self.now, message, local, nodes, replicast)
+    }
+
+    fn tell_group(&mut self, service: u32, scope: Scope, control: GroupControl) -> bool {
+        let is_limited = self.switch.work.is_limited();
+        if is_limited {
+            self.switch.spreads.note(control.origin_port, Told::Control { service, scope, control });
+        }
+        is_limited
     }
 
     fn multicast_method(&mut self, port: u32, forced: Option<Method>) {

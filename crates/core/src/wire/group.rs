@@ -55,6 +55,11 @@ pub enum GroupControlKind {
 }
 
 impl GroupControl {
+    /// Whether it begins a membership.
+    pub(crate) fn is_join(&self) -> bool {
+        matches!(self.kind, GroupControlKind::Join { .. })
+    }
+
     /// Reads a GROUP_PROTOCOL message.
     ///
     /// # Errors

@@ -169,7 +169,8 @@ impl Dispatcher {
     }
 
     /// Whether a request waits until what the process has written into the lane of its socket is carried out: options
-    /// must not apply to it, and a message must not overtake it.
+    /// must not apply to it, and a message must not overtake it. To join or leave a group waits until everybody knows
+    /// of the socket's last change, so that a process cannot make changes faster than they are told.
     pub(super) fn carries_out_first(
         &mut self,
         now: Time,
@@ -183,6 +184,13 @@ impl Dispatcher {
                 if is_datagram(&self.driver.stack, *port) =>
             {
                 *port
+            }
+            Request::Join { port, .. } | Request::JoinWith { port, .. } | Request::Leave { port }
+                if self.driver.stack.is_spreading(*port) =>
+            {
+                let Ok(user) = self.user(id) else { return false };
+                self.shares_push(user, Some(Task::Told { port: *port, id, packet: packet.to_vec() }));
+                return true;
             }
             _ => return false,
         };

@@ -55,6 +55,9 @@ pub(super) enum Task {
     },
     /// Work on the lanes of sockets, the last one first; see `lane_tasks.rs`.
     Lanes { work: Vec<Work>, then: Then },
+    /// When everybody knows of the last change of a socket in a group, the packet of this attachment, a request, is
+    /// carried out.
+    Told { port: u32, id: AttachmentId, packet: Vec<u8> },
     /// A process claims the sockets of an inheritance.
     Inherit { id: AttachmentId, number: InheritanceId, after: u32, claimed: u32 },
 }
@@ -74,7 +77,7 @@ impl Dispatcher {
         self.shares_push(user, rest);
     }
 
-    fn shares_push(&mut self, user: UserId, task: Option<Task>) {
+    pub(super) fn shares_push(&mut self, user: UserId, task: Option<Task>) {
         if let Some(task) = task {
             self.shares.push(user, Job::Task(task));
         }
@@ -119,8 +122,11 @@ impl Dispatcher {
     /// Ends all tasks: the daemon stops.
     pub(super) fn end_tasks(&mut self, now: Time) {
         while let Some((user, job)) = self.shares.take() {
-            if let Job::Task(task) = job {
-                self.continue_task(now, user, task);
+            match job {
+                // Nothing more is told.
+                Job::Task(Task::Told { .. }) => {}
+                Job::Task(task) => self.continue_task(now, user, task),
+                _ => {}
             }
         }
     }
@@ -192,6 +198,13 @@ impl Dispatcher {
                 }
             }
             Task::Lanes { work, then } => self.step_lanes(now, work, then),
+            Task::Told { port, id, packet } => {
+                if self.driver.stack.is_spreading(port) {
+                    return Some(Task::Told { port, id, packet });
+                }
+                self.execute_begun(now, id, &packet, &mut None);
+                None
+            }
             Task::Inherit { id, number, after, mut claimed } => {
                 let ports = self.inheritances.ports_after(number, after, STEP_ITEMS);
                 let last = ports.last().copied();
