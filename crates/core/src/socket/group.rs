@@ -52,7 +52,7 @@ impl Endpoint {
         group.set_now(now);
         group.limit_members(self.room());
         let own = uplink.own_node();
-        for (member, instance) in uplink.group_bindings(request.member.service, request.scope) {
+        for (member, instance) in uplink.group_bindings(self.port, request.member.service, request.scope) {
             group.published(member_id(member, own), instance);
         }
         // Before the JOINs, so that members know the binding when they answer.
@@ -103,6 +103,16 @@ impl Endpoint {
             group.published(member, range.lower);
         } else {
             group.withdrawn(member, uplink.is_reachable(port.node));
+        }
+        self.settle_group(uplink);
+    }
+
+    /// Bindings of the group's type that existed when the socket joined.
+    pub(crate) fn group_found(&mut self, found: &[(PortId, u32)], uplink: &mut dyn Uplink) {
+        let own = uplink.own_node();
+        let Some(group) = &mut self.group else { return };
+        for (port, instance) in found {
+            group.published(member_id(*port, own), *instance);
         }
         self.settle_group(uplink);
     }
@@ -168,11 +178,10 @@ impl Endpoint {
         let (service, is_evicted) = (request.member.service, group.take_eviction());
         let (ready, has_refused) = (group.take_ready(), group.take_refused());
         let mut controls = group.take_controls();
-        let to_many = Group::told_to_many(&controls).map(|kind| (kind, group.extension(kind)));
-        if let Some((kind, extension)) = to_many {
-            let control = control_of(self.port, 0, (kind, extension));
+        if let Some(kind) = Group::left_by_many(&controls) {
+            let control = control_of(self.port, 0, (kind, group.extension(kind)));
             if uplink.tell_group(service, request.scope, control) {
-                controls.retain(|(to, _)| !to.node.is_none());
+                controls.retain(|(to, kind)| !to.node.is_none() || !kind.is_leave());
             }
         }
         let controls: Vec<_> =

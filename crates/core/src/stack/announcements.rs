@@ -4,13 +4,13 @@
 
 use super::Stack;
 use super::uplink::Direct;
-use crate::addr::NodeAddr;
-use crate::names::Change;
+use crate::addr::{NodeAddr, Scope};
+use crate::names::{Change, Walk};
 use crate::quota::{Resource, UserId};
 use crate::socket::Endpoint;
 use crate::switch::{ANNOUNCEMENT_MEMORY, Announcement, Origin, Told};
 use crate::time::Time;
-use crate::wire::{Envelope, INTERNAL_HEADER};
+use crate::wire::{Envelope, GroupControl, INTERNAL_HEADER};
 
 /// Sockets that one step visits. Ours: less than 0.1 ms.
 pub(super) const STEP_MEMBERS: usize = 32;
@@ -92,41 +92,58 @@ impl Stack {
         }
     }
 
+    /// Tells a socket that has joined about further bindings; true if there are no more. Its JOINs do not wait.
+    fn tell_found(&mut self, now: Time, (port, scope): (u32, Scope), walk: &mut Walk) -> bool {
+        let mut found = Vec::new();
+        let is_over = self.switch.table().walk(walk, &mut STEP_MEMBERS.clone(), |_, binding| {
+            if binding.scope == scope {
+                found.push((binding.port, binding.range.lower));
+            }
+        });
+        self.switch.spreads.let_pass(Some(Origin::Socket(port)));
+        self.tell_one(now, port, |endpoint, uplink| endpoint.group_found(&found, uplink));
+        self.switch.spreads.let_pass(None);
+        is_over
+    }
+
     /// Visits the next sockets that an announcement concerns; true if it has reached all.
     fn tell(&mut self, now: Time, announcement: &mut Announcement, budget: &mut usize) -> bool {
+        if let Told::Found { port, scope, walk } = &mut announcement.told {
+            return self.tell_found(now, (*port, *scope), walk);
+        }
         while let Some(((group, port), joined)) = self.groups.after(announcement) {
             if *budget == 0 {
                 return false;
             }
             *budget -= 1;
             announcement.last = Some((group, port));
-            if joined >= announcement.before {
-                continue;
-            }
-            match announcement.told {
-                Told::Changed(Change { binding, up, .. }) => {
-                    self.tell_one(now, port, |endpoint, uplink| {
-                        endpoint.group_changed(binding.range, (binding.port, binding.scope), up, uplink);
-                    });
-                }
-                Told::Lost(node) => {
-                    let group = self.endpoint(port).and_then(Endpoint::group);
-                    let members = group.map_or(0, |group| group.member_count());
-                    *budget = budget.saturating_sub(members / SCANNED);
-                    self.tell_one(now, port, |endpoint, uplink| endpoint.group_node_lost(node, uplink));
-                }
-                Told::Control { scope, mut control, .. } => {
-                    let group = self.endpoint(port).and_then(Endpoint::group);
-                    if group.is_some_and(|group| group.request().scope == scope) {
-                        let own = self.own_node();
-                        control.dest_port = port;
-                        let message = control.to_message(&Envelope::between(own, own, INTERNAL_HEADER));
-                        self.handle_local(now, port, message);
-                    }
-                }
+            if joined < announcement.before {
+                self.tell_socket(now, port, &announcement.told, budget);
             }
         }
         true
+    }
+
+    fn tell_socket(&mut self, now: Time, port: u32, told: &Told, budget: &mut usize) {
+        let Some(group) = self.endpoint(port).and_then(Endpoint::group) else { return };
+        match told {
+            Told::Changed(Change { binding, up, .. }) => {
+                self.tell_one(now, port, |endpoint, uplink| {
+                    endpoint.group_changed(binding.range, (binding.port, binding.scope), *up, uplink);
+                });
+            }
+            Told::Lost(node) => {
+                *budget = budget.saturating_sub(group.member_count() / SCANNED);
+                self.tell_one(now, port, |endpoint, uplink| endpoint.group_node_lost(*node, uplink));
+            }
+            Told::Left { scope, control, .. } if group.request().scope == *scope => {
+                let own = self.own_node();
+                let control = GroupControl { dest_port: port, ..*control };
+                let message = control.to_message(&Envelope::between(own, own, INTERNAL_HEADER));
+                self.handle_local(now, port, message);
+            }
+            Told::Left { .. } | Told::Found { .. } => {}
+        }
     }
 
     fn tell_one(&mut self, now: Time, port: u32, told: impl FnOnce(&mut Endpoint, &mut Direct<'_>)) {

@@ -1,8 +1,8 @@
-//! What the sockets of a group on this node are told one after the other: a group may have more of them than one step
-//! may visit.
+//! What the sockets of a group on this node learn one after the other: a group may have more of them than one step may
+//! visit.
 
 use crate::addr::{NodeAddr, Scope};
-use crate::names::Change;
+use crate::names::{Change, Walk};
 use crate::quota::UserId;
 use crate::wire::GroupControl;
 
@@ -10,14 +10,16 @@ use crate::wire::GroupControl;
 pub(crate) const ANNOUNCEMENT_MEMORY: u64 = 256;
 
 /// What is told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum Told {
-    /// A binding of the group's type has changed.
+    /// To the sockets of a group: a binding of its type has changed.
     Changed(Change),
-    /// Contact with a node is lost: for the members of all groups.
+    /// To all sockets in groups: contact with a node is lost.
     Lost(NodeAddr),
-    /// A member sends this to all others on this node with its scope.
-    Control { service: u32, scope: Scope, control: GroupControl },
+    /// To those of a group with this scope: a member leaves.
+    Left { service: u32, scope: Scope, control: GroupControl },
+    /// To a socket that has joined: bindings with this scope that it has not seen yet.
+    Found { port: u32, scope: Scope, walk: Walk },
 }
 
 /// An announcement, and whom it has not reached yet.
@@ -37,14 +39,8 @@ impl Announcement {
     pub(crate) fn group(&self) -> Option<u32> {
         match self.told {
             Told::Changed(change) => Some(change.binding.range.service),
-            Told::Control { service, .. } => Some(service),
-            Told::Lost(_) => None,
+            Told::Left { service, .. } => Some(service),
+            Told::Lost(_) | Told::Found { .. } => None,
         }
-    }
-
-    /// Whether it is told before a JOIN that the same socket sends: members know the binding when they answer.
-    pub(super) fn is_before(&self, other: &Self) -> bool {
-        matches!(self.told, Told::Changed(change) if change.up)
-            && matches!(other.told, Told::Control { control, .. } if control.is_join())
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Spreads {
     unreported: VecDeque<(Origin, Option<UserId>)>,
     /// What sockets tell their groups in the call in progress.
     noted: VecDeque<(u32, Told)>,
+    /// The sender whose messages do not wait now.
+    passing: Option<Origin>,
     /// The last sender that all receivers are known of, and those that it must reach by lanes.
     collected: Option<(u32, Vec<u32>)>,
 }
@@ -62,6 +64,16 @@ impl Spreads {
     /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    /// Whether what this sender sends now has to wait.
+    pub(crate) fn holds(&self, origin: Origin) -> bool {
+        self.contains(origin) && self.passing != Some(origin)
+    }
+
+    /// Lets messages of a sender pass those that wait, until this is called with none.
+    pub(crate) fn let_pass(&mut self, origin: Option<Origin>) {
+        self.passing = origin;
     }
 
     /// Whether messages of this sender wait.
@@ -105,11 +117,7 @@ impl Spreads {
     /// Puts an announcement behind what waits of its sender; true if nothing waited before.
     pub(crate) fn add_announcement(&mut self, origin: Origin, announcement: Announcement) -> bool {
         let is_first = !self.contains(origin);
-        let waiting = self.all.entry(origin).or_default();
-        let goes_before =
-            matches!(waiting.back(), Some(Waiting::Announcement(last)) if announcement.is_before(last));
-        waiting
-            .insert(waiting.len() - usize::from(goes_before), Waiting::Announcement(Box::new(announcement)));
+        self.all.entry(origin).or_default().push_back(Waiting::Announcement(Box::new(announcement)));
         is_first
     }
 

@@ -54,12 +54,14 @@ pub enum GroupControlKind {
     Evict,
 }
 
-impl GroupControl {
-    /// Whether it begins a membership.
-    pub(crate) fn is_join(&self) -> bool {
-        matches!(self.kind, GroupControlKind::Join { .. })
+impl GroupControlKind {
+    /// Whether it ends a membership.
+    pub(crate) fn is_leave(self) -> bool {
+        matches!(self, Self::Leave { .. })
     }
+}
 
+impl GroupControl {
     /// Reads a GROUP_PROTOCOL message.
     ///
     /// # Errors

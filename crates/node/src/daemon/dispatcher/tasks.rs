@@ -7,7 +7,9 @@ use std::os::fd::OwnedFd;
 
 use utipc_attach::{Failure, Reply};
 use utipc_core::Time;
+use utipc_core::group::Group;
 use utipc_core::quota::{Resource, UserId};
+use utipc_core::socket::Endpoint;
 use utipc_lanes::daemon::Work;
 use utipc_os::many::Many;
 
@@ -19,10 +21,14 @@ use crate::daemon::inheritance::InheritanceId;
 use crate::daemon::quotas::{self, INHERITED_SOCKET};
 use crate::daemon::sockets::Holder;
 
-/// Items of one step: a socket is one, each of its bindings too, each of its lanes [`LANE_ITEMS`]. Ours: about 0.1 ms.
+/// Items of one step: a socket is one, each of its bindings too, each of its lanes [`LANE_ITEMS`], and some of the
+/// members of its group. Ours: about 0.1 ms.
 /// The sockets of a step end together: all names go before the first message goes back, and all messages before the
 /// first connection ends.
 pub(super) const STEP_ITEMS: usize = 64;
+
+/// Members of a group that a socket forgets in the time of an item.
+const ITEM_MEMBERS: usize = 16;
 
 /// Items of a lane: what is unread in it is read or returned.
 const LANE_ITEMS: usize = 16;
@@ -264,7 +270,10 @@ impl Dispatcher {
                 self.unbind_some(now, port);
                 break;
             }
-            let cost = 1 + LANE_ITEMS * self.lanes.count_of(port) + if ends { bindings } else { 0 };
+            let members =
+                self.driver.stack.endpoint(port).and_then(Endpoint::group).map_or(0, Group::member_count);
+            let ended = if ends { bindings + members / ITEM_MEMBERS } else { 0 };
+            let cost = 1 + LANE_ITEMS * self.lanes.count_of(port) + ended;
             items = items.saturating_sub(cost);
             batch.push(port);
             ports.remove(&port);

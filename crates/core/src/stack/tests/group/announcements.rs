@@ -198,9 +198,7 @@ fn random(seed: u64, is_limited: bool) -> Vec<Vec<Known>> {
             step(&mut lan, &mut waiting, &mut steps);
         }
     }
-    while !waiting.is_empty() {
-        step(&mut lan, &mut waiting, &mut steps);
-    }
+    while step(&mut lan, &mut waiting, &mut steps) {}
     assert_eq!(lan.nodes[0].ledger().used_by(USER, Resource::Memory) > 0, !ports.is_empty());
     ports.iter().map(|port| known_to(&mut lan, *port, &numbers)).collect()
 }
@@ -229,17 +227,19 @@ fn known_to(lan: &mut Lan, port: u32, numbers: &BTreeMap<u32, u32>) -> Vec<Known
     members
 }
 
-/// One step of one of those that have something left.
-fn step(lan: &mut Lan, waiting: &mut Vec<Origin>, rng: &mut Rng) {
+/// One step of one of those that have something left; false if none has.
+fn step(lan: &mut Lan, waiting: &mut Vec<Origin>, rng: &mut Rng) -> bool {
     while let Some((origin, _)) = lan.nodes[0].take_spread() {
         waiting.push(origin);
     }
-    if !waiting.is_empty() {
-        let chosen = rng.below(waiting.len() as u64) as usize;
-        if !lan.nodes[0].continue_spread(lan.now, waiting[chosen]) {
-            waiting.swap_remove(chosen);
-        }
+    if waiting.is_empty() {
+        return false;
     }
+    let chosen = rng.below(waiting.len() as u64) as usize;
+    if !lan.nodes[0].continue_spread(lan.now, waiting[chosen]) {
+        waiting.swap_remove(chosen);
+    }
+    true
 }
 
 #[test]
