@@ -57,7 +57,9 @@ impl GroupSockets {
 
     /// The call in progress ends.
     pub(super) fn forget_closed(&mut self) {
-        self.closed.clear();
+        if !self.closed.is_empty() {
+            self.closed.clear();
+        }
     }
 
     /// An announcement to those that are in groups now.
