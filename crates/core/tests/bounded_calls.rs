@@ -322,7 +322,7 @@ fn copies_of_multicasts_that_arrive_together_are_made_in_turns() {
     for _ in 0..2000 {
         lan.now = lan.now.plus_millis(1);
         turn(&mut lan);
-        due = due.or_else(|| lan.nodes[0].take_spread());
+        due = due.or_else(|| lan.nodes[0].take_spread().map(|(origin, _)| origin));
         if let Some(origin) = due {
             assert_eq!(lan.nodes[0].take_spread(), None, "one peer makes one step due at a time");
             steps += 1;

@@ -14,6 +14,7 @@ on_each_engine!(
     a_member_that_does_not_read_blocks_the_sender_until_it_does,
     order_is_kept_over_all_kinds_under_load,
     a_socket_that_has_exchanged_messages_joins_and_leaves,
+    a_member_of_a_large_group_joins_leaves_and_joins_again_at_once,
     refusals_have_reasons,
 );
 
@@ -168,6 +169,34 @@ fn a_socket_that_has_exchanged_messages_joins_and_leaves(engine: Engine) {
     stranger.send_to(b"plain again", client.port()).unwrap();
     assert_eq!(client.receive().unwrap().data, b"plain again");
     assert!(matches!(client.leave(), Err(Error::Leave(_))));
+}
+
+/// A daemon tells so many members in steps; requests wait for them.
+fn a_member_of_a_large_group_joins_leaves_and_joins_again_at_once(engine: Engine) {
+    const MEMBERS: u32 = 200;
+    let node = alone(engine);
+    let all: Vec<Group> =
+        (0..MEMBERS).map(|instance| Group::join(&node, GroupRequest::new(4300, instance)).unwrap()).collect();
+    all.iter().for_each(|group| group.socket().set_receive_timeout(Some(LIMIT)));
+    let mut socket = node.rdm().unwrap();
+    socket.set_send_timeout(Some(LIMIT));
+    for round in 0..5 {
+        let member = Group::join_with(socket, GroupRequest::new(4300, 1000 + round)).unwrap();
+        member.broadcast(b"hello").unwrap();
+        for group in &all {
+            assert_eq!(message(group), ("hello".to_owned(), SentTo::All), "round {round}");
+        }
+        socket = member.leave().unwrap();
+        if round == 3 {
+            // Left at once, and joined at once by the next round.
+            socket = Group::join_with(socket, GroupRequest::new(4300, 999)).unwrap().leave().unwrap();
+        }
+    }
+    drop(socket);
+    all[0].broadcast(b"end").unwrap();
+    for group in &all[1..] {
+        assert_eq!(message(group), ("end".to_owned(), SentTo::All));
+    }
 }
 
 fn refusals_have_reasons(engine: Engine) {

@@ -40,9 +40,11 @@ pub const ACTIVE_WINDOW: u16 = 12 * IDLE_WINDOW;
 const ACTIVE_MEMBERS: [usize; 2] = [16, 64];
 /// Maximum number of members of a group, as one of them sees it. Ours.
 pub const MAX_MEMBERS: usize = 16_384;
+/// More members than this on one node learn in steps that another one leaves. Ours: less than 0.1 ms.
+const MANY: usize = 32;
 /// Memory of one of them, bytes: nodes of a B-tree are two thirds full.
 const MEMBER_BYTES: usize = (size_of::<PortId>() + size_of::<Member>()) * 3 / 2;
-/// Maximum number of members of one node whose binding is unknown: their JOIN has overtaken it. Ours: bounds what a
+/// Maximum number of members of another node whose binding is unknown: their JOIN has overtaken it. Ours: bounds what a
 /// node can add without bindings, which are counted.
 pub const MAX_JOINING: usize = 1024;
 
@@ -66,7 +68,7 @@ pub struct Group {
     most_members: usize,
     /// One has stayed unknown because its user has no memory left.
     has_refused: bool,
-    /// Members whose binding is unknown, by node. Bounded by [`MAX_JOINING`] for each node.
+    /// Members whose binding is unknown, by node. Bounded by [`MAX_JOINING`] for each other node.
     joining: BTreeSet<(NodeAddr, u32)>,
     /// Members that are active, the least recently read first. Bounded by [`ACTIVE_MEMBERS`].
     active: VecDeque<PortId>,
@@ -241,6 +243,13 @@ impl Group {
     /// The messages to members that the last calls have produced, in order.
     pub(crate) fn take_controls(&mut self) -> Vec<(PortId, GroupControlKind)> {
         core::mem::take(&mut self.controls)
+    }
+
+    /// The LEAVE that all members on this node get, if they are many.
+    pub(crate) fn left_by_many(controls: &[(PortId, GroupControlKind)]) -> Option<GroupControlKind> {
+        let mut here = controls.iter().filter(|(to, kind)| to.node.is_none() && kind.is_leave());
+        let (_, first) = here.next()?;
+        (here.count() >= MANY).then_some(*first)
     }
 
     /// What the last calls have produced for the application, in order.

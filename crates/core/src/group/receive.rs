@@ -90,9 +90,12 @@ impl Group {
         }
     }
 
-    /// Makes room for one more member of this node whose binding is unknown: one of them gives way, because a correct
-    /// member is not in this state for long.
+    /// Makes room for one more member of its node whose binding is unknown: one of them gives way, because a correct
+    /// member is not in this state for long. Those of this node are told of bindings in steps.
     fn make_room_to_join(&mut self, from: PortId) {
+        if from.node.is_none() {
+            return;
+        }
         let of_node = self.joining.range((from.node, 0)..=(from.node, u32::MAX));
         if of_node.clone().count() >= MAX_JOINING
             && let Some((node, port)) = of_node.copied().next()

@@ -11,8 +11,8 @@ use crate::group::{CopyOf, Group, GroupPolicy, GroupRequest, JoinError, LeaveErr
 use crate::limits::{MAX_USER_DATA, RESERVED_TYPES};
 use crate::time::Time;
 use crate::wire::{
-    ByteOrder, Envelope, ErrorCode, EventKind, Filter, GroupControl, INTERNAL_HEADER, MULTICAST_HEADER,
-    Message, MessageType, Subscription, TopologyEvent, User, blocks,
+    ByteOrder, Envelope, ErrorCode, EventKind, Filter, GroupControl, GroupControlKind, INTERNAL_HEADER,
+    MULTICAST_HEADER, Message, MessageType, Subscription, TopologyEvent, User, blocks,
 };
 
 impl Endpoint {
@@ -52,7 +52,7 @@ impl Endpoint {
         group.set_now(now);
         group.limit_members(self.room());
         let own = uplink.own_node();
-        for (member, instance) in uplink.group_bindings(request.member.service, request.scope) {
+        for (member, instance) in uplink.group_bindings(self.port, request.member.service, request.scope) {
             group.published(member_id(member, own), instance);
         }
         // Before the JOINs, so that members know the binding when they answer.
@@ -103,6 +103,16 @@ impl Endpoint {
             group.published(member, range.lower);
         } else {
             group.withdrawn(member, uplink.is_reachable(port.node));
+        }
+        self.settle_group(uplink);
+    }
+
+    /// Bindings of the group's type that existed when the socket joined.
+    pub(crate) fn group_found(&mut self, found: &[(PortId, u32)], uplink: &mut dyn Uplink) {
+        let own = uplink.own_node();
+        let Some(group) = &mut self.group else { return };
+        for (port, instance) in found {
+            group.published(member_id(*port, own), *instance);
         }
         self.settle_group(uplink);
     }
@@ -167,8 +177,15 @@ impl Endpoint {
         let request = group.request();
         let (service, is_evicted) = (request.member.service, group.take_eviction());
         let (ready, has_refused) = (group.take_ready(), group.take_refused());
-        let controls = group.take_controls().into_iter();
-        let controls: Vec<_> = controls.map(|(to, kind)| (to, kind, group.extension(kind))).collect();
+        let mut controls = group.take_controls();
+        if let Some(kind) = Group::left_by_many(&controls) {
+            let control = control_of(self.port, 0, (kind, group.extension(kind)));
+            if uplink.tell_group(service, request.scope, control) {
+                controls.retain(|(to, kind)| !to.node.is_none() || !kind.is_leave());
+            }
+        }
+        let controls: Vec<_> =
+            controls.into_iter().map(|(to, kind)| (to, kind, group.extension(kind))).collect();
         for item in ready {
             match item {
                 Ready::Message(message) => self.queue.push(message),
@@ -182,13 +199,7 @@ impl Endpoint {
         }
         for (to, kind, extension) in controls {
             let node = to.node.or(own);
-            let control = GroupControl {
-                kind,
-                extension,
-                origin_port: self.port,
-                dest_port: to.port,
-                dest_droppable: true,
-            };
+            let control = control_of(self.port, to.port, (kind, extension));
             // A member that is not reachable is gone, which is reported otherwise.
             let _ = uplink.submit(node, control.to_message(&Envelope::between(own, node, INTERNAL_HEADER)));
         }
@@ -387,6 +398,11 @@ impl Endpoint {
             self.settle_group(uplink);
         }
     }
+}
+
+/// A protocol message of a member to another one.
+fn control_of(from: u32, to: u32, (kind, extension): (GroupControlKind, u32)) -> GroupControl {
+    GroupControl { kind, extension, origin_port: from, dest_port: to, dest_droppable: true }
 }
 
 /// The identity of a member: sockets of this node have no node, because its address may become known later.

@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::types::Method;
 use crate::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::quota::UserId;
-use crate::wire::Message;
+use crate::wire::{GroupControl, Message};
 
 /// Result of an anycast lookup. Spec: tipc.md §1.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,8 +128,9 @@ pub trait Uplink {
     /// # Errors
     /// As there.
     fn submit_multicast_elsewhere(&mut self, msg: Message) -> Result<Submitted, SubmitError>;
-    /// The bindings of a type with this scope: the socket and the lower end of each, oldest first.
-    fn group_bindings(&self, service: u32, scope: Scope) -> Vec<(PortId, u32)>;
+    /// The bindings of a type with this scope, for a socket that joins a group: the socket and the lower end of each,
+    /// oldest first. Of many, the socket learns the rest step by step ([`super::Endpoint::group_found`]).
+    fn group_bindings(&mut self, port: u32, service: u32, scope: Scope) -> Vec<(PortId, u32)>;
     /// Sends a message to the members of a group: on this node if `local`, and on other `nodes`, by `replicast` or as
     /// the node chooses. Members whose node is not reachable any more are left out.
     ///
@@ -142,6 +143,12 @@ pub trait Uplink {
         nodes: &[NodeAddr],
         replicast: bool,
     ) -> Result<Submitted, SubmitError>;
+    /// Tells all members of a group on this node with this scope, step by step, that a socket leaves; false if the node
+    /// does not do that, and the socket sends to each one.
+    fn tell_group(&mut self, service: u32, scope: Scope, control: GroupControl) -> bool {
+        let _ = (service, scope, control);
+        false
+    }
     /// Sets the method for all further multicasts of `port`; `None` leaves the choice to the node.
     fn multicast_method(&mut self, port: u32, forced: Option<Method>);
     /// Binds `port` to a range.

@@ -1,15 +1,82 @@
 //! The sockets of this node that are in groups: what they learn of bindings and nodes. Spec: tipc.md §9.1.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use super::Stack;
-use crate::addr::{NodeAddr, ServiceAddr};
+use crate::addr::ServiceAddr;
 use crate::group::{GroupPolicy, GroupRequest, JoinError, LeaveError, MemberInfo};
-use crate::names::Change;
+use crate::quota::UserId;
 use crate::socket::{BindError, Endpoint};
+use crate::switch::{Announcement, Told};
 use crate::time::Time;
 
 /// The type of the group that a socket is in.
 pub(super) fn of(endpoint: &Endpoint) -> Option<u32> {
     endpoint.group().map(|group| group.request().member.service)
+}
+
+/// The sockets in groups.
+#[derive(Debug, Default)]
+pub(super) struct GroupSockets {
+    /// By group and port: the number of the last announcement before the socket joined.
+    all: BTreeMap<(u32, u32), u64>,
+    /// Number of the last announcement.
+    announcements: u64,
+    /// Sockets that the call in progress has closed, and their users: their bindings end with them.
+    closed: BTreeMap<u32, UserId>,
+}
+
+impl GroupSockets {
+    /// Whether sockets are in a group.
+    pub(super) fn contains(&self, group: u32) -> bool {
+        self.all.range((group, 0)..=(group, u32::MAX)).next().is_some()
+    }
+
+    /// Notes that a socket has joined or left.
+    pub(super) fn change(&mut self, port: u32, before: Option<u32>, after: Option<u32>) {
+        if let Some(group) = before {
+            self.all.remove(&(group, port));
+        }
+        if let Some(group) = after {
+            self.all.insert((group, port), self.announcements);
+        }
+    }
+
+    /// Notes that a socket of a user is closed.
+    pub(super) fn close(&mut self, port: u32, user: Option<UserId>) {
+        if !self.all.is_empty() {
+            self.closed.extend(user.map(|user| (port, user)));
+        }
+    }
+
+    /// The user of a socket that the call in progress has closed.
+    pub(super) fn closed_by(&self, port: u32) -> Option<UserId> {
+        self.closed.get(&port).copied()
+    }
+
+    /// The call in progress ends.
+    pub(super) fn forget_closed(&mut self) {
+        if !self.closed.is_empty() {
+            self.closed.clear();
+        }
+    }
+
+    /// An announcement to those that are in groups now.
+    pub(super) fn announcement(&mut self, told: Told) -> Announcement {
+        self.announcements += 1;
+        Announcement { told, last: None, before: self.announcements, charge: None }
+    }
+
+    /// The next socket that an announcement may concern, with its group and its number.
+    pub(super) fn after(&self, announcement: &Announcement) -> Option<((u32, u32), u64)> {
+        let first = announcement
+            .last
+            .map_or_else(|| Bound::Included((announcement.group().unwrap_or(0), 0)), Bound::Excluded);
+        let last = (announcement.group().unwrap_or(u32::MAX), u32::MAX);
+        let (of, joined) = self.all.range((first, Bound::Included(last))).next()?;
+        Some((*of, *joined))
+    }
 }
 
 impl Stack {
@@ -69,11 +136,8 @@ impl Stack {
         group: u32,
         port: u32,
     ) -> impl Iterator<Item = (u32, u32, &Endpoint)> {
-        let all = self.groups.range(group..).flat_map(move |(of, ports)| {
-            let first = if *of == group { port } else { 0 };
-            ports.range(first..).map(|port| (*of, *port))
-        });
-        all.filter_map(|(group, port)| Some((group, port, self.endpoint(port)?)))
+        let all = self.groups.all.range((group, port)..);
+        all.filter_map(|((group, port), _)| Some((*group, *port, self.endpoint(*port)?)))
     }
 
     /// The other members of a socket's group, each with its address in the group, if messages to them may go by lanes:
@@ -98,45 +162,5 @@ impl Stack {
     /// Takes one of the sockets in whose group members have come or gone.
     pub fn take_changed_group(&mut self) -> Option<u32> {
         self.changed_groups.as_mut()?.pop_first()
-    }
-
-    /// Notes that a socket has joined or left.
-    pub(super) fn regroup(&mut self, port: u32, before: Option<u32>, after: Option<u32>) {
-        if let Some(group) = before
-            && let Some(ports) = self.groups.get_mut(&group)
-        {
-            ports.remove(&port);
-            if ports.is_empty() {
-                self.groups.remove(&group);
-            }
-        }
-        if let Some(group) = after {
-            self.groups.entry(group).or_default().insert(port);
-        }
-    }
-
-    /// Tells the members of a group that a binding of its type has changed.
-    pub(super) fn tell_group(&mut self, now: Time, change: &Change) {
-        let binding = change.binding;
-        let Some(ports) = self.groups.get(&binding.range.service) else { return };
-        for port in ports.clone() {
-            let news = |endpoint: &mut Endpoint, uplink: &mut super::uplink::Direct<'_>| {
-                endpoint.group_now(now);
-                endpoint.group_changed(binding.range, (binding.port, binding.scope), change.up, uplink);
-            };
-            self.change_endpoint(now, port, news, |()| false);
-        }
-    }
-
-    /// Tells all sockets in groups that contact with a node is lost.
-    pub(super) fn tell_groups_of_loss(&mut self, now: Time, node: NodeAddr) {
-        let all: Vec<u32> = self.groups.values().flatten().copied().collect();
-        for port in all {
-            let news = |endpoint: &mut Endpoint, uplink: &mut super::uplink::Direct<'_>| {
-                endpoint.group_now(now);
-                endpoint.group_node_lost(node, uplink);
-            };
-            self.change_endpoint(now, port, news, |()| false);
-        }
     }
 }

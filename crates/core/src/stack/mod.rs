@@ -17,6 +17,7 @@
 //! assert_eq!((&buffer[..got.len], got.source.port), (&b"hello"[..], client));
 //! ```
 
+mod announcements;
 mod anycast;
 mod full;
 mod groups;
@@ -49,6 +50,7 @@ use crate::switch::{
 };
 use crate::time::Time;
 use crate::wire::MediaAddr;
+use groups::GroupSockets;
 pub use services::RefusedSubscriber;
 use services::Services;
 pub use subscribers::SubscriberWork;
@@ -80,8 +82,7 @@ pub struct Stack {
     /// Full receivers, and the senders that wait for them.
     full: full::FullReceivers,
     services: Services,
-    /// The sockets in groups, by service type.
-    groups: BTreeMap<u32, BTreeSet<u32>>,
+    groups: GroupSockets,
     /// The sockets whose groups have gained or lost members since a caller took them; `None` if no caller does.
     changed_groups: Option<BTreeSet<u32>>,
     /// What the sockets of each user use.
@@ -101,7 +102,7 @@ impl Stack {
             ready_ports: BTreeSet::new(),
             full: full::FullReceivers::default(),
             services: Services::default(),
-            groups: BTreeMap::new(),
+            groups: GroupSockets::default(),
             changed_groups: None,
             ledger: Ledger::default(),
         };

@@ -20,6 +20,11 @@ impl Charges {
         Self { user: endpoint.user(), bindings, memory }
     }
 
+    /// The user of the socket.
+    pub(super) fn user(self) -> Option<UserId> {
+        self.user
+    }
+
     /// Limits what the socket may keep to what its user has left.
     pub(super) fn limit(self, endpoint: &mut Endpoint, ledger: &Ledger) {
         if let Some(user) = self.user {

@@ -275,6 +275,7 @@ impl Stack {
         let touched = closed || news(&result) || endpoint.readiness() != before;
         self.note_room(port, closed);
         if closed {
+            self.groups.close(port, charges.user());
             self.endpoints.remove(&port);
             self.switch.close_port(now, port);
             self.set_deadline(port, None);
@@ -282,7 +283,7 @@ impl Stack {
             self.set_deadline(port, deadline);
         }
         if group_after != group {
-            self.regroup(port, group, group_after);
+            self.groups.change(port, group, group_after);
         }
         if touched {
             self.touch(port);
@@ -319,13 +320,14 @@ impl Stack {
         loop {
             if let Some((port, message)) = self.switch.local.pop_front() {
                 self.handle_local(now, port, message);
-            } else if self.begin_spread(now) {
+            } else if self.begin_spread(now) || self.begin_announcement(now) {
                 // Its sender waits.
             } else if let Some((port, node)) = self.switch.woken.pop_front() {
                 self.with_endpoint(now, port, |e, uplink| e.wakeup(now, node, uplink));
             } else if self.release_next(now) || self.switch.dispatch_held(now) {
                 // Messages may follow.
             } else if !self.serve(now) {
+                self.groups.forget_closed();
                 return self.charge_memory();
             }
         }

@@ -3,17 +3,25 @@
 use std::collections::BTreeSet;
 
 use super::Stack;
-use crate::quota::Resource;
+use crate::quota::{Resource, UserId};
 use crate::socket::{SubmitError, Submitted};
 use crate::switch::{Collecting, Copy, Origin, SPREAD_STEP};
 use crate::time::Time;
 use crate::wire::ErrorCode;
 
 impl Stack {
-    /// The sender of a multicast that takes more than one step: the caller goes on with [`Self::continue_spread`]. Only
-    /// if turns are limited ([`Self::begin_turn`]).
-    pub fn take_spread(&mut self) -> Option<Origin> {
-        self.switch.spreads.next_report()
+    /// The sender of a multicast that takes more than one step, or of what the members of a group are told, and the user
+    /// who is charged: the caller goes on with [`Self::continue_spread`]. Only if turns are limited
+    /// ([`Self::begin_turn`]).
+    pub fn take_spread(&mut self) -> Option<(Origin, UserId)> {
+        let (origin, user) = self.switch.spreads.next_report()?;
+        Some((origin, user.unwrap_or(UserId::NETWORK)))
+    }
+
+    /// Whether messages or announcements of a socket wait for further steps.
+    #[must_use]
+    pub fn is_spreading(&self, port: u32) -> bool {
+        self.switch.spreads.contains(Origin::Socket(port))
     }
 
     /// Whether the receivers of the last message of a socket are not all known yet; [`Self::take_collected`] tells when
@@ -33,6 +41,11 @@ impl Stack {
     pub fn continue_spread(&mut self, now: Time, origin: Origin) -> bool {
         if let Some(collecting) = self.switch.spreads.take_collecting(origin) {
             self.collect(now, origin, collecting);
+            self.process_pending(now);
+            return true;
+        }
+        if let Some(announcement) = self.switch.spreads.take_announcement(origin) {
+            self.continue_announcement(now, origin, announcement);
             self.process_pending(now);
             return true;
         }
@@ -103,7 +116,6 @@ impl Stack {
     /// is none.
     pub(super) fn begin_spread(&mut self, now: Time) -> bool {
         let Some((origin, is_first, memory)) = self.switch.spreads.next_begun() else { return false };
-        let own = self.own_node();
         let user = match origin {
             Origin::Socket(port) => self.user_of(port),
             Origin::Node(_) => None,
@@ -115,11 +127,19 @@ impl Stack {
             return true;
         }
         if is_first {
-            self.switch.spreads.report(origin);
+            self.switch.spreads.report(origin, user);
         }
+        let collects = self.switch.spreads.collects_for_others(origin);
+        self.let_sender_wait(now, origin, collects);
+        true
+    }
+
+    /// The sender waits for this node until what it has sent has reached all; it may not send to others either while
+    /// `collects`.
+    pub(super) fn let_sender_wait(&mut self, now: Time, origin: Origin, collects: bool) {
+        let own = self.own_node();
         match origin {
             Origin::Socket(port) => {
-                let collects = self.switch.spreads.collects_for_others(origin);
                 self.with_endpoint(now, port, |sender, _| {
                     sender.set_spreading(own, true);
                     sender.set_collecting(collects);
@@ -127,7 +147,6 @@ impl Stack {
             }
             Origin::Node(node) => self.switch.hold(node),
         }
-        true
     }
 
     /// All messages of a sender are passed on: it may send again.

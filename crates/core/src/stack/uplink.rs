@@ -1,11 +1,13 @@
 //! The uplink of the node's own sockets.
 
+use super::announcements::STEP_MEMBERS;
 use crate::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use crate::names::Walk;
 use crate::quota::{Ledger, UserId};
 use crate::socket::{BindError, Method, Resolved, SubmitError, Submitted, Uplink};
-use crate::switch::Switch;
+use crate::switch::{Switch, Told};
 use crate::time::Time;
-use crate::wire::Message;
+use crate::wire::{GroupControl, Message};
 
 /// The switch, with the context of one call.
 pub(super) struct Direct<'a> {
@@ -76,10 +78,21 @@ impl Uplink for Direct<'_> {
         self.switch.submit_multicast_elsewhere(self.now, message)
     }
 
-    fn group_bindings(&self, service: u32, scope: Scope) -> Vec<(PortId, u32)> {
-        let all = self.switch.table().snapshot(ServiceRange::new(service, 0, u32::MAX), true);
-        let of_scope = all.into_iter().filter(|binding| binding.scope == scope);
-        of_scope.map(|binding| (binding.port, binding.range.lower)).collect()
+    fn group_bindings(&mut self, port: u32, service: u32, scope: Scope) -> Vec<(PortId, u32)> {
+        let all = ServiceRange::new(service, 0, u32::MAX);
+        let mut walk = Walk::snapshot(self.switch.table(), all, true);
+        let mut budget = if self.switch.work.is_limited() { STEP_MEMBERS } else { usize::MAX };
+        let mut found = Vec::new();
+        let is_over = self.switch.table().walk(&mut walk, &mut budget, |age, binding| {
+            if binding.scope == scope {
+                found.push((age, binding.port, binding.range.lower));
+            }
+        });
+        if !is_over {
+            self.switch.spreads.note(port, Told::Found { port, scope, walk });
+        }
+        found.sort_unstable();
+        found.into_iter().map(|(_, port, instance)| (port, instance)).collect()
     }
 
     fn submit_group(
@@ -90,6 +103,14 @@ impl Uplink for Direct<'_> {
         replicast: bool,
     ) -> Result<Submitted, SubmitError> {
         self.switch.submit_group(self.now, message, local, nodes, replicast)
+    }
+
+    fn tell_group(&mut self, service: u32, scope: Scope, control: GroupControl) -> bool {
+        let is_limited = self.switch.work.is_limited();
+        if is_limited {
+            self.switch.spreads.note(control.origin_port, Told::Left { service, scope, control });
+        }
+        is_limited
     }
 
     fn multicast_method(&mut self, port: u32, forced: Option<Method>) {

@@ -89,7 +89,7 @@ impl Switch {
         }
         if !self.spreads.is_empty() {
             let origin = self.origin(&message);
-            if self.spreads.contains(origin) {
+            if self.spreads.holds(origin) {
                 return self.spreads.add_one(origin, port, message);
             }
         }

@@ -111,7 +111,7 @@ impl Switch {
     /// Applies one update or dispatches one message that has waited; false if there is none, or if the turn has done
     /// its work. Acknowledges after the last one.
     pub(crate) fn dispatch_held(&mut self, now: Time) -> bool {
-        if self.work.waiting_is_over() {
+        if self.draining.is_empty() || self.work.waiting_is_over() {
             return false;
         }
         // One message of each peer after the other.

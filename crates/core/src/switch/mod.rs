@@ -2,6 +2,7 @@
 //! names; these interact only through the values they return to it. Spec: tipc.md §6.
 
 mod admin;
+mod announcement;
 mod barrier;
 mod collecting;
 mod contact;
@@ -26,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use members::Members;
 
+pub(crate) use announcement::{ANNOUNCEMENT_MEMORY, Announcement, Told};
 pub(crate) use collecting::Collecting;
 pub(crate) use crowd::{Room, Waits};
 pub(crate) use spread::{Copy, STEP as SPREAD_STEP};

@@ -1,9 +1,10 @@
 //! Multicasts to more sockets of this node than one step may take: the rest of the copies is made step by step, each
 //! charged to the sender. Meanwhile everything that the same sender sends to sockets of this node waits behind them, so
-//! that its order holds.
+//! that its order holds. Announcements to the members of a group wait in the same way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::announcement::{Announcement, Told};
 use super::collecting::{Collecting, RECEIVER_MEMORY};
 use crate::addr::NodeAddr;
 use crate::quota::UserId;
@@ -30,6 +31,8 @@ enum Waiting {
     Many(Message, BTreeSet<u32>, Option<(UserId, u64)>),
     /// A multicast whose receivers are not all known yet.
     Collecting(Box<Collecting>),
+    /// What sockets of a group are told.
+    Announcement(Box<Announcement>),
 }
 
 /// A message for one socket.
@@ -47,8 +50,12 @@ pub(crate) struct Spreads {
     all: BTreeMap<Origin, VecDeque<Waiting>>,
     /// Senders of multicasts that are not charged yet, and whether no message of them waited before.
     begun: VecDeque<(Origin, bool)>,
-    /// Senders whose messages have begun to wait, until they are reported.
-    unreported: VecDeque<Origin>,
+    /// Senders whose messages have begun to wait, with their users, until they are reported.
+    unreported: VecDeque<(Origin, Option<UserId>)>,
+    /// What sockets tell their groups in the call in progress.
+    noted: VecDeque<(u32, Told)>,
+    /// The sender whose messages do not wait now.
+    passing: Option<Origin>,
     /// The last sender that all receivers are known of, and those that it must reach by lanes.
     collected: Option<(u32, Vec<u32>)>,
 }
@@ -57,6 +64,16 @@ impl Spreads {
     /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    /// Whether what this sender sends now has to wait.
+    pub(crate) fn holds(&self, origin: Origin) -> bool {
+        self.contains(origin) && self.passing != Some(origin)
+    }
+
+    /// Lets messages of a sender pass those that wait, until this is called with none.
+    pub(crate) fn let_pass(&mut self, origin: Option<Origin>) {
+        self.passing = origin;
     }
 
     /// Whether messages of this sender wait.
@@ -85,6 +102,41 @@ impl Spreads {
         let is_first = !self.contains(origin);
         self.all.entry(origin).or_default().push_back(multicast);
         self.begun.push_back((origin, is_first));
+    }
+
+    /// Notes what a socket tells the others of its group.
+    pub(crate) fn note(&mut self, port: u32, told: Told) {
+        self.noted.push_back((port, told));
+    }
+
+    /// What [`Self::note`] has noted first.
+    pub(crate) fn next_noted(&mut self) -> Option<(u32, Told)> {
+        self.noted.pop_front()
+    }
+
+    /// Puts an announcement behind what waits of its sender; true if nothing waited before.
+    pub(crate) fn add_announcement(&mut self, origin: Origin, announcement: Announcement) -> bool {
+        let is_first = !self.contains(origin);
+        self.all.entry(origin).or_default().push_back(Waiting::Announcement(Box::new(announcement)));
+        is_first
+    }
+
+    /// Takes the next item of a sender if it is an announcement; [`Self::put_announcement_back`] what is left of it.
+    pub(crate) fn take_announcement(&mut self, origin: Origin) -> Option<Box<Announcement>> {
+        let waiting = self.all.get_mut(&origin)?;
+        match waiting.pop_front()? {
+            Waiting::Announcement(announcement) => Some(announcement),
+            other => {
+                waiting.push_front(other);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn put_announcement_back(&mut self, origin: Origin, announcement: Box<Announcement>) {
+        if let Some(waiting) = self.all.get_mut(&origin) {
+            waiting.push_front(Waiting::Announcement(announcement));
+        }
     }
 
     /// Takes the next message of a sender if its receivers are not all known; [`Self::put_back`], or
@@ -183,13 +235,13 @@ impl Spreads {
         }
     }
 
-    /// Reports that a sender's messages wait.
-    pub(crate) fn report(&mut self, origin: Origin) {
-        self.unreported.push_back(origin);
+    /// Reports that a sender's messages wait, for which this user is charged.
+    pub(crate) fn report(&mut self, origin: Origin, user: Option<UserId>) {
+        self.unreported.push_back((origin, user));
     }
 
     /// The next sender to be reported.
-    pub(crate) fn next_report(&mut self) -> Option<Origin> {
+    pub(crate) fn next_report(&mut self) -> Option<(Origin, Option<UserId>)> {
         self.unreported.pop_front()
     }
 
@@ -211,8 +263,8 @@ impl Spreads {
                 message.set_dest_port(port);
                 Some(Copy { port, message, charge })
             }
-            Some(collecting) => {
-                waiting.push_front(collecting);
+            Some(other) => {
+                waiting.push_front(other);
                 None
             }
             None => {

@@ -54,6 +54,13 @@ pub enum GroupControlKind {
     Evict,
 }
 
+impl GroupControlKind {
+    /// Whether it ends a membership.
+    pub(crate) fn is_leave(self) -> bool {
+        matches!(self, Self::Leave { .. })
+    }
+}
+
 impl GroupControl {
     /// Reads a GROUP_PROTOCOL message.
     ///

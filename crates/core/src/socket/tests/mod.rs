@@ -104,7 +104,7 @@ impl Uplink for Access<'_> {
         submitted
     }
 
-    fn group_bindings(&self, service: u32, scope: Scope) -> Vec<(PortId, u32)> {
+    fn group_bindings(&mut self, _port: u32, service: u32, scope: Scope) -> Vec<(PortId, u32)> {
         let of_group =
             |(range, of, _): &&(ServiceRange, Scope, PortId)| range.service == service && *of == scope;
         self.wire.bindings.iter().filter(of_group).map(|(range, _, port)| (*port, range.lower)).collect()

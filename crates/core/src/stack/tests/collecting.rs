@@ -56,7 +56,7 @@ fn multicast(lan: &mut Lan, sender: u32, data: &[u8]) -> Result<usize, SendError
 fn finish(lan: &mut Lan) {
     for _ in 0..50 {
         for node in 0..lan.nodes.len() {
-            while let Some(origin) = lan.nodes[node].take_spread() {
+            while let Some((origin, _)) = lan.nodes[node].take_spread() {
                 while lan.nodes[node].continue_spread(lan.now, origin) {}
             }
         }
@@ -107,7 +107,7 @@ fn receivers_are_collected_in_bounded_steps() {
     let (mut lan, _) = crowded(1, 30);
     let sender = lan.nodes[0].open(lan.now, SocketKind::Rdm).unwrap();
     multicast(&mut lan, sender, b"1").unwrap();
-    let origin = lan.nodes[0].take_spread().unwrap();
+    let origin = lan.nodes[0].take_spread().unwrap().0;
     assert_eq!(origin, Origin::Socket(sender));
     let mut steps = 0;
     while lan.nodes[0].is_collecting(sender) {
@@ -138,7 +138,7 @@ fn receivers_with_a_lane_are_reported_when_all_are_known() {
     by_lane.iter().for_each(|to| lan.nodes[0].add_lane(sender, *to));
     multicast(&mut lan, sender, b"1").unwrap();
     assert!(lan.nodes[0].take_diverted().is_empty() && lan.nodes[0].take_collected().is_none());
-    let origin = lan.nodes[0].take_spread().unwrap();
+    let origin = lan.nodes[0].take_spread().unwrap().0;
     while lan.nodes[0].is_collecting(sender) {
         assert_eq!(lan.nodes[0].take_collected(), None);
         lan.nodes[0].continue_spread(lan.now, origin);
@@ -156,7 +156,7 @@ fn sockets_that_bind_and_close_meanwhile_do_not_disturb_the_others() {
     let (mut lan, ports) = crowded(1, 12);
     let sender = lan.nodes[0].open(lan.now, SocketKind::Rdm).unwrap();
     multicast(&mut lan, sender, b"1").unwrap();
-    let (origin, now) = (lan.nodes[0].take_spread().unwrap(), lan.now);
+    let (origin, now) = (lan.nodes[0].take_spread().unwrap().0, lan.now);
     let (gone, stay) = ports[0].split_at(6);
     let mut closing = gone.iter();
     while lan.nodes[0].continue_spread(now, origin) {
@@ -177,7 +177,7 @@ fn multicast_of_a_sender_that_closes_meanwhile_reaches_all() {
     let sender = lan.nodes[0].open(lan.now, SocketKind::Rdm).unwrap();
     lan.nodes[0].set_user(sender, USER);
     multicast(&mut lan, sender, b"1").unwrap();
-    let (origin, now) = (lan.nodes[0].take_spread().unwrap(), lan.now);
+    let (origin, now) = (lan.nodes[0].take_spread().unwrap().0, lan.now);
     assert!(lan.nodes[0].continue_spread(now, origin));
     lan.nodes[0].close(now, sender);
     while lan.nodes[0].continue_spread(now, origin) {}

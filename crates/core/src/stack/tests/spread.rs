@@ -43,7 +43,7 @@ fn reached(lan: &Lan, receivers: &[u32]) -> usize {
 
 /// Goes on with the only sender until all copies are made; the number of steps.
 fn finish(lan: &mut Lan, receivers: &[u32]) -> (Origin, usize) {
-    let origin = lan.nodes[0].take_spread().unwrap();
+    let origin = lan.nodes[0].take_spread().unwrap().0;
     let (mut steps, mut before) = (1, reached(lan, receivers));
     while lan.nodes[0].continue_spread(lan.now, origin) {
         let now = reached(lan, receivers);
@@ -87,7 +87,7 @@ fn messages_of_another_node_wait_behind_its_multicast() {
     lan.exchange();
     let mut seen = vec![Vec::new(); RECEIVERS];
     for _ in 0..100 {
-        while let Some(origin) = lan.nodes[0].take_spread() {
+        while let Some((origin, _)) = lan.nodes[0].take_spread() {
             while lan.nodes[0].continue_spread(lan.now, origin) {}
         }
         lan.nodes[0].begin_turn(lan.now, 1_000_000);

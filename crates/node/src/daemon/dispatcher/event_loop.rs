@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use utipc_attach::PairId;
+use utipc_core::Time;
 use utipc_core::quota::{Resource, UserId};
-use utipc_core::{Origin, Time};
 use utipc_lanes::daemon::Tapped;
 use utipc_os::reactor::Event as Ready;
 use utipc_os::{clock, heap};
@@ -164,6 +164,8 @@ impl Dispatcher {
             Job::Spread(origin) => {
                 if self.continue_spread(time, origin) {
                     self.shares.push(user, Job::Spread(origin));
+                } else {
+                    self.forget_share(user);
                 }
             }
             Job::Subscriber(work) => {
@@ -212,12 +214,8 @@ impl Dispatcher {
         while let Some(user) = self.descriptors.next_waiting() {
             self.shares.push(user, Job::HangUp);
         }
-        while let Some(origin) = self.driver.stack.take_spread() {
-            let user = match origin {
-                Origin::Socket(port) => self.driver.stack.user_of(port),
-                Origin::Node(_) => None,
-            };
-            self.shares.push(user.unwrap_or(UserId::NETWORK), Job::Spread(origin));
+        while let Some((origin, user)) = self.driver.stack.take_spread() {
+            self.shares.push(user, Job::Spread(origin));
         }
         while let Some((user, work)) = self.driver.stack.take_subscriber() {
             self.shares.push(user, Job::Subscriber(work));

@@ -169,7 +169,8 @@ impl Dispatcher {
     }
 
     /// Whether a request waits until what the process has written into the lane of its socket is carried out: options
-    /// must not apply to it, and a message must not overtake it.
+    /// must not apply to it, and a message must not overtake it. To join or leave a group waits until everybody knows
+    /// of the socket's last change, so that a process cannot make changes faster than they are told.
     pub(super) fn carries_out_first(
         &mut self,
         now: Time,
@@ -179,16 +180,20 @@ impl Dispatcher {
     ) -> bool {
         let Request::Socket { port, call } = request else { return false };
         let port = *port;
-        let is_one = match call {
-            SocketCall::SetOption { .. } | SocketCall::Look => true,
-            SocketCall::Send { .. } | SocketCall::SendFound { .. } => is_datagram(&self.driver.stack, port),
-            _ => false,
-        };
-        if !is_one {
+        if !self.sockets.is_held_by(port, id) {
             return false;
         }
         let Ok(user) = self.user(id) else { return false };
-        if !self.sockets.is_held_by(port, id) || !self.lanes.has_written(port) {
+        let is_one = match call {
+            SocketCall::SetOption { .. } | SocketCall::Look => true,
+            SocketCall::Send { .. } | SocketCall::SendFound { .. } => is_datagram(&self.driver.stack, port),
+            SocketCall::Join { .. } | SocketCall::Leave if self.driver.stack.is_spreading(port) => {
+                self.shares_push(user, Some(Task::Told { port, id, packet: packet.to_vec() }));
+                return true;
+            }
+            _ => false,
+        };
+        if !is_one || !self.lanes.has_written(port) {
             return false;
         }
         let mut work = Work::carry(port);
