@@ -1,7 +1,7 @@
 //! Arriving messages: queues, rejects or drops each. Spec: tipc.md §7.6, §8.2 to §8.7.
 
 use super::endpoint::Endpoint;
-use super::error::ConnectError;
+use super::error::{ConnectError, SendError};
 use super::group::is_group;
 use super::multicast_sync::Filtered;
 use super::queue::charge;
@@ -210,9 +210,9 @@ impl Endpoint {
             self.retry_request(now);
             return Verdict::Done;
         }
-        self.request = None;
-        self.enter(Event::Refuse);
-        self.error = Some(ConnectError::Refused);
+        let is_lost = on_connection && msg.error_code() == ErrorCode::NoNode;
+        let error = if is_lost { SendError::HostUnreachable.into() } else { ConnectError::Refused };
+        self.end_request(Event::Refuse, error, uplink);
         self.end = Some(msg.error_code());
         Verdict::Queue
     }

@@ -117,6 +117,8 @@ impl Endpoint {
             ms => ms,
         };
         let deadline = now.plus_millis(u64::from(timeout));
+        // If contact with the node is lost, nothing else answers.
+        uplink.register_connection(self.port, peer.on(uplink.own_node()));
         self.request = Some(Request { syn, deadline, retry_at: None });
         self.blocked = Some(self.setup_reason());
         self.stats.sent_bytes += data.len() as u64;
@@ -189,10 +191,7 @@ impl Endpoint {
     pub(super) fn request_timeout(&mut self, now: Time, uplink: &mut dyn Uplink) {
         let Some(request) = &mut self.request else { return };
         if request.deadline <= now {
-            self.request = None;
-            self.enter(Event::GiveUp);
-            self.error = Some(ConnectError::TimedOut);
-            return;
+            return self.end_request(Event::GiveUp, ConnectError::TimedOut, uplink);
         }
         if self.congested.contains(&self.peer.node) {
             request.retry_at = Some(now.plus_millis(RETRY_MS));
@@ -202,9 +201,15 @@ impl Endpoint {
         let syn = request.syn.clone();
         self.stats.syn_retries += 1;
         if let Err(e) = self.submit(self.peer.node, syn, uplink) {
-            self.request = None;
-            self.enter(Event::Refuse);
-            self.error = Some(SendError::from(e).into());
+            self.end_request(Event::Refuse, SendError::from(e).into(), uplink);
         }
+    }
+
+    /// The connection request has failed.
+    pub(super) fn end_request(&mut self, event: Event, error: ConnectError, uplink: &mut dyn Uplink) {
+        self.request = None;
+        self.enter(event);
+        self.error = Some(error);
+        uplink.unregister_connection(self.port);
     }
 }

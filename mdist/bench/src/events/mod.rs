@@ -148,7 +148,7 @@ struct Outcome {
     name: String,
     /// Time from the end of the last event until the last item was good, seconds.
     recovery_s: f64,
-    /// Items that the watchdogs had to request.
+    /// Items that the watchdogs had to request when everything was up again.
     stale_requests: u64,
     /// Items or fields that differ, as text; empty: all are equal.
     faults: Vec<String>,
@@ -317,7 +317,10 @@ fn perform(
         }
         event.perform(chain, stop).with_context(|| format!("{event}"))?;
     }
-    let recovery = wait_until_good(chain, Instant::now())?;
+    let since = Instant::now();
+    // A program that is stopped in the middle of a recovery does not answer, so that watchdogs request again.
+    chain.stale_requests()?;
+    let recovery = wait_until_good(chain, since)?;
     let mut faults = compare(chain)?;
     let stale_requests = chain.stale_requests()?;
     if timed && recovery > SUSPECT {

@@ -166,7 +166,7 @@ fn start(options: &Options) -> Result<Consumer> {
         decode: options.decode,
         compare: options.compare,
         nanoseconds: options.nano_time,
-        reconnect: (!options.no_reconnect).then_some((second / 10, second * 5)),
+        reconnect: (!options.no_reconnect).then_some((second / 10, second / 2)),
         busy: options.busy,
         user: options.uname.clone(),
         slow: options.slow,

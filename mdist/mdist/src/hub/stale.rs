@@ -11,6 +11,9 @@ use super::state::{Hub, PORTION};
 
 /// Time after which an item that is suspect is requested again. A normal recovery is over before.
 const FIRST: Now = Now::from_secs(3);
+/// A look that is this late comes after a time in which the process did not run: messages that have waited may make the
+/// items good, so the look is repeated after the same time.
+const LATE: Now = Now::from_secs(1);
 /// Maximum number of doublings of this time, after requests that have not helped: to 96 s.
 const DOUBLINGS: u8 = 5;
 
@@ -42,8 +45,12 @@ impl Hub {
     /// Queues requests for watched items that have been suspect long enough, a portion of them at most.
     pub(super) fn request_stale_items(&mut self, now: Now) {
         for _ in 0..PORTION {
-            let Some(&(_, id, age)) = self.watched.first().filter(|(at, ..)| *at <= now) else { return };
+            let Some(&(at, id, age)) = self.watched.first().filter(|(at, ..)| *at <= now) else { return };
             self.watched.pop_first();
+            if now > at + LATE {
+                self.watched.insert((now + LATE, id, age));
+                continue;
+            }
             let Some(item) = self.items.aged(id, age) else { continue };
             item.is_watched = false;
             if item.queue.is_some() || due(item).is_none() {

@@ -203,6 +203,34 @@ fn connections_work_both_ways_and_break_with_the_node() {
 }
 
 #[test]
+fn connection_request_ends_when_contact_with_its_node_is_lost() {
+    let mut lan = Lan::new(2);
+    lan.run(3000);
+    let listener = lan.nodes[0].open(lan.now, SocketKind::SeqPacket).unwrap();
+    lan.nodes[0].bind(lan.now, listener, RANGE, Scope::Cluster).unwrap();
+    lan.nodes[0].listen(lan.now, listener).unwrap();
+    lan.run(10);
+    let to_port = lan.nodes[0].own_node();
+    for to in [Destination::service(18888, 17), Destination::Port(PortId { port: listener, node: to_port })] {
+        let client = lan.nodes[1].open(lan.now, SocketKind::SeqPacket).unwrap();
+        lan.nodes[1].connect(lan.now, client, Some(to)).unwrap();
+        lan.run(10);
+        assert_eq!(lan.nodes[1].take_setup(client), None, "nobody accepts");
+        lan.cut.push((0, 0));
+        lan.run(3000);
+        let result = lan.nodes[1].take_setup(client);
+        assert_eq!(result, Some(Err(SendError::HostUnreachable.into())), "before the connect timeout");
+        lan.cut.clear();
+        lan.run(3000);
+        assert_eq!(lan.up(1), 1);
+        // The listener has the first request still; its connection ends.
+        lan.nodes[0].accept(lan.now, listener).unwrap();
+        lan.run(100);
+        lan.nodes[1].close(lan.now, client);
+    }
+}
+
+#[test]
 fn multicast_reaches_every_socket_once() {
     let mut lan = Lan::new(4);
     lan.run(3000);

@@ -80,6 +80,19 @@ fn item_whose_new_image_is_lost_becomes_current_again() {
 }
 
 #[test]
+fn stale_item_of_a_process_that_did_not_run_is_requested_after_the_messages_that_have_waited() {
+    let mut rig = Rig::new(Options::default(), 1);
+    rig.provider();
+    rig.open(0, "A");
+    rig.models[0].status("A", StreamState::Open, DataState::Suspect, 0);
+    rig.run();
+    rig.stand_still(Now::from_secs(10));
+    assert_eq!((rig.models[0].requests, rig.hub.stats().stale_requests), (1, 0));
+    rig.pass(Now::from_millis(1_500));
+    assert_eq!((rig.models[0].requests, rig.hub.stats().stale_requests), (2, 1));
+}
+
+#[test]
 fn item_that_was_good_in_between_counts_as_stale_from_its_last_change_on() {
     let mut rig = Rig::new(Options::default(), 1);
     rig.provider();

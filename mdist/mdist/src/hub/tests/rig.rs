@@ -243,6 +243,13 @@ impl Rig {
         self.now = end;
     }
 
+    /// The process does not run for this time: its timers are late.
+    pub(super) fn stand_still(&mut self, time: Now) {
+        self.now += time;
+        self.hub.tick(self.now, &mut self.out);
+        self.run();
+    }
+
     /// Checks that each live stream has the publisher's values.
     pub(super) fn check(&self) {
         assert_eq!(self.hub.stats().cache_errors, 0);
