@@ -129,7 +129,7 @@ pub trait Uplink {
     /// As there.
     fn submit_multicast_elsewhere(&mut self, msg: Message) -> Result<Submitted, SubmitError>;
     /// The bindings of a type with this scope, for a socket that joins a group: the socket and the lower end of each,
-    /// oldest first. Of many, the socket learns the rest step by step ([`super::Endpoint::group_found`]).
+    /// oldest first. Of many, the socket learns the rest step by step (`Endpoint::group_found`).
     fn group_bindings(&mut self, port: u32, service: u32, scope: Scope) -> Vec<(PortId, u32)>;
     /// Sends a message to the members of a group: on this node if `local`, and on other `nodes`, by `replicast` or as
     /// the node chooses. Members whose node is not reachable any more are left out.
