@@ -10,8 +10,8 @@ use crate::time::Time;
 use crate::wire::ErrorCode;
 
 impl Stack {
-    /// The sender of a multicast that takes more than one step, or of what the members of a group are told, and the user
-    /// who is charged: the caller goes on with [`Self::continue_spread`]. Only if turns are limited
+    /// The sender of a multicast that takes more than one step, or of what the members of a group are told, and the
+    /// user who is charged: the caller goes on with [`Self::continue_spread`]. Only if turns are limited
     /// ([`Self::begin_turn`]).
     pub fn take_spread(&mut self) -> Option<(Origin, UserId)> {
         let (origin, user) = self.switch.spreads.next_report()?;
