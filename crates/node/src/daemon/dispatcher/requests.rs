@@ -108,10 +108,19 @@ impl Dispatcher {
         match request {
             Request::Open { kind } => self.open(now, id, kind),
             Request::Close { port } => self.check_holds(id, port).map(|()| self.close(now, id, port, answer)),
-            Request::Bind { port, range, scope } => self.bind(now, id, port, range, scope),
+            Request::Bind { port, range, scope } => {
+                self.bind(now, id, port, range, scope)?;
+                self.answer_when_told(id, port, answer)
+            }
             Request::Unbind { port, which } => self.unbind(now, id, port, which, answer),
-            Request::Join { port, request } => self.join(now, id, port, (request, GroupPolicy::LINUX)),
-            Request::JoinWith { port, request, policy } => self.join(now, id, port, (request, policy)),
+            Request::Join { port, request } => {
+                self.join(now, id, port, (request, GroupPolicy::LINUX))?;
+                self.answer_when_told(id, port, answer)
+            }
+            Request::JoinWith { port, request, policy } => {
+                self.join(now, id, port, (request, policy))?;
+                self.answer_when_told(id, port, answer)
+            }
             Request::Leave { port } => {
                 self.check_holds(id, port)?;
                 if !self.in_group(port) {
