@@ -79,7 +79,10 @@ impl Dispatcher {
                 return None;
             }
             Then::Reply(id, reply) => (id, Ok(reply)),
-            Then::Leave(id, port) => (id, self.leave_group(now, port)),
+            Then::Leave(id, port) => {
+                let reply = self.leave_group(now, port).unwrap_or_else(Reply::Failed);
+                return self.run_task(now, Task::Told { port, id, reply });
+            }
             Then::ShutDown(id, port) => (id, self.shut_down_endpoint(now, port)),
             Then::Counted(id, value) => (id, Ok(Reply::Number(value.saturating_add(counted)))),
             Then::Execute(id, packet) => {
@@ -169,8 +172,7 @@ impl Dispatcher {
     }
 
     /// Whether a request waits until what the process has written into the lane of its socket is carried out: options
-    /// must not apply to it, and a message must not overtake it. To join or leave a group waits until everybody knows
-    /// of the socket's last change, so that a process cannot make changes faster than they are told.
+    /// must not apply to it, and a message must not overtake it.
     pub(super) fn carries_out_first(
         &mut self,
         now: Time,
@@ -187,10 +189,6 @@ impl Dispatcher {
         let is_one = match call {
             SocketCall::SetOption { .. } | SocketCall::Look => true,
             SocketCall::Send { .. } | SocketCall::SendFound { .. } => is_datagram(&self.driver.stack, port),
-            SocketCall::Join { .. } | SocketCall::Leave if self.driver.stack.is_spreading(port) => {
-                self.shares_push(user, Some(Task::Told { port, id, packet: packet.to_vec() }));
-                return true;
-            }
             _ => false,
         };
         if !is_one || !self.lanes.has_written(port) {

@@ -96,7 +96,10 @@ impl Dispatcher {
     ) -> Done {
         match call {
             SocketCall::Close => Ok(self.close(now, id, port, answer)),
-            SocketCall::Bind { range, scope } => self.bind(now, id, port, range, scope),
+            SocketCall::Bind { range, scope } => {
+                self.bind(now, id, port, range, scope)?;
+                self.answer_when_told(id, port, answer)
+            }
             SocketCall::Unbind { which } => self.unbind(now, id, port, which, answer),
             SocketCall::Listen => self.driver.stack.listen(now, port).map_err(Failure::Call).map(done),
             SocketCall::Connect { to } => {
@@ -164,7 +167,10 @@ impl Dispatcher {
                 self.lanes.await_room(now, port, millis);
                 Ok(Reply::Done)
             }
-            SocketCall::Join { request, policy } => self.join(now, id, port, (request, policy)),
+            SocketCall::Join { request, policy } => {
+                self.join(now, id, port, (request, policy))?;
+                self.answer_when_told(id, port, answer)
+            }
             SocketCall::Leave => {
                 if !self.in_group(port) {
                     return self.leave_group(now, port);

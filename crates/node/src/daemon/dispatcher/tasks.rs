@@ -14,6 +14,7 @@ use utipc_lanes::daemon::Work;
 use utipc_os::many::Many;
 
 use super::lane_tasks::Then;
+use super::requests::Done;
 use super::{Answer, Dispatcher, Job};
 use crate::daemon::attachments::{AttachmentId, Outgoing};
 use crate::daemon::descriptors::NearEnd;
@@ -61,9 +62,8 @@ pub(super) enum Task {
     },
     /// Work on the lanes of sockets, the last one first; see `lane_tasks.rs`.
     Lanes { work: Vec<Work>, then: Then },
-    /// When everybody knows of the last change of a socket in a group, the packet of this attachment, a request, is
-    /// carried out.
-    Told { port: u32, id: AttachmentId, packet: Vec<u8> },
+    /// A request about a socket is answered when all sockets of this node have been told what it has changed.
+    Told { port: u32, id: AttachmentId, reply: Reply },
     /// A process claims the sockets of an inheritance.
     Inherit { id: AttachmentId, number: InheritanceId, after: u32, claimed: u32 },
 }
@@ -83,7 +83,7 @@ impl Dispatcher {
         self.shares_push(user, rest);
     }
 
-    pub(super) fn shares_push(&mut self, user: UserId, task: Option<Task>) {
+    fn shares_push(&mut self, user: UserId, task: Option<Task>) {
         if let Some(task) = task {
             self.shares.push(user, Job::Task(task));
         }
@@ -113,6 +113,17 @@ impl Dispatcher {
         self.begin_task(now, user, Task::Unbind { port, closes, reply_to });
     }
 
+    /// Answers a request that has changed a binding of a socket when all sockets of this node know it: a process
+    /// cannot make changes faster than they are told.
+    pub(super) fn answer_when_told(&mut self, id: AttachmentId, port: u32, answer: &mut Answer) -> Done {
+        if self.driver.stack.is_spreading(port) {
+            let user = self.user(id)?;
+            answer.comes_later = true;
+            self.shares_push(user, Some(Task::Told { port, id, reply: Reply::Done }));
+        }
+        Ok(Reply::Done)
+    }
+
     /// As [`Self::begin_unbind`], for a request whose reply is `answer`.
     pub(super) fn unbind_all(
         &mut self,
@@ -138,7 +149,7 @@ impl Dispatcher {
     }
 
     /// One step; returns what is left.
-    fn run_task(&mut self, now: Time, task: Task) -> Option<Task> {
+    pub(super) fn run_task(&mut self, now: Time, task: Task) -> Option<Task> {
         match task {
             Task::Left { holder, mut ports, process } => {
                 let batch = self.next_batch(now, &mut ports, holder);
@@ -204,11 +215,11 @@ impl Dispatcher {
                 }
             }
             Task::Lanes { work, then } => self.step_lanes(now, work, then),
-            Task::Told { port, id, packet } => {
+            Task::Told { port, id, reply } => {
                 if self.driver.stack.is_spreading(port) {
-                    return Some(Task::Told { port, id, packet });
+                    return Some(Task::Told { port, id, reply });
                 }
-                self.execute_begun(now, id, &packet, &mut None);
+                self.reply_later(id, reply, Vec::new());
                 None
             }
             Task::Inherit { id, number, after, mut claimed } => {
