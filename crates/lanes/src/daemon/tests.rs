@@ -16,13 +16,13 @@ use super::work::{STEP_LANES, STEP_RECORDS};
 use super::*;
 use crate::{Arena, Writer};
 
-/// Watches nothing.
+/// Says that it watches, and wakes nobody.
 #[derive(Debug)]
 struct Blind;
 
 impl Watch for Blind {
     fn watch(&mut self, _: ProcessId, _: &Waker, _: u64) -> Option<UserId> {
-        None
+        Some(UserId(1))
     }
 
     fn unwatch(&mut self, _: UserId, _: &Waker) {}
@@ -76,6 +76,18 @@ impl Bench {
         let wanted = self.with(|lanes, context| lanes.want(context, process, from, to));
         assert_eq!(wanted, Ok(utipc_attach::Reply::Done));
         let id = *self.lanes.between.get(&(from, to)).unwrap();
+        self.writer(id)
+    }
+
+    /// Lets `from` write a lane to the node.
+    fn node_lane(&mut self, process: ProcessId, from: u32) -> (LaneId, Writer, Arena) {
+        let wanted = self.with(|lanes, context| lanes.want(context, process, from, 0));
+        assert_eq!(wanted, Ok(utipc_attach::Reply::Done));
+        let id = self.lanes.outbound.get(&from).unwrap().lane;
+        self.writer(id)
+    }
+
+    fn writer(&self, id: LaneId) -> (LaneId, Writer, Arena) {
         let arena = self.lanes.pairs.get(id.pair).unwrap().arena.clone();
         let writer = arena.outgoing(pairs::side(id.writer)).writer(id.slot.into()).unwrap();
         (id, writer, arena)
@@ -108,10 +120,14 @@ impl Bench {
 
 /// Writes message `number` from one socket to another.
 fn push(writer: &mut Writer, from: u32, to: u32, number: u32) -> bool {
+    push_to(writer, from, PortId { port: to, node: NodeAddr::NONE }, number)
+}
+
+fn push_to(writer: &mut Writer, from: u32, to: PortId, number: u32) -> bool {
     let data = number.to_le_bytes();
-    let port = |port| PortId { port, node: NodeAddr::NONE };
+    let from = PortId { port: from, node: NodeAddr::NONE };
     let options = SendOptions { dest_droppable: false, ..SendOptions::new(SocketKind::Rdm) };
-    let built = header(options, port(from), port(to), Address::Direct, data.len());
+    let built = header(options, from, to, Address::Direct, data.len());
     writer.push(built.header(), &[&data], 1).is_ok()
 }
 
@@ -217,6 +233,29 @@ fn messages_stay_in_order_while_their_lane_is_read_out() {
     number += 1;
     assert!(number > 600 && by_node < 1000, "{number}");
     assert_eq!(bench.numbers(to), (0..number).collect::<Vec<_>>());
+}
+
+/// A request waits for what its process had written before it, however fast the process fills the lane again.
+#[test]
+fn lane_that_is_refilled_between_steps_delays_no_request() {
+    let mut bench = Bench::new();
+    let from = bench.process(1);
+    let (id, mut writer, _) = bench.node_lane(1, from);
+    bench.grow(1, id, &mut writer, 1);
+    // Goes to no node: the socket accepts it at once.
+    let elsewhere = PortId { port: 32, node: NodeAddr(0x3003) };
+    let fill = |writer: &mut Writer| (0..).take_while(|n| push_to(writer, from, elsewhere, *n)).count();
+    let written = fill(&mut writer);
+    assert!(written > 5 * STEP_RECORDS as usize, "{written}");
+    // A correct writer has no more than this unread, in records of 64 bytes.
+    let unread = bench.lanes.outbound.get(&from).unwrap().reader.unread_max() as usize / 64;
+    let (mut work, mut steps, mut refilled) = (Work::carry(from), 1, 0);
+    while bench.step(&mut work) {
+        refilled += fill(&mut writer);
+        steps += 1;
+        assert!(steps <= unread / STEP_RECORDS as usize + 2, "{steps} steps for {unread} messages");
+    }
+    assert!(steps > written / STEP_RECORDS as usize && refilled > written / 2, "{steps} {refilled}");
 }
 
 /// Each unopened lane of a socket is counted, in steps, and none that leads into the ring of another one.

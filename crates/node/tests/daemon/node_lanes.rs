@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use utipc_attach::{Failure, LaneCall, LaneEnd, LaneId, Notice, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
@@ -394,47 +394,6 @@ fn only_a_holder_of_a_socket_makes_the_daemon_read_its_lane() {
     }
     client.call(&SocketCall::Look.on(port)).unwrap();
     assert_eq!(unread(&lanes), 0);
-}
-
-/// A writer that refills its ring faster than the daemon drains it does not keep the daemon in one request.
-#[test]
-fn lane_that_is_refilled_all_the_time_delays_no_request() {
-    let host = Host::new();
-    let (mut client, port, mut lanes, message) = dead_end(&host);
-    client.call(&Request::Lane(LaneCall::Grow { lane: lanes.out.0, log2: 20, importance: 0 })).unwrap();
-    lanes.out.1.grow(3).unwrap();
-    let filled = (0..).take_while(|_| lanes.out.1.push(&message, &[], 1).is_ok()).count();
-    assert!(filled > 10_000, "only {filled} fit");
-    let (stop, stopped) = (AtomicBool::new(false), std::sync::mpsc::channel());
-    let written = std::thread::scope(|scope| {
-        let stop = &stop;
-        let writer = scope.spawn(move || {
-            let writer = &mut lanes.out.1;
-            let mut written = 0_u64;
-            while !stop.load(Ordering::Relaxed) {
-                written += u64::from(writer.push(&message, &[], 1).is_ok());
-            }
-            written
-        });
-        let requests = scope.spawn(move || {
-            // Each one reads a whole lane: seconds with a sanitizer on a busy machine.
-            for round in 0..8 {
-                let request = match round % 2 {
-                    0 => SocketCall::Look.on(port),
-                    _ => SocketCall::Send { to: Some(Destination::service(1, 1)) }.on(port),
-                };
-                drop(client.call(&request));
-            }
-            client.call(&SocketCall::MakeHosted { partly: None }.on(port)).unwrap();
-            let _ = stopped.0.send(());
-        });
-        let in_time = stopped.1.recv_timeout(LIMIT);
-        stop.store(true, Ordering::Relaxed);
-        requests.join().unwrap();
-        assert!(in_time.is_ok(), "the daemon reads as long as the process writes");
-        writer.join().unwrap()
-    });
-    assert!(written > 0);
 }
 
 /// Many processes have filled their lanes. A turn reads a bounded part of them; the rest follows in later turns.
