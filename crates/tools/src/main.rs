@@ -1,7 +1,7 @@
 //! `utipc`: the command line of utipc.
 
-mod bench;
 mod demo;
+mod laboratory;
 mod manage;
 mod operate;
 mod program;
@@ -32,8 +32,8 @@ struct Cli {
 enum Command {
     /// Show two nodes that find each other, exchange messages and watch services come and go
     Demo(demo::Options),
-    /// Measure latency, throughput and more, together with TCP in the same run
-    Bench(Box<bench::Options>),
+    /// Measure latency, throughput and more, together with TCP in the same run: the package utipc-lab
+    Bench(laboratory::Options),
     /// Run a program written for the kernel's TIPC on utipc: the daemon serves its AF_TIPC sockets. Without a daemon
     /// one is started for it
     Run(run::Options),
@@ -90,7 +90,7 @@ fn run() -> ExitCode {
     }
     let result = match cli.command {
         Command::Demo(options) => demo::run(&options),
-        Command::Bench(options) => bench::run(&options),
+        Command::Bench(options) => laboratory::run(&options).map(|never| match never {}),
         Command::Daemon(options) => daemon::run(&options),
         Command::Run(options) => return finish(run::run(&options)),
         Command::Status(options) => return finish(operate::status::run(&options)),

@@ -62,18 +62,10 @@ const ARROWS: &[Arrow] = &[
     arrow(
         "utipc-tools",
         // The simulator's hostile peers, for a program of the feature `test-tools`.
-        &[
-            "utipc",
-            "utipc-manage",
-            "utipc-netns",
-            "utipc-bench-kit",
-            "utipc-cli",
-            "utipc-web",
-            "mdist",
-            "utipc-sim",
-        ],
+        &["utipc", "utipc-manage", "utipc-netns", "utipc-cli", "utipc-web", "mdist", "utipc-sim"],
         None,
     ),
+    arrow("utipc-lab", &["utipc", "utipc-bench-kit", "utipc-cli", "utipc-netns", "utipc-tools"], None),
     arrow("mdist", &["rssl", "utipc", "utipc-cli", "utipc-web"], None),
     arrow("mdist-load", &["rssl", "mdist", "utipc-bench-kit", "utipc-cli"], None),
     arrow("mdist-bench", &["mdist", "mdist-load", "utipc-bench-kit", "utipc-cli", "utipc-netns"], None),

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use utipc_bench_kit::process::Process;
 use utipc_bench_kit::{Named as _, cpu, daemon, place};
 use utipc_netns::Namespace;
+use utipc_tools::companion;
 use utipc_tools::namespaces::{CABLE, enable_kernel_node};
 
 use super::job::{EndResult, Job, PeerMessage, Role, ServerAddress, Site, Test};
@@ -43,7 +44,8 @@ pub(super) struct Peer {
 }
 
 fn enable_kernel_nodes(pair: &[Namespace; 2]) -> Result<()> {
-    let utipc = std::env::current_exe().context("find this program's own path")?;
+    let utipc =
+        companion::beside("utipc").context("the program utipc is not here (cargo build -p utipc-tools)")?;
     (1..).zip(pair).try_for_each(|(number, namespace)| enable_kernel_node(&utipc, namespace, number))
 }
 
