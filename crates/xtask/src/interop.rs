@@ -12,7 +12,7 @@ use crate::{lab, wireshark};
 
 /// The program that is utipc's end of the rows.
 const PROGRAM: &str = "utipc-interop";
-/// The program of `utipc bench`, and its package.
+/// The program of `utipc bench`, and the package of both.
 const LABORATORY: &str = "utipc-lab";
 
 /// Options of `cargo xtask interop`.
@@ -142,12 +142,8 @@ fn count(results: &str) -> Option<Outcome> {
 /// slow.
 fn build_program(root: &Path, name: &str, dev: bool) -> Result<PathBuf> {
     let (profile, folder) = if dev { ("dev", "debug") } else { ("release", "release") };
-    let package = if name == LABORATORY { LABORATORY } else { "utipc-tools" };
-    let mut words = vec!["--profile", profile, "--package", package, "--bin", name];
-    if name == PROGRAM {
-        words.extend(["--features", "test-tools"]);
-    }
-    crate::workspace::build(root, &words)?;
+    let package = if name == "utipc" { "utipc-tools" } else { LABORATORY };
+    crate::workspace::build(root, &["--profile", profile, "--package", package, "--bin", name])?;
     Ok(crate::workspace::target(root).join(folder).join(name))
 }
 

@@ -59,13 +59,21 @@ const ARROWS: &[Arrow] = &[
     arrow("utipc-python", &["utipc"], None),
     arrow("utipc-cli", &[], None),
     arrow("utipc-web", &[], Some(&["httparse", "rustix", "tracing"])),
+    arrow("utipc-tools", &["utipc", "utipc-manage", "utipc-netns", "utipc-cli", "utipc-web", "mdist"], None),
     arrow(
-        "utipc-tools",
-        // The simulator's hostile peers, for a program of the feature `test-tools`.
-        &["utipc", "utipc-manage", "utipc-netns", "utipc-cli", "utipc-web", "mdist", "utipc-sim"],
+        "utipc-lab",
+        &[
+            "utipc",
+            "utipc-bench-kit",
+            "utipc-cli",
+            "utipc-manage",
+            "utipc-netns",
+            // Its hostile peers, for the soak.
+            "utipc-sim",
+            "utipc-tools",
+        ],
         None,
     ),
-    arrow("utipc-lab", &["utipc", "utipc-bench-kit", "utipc-cli", "utipc-netns", "utipc-tools"], None),
     arrow("mdist", &["rssl", "utipc", "utipc-cli", "utipc-web"], None),
     arrow("mdist-load", &["rssl", "mdist", "utipc-bench-kit", "utipc-cli"], None),
     arrow("mdist-bench", &["mdist", "mdist-load", "utipc-bench-kit", "utipc-cli", "utipc-netns"], None),
