@@ -4,7 +4,8 @@ mod bench;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use utipc_cli::usage;
 use utipc_tools::daemon;
 
 /// Measurements of utipc, beside TCP and other transports
@@ -33,7 +34,11 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let cli: Cli = utipc_cli::usage::parse();
+    // `--completion` stands without a command.
+    let command = usage::with_completion(Cli::command()).subcommand_required(false);
+    let matches = usage::matches(command.clone());
+    usage::complete(&matches, command);
+    let cli: Cli = usage::of_matches(&Cli::command(), &matches);
     // The daemon has a log of its own.
     if !matches!(cli.command, Command::Daemon(_))
         && let Err(why) = utipc_cli::log::start_of_command("off")

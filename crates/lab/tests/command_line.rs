@@ -30,6 +30,20 @@ fn wrong_command_lines_are_one_line_with_a_remedy() {
 }
 
 #[test]
+fn completion_scripts_have_the_measurements() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = Command::new(PROGRAM).args(["--completion", shell]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("throughput"), "{shell}");
+    }
+    let none = Command::new(PROGRAM).output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&none.stderr),
+        "utipc-lab: a command is missing (see `utipc-lab --help`)\n"
+    );
+}
+
+#[test]
 fn page_of_the_benchmark_has_every_option_and_no_other() {
     let names = commands(&help(PROGRAM, &["bench"]));
     assert!(names.len() > 9, "{names:?}");
