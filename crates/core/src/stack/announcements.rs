@@ -6,7 +6,7 @@ use super::Stack;
 use super::uplink::Direct;
 use crate::addr::{NodeAddr, Scope};
 use crate::names::{Change, Walk};
-use crate::quota::{Resource, UserId};
+use crate::quota::Resource;
 use crate::socket::Endpoint;
 use crate::switch::{ANNOUNCEMENT_MEMORY, Announcement, Origin, Told};
 use crate::time::Time;
@@ -26,20 +26,17 @@ impl Stack {
         if !self.groups.contains(change.binding.range.service) {
             return;
         }
-        let (origin, user) = if port.node.is_none() || port.node == self.own_node() {
-            (Origin::Socket(port.port), self.user_of(port.port).or(self.groups.closed_by(port.port)))
-        } else {
-            (Origin::Node(port.node), None)
-        };
-        self.tell_or_wait(now, (origin, user), Told::Changed(*change));
+        let is_here = port.node.is_none() || port.node == self.own_node();
+        let origin = if is_here { Origin::Socket(port.port) } else { Origin::Node(port.node) };
+        self.tell_or_wait(now, origin, Told::Changed(*change));
     }
 
     /// Tells all sockets in groups that contact with a node is lost.
     pub(super) fn tell_groups_of_loss(&mut self, now: Time, node: NodeAddr) {
-        self.tell_or_wait(now, (Origin::Node(node), None), Told::Lost(node));
+        self.tell_or_wait(now, Origin::Node(node), Told::Lost(node));
     }
 
-    fn tell_or_wait(&mut self, now: Time, (origin, user): (Origin, Option<UserId>), told: Told) {
+    fn tell_or_wait(&mut self, now: Time, origin: Origin, told: Told) {
         let mut announcement = self.groups.announcement(told);
         if !self.switch.spreads.contains(origin) {
             let members = self.switch.work.visits().div_ceil(MEMBER_VISITS);
@@ -50,24 +47,22 @@ impl Stack {
                 return;
             }
         }
-        self.let_announcement_wait(now, (origin, user), announcement);
+        self.let_announcement_wait(now, origin, announcement);
     }
 
     /// Takes what a socket has to tell its group; false if there is nothing.
     pub(super) fn begin_announcement(&mut self, now: Time) -> bool {
         let Some((port, told)) = self.switch.spreads.next_noted() else { return false };
-        let user = self.user_of(port).or(self.groups.closed_by(port));
         let announcement = self.groups.announcement(told);
-        self.let_announcement_wait(now, (Origin::Socket(port), user), announcement);
+        self.let_announcement_wait(now, Origin::Socket(port), announcement);
         true
     }
 
-    fn let_announcement_wait(
-        &mut self,
-        now: Time,
-        (origin, user): (Origin, Option<UserId>),
-        mut announcement: Announcement,
-    ) {
+    fn let_announcement_wait(&mut self, now: Time, origin: Origin, mut announcement: Announcement) {
+        let user = match origin {
+            Origin::Socket(port) => self.user_of(port).or_else(|| self.groups.closed_by(port)),
+            Origin::Node(_) => None,
+        };
         if let Some(user) = user {
             self.ledger.charge(user, Resource::Memory, ANNOUNCEMENT_MEMORY);
             announcement.charge = Some((user, ANNOUNCEMENT_MEMORY));

@@ -121,41 +121,41 @@ impl Spreads {
         is_first
     }
 
-    /// Takes the next item of a sender if it is an announcement; [`Self::put_announcement_back`] what is left of it.
-    pub(crate) fn take_announcement(&mut self, origin: Origin) -> Option<Box<Announcement>> {
+    /// Takes the next item of a sender if `pick` wants it.
+    fn take_if<T>(&mut self, origin: Origin, pick: impl FnOnce(Waiting) -> Result<T, Waiting>) -> Option<T> {
         let waiting = self.all.get_mut(&origin)?;
-        match waiting.pop_front()? {
-            Waiting::Announcement(announcement) => Some(announcement),
-            other => {
-                waiting.push_front(other);
-                None
-            }
+        pick(waiting.pop_front()?).map_err(|other| waiting.push_front(other)).ok()
+    }
+
+    fn put_first(&mut self, origin: Origin, item: Waiting) {
+        if let Some(waiting) = self.all.get_mut(&origin) {
+            waiting.push_front(item);
         }
     }
 
+    /// Takes the next item of a sender if it is an announcement; [`Self::put_announcement_back`] what is left of it.
+    pub(crate) fn take_announcement(&mut self, origin: Origin) -> Option<Box<Announcement>> {
+        self.take_if(origin, |item| match item {
+            Waiting::Announcement(announcement) => Ok(announcement),
+            other => Err(other),
+        })
+    }
+
     pub(crate) fn put_announcement_back(&mut self, origin: Origin, announcement: Box<Announcement>) {
-        if let Some(waiting) = self.all.get_mut(&origin) {
-            waiting.push_front(Waiting::Announcement(announcement));
-        }
+        self.put_first(origin, Waiting::Announcement(announcement));
     }
 
     /// Takes the next message of a sender if its receivers are not all known; [`Self::put_back`], or
     /// [`Self::put_collected`] if they are now.
     pub(crate) fn take_collecting(&mut self, origin: Origin) -> Option<Box<Collecting>> {
-        let waiting = self.all.get_mut(&origin)?;
-        match waiting.pop_front()? {
-            Waiting::Collecting(collecting) => Some(collecting),
-            other => {
-                waiting.push_front(other);
-                None
-            }
-        }
+        self.take_if(origin, |item| match item {
+            Waiting::Collecting(collecting) => Ok(collecting),
+            other => Err(other),
+        })
     }
 
     pub(crate) fn put_back(&mut self, origin: Origin, collecting: Box<Collecting>) {
-        if let Some(waiting) = self.all.get_mut(&origin) {
-            waiting.push_front(Waiting::Collecting(collecting));
-        }
+        self.put_first(origin, Waiting::Collecting(collecting));
     }
 
     /// All receivers of the next message of a sender are known; its copies for sockets of this node follow. Returns the

@@ -128,6 +128,16 @@ impl Lan {
         self.now = end;
     }
 
+    /// A socket of node 0 that listens.
+    fn listener(&mut self) -> u32 {
+        let (now, node) = (self.now, &mut self.nodes[0]);
+        let listener = node.open(now, SocketKind::SeqPacket).unwrap();
+        node.bind(now, listener, RANGE, Scope::Cluster).unwrap();
+        node.listen(now, listener).unwrap();
+        self.run(10);
+        listener
+    }
+
     fn up(&self, node: usize) -> usize {
         self.nodes[node].nodes().iter().filter(|n| n.up).count()
     }
@@ -174,10 +184,7 @@ fn datagrams_of_all_sizes_arrive() {
 fn connections_work_both_ways_and_break_with_the_node() {
     let mut lan = Lan::new(2);
     lan.run(3000);
-    let listener = lan.nodes[0].open(lan.now, SocketKind::SeqPacket).unwrap();
-    lan.nodes[0].bind(lan.now, listener, RANGE, Scope::Cluster).unwrap();
-    lan.nodes[0].listen(lan.now, listener).unwrap();
-    lan.run(10);
+    let listener = lan.listener();
     let client = lan.nodes[1].open(lan.now, SocketKind::SeqPacket).unwrap();
     lan.nodes[1].connect(lan.now, client, Some(Destination::service(18888, 17))).unwrap();
     lan.run(10);
@@ -206,16 +213,13 @@ fn connections_work_both_ways_and_break_with_the_node() {
 fn connection_request_ends_when_contact_with_its_node_is_lost() {
     let mut lan = Lan::new(2);
     lan.run(3000);
-    let listener = lan.nodes[0].open(lan.now, SocketKind::SeqPacket).unwrap();
-    lan.nodes[0].bind(lan.now, listener, RANGE, Scope::Cluster).unwrap();
-    lan.nodes[0].listen(lan.now, listener).unwrap();
-    lan.run(10);
-    let to_port = lan.nodes[0].own_node();
-    for to in [Destination::service(18888, 17), Destination::Port(PortId { port: listener, node: to_port })] {
+    let listener = lan.listener();
+    let address = PortId { port: listener, node: lan.nodes[0].own_node() };
+    for to in [Destination::service(18888, 17), address.into()] {
         let client = lan.nodes[1].open(lan.now, SocketKind::SeqPacket).unwrap();
         lan.nodes[1].connect(lan.now, client, Some(to)).unwrap();
         lan.run(10);
-        assert_eq!(lan.nodes[1].take_setup(client), None, "nobody accepts");
+        assert_eq!(lan.nodes[1].take_setup(client), None, "the server has not accepted");
         lan.cut.push((0, 0));
         lan.run(3000);
         let result = lan.nodes[1].take_setup(client);
@@ -223,7 +227,7 @@ fn connection_request_ends_when_contact_with_its_node_is_lost() {
         lan.cut.clear();
         lan.run(3000);
         assert_eq!(lan.up(1), 1);
-        // The listener has the first request still; its connection ends.
+        // The request still waits at the listener.
         lan.nodes[0].accept(lan.now, listener).unwrap();
         lan.run(100);
         lan.nodes[1].close(lan.now, client);
@@ -266,10 +270,7 @@ fn traffic_survives_the_loss_of_one_of_two_links() {
     lan.run(5000);
     let up = |lan: &Lan, node: usize| lan.nodes[node].links().iter().filter(|l| l.up && l.active).count();
     assert_eq!((up(&lan, 0), up(&lan, 1)), (2, 2), "{:?}", lan.nodes[0].links());
-    let listener = lan.nodes[0].open(lan.now, SocketKind::SeqPacket).unwrap();
-    lan.nodes[0].bind(lan.now, listener, RANGE, Scope::Cluster).unwrap();
-    lan.nodes[0].listen(lan.now, listener).unwrap();
-    lan.run(10);
+    let listener = lan.listener();
     let pairs: Vec<(u32, u32)> = (0..8)
         .map(|_| {
             let client = lan.nodes[1].open(lan.now, SocketKind::SeqPacket).unwrap();

@@ -186,12 +186,12 @@ impl Dispatcher {
             return false;
         }
         let Ok(user) = self.user(id) else { return false };
-        let is_one = match call {
+        let follows_lane = match call {
             SocketCall::SetOption { .. } | SocketCall::Look => true,
             SocketCall::Send { .. } | SocketCall::SendFound { .. } => is_datagram(&self.driver.stack, port),
             _ => false,
         };
-        if !is_one || !self.lanes.has_written(port) {
+        if !follows_lane || !self.lanes.has_written(port) {
             return false;
         }
         let mut work = Work::carry(port);
