@@ -1,7 +1,7 @@
 /*
  * One member of a closed process group, measured by `cargo xtask cpg --compare`: the same program for Corosync's
  * libcpg.so.4 and for utipc's. It reads commands from its input and prints what it measures; docs/operating/cpg.md
- * has the method, and crates/tools/src/bench/member.rs is its counterpart for the Rust API.
+ * has the method, and crates/lab/src/bench/member.rs is its counterpart for the Rust API.
  *
  *   member GROUP MEMBERS          joins, prints "ready" in the view with so many members
  *   rate SIZE MILLISECONDS        sends as fast as possible; each member prints "rate MESSAGES NANOSECONDS"

@@ -27,6 +27,11 @@ shim() {
 	test -x "$work/root/bin/utipc-shim"
 }
 
+laboratory() {
+	install crates/lab "$target"
+	"$work/root/bin/utipc" bench --help
+}
+
 market_data() {
 	install mdist/mdist "$target"
 	for program in p2ps src_dist rmdsview; do "$work/root/bin/$program" --version; done
@@ -48,6 +53,7 @@ af_tipc() {
 
 check "cargo install puts the command-line tools into an empty folder" tools
 check "cargo install puts the shim beside them" shim
+check "cargo install puts the benchmarks beside them, and utipc bench finds them" laboratory
 check "cargo install puts the market data programs beside them" market_data
 check "utipc run finds the shim, and a program for AF_TIPC runs on it" af_tipc
 rm -rf "$work"

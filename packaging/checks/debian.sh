@@ -65,7 +65,7 @@ first_tick() {
 	grep -q update "$work/tick"
 }
 
-install_rest() { dpkg -i "$one"/libutipc*.deb "$one"/utipc-preload*.deb "$one"/utipc-cpg*.deb "$one"/mdist*.deb; }
+install_rest() { dpkg -i "$one"/libutipc*.deb "$one"/utipc-lab*.deb "$one"/utipc-preload*.deb "$one"/utipc-cpg*.deb "$one"/mdist*.deb; }
 
 user_exists() {
 	getent passwd utipc | grep -q nologin
@@ -94,11 +94,12 @@ stranger_is_refused() {
 }
 
 programs_run() {
-	for program in utipc utipcd utipc-pipe p2ps src_dist rmdsview; do "$program" --version; done
+	for program in utipc utipcd utipc-pipe utipc-lab p2ps src_dist rmdsview; do "$program" --version; done
 	# Programs of the project's own tests are for its developers.
 	for program in utipc-soak utipc-interop rmdstestclient sink_driven_src mdist-bench; do
 		! command -v "$program" || return 1
 	done
+	utipc bench --help
 	! ldd /usr/bin/utipcd | grep 'not found'
 }
 
@@ -114,20 +115,20 @@ identity() { sha256sum /var/lib/utipc/default.node | cut -d' ' -f1; }
 upgrade() {
 	echo '# changed by the administrator' >>/etc/utipc/utipcd.toml
 	before=$(identity)
-	dpkg -i "$two"/utipc_*.deb "$two"/libutipc*.deb "$two"/utipc-preload*.deb "$two"/utipc-cpg*.deb "$two"/mdist*.deb
+	dpkg -i "$two"/utipc_*.deb "$two"/libutipc*.deb "$two"/utipc-lab*.deb "$two"/utipc-preload*.deb "$two"/utipc-cpg*.deb "$two"/mdist*.deb
 	[ "$(dpkg-query -W -f '${Version}' utipc)" != "$(cat "$work/version")" ]
 	grep -q 'changed by the administrator' /etc/utipc/utipcd.toml
 	[ "$(identity)" = "$before" ]
 }
 
 remove() {
-	dpkg -r utipc-preload utipc-cpg mdist utipc libutipc-dev libutipc0
+	dpkg -r utipc-lab utipc-preload utipc-cpg mdist utipc libutipc-dev libutipc0
 	! command -v utipc
 	test -f /etc/utipc/utipcd.toml
 }
 
 purge() {
-	dpkg -P utipc utipc-preload utipc-cpg mdist libutipc-dev libutipc0
+	dpkg -P utipc utipc-lab utipc-preload utipc-cpg mdist libutipc-dev libutipc0
 	test ! -e /etc/utipc
 	test ! -e /var/lib/utipc
 	test ! -e /run/utipc

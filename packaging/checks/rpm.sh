@@ -18,7 +18,7 @@ check() {
 
 in_root() { rpm --root "$root" --dbpath /var/lib/rpm "$@"; }
 
-names="utipc libutipc libutipc-devel utipc-preload utipc-cpg python3-utipc mdist"
+names="utipc utipc-lab libutipc libutipc-devel utipc-preload utipc-cpg python3-utipc mdist"
 
 checked() { rpm --checksig --nosignature "$packages"/*.rpm; }
 
@@ -27,7 +27,7 @@ installed() {
 	for name in $names; do in_root -q "$name"; done
 	chroot "$root" getent group utipc
 	[ "$(chroot "$root" stat -c %U:%a /var/lib/utipc)" = utipc:700 ]
-	for program in utipc utipcd utipc-pipe p2ps src_dist rmdsview; do chroot "$root" "$program" --version; done
+	for program in utipc utipcd utipc-pipe utipc-lab p2ps src_dist rmdsview; do chroot "$root" "$program" --version; done
 	test -f "$root/usr/lib64/libutipc.so.0"
 	test -f "$root/usr/lib64/utipc/libcpg.so.4"
 }

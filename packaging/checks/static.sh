@@ -12,7 +12,7 @@ release=static
 runs_on() {
 	mkdir -p "$work/$1"
 	tar -xzf "$packages"/utipc-*-"$1"-linux-musl.tar.gz -C "$work/$1" --strip-components=1
-	for program in utipc utipcd utipc-pipe p2ps src_dist rmdsview; do
+	for program in utipc utipcd utipc-pipe utipc-lab p2ps src_dist rmdsview; do
 		if [ "$(uname -m)" = "$1" ]; then
 			"$work/$1/bin/$program" --version
 		else

@@ -3,9 +3,35 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The exit code after SIGPIPE, as shells count it.
 const SIGPIPE: u8 = 128 + 13;
+
+/// Set when a write of `println!` found the output closed.
+static UNREAD: AtomicBool = AtomicBool::new(false);
+
+/// Beginning of the standard library's panic when the output is a broken pipe.
+const BROKEN_PIPE: &str = "failed printing to stdout: Broken pipe";
+
+/// Runs a program that prints with `println!`. It ends quietly when the reader closes the pipe, as in `utipc bench … |
+/// head`. The exit code is then that of SIGPIPE.
+pub fn until_closed(program: fn() -> ExitCode) -> ExitCode {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if info.payload().downcast_ref::<String>().is_some_and(|why| why.starts_with(BROKEN_PIPE)) {
+            UNREAD.store(true, Ordering::Relaxed);
+        } else {
+            usual(info);
+        }
+    }));
+    // The panic unwinds to here, so that destructors end the processes that were started.
+    match std::panic::catch_unwind(program) {
+        Ok(code) => code,
+        Err(_) if UNREAD.load(Ordering::Relaxed) => ExitCode::from(SIGPIPE),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
 
 /// Standard output takes no more.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,10 @@
 //! Parts of the utipc command line that several programs use.
 
+pub mod companion;
 pub mod daemon;
 pub mod drain;
+pub mod namespaces;
+pub mod preload;
 
 use utipc_cli::{log, one_line, plain};
 

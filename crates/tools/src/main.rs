@@ -1,9 +1,8 @@
 //! `utipc`: the command line of utipc.
 
-mod bench;
 mod demo;
+mod laboratory;
 mod manage;
-mod namespaces;
 mod operate;
 mod program;
 mod proxy;
@@ -11,7 +10,6 @@ mod run;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use utipc_cli::usage;
@@ -34,8 +32,8 @@ struct Cli {
 enum Command {
     /// Show two nodes that find each other, exchange messages and watch services come and go
     Demo(demo::Options),
-    /// Measure latency, throughput and more, together with TCP in the same run
-    Bench(Box<bench::Options>),
+    /// Measure latency, throughput and more, together with TCP in the same run: the package utipc-lab
+    Bench(laboratory::Options),
     /// Run a program written for the kernel's TIPC on utipc: the daemon serves its AF_TIPC sockets. Without a daemon
     /// one is started for it
     Run(run::Options),
@@ -70,31 +68,8 @@ fn whole() -> clap::Command {
         .fold(Cli::command(), |all, (name, about)| all.subcommand(clap::Command::new(name).about(about)))
 }
 
-/// Set when a write found the output closed, as in `utipc bench … | head`. The exit code is then that of
-/// SIGPIPE.
-static UNREAD: AtomicBool = AtomicBool::new(false);
-
-/// Beginning of the standard library's panic when the output is a broken pipe.
-const BROKEN_PIPE: &str = "failed printing to stdout: Broken pipe";
-
-/// The exit code after SIGPIPE, as shells count it.
-const SIGPIPE: u8 = 128 + 13;
-
 fn main() -> ExitCode {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        if info.payload().downcast_ref::<String>().is_some_and(|why| why.starts_with(BROKEN_PIPE)) {
-            UNREAD.store(true, Ordering::Relaxed);
-        } else {
-            usual(info);
-        }
-    }));
-    // The panic unwinds to here, so that destructors end the processes that were started.
-    match std::panic::catch_unwind(run) {
-        Ok(code) => code,
-        Err(_) if UNREAD.load(Ordering::Relaxed) => ExitCode::from(SIGPIPE),
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
+    utipc_cli::output::until_closed(run)
 }
 
 fn run() -> ExitCode {
@@ -115,7 +90,7 @@ fn run() -> ExitCode {
     }
     let result = match cli.command {
         Command::Demo(options) => demo::run(&options),
-        Command::Bench(options) => bench::run(&options),
+        Command::Bench(options) => laboratory::run(&options).map(|never| match never {}),
         Command::Daemon(options) => daemon::run(&options),
         Command::Run(options) => return finish(run::run(&options)),
         Command::Status(options) => return finish(operate::status::run(&options)),

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use utipc_tools::companion;
 
 /// Bytes of a program that are read: headers of ELF, or the first line of a script.
 const HEAD: u64 = 16 * 1024;
@@ -15,7 +17,7 @@ const SET_GROUP_ID: u32 = 0o2010;
 /// Why the shim will not load into the program with this name, and what to do, in one line; `None` if it will, or if
 /// the program cannot be read.
 pub(crate) fn why_not_preloaded(name: &str) -> Option<String> {
-    let path = find(name)?;
+    let path = companion::find(name)?;
     let meta = path.metadata().ok()?;
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();
@@ -36,17 +38,6 @@ const FOREIGN: &str = "changes its user or group (set-user-ID), so the loader ig
 
 fn text(program: &str, why: &str) -> String {
     format!("{program} {why}")
-}
-
-/// The file that `execvp` would start.
-fn find(name: &str) -> Option<PathBuf> {
-    if name.contains('/') {
-        return Some(PathBuf::from(name));
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|file| file.metadata().is_ok_and(|meta| meta.is_file() && meta.mode() & 0o111 != 0))
 }
 
 fn read_head(path: &Path) -> Option<Vec<u8>> {

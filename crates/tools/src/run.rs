@@ -15,28 +15,9 @@ use signal_hook::iterator::Signals;
 use utipc::daemon::{Daemon, is_named_by_environment};
 use utipc::{Engine, Node};
 
-use utipc_tools::daemon;
+use utipc_tools::{daemon, preload};
 
 use crate::program;
-
-/// A library that takes the place of what the program was written for.
-struct Library {
-    file: &'static str,
-    /// What helps if it is missing.
-    remedy: &'static str,
-}
-
-/// AF_TIPC sockets.
-const SHIM: Library = Library {
-    file: "libutipc_preload.so",
-    remedy: "install the package utipc-preload; or cargo install --path packaging/shim; or build it, cargo build --release -p utipc-preload; or use --library",
-};
-
-/// Corosync's closed process groups. Programs look for a library of this name, and the preloaded one has it.
-const CPG: Library = Library {
-    file: "libcpg.so.4",
-    remedy: "install the package utipc-cpg; or build it, cargo xtask install-cpg, and use LD_LIBRARY_PATH",
-};
 
 /// Options of `utipc run`.
 #[derive(Debug, Args)]
@@ -61,7 +42,7 @@ pub(crate) struct Options {
 
 /// Runs the program and returns its exit code.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let preload = if options.cpg { preloaded(&beside(&CPG)?)? } else { preload(options.library.as_deref())? };
+    let preload = if options.cpg { preload::groups()? } else { preload::shim(options.library.as_deref())? };
     let private = if is_private(options)? { Some(Private::start(options.config.as_deref())?) } else { None };
     let (name, arguments) = options.program.split_first().context("no program is given")?;
     if let Some(why) = program::why_not_preloaded(name) {
@@ -87,74 +68,6 @@ fn cannot_start(name: &str, error: &std::io::Error) -> String {
         _ => "check that it is a program of this machine",
     };
     format!("cannot start {name}: {error} ({remedy})")
-}
-
-/// The value of LD_PRELOAD, for the library that is `given` or installed.
-///
-/// # Errors
-/// There is no library, or its path cannot be expressed.
-pub(crate) fn preload(given: Option<&Path>) -> Result<String> {
-    preloaded(&library(given)?)
-}
-
-/// The value of LD_PRELOAD: libraries that are preloaded already come after this one.
-fn preloaded(library: &Path) -> Result<String> {
-    let library = library.to_str().filter(|path| !path.contains([' ', ':'])).with_context(|| {
-        format!("{} has a space or colon in its path, which LD_PRELOAD cannot express", library.display())
-    })?;
-    Ok(match std::env::var("LD_PRELOAD") {
-        Ok(others) if !others.is_empty() => format!("{library}:{others}"),
-        _ => library.to_owned(),
-    })
-}
-
-/// The library of AF_TIPC sockets that is `given`, or installed.
-fn library(given: Option<&Path>) -> Result<PathBuf> {
-    match given {
-        None => beside(&SHIM),
-        Some(path) if path.exists() => resolved(path),
-        Some(path) => bail!(
-            "cannot find the library {} (name the path of {} with --library)",
-            path.display(),
-            SHIM.file
-        ),
-    }
-}
-
-/// A library beside this program, where cargo puts it, or where packages do.
-fn beside(library: &Library) -> Result<PathBuf> {
-    let program = std::env::current_exe().context("cannot find this program's own path")?;
-    let directory = program.parent().unwrap_or(Path::new("/"));
-    if library.file == SHIM.file
-        && let Some(path) = installed_by_cargo(directory)?
-    {
-        return resolved(&path);
-    }
-    // Where Debian puts libraries of one architecture, and where rpm does.
-    let of_debian = format!("../lib/{}-linux-gnu/utipc", std::env::consts::ARCH);
-    let places = ["", "../lib/utipc", &of_debian, "../lib64/utipc", "../lib", "deps"];
-    let mut places = places.iter().map(|place| directory.join(place));
-    match places.find_map(|place| Some(place.join(library.file)).filter(|path| path.exists())) {
-        Some(path) => resolved(&path),
-        None => bail!("{} is not beside this program ({})", library.file, library.remedy),
-    }
-}
-
-fn resolved(path: &Path) -> Result<PathBuf> {
-    path.canonicalize().with_context(|| format!("cannot resolve {}", path.display()))
-}
-
-/// The library that the program `utipc-shim` beside this one contains, if `cargo install` has put one there.
-fn installed_by_cargo(directory: &Path) -> Result<Option<PathBuf>> {
-    let shim = directory.join("utipc-shim");
-    if !shim.exists() {
-        return Ok(None);
-    }
-    let out = Command::new(&shim).output().with_context(|| format!("cannot run {}", shim.display()))?;
-    if !out.status.success() {
-        bail!("{}", String::from_utf8_lossy(&out.stderr).trim());
-    }
-    Ok(Some(PathBuf::from(String::from_utf8_lossy(&out.stdout).trim_end())))
 }
 
 /// Whether the program gets a daemon of its own.

@@ -1,11 +1,15 @@
 //! Behaviour that scripts rely on: the last line of the demo, the form of errors.
 
+#[path = "command_line/laboratory.rs"]
+mod laboratory;
 #[path = "command_line/manual.rs"]
 mod manual;
 #[path = "command_line/mistakes.rs"]
 mod mistakes;
 #[path = "command_line/output.rs"]
 mod output;
+#[path = "command_line/page.rs"]
+mod page;
 
 use std::process::{Command, Output};
 
@@ -48,7 +52,7 @@ fn errors_are_one_line_and_differ_from_usage_errors() {
     assert_eq!(starved.status.code(), Some(1), "{error}");
     assert!(error.starts_with("utipc: start node "), "{error}");
     assert_eq!((error.lines().count(), error.matches("Too many open files").count()), (1, 1), "{error}");
-    let usage = utipc(&["bench", "latency", "--size", "0"]);
+    let usage = utipc(&["demo", "--cluster", "many"]);
     assert_eq!(usage.status.code(), Some(2));
     assert_eq!(utipc(&["no-such-command"]).status.code(), Some(2));
 }

@@ -12,6 +12,8 @@ use crate::{lab, wireshark};
 
 /// The program that is utipc's end of the rows.
 const PROGRAM: &str = "utipc-interop";
+/// The program of `utipc bench`, and the package of both.
+const LABORATORY: &str = "utipc-lab";
 
 /// Options of `cargo xtask interop`.
 #[derive(clap::Args, Debug)]
@@ -71,6 +73,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
     let mut args = vec!["--peer".to_owned(), program];
     if options.peer == "kernel-engine" {
         let tool = build_program(root, "utipc", options.dev)?.display().to_string();
+        // `utipc bench` starts it.
+        build_program(root, LABORATORY, options.dev)?;
         args.extend(["--kernel-engine".to_owned(), "--tool".to_owned(), tool]);
     }
     args.push(format!("--repeat={}", options.repeat));
@@ -138,11 +142,8 @@ fn count(results: &str) -> Option<Outcome> {
 /// slow.
 fn build_program(root: &Path, name: &str, dev: bool) -> Result<PathBuf> {
     let (profile, folder) = if dev { ("dev", "debug") } else { ("release", "release") };
-    let mut words = vec!["--profile", profile, "--package", "utipc-tools", "--bin", name];
-    if name == PROGRAM {
-        words.extend(["--features", "test-tools"]);
-    }
-    crate::workspace::build(root, &words)?;
+    let package = if name == "utipc" { "utipc-tools" } else { LABORATORY };
+    crate::workspace::build(root, &["--profile", profile, "--package", package, "--bin", name])?;
     Ok(crate::workspace::target(root).join(folder).join(name))
 }
 

@@ -98,7 +98,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let own = std::env::current_exe().context("find this program")?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "--package", "utipc-tools", "--bins", "--message-format=json"]);
+    build.args(["build", "--quiet", "--message-format=json"]);
+    // `utipc bench` starts the program of the second package.
+    build.args(["--package", "utipc-tools", "--package", "utipc-lab"]);
+    build.args(["--bin", "utipc", "--bin", "utipcd", "--bin", "utipc-lab"]);
     let messages = process::output(build.current_dir(root))?;
     let program = |name: &str| {
         let artifacts = messages.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());

@@ -19,16 +19,15 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
         Some((first, _)) if first == "events" => return events(root, args),
         _ => {}
     }
-    let package =
-        ["--quiet", "--release", "--package", "utipc-tools", "--features", "utipc-tools/test-tools"];
+    let quick = ["--quiet", "--release"];
     let mut build = Command::new(cargo());
-    build.arg("build").args(package).args(["--bin", "utipcd"]).current_dir(root);
+    build.arg("build").args(quick).args(["--package", "utipc-tools", "--bin", "utipcd"]).current_dir(root);
     if args.iter().any(|arg| arg == "--shim" || arg == "calls") {
         build.args(["--bin", "utipc", "--package", "utipc-preload", "--lib"]);
     }
     ensure!(build.status().context("run cargo")?.success(), "utipcd cannot be built");
     let mut soak = Command::new(cargo());
-    soak.arg("run").args(package).args(["--bin", "utipc-soak", "--"]);
+    soak.arg("run").args(quick).args(["--package", "utipc-lab", "--bin", "utipc-soak", "--"]);
     finish(soak.args(args.iter().filter(|arg| *arg != REAL)).current_dir(root))
 }
 
@@ -49,9 +48,12 @@ fn finish(command: &mut Command) -> Result<ExitCode> {
 fn hostile(root: &Path, args: &[String]) -> Result<ExitCode> {
     let mut build = Command::new(cargo());
     // Without `--release`: a development build checks overflows and its own assertions.
-    build.args(["build", "--quiet", "--package", "utipc-tools", "--bin", "utipcd", "--bin", "utipc-soak"]);
-    build.args(["--features", "utipc-tools/test-tools"]);
-    ensure!(build.current_dir(root).status().context("run cargo")?.success(), "utipcd cannot be built");
+    build.args(["build", "--quiet", "--package", "utipc-tools", "--bin", "utipcd"]);
+    build.args(["--package", "utipc-lab", "--bin", "utipc-soak"]);
+    ensure!(
+        build.current_dir(root).status().context("run cargo")?.success(),
+        "utipcd and utipc-soak cannot be built"
+    );
     let mut soak = Command::new(crate::workspace::target(root).join("debug/utipc-soak"));
     if args.iter().any(|arg| arg == "--asan") {
         let mut build = Command::new("cargo");

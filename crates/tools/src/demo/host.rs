@@ -1,11 +1,13 @@
 //! The two nodes of the demo, and where they are.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, bail};
 use utipc::{Engine, Node, NodeAddr};
 use utipc_netns::Namespace;
+use utipc_tools::namespaces;
 
 use super::narrator::Narrator;
-use crate::namespaces;
 
 /// A node: embedded, or the kernel's in a network namespace of its own.
 pub(super) struct Host {
@@ -39,10 +41,16 @@ impl Host {
     /// Makes the node leave the cluster. Its namespace lives until the returned value is dropped.
     pub(super) fn leave(self) -> Result<Option<Namespace>> {
         if let Some(namespace) = &self.namespace {
-            namespaces::disable_kernel_bearer(namespace).context("take the kernel's node off the cable")?;
+            let own = own_program()?;
+            namespaces::disable_kernel_bearer(&own, namespace)
+                .context("take the kernel's node off the cable")?;
         }
         Ok(self.namespace)
     }
+}
+
+fn own_program() -> Result<PathBuf> {
+    std::env::current_exe().context("find this program's own path")
 }
 
 /// Starts two embedded nodes in this process, as separate as two machines.
@@ -80,7 +88,7 @@ pub(super) fn kernel(out: &Narrator) -> Result<(Host, Host)> {
     let start = |name: &str, number: u32, namespace: Namespace| -> Result<Host> {
         let probe = namespace.inside(|| Node::builder().engine(Engine::Kernel).start())?;
         let node = probe.with_context(|| format!("start node {name}"))?;
-        namespaces::enable_kernel_node(&namespace, number)
+        namespaces::enable_kernel_node(&own_program()?, &namespace, number)
             .with_context(|| format!("configure node {name}"))?;
         Ok(Host { node, namespace: Some(namespace) })
     };

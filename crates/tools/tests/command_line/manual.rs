@@ -1,49 +1,13 @@
 //! The manual pages have the options that `--help` prints, and no others; that of the configuration has every key.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::Command;
 
-/// Commands of `utipc` whose options the page utipc(1) has. `daemon` has those of utipcd(8), `bench` a page of its own.
+use super::page::{commands, documented, help, options, page};
+
+/// Commands of `utipc` whose options the page utipc(1) has. `daemon` has those of utipcd(8), `bench` a page and a
+/// program of its own.
 const OWN: [&str; 9] =
     ["demo", "run", "status", "doctor", "top", "capture", "proxy", "completion", "install-tipc"];
-
-fn page(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/man").join(name);
-    let text = std::fs::read_to_string(&path).unwrap().replace("\\-", "-");
-    ["\\fB", "\\fR", "\\fI"].iter().fold(text, |text, font| text.replace(font, ""))
-}
-
-/// The long options in a text.
-fn options(text: &str) -> BTreeSet<String> {
-    let is_part = |c: char| c.is_ascii_lowercase() || c == '-' || c == '_';
-    let starts = text.match_indices("--").filter(|(at, _)| !text[..*at].ends_with(is_part));
-    let names = starts.map(|(at, _)| text[at..].split(|c| !is_part(c)).next().unwrap_or_default());
-    names.filter(|name| name.len() > 2).map(str::to_owned).collect()
-}
-
-fn help(program: &str, words: &[&str]) -> String {
-    let output = Command::new(program).args(words).arg("--help").output().unwrap();
-    assert!(output.status.success(), "{program} {words:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// The options that the program documents: those that begin a line of its help.
-fn documented(program: &str, words: &[&str]) -> BTreeSet<String> {
-    let help = help(program, words);
-    let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
-    lines.flat_map(|line| options(line.split("  ").next().unwrap_or_default())).collect()
-}
-
-/// The names below `Commands:` of a help.
-fn commands(help: &str) -> Vec<String> {
-    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let lines = list.take_while(|line| line.starts_with(' '));
-    // What is indented further continues a line.
-    let names =
-        lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
-    names.map(str::to_owned).collect()
-}
 
 #[test]
 fn page_of_utipcd_has_every_option_and_no_other() {
@@ -81,21 +45,6 @@ fn page_of_utipc_has_every_option_of_its_commands_and_no_other() {
     in_page.insert("--version".to_owned());
     known.insert("--version".to_owned());
     assert_eq!(in_page, known);
-}
-
-#[test]
-fn page_of_the_benchmark_has_every_option_and_no_other() {
-    let utipc = env!("CARGO_BIN_EXE_utipc");
-    let names = commands(&help(utipc, &["bench"]));
-    assert!(names.len() > 9, "{names:?}");
-    let text = page("man1/utipc-bench.1");
-    let mut known = BTreeSet::new();
-    for name in names.iter().filter(|name| *name != "help") {
-        assert!(text.contains(name.as_str()), "{name} is not in utipc-bench(1)");
-        known.extend(documented(utipc, &["bench", name]));
-    }
-    known.remove("--help");
-    assert_eq!(options(&text), known);
 }
 
 /// Every command of the management tool, with its words: those that have no list of commands in their help.

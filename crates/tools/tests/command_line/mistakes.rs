@@ -410,18 +410,6 @@ const PROGRAMS_LINES: &[(&str, &str, u8, &str)] = &[
         "utipc: cannot read the configuration DIR/absent.toml: * (check the path; *)",
     ),
     (
-        "utipc",
-        "bench latency --size 0",
-        2,
-        "utipc: invalid value '0' for '--size <SIZE>': 0 is not in 1..=66000 (see `utipc --help`)",
-    ),
-    (
-        "utipc",
-        "bench latency --transport warp",
-        2,
-        "utipc: invalid value 'warp' for '--transport <TRANSPORT>' [possible values: *] (*)",
-    ),
-    (
         "utipc-pipe",
         "--rdm --sqp",
         2,

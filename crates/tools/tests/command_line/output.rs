@@ -121,7 +121,6 @@ fn help_goes_to_standard_output_and_succeeds() {
         "node get --help",
         "n -h",
         "run --help",
-        "bench latency --help",
         "daemon --help",
         "completion --help",
     ] {

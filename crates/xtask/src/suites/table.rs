@@ -89,7 +89,7 @@ pub(crate) const SUITES: &[Suite] = &[
                 "utipc-cpg",
                 "--features",
                 // Also the party of `utipc bench` that an ordinary build leaves out.
-                "utipc/tokio,utipc-tools/test-tools,utipc-tools/iceoryx2",
+                "utipc/tokio,utipc-lab/iceoryx2",
             ],
         )
     },

@@ -59,18 +59,18 @@ const ARROWS: &[Arrow] = &[
     arrow("utipc-python", &["utipc"], None),
     arrow("utipc-cli", &[], None),
     arrow("utipc-web", &[], Some(&["httparse", "rustix", "tracing"])),
+    arrow("utipc-tools", &["utipc", "utipc-manage", "utipc-netns", "utipc-cli", "utipc-web", "mdist"], None),
     arrow(
-        "utipc-tools",
-        // The simulator's hostile peers, for a program of the feature `test-tools`.
+        "utipc-lab",
         &[
             "utipc",
-            "utipc-manage",
-            "utipc-netns",
             "utipc-bench-kit",
             "utipc-cli",
-            "utipc-web",
-            "mdist",
+            "utipc-manage",
+            "utipc-netns",
+            // Its hostile peers, for the soak.
             "utipc-sim",
+            "utipc-tools",
         ],
         None,
     ),

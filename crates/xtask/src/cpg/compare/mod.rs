@@ -63,8 +63,9 @@ pub(super) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     let library = place.join("lib/libcpg.so.4");
     if !options.built {
         crate::install_cpg::build(root, &place.join("lib"), false)?;
-        let words = ["--release", "--package", "utipc-tools", "--bin", "utipc", "--bin", "utipcd"];
-        crate::workspace::build(root, &words)?;
+        for (package, program) in [("utipc-tools", "utipcd"), ("utipc-lab", "utipc-lab")] {
+            crate::workspace::build(root, &["--release", "--package", package, "--bin", program])?;
+        }
     }
     let programs = crate::workspace::target(root).join("release");
     let site = Site::new(root, debian, namespaces, library, &programs)?;

@@ -53,7 +53,7 @@ pub(super) struct Site {
     pub(super) namespaces: Namespaces,
     debian: Debian,
     member: PathBuf,
-    utipc: PathBuf,
+    lab: PathBuf,
     utipcd: PathBuf,
     library: PathBuf,
     /// Configurations and sockets.
@@ -91,8 +91,8 @@ impl Site {
         let home = std::env::temp_dir().join(format!("utipc-compare-{}", std::process::id()));
         fs::create_dir_all(&home).with_context(|| format!("make {}", home.display()))?;
         fs::write(home.join("corosync.conf"), corosync_conf()).context("write corosync.conf")?;
-        let (utipc, utipcd) = (programs.join("utipc"), programs.join("utipcd"));
-        Ok(Self { namespaces, debian, member, utipc, utipcd, library, home })
+        let (lab, utipcd) = (programs.join("utipc-lab"), programs.join("utipcd"));
+        Ok(Self { namespaces, debian, member, lab, utipcd, library, home })
     }
 
     fn socket(&self, node: usize) -> PathBuf {
@@ -161,7 +161,7 @@ impl Site {
                 command
             }
             Side::Agreed | Side::Safe | Side::Embedded => {
-                let mut command = self.namespaces.command(node, &self.utipc);
+                let mut command = self.namespaces.command(node, &self.lab);
                 command.args(["bench", "member", SERVICE]);
                 command
             }

@@ -4,6 +4,7 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use rustix::thread::{CpuSet, sched_setaffinity};
+use utipc_tools::namespaces::CABLE;
 
 use super::job::{EndResult, Job, PeerMessage, Role, Test};
 use super::parent::{Parent, Retained};
@@ -60,9 +61,7 @@ fn work(job: &Job, parent: &Parent, retained: &mut Retained) -> Result<EndResult
         Test::Anycast => library::anycast_sender(job, parent),
         Test::Many if job.role == Role::Serve => library::bind_many(job, parent),
         Test::Many => library::look_up_all(job, parent),
-        Test::OffloadsOff => {
-            offload::switch_off(crate::namespaces::CABLE.interface).map(|()| EndResult::default())
-        }
+        Test::OffloadsOff => offload::switch_off(CABLE.interface).map(|()| EndResult::default()),
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_utipc")).arg("bench").args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_utipc-lab")).arg("bench").args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -151,7 +151,7 @@ fn everything_is_measured_between_namespaces() {
 
 #[test]
 fn bench_needs_no_privileges_and_no_writable_folder() {
-    let program = env!("CARGO_BIN_EXE_utipc");
+    let program = env!("CARGO_BIN_EXE_utipc-lab");
     // A read-only root, then a user that owns nothing.
     let sandbox = |command: &str| {
         let inside = format!("mount --make-rprivate / && mount -o remount,bind,ro / && {command}");
@@ -246,12 +246,12 @@ fn unavailable_transport_is_reported_in_one_line() {
     assert!(text(&output.stderr).starts_with("sctp: not there: "), "{}", text(&output.stderr));
     let alone = bench(&["latency", "--transport", "sctp"]);
     assert_eq!(alone.status.code(), Some(1));
-    assert!(text(&alone.stderr).lines().last().unwrap().starts_with("utipc: "));
+    assert!(text(&alone.stderr).lines().last().unwrap().starts_with("utipc-lab: "));
 }
 
 #[test]
 fn killed_benchmark_leaves_nothing_behind() {
-    let program = env!("CARGO_BIN_EXE_utipc");
+    let program = env!("CARGO_BIN_EXE_utipc-lab");
     let slow = ["--transport", "tcp", "--rate", "10", "--messages", "1000", "--engine", "daemon"];
     let mut child = Command::new(program).args(["bench", "latency"]).args(slow).spawn().unwrap();
     let children = format!("/proc/{}/task/{}/children", child.id(), child.id());

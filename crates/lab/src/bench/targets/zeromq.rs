@@ -10,12 +10,12 @@ use anyhow::{Context, Result, ensure};
 use utipc_bench_kit::process::Process;
 use utipc_bench_kit::stats::median;
 use utipc_bench_kit::{Verdict, in_turn};
+use utipc_tools::preload;
 
 use super::super::compiler::compile;
 use super::super::place::Place;
 use super::super::variant::{Engine, Scope};
 use super::Bench;
-use crate::run;
 
 const SOURCE: &str = include_str!("../../../../../bench/zeromq/ends.c");
 /// Compiles if libzmq is here.
@@ -49,7 +49,7 @@ enum Carrier {
 impl Ends {
     /// The ends, or why they cannot run here.
     fn new() -> Result<std::result::Result<Self, String>> {
-        let preload = match run::preload(None) {
+        let preload = match preload::shim(None) {
             Ok(preload) => preload,
             Err(why) => return Ok(Err(format!("{why:#}"))),
         };

@@ -12,12 +12,14 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use utipc_bench_kit::process::Process;
 use utipc_bench_kit::{Named as _, cpu, daemon, place};
+use utipc_netns::Namespace;
+use utipc_tools::companion;
+use utipc_tools::namespaces::{CABLE, enable_kernel_node};
 
 use super::job::{EndResult, Job, PeerMessage, Role, ServerAddress, Site, Test};
 use super::parent::GO;
 use super::variant::{Engine, Scope, Transport, Variant};
 use super::{library, traffic};
-use crate::namespaces::{CABLE, enable_kernel_node};
 
 /// The key of encrypted clusters: 32 bytes of AES key and 4 of salt. It protects nothing.
 const KEY: &[u8] = b"0xa0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3b4b5b6b7b8b9babbbcbdbebfc0c1c2c3\n";
@@ -39,6 +41,12 @@ pub(super) struct Peer {
     process: Process,
     /// Where the other end finds it, once it is ready.
     pub(super) address: ServerAddress,
+}
+
+fn enable_kernel_nodes(pair: &[Namespace; 2]) -> Result<()> {
+    let utipc =
+        companion::beside("utipc").context("the program utipc is not here (cargo build -p utipc-tools)")?;
+    (1..).zip(pair).try_for_each(|(number, namespace)| enable_kernel_node(&utipc, namespace, number))
 }
 
 /// Whether the environment names a running daemon: it is measured on this host. Its CPU time is not counted, because it
@@ -80,8 +88,7 @@ impl Place {
     pub(super) fn kernel_obstacle(&self) -> Option<String> {
         let pair = self.inner.namespaces()?;
         let enable = || {
-            let mut nodes = (1..).zip(pair);
-            let enabled = nodes.try_for_each(|(number, namespace)| enable_kernel_node(namespace, number));
+            let enabled = enable_kernel_nodes(pair);
             if enabled.is_ok() {
                 eprintln!(
                     "kernel-tipc: one kernel has both namespaces and hands messages from socket to socket: no packet crosses \
