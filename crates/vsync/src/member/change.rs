@@ -1,8 +1,6 @@
 //! A view change at each of its members.
 
-use std::collections::VecDeque;
-
-use super::{Accepted, Epoch, Member, Target};
+use super::{Member, Target};
 use crate::config::{Components, Founding};
 use crate::event::{Cause, Event, ViewChange};
 use crate::log::Log;
@@ -22,19 +20,19 @@ impl Member {
         if self.state == State::Idle || ballot.coordinator != from {
             return;
         }
-        self.round_seen = self.round_seen.max(ballot.round);
+        self.ballots.see(ballot.round);
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.out_until = utipc_core::Time::ZERO;
         }
         let refusal = if self.coordinator() != from && !self.follows_anyone() {
             Some(Refusal::Deferred)
-        } else if ballot <= self.promised {
+        } else if ballot <= self.ballots.promised() {
             Some(Refusal::Outdated)
         } else {
             None
         };
         if let Some(refusal) = refusal {
-            let round = self.promised.round;
+            let round = self.ballots.promised().round;
             return self.transmit(Target::One(from), &Message::Refuse { ballot, round, refusal });
         }
         self.round = None;
@@ -48,14 +46,11 @@ impl Member {
         if !self.step(Step::Promise) {
             return;
         }
-        self.promised = ballot;
-        self.pending = None;
-        self.lost.clear();
-        self.lost_many = false;
-        self.runs.clear();
-        self.ack_at = None;
+        self.ballots.promise(ballot);
+        self.losses.forget();
+        self.order.stop();
         if ballot.coordinator != self.me {
-            self.patience = Some(self.now + self.config.patience + self.config.settle);
+            self.times.patience = Some(self.times.now + self.config.patience + self.config.settle);
         }
     }
 
@@ -63,18 +58,18 @@ impl Member {
         Status {
             hello: self.hello(),
             view: self.view().cloned(),
-            accepted: self.accepted.as_ref().map(|accepted| (accepted.ballot, accepted.proposal.clone())),
-            report: self.log().map_or_else(Report::default, Log::report),
+            accepted: self.ballots.accepted().map(|accepted| (accepted.ballot, accepted.proposal.clone())),
+            report: self.history.log().map_or_else(Report::default, Log::report),
         }
     }
 
     /// Takes a proposal; it is accepted once all messages up to the cut are here.
     pub(super) fn receive_proposal(&mut self, ballot: Ballot, proposal: Proposal, holders: &[MemberId]) {
-        let promised = ballot == self.promised || active(Fault::PromiseBroken);
+        let promised = ballot == self.ballots.promised() || active(Fault::PromiseBroken);
         if !matches!(self.state, State::Flushing | State::Prepared) || !promised {
             return;
         }
-        if let (Some(cut), Some(log)) = (proposal.cut_of(self.view_id(), self.me), self.log()) {
+        if let (Some(cut), Some(log)) = (proposal.cut_of(self.view_id(), self.me), self.history.log()) {
             if !log.fits(cut) {
                 self.stats.refused += 1;
                 return self.give_up(Cause::Protocol);
@@ -92,20 +87,20 @@ impl Member {
                 self.transmit(Target::One(holder), &Message::Fetch { view, rank: rank as u8, after, end });
             }
         }
-        self.pending = Some(Accepted { ballot, proposal });
+        self.ballots.set_pending(ballot, proposal);
         self.accept_if_complete();
     }
 
     /// Accepts the pending proposal if nothing is missing.
     pub(super) fn accept_if_complete(&mut self) {
-        let Some(pending) = self.pending.as_ref() else { return };
+        let Some(pending) = self.ballots.pending() else { return };
         let cut = pending.proposal.cut_of(self.view_id(), self.me);
-        let complete = cut.is_none_or(|cut| self.log().is_some_and(|log| log.has_all(cut)));
+        let complete = cut.is_none_or(|cut| self.history.log().is_some_and(|log| log.has_all(cut)));
         let ballot = pending.ballot;
         if !complete && !active(Fault::AcceptedTooEarly) || !self.step(Step::Accept) {
             return;
         }
-        self.accepted = self.pending.take();
+        self.ballots.accept();
         if ballot.coordinator == self.me {
             self.receive_accepted(self.me, ballot);
         } else {
@@ -116,7 +111,7 @@ impl Member {
     /// A peer asks for packets that it lacks.
     pub(super) fn receive_fetch(&mut self, from: MemberId, fetch: (crate::ViewId, u8, u64, u64)) {
         let (view, rank, after, end) = fetch;
-        let Some(log) = self.log().filter(|log| log.view.id == view) else { return };
+        let Some(log) = self.history.log().filter(|log| log.view.id == view) else { return };
         let packets: Vec<_> = log.packets(usize::from(rank), after, end).map(|p| p.bytes.clone()).collect();
         for packet in packets {
             self.transmit(Target::One(from), &Message::Relay { rank, packet: &packet });
@@ -125,11 +120,9 @@ impl Member {
 
     /// Installs the accepted view: ends the old one by its cut and starts the new one.
     pub(super) fn install(&mut self) {
-        let Some(Accepted { ballot, proposal }) = self.accepted.take() else { return };
-        self.promised = self.promised.max(ballot);
-        self.pending = None;
+        let Some(proposal) = self.ballots.install() else { return };
         self.round = None;
-        self.patience = None;
+        self.times.patience = None;
         self.blocked = false;
         self.hello_due = true;
         self.stats.views += 1;
@@ -151,9 +144,9 @@ impl Member {
                 debug_assert!(excluded);
                 if cut.is_some() {
                     self.has_state = false;
-                    self.after.push_back(Event::Excluded(Cause::Superseded));
+                    self.history.push(Event::Excluded(Cause::Superseded));
                 }
-                self.joined_at = self.now;
+                self.times.joined = self.times.now;
             }
             return;
         }
@@ -171,35 +164,18 @@ impl Member {
             // A founder that the group has left behind must not found a second one.
             self.config.founding = Founding::Never;
         }
-        // A member that installed the view earlier may have sent messages while the path to it was lost.
-        let cut_off = |id: MemberId| self.lost.contains(&id) || !self.peers.contains_key(&id);
-        self.broken = self.lost_many || view.members().any(|id| id != self.me && cut_off(id));
-        self.installed_at = self.now;
-        self.runs.clear();
-        self.announced = 0;
-        self.announced_stable = 0;
-        self.acked = 0;
-        self.acks = vec![0; view.seats.len()];
-        self.ack_at = None;
+        self.losses.begin(&view, self.me, |id| self.peers.contains_key(&id));
+        self.times.installed = self.times.now;
+        self.order.begin(view.seats.len());
         self.start_transfer(&view, &joining);
-        let change = ViewChange { view: view.clone(), previous, together, joining };
-        let before = std::mem::take(&mut self.after);
-        let log = Log::new(view);
-        self.epochs.push_back(Epoch {
-            log,
-            before,
-            change: Some(change),
-            ready: !wait,
-            offset: 0,
-            tokens: VecDeque::new(),
-        });
+        self.history.begin(ViewChange { view, previous, together, joining }, !wait);
         self.refuse_backlog();
     }
 
     /// Ends the old view for this member and those that move on with it.
     fn seal(&mut self, cut: &Cut) {
         let rank = self.rank();
-        if let Some(log) = self.log_mut() {
+        if let Some(log) = self.history.log_mut() {
             if active(Fault::SentAgain)
                 && let Some(packet) = log.packets(rank, 0, u64::MAX).last().cloned()
                 && let Some(range) = crate::wire::next_message(&packet.bytes, crate::wire::DATA_HEADER)
@@ -218,15 +194,15 @@ impl Member {
         let leaving = self.leaving;
         self.drop_view();
         if had_state && !leaving {
-            self.after.push_back(Event::Excluded(Cause::Superseded));
+            self.history.push(Event::Excluded(Cause::Superseded));
         }
     }
 
     /// A member whose application does not take its messages leaves.
     fn refuse_backlog(&mut self) {
-        let backlog: usize = self.epochs.iter().map(|epoch| epoch.log.undelivered).sum();
+        let backlog = self.history.undelivered();
         let limit = self.reading_room() + MAX_BACKLOG * self.config.window as usize;
-        if backlog > limit || self.untaken() > MAX_UNTAKEN {
+        if backlog > limit || self.history.untaken() > MAX_UNTAKEN {
             self.give_up(Cause::SlowConsumer);
         }
     }

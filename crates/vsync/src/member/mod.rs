@@ -1,28 +1,41 @@
 //! One member of a group.
 
+mod ballots;
 mod change;
 mod flow;
+mod history;
+mod losses;
+mod order;
+mod outbox;
 mod peers;
 mod poll;
 mod round;
+mod times;
+mod tokens;
 mod traffic;
 mod transfer;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use utipc_core::Time;
 
 use crate::batch::Batches;
 use crate::config::{Components, Config, MAX_MESSAGE, MAX_PACKET, Ordering};
-use crate::event::{Cause, Event, Outcome, Token, ViewChange};
-use crate::log::Log;
+use crate::event::{Cause, Event, Outcome, Token};
 use crate::state::{Event as Step, State};
-use crate::view::{Ballot, MemberId, View, ViewId};
-use crate::wire::{Class, Message, Proposal, Run};
+use crate::view::{MemberId, View, ViewId};
+use crate::wire::{Class, Message};
 
+use ballots::Ballots;
+use history::History;
+use losses::Losses;
+use order::Order;
+use outbox::Outbox;
 use peers::Peer;
 use round::Round;
+use times::Times;
+use tokens::Tokens;
 use transfer::Transfer;
 
 /// Where a message goes.
@@ -91,29 +104,6 @@ pub struct Progress {
     pub stable: u64,
 }
 
-/// A view's part of what the application sees.
-#[derive(Debug)]
-struct Epoch {
-    log: Log,
-    /// Events before the view.
-    before: VecDeque<Event>,
-    /// The view, until the application has taken it.
-    change: Option<ViewChange>,
-    /// Whether the application's state is there.
-    ready: bool,
-    /// Offset of the next message in the packet whose turn it is.
-    offset: usize,
-    /// Atomic messages of this member in packets of the view, oldest first.
-    tokens: VecDeque<Token>,
-}
-
-/// An accepted proposal.
-#[derive(Clone, Debug)]
-struct Accepted {
-    ballot: Ballot,
-    proposal: Proposal,
-}
-
 /// A member of one group: a state machine without input, output and clock.
 ///
 /// The caller passes in what the transport reports ([`peer_up`](Member::peer_up), [`peer_down`](Member::peer_down),
@@ -127,58 +117,25 @@ struct Accepted {
 pub struct Member {
     config: Config,
     me: MemberId,
-    now: Time,
+    times: Times,
     state: State,
     leaving: bool,
-    /// When a member that wants to leave does so without the others' agreement.
-    leave_by: Option<Time>,
     peers: BTreeMap<MemberId, Peer>,
     hello_due: bool,
-    /// The highest ballot that this member has answered.
-    promised: Ballot,
-    /// The highest round seen anywhere.
-    round_seen: u64,
-    /// A proposal whose messages are not complete here.
-    pending: Option<Accepted>,
-    accepted: Option<Accepted>,
-    /// Messages of the view are missing, because the path to a member was lost.
-    broken: bool,
-    /// Peers whose path was lost since the last ballot was promised.
-    lost: BTreeSet<MemberId>,
-    /// They are more than `lost` holds.
-    lost_many: bool,
-    /// Members of the view that were seen in it, or late.
-    installed_at: Time,
+    losses: Losses,
+    ballots: Ballots,
     round: Option<Round>,
-    /// No ballot before this time.
-    not_before: Time,
-    /// When the coordinator that this member waits for is given up.
-    patience: Option<Time>,
-    joined_at: Time,
+    /// There is no majority for a view.
     blocked: bool,
-    /// Views whose events the application has not all taken; the last one is current.
-    epochs: VecDeque<Epoch>,
-    /// Events after all epochs, for a member without a view.
-    after: VecDeque<Event>,
+    history: History,
     /// Whether the application's state is complete (false also without a view).
     has_state: bool,
-    out: VecDeque<Transmit>,
-    /// Bytes of `out`.
-    out_bytes: usize,
+    outbox: Outbox,
     batches: Batches,
-    /// As the sequencer: places that are not announced yet, and the first of them.
-    runs: Vec<Run>,
-    announced: u64,
-    announced_stable: u64,
-    /// As the sequencer: for each rank, the place up to which it has all packets.
-    acks: Vec<u64>,
-    acked: u64,
-    /// When a lazy acknowledgement or announcement of stability is due.
-    ack_at: Option<Time>,
+    /// Of the atomic messages in batches.
+    tokens: Tokens,
+    order: Order,
     transfer: Transfer,
-    next_token: u64,
-    /// Atomic messages in batches, oldest first.
-    tokens_queued: VecDeque<Token>,
     stats: Stats,
 }
 
@@ -189,40 +146,22 @@ impl Member {
         Self {
             config,
             me,
-            now: Time::ZERO,
+            times: Times::default(),
             state: State::Idle,
             leaving: false,
-            leave_by: None,
             peers: BTreeMap::new(),
             hello_due: false,
-            promised: Ballot::default(),
-            round_seen: 0,
-            pending: None,
-            accepted: None,
-            broken: false,
-            lost: BTreeSet::new(),
-            lost_many: false,
-            installed_at: Time::ZERO,
+            losses: Losses::default(),
+            ballots: Ballots::default(),
             round: None,
-            not_before: Time::ZERO,
-            patience: None,
-            joined_at: Time::ZERO,
             blocked: false,
-            epochs: VecDeque::new(),
-            after: VecDeque::new(),
+            history: History::default(),
             has_state: false,
-            out: VecDeque::new(),
-            out_bytes: 0,
+            outbox: Outbox::default(),
             batches: Batches::default(),
-            runs: Vec::new(),
-            announced: 0,
-            announced_stable: 0,
-            acks: Vec::new(),
-            acked: 0,
-            ack_at: None,
+            tokens: Tokens::default(),
+            order: Order::default(),
             transfer: Transfer::default(),
-            next_token: 0,
-            tokens_queued: VecDeque::new(),
             stats: Stats::default(),
         }
     }
@@ -235,8 +174,8 @@ impl Member {
         if self.leaving || !self.step(Step::Join) {
             return Err(StateError(self.state));
         }
-        self.now = now;
-        self.joined_at = now;
+        self.times.now = now;
+        self.times.joined = now;
         self.hello_due = true;
         self.reconsider();
         Ok(())
@@ -252,9 +191,9 @@ impl Member {
         if self.state == State::Idle {
             return Err(StateError(self.state));
         }
-        self.now = now;
+        self.times.now = now;
         self.leaving = true;
-        self.leave_by = Some(now + self.config.patience * 4);
+        self.times.leave_by = Some(now + self.config.patience * 4);
         self.hello_due = true;
         if self.view().is_none() || self.state == State::Blocked {
             self.depart(Event::Left);
@@ -293,10 +232,7 @@ impl Member {
         if class != Class::Atomic {
             return Ok(None);
         }
-        let token = Token(self.next_token);
-        self.next_token += 1;
-        self.tokens_queued.push_back(token);
-        Ok(Some(token))
+        Ok(Some(self.tokens.issue()))
     }
 
     /// The state of this member.
@@ -308,13 +244,13 @@ impl Member {
     /// The last view.
     #[must_use]
     pub fn view(&self) -> Option<&View> {
-        self.epochs.back().filter(|epoch| !epoch.log.sealed).map(|epoch| &epoch.log.view)
+        self.history.view()
     }
 
     /// The view that this member has accepted and not installed.
     #[must_use]
     pub fn accepted(&self) -> Option<&View> {
-        self.accepted.as_ref().map(|accepted| &accepted.proposal.view)
+        self.ballots.accepted_view()
     }
 
     /// Whether the application's state is complete.
@@ -326,7 +262,7 @@ impl Member {
     /// How far this member has come in its view.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        self.log().map_or_else(Progress::default, |log| Progress {
+        self.history.log().map_or_else(Progress::default, |log| Progress {
             view: log.view.id,
             received: log.contiguous(),
             stable: log.stable,
@@ -337,14 +273,6 @@ impl Member {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.stats
-    }
-
-    fn log(&self) -> Option<&Log> {
-        self.epochs.back().map(|epoch| &epoch.log).filter(|log| !log.sealed)
-    }
-
-    fn log_mut(&mut self) -> Option<&mut Log> {
-        self.epochs.back_mut().map(|epoch| &mut epoch.log).filter(|log| !log.sealed)
     }
 
     fn view_id(&self) -> ViewId {
@@ -372,25 +300,7 @@ impl Member {
     }
 
     fn transmit(&mut self, to: Target, message: &Message<'_>) {
-        self.push(Transmit { to, bytes: message.encode().into() });
-    }
-
-    fn push(&mut self, transmit: Transmit) {
-        self.out_bytes += transmit.bytes.len();
-        self.out.push_back(transmit);
-    }
-
-    /// Events that the application has not taken, without messages.
-    fn untaken(&self) -> usize {
-        self.epochs.len() + self.after.len()
-    }
-
-    /// Tells the application something at this place of its history.
-    fn notify(&mut self, event: Event) {
-        match self.epochs.back_mut() {
-            Some(epoch) if epoch.change.is_some() => epoch.before.push_back(event),
-            _ => self.after.push_back(event),
-        }
+        self.outbox.push(Transmit { to, bytes: message.encode().into() });
     }
 
     /// Ends the membership.
@@ -400,10 +310,10 @@ impl Member {
         }
         self.leaving = true;
         self.drop_view();
-        self.after.push_back(event);
+        self.history.push(event);
         self.transmit(Target::All, &Message::Bye);
         self.round = None;
-        self.patience = None;
+        self.times.patience = None;
         self.hello_due = false;
     }
 
@@ -414,20 +324,12 @@ impl Member {
 
     /// Forgets the current view and what is not delivered of it.
     fn drop_view(&mut self) {
-        if self.log().is_some()
-            && let Some(epoch) = self.epochs.pop_back()
-        {
-            let events = epoch.before.into_iter().filter(|event| !matches!(event, Event::State { .. }));
-            self.after.extend(events);
-            let unknown = |token| Event::Outcome(token, Outcome::Unknown);
-            self.after.extend(epoch.tokens.into_iter().map(unknown));
-        }
+        self.history.drop_view();
         self.has_state = false;
-        self.accepted = None;
-        self.pending = None;
+        self.ballots.clear();
         while self.batches.pop().is_some() {}
-        for token in std::mem::take(&mut self.tokens_queued) {
-            self.after.push_back(Event::Outcome(token, Outcome::Aborted));
+        for token in self.tokens.take_all() {
+            self.history.push(Event::Outcome(token, Outcome::Aborted));
         }
     }
 }

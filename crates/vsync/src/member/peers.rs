@@ -26,7 +26,7 @@ const MAX_PEERS: usize = 4 * crate::MAX_MEMBERS;
 impl Member {
     /// The transport reaches a member.
     pub fn peer_up(&mut self, now: Time, peer: MemberId) {
-        self.now = now;
+        self.times.now = now;
         if peer == self.me || self.peers.len() >= MAX_PEERS {
             return;
         }
@@ -37,23 +37,21 @@ impl Member {
 
     /// The transport does not reach a member any more; messages may be lost in both directions.
     pub fn peer_down(&mut self, now: Time, peer: MemberId) {
-        self.now = now;
+        self.times.now = now;
         if self.peers.remove(&peer).is_none() {
             return;
         }
-        if self.lost.len() < MAX_PEERS {
-            self.lost.insert(peer);
-        } else {
-            self.lost_many = true;
+        self.losses.note(peer, MAX_PEERS);
+        if self.view().is_some_and(|view| view.contains(peer)) {
+            self.losses.set_broken();
         }
-        self.broken |= self.view().is_some_and(|view| view.contains(peer));
         self.hello_due = true;
         if self.round.as_ref().is_some_and(|round| round.concerns(peer)) {
             self.round = None;
         }
-        if self.promised.coordinator == peer {
-            self.pending = None;
-            self.patience = None;
+        if self.ballots.promised().coordinator == peer {
+            self.ballots.drop_pending();
+            self.times.patience = None;
         }
         self.transfer_lost(peer);
         self.reconsider();
@@ -65,20 +63,20 @@ impl Member {
         reaches.push(self.me);
         Hello {
             config: self.config.word(),
-            round: self.round_seen.max(self.promised.round),
+            round: self.ballots.round(),
             view: self.view_id(),
             rank: self.rank() as u8,
             weight: self.config.weight,
             fresh: !self.has_state,
             leaving: self.leaving,
             // The view cannot go on without a member that has stopped for a ballot.
-            broken: self.broken || !self.state.is_in_view(),
+            broken: self.losses.is_broken() || !self.state.is_in_view(),
             reaches,
         }
     }
 
     pub(super) fn receive_hello(&mut self, from: MemberId, hello: Hello) {
-        self.round_seen = self.round_seen.max(hello.round);
+        self.ballots.see(hello.round);
         let same = hello.config == self.config.word();
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.out_until = Time::ZERO;
@@ -86,30 +84,29 @@ impl Member {
             self.round = None;
         }
         if self.blocked {
-            self.not_before = self.now + self.config.settle;
+            self.times.not_before = self.times.now + self.config.settle;
         }
         peer.hello = same.then_some(hello);
         // A notice more or less does not matter to an application that has left so many.
         if !same && !std::mem::replace(&mut peer.incompatible, true) && self.is_attentive() {
-            self.notify(Event::Incompatible(from));
+            self.history.notify(Event::Incompatible(from));
         }
     }
 
     /// Whether the application has taken enough of its events to get more notices.
     fn is_attentive(&self) -> bool {
-        let before: usize = self.epochs.iter().map(|epoch| epoch.before.len()).sum();
-        self.untaken() + before < super::change::MAX_UNTAKEN
+        self.history.untaken() + self.history.untaken_before() < super::change::MAX_UNTAKEN
     }
 
     pub(super) fn receive_bye(&mut self, from: MemberId) {
-        self.peer_down(self.now, from);
+        self.peer_down(self.times.now, from);
     }
 
     /// Peers that take part in view changes, with what they told last.
     pub(super) fn partners(&self) -> impl Iterator<Item = (MemberId, &Hello)> {
         self.peers.iter().filter_map(|(id, peer)| {
             let hello = peer.hello.as_ref()?;
-            (peer.out_until <= self.now && hello.reaches.contains(&self.me)).then_some((*id, hello))
+            (peer.out_until <= self.times.now && hello.reaches.contains(&self.me)).then_some((*id, hello))
         })
     }
 
@@ -130,7 +127,7 @@ impl Member {
         if self.config.founding == Founding::Alone && self.waits_for_founder() {
             return self.me;
         }
-        let asked = self.promised.coordinator;
+        let asked = self.ballots.promised().coordinator;
         if self.follows_anyone() && self.partners().any(|(id, _)| id == asked) {
             return asked;
         }
@@ -165,7 +162,7 @@ impl Member {
     /// Whether the view that this member works in has lost a member or messages, or a member wants to leave.
     fn view_is_broken(&self) -> bool {
         let Some(view) = self.view() else { return true };
-        let settled = self.installed_at + self.config.patience <= self.now;
+        let settled = self.times.installed + self.config.patience <= self.times.now;
         let missing = |id: MemberId| {
             let partner = self.partners().find(|(partner, _)| *partner == id);
             match partner {
@@ -175,7 +172,7 @@ impl Member {
                 Some((_, hello)) => hello.broken || hello.leaving && self.can_leave(id),
             }
         };
-        self.broken
+        self.losses.is_broken()
             || self.leaving && self.can_leave(self.me)
             || view.members().any(|id| id != self.me && missing(id))
     }
@@ -212,38 +209,38 @@ impl Member {
             return;
         }
         if !self.wants_change() {
-            self.patience = None;
+            self.times.patience = None;
             return;
         }
         let coordinator = self.coordinator();
         if coordinator != self.me {
             // A working member leaves it to the coordinator whom to admit.
             if self.state.is_in_view() && !self.view_is_broken() {
-                self.patience = None;
+                self.times.patience = None;
                 return;
             }
             let times = if self.blocked { 8 } else { 1 };
-            let wait = self.now + self.config.patience * times + self.config.settle;
-            self.patience = self.patience.or(Some(wait));
+            let wait = self.times.now + self.config.patience * times + self.config.settle;
+            self.times.patience = self.times.patience.or(Some(wait));
             return;
         }
-        self.patience = None;
+        self.times.patience = None;
         let settle = match self.state {
-            State::Joining => self.joined_at + self.config.settle * 2,
-            State::Operational | State::Transferring if !self.broken => {
-                self.installed_at + self.config.settle
+            State::Joining => self.times.joined + self.config.settle * 2,
+            State::Operational | State::Transferring if !self.losses.is_broken() => {
+                self.times.installed + self.config.settle
             }
-            _ => self.now,
+            _ => self.times.now,
         };
-        let earliest = self.not_before.max(settle);
-        if earliest <= self.now {
+        let earliest = self.times.not_before.max(settle);
+        if earliest <= self.times.now {
             self.start_round();
         }
     }
 
     /// Leaves a member out for a while.
     pub(super) fn leave_out(&mut self, id: MemberId) {
-        let until = self.now + self.config.patience * 2;
+        let until = self.times.now + self.config.patience * 2;
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.out_until = until;
         }
@@ -255,16 +252,17 @@ impl Member {
         if self.state == State::Idle {
             return Time::NEVER;
         }
-        let later = |at: Time| (at > self.now).then_some(at);
+        let (times, later) = (&self.times, |at| self.times.later(at));
         let peers = self.peers.values().filter_map(|peer| later(peer.out_until)).min();
         let settle = match self.state {
-            State::Joining => later(self.joined_at + self.config.settle * 2),
-            State::Operational | State::Transferring => later(self.installed_at + self.config.settle)
-                .or(later(self.installed_at + self.config.patience)),
+            State::Joining => later(times.joined + self.config.settle * 2),
+            State::Operational | State::Transferring => {
+                later(times.installed + self.config.settle).or(later(times.installed + self.config.patience))
+            }
             _ => None,
         };
         let round = self.round.as_ref().map(|round| round.deadline);
-        [peers, settle, round, later(self.not_before), self.patience, self.ack_at, self.leave_by]
+        [peers, settle, round, later(times.not_before), times.patience, self.order.due(), times.leave_by]
             .into_iter()
             .flatten()
             .min()
@@ -273,15 +271,15 @@ impl Member {
 
     /// Handles what is due.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.now = now;
+        self.times.now = now;
         if self.state == State::Idle {
             return;
         }
-        if self.leave_by.is_some_and(|at| at <= now) {
+        if self.times.is_due(self.times.leave_by) {
             return self.depart(Event::Left);
         }
-        if self.patience.is_some_and(|at| at <= now) {
-            self.patience = None;
+        if self.times.is_due(self.times.patience) {
+            self.times.patience = None;
             self.hello_due = true;
             self.leave_out(self.coordinator());
         }

@@ -10,8 +10,7 @@ impl Member {
     /// makes the senders wait.
     pub fn poll_event(&mut self) -> Option<Event> {
         loop {
-            let current = self.epochs.len() == 1;
-            let Some(epoch) = self.epochs.front_mut() else { return self.after.pop_front() };
+            let Some((epoch, current)) = self.history.first_mut() else { return self.history.next_after() };
             if let Some(event) = epoch.before.pop_front() {
                 if current && matches!(event, Event::State { .. }) {
                     self.piece_taken();
@@ -31,18 +30,16 @@ impl Member {
             if let Some(event) = self.next_message() {
                 return Some(event);
             }
-            let exhausted = self.epochs.front().is_some_and(|epoch| epoch.log.is_exhausted());
-            if !exhausted {
+            if !self.history.end_first() {
                 self.resume_acknowledging();
-                return self.after.pop_front();
+                return self.history.next_after();
             }
-            self.epochs.pop_front();
         }
     }
 
     /// The next message of the oldest view.
     fn next_message(&mut self) -> Option<Event> {
-        let epoch = self.epochs.front_mut()?;
+        let (epoch, _) = self.history.first_mut()?;
         loop {
             let turn = epoch.log.turn(self.config.ordering == Ordering::Safe)?;
             let offset = epoch.offset.max(DATA_HEADER);

@@ -39,11 +39,11 @@ impl Member {
     /// Asks all candidates for their status.
     pub(super) fn start_round(&mut self) {
         let asked: BTreeSet<MemberId> = self.candidates().into_iter().collect();
-        let round = self.round_seen.max(self.promised.round) + 1;
+        let round = self.ballots.round() + 1;
         let ballot = Ballot { round, coordinator: self.me };
         self.stats.ballots += 1;
-        self.round_seen = round;
-        let deadline = self.now + self.config.patience / 2;
+        self.ballots.see(round);
+        let deadline = self.times.now + self.config.patience / 2;
         let statuses = Statuses::new();
         self.say_hello();
         for member in &asked {
@@ -69,7 +69,7 @@ impl Member {
     }
 
     fn propose(&mut self) {
-        let deadline = self.now + self.config.patience / 2;
+        let deadline = self.times.now + self.config.patience / 2;
         let Some(round) = self.round.as_mut() else { return };
         round.deadline = deadline;
         let ballot = round.ballot;
@@ -106,19 +106,19 @@ impl Member {
                 self.transmit(Target::One(member), &Message::NoMajority { ballot: round.ballot });
             }
         }
-        self.not_before = self.now + self.config.patience * 2;
+        self.times.not_before = self.times.now + self.config.patience * 2;
         self.receive_no_majority(round.ballot);
     }
 
     pub(super) fn receive_no_majority(&mut self, ballot: Ballot) {
-        if ballot != self.promised || !self.step(Step::NoMajority) {
+        if ballot != self.ballots.promised() || !self.step(Step::NoMajority) {
             return;
         }
         self.hello_due = true;
         if !std::mem::replace(&mut self.blocked, true) && self.has_state {
-            self.after.push_back(Event::Blocked);
+            self.history.push(Event::Blocked);
         }
-        self.patience = None;
+        self.times.patience = None;
         if self.leaving {
             self.depart(Event::Left);
         }
@@ -146,7 +146,7 @@ impl Member {
     }
 
     pub(super) fn receive_refusal(&mut self, from: MemberId, ballot: Ballot, seen: u64, refusal: Refusal) {
-        self.round_seen = self.round_seen.max(seen);
+        self.ballots.see(seen);
         if self.round.as_ref().is_none_or(|round| round.ballot != ballot) {
             return;
         }
@@ -157,7 +157,7 @@ impl Member {
             // Two coordinators must not keep outbidding each other: the junior one waits longer.
             Refusal::Outdated => {
                 let wait = self.config.settle / 2 * (1 + self.rank() as u32);
-                self.not_before = self.now + wait;
+                self.times.not_before = self.times.now + wait;
             }
         }
     }
@@ -176,6 +176,6 @@ impl Member {
             return;
         }
         self.hello_due = true;
-        self.not_before = self.now;
+        self.times.not_before = self.times.now;
     }
 }

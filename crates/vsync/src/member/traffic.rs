@@ -21,7 +21,7 @@ const MAX_WAITING: u64 = 8 * MAX_IN_FLIGHT;
 impl Member {
     /// A message from a member.
     pub fn receive(&mut self, now: Time, from: MemberId, bytes: &[u8]) {
-        self.now = now;
+        self.times.now = now;
         if self.state == State::Idle || !self.peers.contains_key(&from) {
             return;
         }
@@ -72,7 +72,7 @@ impl Member {
     fn receive_data(&mut self, from: MemberId, header: &DataHeader, bytes: &[u8]) {
         let frozen = !self.state.is_in_view() && !active(Fault::NotFrozen);
         let Some(rank) =
-            self.log().filter(|log| log.view.id == header.view).and_then(|log| log.view.rank(from))
+            self.history.log().filter(|log| log.view.id == header.view).and_then(|log| log.view.rank(from))
         else {
             return;
         };
@@ -81,8 +81,10 @@ impl Member {
         }
         let limit = self.flood_limit();
         let packet = Packet { bytes: bytes.into(), class: header.class };
-        let taken =
-            self.log_mut().map_or(Err(Refused::Gap), |log| log.receive(rank, header.number, packet, limit));
+        let taken = self
+            .history
+            .log_mut()
+            .map_or(Err(Refused::Gap), |log| log.receive(rank, header.number, packet, limit));
         match taken {
             Ok(()) => {
                 self.place(rank);
@@ -96,8 +98,7 @@ impl Member {
     /// Messages of the view are missing here: only a view change can bring them.
     fn lose_view(&mut self) {
         self.stats.refused += 1;
-        if !self.broken {
-            self.broken = true;
+        if self.losses.set_broken() {
             self.hello_due = true;
             self.reconsider();
         }
@@ -111,17 +112,15 @@ impl Member {
             return;
         };
         // Without a proposal nothing was fetched.
-        if header.view != view || self.pending.is_none() {
+        if header.view != view || self.ballots.pending().is_none() {
             return;
         }
         let limit = (u64::MAX, usize::MAX);
         let packet = Packet { bytes: bytes.into(), class: header.class };
-        let end = self
-            .pending
-            .as_ref()
-            .and_then(|p| p.proposal.cut_of(view, self.me)?.ends.get(usize::from(rank)).copied());
+        let cut = self.ballots.pending_cut(view, self.me);
+        let end = cut.and_then(|cut| cut.ends.get(usize::from(rank)).copied());
         if end.is_some_and(|end| header.number <= end)
-            && let Some(log) = self.log_mut()
+            && let Some(log) = self.history.log_mut()
             && log.receive(usize::from(rank), header.number, packet, limit).is_ok()
         {
             self.accept_if_complete();
@@ -137,14 +136,8 @@ impl Member {
         if !self.is_sequencer() || !self.state.is_in_view() {
             return;
         }
-        let count = self.log_mut().map_or(0, |log| log.place(rank));
-        match self.runs.last_mut() {
-            _ if count == 0 => {}
-            Some(run) if usize::from(run.rank) == rank && run.count.checked_add(count).is_some() => {
-                run.count += count
-            }
-            _ => self.runs.push(Run { rank: rank as u8, count }),
-        }
+        let count = self.history.log_mut().map_or(0, |log| log.place(rank));
+        self.order.place(rank, count);
     }
 
     fn receive_order(&mut self, from: MemberId, view: crate::ViewId, first: u64, stable: u64, runs: &[Run]) {
@@ -152,7 +145,7 @@ impl Member {
         if view != self.view_id() || self.view().and_then(crate::View::sequencer) != Some(from) || frozen {
             return;
         }
-        let Some(log) = self.log_mut() else { return };
+        let Some(log) = self.history.log_mut() else { return };
         if log.extend(first, runs) {
             log.stabilise(stable);
         } else {
@@ -165,10 +158,10 @@ impl Member {
         if !self.is_sequencer() || !self.state.is_in_view() {
             return;
         }
-        let known = self.log().map_or(0, crate::log::Log::known);
+        let known = self.history.log().map_or(0, crate::log::Log::known);
         let rank = self.view().and_then(|view| view.rank(from));
-        if let Some(ack) = rank.and_then(|rank| self.acks.get_mut(rank)) {
-            *ack = (*ack).max(place.min(known));
+        if let Some(rank) = rank {
+            self.order.note_ack(rank, place.min(known));
         }
     }
 
@@ -179,23 +172,22 @@ impl Member {
 
     /// The place up to which this member acknowledges: what it has, unless its application does not keep up.
     pub(super) fn acknowledged(&self) -> u64 {
-        let held: usize = self.epochs.iter().map(|epoch| epoch.log.undelivered).sum();
-        let reached = self.log().map_or(0, crate::log::Log::contiguous);
-        let waiting: u64 = self.epochs.iter().map(|epoch| epoch.log.waiting()).sum();
-        if held <= self.reading_room() && waiting <= MAX_WAITING { reached } else { self.acked }
+        let reached = self.history.log().map_or(0, crate::log::Log::contiguous);
+        let reads =
+            self.history.undelivered() <= self.reading_room() && self.history.waiting() <= MAX_WAITING;
+        if reads { reached } else { self.order.acked() }
     }
 
     /// The next message for the transport. The first call of a turn closes the batch of small messages.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        if self.out.is_empty() {
+        if self.outbox.is_empty() {
             self.say_hello();
             if self.state.is_in_view() {
                 self.send_batches();
                 self.announce();
             }
         }
-        let next = self.out.pop_front()?;
-        self.out_bytes = self.out_bytes.saturating_sub(next.bytes.len());
+        let next = self.outbox.pop()?;
         self.stats.sent += 1;
         Some(next)
     }
@@ -206,7 +198,7 @@ impl Member {
         let members = self.view().map_or(1, |view| view.seats.len().max(1)) as u64;
         while !self.batches.is_empty() && self.has_state {
             let ack = self.acknowledged();
-            let Some(log) = self.log() else { return };
+            let Some(log) = self.history.log() else { return };
             let (packets, bytes) = log.in_flight(rank);
             if packets >= (MAX_IN_FLIGHT / members).max(2) || bytes > share {
                 return;
@@ -215,24 +207,24 @@ impl Member {
                 DataHeader { class: Class::Agreed, view: log.view.id, number: log.next_number(rank), ack };
             let Some(batch) = self.batches.pop() else { return };
             let header = DataHeader { class: batch.class, ..header };
-            if batch.class == Class::Atomic {
-                let count =
-                    usize::try_from(batch.messages).unwrap_or(usize::MAX).min(self.tokens_queued.len());
-                if let Some(epoch) = self.epochs.back_mut() {
-                    epoch.tokens.extend(self.tokens_queued.drain(..count));
-                }
+            if batch.class == Class::Atomic
+                && let Some(epoch) = self.history.last_mut()
+            {
+                epoch.tokens.extend(self.tokens.take(batch.messages));
             }
             let bytes = finish_data(batch.bytes, &header);
             let packet = Packet { bytes: bytes.clone(), class: header.class };
             let limit = (u64::MAX, usize::MAX);
-            let taken =
-                self.log_mut().is_some_and(|log| log.receive(rank, header.number, packet, limit).is_ok());
+            let taken = self
+                .history
+                .log_mut()
+                .is_some_and(|log| log.receive(rank, header.number, packet, limit).is_ok());
             if !taken {
                 return self.give_up(Cause::Protocol);
             }
-            self.acked = self.acked.max(ack);
+            self.order.note_acked(ack);
             self.place(rank);
-            self.push(Transmit { to: Target::All, bytes });
+            self.outbox.push(Transmit { to: Target::All, bytes });
         }
     }
 
@@ -242,47 +234,34 @@ impl Member {
     }
 
     fn announce_order(&mut self) {
-        let own = self.acknowledged();
-        self.acked = own;
-        let rank = self.rank();
-        if let Some(ack) = self.acks.get_mut(rank) {
-            *ack = own;
-        }
-        let stable =
-            if active(Fault::StableTooEarly) { self.acks.iter().max() } else { self.acks.iter().min() };
-        let stable = stable.copied().unwrap_or(0);
-        let announced = self.announced_stable;
-        let Some(log) = self.log_mut() else { return };
+        let stable = self.order.stable(self.rank(), self.acknowledged());
+        let announced = self.order.announced_stable();
+        let Some(log) = self.history.log_mut() else { return };
         log.stabilise(stable);
         let view = log.view.id;
         // In a group of safe order every message waits for this.
         let waits = log.last_safe > announced || self.config.ordering == crate::Ordering::Safe;
         let urgent =
             stable > announced && (waits || stable - announced >= MAX_IN_FLIGHT / 16 || self.is_due());
-        if self.runs.is_empty() && !urgent {
+        if !self.order.has_places() && !urgent {
             self.acknowledge_soon(stable > announced);
             return;
         }
-        let first = self.announced + 1;
-        let runs = std::mem::take(&mut self.runs);
-        self.announced += runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
-        self.announced_stable = stable;
-        self.ack_at = None;
+        let (first, runs) = self.order.announce(stable);
         self.transmit(Target::All, &Message::Order { view, first, stable, runs });
     }
 
     fn acknowledge(&mut self) {
         let place = self.acknowledged();
-        let Some(log) = self.log() else { return };
-        let unacknowledged = place.saturating_sub(self.acked);
-        let waits = log.last_safe > self.acked || self.config.ordering == crate::Ordering::Safe;
+        let Some(log) = self.history.log() else { return };
+        let unacknowledged = place.saturating_sub(self.order.acked());
+        let waits = log.last_safe > self.order.acked() || self.config.ordering == crate::Ordering::Safe;
         let much = unacknowledged >= MAX_IN_FLIGHT / 16 || log.undelivered > self.config.window as usize / 4;
         let view = log.view.id;
         if unacknowledged == 0 || !(waits || much || self.is_due()) {
             return self.acknowledge_soon(unacknowledged > 0);
         }
-        self.acked = place;
-        self.ack_at = None;
+        self.order.acknowledge(place);
         if let Some(sequencer) = self.view().and_then(crate::View::sequencer) {
             self.transmit(Target::One(sequencer), &Message::Ack { view, place });
         }
@@ -290,18 +269,18 @@ impl Member {
 
     /// The application has taken what kept this member from acknowledging.
     pub(super) fn resume_acknowledging(&mut self) {
-        if self.ack_at.is_none() && self.state.is_in_view() && self.acknowledged() > self.acked {
+        if self.order.due().is_none() && self.state.is_in_view() && self.acknowledged() > self.order.acked() {
             self.acknowledge_soon(true);
         }
     }
 
     fn is_due(&self) -> bool {
-        self.ack_at.is_some_and(|at| at <= self.now)
+        self.order.is_due(self.times.now)
     }
 
     fn acknowledge_soon(&mut self, needed: bool) {
-        let at = self.now + self.config.ack_delay;
-        self.ack_at = if needed { self.ack_at.or(Some(at)) } else { None };
+        let at = self.times.now + self.config.ack_delay;
+        self.order.tell_by(needed.then_some(at));
     }
 
     /// Sends what a passed delay was for.
@@ -310,7 +289,7 @@ impl Member {
             self.announce();
         }
         if self.is_due() {
-            self.ack_at = None;
+            self.order.tell_by(None);
         }
     }
 }

@@ -102,7 +102,7 @@ impl Member {
             return;
         }
         self.transfer.pieces += 1;
-        let Some(epoch) = self.epochs.back_mut() else { return };
+        let Some(epoch) = self.history.last_mut() else { return };
         let bytes = Payload::new(bytes.into(), 0..bytes.len());
         epoch.before.push_back(Event::State { bytes, first: index == 0, last });
         if last {
