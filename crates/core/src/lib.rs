@@ -34,6 +34,7 @@ pub mod socket;
 pub mod stack;
 mod switch;
 pub mod time;
+pub mod timers;
 pub mod topology;
 #[cfg(test)]
 mod vectors;

@@ -3,6 +3,7 @@
 
 use crate::limits::MAX_MESSAGE;
 use crate::memory::{MessageMemory, Shared};
+use crate::time::Time;
 use crate::wire::Message;
 
 /// Smallest buffer kept, bytes; each class is twice as large as the previous one.
@@ -11,6 +12,8 @@ const SMALLEST: usize = 8 << 10;
 const CLASSES: usize = 5;
 /// Maximum number of bytes kept. Ours: the need of a window of the largest messages on a fast link.
 const MAX_BYTES: usize = 2 << 20;
+/// Interval at which unused buffers are freed, milliseconds.
+const TRIM_MS: u64 = 1000;
 
 /// Free buffers by size class.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub struct Pool {
     bytes: usize,
     /// Smallest number of free buffers since the last [`Self::trim`], by class.
     unused: [usize; CLASSES],
+    /// The earliest time of the next [`Self::trim`].
+    trim_at: Time,
 }
 
 impl Default for Pool {
@@ -32,7 +37,7 @@ impl Default for Pool {
 impl Pool {
     /// No buffers yet, and where they come from.
     pub(crate) fn of(memory: Box<dyn MessageMemory>) -> Self {
-        Self { memory, free: Default::default(), bytes: 0, unused: [0; CLASSES] }
+        Self { memory, free: Default::default(), bytes: 0, unused: [0; CLASSES], trim_at: Time::ZERO }
     }
 
     /// An empty buffer with room for `size` bytes.
@@ -60,6 +65,19 @@ impl Pool {
             self.memory.disown(&memory);
             self.bytes += memory.capacity();
             free.push(memory);
+        }
+    }
+
+    /// When [`Self::trim_timeout`] is due.
+    pub(crate) fn trim_due(&self) -> Time {
+        if self.needs_trim() { self.trim_at } else { Time::NEVER }
+    }
+
+    /// Frees unused buffers at intervals.
+    pub(crate) fn trim_timeout(&mut self, now: Time) {
+        if self.trim_at <= now {
+            self.trim();
+            self.trim_at = now.plus_millis(TRIM_MS);
         }
     }
 

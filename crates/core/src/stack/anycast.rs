@@ -70,7 +70,7 @@ impl Stack {
         let keep = Chosen { found: Some(found), from_several: false };
         let Destination::Service { addr, domain } = to else { return Ok(keep) };
         let lookup = Lookup { port: found.port, node: found.node, scope: found.scope };
-        let has_lane = |stack: &Self, port| stack.switch.lanes.contains(&(sender, port));
+        let has_lane = |stack: &Self, port| stack.switch.delivery.has_lane(sender, port);
         let datagrams = self.endpoints.get(&sender).is_some_and(|endpoint| endpoint.sends_datagrams());
         let is_here = found.node == self.own_node() && self.endpoints.contains_key(&found.port);
         if !datagrams || !is_here || has_lane(self, found.port) {
@@ -129,7 +129,9 @@ impl Stack {
             };
         }
         match self.endpoints.get(&found.port) {
-            Some(receiver) if receiver.is_full() || !self.switch.crowds.has_turn(sender, found.port) => {
+            Some(receiver)
+                if receiver.is_full() || !self.switch.senders.crowds.has_turn(sender, found.port) =>
+            {
                 Load::Full
             }
             Some(receiver) => receiver.load(bytes, importance),
@@ -147,7 +149,7 @@ impl Stack {
     ) {
         for port in full {
             if let Some(room) = self.endpoints.get(port).map(room) {
-                self.switch.crowds.wait_for_any(now, sender, *port, room);
+                self.switch.senders.crowds.wait_for_any(now, sender, *port, room);
             }
         }
         let reason = WaitReason::ReceiversFull { service, receivers };

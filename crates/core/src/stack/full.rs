@@ -60,13 +60,15 @@ impl Stack {
                 self.switch.hold(node);
             }
         } else if is_sent
-            && (room.is_full || !self.switch.crowds.is_empty())
+            && (room.is_full || !self.switch.senders.crowds.is_empty())
             && let Some(sender) = self.endpoints.get(&from)
             && !sender.kind().is_connection_oriented()
         {
             // The next anycast may go to another receiver.
             let waits = if sender.chooses() { Waits::ForAny } else { Waits::ForAll };
-            if self.switch.crowds.sent(now, (from, waits), port, charge, room) && waits == Waits::ForAll {
+            if self.switch.senders.crowds.sent(now, (from, waits), port, charge, room)
+                && waits == Waits::ForAll
+            {
                 self.with_endpoint(now, from, |sender, _| sender.wait_for_receiver(own));
             }
         }
@@ -74,17 +76,17 @@ impl Stack {
 
     /// Notes the state of a receiver after a call; `None` if it is closed.
     pub(super) fn note_room(&mut self, port: u32, is_closed: bool) {
-        if self.full.is_empty() && self.switch.crowds.is_empty() {
+        if self.full.is_empty() && self.switch.senders.crowds.is_empty() {
             return;
         }
         let room = self.endpoints.get(&port).filter(|_| !is_closed).map(room);
         self.full.note(port, room.is_some_and(|room| room.is_full));
-        self.switch.crowds.note(port, room);
+        self.switch.senders.crowds.note(port, room);
     }
 
     /// Wakes senders to one receiver that has room again; false if there is no such receiver.
     pub(super) fn release_next(&mut self, now: Time) -> bool {
-        if let Some(senders) = self.switch.crowds.next_turn(now) {
+        if let Some(senders) = self.switch.senders.crowds.next_turn(now) {
             self.wake_senders(senders);
             return true;
         }
@@ -104,13 +106,13 @@ impl Stack {
 
     /// Ends turns of senders whose time is over.
     pub(super) fn crowds_timeout(&mut self, now: Time) {
-        while let Some(senders) = self.switch.crowds.handle_timeout(now) {
+        while let Some(senders) = self.switch.senders.crowds.handle_timeout(now) {
             self.wake_senders(senders);
         }
     }
 
     fn wake_senders(&mut self, senders: Vec<u32>) {
         let own = self.own_node();
-        self.switch.woken.extend(senders.into_iter().map(|sender| (sender, own)));
+        senders.into_iter().for_each(|sender| self.switch.senders.wake(sender, own));
     }
 }

@@ -11,12 +11,12 @@ use crate::wire::{ErrorCode, Message, MessageType};
 impl Stack {
     /// Messages of socket `from` to socket `to` travel over a lane from now on: [`Stack::send`] leaves out `to`.
     pub fn add_lane(&mut self, from: u32, to: u32) {
-        self.switch.lanes.insert((from, to));
+        self.switch.delivery.add_lane(from, to);
     }
 
     /// Messages of `from` to `to` go through the node again.
     pub fn remove_lane(&mut self, from: u32, to: u32) {
-        self.switch.lanes.remove(&(from, to));
+        self.switch.delivery.remove_lane(from, to);
     }
 
     /// Sends an anycast to the socket that its sender has found in the binding table, or one copy of a multicast to a
@@ -77,7 +77,7 @@ impl Stack {
 
     /// Returns and clears the local receivers that the last message must reach over a lane.
     pub fn take_diverted(&mut self) -> Vec<u32> {
-        core::mem::take(&mut self.switch.diverted)
+        self.switch.delivery.take_diverted()
     }
 
     /// Queues a message of `from` to `to` that was in a lane and will not be read there; the application has already

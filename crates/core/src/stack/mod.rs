@@ -49,11 +49,23 @@ use crate::switch::{
     Barrier, BearerInfo, LinkInfo, LinkProperty, PeerInfo, PropertyError, Switch, SwitchStats,
 };
 use crate::time::Time;
+use crate::timers::{Timer, Timers};
 use crate::wire::MediaAddr;
 use groups::GroupSockets;
 pub use services::RefusedSubscriber;
 use services::Services;
 pub use subscribers::SubscriberWork;
+
+/// The timers of a node.
+const TIMERS: Timers<Stack> = Timers(&[
+    Timer { due: |stack, _| stack.switch.deadline(), handle: |stack, now| stack.switch.handle_timeout(now) },
+    Timer { due: |stack, _| stack.services_deadline(), handle: Stack::services_timeout },
+    Timer { due: |stack, _| stack.switch.senders.crowds.deadline(), handle: Stack::crowds_timeout },
+    Timer {
+        due: |stack, _| stack.deadlines.first().map_or(Time::NEVER, |(at, _)| *at),
+        handle: Stack::sockets_timeout,
+    },
+]);
 
 /// Maximum number of sockets on one node. Ours: bounds memory; above any known use.
 pub const MAX_SOCKETS: usize = 1 << 20;
@@ -179,22 +191,23 @@ impl Stack {
     /// Handles timers that are due by `now`, a bounded number of them: while more are due, [`Self::deadline`] stays in
     /// the past, and the caller calls again after it has handled frames and commands.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.switch.handle_timeout(now);
-        self.services_timeout(now);
-        self.crowds_timeout(now);
-        for _ in 0..TIMERS_PER_CALL {
-            let Some((_, port)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) else { break };
-            self.with_endpoint(now, port, |endpoint, uplink| endpoint.handle_timeout(now, uplink));
-        }
+        TIMERS.handle(self, now);
         self.process_pending(now);
     }
 
     /// Time when [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let sockets = self.deadlines.first().map(|(at, _)| *at);
-        let turns = self.switch.crowds.deadline();
-        [self.switch.deadline(), sockets, self.services_deadline(), turns].into_iter().flatten().min()
+        let first = TIMERS.deadline(self, Time::ZERO);
+        (first != Time::NEVER).then_some(first)
+    }
+
+    /// Timeouts of some sockets.
+    fn sockets_timeout(&mut self, now: Time) {
+        for _ in 0..TIMERS_PER_CALL {
+            let Some((_, port)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) else { break };
+            self.with_endpoint(now, port, |endpoint, uplink| endpoint.handle_timeout(now, uplink));
+        }
     }
 
     /// Frames to send, oldest first; the caller clears the batch.
@@ -211,14 +224,13 @@ impl Stack {
     /// True if, since the last call, a message was queued behind a link's window, or the end of a stream was collected.
     /// Such data leaves when an acknowledgement arrives, so the driver should poll the bearers soon.
     pub fn take_backlogged(&mut self) -> bool {
-        core::mem::take(&mut self.switch.backlogged)
+        self.switch.senders.take_backlogged()
     }
 
     /// If congestion has changed since the last call: the congested nodes, each with its levels (see [`Stack::level`]),
     /// one bit each. Senders of other levels need not wait. A queue stays congested until half of it is free.
     pub fn take_congestion(&mut self) -> Option<&BTreeMap<NodeAddr, u8>> {
-        let congestion = &mut self.switch.congestion;
-        core::mem::take(&mut congestion.changed).then_some(&congestion.nodes)
+        self.switch.senders.take_congestion()
     }
 
     /// The level of a socket's messages in [`Self::take_congestion`]; the port decides which of two links they take.
@@ -229,7 +241,7 @@ impl Stack {
 
     /// The next event for an operator.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.switch.events.pop_front()
+        self.switch.next_event()
     }
 
     /// True if [`Self::poll_ready`] has a socket to report.

@@ -77,8 +77,8 @@ impl Stack {
         self.services.topology.stats()
     }
 
-    pub(super) fn services_deadline(&self) -> Option<Time> {
-        self.services.topology.deadline()
+    pub(super) fn services_deadline(&self) -> Time {
+        self.services.topology.deadline().unwrap_or(Time::NEVER)
     }
 
     pub(super) fn services_timeout(&mut self, now: Time) {
@@ -111,9 +111,9 @@ impl Stack {
 
     /// Does one step of the node's own services; false if there was nothing to do.
     pub(super) fn serve(&mut self, now: Time) -> bool {
-        if let Some(node) = self.switch.lost.pop_front() {
+        if let Some(node) = self.switch.next_lost() {
             self.tell_groups_of_loss(now, node);
-        } else if let Some(change) = self.switch.changes.pop_front() {
+        } else if let Some(change) = self.switch.bindings.next_change() {
             self.with_visits(|topology, visits| topology.announce(&change, visits));
             self.tell_group(now, &change);
         } else if let Some(port) = self.services.touched.pop_first() {

@@ -151,7 +151,7 @@ impl Stack {
             e.send_keyed(now, data, to, key, uplink).map(|sent| (sent, e.has_unsent()))
         })?;
         // Collected data also leaves with an acknowledgement.
-        self.switch.backlogged |= waits;
+        self.switch.senders.note_backlog(waits);
         Ok(sent)
     }
 
@@ -318,11 +318,11 @@ impl Stack {
     /// Processes messages, wake-ups and table changes until none is left.
     pub(super) fn process_pending(&mut self, now: Time) {
         loop {
-            if let Some((port, message)) = self.switch.local.pop_front() {
+            if let Some((port, message)) = self.switch.delivery.next() {
                 self.handle_local(now, port, message);
             } else if self.begin_spread(now) || self.begin_announcement(now) {
                 // Its sender waits.
-            } else if let Some((port, node)) = self.switch.woken.pop_front() {
+            } else if let Some((port, node)) = self.switch.senders.next_woken() {
                 self.with_endpoint(now, port, |e, uplink| e.wakeup(now, node, uplink));
             } else if self.release_next(now) || self.switch.dispatch_held(now) {
                 // Messages may follow.

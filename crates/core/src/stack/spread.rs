@@ -155,7 +155,7 @@ impl Stack {
             Origin::Socket(port) => {
                 let own = self.own_node();
                 self.with_endpoint(now, port, |sender, _| sender.set_spreading(own, false));
-                self.switch.woken.push_back((port, own));
+                self.switch.senders.wake(port, own);
             }
             Origin::Node(node) if !self.waits_for_room(node) => self.switch.resume(node),
             Origin::Node(_) => {}

@@ -86,7 +86,7 @@ impl Switch {
         id: BearerId,
         property: BearerProperty,
     ) -> Result<bool, PropertyError> {
-        let Some(bearer) = self.bearers.get_mut(usize::from(id)).and_then(Option::as_mut) else {
+        let Some(bearer) = self.bearers.get_mut(id) else {
             return Ok(false);
         };
         let mut config = bearer.config.clone();
@@ -151,7 +151,7 @@ impl Switch {
     }
 
     pub(crate) fn broadcast_info(&self) -> BroadcastInfo {
-        BroadcastInfo { window: self.bcast.window(), policy: self.policy, sent: self.bcast.stats() }
+        BroadcastInfo { window: self.bcast.window(), policy: self.methods.policy(), sent: self.bcast.stats() }
     }
 
     /// Receiving counters of the broadcast link, by peer, from an address on.
@@ -169,16 +169,16 @@ impl Switch {
         bearer: BearerId,
         distance: u32,
     ) -> Option<impl Iterator<Item = MonitorNode>> {
-        Some(self.bearer(bearer)?.monitor.nodes_from(distance))
+        Some(self.bearers.get(bearer)?.monitor.nodes_from(distance))
     }
 
     pub(crate) fn monitor_threshold(&self) -> usize {
-        self.monitor_threshold
+        self.bearers.monitor_threshold()
     }
 
     pub(crate) fn monitor_infos(&self) -> Vec<MonitorInfo> {
-        let some = (0..).zip(&self.bearers).filter_map(|(id, b)| Some((id, b.as_ref()?)));
-        some.map(|(bearer, b)| MonitorInfo {
+        let all = self.bearers.iter();
+        all.map(|(bearer, b)| MonitorInfo {
             bearer,
             name: b.config.name.clone(),
             active: b.monitor.is_active(),
@@ -196,10 +196,7 @@ impl Switch {
         identity: Option<NodeId>,
         address: Option<NodeAddr>,
     ) -> Result<(), Joined> {
-        if self.bearers.iter().any(Option::is_some)
-            || !self.members.is_empty()
-            || !self.connections.is_empty()
-        {
+        if !self.bearers.is_empty() || !self.members.is_empty() || !self.connections.is_empty() {
             return Err(Joined);
         }
         let old = self.own_node();
@@ -221,7 +218,7 @@ impl Switch {
             if !old.is_none() {
                 self.withdraw_internal(now, super::names::node_binding(old));
             }
-            self.table.set_legacy(legacy);
+            self.bindings.table_mut().set_legacy(legacy);
             self.address_final(now);
         }
         Ok(())

@@ -99,7 +99,7 @@ impl Switch {
     pub(crate) fn collect(&mut self, collecting: &mut Collecting) -> bool {
         let Collecting { message, walk, reach, ports, diverted, nodes, .. } = collecting;
         let (is_own, sender) = (self.is_self(message.origin_node()), message.origin_port());
-        let Self { table, lanes, .. } = self;
+        let (table, delivery) = (self.bindings.table(), &self.delivery);
         let (own, rule) = (table.own_node(), reach.rule());
         table.walk(walk, &mut PORTION.clone(), |_, binding| {
             let port = binding.port.port;
@@ -108,8 +108,7 @@ impl Switch {
                     nodes.insert(binding.port.node);
                 }
             } else if rule == Some(ScopeRule::Any) || rule == Some(ScopeRule::Exactly(binding.scope)) {
-                let has_lane = is_own && !lanes.is_empty() && lanes.contains(&(sender, port));
-                if has_lane {
+                if is_own && delivery.has_lane(sender, port) {
                     diverted.insert(port)
                 } else {
                     ports.insert(port)
@@ -128,9 +127,9 @@ impl Switch {
         let remote: Vec<NodeAddr> = nodes.iter().copied().filter(|node| self.is_reachable(*node)).collect();
         if !remote.is_empty() {
             let sent = self.multicast_remote(now, message, &remote);
-            if !self.ports.contains(&message.origin_port()) {
+            if !self.delivery.is_open(message.origin_port()) {
                 // Its socket has been closed.
-                self.methods.remove(&message.origin_port());
+                self.methods.forget(message.origin_port());
             }
             return sent;
         }

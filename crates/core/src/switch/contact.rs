@@ -34,19 +34,16 @@ impl Switch {
         };
         let result = f(&mut member.peer, &mut ctx);
         let after = member.peer.next_tick;
-        if before != after {
-            self.ticks.remove(&(before, addr));
-            self.ticks.insert((after, addr));
-        }
+        self.members.reschedule(addr, before, after);
         self.account_deferred(addr);
         let member = self.members.get_mut(&addr)?;
         for wakeup in member.peer.wakeups.drain(..) {
-            self.woken.push_back((wakeup.port, addr));
+            self.senders.wake(wakeup.port, addr);
         }
         let congestion = member.peer.congestion(member.congestion);
         if congestion != member.congestion {
             member.congestion = congestion;
-            self.congestion.note(addr, congestion);
+            self.senders.note_congestion(addr, congestion);
         }
         if !member.peer.notices.is_empty() {
             for notice in core::mem::take(&mut member.peer.notices) {
@@ -67,7 +64,7 @@ impl Switch {
         let mut wakeups = Vec::new();
         let mut io = BroadcastIo { frames: &mut self.frames, wakeups: &mut wakeups };
         let result = f(&mut self.bcast, &mut io);
-        self.woken.extend(wakeups.into_iter().map(|w| (w.port, NodeAddr::NONE)));
+        wakeups.into_iter().for_each(|wakeup| self.senders.wake(wakeup.port, NodeAddr::NONE));
         result
     }
 
@@ -79,7 +76,7 @@ impl Switch {
                 self.event(Event::LinkDown { link: name, peer: addr, reason });
             }
             Notice::Mtu { bearer, from, to } => {
-                let has_broadcast = self.bearer(bearer).is_some_and(|b| b.config.has_broadcast);
+                let has_broadcast = self.bearers.get(bearer).is_some_and(|b| b.config.has_broadcast);
                 self.bcast.link_resized(bearer, from.into(), to.into(), has_broadcast);
             }
             Notice::Path(bearer) => {
@@ -97,7 +94,7 @@ impl Switch {
     fn link_up(&mut self, now: Time, addr: NodeAddr, bearer: BearerId, mtu: u16) {
         self.members.has_answered(addr);
         let mut has_broadcast = false;
-        if let Some(b) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
+        if let Some(b) = self.bearers.get_mut(bearer) {
             b.discoverer.link_up();
             has_broadcast = b.config.has_broadcast;
         }
@@ -111,7 +108,7 @@ impl Switch {
     }
 
     fn link_down(&mut self, now: Time, addr: NodeAddr, bearer: BearerId, mtu: u16) {
-        if let Some(b) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
+        if let Some(b) = self.bearers.get_mut(bearer) {
             b.discoverer.link_down(now);
         }
         self.bcast.link_down(bearer, mtu.into());
@@ -120,9 +117,9 @@ impl Switch {
 
     /// The first link is up: BCAST_PROTOCOL is its first packet, this node's bindings follow.
     fn contact_up(&mut self, now: Time, addr: NodeAddr) {
-        let Some(member) = self.members.get_mut(&addr) else { return };
-        self.contacts += 1;
-        member.contact = self.contacts;
+        if !self.members.begin_contact(addr) {
+            return;
+        }
         let init = self.bcast.add_peer(addr);
         self.event(Event::NodeUp(addr));
         self.send_to_peer(now, addr, init, 0).ok();
@@ -137,7 +134,7 @@ impl Switch {
             member.receiver.reset();
             member.names.reset();
             if member.bulk.take().is_some() {
-                self.bulks.retain(|waiting| *waiting != addr);
+                self.bindings.drop_bulk(addr);
             }
             member.parts = Parts::default();
             member.peer.delivered.clear();
@@ -148,15 +145,12 @@ impl Switch {
         if !planted::active(Fault::NodeBindingsStay) {
             self.withdraw_some_names_of(addr);
         }
-        let broken = self.connected_to.range((addr, 0)..=(addr, u32::MAX)).map(|(_, port)| *port);
-        for port in broken.collect::<Vec<u32>>() {
-            if let Some(peer) = self.connections.get(&port).copied()
-                && !planted::active(Fault::ConnectionsStay)
-            {
-                self.local.push_back((port, no_node(peer, port)));
+        if !planted::active(Fault::ConnectionsStay) {
+            for (port, peer) in self.connections.to(addr) {
+                self.delivery.push(port, no_node(peer, port));
             }
         }
-        self.lost.push_back(addr);
+        self.members.note_lost(addr);
         self.event(Event::NodeDown(addr));
     }
 

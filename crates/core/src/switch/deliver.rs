@@ -69,7 +69,7 @@ impl Switch {
             self.stats.messages_dropped += 1;
         } else if multicast {
             self.deliver_multicast(message);
-        } else if self.ports.contains(&message.dest_port()) {
+        } else if self.delivery.is_open(message.dest_port()) {
             self.queue_local(message.dest_port(), message);
         } else {
             self.redirect(now, message);
@@ -78,13 +78,7 @@ impl Switch {
 
     /// Queues a message for a socket of this node, unless the sender has a lane to it.
     pub(super) fn queue_local(&mut self, port: u32, message: Message) {
-        let lane = !self.lanes.is_empty()
-            && self.lanes.contains(&(message.origin_port(), port))
-            && message.is_data()
-            && message.error_code() == ErrorCode::Ok
-            && self.is_self(message.origin_node());
-        if lane {
-            self.diverted.push(port);
+        if self.is_self(message.origin_node()) && self.delivery.divert(port, &message) {
             return;
         }
         if !self.spreads.is_empty() {
@@ -93,7 +87,7 @@ impl Switch {
                 return self.spreads.add_one(origin, port, message);
             }
         }
-        self.local.push_back((port, message));
+        self.delivery.push(port, message);
     }
 
     /// Whose messages have to stay in order with this one.
@@ -111,12 +105,12 @@ impl Switch {
             self.stats.messages_dropped += 1;
             return;
         };
-        let mut ports = core::mem::take(&mut self.port_buffer);
+        let mut ports = self.delivery.take_buffer();
         let range = multicast_range(&message);
         if !self.work.is_limited() {
-            self.table.local_ports(range, rule, &mut ports);
-        } else if !self.table.few_local_ports(range, rule, &mut ports) {
-            self.port_buffer = ports;
+            self.bindings.table().local_ports(range, rule, &mut ports);
+        } else if !self.bindings.table().few_local_ports(range, rule, &mut ports) {
+            self.delivery.put_buffer(ports);
             self.work.charge_copies(SPREAD_STEP);
             return self.begin_collecting(message, range, Reach::Here(rule));
         }
@@ -136,15 +130,14 @@ impl Switch {
             message.set_dest_port(*last);
             self.queue_local(*last, message);
         }
-        self.port_buffer = ports;
+        self.delivery.put_buffer(ports);
     }
 
     /// Makes the copies of a multicast step by step.
     fn spread(&mut self, message: Message, mut ports: Vec<u32>) {
         let (port, is_own) = (message.origin_port(), self.is_self(message.origin_node()));
-        if is_own && self.lanes.range((port, 0)..=(port, u32::MAX)).next().is_some() {
-            let Self { lanes, diverted, .. } = self;
-            diverted.extend(ports.extract_if(.., |to| lanes.contains(&(port, *to))));
+        if is_own {
+            self.delivery.divert_some(port, &mut ports);
         }
         if !ports.is_empty() {
             self.spreads.add_many(self.origin(&message), message, ports.into_iter().collect());
@@ -163,7 +156,8 @@ impl Switch {
         }
         let only_here = message.lookup_scope() == Scope::Node.number();
         let domain = if only_here { self.own_node() } else { NodeAddr::NONE };
-        let Some(found) = self.table.lookup(message.service(), domain).filter(|f| f.port != 0) else {
+        let Some(found) = self.bindings.table_mut().lookup(message.service(), domain).filter(|f| f.port != 0)
+        else {
             return self.reject(now, message, ErrorCode::NoName);
         };
         message.set_reroute_count(1);

@@ -12,7 +12,7 @@ use crate::wire::View;
 impl Switch {
     pub(super) fn receive_discovery(&mut self, now: Time, id: BearerId, view: View<'_>) -> Result<(), Drop> {
         let mut outputs = Vec::new();
-        let bearer = self.bearers.get_mut(usize::from(id)).and_then(Option::as_mut);
+        let bearer = self.bearers.get_mut(id);
         let (Some(bearer), Some(own)) = (bearer, self.own.as_mut()) else { return Err(Drop::NoLink) };
         let result = bearer.discoverer.receive(now, view, own, &self.members, &mut outputs);
         self.act_on_discovery(now, id, outputs);
@@ -53,7 +53,6 @@ impl Switch {
                 self.remove_peer(stranger);
             }
             let peer = Peer::new(now, addr, neighbour.id, neighbour.capabilities);
-            self.ticks.insert((peer.next_tick, addr));
             self.members.insert(Member::new(peer, self.own_node()));
         }
         let Some(Member { peer, .. }) = self.members.get(&addr) else { return };
@@ -85,7 +84,7 @@ impl Switch {
     }
 
     fn respond(&mut self, id: BearerId, neighbour: &Neighbour) {
-        let (Some(bearer), Some(own)) = (self.bearer(id), self.own.as_ref()) else { return };
+        let (Some(bearer), Some(own)) = (self.bearers.get(id), self.own.as_ref()) else { return };
         if let Some(message) = bearer.discoverer.respond(own, neighbour) {
             self.frames.push(id, Target::Unicast(neighbour.media), message.bytes());
         }
@@ -96,7 +95,7 @@ impl Switch {
         let session = self.config.first_session.unwrap_or(random);
         let own = self.own_node();
         let own_id = self.identity().unwrap_or_default();
-        let Some(bearer) = self.bearer(id) else { return };
+        let Some(bearer) = self.bearers.get(id) else { return };
         let interface = bearer.config.interface();
         let name = base_name((&own_id, own), interface, (&neighbour.id, neighbour.addr));
         let config = LinkConfig {

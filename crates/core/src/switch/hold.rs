@@ -1,7 +1,7 @@
 //! Links that are held while a receiver of this node is full, or until the next turn if this one has done its work:
 //! their messages wait, and are not acknowledged, so that the peer's window fills and its senders wait. Decision 22.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 
 use super::deferral::Deferral;
@@ -18,6 +18,35 @@ const MAX_HELD: usize = 16 << 20;
 /// Memory that a message is charged for while it waits, bytes.
 fn charge(message: &Message) -> usize {
     message.size() + MESSAGE_OVERHEAD
+}
+
+/// Peers whose messages have waited, for a full receiver or for this turn, and are dispatched now: one message of each
+/// after the other.
+#[derive(Debug, Default)]
+pub(super) struct Draining {
+    nodes: BTreeSet<NodeAddr>,
+    /// The last of them that was served.
+    last: NodeAddr,
+}
+
+impl Draining {
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    fn insert(&mut self, addr: NodeAddr) {
+        self.nodes.insert(addr);
+    }
+
+    fn remove(&mut self, addr: NodeAddr) {
+        self.nodes.remove(&addr);
+    }
+
+    fn next(&mut self) -> Option<NodeAddr> {
+        let after = (Bound::Excluded(self.last), Bound::Unbounded);
+        self.last = self.nodes.range(after).next().or(self.nodes.first()).copied()?;
+        Some(self.last)
+    }
 }
 
 /// The state of a peer's messages.
@@ -68,7 +97,7 @@ impl Switch {
         member.hold.state = State::Held;
         member.peer.hold_acks(true);
         member.receiver.hold_ack(true);
-        self.draining.remove(&addr);
+        self.draining.remove(addr);
     }
 
     /// Holds what a peer's links have delivered, and updates that are due, until there is work left for what has
@@ -114,11 +143,7 @@ impl Switch {
         if self.draining.is_empty() || self.work.waiting_is_over() {
             return false;
         }
-        // One message of each peer after the other.
-        let after = (Bound::Excluded(self.drained), Bound::Unbounded);
-        let next = self.draining.range(after).next().or(self.draining.first());
-        let Some(addr) = next.copied() else { return false };
-        self.drained = addr;
+        let Some(addr) = self.draining.next() else { return false };
         self.work.charge_waiting(true);
         let applied = self.apply_due_names(addr);
         self.work.charge_waiting(false);
@@ -155,7 +180,7 @@ impl Switch {
 
     /// Forgets that a peer is held: contact with it is lost.
     pub(super) fn forget_hold(&mut self, addr: NodeAddr) {
-        self.draining.remove(&addr);
+        self.draining.remove(addr);
         if let Some(member) = self.members.get_mut(&addr) {
             self.deferral.hold(member.hold.bytes, 0);
             member.hold = Hold::default();

@@ -89,8 +89,8 @@ pub struct SwitchStats {
 
 impl Switch {
     pub(crate) fn bearer_infos(&self) -> Vec<BearerInfo> {
-        let some = (0..).zip(&self.bearers).filter_map(|(id, b)| Some((id, b.as_ref()?)));
-        some.map(|(id, b)| BearerInfo {
+        let all = self.bearers.iter();
+        all.map(|(id, b)| BearerInfo {
             id,
             config: b.config.clone(),
             linked_peers: b.discoverer.linked_peers(),

@@ -96,7 +96,7 @@ impl Switch {
         if let MulticastPolicy::Auto { ratio } = policy {
             check((1..=100).contains(&ratio), "ratio", "1 to 100 percent")?;
         }
-        self.policy = policy;
+        self.methods.set_policy(policy);
         Ok(())
     }
 
@@ -109,10 +109,7 @@ impl Switch {
 
     pub(crate) fn set_monitor_threshold(&mut self, nodes: usize) -> Result<(), PropertyError> {
         check(nodes <= MAX_MONITOR_THRESHOLD, "monitor threshold", "0 to 4095 nodes")?;
-        self.monitor_threshold = nodes;
-        for bearer in self.bearers.iter_mut().flatten() {
-            bearer.monitor.set_threshold(nodes);
-        }
+        self.bearers.set_monitor_threshold(nodes);
         Ok(())
     }
 }

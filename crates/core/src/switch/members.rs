@@ -2,12 +2,13 @@
 //! second in the name of as many nodes, so no such message may cost a look at every known node.
 
 use core::ops::RangeBounds;
-use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
 use super::Member;
 use crate::addr::{NodeAddr, NodeId};
 use crate::discovery::{KnownNodes, Neighbour};
 use crate::limits::{CAPABILITIES, MAX_PEERS};
+use crate::time::Time;
 
 /// All peers, by address.
 ///
@@ -23,6 +24,12 @@ pub(super) struct Members {
     strangers: BTreeSet<(u64, NodeAddr)>,
     /// Peers added since the start.
     added: u64,
+    /// When the timers of each are due.
+    ticks: BTreeSet<(Time, NodeAddr)>,
+    /// Contacts since the start.
+    contacts: u64,
+    /// Those to which contact was lost, until groups are told.
+    lost: VecDeque<NodeAddr>,
 }
 
 impl Members {
@@ -35,6 +42,7 @@ impl Members {
         self.strangers.insert((self.added, addr));
         self.identities.insert((member.peer.id, addr));
         self.count_capabilities(member.peer.capabilities, 1);
+        self.ticks.insert((member.peer.next_tick, addr));
         self.all.insert(addr, member);
     }
 
@@ -45,8 +53,47 @@ impl Members {
             self.strangers.remove(&(number, addr));
         }
         self.identities.remove(&(member.peer.id, addr));
+        self.ticks.remove(&(member.peer.next_tick, addr));
         self.count_capabilities(member.peer.capabilities, -1);
         Some(member)
+    }
+
+    /// The timers of a peer are due at another time.
+    pub(super) fn reschedule(&mut self, addr: NodeAddr, before: Time, after: Time) {
+        if before != after {
+            self.ticks.remove(&(before, addr));
+            self.ticks.insert((after, addr));
+        }
+    }
+
+    /// When the timers of the first peer are due.
+    pub(super) fn next_tick(&self) -> Time {
+        self.ticks.first().map_or(Time::NEVER, |(at, _)| *at)
+    }
+
+    /// Takes out a peer whose timers are due: [`Self::reschedule`] puts it back.
+    pub(super) fn take_tick(&mut self, now: Time) -> Option<NodeAddr> {
+        let (at, addr) = self.ticks.first().copied().filter(|(at, _)| *at <= now)?;
+        self.ticks.remove(&(at, addr));
+        Some(addr)
+    }
+
+    /// A contact with a peer begins: it gets the next number. False if the peer is not known.
+    pub(super) fn begin_contact(&mut self, addr: NodeAddr) -> bool {
+        let Some(member) = self.all.get_mut(&addr) else { return false };
+        self.contacts += 1;
+        member.contact = self.contacts;
+        true
+    }
+
+    /// Contact with a peer is lost.
+    pub(super) fn note_lost(&mut self, addr: NodeAddr) {
+        self.lost.push_back(addr);
+    }
+
+    /// The next peer to which contact was lost since the last call.
+    pub(super) fn next_lost(&mut self) -> Option<NodeAddr> {
+        self.lost.pop_front()
     }
 
     /// A peer has a link: it exists, and keeps its place.
@@ -151,7 +198,6 @@ mod tests {
     use crate::discovery::Relation;
     use crate::node::peer::Peer;
     use crate::rng::Rng;
-    use crate::time::Time;
     use crate::wire::MediaAddr;
 
     fn neighbour(rng: &mut Rng) -> Neighbour {

@@ -4,28 +4,40 @@
 mod admin;
 mod announcement;
 mod barrier;
+mod bearers;
+mod bindings;
 mod collecting;
+mod connections;
 mod contact;
 mod crowd;
 mod deferral;
 mod deliver;
+mod delivery;
 mod discovery;
 mod encryption;
 mod hold;
 mod info;
 mod manage;
 mod members;
+mod methods;
 mod monitoring;
 mod names;
 mod receive;
+mod senders;
 mod spread;
 mod timers;
 mod transmit;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
+use bearers::Bearers;
+use bindings::Bindings;
+use connections::Connections;
+use delivery::Delivery;
 use members::Members;
+use methods::Methods;
+use senders::Senders;
 
 pub(crate) use announcement::{ANNOUNCEMENT_MEMORY, Announcement, Told};
 pub(crate) use collecting::Collecting;
@@ -39,34 +51,24 @@ pub use info::{BearerInfo, LinkInfo, PeerInfo, SwitchStats};
 pub use manage::{LinkProperty, PropertyError};
 pub use spread::Origin;
 
-use crate::addr::{NodeAddr, NodeId, PortId};
-use crate::broadcast::{BroadcastConfig, BroadcastReceiver, BroadcastSender, MulticastPolicy, SocketMethods};
+use crate::addr::{NodeAddr, NodeId};
+use crate::broadcast::{BroadcastConfig, BroadcastReceiver, BroadcastSender};
 use crate::config::{BearerConfig, BearerError, StackConfig};
 use crate::crypto::Encryption;
 use crate::discovery::{Discoverer, DiscovererConfig, OwnAddress};
 use crate::event::Event;
-use crate::limits::MAX_BEARERS;
 use crate::link::{DownReason, Parts};
-use crate::monitor::{DEFAULT_THRESHOLD, Monitor};
 use crate::names::replica::{Memory, NoMemory};
-use crate::names::{Bulk, Change, Distributor, NameReceiver, NameTable, Recent, Withdrawals};
+use crate::names::{Bulk, NameReceiver, NameTable};
 use crate::node::peer::Peer;
 use crate::outbox::{BearerId, FrameBatch};
 use crate::pool::Pool;
 use crate::rng::Rng;
 use crate::time::Time;
-use crate::wire::{MediaAddr, Message, Method};
+use crate::wire::{MediaAddr, Method};
 
 /// Maximum number of events waiting to be read; the oldest are dropped if they are not read.
 const MAX_EVENTS: usize = 4096;
-
-/// A bearer, and discovery on it.
-#[derive(Debug)]
-struct Bearer {
-    config: BearerConfig,
-    discoverer: Discoverer,
-    monitor: Monitor,
-}
 
 /// A peer node, with the state that other modules keep for it.
 #[derive(Debug)]
@@ -115,86 +117,31 @@ impl Member {
     }
 }
 
-/// Congestion of the links.
-#[derive(Debug, Default)]
-pub(crate) struct Congestion {
-    /// The congested nodes and their levels; see [`Peer::congestion`].
-    pub(crate) nodes: BTreeMap<NodeAddr, u8>,
-    /// True if they have changed since the last query.
-    pub(crate) changed: bool,
-}
-
-impl Congestion {
-    fn note(&mut self, node: NodeAddr, levels: u8) {
-        self.changed = true;
-        match levels {
-            0 => self.nodes.remove(&node),
-            _ => self.nodes.insert(node, levels),
-        };
-    }
-}
-
 /// A node without its sockets.
 #[derive(Debug)]
 pub(crate) struct Switch {
     config: StackConfig,
     rng: Rng,
     own: Option<OwnAddress>,
-    bearers: [Option<Bearer>; MAX_BEARERS],
+    bearers: Bearers,
     members: Members,
-    /// Deadlines of the peers' timers.
-    ticks: BTreeSet<(Time, NodeAddr)>,
     bcast: BroadcastSender,
-    policy: MulticastPolicy,
-    monitor_threshold: usize,
-    table: NameTable,
-    distributor: Distributor,
-    recent: Recent,
-    /// Contacts with peers since the start.
-    contacts: u64,
-    ports: BTreeSet<u32>,
-    connections: BTreeMap<u32, PortId>,
-    connected_to: BTreeSet<(NodeAddr, u32)>,
-    methods: BTreeMap<u32, SocketMethods>,
-    port_buffer: Vec<u32>,
-    /// Messages for local sockets.
-    pub(crate) local: VecDeque<(u32, Message)>,
+    methods: Methods,
+    pub(crate) bindings: Bindings,
+    connections: Connections,
+    pub(crate) delivery: Delivery,
     /// Multicasts that take several steps, and what waits behind them.
     pub(crate) spreads: spread::Spreads,
-    /// Pairs of local sockets with a lane: messages of the first to the second do not go through the switch.
-    pub(crate) lanes: BTreeSet<(u32, u32)>,
-    /// Local receivers that the current message must reach over a lane.
-    pub(crate) diverted: Vec<u32>,
-    /// Local sockets that may send to a node again.
-    pub(crate) woken: VecDeque<(u32, NodeAddr)>,
-    /// Local senders that take turns at a receiver.
-    pub(crate) crowds: crowd::Crowds,
-    /// Peers whose messages have waited, for a full receiver or for this turn, and are dispatched now.
-    draining: BTreeSet<NodeAddr>,
-    /// The last of them that was served.
-    drained: NodeAddr,
+    pub(crate) senders: Senders,
+    draining: hold::Draining,
     pub(crate) work: work::Work,
     deferral: deferral::Deferral,
-    /// Lost nodes whose bindings are not all withdrawn yet.
-    leaving: BTreeSet<NodeAddr>,
-    /// Peers that have not got the whole bulk, in turn.
-    bulks: VecDeque<NodeAddr>,
-    /// Withdrawals that these have not got.
-    withdrawals: Withdrawals,
-    /// Changes of the binding table, for the topology server and for groups.
-    pub(crate) changes: VecDeque<Change>,
-    /// Nodes to which contact was lost, for groups.
-    pub(crate) lost: VecDeque<NodeAddr>,
     pub(crate) frames: FrameBatch,
     encryption: Encryption,
     /// Time of the last call that received it.
     now: Time,
     pub(crate) pool: Pool,
-    trim_at: Time,
-    pub(crate) congestion: Congestion,
-    /// A message was queued behind a link's window since the last query.
-    pub(crate) backlogged: bool,
-    pub(crate) events: VecDeque<Event>,
+    events: VecDeque<Event>,
     stats: SwitchStats,
 }
 
@@ -215,45 +162,24 @@ impl Switch {
         let bcast = BroadcastConfig { first_seqno, ..BroadcastConfig::new(NodeAddr::NONE, config.cluster) };
         let mut switch = Self {
             bcast: BroadcastSender::new(bcast),
-            policy: MulticastPolicy::default(),
-            monitor_threshold: DEFAULT_THRESHOLD,
+            bindings: Bindings::new(legacy, first_name_seqno),
             config,
             rng,
             own,
-            bearers: Default::default(),
+            bearers: Bearers::default(),
             members: Members::default(),
-            ticks: BTreeSet::new(),
-            table: NameTable::new(NodeAddr::NONE, legacy),
-            distributor: Distributor::new(first_name_seqno),
-            recent: Recent::default(),
-            contacts: 0,
-            ports: BTreeSet::new(),
-            connections: BTreeMap::new(),
-            connected_to: BTreeSet::new(),
-            methods: BTreeMap::new(),
-            port_buffer: Vec::new(),
-            local: VecDeque::new(),
+            methods: Methods::default(),
+            connections: Connections::default(),
+            delivery: Delivery::default(),
             spreads: spread::Spreads::default(),
-            lanes: BTreeSet::new(),
-            diverted: Vec::new(),
-            woken: VecDeque::new(),
-            crowds: crowd::Crowds::default(),
-            draining: BTreeSet::new(),
-            drained: NodeAddr::NONE,
+            senders: Senders::default(),
+            draining: hold::Draining::default(),
             work: work::Work::default(),
             deferral: deferral::Deferral::default(),
-            leaving: BTreeSet::new(),
-            bulks: VecDeque::new(),
-            withdrawals: Withdrawals::default(),
-            changes: VecDeque::new(),
-            lost: VecDeque::new(),
             frames: FrameBatch::default(),
             encryption,
             now,
             pool: Pool::default(),
-            trim_at: now,
-            congestion: Congestion::default(),
-            backlogged: false,
             events: VecDeque::new(),
             stats: SwitchStats::default(),
         };
@@ -287,24 +213,18 @@ impl Switch {
         self.events.push_back(event);
     }
 
-    fn bearer(&self, id: BearerId) -> Option<&Bearer> {
-        self.bearers.get(usize::from(id))?.as_ref()
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next node to which contact was lost, for groups.
+    pub(crate) fn next_lost(&mut self) -> Option<NodeAddr> {
+        self.members.next_lost()
     }
 
     pub(crate) fn enable_bearer(&mut self, now: Time, config: BearerConfig) -> Result<BearerId, BearerError> {
         config.check()?;
-        if self.bearers.iter().flatten().any(|b| b.config.name == config.name) {
-            return Err(BearerError::Exists(config.name));
-        }
-        let free = self.bearers.iter().position(Option::is_none).ok_or(BearerError::TooMany)?;
-        let id = free as BearerId;
-        let mut config = config;
-        let same_priority = |b: &BearerConfig| {
-            self.bearers.iter().flatten().filter(|o| o.config.priority == b.priority).count()
-        };
-        while same_priority(&config) >= 2 && config.priority > 0 {
-            config.priority -= 1; // tipc.md §4.1: at most two bearers of one priority
-        }
+        let (id, config) = self.bearers.admit(config)?;
         let own = self.own.get_or_insert_with(|| {
             let identity = OwnAddress::identity_of_bearer(&config.address);
             OwnAddress::from_identity(identity, self.config.cluster, &mut self.rng)
@@ -312,10 +232,7 @@ impl Switch {
         let mut outputs = Vec::new();
         let discovery = DiscovererConfig { media: config.address, domain: config.domain };
         let discoverer = Discoverer::new(now, discovery, own, &mut outputs);
-        let monitor = Monitor::new(self.own_node(), self.monitor_threshold);
-        if let Some(place) = self.bearers.get_mut(free) {
-            *place = Some(Bearer { config, discoverer, monitor });
-        }
+        self.bearers.insert(id, config, discoverer, self.own_node());
         self.act_on_discovery(now, id, outputs);
         Ok(id)
     }
@@ -325,9 +242,7 @@ impl Switch {
         for addr in peers {
             self.with_peer(now, addr, |peer, ctx| peer.remove_link(id, DownReason::Administrator, ctx));
         }
-        if let Some(place) = self.bearers.get_mut(usize::from(id)) {
-            *place = None;
-        }
+        self.bearers.remove(id);
     }
 
     pub(crate) fn informed_peers(&self) -> usize {
@@ -343,38 +258,33 @@ impl Switch {
         }
     }
 
-    /// Allocates a free port number: a random one, or the next free one.
+    /// Allocates a free port number.
     pub(crate) fn open_port(&mut self) -> u32 {
-        let mut port = self.rng.next_u32().max(1);
-        while self.ports.contains(&port) {
-            port = port.wrapping_add(1).max(1);
-        }
-        self.ports.insert(port);
-        port
+        self.delivery.open(&mut self.rng)
     }
 
     /// Releases a port: messages for it are rejected from now on.
     pub(crate) fn close_port(&mut self, now: Time, port: u32) {
         self.forget_bindings(now, port);
-        self.ports.remove(&port);
-        self.methods.remove(&port);
-        self.unregister_connection(port);
+        self.delivery.close(port);
+        self.methods.forget(port);
+        self.connections.remove(port);
     }
 
     pub(crate) fn share_names(&mut self, memory: Box<dyn Memory>) -> Result<(), NoMemory> {
-        self.table.share(memory)
+        self.bindings.table_mut().share(memory)
     }
 
     pub(crate) fn set_binding_limit(&mut self, limit: usize) {
-        self.table.set_limit(limit);
+        self.bindings.table_mut().set_limit(limit);
     }
 
     pub(crate) fn table(&self) -> &NameTable {
-        &self.table
+        self.bindings.table()
     }
 
     pub(crate) fn force_method(&mut self, port: u32, method: Option<Method>) {
-        self.methods.entry(port).or_default().force(method);
+        self.methods.force(port, method);
     }
 
     pub(crate) fn next_random(&mut self) -> u64 {

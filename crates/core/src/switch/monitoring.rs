@@ -12,7 +12,7 @@ use crate::wire::{LinkProtocolType, User, View};
 impl Switch {
     pub(super) fn monitor_link_up(&mut self, addr: NodeAddr, bearer: BearerId) {
         self.monitor_begin_session(addr, bearer);
-        if let Some(bearer) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
+        if let Some(bearer) = self.bearers.get_mut(bearer) {
             bearer.monitor.peer_up(addr);
         }
     }
@@ -28,13 +28,13 @@ impl Switch {
 
     pub(super) fn monitor_link_down(&mut self, addr: NodeAddr, bearer: BearerId) {
         self.monitor_begin_session(addr, bearer);
-        if let Some(bearer) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
+        if let Some(bearer) = self.bearers.get_mut(bearer) {
             bearer.monitor.peer_down(addr);
         }
     }
 
     pub(super) fn monitor_forget(&mut self, addr: NodeAddr) {
-        for bearer in self.bearers.iter_mut().flatten() {
+        for bearer in self.bearers.iter_mut() {
             bearer.monitor.remove_peer(addr);
         }
     }
@@ -45,7 +45,7 @@ impl Switch {
         // Keys of a peer that is silent for 3 s are set aside (tipc.md §12.5).
         let needs_packets = self.encryption.is_on();
         for id in 0..MAX_BEARERS as BearerId {
-            let bearer = self.bearers.get(usize::from(id)).and_then(Option::as_ref);
+            let bearer = self.bearers.get(id);
             let (Some(bearer), Some(slot)) = (bearer, member.peer.slot_mut(id)) else { continue };
             let verdict = bearer.monitor.verdict(addr, &mut slot.monitor);
             slot.link.set_monitor(MonitorVerdict {
@@ -63,7 +63,7 @@ impl Switch {
         if view.user() != User::LinkProtocol || view.link_type() != LinkProtocolType::State {
             return;
         }
-        let bearer = self.bearers.get_mut(usize::from(id)).and_then(Option::as_mut);
+        let bearer = self.bearers.get_mut(id);
         let Some(member) = self.members.get_mut(&addr) else { return };
         let capabilities = member.peer.capabilities;
         let (Some(bearer), Some(slot)) = (bearer, member.peer.slot_mut(id)) else { return };

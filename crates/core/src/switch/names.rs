@@ -6,7 +6,7 @@ use crate::broadcast::MulticastPolicy;
 use crate::event::Event;
 use crate::limits::{NODE_STATE, RESERVED_TYPES, capability};
 use crate::link::DownReason;
-use crate::names::{BULK_PORTION, Bulk, Change, NameReceiver, NameReport, NameTable, PublishError};
+use crate::names::{Change, NameReceiver, NameReport, NameTable, PublishError};
 use crate::socket::BindError;
 use crate::time::Time;
 use crate::wire::{Message, Method};
@@ -33,7 +33,7 @@ impl Switch {
         range: ServiceRange,
         scope: Scope,
     ) -> Result<(), BindError> {
-        let change = self.table.bind(port, range, scope).map_err(|e| match e {
+        let change = self.bindings.table_mut().bind(port, range, scope).map_err(|e| match e {
             PublishError::Inverted(_) => BindError::InvalidRange,
             PublishError::TooMany(_) | PublishError::NoMemory => BindError::TooMany,
             PublishError::Duplicate(..) | PublishError::KeysUsedUp(_) => BindError::InUse,
@@ -48,43 +48,37 @@ impl Switch {
         port: u32,
         which: Option<(ServiceRange, Scope)>,
     ) -> Result<(), BindError> {
-        for change in self.table.unbind(port, which).map_err(|_| BindError::NotBound)? {
+        for change in self.bindings.table_mut().unbind(port, which).map_err(|_| BindError::NotBound)? {
             self.announce(now, change);
         }
         Ok(())
     }
 
     pub(super) fn forget_bindings(&mut self, now: Time, port: u32) {
-        for change in self.table.forget_port(port) {
+        for change in self.bindings.table_mut().forget_port(port) {
             self.announce(now, change);
         }
     }
 
     /// Publishes a binding of the node itself.
     pub(super) fn publish_internal(&mut self, now: Time, binding: Binding) {
-        if let Ok(change) = self.table.publish(binding) {
+        if let Ok(change) = self.bindings.table_mut().publish(binding) {
             self.announce(now, change);
         }
     }
 
     pub(super) fn withdraw_internal(&mut self, now: Time, binding: Binding) {
-        if let Some(change) = self.table.withdraw(binding.range, binding.port, binding.key) {
+        if let Some(change) = self.bindings.table_mut().withdraw(binding.range, binding.port, binding.key) {
             self.announce(now, change);
         }
     }
 
     /// Reports a change to local subscribers and, if it has cluster scope, to the peers.
     fn announce(&mut self, now: Time, change: Change) {
-        self.changes.push_back(change);
         let own = self.own_node();
-        if own.is_none() {
-            return; // no peer can be linked yet; the bulk will contain it
+        if let Some(message) = self.bindings.announce(own, change) {
+            self.distribute(now, message);
         }
-        let Some(message) = self.distributor.announce(own, &change) else { return };
-        if !change.up && !self.bulks.is_empty() {
-            self.withdrawals.push(change.binding);
-        }
-        self.distribute(now, message);
     }
 
     /// Sends to all linked peers: by broadcast if all of them number updates, otherwise a copy to each.
@@ -92,7 +86,7 @@ impl Switch {
         let up = || self.members.values().map(|m| &m.peer).filter(|p| p.is_up());
         let numbered = self.members.common_capabilities() & capability::NAMED_BCAST != 0
             || up().all(|peer| peer.has(capability::NAMED_BCAST));
-        if numbered && self.policy != MulticastPolicy::Forced(Method::Replicast) {
+        if numbered && self.methods.policy() != MulticastPolicy::Forced(Method::Replicast) {
             return self.broadcast_update(now, message);
         }
         for addr in up().map(|peer| peer.addr).collect::<Vec<_>>() {
@@ -130,24 +124,22 @@ impl Switch {
     /// Keeps an update that was broadcast until all peers have acknowledged it.
     fn note_update(&mut self, update: Message) {
         self.forget_updates();
-        self.recent.push(self.bcast.position(), update);
+        self.bindings.note_update(self.bcast.position(), update);
     }
 
     /// Forgets the updates that all peers have acknowledged.
     pub(super) fn forget_updates(&mut self) {
-        if self.bcast.peer_count() == 0 {
-            self.recent.clear();
-        } else {
-            self.recent.forget(self.bcast.acknowledged_by_all());
-        }
+        let has_peers = self.bcast.peer_count() > 0;
+        self.bindings.forget_updates(has_peers.then(|| self.bcast.acknowledged_by_all()));
     }
 
     /// Before a message of a socket: sends the updates that the peer has not acknowledged on the link of the message.
     /// It could overtake their broadcast, and its receiver may look up what it has been told. A peer that lacks more
     /// than are kept gets no copies.
     pub(super) fn send_updates_first(&mut self, now: Time, addr: NodeAddr, selector: u32) {
-        let (next, acknowledged) = (self.recent.next(), self.bcast.acknowledged_by(addr));
-        if !self.recent.has_all_after(acknowledged) {
+        let recent = self.bindings.recent();
+        let (next, acknowledged) = (recent.next(), self.bcast.acknowledged_by(addr));
+        if !recent.has_all_after(acknowledged) {
             return;
         }
         // One link carries both selectors.
@@ -155,7 +147,7 @@ impl Switch {
         let member = self.members.get(&addr).filter(|member| member.peer.is_up());
         let Some(told) = member.and_then(|member| member.told.get(link as usize).copied()) else { return };
         let mut refused = None;
-        for (number, mut update) in self.recent.after(told, acknowledged) {
+        for (number, mut update) in self.bindings.recent().after(told, acknowledged) {
             update.set_dest_node(addr);
             if self.send_to_peer(now, addr, update, link).is_err() {
                 // Later ones would wait at the peer for this one.
@@ -175,20 +167,19 @@ impl Switch {
     pub(super) fn begin_bulk(&mut self, now: Time, addr: NodeAddr) {
         let Some(member) = self.members.get_mut(&addr) else { return };
         let is_divided = self.work.is_limited() && member.peer.has(capability::NAMED_BCAST);
-        let portion = if is_divided { BULK_PORTION } else { usize::MAX };
-        member.bulk = Some(Bulk::new(&self.table, &self.withdrawals, portion));
-        member.told = [self.recent.next(); 2];
+        member.bulk = Some(self.bindings.bulk(is_divided));
+        member.told = [self.bindings.recent().next(); 2];
         if self.continue_bulk(now, addr) {
             self.hold(addr);
-            self.bulks.push_back(addr);
+            self.bindings.postpone_bulk(addr);
         }
     }
 
     /// Goes on with the next bulk.
     pub(super) fn continue_next_bulk(&mut self, now: Time) {
-        let Some(addr) = self.bulks.pop_front() else { return };
+        let Some(addr) = self.bindings.take_bulk() else { return };
         if self.continue_bulk(now, addr) {
-            self.bulks.push_back(addr);
+            self.bindings.postpone_bulk(addr);
         } else if !self.spreads.contains(Origin::Node(addr)) {
             self.resume(addr);
         }
@@ -197,8 +188,8 @@ impl Switch {
 
     /// Forgets the withdrawals that all bulks have.
     pub(super) fn forget_withdrawals(&mut self) {
-        let oldest = self.bulks.front().and_then(|addr| self.members.get(addr));
-        self.withdrawals.forget(oldest.and_then(|member| member.bulk.as_ref()));
+        let oldest = self.bindings.oldest_bulk().and_then(|addr| self.members.get(&addr));
+        self.bindings.forget_withdrawals(oldest.and_then(|member| member.bulk.as_ref()));
     }
 
     /// Sends a portion of a bulk; false if no more are left.
@@ -206,11 +197,10 @@ impl Switch {
         let Some(member) = self.members.get_mut(&addr) else { return false };
         let Some(mut bulk) = member.bulk.take() else { return false };
         let mss = member.peer.mss(0).unwrap_or_default();
-        let names = (&self.table, &self.withdrawals);
-        let (messages, is_over) = self.distributor.next_of_bulk(names, (addr, mss), &mut bulk);
+        let (messages, is_over) = self.bindings.next_of_bulk(addr, mss, &mut bulk);
         if is_over {
             // The bulk has all updates.
-            member.told = [self.recent.next(); 2];
+            member.told = [self.bindings.recent().next(); 2];
         } else {
             member.bulk = Some(bulk);
         }
@@ -224,23 +214,17 @@ impl Switch {
     /// Withdraws bindings of a lost node, as many as the work allows, although many nodes may be lost; the timer goes
     /// on with the others.
     pub(super) fn withdraw_some_names_of(&mut self, addr: NodeAddr) {
-        let gone = self.table.withdraw_oldest(addr, self.work.withdrawals());
-        self.work.charge_withdrawals(gone.len());
-        self.changes.extend(gone);
-        if self.table.has_bindings_of(addr) {
-            self.leaving.insert(addr);
-        } else {
-            self.leaving.remove(&addr);
-        }
+        let gone = self.bindings.withdraw_some(addr, self.work.withdrawals());
+        self.work.charge_withdrawals(gone);
     }
 
     /// Whether the old bindings of a lost node that is back are all withdrawn, so that its new ones do not mix with
     /// them. Withdraws some of them if not: the node repeats its setup.
     pub(super) fn has_left(&mut self, addr: NodeAddr) -> bool {
-        if self.leaving.contains(&addr) {
+        if self.bindings.is_leaving(addr) {
             self.withdraw_some_names_of(addr);
         }
-        !self.leaving.contains(&addr)
+        !self.bindings.is_leaving(addr)
     }
 
     pub(super) fn receive_names(&mut self, now: Time, addr: NodeAddr, message: Message) {
@@ -279,9 +263,9 @@ impl Switch {
         call: impl FnOnce(&mut NameReceiver, &mut NameTable, &mut Vec<Change>, &mut NameReport) -> T,
     ) -> Option<T> {
         let member = self.members.get_mut(&addr)?;
-        let (mut changes, mut report) = (Vec::new(), NameReport::default());
-        let result = call(&mut member.names, &mut self.table, &mut changes, &mut report);
-        self.changes.extend(changes);
+        let mut report = NameReport::default();
+        let result =
+            self.bindings.update(|table, changes| call(&mut member.names, table, changes, &mut report));
         self.stats.names += report;
         self.account_deferred(addr);
         Some(result)
@@ -290,9 +274,9 @@ impl Switch {
     /// The address is final: sockets and bindings made before get it.
     pub(super) fn address_final(&mut self, now: Time) {
         let own = self.own_node();
-        self.table.set_own_node(own);
+        self.bindings.table_mut().set_own_node(own);
         self.bcast.set_own(own);
-        for bearer in self.bearers.iter_mut().flatten() {
+        for bearer in self.bearers.iter_mut() {
             bearer.monitor.set_own(own);
         }
         self.publish_internal(now, node_binding(own));

@@ -200,7 +200,7 @@ impl Switch {
         let mut io = BroadcastIo { frames: &mut self.frames, wakeups: &mut wakeups };
         let state_due =
             broadcast::receive_link_protocol(&mut self.bcast, &mut member.receiver, now, addr, view, &mut io);
-        self.woken.extend(wakeups.into_iter().map(|w| (w.port, NodeAddr::NONE)));
+        wakeups.into_iter().for_each(|wakeup| self.senders.wake(wakeup.port, NodeAddr::NONE));
         if self.bcast.take_suspicion(addr) {
             self.with_peer(now, addr, |peer, ctx| peer.distrust_paths(ctx));
         }

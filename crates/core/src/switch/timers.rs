@@ -2,49 +2,72 @@
 
 use super::Switch;
 use crate::addr::NodeAddr;
+use crate::limits::MAX_BEARERS;
 use crate::link::DownReason;
 use crate::outbox::BearerId;
 use crate::time::Time;
+use crate::timers::{Timer, Timers};
 
 /// Time for which a node that is down is remembered, milliseconds. Spec: tipc.md §6.6.
 const RETENTION_MS: u64 = 300_000;
-/// Interval at which unused memory of messages is freed, milliseconds.
-const TRIM_MS: u64 = 1000;
 
 /// Peers whose timers one call handles; the deadline stays in the past while more are due. Ours: about a millisecond.
 const TICKS_PER_CALL: usize = 512;
 
+const TIMERS: Timers<Switch> = Timers(&[
+    Timer {
+        due: |switch, _| switch.encryption.rekey_at().unwrap_or(Time::NEVER),
+        handle: Switch::rekey_timeout,
+    },
+    Timer { due: |switch, _| switch.pool.trim_due(), handle: |switch, now| switch.pool.trim_timeout(now) },
+    Timer { due: Switch::discovery_deadline, handle: Switch::discovery_timeouts },
+    Timer { due: Switch::bindings_deadline, handle: Switch::continue_bindings },
+    Timer { due: |switch, _| switch.members.next_tick(), handle: Switch::tick_peers },
+]);
+
 impl Switch {
-    pub(crate) fn deadline(&self) -> Option<Time> {
-        if !self.leaving.is_empty() || !self.bulks.is_empty() {
-            return Some(Time::ZERO);
-        }
-        let discovery = self.bearers.iter().flatten().filter_map(|b| b.discoverer.deadline()).min();
-        let tick = self.ticks.first().map(|(at, _)| *at);
-        let trim = self.pool.needs_trim().then_some(self.trim_at);
-        discovery.into_iter().chain(tick).chain(self.encryption.rekey_at()).chain(trim).min()
+    pub(crate) fn deadline(&self) -> Time {
+        TIMERS.deadline(self, self.now)
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.now = now;
+        TIMERS.handle(self, now);
+    }
+
+    fn rekey_timeout(&mut self, now: Time) {
         if self.encryption.rekey_at().is_some_and(|at| at <= now) {
             self.rekey(now).ok(); // an unfinished change of keys comes first
         }
-        if self.trim_at <= now {
-            self.pool.trim();
-            self.trim_at = now.plus_millis(TRIM_MS);
-        }
-        for id in 0..self.bearers.len() as BearerId {
+    }
+
+    fn discovery_deadline(&self, _: Time) -> Time {
+        let deadlines = self.bearers.iter().filter_map(|(_, bearer)| bearer.discoverer.deadline());
+        deadlines.min().unwrap_or(Time::NEVER)
+    }
+
+    fn discovery_timeouts(&mut self, now: Time) {
+        for id in 0..MAX_BEARERS as BearerId {
             self.discovery_timeout(now, id);
         }
+    }
+
+    /// Bindings of lost nodes and for new neighbours wait for nothing but the next call.
+    fn bindings_deadline(&self, _: Time) -> Time {
+        if self.bindings.has_work() { Time::ZERO } else { Time::NEVER }
+    }
+
+    fn continue_bindings(&mut self, now: Time) {
         self.work.begin_timers();
-        if let Some(lost) = self.leaving.first().copied() {
+        if let Some(lost) = self.bindings.first_leaving() {
             self.withdraw_some_names_of(lost);
         }
         self.continue_next_bulk(now);
+    }
+
+    fn tick_peers(&mut self, now: Time) {
         for _ in 0..TICKS_PER_CALL {
-            let Some((at, addr)) = self.ticks.first().copied().filter(|(at, _)| *at <= now) else { break };
-            self.ticks.remove(&(at, addr));
+            let Some(addr) = self.members.take_tick(now) else { break };
             if self.retention_is_over(now, addr) {
                 self.remove_peer(addr);
             } else {
@@ -71,7 +94,7 @@ impl Switch {
 
     fn discovery_timeout(&mut self, now: Time, id: BearerId) {
         let mut outputs = Vec::new();
-        let bearer = self.bearers.get_mut(usize::from(id)).and_then(Option::as_mut);
+        let bearer = self.bearers.get_mut(id);
         if let (Some(bearer), Some(own)) = (bearer, self.own.as_mut()) {
             bearer.discoverer.handle_timeout(now, own, &mut outputs);
         }
@@ -85,10 +108,9 @@ impl Switch {
 
     pub(super) fn remove_peer(&mut self, addr: NodeAddr) {
         if let Some(member) = self.members.remove(addr) {
-            self.ticks.remove(&(member.peer.next_tick, addr));
             self.encryption.forget(self.now, &member.peer.id);
             self.deferral.remove(addr, &member.deferred);
-            self.congestion.note(addr, 0);
+            self.senders.note_congestion(addr, 0);
             self.monitor_forget(addr);
         }
     }

@@ -12,7 +12,7 @@ use crate::wire::{Message, Method};
 
 impl Switch {
     pub(crate) fn resolve(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<Resolved> {
-        let found = self.table.lookup(to, domain)?;
+        let found = self.bindings.table_mut().lookup(to, domain)?;
         Some(Resolved { port: found.port, node: found.node, scope: found.scope })
     }
 
@@ -37,23 +37,17 @@ impl Switch {
     pub(crate) fn is_congested(&self, node: NodeAddr, importance: Importance) -> bool {
         match self.members.get(&node) {
             Some(member) => member.congestion >> importance as u8 & 0x11 != 0,
-            None if node.is_none() => {
-                self.bcast.is_congested(importance) || !self.congestion.nodes.is_empty()
-            }
+            None if node.is_none() => self.bcast.is_congested(importance) || self.senders.has_congestion(),
             None => false,
         }
     }
 
     pub(crate) fn register_connection(&mut self, port: u32, peer: PortId) {
-        self.unregister_connection(port);
         self.connections.insert(port, peer);
-        self.connected_to.insert((peer.node, port));
     }
 
     pub(crate) fn unregister_connection(&mut self, port: u32) {
-        if let Some(peer) = self.connections.remove(&port) {
-            self.connected_to.remove(&(peer.node, port));
-        }
+        self.connections.remove(port);
     }
 
     /// Sends a message of a local socket.
@@ -88,7 +82,7 @@ impl Switch {
         message: Message,
         selector: u32,
     ) -> Result<Submitted, SubmitError> {
-        if !self.recent.is_empty() && message.is_data() {
+        if !self.bindings.recent().is_empty() && message.is_data() {
             self.send_updates_first(now, to, selector);
         }
         let sent = self.with_peer(now, to, |peer, ctx| {
@@ -96,7 +90,7 @@ impl Switch {
             (sent, peer.has_backlog(selector))
         });
         let (sent, waits) = sent.unwrap_or((None, false));
-        self.backlogged |= waits;
+        self.senders.note_backlog(waits);
         match sent {
             None => Err(SubmitError::Unreachable),
             Some(Ok(Accepted::Sent)) => Ok(Submitted::Done),
@@ -147,8 +141,8 @@ impl Switch {
     fn destinations(&self, message: &Message, reach: Reach) -> Option<(bool, Vec<NodeAddr>)> {
         let range = message.service_range();
         let found = match self.work.is_limited() {
-            true => self.table.few_destination_nodes(range, reach.holders())?,
-            false => self.table.destination_nodes(range),
+            true => self.bindings.table().few_destination_nodes(range, reach.holders())?,
+            false => self.bindings.table().destination_nodes(range),
         };
         let reachable = found.remote.into_iter().filter(|node| self.is_reachable(*node));
         Some((found.local, reachable.collect()))
@@ -168,8 +162,8 @@ impl Switch {
         let mut result = Ok(Submitted::Done);
         if !remote.is_empty() {
             let cluster = self.cluster_view();
-            let cookie = self.methods.entry(message.origin_port()).or_default();
-            let mut choice = cookie.choose(now, message.service_range(), remote.len(), &cluster);
+            let (port, range) = (message.origin_port(), message.service_range());
+            let mut choice = self.methods.choose(now, port, range, remote.len(), &cluster);
             if replicast {
                 choice.method = Method::Replicast;
             }
@@ -191,7 +185,7 @@ impl Switch {
 
     /// Passes one copy of a multicast to a socket of this node.
     pub(crate) fn submit_copy(&mut self, mut message: Message, port: u32) -> Result<Submitted, SubmitError> {
-        if !self.ports.contains(&port) {
+        if !self.delivery.is_open(port) {
             return Err(SubmitError::Unreachable);
         }
         message.set_dest_port(port);
@@ -206,8 +200,8 @@ impl Switch {
         remote: &[NodeAddr],
     ) -> Result<Submitted, SubmitError> {
         let cluster = self.cluster_view();
-        let cookie = self.methods.entry(message.origin_port()).or_default();
-        let choice = cookie.choose(now, message.service_range(), remote.len(), &cluster);
+        let (port, range) = (message.origin_port(), message.service_range());
+        let choice = self.methods.choose(now, port, range, remote.len(), &cluster);
         let mut message = message.clone();
         if let Some(dummy) = start_switch(&mut message, choice, &cluster) {
             let other = match choice.method {
@@ -251,7 +245,7 @@ impl Switch {
             all_replicast: capabilities & capability::BCAST_RCAST != 0,
             all_switch: capabilities & capability::MCAST_RBCTL != 0,
             peers: self.bcast.peer_count(),
-            policy: self.policy,
+            policy: self.methods.policy(),
         }
     }
 

@@ -514,7 +514,7 @@ impl Lanes {
     }
 
     /// Drops pairs that have had no lanes for some time.
-    pub fn expire_pairs(&mut self, context: &mut Context<'_>) {
+    pub(super) fn expire_pairs(&mut self, context: &mut Context<'_>) {
         for _ in 0..EXPIRED_MAX {
             let Some((id, pair)) = self.pairs.expire(context.now) else { return };
             self.end_pair(context, id, pair);

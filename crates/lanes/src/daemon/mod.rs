@@ -260,6 +260,15 @@ pub struct LaneCounts {
     pub corrupt: u64,
 }
 
+/// When a timer is due, and what does what is due then.
+type Timer = (fn(&Lanes) -> Time, fn(&mut Lanes, &mut Context<'_>));
+
+const TIMERS: [Timer; 3] = [
+    (|lanes| lanes.pairs.deadline().unwrap_or(Time::NEVER), Lanes::expire_pairs),
+    (|lanes| lanes.lingering.front().map_or(Time::NEVER, |(until, _)| *until), Lanes::expire_unsent),
+    (|lanes| lanes.room_waits.first().map_or(Time::NEVER, |(until, _)| until), Lanes::expire_room_waits),
+];
+
 impl Lanes {
     /// No lanes. The reactor's tokens of pairs are `token` plus the number of the pair.
     #[must_use]
@@ -307,11 +316,16 @@ impl Lanes {
         LaneCounts { lanes: self.lanes.len(), pairs: self.pairs.len(), corrupt: self.corrupt }
     }
 
-    /// Time when [`Self::expire_pairs`], [`Self::expire_unsent`] or [`Self::expire_room_waits`] has something to do.
+    /// Time when [`Self::handle_timeout`] has something to do.
     pub fn deadline(&self) -> Time {
-        let pairs = self.pairs.deadline().unwrap_or(Time::NEVER);
-        let waits = self.room_waits.first().map_or(Time::NEVER, |(until, _)| until);
-        pairs.min(waits).min(self.lingering.front().map_or(Time::NEVER, |(until, _)| *until))
+        TIMERS.iter().map(|(due, _)| due(self)).min().unwrap_or(Time::NEVER)
+    }
+
+    /// Does what is due by now, a bounded part of it in each call.
+    pub fn handle_timeout(&mut self, context: &mut Context<'_>) {
+        for (_, handle) in TIMERS {
+            handle(self, context);
+        }
     }
 
     /// Adds a process that has attached.

@@ -18,7 +18,7 @@ impl Lanes {
     }
 
     /// Ends waits whose time is over: some now, the others by the next call.
-    pub fn expire_room_waits(&mut self, context: &mut Context<'_>) {
+    pub(super) fn expire_room_waits(&mut self, context: &mut Context<'_>) {
         for _ in 0..STEP_LANES {
             let Some((_, port)) = self.room_waits.first().filter(|(until, _)| *until <= context.now) else {
                 return;

@@ -275,7 +275,7 @@ impl Lanes {
     }
 
     /// Drops unsent messages of sockets that have waited too long for their end.
-    pub fn expire_unsent(&mut self, context: &mut Context<'_>) {
+    pub(super) fn expire_unsent(&mut self, context: &mut Context<'_>) {
         for _ in 0..STEP_LANES {
             let Some((_, port)) = self.lingering.front().copied().filter(|(until, _)| *until <= context.now)
             else {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use utipc_attach::PairId;
 use utipc_core::Time;
 use utipc_core::quota::{Resource, UserId};
+use utipc_core::timers::{Timer, Timers};
 use utipc_lanes::daemon::Tapped;
 use utipc_os::reactor::Event as Ready;
 use utipc_os::{clock, heap};
@@ -34,6 +35,20 @@ fn whose(event: &Ready) -> (Handler, AttachmentId) {
 /// Interval at which captures look into lanes, and try again to hand records to a slow reader, milliseconds.
 const CAPTURE_MS: u64 = 1;
 
+/// The timers of a daemon, beside those of its node.
+const TIMERS: Timers<Dispatcher> = Timers(&[
+    Timer { due: |it, _| it.admission.deadline(), handle: Dispatcher::expire_handshakes },
+    Timer { due: |it, now| it.attachments.deadline(now), handle: Dispatcher::send_delayed },
+    Timer {
+        due: |it, _| it.lanes.deadline(),
+        handle: |it, now| it.with_lanes(now, |lanes, context| lanes.handle_timeout(context)),
+    },
+    Timer { due: |it, _| it.orphans.deadline(), handle: Dispatcher::expire_orphans },
+    Timer { due: |it, _| it.trim.deadline(), handle: Dispatcher::give_memory_back },
+    // The end of each turn serves them.
+    Timer { due: Dispatcher::capture_deadline, handle: |_, _| {} },
+]);
+
 impl Dispatcher {
     /// Runs until an order stops it.
     pub(in crate::daemon) fn run(&mut self) {
@@ -54,7 +69,7 @@ impl Dispatcher {
             self.enter(Handler::Timers, 0);
             self.driver.handle_timeout(time);
             self.enter(Handler::Deadlines, 0);
-            self.expire(time);
+            TIMERS.handle(self, time);
             self.finish_turn(time);
             self.end_turn();
         }
@@ -65,7 +80,7 @@ impl Dispatcher {
     fn wait(&mut self, events: &mut Vec<Ready>) -> Option<bool> {
         let time = now();
         let has_more = !self.shares.is_empty() || self.lanes.is_ringing() || self.driver.stack.has_work();
-        let until = if has_more { time } else { self.deadline(time) };
+        let until = if has_more { time } else { TIMERS.deadline(self, time) };
         let mut pause = self.driver.pause(time, until);
         if self.driver.prepare_sleep() {
             pause = Some(Duration::ZERO);
@@ -248,31 +263,18 @@ impl Dispatcher {
         );
     }
 
-    /// The earliest deadline of the components.
-    fn deadline(&self, now: Time) -> Time {
-        let own = self.admission.deadline().min(self.lanes.deadline()).min(self.orphans.deadline());
-        own.min(self.attachments.deadline(now)).min(self.capture_deadline(now)).min(self.trim.deadline())
-    }
-
-    /// Handles the deadlines of the components.
-    fn expire(&mut self, now: Time) {
-        self.expire_handshakes(now);
+    /// Tries again to send replies for which the system had no room.
+    fn send_delayed(&mut self, _: Time) {
         let (behind, ended) = self.attachments.send_delayed();
         self.replies.extend(behind);
         self.ended.extend(ended);
-        self.with_lanes(now, |lanes, context| {
-            lanes.expire_pairs(context);
-            lanes.expire_unsent(context);
-            lanes.expire_room_waits(context);
-        });
-        self.expire_orphans(now);
-        if self.trim.is_due(now, self.driver.stack.ledger()) {
-            self.give_memory_back();
-        }
     }
 
     /// Gives memory back to the system that processes have released.
-    fn give_memory_back(&mut self) {
+    fn give_memory_back(&mut self, now: Time) {
+        if !self.trim.is_due(now, self.driver.stack.ledger()) {
+            return;
+        }
         self.sockets.shrink();
         self.attachments.shrink();
         self.descriptors.shrink();
