@@ -15,6 +15,7 @@ use utipc_os::{clock, heap};
 use super::{Dispatcher, Job};
 use crate::daemon::attachments::AttachmentId;
 use crate::daemon::counters::{DaemonCounters, EndReason};
+use crate::daemon::memory::Portion;
 use crate::daemon::orders::Order;
 use crate::daemon::quotas;
 use crate::daemon::token;
@@ -272,14 +273,18 @@ impl Dispatcher {
 
     /// Gives memory back to the system that processes have released.
     fn give_memory_back(&mut self, now: Time) {
-        if !self.trim.is_due(now, self.driver.stack.ledger()) {
-            return;
+        match self.trim.step(now, self.driver.stack.ledger()) {
+            Some(Portion::Tables(part)) => {
+                self.sockets.shrink(part);
+                self.descriptors.shrink(part);
+                self.lanes.shrink(part);
+            }
+            Some(Portion::Heap) => {
+                self.attachments.shrink();
+                heap::trim_system();
+            }
+            None => {}
         }
-        self.sockets.shrink();
-        self.attachments.shrink();
-        self.descriptors.shrink();
-        self.lanes.shrink();
-        heap::trim_system();
     }
 
     /// The end of a turn: sends everything that the turn has caused.
