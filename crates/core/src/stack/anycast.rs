@@ -130,7 +130,7 @@ impl Stack {
         }
         match self.endpoints.get(&found.port) {
             Some(receiver)
-                if receiver.is_full() || !self.switch.senders.crowds.has_turn(sender, found.port) =>
+                if receiver.is_full() || !self.switch.senders.waiters.has_turn(sender, found.port) =>
             {
                 Load::Full
             }
@@ -149,7 +149,7 @@ impl Stack {
     ) {
         for port in full {
             if let Some(room) = self.endpoints.get(port).map(room) {
-                self.switch.senders.crowds.wait_for_any(now, sender, *port, room);
+                self.switch.senders.waiters.wait_for_any(now, sender, *port, room);
             }
         }
         let reason = WaitReason::ReceiversFull { service, receivers };

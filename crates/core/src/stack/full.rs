@@ -1,8 +1,6 @@
 //! Full receivers: their local senders wait and take turns, and links from their remote senders are held, until they
 //! have room again or the time for it is over. Spec: tipc.md §8.7, decisions 22 and 32.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use super::Stack;
 use crate::addr::NodeAddr;
 use crate::limits::MESSAGE_OVERHEAD;
@@ -10,32 +8,6 @@ use crate::socket::Endpoint;
 use crate::switch::{Origin, Room, Waits};
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message};
-
-/// The full receivers, by port, for which links are held. The number of peers bounds those of each.
-#[derive(Debug, Default)]
-pub(super) struct FullReceivers {
-    nodes: BTreeMap<u32, BTreeSet<NodeAddr>>,
-    /// Those of them that are not full any more.
-    relieved: BTreeSet<u32>,
-}
-
-impl FullReceivers {
-    pub(super) fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
-    }
-
-    /// Notes the state of a receiver after a call.
-    fn note(&mut self, port: u32, is_full: bool) {
-        if !self.nodes.contains_key(&port) {
-            return;
-        }
-        if is_full {
-            self.relieved.remove(&port);
-        } else {
-            self.relieved.insert(port);
-        }
-    }
-}
 
 /// What senders see of a receiver.
 pub(super) fn room(endpoint: &Endpoint) -> Room {
@@ -56,17 +28,17 @@ impl Stack {
         let own = self.own_node();
         if !node.is_none() && node != own {
             if room.is_full {
-                self.full.nodes.entry(port).or_default().insert(node);
+                self.switch.senders.waiters.hold(node, port);
                 self.switch.hold(node);
             }
         } else if is_sent
-            && (room.is_full || !self.switch.senders.crowds.is_empty())
+            && (room.is_full || self.switch.senders.waiters.has_senders())
             && let Some(sender) = self.endpoints.get(&from)
             && !sender.kind().is_connection_oriented()
         {
             // The next anycast may go to another receiver.
             let waits = if sender.chooses() { Waits::ForAny } else { Waits::ForAll };
-            if self.switch.senders.crowds.sent(now, (from, waits), port, charge, room)
+            if self.switch.senders.waiters.sent(now, (from, waits), port, charge, room)
                 && waits == Waits::ForAll
             {
                 self.with_endpoint(now, from, |sender, _| sender.wait_for_receiver(own));
@@ -76,22 +48,21 @@ impl Stack {
 
     /// Notes the state of a receiver after a call; `None` if it is closed.
     pub(super) fn note_room(&mut self, port: u32, is_closed: bool) {
-        if self.full.is_empty() && self.switch.senders.crowds.is_empty() {
+        if self.switch.senders.waiters.is_empty() {
             return;
         }
         let room = self.endpoints.get(&port).filter(|_| !is_closed).map(room);
-        self.full.note(port, room.is_some_and(|room| room.is_full));
-        self.switch.senders.crowds.note(port, room);
+        self.switch.senders.waiters.note(port, room);
     }
 
     /// Wakes senders to one receiver that has room again; false if there is no such receiver.
     pub(super) fn release_next(&mut self, now: Time) -> bool {
-        if let Some(senders) = self.switch.senders.crowds.next_turn(now) {
+        if let Some(senders) = self.switch.senders.waiters.next_turn(now) {
             self.wake_senders(senders);
             return true;
         }
-        let Some(port) = self.full.relieved.pop_first() else { return false };
-        for node in self.full.nodes.remove(&port).unwrap_or_default() {
+        let Some(nodes) = self.switch.senders.waiters.next_relieved() else { return false };
+        for node in nodes {
             if !self.waits_for_room(node) && !self.switch.spreads.contains(Origin::Node(node)) {
                 self.switch.resume(node);
             }
@@ -101,12 +72,12 @@ impl Stack {
 
     /// Whether messages of another node wait for a full receiver.
     pub(super) fn waits_for_room(&self, node: NodeAddr) -> bool {
-        self.full.nodes.values().any(|others| others.contains(&node))
+        self.switch.senders.waiters.holds(node)
     }
 
     /// Ends turns of senders whose time is over.
-    pub(super) fn crowds_timeout(&mut self, now: Time) {
-        while let Some(senders) = self.switch.senders.crowds.handle_timeout(now) {
+    pub(super) fn waiters_timeout(&mut self, now: Time) {
+        while let Some(senders) = self.switch.senders.waiters.handle_timeout(now) {
             self.wake_senders(senders);
         }
     }

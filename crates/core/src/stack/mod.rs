@@ -60,7 +60,7 @@ pub use subscribers::SubscriberWork;
 const TIMERS: Timers<Stack> = Timers(&[
     Timer { due: |stack, _| stack.switch.deadline(), handle: |stack, now| stack.switch.handle_timeout(now) },
     Timer { due: |stack, _| stack.services_deadline(), handle: Stack::services_timeout },
-    Timer { due: |stack, _| stack.switch.senders.crowds.deadline(), handle: Stack::crowds_timeout },
+    Timer { due: |stack, _| stack.switch.senders.waiters.deadline(), handle: Stack::waiters_timeout },
     Timer {
         due: |stack, _| stack.deadlines.first().map_or(Time::NEVER, |(at, _)| *at),
         handle: Stack::sockets_timeout,
@@ -91,8 +91,6 @@ pub struct Stack {
     due: BTreeMap<u32, Time>,
     ready: VecDeque<u32>,
     ready_ports: BTreeSet<u32>,
-    /// Full receivers, and the senders that wait for them.
-    full: full::FullReceivers,
     services: Services,
     groups: GroupSockets,
     /// The sockets whose groups have gained or lost members since a caller took them; `None` if no caller does.
@@ -112,7 +110,6 @@ impl Stack {
             due: BTreeMap::new(),
             ready: VecDeque::new(),
             ready_ports: BTreeSet::new(),
-            full: full::FullReceivers::default(),
             services: Services::default(),
             groups: GroupSockets::default(),
             changed_groups: None,

@@ -46,9 +46,9 @@ impl Uplink for Direct<'_> {
     }
 
     fn must_wait(&mut self, sender: u32, to: PortId) -> bool {
-        !self.switch.senders.crowds.is_empty()
+        self.switch.senders.waiters.has_senders()
             && to.node == self.switch.own_node()
-            && self.switch.senders.crowds.must_wait(sender, to.port)
+            && self.switch.senders.waiters.must_wait(sender, to.port)
     }
 
     fn memory(&mut self, size: usize) -> Vec<u8> {

@@ -9,7 +9,6 @@ mod bindings;
 mod collecting;
 mod connections;
 mod contact;
-mod crowd;
 mod deferral;
 mod deliver;
 mod delivery;
@@ -27,6 +26,7 @@ mod senders;
 mod spread;
 mod timers;
 mod transmit;
+mod waiters;
 mod work;
 
 use std::collections::VecDeque;
@@ -41,8 +41,8 @@ use senders::Senders;
 
 pub(crate) use announcement::{ANNOUNCEMENT_MEMORY, Announcement, Told};
 pub(crate) use collecting::Collecting;
-pub(crate) use crowd::{Room, Waits};
 pub(crate) use spread::{Copy, STEP as SPREAD_STEP};
+pub(crate) use waiters::{Room, Waits};
 
 pub use barrier::Barrier;
 

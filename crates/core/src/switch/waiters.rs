@@ -1,4 +1,5 @@
-//! Local senders that take turns at a receiver that was full. Decision 32.
+//! Who waits for a full receiver: local senders, which take turns when it has room again, and links from other nodes,
+//! which are held. Decisions 22 and 32.
 //!
 //! Without turns the sender that runs first fills the room that the receiver has made, is stopped first, and is the
 //! first to be woken again: the others send one message in the time in which it sends hundreds.
@@ -6,6 +7,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::addr::NodeAddr;
 use crate::time::Time;
 
 /// Time after which unused shares end: a sender that was woken may not send. Ours: on a busy host most threads run
@@ -31,7 +33,7 @@ impl Room {
 
 /// The senders of one receiver. The number of sockets bounds them.
 #[derive(Debug)]
-struct Crowd {
+struct Waiting {
     /// Those that wait, by ticket: longest waiting first.
     queue: BTreeMap<u64, u32>,
     /// Their tickets.
@@ -47,7 +49,7 @@ struct Crowd {
     until: Time,
 }
 
-impl Crowd {
+impl Waiting {
     fn new(room: Room, until: Time) -> Self {
         Self {
             queue: BTreeMap::new(),
@@ -126,25 +128,51 @@ pub(crate) enum Waits {
 
 /// The receivers at which senders take turns, by port.
 #[derive(Debug, Default)]
-pub(crate) struct Crowds {
-    all: BTreeMap<u32, Crowd>,
+pub(crate) struct Waiters {
+    all: BTreeMap<u32, Waiting>,
     /// The receivers in whose queues a sender is: a message may meet several that are full.
     queues: BTreeMap<u32, BTreeMap<u32, Waits>>,
     /// Receivers whose senders can have a turn.
     due: BTreeSet<u32>,
     /// Ends of turns.
     timers: BTreeSet<(Time, u32)>,
+    /// By receiver: the nodes whose links are held for it. The number of peers bounds those of each.
+    nodes: BTreeMap<u32, BTreeSet<NodeAddr>>,
+    /// Receivers that are not full any more and have such nodes.
+    relieved: BTreeSet<u32>,
 }
 
-impl Crowds {
+impl Waiters {
+    /// Whether nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.all.is_empty() && self.nodes.is_empty()
+    }
+
+    /// Whether local senders wait.
+    pub(crate) fn has_senders(&self) -> bool {
+        !self.all.is_empty()
+    }
+
+    /// The links from a node are held for a receiver.
+    pub(crate) fn hold(&mut self, node: NodeAddr, receiver: u32) {
+        self.nodes.entry(receiver).or_default().insert(node);
+    }
+
+    /// Whether they are held for any.
+    pub(crate) fn holds(&self, node: NodeAddr) -> bool {
+        self.nodes.values().any(|others| others.contains(&node))
+    }
+
+    /// The nodes whose links were held for a receiver that has room again.
+    pub(crate) fn next_relieved(&mut self) -> Option<BTreeSet<NodeAddr>> {
+        let receiver = self.relieved.pop_first()?;
+        Some(self.nodes.remove(&receiver).unwrap_or_default())
     }
 
     /// Whether a sender has to wait for its turn before it sends; it is in the queue then.
     pub(crate) fn must_wait(&mut self, sender: u32, receiver: u32) -> bool {
-        let Some(crowd) = self.all.get_mut(&receiver) else { return false };
-        if crowd.shares.contains_key(&sender) {
+        let Some(waiting) = self.all.get_mut(&receiver) else { return false };
+        if waiting.shares.contains_key(&sender) {
             return false;
         }
         self.enqueue(sender, receiver, Waits::ForAll);
@@ -153,7 +181,7 @@ impl Crowds {
 
     /// Whether a sender need not wait for its turn at a receiver.
     pub(crate) fn has_turn(&self, sender: u32, receiver: u32) -> bool {
-        self.all.get(&receiver).is_none_or(|crowd| crowd.shares.contains_key(&sender))
+        self.all.get(&receiver).is_none_or(|waiting| waiting.shares.contains_key(&sender))
     }
 
     /// A sender waits for this receiver, among others: the first that has a turn for it wakes it.
@@ -163,11 +191,11 @@ impl Crowds {
     }
 
     /// The queue of a receiver.
-    fn open(&mut self, now: Time, receiver: u32, room: Room) -> &mut Crowd {
+    fn open(&mut self, now: Time, receiver: u32, room: Room) -> &mut Waiting {
         let until = now + TURN;
         self.all.entry(receiver).or_insert_with(|| {
             self.timers.insert((until, receiver));
-            Crowd::new(room, until)
+            Waiting::new(room, until)
         })
     }
 
@@ -184,12 +212,12 @@ impl Crowds {
         if !room.is_full && !self.all.contains_key(&receiver) {
             return false;
         }
-        let crowd = self.open(now, receiver, room);
-        crowd.last = charge;
-        let left = crowd.take_share(sender).unwrap_or(0).saturating_sub(charge);
+        let waiting = self.open(now, receiver, room);
+        waiting.last = charge;
+        let left = waiting.take_share(sender).unwrap_or(0).saturating_sub(charge);
         if !room.is_full && left >= charge {
-            crowd.shares.insert(sender, left);
-            crowd.granted += left;
+            waiting.shares.insert(sender, left);
+            waiting.granted += left;
             return false;
         }
         self.enqueue(sender, receiver, waits);
@@ -198,17 +226,24 @@ impl Crowds {
 
     /// Notes the state of a receiver after a call; `None` if it is closed.
     pub(crate) fn note(&mut self, receiver: u32, room: Option<Room>) {
-        let Some(crowd) = self.all.get_mut(&receiver) else { return };
+        if self.nodes.contains_key(&receiver) {
+            if room.is_some_and(|room| room.is_full) {
+                self.relieved.remove(&receiver);
+            } else {
+                self.relieved.insert(receiver);
+            }
+        }
+        let Some(waiting) = self.all.get_mut(&receiver) else { return };
         let Some(room) = room else {
-            crowd.room = Room { is_full: false, charged: usize::MAX, limit: 0 };
+            waiting.room = Room { is_full: false, charged: usize::MAX, limit: 0 };
             self.due.insert(receiver);
             return;
         };
-        let was_full = crowd.room.is_full;
-        crowd.room = room;
+        let was_full = waiting.room.is_full;
+        waiting.room = room;
         // The time for which senders wait is over, and the receiver has not read.
         let gives_up = was_full && !room.is_full && !room.is_half_free(0);
-        if gives_up || crowd.has_turns() {
+        if gives_up || waiting.has_turns() {
             self.due.insert(receiver);
         } else {
             self.due.remove(&receiver);
@@ -218,12 +253,12 @@ impl Crowds {
     /// Begins the next turn at one of the receivers; returns the senders to wake, `None` if no receiver has room.
     pub(crate) fn next_turn(&mut self, now: Time) -> Option<Vec<u32>> {
         let receiver = self.due.pop_first()?;
-        let Some(crowd) = self.all.get_mut(&receiver) else { return Some(Vec::new()) };
-        let woken = if !crowd.queue.is_empty() && crowd.has_turns() {
-            self.timers.remove(&(crowd.until, receiver));
-            crowd.until = now + TURN;
-            self.timers.insert((crowd.until, receiver));
-            crowd.grant()
+        let Some(waiting) = self.all.get_mut(&receiver) else { return Some(Vec::new()) };
+        let woken = if !waiting.queue.is_empty() && waiting.has_turns() {
+            self.timers.remove(&(waiting.until, receiver));
+            waiting.until = now + TURN;
+            self.timers.insert((waiting.until, receiver));
+            waiting.grant()
         } else {
             self.dissolve(receiver)
         };
@@ -239,31 +274,31 @@ impl Crowds {
     pub(crate) fn handle_timeout(&mut self, now: Time) -> Option<Vec<u32>> {
         let (at, receiver) = self.timers.first().copied().filter(|(at, _)| *at <= now)?;
         self.timers.remove(&(at, receiver));
-        let Some(crowd) = self.all.get_mut(&receiver) else { return Some(Vec::new()) };
-        crowd.until = now + TURN;
-        self.timers.insert((crowd.until, receiver));
-        crowd.shares.clear();
-        crowd.granted = 0;
-        let woken = match crowd.room.is_full {
+        let Some(waiting) = self.all.get_mut(&receiver) else { return Some(Vec::new()) };
+        waiting.until = now + TURN;
+        self.timers.insert((waiting.until, receiver));
+        waiting.shares.clear();
+        waiting.granted = 0;
+        let woken = match waiting.room.is_full {
             // The receiver ends this wait itself.
             true => Vec::new(),
-            false if crowd.queue.is_empty() => self.dissolve(receiver),
-            false => crowd.grant(),
+            false if waiting.queue.is_empty() => self.dissolve(receiver),
+            false => waiting.grant(),
         };
         Some(self.leave_queues(receiver, woken))
     }
 
     fn enqueue(&mut self, sender: u32, receiver: u32, waits: Waits) {
-        let Some(crowd) = self.all.get_mut(&receiver) else { return };
-        if crowd.join(sender) || waits == Waits::ForAll {
+        let Some(waiting) = self.all.get_mut(&receiver) else { return };
+        if waiting.join(sender) || waits == Waits::ForAll {
             self.queues.entry(sender).or_default().insert(receiver, waits);
         }
     }
 
     fn dissolve(&mut self, receiver: u32) -> Vec<u32> {
-        let Some(crowd) = self.all.remove(&receiver) else { return Vec::new() };
-        self.timers.remove(&(crowd.until, receiver));
-        crowd.queue.into_values().collect()
+        let Some(waiting) = self.all.remove(&receiver) else { return Vec::new() };
+        self.timers.remove(&(waiting.until, receiver));
+        waiting.queue.into_values().collect()
     }
 
     /// Those of the senders that a receiver has let go that have not to wait for others.
@@ -297,91 +332,91 @@ mod tests {
     }
 
     /// Senders from 10 on in the queue of a full receiver, with messages of 100 bytes.
-    fn crowded(senders: u32) -> Crowds {
-        let mut crowds = Crowds::default();
+    fn waiting(senders: u32) -> Waiters {
+        let mut waiters = Waiters::default();
         for sender in 10..10 + senders {
-            assert!(crowds.sent(Time::ZERO, (sender, Waits::ForAll), RECEIVER, 100, full()));
+            assert!(waiters.sent(Time::ZERO, (sender, Waits::ForAll), RECEIVER, 100, full()));
         }
-        crowds
+        waiters
     }
 
     #[test]
     fn room_is_divided_among_all_that_wait() {
-        let mut crowds = crowded(5);
-        crowds.note(RECEIVER, room(500));
-        assert_eq!(crowds.next_turn(Time::ZERO), Some(vec![10, 11, 12, 13, 14]));
+        let mut waiters = waiting(5);
+        waiters.note(RECEIVER, room(500));
+        assert_eq!(waiters.next_turn(Time::ZERO), Some(vec![10, 11, 12, 13, 14]));
         let room = room(500).unwrap();
-        assert!(!crowds.must_wait(10, RECEIVER));
-        assert!(crowds.sent(Time::ZERO, (10, Waits::ForAll), RECEIVER, 100, room), "a share is 100 bytes");
-        assert!(crowds.must_wait(10, RECEIVER));
-        assert!(crowds.must_wait(20, RECEIVER), "a new sender goes to the end of the queue");
+        assert!(!waiters.must_wait(10, RECEIVER));
+        assert!(waiters.sent(Time::ZERO, (10, Waits::ForAll), RECEIVER, 100, room), "a share is 100 bytes");
+        assert!(waiters.must_wait(10, RECEIVER));
+        assert!(waiters.must_wait(20, RECEIVER), "a new sender goes to the end of the queue");
     }
 
     #[test]
     fn no_more_are_woken_than_messages_fit() {
-        let mut crowds = crowded(90);
-        crowds.note(RECEIVER, room(400));
-        assert_eq!(crowds.next_turn(Time::ZERO), Some(vec![10, 11, 12, 13, 14, 15]));
-        crowds.note(RECEIVER, room(400));
-        assert_eq!(crowds.next_turn(Time::ZERO), None, "their shares count as taken");
-        crowds.note(RECEIVER, room(0));
-        assert_eq!(crowds.next_turn(Time::ZERO).map(|woken| (woken[0], woken.len())), Some((16, 10)));
+        let mut waiters = waiting(90);
+        waiters.note(RECEIVER, room(400));
+        assert_eq!(waiters.next_turn(Time::ZERO), Some(vec![10, 11, 12, 13, 14, 15]));
+        waiters.note(RECEIVER, room(400));
+        assert_eq!(waiters.next_turn(Time::ZERO), None, "their shares count as taken");
+        waiters.note(RECEIVER, room(0));
+        assert_eq!(waiters.next_turn(Time::ZERO).map(|woken| (woken[0], woken.len())), Some((16, 10)));
     }
 
     #[test]
     fn senders_that_were_woken_and_do_not_send_delay_others_for_one_turn() {
-        let mut crowds = crowded(30);
-        crowds.note(RECEIVER, room(0));
-        let mut woken = crowds.next_turn(Time::ZERO).unwrap().len();
+        let mut waiters = waiting(30);
+        waiters.note(RECEIVER, room(0));
+        let mut woken = waiters.next_turn(Time::ZERO).unwrap().len();
         assert_eq!(woken, 10);
-        while !crowds.is_empty() {
-            let now = crowds.deadline();
+        while !waiters.is_empty() {
+            let now = waiters.deadline();
             assert!(now <= Time::ZERO + 3 * TURN);
-            woken += crowds.handle_timeout(now).unwrap().len();
+            woken += waiters.handle_timeout(now).unwrap().len();
         }
         assert_eq!(woken, 30);
-        assert!(crowds.is_empty() && crowds.queues.is_empty());
+        assert!(waiters.is_empty() && waiters.queues.is_empty());
     }
 
     #[test]
     fn all_are_woken_when_the_receiver_does_not_read_or_closes() {
-        let mut crowds = crowded(5);
-        crowds.note(RECEIVER, Some(full()));
-        assert_eq!(crowds.next_turn(Time::ZERO), None);
-        crowds.note(RECEIVER, room(900));
-        assert_eq!(crowds.next_turn(Time::ZERO).map(|woken| woken.len()), Some(5));
-        assert!(crowds.is_empty());
-        let mut crowds = crowded(5);
-        crowds.note(RECEIVER, None);
-        assert_eq!(crowds.next_turn(Time::ZERO).map(|woken| woken.len()), Some(5));
-        assert!(crowds.is_empty() && crowds.deadline() == Time::NEVER);
+        let mut waiters = waiting(5);
+        waiters.note(RECEIVER, Some(full()));
+        assert_eq!(waiters.next_turn(Time::ZERO), None);
+        waiters.note(RECEIVER, room(900));
+        assert_eq!(waiters.next_turn(Time::ZERO).map(|woken| woken.len()), Some(5));
+        assert!(waiters.is_empty());
+        let mut waiters = waiting(5);
+        waiters.note(RECEIVER, None);
+        assert_eq!(waiters.next_turn(Time::ZERO).map(|woken| woken.len()), Some(5));
+        assert!(waiters.is_empty() && waiters.deadline() == Time::NEVER);
     }
 
     #[test]
     fn sender_to_many_is_woken_when_it_waits_for_none_of_them() {
-        let mut crowds = Crowds::default();
+        let mut waiters = Waiters::default();
         for receiver in [1, 2] {
-            crowds.sent(Time::ZERO, (10, Waits::ForAll), receiver, 100, full());
+            waiters.sent(Time::ZERO, (10, Waits::ForAll), receiver, 100, full());
         }
-        crowds.note(1, room(0));
-        assert_eq!(crowds.next_turn(Time::ZERO), Some(Vec::new()));
-        crowds.note(2, room(0));
-        assert_eq!(crowds.next_turn(Time::ZERO), Some(vec![10]));
+        waiters.note(1, room(0));
+        assert_eq!(waiters.next_turn(Time::ZERO), Some(Vec::new()));
+        waiters.note(2, room(0));
+        assert_eq!(waiters.next_turn(Time::ZERO), Some(vec![10]));
     }
 
     #[test]
     fn sender_that_waits_for_any_is_woken_by_each() {
-        let mut crowds = Crowds::default();
+        let mut waiters = Waiters::default();
         for receiver in [1, 2] {
-            crowds.wait_for_any(Time::ZERO, 10, receiver, full());
-            crowds.sent(Time::ZERO, (11, Waits::ForAll), receiver, 100, full());
+            waiters.wait_for_any(Time::ZERO, 10, receiver, full());
+            waiters.sent(Time::ZERO, (11, Waits::ForAll), receiver, 100, full());
         }
-        assert!(!crowds.has_turn(10, 1) && !crowds.has_turn(10, 2));
-        crowds.note(2, room(0));
-        assert_eq!(crowds.next_turn(Time::ZERO), Some(vec![10]), "11 waits for both");
-        assert!(crowds.has_turn(10, 2) && !crowds.has_turn(10, 1));
-        crowds.note(1, room(0));
-        assert_eq!(crowds.next_turn(Time::ZERO), Some(vec![10, 11]));
-        assert!(crowds.queues.is_empty());
+        assert!(!waiters.has_turn(10, 1) && !waiters.has_turn(10, 2));
+        waiters.note(2, room(0));
+        assert_eq!(waiters.next_turn(Time::ZERO), Some(vec![10]), "11 waits for both");
+        assert!(waiters.has_turn(10, 2) && !waiters.has_turn(10, 1));
+        waiters.note(1, room(0));
+        assert_eq!(waiters.next_turn(Time::ZERO), Some(vec![10, 11]));
+        assert!(waiters.queues.is_empty());
     }
 }
