@@ -294,7 +294,7 @@ impl Attachment {
         }
         match self.channel.send(parts, passed, assumed.is_none())? {
             Put::Sent => wire.sent = wire.sent.wrapping_add(1).max(1),
-            Put::Full | Put::Crowded => return Err(self.silent()),
+            Put::Full | Put::Busy => return Err(self.silent()),
             Put::Gone => return Err(self.lost()),
         }
         let answered = match assumed {

@@ -54,7 +54,7 @@ pub(crate) fn connect(path: &Path) -> Result<Option<Connection>, Error> {
     encode(&Hello { program: program(), takes_lanes: true }, &[], &mut wire.out);
     match channel.send(&[IoSlice::new(&wire.out)], &[], true)? {
         Put::Sent => {}
-        Put::Full | Put::Crowded => return Err(silent()),
+        Put::Full | Put::Busy => return Err(silent()),
         Put::Gone => return Err(hung_up()),
     }
     let mut got = Got::Nothing;

@@ -193,7 +193,7 @@ impl Capture {
                     self.queue.pop_front();
                     sent += 1;
                 }
-                Ok(Put::Full | Put::Crowded) => break,
+                Ok(Put::Full | Put::Busy) => break,
                 Ok(Put::Gone) | Err(_) => {
                     self.is_gone = true;
                     break;

@@ -6,8 +6,8 @@ mod anycasts;
 mod client;
 #[path = "daemon/congestion.rs"]
 mod congestion;
-#[path = "daemon/crowded.rs"]
-mod crowded;
+#[path = "daemon/busy.rs"]
+mod busy;
 #[path = "daemon/death.rs"]
 mod death;
 #[path = "daemon/descriptors.rs"]

@@ -75,7 +75,7 @@ pub enum Put {
     /// The peer has too many unread packets.
     Full,
     /// As many descriptors are on their way from this user as the system allows, wherever they go: try again later.
-    Crowded,
+    Busy,
     /// The peer is gone.
     Gone,
 }
@@ -331,7 +331,7 @@ impl Channel {
                 Err(Errno::INTR) if self.is_impatient(&mut begun) => return Ok(Put::Full),
                 Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(Put::Full),
-                Err(Errno::TOOMANYREFS) => return Ok(Put::Crowded),
+                Err(Errno::TOOMANYREFS) => return Ok(Put::Busy),
                 Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => return Ok(Put::Gone),
                 Err(errno) => return Err(OsError::new("send a packet to", "a local process", errno)),
             }

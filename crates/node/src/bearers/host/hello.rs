@@ -41,7 +41,7 @@ impl Hello {
         let fds = [self.arena.as_fd(), self.theirs.as_fd(), self.ours.as_fd()];
         match channel.send(&[IoSlice::new(&bytes)], &fds, false)? {
             Put::Sent => Ok(()),
-            Put::Full | Put::Crowded | Put::Gone => {
+            Put::Full | Put::Busy | Put::Gone => {
                 Err(broken("it does not accept connections", ErrorKind::ConnectionReset))
             }
         }

@@ -62,8 +62,8 @@ impl Attachments {
                 Ok(Put::Sent) => {
                     behind.extend(attachment.delayed.take().into_iter().flat_map(|it| it.behind))
                 }
-                Ok(Put::Crowded) if waiting.since.elapsed() < LONGEST => return true,
-                Ok(Put::Crowded) | Err(_) => ended.push((*id, EndReason::System)),
+                Ok(Put::Busy) if waiting.since.elapsed() < LONGEST => return true,
+                Ok(Put::Busy) | Err(_) => ended.push((*id, EndReason::System)),
                 Ok(Put::Full) => ended.push((*id, EndReason::Unread)),
                 Ok(Put::Gone) => ended.push((*id, EndReason::Closed)),
             }

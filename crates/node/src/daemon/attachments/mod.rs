@@ -189,7 +189,7 @@ impl Attachments {
             Ok(Put::Full) => return Err(EndReason::Unread),
             Ok(Put::Gone) => return Err(EndReason::Closed),
             // The process tries again.
-            Ok(Put::Crowded) | Err(_) => return Err(EndReason::System),
+            Ok(Put::Busy) | Err(_) => return Err(EndReason::System),
         }
         let process = attachment.channel.peer_process();
         if let Some(process) = &process {
@@ -279,7 +279,7 @@ impl Attachments {
         let parts = [IoSlice::new(head), IoSlice::new(&payload)];
         match attachment.channel.send(&parts, &borrowed, false) {
             Ok(Put::Sent) => Ok(true),
-            Ok(Put::Crowded) => {
+            Ok(Put::Busy) => {
                 attachment.delayed = Some(Delayed::new([head, &*payload].concat(), fds));
                 self.delayed.push(to);
                 Ok(true)

@@ -38,7 +38,7 @@ fn crowd() -> Vec<(Channel, Channel)> {
         let (one, _) = &channels[channels.len() - 1];
         let send = || one.send(&[IoSlice::new(&[1])], &[write.as_fd(); MAX_FDS], false).unwrap();
         match (0..FILES).map(|_| send()).find(|put| *put != Put::Sent) {
-            Some(Put::Crowded) => return channels,
+            Some(Put::Busy) => return channels,
             put => assert_eq!(put, Some(Put::Full)),
         }
     }
