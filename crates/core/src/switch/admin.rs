@@ -101,7 +101,7 @@ impl Switch {
         }
         config.check().map_err(|_| range_of(property))?;
         bearer.config = config;
-        let peers: Vec<NodeAddr> = self.members.keys().copied().collect();
+        let peers: Vec<NodeAddr> = self.peers.keys().copied().collect();
         for addr in peers {
             self.with_peer(now, addr, |peer, ctx| {
                 peer.with_link(id, ctx, |link, io| match property {
@@ -120,8 +120,8 @@ impl Switch {
         if addr == self.own_node() {
             return Err(PeerError::Own);
         }
-        let member = self.members.get(&addr).ok_or(PeerError::Unknown)?;
-        if !matches!(member.peer.state, State::SelfDownPeerDown | State::SelfDownPeerLeaving) {
+        let entry = self.peers.get(&addr).ok_or(PeerError::Unknown)?;
+        if !matches!(entry.peer.state, State::SelfDownPeerDown | State::SelfDownPeerLeaving) {
             return Err(PeerError::Up);
         }
         self.remove_peer(addr);
@@ -131,7 +131,7 @@ impl Switch {
     /// Clears the counters of a link; false if there is no link of this name.
     pub(crate) fn clear_link_stats(&mut self, name: &str) -> bool {
         let Some((addr, bearer)) = self.find_link(name) else { return false };
-        let slot = self.members.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer));
+        let slot = self.peers.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer));
         slot.is_some_and(|slot| {
             slot.link.clear_stats();
             true
@@ -144,8 +144,8 @@ impl Switch {
             self.bcast.clear_stats();
             return true;
         };
-        self.members.get_mut(&from).is_some_and(|member| {
-            member.receiver.clear_stats();
+        self.peers.get_mut(&from).is_some_and(|entry| {
+            entry.receiver.clear_stats();
             true
         })
     }
@@ -159,8 +159,8 @@ impl Switch {
         &self,
         first: NodeAddr,
     ) -> impl Iterator<Item = (NodeAddr, NodeId, ReceiverStats)> {
-        let received = |(addr, m): (&NodeAddr, &super::Member)| (*addr, m.peer.id, m.receiver.stats());
-        self.members.range(first..).map(received)
+        let received = |(addr, m): (&NodeAddr, &super::PeerEntry)| (*addr, m.peer.id, m.receiver.stats());
+        self.peers.range(first..).map(received)
     }
 
     /// The nodes of a bearer's monitor, this one first; see [`crate::monitor::Monitor::nodes_from`].
@@ -196,7 +196,7 @@ impl Switch {
         identity: Option<NodeId>,
         address: Option<NodeAddr>,
     ) -> Result<(), Joined> {
-        if !self.bearers.is_empty() || !self.members.is_empty() || !self.connections.is_empty() {
+        if !self.bearers.is_empty() || !self.peers.is_empty() || !self.connections.is_empty() {
             return Err(Joined);
         }
         let old = self.own_node();

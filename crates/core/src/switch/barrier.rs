@@ -7,7 +7,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use super::{Member, Switch};
+use super::{PeerEntry, Switch};
 use crate::addr::NodeAddr;
 use crate::broadcast::BroadcastSender;
 use crate::outbox::BearerId;
@@ -42,41 +42,41 @@ struct LinkMark {
 }
 
 impl Mark {
-    fn new(member: &Member, bcast: &BroadcastSender) -> Self {
-        let links = member.peer.up_links().map(|(bearer, link)| LinkMark {
+    fn new(entry: &PeerEntry, bcast: &BroadcastSender) -> Self {
+        let links = entry.peer.up_links().map(|(bearer, link)| LinkMark {
             bearer,
             session: link.session(),
             packets: link.progress().0,
         });
         Self {
-            contact: member.contact,
-            is_partial: member.bulk.is_some(),
+            contact: entry.contact,
+            is_partial: entry.bulk.is_some(),
             links: links.collect(),
             broadcast: bcast.position(),
         }
     }
 
-    fn is_of(&self, member: &Member) -> bool {
-        let links = member.peer.up_links().map(|(bearer, link)| (bearer, link.session()));
+    fn is_of(&self, entry: &PeerEntry) -> bool {
+        let links = entry.peer.up_links().map(|(bearer, link)| (bearer, link.session()));
         !self.is_partial
-            && self.contact == member.contact
+            && self.contact == entry.contact
             && self.links.iter().map(|l| (l.bearer, l.session)).eq(links)
     }
 
-    fn is_reached(&self, member: &Member, bcast: &BroadcastSender) -> bool {
-        let mut links = self.links.iter().zip(member.peer.up_links());
+    fn is_reached(&self, entry: &PeerEntry, bcast: &BroadcastSender) -> bool {
+        let mut links = self.links.iter().zip(entry.peer.up_links());
         !self.is_partial
             && links.all(|(mark, (_, link))| link.progress().1 >= mark.packets)
-            && bcast.acknowledged_by(member.peer.addr) >= self.broadcast
-            && (bcast.is_open(member.peer.addr) || self.broadcast == 0)
+            && bcast.acknowledged_by(entry.peer.addr) >= self.broadcast
+            && (bcast.is_open(entry.peer.addr) || self.broadcast == 0)
     }
 }
 
 impl Switch {
     /// The peers in contact, and what each has to acknowledge.
     pub(crate) fn begin_barrier(&self, now: Time) -> Barrier {
-        let up = self.members.iter().filter(|(_, member)| member.peer.is_up());
-        let marks = up.map(|(addr, member)| (*addr, Mark::new(member, &self.bcast)));
+        let up = self.peers.iter().filter(|(_, entry)| entry.peer.is_up());
+        let marks = up.map(|(addr, entry)| (*addr, Mark::new(entry, &self.bcast)));
         Barrier { marks: marks.collect(), ask_at: now }
     }
 
@@ -84,12 +84,12 @@ impl Switch {
     /// the barrier began has received all bindings again, and has to acknowledge them.
     pub(crate) fn awaited(&mut self, now: Time, barrier: &mut Barrier) -> Vec<NodeAddr> {
         let mut awaited = Vec::new();
-        for (addr, member) in self.members.iter().filter(|(_, member)| member.peer.is_up()) {
-            let mark = barrier.marks.entry(*addr).or_insert_with(|| Mark::new(member, &self.bcast));
-            if !mark.is_of(member) {
-                *mark = Mark::new(member, &self.bcast);
+        for (addr, entry) in self.peers.iter().filter(|(_, entry)| entry.peer.is_up()) {
+            let mark = barrier.marks.entry(*addr).or_insert_with(|| Mark::new(entry, &self.bcast));
+            if !mark.is_of(entry) {
+                *mark = Mark::new(entry, &self.bcast);
             }
-            if !mark.is_reached(member, &self.bcast) {
+            if !mark.is_reached(entry, &self.bcast) {
                 awaited.push(*addr);
             }
         }

@@ -1,6 +1,6 @@
 //! Reactions of the node to links and contacts that come up or go down. Spec: tipc.md §6.4, §6.6.
 
-use super::{Member, Switch};
+use super::{PeerEntry, Switch};
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceRange};
 use crate::broadcast::{BroadcastIo, BroadcastSender};
 use crate::event::Event;
@@ -20,10 +20,10 @@ impl Switch {
         addr: NodeAddr,
         f: impl FnOnce(&mut Peer, &mut Ctx<'_>) -> R,
     ) -> Option<R> {
-        let member = self.members.get_mut(&addr)?;
-        let before = member.peer.next_tick;
-        let stamp = stamp(member, &self.bcast);
-        let deferral_room = self.deferral.room(&member.deferred);
+        let entry = self.peers.get_mut(&addr)?;
+        let before = entry.peer.next_tick;
+        let stamp = stamp(entry, &self.bcast);
+        let deferral_room = self.deferral.room(&entry.deferred);
         let mut ctx = Ctx {
             now,
             frames: &mut self.frames,
@@ -32,25 +32,25 @@ impl Switch {
             deferral_room,
             skips_idle_ticks: !self.encryption.is_on(), // the keys of a peer follow its ticks
         };
-        let result = f(&mut member.peer, &mut ctx);
-        let after = member.peer.next_tick;
-        self.members.reschedule(addr, before, after);
+        let result = f(&mut entry.peer, &mut ctx);
+        let after = entry.peer.next_tick;
+        self.peers.reschedule(addr, before, after);
         self.account_deferred(addr);
-        let member = self.members.get_mut(&addr)?;
-        for wakeup in member.peer.wakeups.drain(..) {
+        let entry = self.peers.get_mut(&addr)?;
+        for wakeup in entry.peer.wakeups.drain(..) {
             self.senders.wake(wakeup.port, addr);
         }
-        let congestion = member.peer.congestion(member.congestion);
-        if congestion != member.congestion {
-            member.congestion = congestion;
+        let congestion = entry.peer.congestion(entry.congestion);
+        if congestion != entry.congestion {
+            entry.congestion = congestion;
             self.senders.note_congestion(addr, congestion);
         }
-        if !member.peer.notices.is_empty() {
-            for notice in core::mem::take(&mut member.peer.notices) {
+        if !entry.peer.notices.is_empty() {
+            for notice in core::mem::take(&mut entry.peer.notices) {
                 self.act_on_notice(now, addr, notice);
             }
         }
-        if self.members.get(&addr).is_some_and(|m| !m.peer.delivered.is_empty()) {
+        if self.peers.get(&addr).is_some_and(|m| !m.peer.delivered.is_empty()) {
             self.dispatch_delivered(now, addr);
         }
         Some(result)
@@ -92,7 +92,7 @@ impl Switch {
     }
 
     fn link_up(&mut self, now: Time, addr: NodeAddr, bearer: BearerId, mtu: u16) {
-        self.members.has_answered(addr);
+        self.peers.has_answered(addr);
         let mut has_broadcast = false;
         if let Some(b) = self.bearers.get_mut(bearer) {
             b.discoverer.link_up();
@@ -117,7 +117,7 @@ impl Switch {
 
     /// The first link is up: BCAST_PROTOCOL is its first packet, this node's bindings follow.
     fn contact_up(&mut self, now: Time, addr: NodeAddr) {
-        if !self.members.begin_contact(addr) {
+        if !self.peers.begin_contact(addr) {
             return;
         }
         let init = self.bcast.add_peer(addr);
@@ -130,14 +130,14 @@ impl Switch {
     fn contact_lost(&mut self, now: Time, addr: NodeAddr) {
         self.with_broadcast(|bcast, io| bcast.remove_peer(now, addr, io));
         self.forget_updates();
-        if let Some(member) = self.members.get_mut(&addr) {
-            member.receiver.reset();
-            member.names.reset();
-            if member.bulk.take().is_some() {
+        if let Some(entry) = self.peers.get_mut(&addr) {
+            entry.receiver.reset();
+            entry.names.reset();
+            if entry.bulk.take().is_some() {
                 self.bindings.drop_bulk(addr);
             }
-            member.parts = Parts::default();
-            member.peer.delivered.clear();
+            entry.parts = Parts::default();
+            entry.peer.delivered.clear();
         }
         self.forget_withdrawals();
         self.account_deferred(addr);
@@ -150,18 +150,18 @@ impl Switch {
                 self.delivery.push(port, no_node(peer, port));
             }
         }
-        self.members.note_lost(addr);
+        self.peers.note_lost(addr);
         self.event(Event::NodeDown(addr));
     }
 
     pub(crate) fn link(&self, addr: NodeAddr, bearer: BearerId) -> Option<&Link> {
-        Some(&self.members.get(&addr)?.peer.slot(bearer)?.link)
+        Some(&self.peers.get(&addr)?.peer.slot(bearer)?.link)
     }
 }
 
 /// The broadcast state that links to a peer stamp into packets.
-fn stamp(member: &Member, bcast: &BroadcastSender) -> BcastStamp {
-    let receiver = &member.receiver;
+fn stamp(entry: &PeerEntry, bcast: &BroadcastSender) -> BcastStamp {
+    let receiver = &entry.receiver;
     BcastStamp {
         ack: receiver.ack(),
         ack_invalid: !receiver.is_open(),
@@ -169,7 +169,7 @@ fn stamp(member: &Member, bcast: &BroadcastSender) -> BcastStamp {
         gap: receiver.gap(),
         gap_blocks: receiver.gap_blocks(),
         unacked: receiver.is_unacked(),
-        waiting: bcast.is_waiting_for(member.peer.addr),
+        waiting: bcast.is_waiting_for(entry.peer.addr),
     }
 }
 

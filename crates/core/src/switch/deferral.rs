@@ -101,19 +101,18 @@ impl Deferral {
 impl Switch {
     /// Counts what a peer holds, after every call that may have changed it.
     pub(super) fn account_deferred(&mut self, addr: NodeAddr) {
-        let Some(member) = self.members.get_mut(&addr) else { return };
-        let receivers =
-            member.receiver.deferred_bytes() + member.names.waiting_bytes() + member.parts.bytes();
-        let bytes = member.peer.deferred_bytes() + receivers;
-        let is_proven = member.deferred.is_proven || member.peer.is_established();
-        if bytes != member.deferred.bytes || is_proven != member.deferred.is_proven {
-            self.deferral.update(addr, &mut member.deferred, bytes, is_proven);
+        let Some(entry) = self.peers.get_mut(&addr) else { return };
+        let receivers = entry.receiver.deferred_bytes() + entry.names.waiting_bytes() + entry.parts.bytes();
+        let bytes = entry.peer.deferred_bytes() + receivers;
+        let is_proven = entry.deferred.is_proven || entry.peer.is_established();
+        if bytes != entry.deferred.bytes || is_proven != entry.deferred.is_proven {
+            self.deferral.update(addr, &mut entry.deferred, bytes, is_proven);
         }
     }
 
     /// Takes the links of a peer down if it has begun more than it may and the node's memory is used up.
     pub(super) fn shed(&mut self, now: Time, addr: NodeAddr) {
-        if self.members.get(&addr).is_some_and(|member| self.deferral.exceeds(&member.deferred)) {
+        if self.peers.get(&addr).is_some_and(|entry| self.deferral.exceeds(&entry.deferred)) {
             self.stats.deferrals_evicted += 1;
             self.reset_peer(now, addr, DownReason::Memory);
         }
@@ -133,8 +132,8 @@ impl Switch {
 
     /// Evicts peers that are not proven, the largest first, until a proven one may keep a packet of `size` bytes.
     pub(super) fn evict_for(&mut self, now: Time, addr: NodeAddr, size: usize) {
-        while let Some(member) = self.members.get(&addr).filter(|member| member.deferred.is_proven)
-            && self.deferral.room(&member.deferred) < size + MESSAGE_OVERHEAD
+        while let Some(entry) = self.peers.get(&addr).filter(|entry| entry.deferred.is_proven)
+            && self.deferral.room(&entry.deferred) < size + MESSAGE_OVERHEAD
             && let Some((_, victim)) = self.deferral.unproven.pop_last()
         {
             self.stats.deferrals_evicted += 1;

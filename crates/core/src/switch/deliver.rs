@@ -15,17 +15,17 @@ impl Switch {
         if self.is_held(addr) {
             return;
         }
-        let Some(member) = self.members.get_mut(&addr).filter(|m| !m.dispatching) else { return };
-        member.dispatching = true;
+        let Some(entry) = self.peers.get_mut(&addr).filter(|m| !m.dispatching) else { return };
+        entry.dispatching = true;
         self.dispatch_all_delivered(now, addr);
-        if let Some(member) = self.members.get_mut(&addr) {
-            member.dispatching = false;
+        if let Some(entry) = self.peers.get_mut(&addr) {
+            entry.dispatching = false;
         }
     }
 
     fn dispatch_all_delivered(&mut self, now: Time, addr: NodeAddr) {
         while !((self.work.arriving_is_over() || self.has_due_names(addr)) && self.postpone(addr))
-            && let Some(message) = self.members.get_mut(&addr).and_then(|m| m.peer.delivered.pop_front())
+            && let Some(message) = self.peers.get_mut(&addr).and_then(|m| m.peer.delivered.pop_front())
         {
             self.dispatch(now, addr, message);
         }
@@ -38,8 +38,8 @@ impl Switch {
             User::NameDistributor => self.receive_names(now, addr, message),
             User::Crypto => self.receive_key(now, addr, &message),
             User::BcastProtocol => {
-                if let Some(member) = self.members.get_mut(&addr) {
-                    member.receiver.synchronize(message.last_bcast());
+                if let Some(entry) = self.peers.get_mut(&addr) {
+                    entry.receiver.synchronize(message.last_bcast());
                 }
             }
             User::ConnManager => self.deliver(now, message),

@@ -1,6 +1,6 @@
 //! Discovered neighbours become peers and links. Spec: tipc.md §4.5.
 
-use super::{Member, Switch};
+use super::{PeerEntry, Switch};
 use crate::discovery::{Neighbour, Output, Refusal, Relation, evaluate};
 use crate::event::{Drop, Event};
 use crate::link::{Link, LinkConfig, base_name};
@@ -14,7 +14,7 @@ impl Switch {
         let mut outputs = Vec::new();
         let bearer = self.bearers.get_mut(id);
         let (Some(bearer), Some(own)) = (bearer, self.own.as_mut()) else { return Err(Drop::NoLink) };
-        let result = bearer.discoverer.receive(now, view, own, &self.members, &mut outputs);
+        let result = bearer.discoverer.receive(now, view, own, &self.peers, &mut outputs);
         self.act_on_discovery(now, id, outputs);
         match result {
             Ok(()) | Err(Refusal::Own | Refusal::Phase) => Ok(()),
@@ -42,20 +42,20 @@ impl Switch {
     fn handle_neighbour(&mut self, now: Time, id: BearerId, neighbour: &Neighbour) {
         let addr = neighbour.addr;
         if let Relation::OtherAddress(old) = neighbour.relation {
-            if self.members.get(&old).is_some_and(|m| m.peer.is_up()) {
+            if self.peers.get(&old).is_some_and(|m| m.peer.is_up()) {
                 // two nodes with one identity, or a node that changed its address too early: the first one stays
                 return;
             }
             self.remove_peer(old);
         }
-        if !self.members.contains_key(&addr) {
-            if let Some(stranger) = self.members.to_replace() {
+        if !self.peers.contains_key(&addr) {
+            if let Some(stranger) = self.peers.to_replace() {
                 self.remove_peer(stranger);
             }
             let peer = Peer::new(now, addr, neighbour.id, neighbour.capabilities);
-            self.members.insert(Member::new(peer, self.own_node()));
+            self.peers.insert(PeerEntry::new(peer, self.own_node()));
         }
-        let Some(Member { peer, .. }) = self.members.get(&addr) else { return };
+        let Some(PeerEntry { peer, .. }) = self.peers.get(&addr) else { return };
         let slot = peer.slot(id);
         let signature_same = peer.signature == Some(neighbour.signature);
         let address_same = slot.is_some_and(|s| s.media == neighbour.media);
@@ -67,7 +67,7 @@ impl Switch {
         }
         let can_link = peer.can_link();
         if verdict.store_signature {
-            self.members.renew(neighbour);
+            self.peers.renew(neighbour);
         }
         let mut respond = verdict.respond;
         if verdict.accept_address && linked {

@@ -1,6 +1,6 @@
 //! Encryption of what bearers carry: frames on their way out and in, keys, strict mode. Spec: tipc.md §12.
 
-use super::{Members, Switch};
+use super::{Peers, Switch};
 use crate::addr::{NodeAddr, NodeId};
 use crate::crypto::{EncryptionInfo, EncryptionStats, Key, KeyUse, Own, Sender, SetKeyError, Verdict};
 use crate::event::Drop;
@@ -38,7 +38,7 @@ impl Switch {
             EncryptedSource::Identity(id) => Sender { id, far_bearer: None },
             EncryptedSource::Node(addr) if addr == own.addr => Sender { id: own.id, far_bearer: None },
             EncryptedSource::Node(addr) => {
-                let peer = &self.members.get(&addr).ok_or(Drop::UnknownPeer)?.peer;
+                let peer = &self.peers.get(&addr).ok_or(Drop::UnknownPeer)?.peer;
                 let link = peer.slot(bearer).map(|slot| &slot.link).filter(|link| link.is_up());
                 Sender { id: peer.id, far_bearer: link.map(Link::peer_bearer) }
             }
@@ -47,12 +47,12 @@ impl Switch {
         if id == own.id {
             return Ok(false); // many media return a broadcast to its sender
         }
-        let (members, mut old_reset) = (&self.members, None);
+        let (peers, mut old_reset) = (&self.peers, None);
         let opened = self.encryption.open(now, own, sender, frame, |view| {
             if view.user() == User::LinkProtocol && view.link_type() == LinkProtocolType::Reset {
                 old_reset = Some(view.prev_node());
             }
-            judge(members, bearer, id, view)
+            judge(peers, bearer, id, view)
         });
         if let (Err(Drop::Replayed), Some(addr)) = (&opened, old_reset) {
             // It may be of a peer that has restarted, whose answer will prove it.
@@ -75,14 +75,14 @@ impl Switch {
     }
 
     fn identity_of(&self, addr: NodeAddr) -> Option<NodeId> {
-        self.members.get(&addr).map(|member| member.peer.id)
+        self.peers.get(&addr).map(|entry| entry.peer.id)
     }
 
     /// The frames to send, encrypted if the node has a key.
     pub(crate) fn outgoing(&mut self) -> &mut FrameBatch {
         let (own, now) = (self.own(), self.now);
-        let members = &self.members;
-        let identity = |addr| members.get(&addr).map(|member| member.peer.id);
+        let peers = &self.peers;
+        let identity = |addr| peers.get(&addr).map(|entry| entry.peer.id);
         self.encryption.outgoing(now, own, &mut self.frames, identity)
     }
 
@@ -132,13 +132,13 @@ impl Switch {
     fn apply_overhead(&mut self) {
         let bytes = self.encryption.overhead();
         self.bcast.set_overhead(bytes);
-        for member in self.members.values_mut() {
-            member.peer.set_overhead(bytes as u16);
+        for entry in self.peers.values_mut() {
+            entry.peer.set_overhead(bytes as u16);
         }
     }
 
     fn distribute_key(&mut self, now: Time) {
-        let peers = self.members.iter().filter(|(_, member)| member.peer.is_up());
+        let peers = self.peers.iter().filter(|(_, entry)| entry.peer.is_up());
         for addr in peers.map(|(addr, _)| *addr).collect::<Vec<_>>() {
             self.send_key(now, addr);
         }
@@ -171,15 +171,15 @@ impl Switch {
 
 /// Judges a message whose number under the peer's key was used before. A peer that has restarted its numbers proves
 /// it by the session in its ACTIVATE, which this node has chosen.
-fn judge(members: &Members, bearer: BearerId, id: NodeId, view: View<'_>) -> Verdict {
-    let member = members.get(&view.prev_node()).filter(|member| member.peer.id == id);
-    let link = member.and_then(|member| member.peer.slot(bearer)).map(|slot| &slot.link);
+fn judge(peers: &Peers, bearer: BearerId, id: NodeId, view: View<'_>) -> Verdict {
+    let entry = peers.get(&view.prev_node()).filter(|entry| entry.peer.id == id);
+    let link = entry.and_then(|entry| entry.peer.slot(bearer)).map(|slot| &slot.link);
     let is_activate = view.user() == User::LinkProtocol && view.link_type() == LinkProtocolType::Activate;
     let answers =
         |link: &Link| !link.is_up() && view.dest_session_valid() && view.dest_session() == link.session();
     if is_activate && link.is_some_and(answers) {
         return Verdict::Fresh;
     }
-    let in_contact = member.is_some_and(|member| member.peer.is_up());
+    let in_contact = entry.is_some_and(|entry| entry.peer.is_up());
     if view.user() == User::LinkConfig && !in_contact { Verdict::Harmless } else { Verdict::Stale }
 }

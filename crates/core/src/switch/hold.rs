@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 
 use super::deferral::Deferral;
-use super::{Member, Switch};
+use super::{PeerEntry, Switch};
 use crate::addr::NodeAddr;
 use crate::limits::MESSAGE_OVERHEAD;
 use crate::outbox::BearerId;
@@ -90,26 +90,26 @@ impl Hold {
 impl Switch {
     /// Holds the messages of a peer until [`Self::resume`].
     pub(crate) fn hold(&mut self, addr: NodeAddr) {
-        let Some(member) = self.members.get_mut(&addr) else { return };
-        if member.hold.bytes > MAX_HELD || self.deferral.holds_too_much(member.hold.bytes) {
+        let Some(entry) = self.peers.get_mut(&addr) else { return };
+        if entry.hold.bytes > MAX_HELD || self.deferral.holds_too_much(entry.hold.bytes) {
             return;
         }
-        member.hold.state = State::Held;
-        member.peer.hold_acks(true);
-        member.receiver.hold_ack(true);
+        entry.hold.state = State::Held;
+        entry.peer.hold_acks(true);
+        entry.receiver.hold_ack(true);
         self.draining.remove(addr);
     }
 
     /// Holds what a peer's links have delivered, and updates that are due, until there is work left for what has
     /// waited; false if there is nothing.
     pub(super) fn postpone(&mut self, addr: NodeAddr) -> bool {
-        let waits = |member: &Member| !member.peer.delivered.is_empty() || member.names.has_due();
-        let Some(member) = self.members.get_mut(&addr).filter(|member| waits(member)) else { return false };
-        if member.hold.state == State::Open {
-            member.hold.state = State::Draining;
-            member.hold.count(&member.peer.delivered, &mut self.deferral);
-            member.peer.hold_acks(true);
-            member.receiver.hold_ack(true);
+        let waits = |entry: &PeerEntry| !entry.peer.delivered.is_empty() || entry.names.has_due();
+        let Some(entry) = self.peers.get_mut(&addr).filter(|entry| waits(entry)) else { return false };
+        if entry.hold.state == State::Open {
+            entry.hold.state = State::Draining;
+            entry.hold.count(&entry.peer.delivered, &mut self.deferral);
+            entry.peer.hold_acks(true);
+            entry.receiver.hold_ack(true);
             self.draining.insert(addr);
         }
         true
@@ -118,7 +118,7 @@ impl Switch {
     /// Whether a peer has no room for a packet: it sends more than its window while its messages wait for a turn.
     pub(super) fn is_hold_full(&self, addr: NodeAddr) -> bool {
         let full = |hold: &Hold| hold.state == State::Draining && hold.bytes > MAX_HELD;
-        self.has_work() && self.members.get(&addr).is_some_and(|member| full(&member.hold))
+        self.has_work() && self.peers.get(&addr).is_some_and(|entry| full(&entry.hold))
     }
 
     /// Whether messages of peers wait for the next turn.
@@ -128,11 +128,11 @@ impl Switch {
 
     /// Goes on with the messages of a peer, unless it has not got all bindings of this node.
     pub(crate) fn resume(&mut self, addr: NodeAddr) {
-        if let Some(member) = self.members.get_mut(&addr)
-            && member.bulk.is_none()
-            && member.hold.state != State::Open
+        if let Some(entry) = self.peers.get_mut(&addr)
+            && entry.bulk.is_none()
+            && entry.hold.state != State::Open
         {
-            member.hold.state = State::Draining;
+            entry.hold.state = State::Draining;
             self.draining.insert(addr);
         }
     }
@@ -150,14 +150,13 @@ impl Switch {
         if applied {
             return true;
         }
-        let member = self.members.get_mut(&addr);
-        let Some((member, message)) =
-            member.and_then(|m| m.peer.delivered.pop_front().map(|first| (m, first)))
+        let entry = self.peers.get_mut(&addr);
+        let Some((entry, message)) = entry.and_then(|m| m.peer.delivered.pop_front().map(|first| (m, first)))
         else {
             self.let_go(now, addr);
             return true;
         };
-        member.hold.forget(&message, &mut self.deferral);
+        entry.hold.forget(&message, &mut self.deferral);
         self.work.charge_waiting(true);
         self.dispatch(now, addr, message);
         self.work.charge_waiting(false);
@@ -166,13 +165,13 @@ impl Switch {
 
     /// Whether delivered messages of a peer have to wait.
     pub(super) fn is_held(&mut self, addr: NodeAddr) -> bool {
-        let Some(member) = self.members.get_mut(&addr) else { return false };
-        if member.hold.state == State::Open {
+        let Some(entry) = self.peers.get_mut(&addr) else { return false };
+        if entry.hold.state == State::Open {
             return false;
         }
-        member.hold.count(&member.peer.delivered, &mut self.deferral);
-        if member.hold.bytes > MAX_HELD || self.deferral.holds_too_much(member.hold.bytes) {
-            member.hold.state = State::Draining;
+        entry.hold.count(&entry.peer.delivered, &mut self.deferral);
+        if entry.hold.bytes > MAX_HELD || self.deferral.holds_too_much(entry.hold.bytes) {
+            entry.hold.state = State::Draining;
             self.draining.insert(addr);
         }
         true
@@ -181,19 +180,19 @@ impl Switch {
     /// Forgets that a peer is held: contact with it is lost.
     pub(super) fn forget_hold(&mut self, addr: NodeAddr) {
         self.draining.remove(addr);
-        if let Some(member) = self.members.get_mut(&addr) {
-            self.deferral.hold(member.hold.bytes, 0);
-            member.hold = Hold::default();
-            member.peer.hold_acks(false);
-            member.receiver.hold_ack(false);
+        if let Some(entry) = self.peers.get_mut(&addr) {
+            self.deferral.hold(entry.hold.bytes, 0);
+            entry.hold = Hold::default();
+            entry.peer.hold_acks(false);
+            entry.receiver.hold_ack(false);
         }
     }
 
     fn let_go(&mut self, now: Time, addr: NodeAddr) {
         self.forget_hold(addr);
-        let Some(member) = self.members.get(&addr) else { return };
+        let Some(entry) = self.peers.get(&addr) else { return };
         let up: Vec<BearerId> =
-            member.peer.links().filter(|(_, slot)| slot.link.is_up()).map(|(bearer, _)| bearer).collect();
+            entry.peer.links().filter(|(_, slot)| slot.link.is_up()).map(|(bearer, _)| bearer).collect();
         for bearer in up {
             self.send_state(now, addr, bearer);
         }

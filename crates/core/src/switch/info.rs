@@ -100,19 +100,19 @@ impl Switch {
 
     /// The known nodes, by address, from one on.
     pub(crate) fn peers_from(&self, first: NodeAddr) -> impl Iterator<Item = PeerInfo> {
-        let info = |m: &super::Member| PeerInfo {
+        let info = |m: &super::PeerEntry| PeerInfo {
             addr: m.peer.addr,
             id: m.peer.id,
             up: m.peer.is_up(),
             state: m.peer.state,
             capabilities: m.peer.capabilities,
         };
-        self.members.range(first..).map(move |(_, m)| info(m))
+        self.peers.range(first..).map(move |(_, m)| info(m))
     }
 
     /// The links, by peer and bearer, from one on.
     pub(crate) fn links_from(&self, first: (NodeAddr, BearerId)) -> impl Iterator<Item = LinkInfo> {
-        let peers = self.members.range(first.0..).map(|(_, m)| &m.peer);
+        let peers = self.peers.range(first.0..).map(|(_, m)| &m.peer);
         let links = peers.flat_map(|p| p.links().map(move |(bearer, slot)| (p, bearer, &slot.link)));
         links.filter(move |(peer, bearer, _)| (peer.addr, *bearer) >= first).map(|(peer, bearer, link)| {
             LinkInfo {
@@ -133,7 +133,7 @@ impl Switch {
 
     /// The media address that a link sends to.
     pub(crate) fn link_media(&self, peer: NodeAddr, bearer: BearerId) -> Option<MediaAddr> {
-        self.members.get(&peer)?.peer.slot(bearer).map(|slot| slot.media)
+        self.peers.get(&peer)?.peer.slot(bearer).map(|slot| slot.media)
     }
 
     pub(crate) fn stats(&self) -> SwitchStats {

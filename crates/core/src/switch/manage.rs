@@ -85,7 +85,7 @@ impl Switch {
     }
 
     pub(crate) fn find_link(&self, name: &str) -> Option<(NodeAddr, BearerId)> {
-        let peers = self.members.values().map(|m| &m.peer);
+        let peers = self.peers.values().map(|m| &m.peer);
         let mut links = peers.flat_map(|p| p.links().map(|(bearer, slot)| (p.addr, bearer, slot)));
         // Formatting the names of all links would cost more than the comparison.
         let is_named = |link: &Link| name.starts_with(&*link.config().name) && link.name() == name;

@@ -17,10 +17,10 @@ mod encryption;
 mod hold;
 mod info;
 mod manage;
-mod members;
 mod methods;
 mod monitoring;
 mod names;
+mod peers;
 mod receive;
 mod senders;
 mod spread;
@@ -35,8 +35,8 @@ use bearers::Bearers;
 use bindings::Bindings;
 use connections::Connections;
 use delivery::Delivery;
-use members::Members;
 use methods::Methods;
+use peers::Peers;
 use senders::Senders;
 
 pub(crate) use announcement::{ANNOUNCEMENT_MEMORY, Announcement, Told};
@@ -72,7 +72,7 @@ const MAX_EVENTS: usize = 4096;
 
 /// A peer node, with the state that other modules keep for it.
 #[derive(Debug)]
-struct Member {
+struct PeerEntry {
     peer: Peer,
     /// Receives its broadcasts.
     receiver: BroadcastReceiver,
@@ -93,12 +93,12 @@ struct Member {
     /// Number of the present or last contact.
     contact: u64,
     /// By link selector: number of the next update that was not sent on that link.
-    told: [u64; 2],
+    next_unsent: [u64; 2],
     /// What is left of the bulk for it.
     bulk: Option<Bulk>,
 }
 
-impl Member {
+impl PeerEntry {
     fn new(peer: Peer, own: NodeAddr) -> Self {
         Self {
             receiver: BroadcastReceiver::new(own, peer.capabilities),
@@ -111,7 +111,7 @@ impl Member {
             hold: hold::Hold::default(),
             deferred: deferral::Deferred::default(),
             contact: 0,
-            told: [0; 2],
+            next_unsent: [0; 2],
             bulk: None,
         }
     }
@@ -124,7 +124,7 @@ pub(crate) struct Switch {
     rng: Rng,
     own: Option<OwnAddress>,
     bearers: Bearers,
-    members: Members,
+    peers: Peers,
     bcast: BroadcastSender,
     methods: Methods,
     pub(crate) bindings: Bindings,
@@ -167,7 +167,7 @@ impl Switch {
             rng,
             own,
             bearers: Bearers::default(),
-            members: Members::default(),
+            peers: Peers::default(),
             methods: Methods::default(),
             connections: Connections::default(),
             delivery: Delivery::default(),
@@ -219,7 +219,7 @@ impl Switch {
 
     /// The next node to which contact was lost, for groups.
     pub(crate) fn next_lost(&mut self) -> Option<NodeAddr> {
-        self.members.next_lost()
+        self.peers.next_lost()
     }
 
     pub(crate) fn enable_bearer(&mut self, now: Time, config: BearerConfig) -> Result<BearerId, BearerError> {
@@ -238,7 +238,7 @@ impl Switch {
     }
 
     pub(crate) fn disable_bearer(&mut self, now: Time, id: BearerId) {
-        let peers: Vec<NodeAddr> = self.members.keys().copied().collect();
+        let peers: Vec<NodeAddr> = self.peers.keys().copied().collect();
         for addr in peers {
             self.with_peer(now, addr, |peer, ctx| peer.remove_link(id, DownReason::Administrator, ctx));
         }
@@ -246,13 +246,13 @@ impl Switch {
     }
 
     pub(crate) fn informed_peers(&self) -> usize {
-        self.members.values().filter(|member| member.peer.is_up() && member.names.is_open()).count()
+        self.peers.values().filter(|entry| entry.peer.is_up() && entry.names.is_open()).count()
     }
 
     /// The medium of a bearer reports that the node with this address on it is gone.
     pub(crate) fn lose_neighbour(&mut self, now: Time, id: BearerId, address: MediaAddr) {
-        let has_left = |member: &Member| member.peer.slot(id).is_some_and(|slot| slot.media == address);
-        let gone = self.members.iter().find(|(_, member)| has_left(member)).map(|(addr, _)| *addr);
+        let has_left = |entry: &PeerEntry| entry.peer.slot(id).is_some_and(|slot| slot.media == address);
+        let gone = self.peers.iter().find(|(_, entry)| has_left(entry)).map(|(addr, _)| *addr);
         if let Some(addr) = gone {
             self.with_peer(now, addr, |peer, ctx| peer.remove_link(id, DownReason::PeerLeft, ctx));
         }

@@ -20,7 +20,7 @@ impl Switch {
     /// The peer's session of the monitor has ended: the next record is complete, and acknowledges nothing. A record of
     /// the session before would be the first one that the peer gets, which it takes for this node's domain.
     fn monitor_begin_session(&mut self, addr: NodeAddr, bearer: BearerId) {
-        if let Some(slot) = self.members.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer)) {
+        if let Some(slot) = self.peers.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer)) {
             slot.monitor = MonitorSession::default();
             slot.link.set_monitor_record(Vec::new());
         }
@@ -41,12 +41,12 @@ impl Switch {
 
     /// Before a tick: passes the monitor's verdicts to the links of a peer.
     pub(super) fn monitor_tick(&mut self, addr: NodeAddr) {
-        let Some(member) = self.members.get_mut(&addr) else { return };
+        let Some(entry) = self.peers.get_mut(&addr) else { return };
         // Keys of a peer that is silent for 3 s are set aside (tipc.md §12.5).
         let needs_packets = self.encryption.is_on();
         for id in 0..MAX_BEARERS as BearerId {
             let bearer = self.bearers.get(id);
-            let (Some(bearer), Some(slot)) = (bearer, member.peer.slot_mut(id)) else { continue };
+            let (Some(bearer), Some(slot)) = (bearer, entry.peer.slot_mut(id)) else { continue };
             let verdict = bearer.monitor.verdict(addr, &mut slot.monitor);
             slot.link.set_monitor(MonitorVerdict {
                 supervised: verdict.supervised,
@@ -64,9 +64,9 @@ impl Switch {
             return;
         }
         let bearer = self.bearers.get_mut(id);
-        let Some(member) = self.members.get_mut(&addr) else { return };
-        let capabilities = member.peer.capabilities;
-        let (Some(bearer), Some(slot)) = (bearer, member.peer.slot_mut(id)) else { return };
+        let Some(entry) = self.peers.get_mut(&addr) else { return };
+        let capabilities = entry.peer.capabilities;
+        let (Some(bearer), Some(slot)) = (bearer, entry.peer.slot_mut(id)) else { return };
         if !slot.link.is_up() || !slot.link.accepts_protocol(view) {
             return;
         }

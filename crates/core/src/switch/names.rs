@@ -83,8 +83,8 @@ impl Switch {
 
     /// Sends to all linked peers: by broadcast if all of them number updates, otherwise a copy to each.
     fn distribute(&mut self, now: Time, message: Message) {
-        let up = || self.members.values().map(|m| &m.peer).filter(|p| p.is_up());
-        let numbered = self.members.common_capabilities() & capability::NAMED_BCAST != 0
+        let up = || self.peers.values().map(|m| &m.peer).filter(|p| p.is_up());
+        let numbered = self.peers.common_capabilities() & capability::NAMED_BCAST != 0
             || up().all(|peer| peer.has(capability::NAMED_BCAST));
         if numbered && self.methods.policy() != MulticastPolicy::Forced(Method::Replicast) {
             return self.broadcast_update(now, message);
@@ -101,7 +101,7 @@ impl Switch {
 
     /// Whether messages to a peer that numbers updates take two links.
     fn has_two_links(&self, addr: NodeAddr) -> bool {
-        let peer = self.members.get(&addr).map(|member| &member.peer);
+        let peer = self.peers.get(&addr).map(|entry| &entry.peer);
         peer.is_some_and(|peer| {
             peer.has(capability::NAMED_BCAST) && peer.active_bearer(0) != peer.active_bearer(1)
         })
@@ -144,8 +144,10 @@ impl Switch {
         }
         // One link carries both selectors.
         let link = if self.has_two_links(addr) { selector & 1 } else { 0 };
-        let member = self.members.get(&addr).filter(|member| member.peer.is_up());
-        let Some(told) = member.and_then(|member| member.told.get(link as usize).copied()) else { return };
+        let entry = self.peers.get(&addr).filter(|entry| entry.peer.is_up());
+        let Some(told) = entry.and_then(|entry| entry.next_unsent.get(link as usize).copied()) else {
+            return;
+        };
         let mut refused = None;
         for (number, mut update) in self.bindings.recent().after(told, acknowledged) {
             update.set_dest_node(addr);
@@ -155,7 +157,7 @@ impl Switch {
                 break;
             }
         }
-        if let Some(told) = self.members.get_mut(&addr).and_then(|m| m.told.get_mut(link as usize)) {
+        if let Some(told) = self.peers.get_mut(&addr).and_then(|m| m.next_unsent.get_mut(link as usize)) {
             *told = refused.unwrap_or(next);
         }
     }
@@ -165,10 +167,10 @@ impl Switch {
     /// sent, the peer's messages are held: no socket learns from them whom it could send a message that would overtake
     /// the rest.
     pub(super) fn begin_bulk(&mut self, now: Time, addr: NodeAddr) {
-        let Some(member) = self.members.get_mut(&addr) else { return };
-        let is_divided = self.work.is_limited() && member.peer.has(capability::NAMED_BCAST);
-        member.bulk = Some(self.bindings.bulk(is_divided));
-        member.told = [self.bindings.recent().next(); 2];
+        let Some(entry) = self.peers.get_mut(&addr) else { return };
+        let is_divided = self.work.is_limited() && entry.peer.has(capability::NAMED_BCAST);
+        entry.bulk = Some(self.bindings.bulk(is_divided));
+        entry.next_unsent = [self.bindings.recent().next(); 2];
         if self.continue_bulk(now, addr) {
             self.hold(addr);
             self.bindings.postpone_bulk(addr);
@@ -188,27 +190,27 @@ impl Switch {
 
     /// Forgets the withdrawals that all bulks have.
     pub(super) fn forget_withdrawals(&mut self) {
-        let oldest = self.bindings.oldest_bulk().and_then(|addr| self.members.get(&addr));
-        self.bindings.forget_withdrawals(oldest.and_then(|member| member.bulk.as_ref()));
+        let oldest = self.bindings.oldest_bulk().and_then(|addr| self.peers.get(&addr));
+        self.bindings.forget_withdrawals(oldest.and_then(|entry| entry.bulk.as_ref()));
     }
 
     /// Sends a portion of a bulk; false if no more are left.
     fn continue_bulk(&mut self, now: Time, addr: NodeAddr) -> bool {
-        let Some(member) = self.members.get_mut(&addr) else { return false };
-        let Some(mut bulk) = member.bulk.take() else { return false };
-        let mss = member.peer.mss(0).unwrap_or_default();
+        let Some(entry) = self.peers.get_mut(&addr) else { return false };
+        let Some(mut bulk) = entry.bulk.take() else { return false };
+        let mss = entry.peer.mss(0).unwrap_or_default();
         let (messages, is_over) = self.bindings.next_of_bulk(addr, mss, &mut bulk);
         if is_over {
             // The bulk has all updates.
-            member.told = [self.bindings.recent().next(); 2];
+            entry.next_unsent = [self.bindings.recent().next(); 2];
         } else {
-            member.bulk = Some(bulk);
+            entry.bulk = Some(bulk);
         }
         for message in messages {
             self.send_to_peer(now, addr, message, 0).ok();
         }
         // A full queue ends the contact.
-        self.members.get(&addr).is_some_and(|member| member.bulk.is_some())
+        self.peers.get(&addr).is_some_and(|entry| entry.bulk.is_some())
     }
 
     /// Withdraws bindings of a lost node, as many as the work allows, although many nodes may be lost; the timer goes
@@ -228,8 +230,8 @@ impl Switch {
     }
 
     pub(super) fn receive_names(&mut self, now: Time, addr: NodeAddr, message: Message) {
-        let Some(member) = self.members.get_mut(&addr) else { return };
-        member.receiver.open_legacy();
+        let Some(entry) = self.peers.get_mut(&addr) else { return };
+        entry.receiver.open_legacy();
         let received = self.with_names(addr, |names, table, changes, report| {
             names.receive(addr, message, table, changes, report)
         });
@@ -241,7 +243,7 @@ impl Switch {
 
     /// Whether updates of a peer that have waited are due: everything else of it comes after them.
     pub(super) fn has_due_names(&self, addr: NodeAddr) -> bool {
-        self.members.get(&addr).is_some_and(|member| member.names.has_due())
+        self.peers.get(&addr).is_some_and(|entry| entry.names.has_due())
     }
 
     /// Applies the next of them; false if there is none.
@@ -262,10 +264,10 @@ impl Switch {
         addr: NodeAddr,
         call: impl FnOnce(&mut NameReceiver, &mut NameTable, &mut Vec<Change>, &mut NameReport) -> T,
     ) -> Option<T> {
-        let member = self.members.get_mut(&addr)?;
+        let entry = self.peers.get_mut(&addr)?;
         let mut report = NameReport::default();
         let result =
-            self.bindings.update(|table, changes| call(&mut member.names, table, changes, &mut report));
+            self.bindings.update(|table, changes| call(&mut entry.names, table, changes, &mut report));
         self.stats.names += report;
         self.account_deferred(addr);
         Some(result)

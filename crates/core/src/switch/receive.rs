@@ -72,7 +72,7 @@ impl Switch {
         }
         let addr = view.prev_node();
         self.bcast.acked(addr) == Some(view.bcast_ack())
-            && self.members.get_mut(&addr).is_some_and(|member| member.peer.take_middle(view, bearer))
+            && self.peers.get_mut(&addr).is_some_and(|entry| entry.peer.take_middle(view, bearer))
     }
 
     /// Keeps a part of a packet of a peer in contact, and processes the packet when it is complete. Spec: tipc.md §4.7.
@@ -90,12 +90,12 @@ impl Switch {
         if view.dest_node().is_some_and(|dest| dest != own && !dest.is_none()) {
             return Err(Drop::NotForUs);
         }
-        let member = self.members.get_mut(&addr).ok_or(Drop::UnknownPeer)?;
-        if !member.peer.is_up() {
+        let entry = self.peers.get_mut(&addr).ok_or(Drop::UnknownPeer)?;
+        if !entry.peer.is_up() {
             return Err(Drop::State);
         }
-        let room = self.deferral.room(&member.deferred);
-        let packet = member.parts.take(view, room);
+        let room = self.deferral.room(&entry.deferred);
+        let packet = entry.parts.take(view, room);
         self.account_deferred(addr);
         match packet {
             // Parts have no parts: otherwise one frame would nest as many as fit.
@@ -111,8 +111,8 @@ impl Switch {
             return Err(Drop::NotForUs);
         }
         let addr = view.prev_node();
-        let member = self.members.get(&addr).ok_or(Drop::UnknownPeer)?;
-        if !member.peer.is_up() && !self.has_left(addr) {
+        let entry = self.peers.get(&addr).ok_or(Drop::UnknownPeer)?;
+        if !entry.peer.is_up() && !self.has_left(addr) {
             return Err(Drop::State);
         }
         let protocol = view.user() == User::LinkProtocol;
@@ -150,8 +150,8 @@ impl Switch {
         if addr == own {
             return Ok(()); // many media return a broadcast to its sender
         }
-        let member = self.members.get(&addr).ok_or(Drop::UnknownPeer)?;
-        if !member.peer.is_up() {
+        let entry = self.peers.get(&addr).ok_or(Drop::UnknownPeer)?;
+        if !entry.peer.is_up() {
             return Err(Drop::State);
         }
         if view.user() == User::BcastProtocol {
@@ -161,12 +161,12 @@ impl Switch {
         if self.is_hold_full(addr) {
             return Err(Drop::Held);
         }
-        if !member.receiver.is_next(view) {
+        if !entry.receiver.is_next(view) {
             self.evict_for(now, addr, view.size());
         }
-        let Some(member) = self.members.get_mut(&addr) else { return Err(Drop::UnknownPeer) };
-        let room = self.deferral.room(&member.deferred);
-        let state_due = member.receiver.receive(view, self.config.cluster, room, &mut member.peer.delivered);
+        let Some(entry) = self.peers.get_mut(&addr) else { return Err(Drop::UnknownPeer) };
+        let room = self.deferral.room(&entry.deferred);
+        let state_due = entry.receiver.receive(view, self.config.cluster, room, &mut entry.peer.delivered);
         self.account_deferred(addr);
         self.dispatch_delivered(now, addr);
         self.shed(now, addr);
@@ -180,9 +180,9 @@ impl Switch {
     pub(super) fn send_state(&mut self, now: Time, addr: NodeAddr, bearer: BearerId) {
         self.with_peer(now, addr, |peer, ctx| peer.send_state(bearer, ctx));
         if self.link(addr, bearer).is_some_and(Link::is_up)
-            && let Some(member) = self.members.get_mut(&addr)
+            && let Some(entry) = self.peers.get_mut(&addr)
         {
-            member.receiver.state_sent();
+            entry.receiver.state_sent();
         }
     }
 
@@ -195,11 +195,11 @@ impl Switch {
         bearer: BearerId,
         view: View<'_>,
     ) -> Result<(), Drop> {
-        let Some(member) = self.members.get_mut(&addr) else { return Err(Drop::UnknownPeer) };
+        let Some(entry) = self.peers.get_mut(&addr) else { return Err(Drop::UnknownPeer) };
         let mut wakeups = Vec::new();
         let mut io = BroadcastIo { frames: &mut self.frames, wakeups: &mut wakeups };
         let state_due =
-            broadcast::receive_link_protocol(&mut self.bcast, &mut member.receiver, now, addr, view, &mut io);
+            broadcast::receive_link_protocol(&mut self.bcast, &mut entry.receiver, now, addr, view, &mut io);
         wakeups.into_iter().for_each(|wakeup| self.senders.wake(wakeup.port, NodeAddr::NONE));
         if self.bcast.take_suspicion(addr) {
             self.with_peer(now, addr, |peer, ctx| peer.distrust_paths(ctx));
@@ -215,7 +215,7 @@ impl Switch {
         match Encrypted::parse(frame).map(|packet| packet.source) {
             Ok(EncryptedSource::Node(node)) => node,
             Ok(EncryptedSource::Identity(id)) => {
-                self.members.address_of(&id).unwrap_or_else(|| id.trial_address())
+                self.peers.address_of(&id).unwrap_or_else(|| id.trial_address())
             }
             Err(_) => View::parse(frame).map_or(NodeAddr::NONE, |v| v.prev_node()),
         }

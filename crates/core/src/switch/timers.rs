@@ -22,7 +22,7 @@ const TIMERS: Timers<Switch> = Timers(&[
     Timer { due: |switch, _| switch.pool.trim_due(), handle: |switch, now| switch.pool.trim_timeout(now) },
     Timer { due: Switch::discovery_deadline, handle: Switch::discovery_timeouts },
     Timer { due: Switch::bindings_deadline, handle: Switch::continue_bindings },
-    Timer { due: |switch, _| switch.members.next_tick(), handle: Switch::tick_peers },
+    Timer { due: |switch, _| switch.peers.next_tick(), handle: Switch::tick_peers },
 ]);
 
 impl Switch {
@@ -67,7 +67,7 @@ impl Switch {
 
     fn tick_peers(&mut self, now: Time) {
         for _ in 0..TICKS_PER_CALL {
-            let Some(addr) = self.members.take_tick(now) else { break };
+            let Some(addr) = self.peers.take_tick(now) else { break };
             if self.retention_is_over(now, addr) {
                 self.remove_peer(addr);
             } else {
@@ -80,10 +80,10 @@ impl Switch {
         self.monitor_tick(addr);
         self.tick_keys(now, addr);
         self.with_peer(now, addr, |peer, ctx| peer.tick(ctx));
-        let Some(member) = self.members.get_mut(&addr) else { return };
-        member.parts.tick();
-        member.receiver.state_sent(); // the STATE of a tick acknowledges broadcasts too
-        let (interval_ms, tolerance_ms) = (member.peer.tick_ms(), member.peer.tolerance_ms());
+        let Some(entry) = self.peers.get_mut(&addr) else { return };
+        entry.parts.tick();
+        entry.receiver.state_sent(); // the STATE of a tick acknowledges broadcasts too
+        let (interval_ms, tolerance_ms) = (entry.peer.tick_ms(), entry.peer.tolerance_ms());
         if self.bcast.tick_peer(addr, interval_ms, tolerance_ms) {
             self.reset_peer(now, addr, DownReason::Broadcast);
         }
@@ -102,14 +102,15 @@ impl Switch {
     }
 
     fn retention_is_over(&self, now: Time, addr: NodeAddr) -> bool {
-        let down = |m: &super::Member| !m.peer.is_up() && now >= m.peer.down_since.plus_millis(RETENTION_MS);
-        self.members.get(&addr).is_none_or(down)
+        let down =
+            |m: &super::PeerEntry| !m.peer.is_up() && now >= m.peer.down_since.plus_millis(RETENTION_MS);
+        self.peers.get(&addr).is_none_or(down)
     }
 
     pub(super) fn remove_peer(&mut self, addr: NodeAddr) {
-        if let Some(member) = self.members.remove(addr) {
-            self.encryption.forget(self.now, &member.peer.id);
-            self.deferral.remove(addr, &member.deferred);
+        if let Some(entry) = self.peers.remove(addr) {
+            self.encryption.forget(self.now, &entry.peer.id);
+            self.deferral.remove(addr, &entry.deferred);
             self.senders.note_congestion(addr, 0);
             self.monitor_forget(addr);
         }

@@ -17,26 +17,26 @@ impl Switch {
     }
 
     pub(crate) fn capabilities(&self, node: NodeAddr) -> u16 {
-        match self.members.get(&node) {
-            Some(member) => member.peer.capabilities,
+        match self.peers.get(&node) {
+            Some(entry) => entry.peer.capabilities,
             None if self.is_self(node) => CAPABILITIES,
             None => 0,
         }
     }
 
     pub(crate) fn mss(&self, node: NodeAddr) -> usize {
-        self.members.get(&node).and_then(|m| m.peer.mss(0)).unwrap_or(MAX_MESSAGE)
+        self.peers.get(&node).and_then(|m| m.peer.mss(0)).unwrap_or(MAX_MESSAGE)
     }
 
     pub(crate) fn is_reachable(&self, node: NodeAddr) -> bool {
-        self.is_self(node) || self.members.get(&node).is_some_and(|m| m.peer.is_up())
+        self.is_self(node) || self.peers.get(&node).is_some_and(|m| m.peer.is_up())
     }
 
     /// True if a queue to a node would take a message of this importance beyond its limit only. Of a multicast: one of
     /// the queues to any node.
     pub(crate) fn is_congested(&self, node: NodeAddr, importance: Importance) -> bool {
-        match self.members.get(&node) {
-            Some(member) => member.congestion >> importance as u8 & 0x11 != 0,
+        match self.peers.get(&node) {
+            Some(entry) => entry.congestion >> importance as u8 & 0x11 != 0,
             None if node.is_none() => self.bcast.is_congested(importance) || self.senders.has_congestion(),
             None => false,
         }
@@ -169,7 +169,7 @@ impl Switch {
             }
             let selector = message.link_selector();
             let is_full =
-                |node: &NodeAddr| self.members.get(node).is_some_and(|member| !member.peer.takes(selector));
+                |node: &NodeAddr| self.peers.get(node).is_some_and(|entry| !entry.peer.takes(selector));
             if choice.method == Method::Replicast && remote.iter().any(is_full) {
                 return Err(SubmitError::NoBuffers);
             }
@@ -239,7 +239,7 @@ impl Switch {
 
     /// The conditions on which the choice of a multicast method depends. Spec: tipc.md §7.6.
     fn cluster_view(&self) -> ClusterView {
-        let capabilities = self.members.common_capabilities();
+        let capabilities = self.peers.common_capabilities();
         ClusterView {
             has_broadcast: self.bcast.has_broadcast(),
             all_replicast: capabilities & capability::BCAST_RCAST != 0,

@@ -4,7 +4,7 @@
 use core::ops::RangeBounds;
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
-use super::Member;
+use super::PeerEntry;
 use crate::addr::{NodeAddr, NodeId};
 use crate::discovery::{KnownNodes, Neighbour};
 use crate::limits::{CAPABILITIES, MAX_PEERS};
@@ -14,8 +14,8 @@ use crate::time::Time;
 ///
 /// The identity and the capabilities of a peer change by [`Self::renew`] only.
 #[derive(Debug, Default)]
-pub(super) struct Members {
-    all: BTreeMap<NodeAddr, Member>,
+pub(super) struct Peers {
+    all: BTreeMap<NodeAddr, PeerEntry>,
     /// A host can claim one identity at several addresses.
     identities: BTreeSet<(NodeId, NodeAddr)>,
     /// Number of peers that lack each capability.
@@ -32,30 +32,30 @@ pub(super) struct Members {
     lost: VecDeque<NodeAddr>,
 }
 
-impl Members {
+impl Peers {
     /// Adds a peer.
-    pub(super) fn insert(&mut self, mut member: Member) {
-        let addr = member.peer.addr;
+    pub(super) fn insert(&mut self, mut entry: PeerEntry) {
+        let addr = entry.peer.addr;
         self.remove(addr);
         self.added += 1;
-        member.stranger = Some(self.added);
+        entry.stranger = Some(self.added);
         self.strangers.insert((self.added, addr));
-        self.identities.insert((member.peer.id, addr));
-        self.count_capabilities(member.peer.capabilities, 1);
-        self.ticks.insert((member.peer.next_tick, addr));
-        self.all.insert(addr, member);
+        self.identities.insert((entry.peer.id, addr));
+        self.count_capabilities(entry.peer.capabilities, 1);
+        self.ticks.insert((entry.peer.next_tick, addr));
+        self.all.insert(addr, entry);
     }
 
     /// Removes a peer.
-    pub(super) fn remove(&mut self, addr: NodeAddr) -> Option<Member> {
-        let member = self.all.remove(&addr)?;
-        if let Some(number) = member.stranger {
+    pub(super) fn remove(&mut self, addr: NodeAddr) -> Option<PeerEntry> {
+        let entry = self.all.remove(&addr)?;
+        if let Some(number) = entry.stranger {
             self.strangers.remove(&(number, addr));
         }
-        self.identities.remove(&(member.peer.id, addr));
-        self.ticks.remove(&(member.peer.next_tick, addr));
-        self.count_capabilities(member.peer.capabilities, -1);
-        Some(member)
+        self.identities.remove(&(entry.peer.id, addr));
+        self.ticks.remove(&(entry.peer.next_tick, addr));
+        self.count_capabilities(entry.peer.capabilities, -1);
+        Some(entry)
     }
 
     /// The timers of a peer are due at another time.
@@ -80,9 +80,9 @@ impl Members {
 
     /// A contact with a peer begins: it gets the next number. False if the peer is not known.
     pub(super) fn begin_contact(&mut self, addr: NodeAddr) -> bool {
-        let Some(member) = self.all.get_mut(&addr) else { return false };
+        let Some(entry) = self.all.get_mut(&addr) else { return false };
         self.contacts += 1;
-        member.contact = self.contacts;
+        entry.contact = self.contacts;
         true
     }
 
@@ -98,7 +98,7 @@ impl Members {
 
     /// A peer has a link: it exists, and keeps its place.
     pub(super) fn has_answered(&mut self, addr: NodeAddr) {
-        if let Some(number) = self.all.get_mut(&addr).and_then(|member| member.stranger.take()) {
+        if let Some(number) = self.all.get_mut(&addr).and_then(|entry| entry.stranger.take()) {
             self.strangers.remove(&(number, addr));
         }
     }
@@ -112,12 +112,12 @@ impl Members {
     /// A peer has restarted: adopts its signature, identity and capabilities.
     pub(super) fn renew(&mut self, neighbour: &Neighbour) {
         let (addr, id, capabilities) = (neighbour.addr, neighbour.id, neighbour.capabilities);
-        let Some(member) = self.all.get_mut(&addr) else { return };
-        member.peer.signature = Some(neighbour.signature);
-        let old_id = core::mem::replace(&mut member.peer.id, id);
-        let old_capabilities = member.peer.capabilities;
-        member.peer.set_capabilities(capabilities);
-        member.receiver.set_capabilities(capabilities);
+        let Some(entry) = self.all.get_mut(&addr) else { return };
+        entry.peer.signature = Some(neighbour.signature);
+        let old_id = core::mem::replace(&mut entry.peer.id, id);
+        let old_capabilities = entry.peer.capabilities;
+        entry.peer.set_capabilities(capabilities);
+        entry.receiver.set_capabilities(capabilities);
         if old_id != id {
             self.identities.remove(&(old_id, addr));
             self.identities.insert((id, addr));
@@ -140,11 +140,11 @@ impl Members {
         self.lacking.iter().enumerate().map(has_all).fold(0, |all, bit| all | bit) & CAPABILITIES
     }
 
-    pub(super) fn get(&self, addr: &NodeAddr) -> Option<&Member> {
+    pub(super) fn get(&self, addr: &NodeAddr) -> Option<&PeerEntry> {
         self.all.get(addr)
     }
 
-    pub(super) fn get_mut(&mut self, addr: &NodeAddr) -> Option<&mut Member> {
+    pub(super) fn get_mut(&mut self, addr: &NodeAddr) -> Option<&mut PeerEntry> {
         self.all.get_mut(addr)
     }
 
@@ -156,28 +156,31 @@ impl Members {
         self.all.is_empty()
     }
 
-    pub(super) fn iter(&self) -> btree_map::Iter<'_, NodeAddr, Member> {
+    pub(super) fn iter(&self) -> btree_map::Iter<'_, NodeAddr, PeerEntry> {
         self.all.iter()
     }
 
-    pub(super) fn keys(&self) -> btree_map::Keys<'_, NodeAddr, Member> {
+    pub(super) fn keys(&self) -> btree_map::Keys<'_, NodeAddr, PeerEntry> {
         self.all.keys()
     }
 
-    pub(super) fn values(&self) -> btree_map::Values<'_, NodeAddr, Member> {
+    pub(super) fn values(&self) -> btree_map::Values<'_, NodeAddr, PeerEntry> {
         self.all.values()
     }
 
-    pub(super) fn values_mut(&mut self) -> btree_map::ValuesMut<'_, NodeAddr, Member> {
+    pub(super) fn values_mut(&mut self) -> btree_map::ValuesMut<'_, NodeAddr, PeerEntry> {
         self.all.values_mut()
     }
 
-    pub(super) fn range(&self, addrs: impl RangeBounds<NodeAddr>) -> btree_map::Range<'_, NodeAddr, Member> {
+    pub(super) fn range(
+        &self,
+        addrs: impl RangeBounds<NodeAddr>,
+    ) -> btree_map::Range<'_, NodeAddr, PeerEntry> {
         self.all.range(addrs)
     }
 }
 
-impl KnownNodes for Members {
+impl KnownNodes for Peers {
     fn identity_of(&self, addr: NodeAddr) -> Option<NodeId> {
         self.all.get(&addr).map(|m| m.peer.id)
     }
@@ -216,49 +219,49 @@ mod tests {
 
     #[test]
     fn counts_and_identities_match_a_look_at_every_peer() {
-        let (mut members, mut rng) = (Members::default(), Rng::new(1));
-        assert_eq!(members.common_capabilities(), CAPABILITIES);
+        let (mut peers, mut rng) = (Peers::default(), Rng::new(1));
+        assert_eq!(peers.common_capabilities(), CAPABILITIES);
         for step in 0..5000 {
             let new = neighbour(&mut rng);
             match rng.below(3) {
-                0 => drop(members.remove(new.addr)),
+                0 => drop(peers.remove(new.addr)),
                 1 => {
                     let peer = Peer::new(Time::ZERO, new.addr, new.id, new.capabilities);
-                    members.insert(Member::new(peer, NodeAddr(99)));
+                    peers.insert(PeerEntry::new(peer, NodeAddr(99)));
                 }
-                _ => members.renew(&new),
+                _ => peers.renew(&new),
             }
-            let all = members.values().fold(CAPABILITIES, |all, m| all & m.peer.capabilities);
-            assert_eq!(members.common_capabilities(), all, "step {step}");
+            let all = peers.values().fold(CAPABILITIES, |all, m| all & m.peer.capabilities);
+            assert_eq!(peers.common_capabilities(), all, "step {step}");
             for number in 0..10 {
                 let id = NodeId::from_legacy(NodeAddr(number));
-                let found = members.values().find(|m| m.peer.id == id).map(|m| m.peer.addr);
-                assert_eq!(members.address_of(&id), found, "step {step}");
+                let found = peers.values().find(|m| m.peer.id == id).map(|m| m.peer.addr);
+                assert_eq!(peers.address_of(&id), found, "step {step}");
             }
-            assert_eq!(members.identities.len(), members.all.len());
-            assert_eq!(members.strangers.len(), members.all.len());
+            assert_eq!(peers.identities.len(), peers.all.len());
+            assert_eq!(peers.strangers.len(), peers.all.len());
         }
     }
 
     #[test]
     fn oldest_peer_that_never_answered_gives_its_place() {
-        let mut members = Members::default();
-        let add = |members: &mut Members, number: u32| {
+        let mut peers = Peers::default();
+        let add = |peers: &mut Peers, number: u32| {
             let addr = NodeAddr(number);
             let peer = Peer::new(Time::ZERO, addr, NodeId::from_legacy(addr), CAPABILITIES);
-            members.insert(Member::new(peer, NodeAddr(99)));
+            peers.insert(PeerEntry::new(peer, NodeAddr(99)));
         };
         let most = MAX_PEERS as u32;
-        (1..=most).for_each(|number| add(&mut members, number));
-        members.has_answered(NodeAddr(1));
-        members.renew(&Neighbour { addr: NodeAddr(2), ..neighbour(&mut Rng::new(1)) });
-        assert!(members.has_room());
-        assert_eq!(members.to_replace(), Some(NodeAddr(2)));
-        members.remove(NodeAddr(2));
-        assert_eq!(members.to_replace(), None, "there is room");
-        add(&mut members, most + 1);
-        assert_eq!(members.to_replace(), Some(NodeAddr(3)));
-        (1..=most + 1).for_each(|number| members.has_answered(NodeAddr(number)));
-        assert!(!members.has_room() && members.to_replace().is_none());
+        (1..=most).for_each(|number| add(&mut peers, number));
+        peers.has_answered(NodeAddr(1));
+        peers.renew(&Neighbour { addr: NodeAddr(2), ..neighbour(&mut Rng::new(1)) });
+        assert!(peers.has_room());
+        assert_eq!(peers.to_replace(), Some(NodeAddr(2)));
+        peers.remove(NodeAddr(2));
+        assert_eq!(peers.to_replace(), None, "there is room");
+        add(&mut peers, most + 1);
+        assert_eq!(peers.to_replace(), Some(NodeAddr(3)));
+        (1..=most + 1).for_each(|number| peers.has_answered(NodeAddr(number)));
+        assert!(!peers.has_room() && peers.to_replace().is_none());
     }
 }
