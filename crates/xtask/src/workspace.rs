@@ -90,10 +90,16 @@ pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("utipc-{name}-{}", std::process::id()));
+        let own = Self(std::env::temp_dir().join(format!("utipc-{name}-{}", std::process::id())));
+        own.folder("").map(|_| own)
+    }
+
+    /// Makes a folder inside, for this user alone too.
+    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.join(name);
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
         made.with_context(|| format!("make {}", path.display()))?;
-        Ok(Self(path))
+        Ok(path)
     }
 
     pub(crate) fn join(&self, name: impl AsRef<Path>) -> PathBuf {

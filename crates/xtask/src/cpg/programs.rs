@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::sources::Sources;
 use crate::process::{output, within};
 use crate::running::Running;
-use crate::workspace::{Scratch, make_folder};
+use crate::workspace::Scratch;
 
 /// Node addresses of the daemons. cpghum accepts node ids up to 65536 only.
 const NODES: [u32; 2] = [7, 8];
@@ -31,7 +31,7 @@ pub(super) struct Cluster {
 impl Cluster {
     pub(super) fn start(daemon: &Path, library: &Path, sources: &Sources, programs: &Path) -> Result<Self> {
         let home = Scratch::new("cpg")?;
-        make_folder(&home.join("nodes"))?;
+        home.folder("nodes")?;
         let mut libraries = vec![library.parent().context("the library has a folder")?.to_path_buf()];
         libraries.extend(sources.libraries()?);
         let libraries = std::env::join_paths(libraries).context("join the libraries' folders")?;

@@ -13,7 +13,7 @@ use crate::needs::{Need, Skip};
 use crate::process::{missing, output};
 use crate::running::{Output, Running};
 use crate::step::Tally;
-use crate::workspace::{Scratch, build, built, daemon, files, make_folder, root, target};
+use crate::workspace::{Scratch, build, built, daemon, files, root, target};
 use crate::{go, install, java, python};
 use page::{Names, Page};
 
@@ -183,8 +183,7 @@ fn play(languages: &[&Language], engines: &[Engine], tally: &mut Tally) -> Resul
 
 /// Starts a daemon at the path where programs look for one.
 fn start_daemon(home: &Scratch) -> Result<Running> {
-    let folder = home.join("utipc");
-    make_folder(&folder)?;
+    let folder = home.folder("utipc")?;
     let mut command = Command::new(built("utipcd"));
     command.arg("--socket").arg(folder.join("default.sock")).env("XDG_RUNTIME_DIR", &home.0);
     Running::daemon(&mut command)
