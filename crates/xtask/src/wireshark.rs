@@ -5,11 +5,13 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
+use crate::judge::Counts;
+use crate::lab::Lab;
 use crate::process::output;
+use crate::workspace::files;
 
 /// The Ethernet address of node b (`net.py`), which is utipc.
 const UTIPC_MAC: &str = "02:00:00:00:00:02";
@@ -17,38 +19,28 @@ const UTIPC_MAC: &str = "02:00:00:00:00:02";
 /// The dissector's messages about malformed frames, without their numbers.
 type Kinds = BTreeSet<String>;
 
-/// Number of recordings compared, and the kinds of malformed frames that only utipc sends.
-pub(crate) struct Verdict {
-    pub(crate) recordings: usize,
-    pub(crate) faults: Vec<String>,
-}
-
-/// Compares each recording `ROW-MEDIA.pcap` in `folder` with its `ROW-MEDIA.kernel.pcap`. `tshark` runs the dissector.
-pub(crate) fn compare(folder: &Path, tshark: &dyn Fn() -> Command) -> Result<Verdict> {
-    let mut verdict = Verdict { recordings: 0, faults: Vec::new() };
-    let entries = std::fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
-    let mut kernels: Vec<PathBuf> = entries
-        .flatten()
-        .map(|e| e.path())
-        .filter(|p| p.to_string_lossy().ends_with(".kernel.pcap"))
-        .collect();
-    kernels.sort();
-    for kernel in kernels {
+/// Compares each recording `ROW-MEDIUM.pcap` in `folder` with its `ROW-MEDIUM.kernel.pcap`, as one test.
+pub(crate) fn compare(lab: &Lab, folder: &Path) -> Result<Counts> {
+    let (mut recordings, mut faults) = (0, 0);
+    for kernel in files(folder, ".kernel.pcap")? {
         let ours = PathBuf::from(kernel.to_string_lossy().replace(".kernel.pcap", ".pcap"));
         if !ours.is_file() {
             continue;
         }
-        verdict.recordings += 1;
-        let known = malformed(tshark, &kernel, "_ws.malformed")?;
-        let filter = format!("_ws.malformed && eth.src == {UTIPC_MAC}");
-        let news = news(&known, &malformed(tshark, &ours, &filter)?);
-        verdict.faults.extend(news.into_iter().map(|kind| format!("{}: {kind}", ours.display())));
+        recordings += 1;
+        let known = malformed(lab, &kernel, "_ws.malformed")?;
+        let found = malformed(lab, &ours, &format!("_ws.malformed && eth.src == {UTIPC_MAC}"))?;
+        for kind in only_in_ours(&known, &found) {
+            println!("wireshark: malformed, and not when the kernel sends it: {}: {kind}", ours.display());
+            faults += 1;
+        }
     }
-    Ok(verdict)
+    println!("wireshark: {recordings} recordings, {faults} faults");
+    Ok(Counts::one(recordings > 0 && faults == 0))
 }
 
-fn malformed(tshark: &dyn Fn() -> Command, file: &Path, filter: &str) -> Result<Kinds> {
-    let mut command = tshark();
+fn malformed(lab: &Lab, file: &Path, filter: &str) -> Result<Kinds> {
+    let mut command = lab.command("tshark")?;
     command.arg("-r").arg(file).args(["-Y", filter, "-T", "fields", "-e", "_ws.col.Info"]);
     Ok(output(&mut command)?.lines().map(kind).collect())
 }
@@ -59,7 +51,7 @@ fn kind(line: &str) -> String {
 }
 
 /// Kinds that are malformed in utipc's frames and not in the kernel's.
-fn news(known: &Kinds, ours: &Kinds) -> Vec<String> {
+fn only_in_ours(known: &Kinds, ours: &Kinds) -> Vec<String> {
     ours.difference(known).cloned().collect()
 }
 
@@ -71,7 +63,7 @@ mod tests {
     fn kinds_that_the_kernel_sends_too_do_not_count() {
         let set = |kinds: &[&str]| kinds.iter().map(|k| (*k).to_owned()).collect::<Kinds>();
         assert_eq!(kind("Payld:Low  ConnMsg 12 [Malformed Packet]"), "Payld:Low ConnMsg [Malformed Packet]");
-        assert_eq!(news(&set(&["7 0"]), &set(&["7 0", "11 0"])), ["11 0"]);
-        assert!(news(&set(&["7 0"]), &set(&["7 0"])).is_empty());
+        assert_eq!(only_in_ours(&set(&["7 0"]), &set(&["7 0", "11 0"])), ["11 0"]);
+        assert!(only_in_ours(&set(&["7 0"]), &set(&["7 0"])).is_empty());
     }
 }

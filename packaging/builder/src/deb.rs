@@ -1,77 +1,66 @@
-//! Debian packages.
+//! Debian packages, which dpkg-deb writes.
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result};
-use md5::{Digest, Md5};
 
-use crate::archive::Archive;
 use crate::manifest::{Package, Project};
-use crate::tree::{Content, Entry, Site, Tree, compress_manuals, gzip};
-use crate::{Release, scripts};
+use crate::scripts;
+use crate::stage::{gzip, printed, stage};
+use crate::tree::{Content, Entry, Site, Tree, compress_manuals};
 
 /// Makes the package; returns its name and its bytes.
-pub(crate) fn build(
-    package: &Package,
-    project: &Project,
-    site: &Site,
-    release: &Release,
-) -> Result<(String, Vec<u8>)> {
+pub(crate) fn build(package: &Package, site: &Site) -> Result<(String, Vec<u8>)> {
+    let release = &site.release;
     let mut tree = site.tree(&package.files)?;
     compress_manuals(&mut tree)?;
-    documents(&mut tree, package, project, site, release)?;
-    let mut data = Archive::new("./", release.time);
-    data.folder("", 0o755)?;
-    data.tree(&tree)?;
+    documents(&mut tree, package, site)?;
+    let folder = site.work.join("deb").join(&package.name);
+    stage(&tree, &folder)?;
 
-    let mut control = Archive::new("./", release.time);
-    control.folder("", 0o755)?;
-    control.file("control", 0o644, fields(package, project, site, release, &tree).as_bytes())?;
-    control.file("md5sums", 0o644, sums(&tree).as_bytes())?;
-    let configs: Vec<_> = tree.iter().filter(|(_, entry)| entry.is_config).collect();
-    if !configs.is_empty() {
-        let list: String = configs.iter().map(|(path, _)| format!("/{path}\n")).collect();
-        control.file("conffiles", 0o644, list.as_bytes())?;
+    let mut control = Tree::new();
+    let mut put = |name: &str, mode: u32, text: String| {
+        let content = Content::Bytes(text.into_bytes());
+        control.insert(format!("DEBIAN/{name}"), Entry { mode, content, is_config: false });
+    };
+    put("control", 0o644, fields(package, site, &tree));
+    let is_summed = |entry: &Entry| !entry.is_config && matches!(entry.content, Content::Bytes(_));
+    let mut sums = Command::new("md5sum");
+    sums.args(tree.iter().filter(|(_, entry)| is_summed(entry)).map(|(path, _)| path));
+    put("md5sums", 0o644, format!("{}\n", printed(sums.current_dir(&folder))?));
+    let configs = tree.iter().filter(|(_, entry)| entry.is_config);
+    let list: String = configs.map(|(path, _)| format!("/{path}\n")).collect();
+    if !list.is_empty() {
+        put("conffiles", 0o644, list);
     }
     for line in &package.deb.control {
         let (name, content) = line.split_once(':').context("a control file is name:content")?;
-        control.file(name, 0o644, format!("{}\n", site.fill(content)).as_bytes())?;
+        put(name, 0o644, format!("{}\n", site.fill(content)));
     }
     for name in ["preinst", "postinst", "prerm", "postrm"] {
         if let Some(script) = scripts(&site.root, package.scripts.as_deref(), &format!("deb.{name}"))? {
-            control.file(name, 0o755, script.as_bytes())?;
+            put(name, 0o755, script);
         }
     }
-    let parts = [
-        ("debian-binary", b"2.0\n".to_vec()),
-        ("control.tar.gz", gzip(&control.finish()?)?),
-        ("data.tar.gz", gzip(&data.finish()?)?),
-    ];
-    let mut deb = ar::Builder::new(Vec::new());
-    for (name, bytes) in parts {
-        let mut header = ar::Header::new(name.into(), bytes.len() as u64);
-        header.set_mtime(release.time);
-        header.set_mode(0o100_644);
-        deb.append(&header, bytes.as_slice()).context("write a .deb")?;
-    }
+    stage(&control, &folder)?;
     let name = format!("{}_{}_{}.deb", package.name, release.version, release.deb_arch);
-    Ok((name, deb.into_inner().context("write a .deb")?))
+    let deb = site.work.join(&name);
+    let mut build = Command::new("dpkg-deb");
+    build.args(["--root-owner-group", "-Zgzip", "-z9", "--build"]).arg(&folder).arg(&deb);
+    printed(build.env("SOURCE_DATE_EPOCH", release.time.to_string())).context("dpkg-deb is Debian's")?;
+    Ok((name, std::fs::read(&deb).context("read a .deb")?))
 }
 
 /// Adds what every package has: copyright, changelog, overrides.
-fn documents(
-    tree: &mut Tree,
-    package: &Package,
-    project: &Project,
-    site: &Site,
-    release: &Release,
-) -> Result<()> {
+fn documents(tree: &mut Tree, package: &Package, site: &Site) -> Result<()> {
+    let Site { root, project, release, .. } = site;
     let name = &package.name;
     let mut put = |path: String, bytes: Vec<u8>| {
         tree.insert(path, Entry { mode: 0o644, content: Content::Bytes(bytes), is_config: false });
     };
-    put(format!("usr/share/doc/{name}/copyright"), copyright(&site.root, project)?.into_bytes());
+    put(format!("usr/share/doc/{name}/copyright"), copyright(root, project)?.into_bytes());
     let changes = format!(
         "{name} ({}) unstable; urgency=medium\n\n  * Changes: {}/blob/main/CHANGELOG.md\n\n -- {}  {}\n",
         release.version, project.homepage, project.maintainer, release.date
@@ -107,7 +96,8 @@ fn copyright(root: &Path, project: &Project) -> Result<String> {
     ))
 }
 
-fn fields(package: &Package, project: &Project, site: &Site, release: &Release, tree: &Tree) -> String {
+fn fields(package: &Package, site: &Site, tree: &Tree) -> String {
+    let Site { project, release, .. } = site;
     let size: usize = tree.values().map(|entry| size(entry).div_ceil(1024)).sum();
     let mut text = format!(
         "Package: {}\nVersion: {}\nArchitecture: {}\nMaintainer: {}\nInstalled-Size: {size}\n",
@@ -135,15 +125,4 @@ fn size(entry: &Entry) -> usize {
         Content::Bytes(bytes) => bytes.len(),
         Content::Link(_) => 0,
     }
-}
-
-fn sums(tree: &Tree) -> String {
-    let mut text = String::new();
-    for (path, entry) in tree.iter().filter(|(_, entry)| !entry.is_config) {
-        if let Content::Bytes(bytes) = &entry.content {
-            let sum: String = Md5::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-            let _ = writeln!(text, "{sum}  {path}");
-        }
-    }
-    text
 }

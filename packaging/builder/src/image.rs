@@ -5,29 +5,20 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::Release;
-use crate::archive::Archive;
-use crate::manifest::{Image, Project};
-use crate::tree::{Site, gzip};
+use crate::manifest::Image;
+use crate::stage::{folder, gzip, stage, tar};
+use crate::tree::{Content, Entry, Site, Tree};
 
 /// Makes the image for one architecture, in Go's names; returns its name and its bytes.
-pub(crate) fn build(
-    image: &Image,
-    project: &Project,
-    site: &Site,
-    release: &Release,
-    arch: &str,
-) -> Result<(String, Vec<u8>)> {
-    let mut layer = Archive::new("", release.time);
-    layer.tree(&site.tree(&image.files)?)?;
-    for (folder, mode) in &image.folders {
-        // `run` before `run/utipc`.
-        if let Some((parent, _)) = folder.split_once('/') {
-            layer.folder(parent, 0o755)?;
-        }
-        layer.folder(folder, u32::from_str_radix(mode, 8).context("a folder's mode is octal")?)?;
+pub(crate) fn build(image: &Image, site: &Site, arch: &str) -> Result<(String, Vec<u8>)> {
+    let Site { project, release, .. } = site;
+    let work = site.work.join("image").join(arch);
+    let layer = work.join("layer");
+    stage(&site.tree(&image.files)?, &layer)?;
+    for (path, mode) in &image.folders {
+        folder(&layer.join(path), u32::from_str_radix(mode, 8).context("a folder's mode is octal")?)?;
     }
-    let plain = layer.finish()?;
+    let plain = tar(&layer, release.time)?;
     let packed = gzip(&plain)?;
     let created = &release.created;
     let config = serde_json::to_vec(&json!({
@@ -71,14 +62,18 @@ pub(crate) fn build(
         "RepoTags": [format!("utipc:{}", release.version)],
         "Layers": [blob(&packed)],
     }]);
-    let mut out = Archive::new("", release.time);
-    out.file("oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
-    out.file("index.json", 0o644, &serde_json::to_vec(&index)?)?;
-    out.file("manifest.json", 0o644, &serde_json::to_vec(&docker)?)?;
-    for bytes in [&config, &manifest, &packed] {
-        out.file(&blob(bytes), 0o644, bytes)?;
+    let mut out = Tree::new();
+    let mut put = |path: String, bytes: Vec<u8>| {
+        out.insert(path, Entry { mode: 0o644, content: Content::Bytes(bytes), is_config: false });
+    };
+    put("oci-layout".into(), br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec());
+    put("index.json".into(), serde_json::to_vec(&index)?);
+    put("manifest.json".into(), serde_json::to_vec(&docker)?);
+    for bytes in [config, manifest, packed] {
+        put(blob(&bytes), bytes);
     }
-    Ok((format!("utipc-{}-{arch}.oci.tar", release.version), out.finish()?))
+    stage(&out, &work.join("layout"))?;
+    Ok((format!("utipc-{}-{arch}.oci.tar", release.version), tar(&work.join("layout"), release.time)?))
 }
 
 /// `sha256:…`

@@ -1,13 +1,13 @@
 //! Builds the packages of `packaging/packages.toml`: .deb, .rpm, static tarballs, a container image, checksums and the
 //! list of components. The same commit gives the same bytes.
 
-mod archive;
 mod deb;
 mod image;
 mod manifest;
 mod notices;
 mod rpms;
 mod sbom;
+mod stage;
 mod tree;
 
 use std::fs;
@@ -17,8 +17,8 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 
-use archive::Archive;
 use manifest::Manifest;
+use stage::{gzip, printed, stage, tar};
 use tree::{Content, Site};
 
 /// Most bytes of the static daemon and of the container image (release builds).
@@ -61,7 +61,8 @@ enum Kind {
     Sbom,
 }
 
-/// What all packages of one run have in common.
+/// The version of a run, and its time.
+#[derive(Clone, Debug)]
 pub(crate) struct Release {
     /// Version as Debian writes it.
     pub(crate) version: String,
@@ -102,26 +103,32 @@ fn run(args: &Args) -> Result<()> {
     let release = release(&root, args)?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let out = args.out.clone().unwrap_or_else(|| root.join("target/package"));
-    if out.exists() {
-        fs::remove_dir_all(&out).with_context(|| format!("remove {}", out.display()))?;
+    let work = target.join("package-work");
+    for folder in [&out, &work] {
+        if folder.exists() {
+            fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
+        }
+        fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
     }
-    fs::create_dir_all(&out).with_context(|| format!("make {}", out.display()))?;
     let wants = |kind| args.only.contains(&kind);
-    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
-    let crates: Vec<_> = manifest.build.crates.iter().map(String::as_str).collect();
-    let notices = tree::gzip(notices::build(&root, &crates)?.as_bytes())?;
     let profile = if args.debug { "debug" } else { "release" };
+    let built = target.join(profile);
+    let notices = gzip(notices::build(&root, &manifest.build.crates)?.as_bytes())?;
+    let project = manifest.project.clone();
+    let site =
+        Site { root, work, statics: built.clone(), built, names: Vec::new(), notices, project, release };
+    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
     if wants(Kind::Deb) || wants(Kind::Rpm) {
         for words in manifest.build.native.iter().filter(|_| !args.no_build) {
-            build(&root, args.debug, words, None)?;
+            build(&site.root, args.debug, words, None)?;
         }
+        let (debian, other) = (site.with_folders(true), site.with_folders(false));
         for package in &manifest.package {
-            for kind in [Kind::Deb, Kind::Rpm].into_iter().filter(|kind| wants(*kind)) {
-                let site = site(&root, &target.join(profile), &manifest, &release, &notices, kind);
-                files.push(match kind {
-                    Kind::Deb => deb::build(package, &manifest.project, &site, &release)?,
-                    _ => rpms::build(package, &manifest.project, &site, &release)?,
-                });
+            if wants(Kind::Deb) {
+                files.push(deb::build(package, &debian)?);
+            }
+            if wants(Kind::Rpm) {
+                files.push(rpms::build(package, &other)?);
             }
         }
     }
@@ -129,24 +136,24 @@ fn run(args: &Args) -> Result<()> {
         for arch in &args.arch {
             let triple = format!("{arch}-unknown-linux-musl");
             for words in manifest.build.statics.iter().filter(|_| !args.no_build) {
-                build(&root, args.debug, words, Some(&triple))?;
+                build(&site.root, args.debug, words, Some(&triple))?;
             }
-            let mut site = site(&root, &target.join(profile), &manifest, &release, &notices, Kind::Static);
-            site.statics = target.join(&triple).join(profile);
+            let site = Site { statics: target.join(&triple).join(profile), ..site.with_folders(false) };
             if wants(Kind::Static) {
-                files.push(tarball(&manifest, &site, &release, &triple, args.debug)?);
+                files.push(tarball(&manifest, &site, &triple, args.debug)?);
             }
             if wants(Kind::Image) {
                 let go_arch = if arch == "x86_64" { "amd64" } else { "arm64" };
-                let made = image::build(&manifest.image, &manifest.project, &site, &release, go_arch)?;
+                let made = image::build(&manifest.image, &site, go_arch)?;
                 at_most(&made.0, made.1.len(), IMAGE_MOST, args.debug)?;
                 files.push(made);
             }
         }
     }
     if wants(Kind::Sbom) {
-        files.push(sbom::build(&root, &crates, &manifest.project, &release)?);
+        files.push(sbom::build(&manifest.build.crates, &site)?);
     }
+    fs::remove_dir_all(&site.work).with_context(|| format!("remove {}", site.work.display()))?;
     write(&out, files)
 }
 
@@ -186,34 +193,25 @@ fn build(root: &Path, debug: bool, words: &str, triple: Option<&str>) -> Result<
     Ok(())
 }
 
-fn site(
-    root: &Path,
-    built: &Path,
-    manifest: &Manifest,
-    release: &Release,
-    notices: &[u8],
-    kind: Kind,
-) -> Site {
-    let is_deb = kind == Kind::Deb;
-    let lib = match (is_deb, release.deb_arch) {
-        (true, "arm64") => "usr/lib/aarch64-linux-gnu",
-        (true, _) => "usr/lib/x86_64-linux-gnu",
-        (false, _) => "usr/lib64",
-    };
-    let (python, zsh) = match is_deb {
-        true => ("usr/lib/python3/dist-packages", "usr/share/zsh/vendor-completions"),
-        false => ("usr/lib/utipc/python3", "usr/share/zsh/site-functions"),
-    };
-    let names = vec![
-        ("lib", lib.to_owned()),
-        ("python", python.to_owned()),
-        ("zsh", zsh.to_owned()),
-        ("version", if is_deb { release.version.clone() } else { format!("{}-1", release.rpm_version) }),
-        ("upstream", upstream(&release.version).to_owned()),
-    ];
-    let (root, built) = (root.to_path_buf(), built.to_path_buf());
-    let (notices, glibc) = (notices.to_vec(), manifest.project.glibc.clone());
-    Site { root, statics: built.clone(), built, names, notices, glibc }
+impl Site {
+    /// The same with the folders of Debian or of other distributions.
+    fn with_folders(&self, is_debian: bool) -> Self {
+        let Release { version, rpm_version, deb_arch, .. } = &self.release;
+        let lib = if *deb_arch == "arm64" { "usr/lib/aarch64-linux-gnu" } else { "usr/lib/x86_64-linux-gnu" };
+        let [lib, python, zsh] = match is_debian {
+            true => [lib, "usr/lib/python3/dist-packages", "usr/share/zsh/vendor-completions"],
+            false => ["usr/lib64", "usr/lib/utipc/python3", "usr/share/zsh/site-functions"],
+        };
+        let full = if is_debian { version.clone() } else { format!("{rpm_version}-1") };
+        let names = vec![
+            ("lib", lib.to_owned()),
+            ("python", python.to_owned()),
+            ("zsh", zsh.to_owned()),
+            ("version", full),
+            ("upstream", upstream(version).to_owned()),
+        ];
+        Self { names, ..self.clone() }
+    }
 }
 
 /// The version without what a distribution adds.
@@ -221,13 +219,8 @@ fn upstream(version: &str) -> &str {
     version.split(['~', '+', '-']).next().unwrap_or(version)
 }
 
-fn tarball(
-    manifest: &Manifest,
-    site: &Site,
-    release: &Release,
-    triple: &str,
-    debug: bool,
-) -> Result<(String, Vec<u8>)> {
+fn tarball(manifest: &Manifest, site: &Site, triple: &str, debug: bool) -> Result<(String, Vec<u8>)> {
+    let release = &site.release;
     let tree = site.tree(&manifest.tarball.files)?;
     for (path, entry) in &tree {
         if let (true, Content::Bytes(bytes)) = (path.ends_with("bin/utipcd"), &entry.content) {
@@ -235,9 +228,9 @@ fn tarball(
         }
     }
     let name = format!("utipc-{}-{}", release.version, triple.replace("-unknown", ""));
-    let mut tar = Archive::new(&format!("{name}/"), release.time);
-    tar.tree(&tree)?;
-    Ok((format!("{name}.tar.gz"), tree::gzip(&tar.finish()?)?))
+    let folder = site.work.join("static").join(triple);
+    stage(&tree, &folder.join(&name))?;
+    Ok((format!("{name}.tar.gz"), gzip(&tar(&folder, release.time)?)?))
 }
 
 /// Refuses what is larger than promised; debug builds are.
@@ -256,12 +249,12 @@ fn release(root: &Path, args: &Args) -> Result<Release> {
     let version = args.version.clone().unwrap_or_else(|| own.to_owned());
     let time = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(given) => given.parse().context("SOURCE_DATE_EPOCH is not a number of seconds")?,
-        Err(_) => output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root))?
+        Err(_) => printed(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root))?
             .parse()
             .context("git log printed no time (set SOURCE_DATE_EPOCH)")?,
     };
     let date = |format: &str| {
-        output(Command::new("date").args(["-u", "-d", &format!("@{time}"), format]).env("LC_ALL", "C"))
+        printed(Command::new("date").args(["-u", "-d", &format!("@{time}"), format]).env("LC_ALL", "C"))
     };
     let (deb_arch, rpm_arch) = match std::env::consts::ARCH {
         "x86_64" => ("amd64", "x86_64"),
@@ -270,12 +263,4 @@ fn release(root: &Path, args: &Args) -> Result<Release> {
     };
     let (date, created) = (date("+%a, %d %b %Y %H:%M:%S +0000")?, date("+%Y-%m-%dT%H:%M:%SZ")?);
     Ok(Release { rpm_version: version.replace('-', "~"), version, deb_arch, rpm_arch, time, date, created })
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let out = command.output().with_context(|| format!("run {command:?}"))?;
-    if !out.status.success() {
-        bail!("{command:?} failed: {}", String::from_utf8_lossy(&out.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }

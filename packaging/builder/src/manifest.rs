@@ -19,7 +19,7 @@ pub(crate) struct Manifest {
 }
 
 /// What all packages have in common.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Project {
     pub(crate) maintainer: String,

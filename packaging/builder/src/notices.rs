@@ -13,7 +13,7 @@ use crate::sbom;
 const NAMES: [&str; 5] = ["license", "licence", "copying", "notice", "unlicense"];
 
 /// The licences of all dependencies of the crates `packages`: each text once, after the crates that have it.
-pub(crate) fn build(root: &Path, packages: &[&str]) -> Result<String> {
+pub(crate) fn build(root: &Path, packages: &[String]) -> Result<String> {
     let metadata = sbom::metadata(root)?;
     let mut list = String::new();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -23,7 +23,8 @@ pub(crate) fn build(root: &Path, packages: &[&str]) -> Result<String> {
         let name = format!("{} {}", sbom::text(package, "name"), sbom::text(package, "version"));
         // Writing to a string cannot fail.
         let _ = writeln!(list, "{name}: {}", sbom::text(package, "license"));
-        let folder = Path::new(sbom::text(package, "manifest_path")).parent().context("a crate has a folder")?;
+        let folder =
+            Path::new(sbom::text(package, "manifest_path")).parent().context("a crate has a folder")?;
         for text in files(folder).with_context(|| format!("read the licence of {name}"))? {
             texts.entry(text).or_default().push(name.clone());
         }

@@ -7,17 +7,13 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::Release;
-use crate::manifest::Project;
+use crate::stage::filter;
+use crate::tree::Site;
 
 /// Makes the list for the crates `packages` and all that they are built from; returns its name and its bytes.
-pub(crate) fn build(
-    root: &Path,
-    packages: &[&str],
-    project: &Project,
-    release: &Release,
-) -> Result<(String, Vec<u8>)> {
-    let metadata = metadata(root)?;
+pub(crate) fn build(packages: &[String], site: &Site) -> Result<(String, Vec<u8>)> {
+    let Site { project, release, .. } = site;
+    let metadata = metadata(&site.root)?;
     let parts = parts(&metadata, packages)?;
     let depends: Vec<_> = parts
         .iter()
@@ -55,11 +51,11 @@ pub(crate) struct Part<'a> {
 }
 
 /// The crates `packages` and all that they are built from, by their ids.
-pub(crate) fn parts<'a>(metadata: &'a Value, packages: &[&str]) -> Result<Vec<Part<'a>>> {
+pub(crate) fn parts<'a>(metadata: &'a Value, packages: &[String]) -> Result<Vec<Part<'a>>> {
     let crates: BTreeMap<&str, &Value> = list(&metadata["packages"], "id");
     let nodes: BTreeMap<&str, &Value> = list(&metadata["resolve"]["nodes"], "id");
     let is_root =
-        |id: &&&str| crates.get(**id).is_some_and(|c| packages.iter().any(|name| c["name"] == *name));
+        |id: &&&str| crates.get(**id).is_some_and(|c| packages.iter().any(|name| c["name"] == **name));
     let mut open: Vec<&str> = crates.keys().filter(is_root).copied().collect();
     if open.len() != packages.len() {
         bail!("cargo metadata does not know all of {packages:?}");
@@ -79,11 +75,8 @@ pub(crate) fn metadata(root: &Path) -> Result<Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let words =
         ["metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu"];
-    let out = Command::new(cargo).args(words).current_dir(root).output().context("run cargo metadata")?;
-    if !out.status.success() {
-        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&out.stderr).trim());
-    }
-    serde_json::from_slice(&out.stdout).context("parse cargo metadata")
+    let text = filter(Command::new(cargo).args(words).current_dir(root), &[])?;
+    serde_json::from_slice(&text).context("parse cargo metadata")
 }
 
 fn list<'a>(values: &'a Value, key: &str) -> BTreeMap<&'a str, &'a Value> {

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
-use flate2::{Compression, GzBuilder};
-
-use crate::manifest::Line;
+use crate::Release;
+use crate::manifest::{Line, Project};
+use crate::stage::{filter, gzip};
+use anyhow::{Context, Result, bail, ensure};
 
 /// One file.
 #[derive(Clone, Debug)]
@@ -30,10 +29,12 @@ pub(crate) enum Content {
 /// Files by their path without a leading slash.
 pub(crate) type Tree = BTreeMap<String, Entry>;
 
-/// Where a format of packages has its folders, and where the build is.
+/// What the packages of one run have in common, and where their format has its folders.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub(crate) root: PathBuf,
+    /// Folder for files on their way into a package.
+    pub(crate) work: PathBuf,
     /// Folder of programs and libraries that run on this machine.
     pub(crate) built: PathBuf,
     /// Folder of static programs of the package's architecture.
@@ -42,8 +43,8 @@ pub(crate) struct Site {
     pub(crate) names: Vec<(&'static str, String)>,
     /// Licences of dependencies, compressed.
     pub(crate) notices: Vec<u8>,
-    /// Newest glibc that programs may need.
-    pub(crate) glibc: String,
+    pub(crate) project: Project,
+    pub(crate) release: Release,
 }
 
 impl Site {
@@ -128,12 +129,12 @@ impl Site {
         let _ = fs::remove_file(&stripped);
         let bytes = bytes?;
         let needed = glibc(&bytes);
-        let wanted: Vec<u32> = numbers(&self.glibc);
+        let wanted: Vec<u32> = numbers(&self.project.glibc);
         if needed > wanted && path.extension().is_none_or(|end| end != "a") {
             bail!(
                 "{} needs glibc {needed:?}, but packages.toml promises {} (build on an older system, or promise less)",
                 path.display(),
-                self.glibc
+                self.project.glibc
             );
         }
         Ok(bytes)
@@ -142,14 +143,9 @@ impl Site {
     fn printed(&self, command: &str) -> Result<Vec<u8>> {
         let mut words = command.split_whitespace();
         let program = self.built.join(words.next().context("a command has a program")?);
-        let out = Command::new(&program)
-            .args(words)
-            .output()
-            .with_context(|| format!("run {}", program.display()))?;
-        if !out.status.success() || out.stdout.is_empty() {
-            bail!("{command} failed: {}", String::from_utf8_lossy(&out.stderr).trim());
-        }
-        Ok(out.stdout)
+        let text = filter(Command::new(program).args(words), &[])?;
+        ensure!(!text.is_empty(), "{command} prints nothing");
+        Ok(text)
     }
 
     fn pkgconfig(&self, template: &str) -> Result<Vec<u8>> {
@@ -185,13 +181,6 @@ pub(crate) fn compress_manuals(tree: &mut Tree) -> Result<()> {
         tree.insert(format!("{page}.gz"), entry);
     }
     Ok(())
-}
-
-/// Bytes in gzip's format, without a time.
-pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut out = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
-    out.write_all(bytes).context("compress")?;
-    out.finish().context("compress")
 }
 
 /// The newest version of glibc's symbols that a program names.

@@ -11,6 +11,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag};
 use serde_json::Value;
 
 use crate::tidy::resolve;
+use crate::workspace::root;
 
 /// Where files are that are not in the book.
 const REPOSITORY: &str = "https://github.com/utipc/utipc/blob/main";
@@ -19,7 +20,7 @@ const REPOSITORY: &str = "https://github.com/utipc/utipc/blob/main";
 const SOURCES: &str = "docs";
 
 /// Answers mdbook: `supports RENDERER` is true for all; otherwise the book is read from standard input.
-pub(crate) fn filter(root: &Path, question: &[String]) -> Result<()> {
+pub(crate) fn filter(question: &[String]) -> Result<()> {
     if question.first().is_some_and(|word| word == "supports") {
         return Ok(());
     }
@@ -30,7 +31,7 @@ pub(crate) fn filter(root: &Path, question: &[String]) -> Result<()> {
     chapters(&mut book, &mut |path, _| {
         known.insert(Path::new(SOURCES).join(path));
     });
-    let pages = Pages { root, known };
+    let pages = Pages { root: &root(), known };
     chapters(&mut book, &mut |path, content| *content = pages.rewritten(path, content));
     println!("{book}");
     Ok(())

@@ -9,18 +9,20 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::workspace::root;
+
 /// Pages of mdbook's own, whose links are those of other pages.
 const COPIES: [&str; 3] = ["print.html", "404.html", "toc.html"];
 
 /// Makes the book and checks it. mdbook may warn of nothing.
-pub(crate) fn run(root: &Path) -> Result<()> {
-    let out = Command::new("mdbook").args(["build", "docs"]).current_dir(root).output();
+pub(crate) fn run() -> Result<()> {
+    let out = Command::new("mdbook").args(["build", "docs"]).current_dir(root()).output();
     let out = out.context("run mdbook (cargo install mdbook)")?;
     let said = String::from_utf8_lossy(&out.stderr);
     if !out.status.success() || said.lines().any(|line| line.contains("WARN") || line.contains("ERROR")) {
         bail!("mdbook build docs: {}\n{said}", out.status);
     }
-    let book = root.join("target/book");
+    let book = root().join("target/book");
     let pages = pages(&book)?;
     let mut dead = BTreeSet::new();
     for page in pages.iter().filter(|page| COPIES.iter().all(|copy| !page.ends_with(copy))) {

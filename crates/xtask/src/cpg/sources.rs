@@ -6,23 +6,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::apt::{self, Apt, CACHE, LISTS};
 use crate::process::output;
+use crate::workspace::{files, make_folder, target};
 
 /// The variable that names a folder with Corosync's sources.
-pub(crate) const VARIABLE: &str = "UTIPC_COROSYNC";
+const VARIABLE: &str = "UTIPC_COROSYNC";
 
 /// Debian packages with the headers and libraries that the programs are compiled and linked with. The programs are
 /// linked to Corosync's own library and run with ours.
-const PACKAGES: &[&str] = &[
-    "libcpg-dev",
-    "libcpg4",
-    "libcorosync-common-dev",
-    "libcorosync-common4",
-    "libqb-dev",
-    "libqb100",
-    "zlib1g-dev",
-    "zlib1g",
-];
+const PACKAGES: &str =
+    "libcpg-dev libcpg4 libcorosync-common-dev libcorosync-common4 libqb-dev libqb100 zlib1g-dev zlib1g";
 
 /// Sources and what they need.
 pub(crate) struct Sources {
@@ -34,8 +28,8 @@ pub(crate) struct Sources {
 
 impl Sources {
     /// Finds or downloads all.
-    pub(crate) fn find(root: &Path) -> Result<Self> {
-        let place = root.join("target/cpg");
+    pub(crate) fn find() -> Result<Self> {
+        let place = target().join("cpg");
         let system = place.join("system");
         if !system.join("usr/include/corosync/cpg.h").exists() {
             unpack(PACKAGES, &system)?;
@@ -52,41 +46,32 @@ impl Sources {
 
     /// The folders with libraries that the programs need beside ours.
     pub(crate) fn libraries(&self) -> Result<Vec<PathBuf>> {
-        let lib = self.system.join("usr/lib");
-        let folders = fs::read_dir(&lib).with_context(|| format!("list {}", lib.display()))?;
-        Ok(folders.flatten().map(|folder| folder.path()).filter(|path| path.is_dir()).collect())
+        Ok(files(&self.system.join("usr/lib"), "")?.into_iter().filter(|path| path.is_dir()).collect())
     }
 
     /// Compiles one of Corosync's test programs into `folder`, linked to Corosync's library.
-    pub(crate) fn compile(&self, name: &str, folder: &Path) -> Result<PathBuf> {
-        fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+    pub(crate) fn compile(&self, name: &str, folder: &Path) -> Result<()> {
+        make_folder(folder)?;
         // Their configure script writes this file, of which these programs use nothing.
         fs::write(folder.join("config.h"), "").context("write config.h")?;
-        let program = folder.join(name);
         let mut command = Command::new("cc");
-        command.args(["-O2", "-pthread", "-w", "-o"]).arg(&program);
+        command.args(["-O2", "-pthread", "-w", "-o"]).arg(folder.join(name));
         command.arg(self.corosync.join("test").join(name).with_extension("c"));
-        for include in [folder.to_path_buf(), self.corosync.join("include"), self.system.join("usr/include")]
-        {
-            command.arg("-I").arg(include);
-        }
+        let includes = [folder.to_path_buf(), self.corosync.join("include"), self.system.join("usr/include")];
+        command.args(includes.map(|include| format!("-I{}", include.display())));
         link_with(&mut command, &self.libraries()?);
-        command.args(["-lcpg", "-lqb", "-lz"]);
-        output(&mut command).with_context(|| format!("compile {name}"))?;
-        Ok(program)
+        output(command.args(["-lcpg", "-lqb", "-lz"])).with_context(|| format!("compile {name}")).map(drop)
     }
 }
 
 /// Downloads Debian packages and unpacks them, without installing them. `into` appears when it is complete.
-pub(super) fn unpack(packages: &[&str], into: &Path) -> Result<()> {
-    let beside = |name: &str| into.with_extension(name);
-    let (debs, half) = (beside("debs"), beside("half"));
-    fs::create_dir_all(&debs).with_context(|| format!("make {}", debs.display()))?;
-    eprintln!("cpg: downloading {}", packages.join(" "));
-    output(Command::new("apt-get").args(["download", "-qq"]).args(packages).current_dir(&debs))
-        .context("download Debian packages (apt-get update; set up for Debian 12)")?;
-    for deb in fs::read_dir(&debs).context("list the packages")?.flatten() {
-        output(Command::new("dpkg-deb").arg("-x").arg(deb.path()).arg(&half))?;
+pub(super) fn unpack(packages: &str, into: &Path) -> Result<()> {
+    let half = into.with_extension("half");
+    eprintln!("cpg: downloading {packages}");
+    let packages: Vec<_> = packages.split_whitespace().collect();
+    let debs = Apt::default().download(&packages, &into.with_extension("debs"));
+    for deb in debs.context("download Debian packages (apt-get update; set up for Debian 12)")? {
+        apt::unpack(&deb, &half)?;
     }
     fs::rename(&half, into).context("name the unpacked packages")
 }
@@ -104,39 +89,22 @@ fn download_sources(place: &Path) -> Result<PathBuf> {
     if unpacked.exists() {
         return Ok(unpacked);
     }
-    for folder in ["lists/partial", "cache/archives/partial"] {
-        fs::create_dir_all(place.join(folder)).with_context(|| format!("make {}", place.display()))?;
-    }
+    let list = ("Dir::Etc::sourcelist", "sources.list");
+    let apt = Apt::new(place, &[list, ("Dir::Etc::sourceparts", "none"), LISTS, CACHE])?;
     let release = fs::read_to_string("/etc/os-release").context("read /etc/os-release")?;
     let code = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
     let code = code.context("this system has no code name (set up for Debian)")?;
     let key = "/usr/share/keyrings/debian-archive-keyring.gpg";
-    let list = place.join("sources.list");
-    fs::write(&list, format!("deb-src [signed-by={key}] http://deb.debian.org/debian {code} main\n"))
-        .context("write the list of sources")?;
+    let source = format!("deb-src [signed-by={key}] http://deb.debian.org/debian {code} main\n");
+    fs::write(place.join(list.1), source).context("write the list of sources")?;
     println!("cpg: downloading Corosync's sources");
-    let apt = |words: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.arg("-qq").current_dir(place);
-        for (option, path) in [
-            ("Dir::Etc::sourcelist", &list),
-            ("Dir::Etc::sourceparts", &place.join("none")),
-            ("Dir::State::Lists", &place.join("lists")),
-            ("Dir::Cache", &place.join("cache")),
-        ] {
-            command.arg("-o").arg(format!("{option}={}", path.display()));
-        }
-        output(command.args(words))
-    };
-    apt(&["update"])?;
+    apt.get("update", &[])?;
     // Without the signature of the archive, which mirrors may lack. apt checks its hash.
-    apt(&["source", "--download-only", "--tar-only", "corosync"])?;
-    let mut files = fs::read_dir(place).context("list the sources")?.flatten().map(|entry| entry.path());
-    let archive = files
-        .find(|path| path.to_string_lossy().contains(".orig.tar."))
-        .context("apt-get source left no archive")?;
+    apt.get("source --download-only --tar-only", &["corosync"])?;
+    let archive = files(place, "")?.into_iter().find(|path| path.to_string_lossy().contains(".orig.tar."));
+    let archive = archive.context("apt-get source left no archive")?;
     let half = place.join("half");
-    fs::create_dir_all(&half).with_context(|| format!("make {}", half.display()))?;
+    make_folder(&half)?;
     output(Command::new("tar").args(["--strip-components=1", "-xf"]).arg(archive).arg("-C").arg(&half))?;
     fs::rename(&half, &unpacked).context("name the sources")?;
     Ok(unpacked)

@@ -2,19 +2,20 @@
 //! `examples/README.md`.
 
 mod page;
-mod program;
 
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
-use crate::python::{self, Home};
-use crate::{go, install_c, java};
+use crate::needs::{Need, Skip};
+use crate::process::{missing, output};
+use crate::running::{Output, Running};
+use crate::step::Tally;
+use crate::workspace::{Scratch, build, built, daemon, files, root, target};
+use crate::{go, install, java, python};
 use page::{Names, Page};
-use program::Running;
 
 /// The engine that the programs run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,36 +25,80 @@ enum Engine {
     Kernel,
 }
 
-/// The examples of one language, and the command that starts them.
+/// The examples of one language. The name of the program replaces `{}`, that of its class `{Class}`.
 struct Language {
     name: &'static str,
-    /// The words of the command. The name of the program replaces `{}`, that of its class `{Class}`.
-    command: Vec<String>,
-    /// Names of the examples.
-    programs: Vec<String>,
+    /// The source of a program, below `examples`.
+    source: &'static str,
+    obstacle: Need,
+    build: fn() -> Result<()>,
+    /// The words of the command that starts a program.
+    command: fn() -> Result<Vec<String>>,
 }
 
-/// The environment in which a program runs: the engine, the language, and a runtime directory with a daemon.
-struct Site<'a> {
+static LANGUAGES: [Language; 5] = [
+    Language {
+        name: "Rust",
+        source: "rust/{}.rs",
+        obstacle: || None,
+        build: || build("--package utipc --examples --features utipc/tokio"),
+        command: || Ok(vec![text(&built("examples/{}"))]),
+    },
+    Language {
+        name: "C",
+        source: "c/{}.c",
+        obstacle: no_compiler,
+        build: c,
+        command: || Ok(vec![text(&target().join("examples-c/{}"))]),
+    },
+    Language {
+        name: "Python",
+        source: "python/{}.py",
+        obstacle: python::obstacle,
+        build: || python::install().map(drop),
+        command: || Ok(vec![text(&python::interpreter()), text(&root().join("examples/python/{}.py"))]),
+    },
+    Language {
+        name: "Go",
+        source: "go/{}",
+        obstacle: go::obstacle,
+        build: || go::build_examples().map(drop),
+        command: || Ok(vec![text(&target().join("go/examples/{}"))]),
+    },
+    Language {
+        name: "Java",
+        source: "java/{Class}.java",
+        obstacle: java::obstacle,
+        build: || Ok(()),
+        command: java::build_examples,
+    },
+];
+
+/// Languages whose examples run on the kernel's TIPC too.
+const ON_KERNEL: [&str; 3] = ["Rust", "C", "Python"];
+
+/// Where a program runs: its language, the engine, and a runtime directory with a daemon.
+struct Stage<'a> {
     language: &'a Language,
+    command: &'a [String],
     engine: Engine,
     home: &'a Path,
     page: &'a Page,
 }
 
 /// The name of an example in `examples/README.md`, and the function that runs it.
-type Scene = (&'static str, fn(&Site<'_>) -> Result<()>);
+type Scene = (&'static str, fn(&Stage<'_>) -> Result<()>);
 
 const SCENES: [Scene; 9] = [
-    ("hello", |site| alone(site, "hello")),
+    ("hello", |stage| alone(stage, "hello")),
     ("hello_server", hello),
-    ("connections", |site| alone(site, "connections")),
-    ("multicast", |site| alone(site, "multicast")),
-    ("group", |site| alone(site, "group")),
-    ("ordered", |site| alone(site, "ordered")),
+    ("connections", |stage| alone(stage, "connections")),
+    ("multicast", |stage| alone(stage, "multicast")),
+    ("group", |stage| alone(stage, "group")),
+    ("ordered", |stage| alone(stage, "ordered")),
     ("service_watch", services),
     ("topology_watch", topology),
-    ("async_echo", |site| alone(site, "async_echo")),
+    ("async_echo", |stage| alone(stage, "async_echo")),
 ];
 
 /// Languages without an example: C has no asynchronous tasks, and only Rust has ordered groups.
@@ -61,193 +106,113 @@ const ABSENT: [(&str, &str); 5] =
     [("C", "async_echo"), ("C", "ordered"), ("Python", "ordered"), ("Go", "ordered"), ("Java", "ordered")];
 
 /// Runs the examples of the languages `only`, or of all; returns whether each printed the expected output.
-pub(crate) fn run(root: &Path, only: &[String]) -> Result<bool> {
-    if let Some(unknown) = only.iter().find(|name| !BUILDERS.iter().any(|(known, _)| known == name)) {
-        let known: Vec<_> = BUILDERS.iter().map(|(name, _)| *name).collect();
+pub(crate) fn run(only: &[String]) -> Result<bool> {
+    let known: Vec<_> = LANGUAGES.iter().map(|language| language.name.to_lowercase()).collect();
+    if let Some(unknown) = only.iter().find(|name| !known.contains(name)) {
         bail!("no examples in {unknown} (there are: {})", known.join(", "));
     }
-    let languages = build(root, only)?;
-    crate::workspace::build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
-    let (mut passed, mut failed) = play(root, &languages, &[Engine::Embedded, Engine::Daemon])?;
-    match readme_shows_hello(root) {
-        Ok(()) => passed += 1,
-        Err(error) => {
-            println!("FAILED the examples in README.md: {error:#}");
-            failed += 1;
-        }
-    }
-    println!("examples: {passed} passed, {failed} failed");
-    Ok(failed == 0)
+    let languages = build_all(|language| only.is_empty() || only.contains(&language.name.to_lowercase()))?;
+    daemon()?;
+    let mut tally = Tally::new("examples");
+    play(&languages, &[Engine::Embedded, Engine::Daemon], &mut tally)?;
+    tally.note("the examples in README.md", readme_shows_hello());
+    Ok(tally.end())
 }
 
 /// Checks that README.md shows the programs `hello` exactly as they are in the tree, where they are tested.
-fn readme_shows_hello(root: &Path) -> Result<()> {
-    let readme = std::fs::read_to_string(root.join("README.md")).context("read README.md")?;
+fn readme_shows_hello() -> Result<String> {
+    let readme = fs::read_to_string(root().join("README.md")).context("read README.md")?;
     for (language, file) in [("rust", "rust/hello.rs"), ("c", "c/hello.c"), ("python", "python/hello.py")] {
-        let path = root.join("examples").join(file);
-        let program = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let path = root().join("examples").join(file);
+        let program = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         if !readme.contains(&format!("```{language}\n{program}```")) {
             bail!("it does not show examples/{file} as it is: copy the file into its block for {language}");
+        }
+    }
+    Ok(String::new())
+}
+
+/// Runs examples that are already built on the kernel's own TIPC.
+pub(crate) fn run_on_kernel(names: &[String], tally: &mut Tally) -> Result<()> {
+    let is_named = |language: &&Language| names.iter().any(|name| name == language.name);
+    let languages: Vec<_> = LANGUAGES.iter().filter(is_named).collect();
+    play(&languages, &[Engine::Kernel], tally)
+}
+
+/// Builds the examples of every language that is tested on the kernel's TIPC and can be built here; returns the names
+/// of these languages.
+pub(crate) fn build_for_kernel() -> Result<Vec<String>> {
+    let built = build_all(|language| ON_KERNEL.contains(&language.name))?;
+    Ok(built.iter().map(|language| language.name.to_owned()).collect())
+}
+
+/// Builds the examples of the languages that are wanted and that this machine can build; returns these.
+fn build_all(is_wanted: impl Fn(&Language) -> bool) -> Result<Vec<&'static Language>> {
+    let mut ready = Vec::new();
+    for language in LANGUAGES.iter().filter(|language| is_wanted(language)) {
+        match (language.obstacle)() {
+            Some(Skip { reason, remedy }) => {
+                println!("skipped: examples in {}: {reason} ({remedy})", language.name);
+            }
+            None => {
+                (language.build)()?;
+                ready.push(language);
+            }
+        }
+    }
+    Ok(ready)
+}
+
+fn play(languages: &[&Language], engines: &[Engine], tally: &mut Tally) -> Result<()> {
+    let text = fs::read_to_string(root().join("examples/README.md")).context("read examples/README.md")?;
+    let page = Page::parse(&text);
+    for language in languages {
+        let command = (language.command)()?;
+        for engine in engines.iter().copied() {
+            let home = Scratch::new("examples")?;
+            let _daemon = (engine == Engine::Daemon).then(|| start_daemon(&home)).transpose()?;
+            let stage = Stage { language, command: &command, engine, home: &home.0, page: &page };
+            for (name, scene) in SCENES.iter().filter(|(name, _)| !ABSENT.contains(&(language.name, *name))) {
+                let result = scene(&stage).map(|()| String::new());
+                tally.note(&format!("{name} in {}, {engine:?}", language.name), result);
+            }
         }
     }
     Ok(())
 }
 
-/// Runs examples that are already built on the kernel's own TIPC; returns the numbers of passed and failed
-/// ones.
-pub(crate) fn run_on_kernel(root: &Path, names: &[String]) -> Result<(usize, usize)> {
-    let all = [rust_at(root)?, c_at(root)?, python_at(root)?];
-    let built: Vec<_> = all.into_iter().filter(|l| names.iter().any(|name| name == l.name)).collect();
-    play(root, &built, &[Engine::Kernel])
+/// Starts a daemon at the path where programs look for one.
+fn start_daemon(home: &Scratch) -> Result<Running> {
+    let folder = home.folder("utipc")?;
+    let mut command = Command::new(built("utipcd"));
+    command.arg("--socket").arg(folder.join("default.sock")).env("XDG_RUNTIME_DIR", &home.0);
+    Running::daemon(&mut command)
 }
 
-/// Builds the examples of every language that is tested on the kernel's TIPC and can be built here; returns the names
-/// of these languages.
-pub(crate) fn build_all(root: &Path) -> Result<Vec<String>> {
-    Ok(build(root, &["rust", "c", "python"].map(str::to_owned))?
-        .into_iter()
-        .map(|language| language.name.to_owned())
-        .collect())
+fn text(path: &Path) -> String {
+    path.display().to_string()
 }
 
-/// The name of a language on the command line, and the function that builds its examples if this machine can.
-type Builder = (&'static str, fn(&Path) -> Result<Option<Language>>);
-
-const BUILDERS: [Builder; 5] =
-    [("rust", |root| rust(root).map(Some)), ("c", c), ("python", python), ("go", go), ("java", java)];
-
-/// Builds the examples of the languages `only`, or of all.
-fn build(root: &Path, only: &[String]) -> Result<Vec<Language>> {
-    let mut built = Vec::new();
-    for (name, builder) in BUILDERS {
-        if only.is_empty() || only.iter().any(|wanted| wanted == name) {
-            built.extend(builder(root)?);
-        }
-    }
-    Ok(built)
-}
-
-fn play(root: &Path, languages: &[Language], engines: &[Engine]) -> Result<(usize, usize)> {
-    let text = std::fs::read_to_string(root.join("examples/README.md")).context("read examples/README.md")?;
-    let page = Page::parse(&text);
-    let (mut passed, mut failed) = (0, 0);
-    for language in languages {
-        for engine in engines.iter().copied() {
-            let home = Home::new()?;
-            let _daemon = (engine == Engine::Daemon).then(|| Daemon::start(root, &home.0)).transpose()?;
-            let site = Site { language, engine, home: &home.0, page: &page };
-            for (name, scene) in SCENES {
-                if ABSENT.contains(&(language.name, name)) {
-                    continue;
-                }
-                let what = format!("{name} in {}, {engine:?}", language.name);
-                match scene(&site) {
-                    Ok(()) => {
-                        println!("ok {what}");
-                        passed += 1;
-                    }
-                    Err(error) => {
-                        println!("FAILED {what}: {error:#}");
-                        failed += 1;
-                    }
-                }
-            }
-        }
-    }
-    Ok((passed, failed))
-}
-
-fn rust(root: &Path) -> Result<Language> {
-    crate::workspace::build(root, &["--package", "utipc", "--examples", "--features", "utipc/tokio"])?;
-    rust_at(root)
-}
-
-fn rust_at(root: &Path) -> Result<Language> {
-    let program = crate::workspace::target(root).join("debug/examples/{}");
-    let programs = names(&root.join("examples/rust"), "rs")?;
-    Ok(Language { name: "Rust", command: vec![program.display().to_string()], programs })
+fn no_compiler() -> Option<Skip> {
+    let tool = missing(&["cc", "pkg-config"])?;
+    let package = if tool == "cc" { "gcc" } else { tool };
+    Some(Skip::new(format!("there is no {tool}"), format!("sudo apt install {package}")))
 }
 
 /// Installs the library below `target`, and builds each program against it as a user would.
-fn c(root: &Path) -> Result<Option<Language>> {
-    for (tool, package) in [("cc", "gcc"), ("pkg-config", "pkg-config")] {
-        if Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_err() {
-            println!("skipped: examples in C: there is no {tool} (sudo apt install {package})");
-            return Ok(None);
-        }
-    }
-    let folder = crate::workspace::target(root).join("examples-c");
-    let prefix = folder.join("prefix");
-    install_c::run(root, &install_c::Options::debug_below(&prefix))?;
-    let about = Command::new("pkg-config")
-        .args(["--cflags", "--libs", "utipc"])
-        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
-        .output()
-        .context("run pkg-config")?;
-    let flags = String::from_utf8_lossy(&about.stdout).into_owned();
-    let programs = names(&root.join("examples/c"), "c")?;
-    for name in &programs {
-        let source = root.join("examples/c").join(name).with_extension("c");
+fn c() -> Result<()> {
+    let lib = install::below("examples-c")?;
+    let mut about = Command::new("pkg-config");
+    about.args(["--cflags", "--libs", "utipc"]).env("PKG_CONFIG_PATH", lib.join("pkgconfig"));
+    let flags = output(&mut about)?;
+    for source in files(&root().join("examples/c"), ".c")? {
         let mut compiler = Command::new("cc");
-        compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]).arg(source);
-        compiler.arg("-o").arg(folder.join(name)).args(flags.split_whitespace());
-        compiler.arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
-        if !compiler.status().context("run cc")?.success() {
-            bail!("cc cannot build examples/c/{name}.c");
-        }
+        compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]).arg(&source);
+        let program = source.file_stem().context("a source has a name")?;
+        compiler.arg("-o").arg(target().join("examples-c").join(program)).args(flags.split_whitespace());
+        output(compiler.arg(format!("-Wl,-rpath,{}", lib.display())))?;
     }
-    c_at(root).map(Some)
-}
-
-fn c_at(root: &Path) -> Result<Language> {
-    let program = crate::workspace::target(root).join("examples-c/{}");
-    let programs = names(&root.join("examples/c"), "c")?;
-    Ok(Language { name: "C", command: vec![program.display().to_string()], programs })
-}
-
-fn python(root: &Path) -> Result<Option<Language>> {
-    if let Some((reason, remedy)) = python::obstacle(root) {
-        println!("skipped: examples in Python: {reason} ({remedy})");
-        return Ok(None);
-    }
-    python::install(root)?;
-    python_at(root).map(Some)
-}
-
-fn python_at(root: &Path) -> Result<Language> {
-    let interpreter = python::interpreter(root);
-    let program = root.join("examples/python/{}.py");
-    let programs = names(&root.join("examples/python"), "py")?;
-    let command = vec![interpreter.display().to_string(), program.display().to_string()];
-    Ok(Language { name: "Python", command, programs })
-}
-
-/// Builds the examples in Go; the name of each is that of its folder.
-fn go(root: &Path) -> Result<Option<Language>> {
-    if let Some((reason, remedy)) = go::obstacle(root) {
-        println!("skipped: examples in Go: {reason} ({remedy})");
-        return Ok(None);
-    }
-    go::build_examples(root)?;
-    go_at(root).map(Some)
-}
-
-fn go_at(root: &Path) -> Result<Language> {
-    let entries = std::fs::read_dir(root.join("examples/go")).context("read examples/go")?;
-    let folders = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir());
-    let programs = folders.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect();
-    let program = go::examples(root).join("{}");
-    Ok(Language { name: "Go", command: vec![program.display().to_string()], programs })
-}
-
-/// Builds the examples in Java; the class `HelloServer` is the program `hello_server`.
-fn java(root: &Path) -> Result<Option<Language>> {
-    if let Some((reason, remedy)) = java::obstacle(root) {
-        println!("skipped: examples in Java: {reason} ({remedy})");
-        return Ok(None);
-    }
-    let programs = names(&root.join("examples/java"), "java")?.iter().map(|name| snake(name)).collect();
-    Ok(Some(Language { name: "Java", command: java::build_examples(root)?, programs }))
+    Ok(())
 }
 
 /// `HelloServer` of `hello_server`.
@@ -257,34 +222,12 @@ fn class(program: &str) -> String {
     program.split('_').map(word).collect()
 }
 
-/// `hello_server` of `HelloServer`.
-fn snake(class: &str) -> String {
-    let mut name = String::new();
-    for c in class.chars() {
-        if c.is_uppercase() && !name.is_empty() {
-            name.push('_');
-        }
-        name.push(c.to_ascii_lowercase());
-    }
-    name
-}
-
-/// Names of the files in a folder that end with `end`, without that end.
-fn names(folder: &Path, end: &str) -> Result<Vec<String>> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
-    let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let right = files.filter(|path| path.extension().is_some_and(|own| own == end));
-    Ok(right.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect())
-}
-
-impl Site<'_> {
+impl Stage<'_> {
     fn start(&self, program: &str, arguments: &[&str]) -> Result<Running> {
-        if !self.language.programs.iter().any(|known| known == program) {
-            bail!("there is no {program} in {}", self.language.name);
-        }
-        let (name, class) = (program, class(program));
-        let mut words =
-            self.language.command.iter().map(|word| word.replace("{}", name).replace("{Class}", &class));
+        let fill = |text: &str| text.replace("{}", program).replace("{Class}", &class(program));
+        let source = root().join("examples").join(fill(self.language.source));
+        ensure!(source.exists(), "there is no {program} in {}", self.language.name);
+        let mut words = self.command.iter().map(|word| fill(word));
         let mut command = Command::new(words.next().context("a language has a command")?);
         command.args(words).args(arguments);
         command.env_remove("UTIPC_SOCKET").env_remove("UTIPC_INSTANCE").env("XDG_RUNTIME_DIR", self.home);
@@ -294,23 +237,23 @@ impl Site<'_> {
             Engine::Daemon => command.env_remove("UTIPC_ENGINE"),
             Engine::Kernel => command.env("UTIPC_ENGINE", "kernel"),
         };
-        Running::start(command).with_context(|| program.to_owned())
+        Running::start(&mut command, Output::Standard).with_context(|| program.to_owned())
     }
 }
 
 /// Runs a program that needs no other one and ends by itself.
-fn alone(site: &Site<'_>, program: &str) -> Result<()> {
-    let lines = site.start(program, &[])?.rest()?;
-    Names::default().compare(site.page.block(program, 0)?, &lines)
+fn alone(stage: &Stage<'_>, program: &str) -> Result<()> {
+    let lines = stage.start(program, &[])?.rest()?;
+    Names::default().compare(stage.page.block(program, 0)?, &lines)
 }
 
 /// Runs server and client; the client is started first.
-fn hello(site: &Site<'_>) -> Result<()> {
-    let client = site.start("hello_client", &[])?;
-    let server = site.start("hello_server", &[])?;
+fn hello(stage: &Stage<'_>) -> Result<()> {
+    let client = stage.start("hello_client", &[])?;
+    let server = stage.start("hello_server", &[])?;
     let (mut at_client, mut at_server) = (Names::default(), Names::default());
-    at_client.compare(site.page.block("hello_client", 0)?, &client.rest().context("hello_client")?)?;
-    at_server.compare(site.page.block("hello_server", 0)?, &server.rest().context("hello_server")?)?;
+    at_client.compare(stage.page.block("hello_client", 0)?, &client.rest().context("hello_client")?)?;
+    at_server.compare(stage.page.block("hello_server", 0)?, &server.rest().context("hello_server")?)?;
     // Server and client print each other's address.
     if at_client.get("OTHER") != at_server.get("NODE") || at_client.get("NODE") != at_server.get("OTHER") {
         bail!("client and server name others than each other: {at_client:?}, {at_server:?}");
@@ -319,15 +262,15 @@ fn hello(site: &Site<'_>) -> Result<()> {
 }
 
 /// Watches a service through this node, and through another node.
-fn services(site: &Site<'_>) -> Result<()> {
-    alone(site, "service_watch").context("the view of this node")?;
-    let server = site.start("hello_server", &[])?;
+fn services(stage: &Stage<'_>) -> Result<()> {
+    alone(stage, "service_watch").context("the view of this node")?;
+    let mut server = stage.start("hello_server", &[])?;
     let mut names = Names::default();
-    names.compare(&site.page.block("hello_server", 0)?[..1], &server.lines(1)?)?;
+    names.compare(&stage.page.block("hello_server", 0)?[..1], &server.lines(1)?)?;
     let node = names.get("NODE").context("hello_server names its node")?.to_owned();
-    let lines = site.start("service_watch", &[&node])?.rest().context("the view of another node")?;
+    let lines = stage.start("service_watch", &[&node])?.rest().context("the view of another node")?;
     let mut watched = Names::default();
-    watched.compare(site.page.block("service_watch", 0)?, &lines).context("the view of another node")?;
+    watched.compare(stage.page.block("service_watch", 0)?, &lines).context("the view of another node")?;
     if watched.get("NODE") != Some(&*node) {
         bail!("it shows the view of {watched:?} instead of {node}");
     }
@@ -335,49 +278,17 @@ fn services(site: &Site<'_>) -> Result<()> {
 }
 
 /// Watches another node start and end.
-fn topology(site: &Site<'_>) -> Result<()> {
-    let block = |number| site.page.block("topology_watch", number);
-    let watch = site.start("topology_watch", &[])?;
+fn topology(stage: &Stage<'_>) -> Result<()> {
+    let block = |number| stage.page.block("topology_watch", number);
+    let mut watch = stage.start("topology_watch", &[])?;
     let mut names = Names::default();
     names.compare(block(0)?, &watch.lines(block(0)?.len())?)?;
-    if site.engine != Engine::Embedded {
+    if stage.engine != Engine::Embedded {
         // All programs are on one node.
         return Ok(());
     }
-    let server = site.start("hello_server", &[])?;
+    let server = stage.start("hello_server", &[])?;
     names.compare_set(block(1)?, &watch.lines(block(1)?.len())?)?;
     drop(server);
     names.compare_set(block(2)?, &watch.lines(block(2)?.len())?)
-}
-
-/// A daemon at the path where programs look for one. It is killed when this value is dropped.
-struct Daemon(std::process::Child);
-
-impl Daemon {
-    fn start(root: &Path, home: &Path) -> Result<Self> {
-        let folder = home.join("utipc");
-        std::fs::DirBuilder::new().mode(0o700).create(&folder).context("make a folder for utipcd")?;
-        let socket = folder.join("default.sock");
-        let mut command = Command::new(crate::workspace::target(root).join("debug/utipcd"));
-        command.arg("--socket").arg(&socket).env("XDG_RUNTIME_DIR", home);
-        // The daemon logs this line when it listens. Its socket's file exists a moment before.
-        let mut child =
-            command.env("UTIPC_LOG", "info").stderr(Stdio::piped()).spawn().context("start utipcd")?;
-        let log = child.stderr.take().context("utipcd has a log")?;
-        let daemon = Self(child);
-        let mut lines = BufReader::new(log).lines().map_while(std::result::Result::ok);
-        if !lines.any(|line| line.contains("programs may attach")) {
-            bail!("utipcd does not open {}", socket.display());
-        }
-        // Read the log to its end, so that the daemon never waits for space in the pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        Ok(daemon)
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

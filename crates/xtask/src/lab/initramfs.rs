@@ -4,48 +4,16 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
-use super::Lab;
 use super::cpio::Archive;
+use super::{Lab, init};
 use crate::process::output;
 
 /// Modules to load at boot, with their dependencies. Those that the kernel has built in are skipped.
-const MODULES: &[&str] = &[
-    "virtio_pci",
-    "virtio_console",
-    "9pnet_virtio",
-    "9p",
-    "overlay",
-    "veth",
-    "dummy",
-    "bridge",
-    "af_packet",
-    "af_packet_diag",
-    "unix_diag",
-    "inet_diag",
-    "netlink_diag",
-    "sch_netem",
-    "sch_tbf",
-    "sch_ingress",
-    "cls_u32",
-    "cls_matchall",
-    "act_pedit",
-    "act_mirred",
-    "act_gact",
-    "aesni-intel",
-    "ghash-generic",
-    "ghash-clmulni-intel",
-    "ctr",
-    "gcm",
-    "seqiv",
-    "cmac",
-    "udp_tunnel",
-    "ip6_udp_tunnel",
-    "sctp",
-    "tipc",
-    "diag",
-];
+const MODULES: &str = "virtio_pci virtio_console 9pnet_virtio 9p overlay veth dummy bridge af_packet af_packet_diag \
+    unix_diag inet_diag netlink_diag sch_netem sch_tbf sch_ingress cls_u32 cls_matchall act_pedit act_mirred act_gact \
+    aesni-intel ghash-generic ghash-clmulni-intel ctr gcm seqiv cmac udp_tunnel ip6_udp_tunnel sctp tipc diag";
 
 /// Modules without which the lab cannot work.
 const NEEDED: &[&str] = &["9p", "overlay", "veth", "sch_netem", "tipc"];
@@ -67,7 +35,7 @@ pub(crate) fn make(lab: &Lab) -> Result<()> {
     archive.device("dev/console", 5, 1);
     archive.device("dev/null", 1, 3);
     archive.program("bin/busybox", &std::fs::read(busybox(lab)?).context("read busybox")?);
-    archive.program("init", &std::fs::read(lab.init()).context("read interop/guest/init")?);
+    archive.program("init", &std::fs::read(init()).context("read interop/guest/init")?);
     let mut order = String::new();
     let modules = load_order(lab, &base, &version)?;
     for path in &modules {
@@ -92,11 +60,8 @@ fn only_entry(folder: &Path) -> Result<String> {
 }
 
 fn busybox(lab: &Lab) -> Result<PathBuf> {
-    ["bin/busybox", "usr/bin/busybox"]
-        .map(|p| lab.tools().join(p))
-        .into_iter()
-        .find(|p| p.is_file())
-        .context("the package busybox-static has no busybox")
+    let mut files = lab.folders().into_iter().map(|folder| folder.join("busybox"));
+    files.find(|file| file.is_file()).context("the package busybox-static has no busybox")
 }
 
 /// The paths of all modules in the order in which to load them.
@@ -111,11 +76,11 @@ fn load_order(lab: &Lab, base: &Path, version: &str) -> Result<Vec<PathBuf>> {
     };
     output(tool("depmod").arg("-b").arg(base).arg(version))?;
     let mut order: Vec<PathBuf> = Vec::new();
-    for name in MODULES {
+    for name in MODULES.split_whitespace() {
         let mut command = tool("modprobe");
         command.args(["--show-depends", "--ignore-install", "-S", version, "-d"]).arg(base).arg(name);
         let Ok(text) = output(&mut command) else {
-            if NEEDED.contains(name) {
+            if NEEDED.contains(&name) {
                 bail!("kernel {version} has no module {name}");
             }
             continue;
@@ -143,9 +108,7 @@ fn module(path: &Path) -> Result<Vec<u8>> {
         return std::fs::read(path).with_context(|| format!("read {}", path.display()));
     }
     let out = Command::new("xz").arg("-dc").arg(path).output().context("run xz")?;
-    if !out.status.success() {
-        bail!("xz cannot unpack {}", path.display());
-    }
+    ensure!(out.status.success(), "xz cannot unpack {}", path.display());
     Ok(out.stdout)
 }
 

@@ -1,14 +1,15 @@
 //! One boot of the lab's virtual machine, in which one script runs.
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
-use super::{Lab, system_path};
-use crate::process::{self, End};
+use super::{Lab, joined};
+use crate::process::{End, follow, path};
+use crate::workspace::{make_folder, root};
 
 /// The resources of one boot.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,12 @@ pub(crate) struct Limits {
     /// Memory of the machine, MiB.
     pub(crate) memory: u32,
     pub(crate) cpus: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(120), memory: 2048, cpus: 2 }
+    }
 }
 
 /// Exit code of a run that hit its time limit.
@@ -36,42 +43,24 @@ pub(crate) fn run(
     line: &mut dyn FnMut(&str),
 ) -> Result<i32> {
     let script = script.canonicalize().with_context(|| format!("no script {}", script.display()))?;
-    std::fs::create_dir_all(out).with_context(|| format!("make {}", out.display()))?;
+    make_folder(out)?;
     let out = out.canonicalize().context("resolve the output folder")?;
     let control = lab.dir.join(format!("run-{}", std::process::id()));
-    std::fs::create_dir_all(&control).context("make the control folder")?;
-    std::fs::write(control.join("cmd"), command_file(lab, &script, args))
-        .context("write the guest's command")?;
-
-    let mut child = qemu(lab, &control, &out, limits)?.spawn().context("start qemu")?;
-    let printed = child.stdout.take().context("qemu has no output")?;
-    let code = std::thread::scope(|threads| -> Result<i32> {
-        let (sender, lines) = std::sync::mpsc::channel();
-        threads.spawn(move || {
-            for text in BufReader::new(printed).split(b'\n').map_while(Result::ok) {
-                // Cannot fail: the receiver lives until the last line.
-                let _ = sender.send(String::from_utf8_lossy(&text).trim_end().to_owned());
-            }
-        });
-        let waiter = threads.spawn(move || process::wait(&mut child, limits.time));
-        for text in lines {
-            line(&text);
-        }
-        match waiter.join() {
-            Ok(Ok(End::TimedOut)) => Ok(TIMED_OUT),
-            Ok(Ok(End::Exit(status))) if status.success() => script_code(&control),
-            Ok(Ok(End::Exit(status))) => bail!("qemu ended with {status}; its console:\n{}", tail(&control)),
-            Ok(Err(error)) => Err(error),
-            Err(_) => bail!("the thread that waits for qemu panicked"),
-        }
-    });
+    make_folder(&control)?;
+    fs::write(control.join("cmd"), command_file(lab, &script, args)).context("write the guest's command")?;
+    let mut qemu = qemu(lab, &control, &out, limits)?;
+    let code = match follow(&mut qemu, limits.time, &mut |text| line(text.trim_end()))?.end {
+        End::TimedOut(_) => Ok(TIMED_OUT),
+        end if end.is_good() => script_code(&control),
+        end => Err(anyhow!("qemu ended with {end}; its console:\n{}", tail(&control))),
+    };
     // If this fails, files are left in target/, which does no harm.
-    let _ = std::fs::remove_dir_all(&control);
+    let _ = fs::remove_dir_all(&control);
     code
 }
 
 fn script_code(control: &Path) -> Result<i32> {
-    let text = std::fs::read_to_string(control.join("rc")).unwrap_or_default();
+    let text = fs::read_to_string(control.join("rc")).unwrap_or_default();
     match text.trim().parse() {
         Ok(code) => Ok(code),
         Err(_) => bail!("the machine stopped before its script ended; its console:\n{}", tail(control)),
@@ -79,7 +68,7 @@ fn script_code(control: &Path) -> Result<i32> {
 }
 
 fn tail(control: &Path) -> String {
-    let text = std::fs::read(control.join("console")).unwrap_or_default();
+    let text = fs::read(control.join("console")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     let lines: Vec<_> = text.lines().collect();
     lines.get(lines.len().saturating_sub(30)..).unwrap_or_default().join("\n")
@@ -87,35 +76,24 @@ fn tail(control: &Path) -> String {
 
 /// The shell text that the guest runs.
 fn command_file(lab: &Lab, script: &Path, args: &[String]) -> String {
-    let here = std::env::current_dir().unwrap_or_else(|_| lab.root.clone());
+    let here = std::env::current_dir().unwrap_or_else(|_| root());
     // Leave out the wrappers ("shims") of version managers, which take seconds for each call in the guest.
     // python3 is then the machine's own, which has AF_TIPC.
-    let mut path: Vec<PathBuf> =
-        system_path().into_iter().filter(|d| !d.ends_with("shims") && d.is_dir()).collect();
-    path.extend(
-        ["usr/bin", "usr/sbin", "bin", "sbin"]
-            .map(|d| lab.tools().join(d))
-            .into_iter()
-            .filter(|d| d.is_dir()),
-    );
-    let path = path.iter().map(|d| d.display().to_string()).collect::<Vec<_>>().join(":");
+    let own = path().into_iter().filter(|folder| !folder.ends_with("shims") && folder.is_dir());
+    let path = joined(own.chain(lab.folders()).collect::<Vec<_>>().iter());
     let mut text = format!("export PATH={} LANG=C.UTF-8 OUT=/lab/out LAB_VM=1 HOME=/run\n", quoted(&path));
     let libraries = lab.libraries();
     if !libraries.is_empty() {
         text.push_str(&format!("export LD_LIBRARY_PATH={}\n", quoted(&libraries)));
     }
-    text.push_str(&format!("cd {} || exit 125\n", quoted(&here.display().to_string())));
     let runner = match script.extension().and_then(|e| e.to_str()) {
         Some("py") => "python3 -u ",
         Some("sh") => "bash ",
         _ => "",
     };
-    text.push_str(&format!("exec {runner}{}", quoted(&script.display().to_string())));
-    for arg in args {
-        text.push(' ');
-        text.push_str(&quoted(arg));
-    }
-    text.push('\n');
+    let (here, script) = (here.display().to_string(), script.display().to_string());
+    let words = std::iter::once(&script).chain(args).map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    text.push_str(&format!("cd {} || exit 125\nexec {runner}{words}\n", quoted(&here)));
     text
 }
 
@@ -151,7 +129,6 @@ fn qemu(lab: &Lab, control: &Path, out: &Path, limits: Limits) -> Result<Command
             format!("local,id={name},path={}{access},security_model=none,multidevs=remap", path.display());
         command.args(["-fsdev", &share, "-device", &format!("virtio-9p-pci,fsdev={name},mount_tag={name}")]);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
     Ok(command)
 }
 

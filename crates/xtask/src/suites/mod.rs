@@ -1,24 +1,24 @@
 //! `cargo xtask test`: runs the suites that can run on this machine, each with a time limit, and prints the
 //! counts and seconds of each.
 
-mod judge;
 mod runner;
 mod table;
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::fs::{self, File};
+use std::io::Write;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{self, End};
-use judge::{Counts, names_failure, slow_test};
-use table::{SUITES, Skip, Suite, When};
+use crate::judge::{Counts, names_failure, slow_test};
+use crate::needs::Skip;
+use crate::process::{Followed, follow, within};
+use crate::step::Site;
+use crate::workspace::{make_folder, root};
+use table::{SUITES, Suite, When};
 
-pub(crate) use judge::slow_line;
+pub(crate) use runner::run as run_tests;
 
 /// Maximum number of lines of a failed suite that are shown. All are in its log.
 const SHOWN_LINES: usize = 60;
@@ -32,26 +32,20 @@ const FAILURE_WIDTH: usize = 400;
 /// Number of the slowest tests that the summary names.
 const SLOWEST: usize = 10;
 
+/// Folder of the suites' output. .ci/run reads the file `totals` there and adds its own checks.
+const LOGS: &str = "target/test-logs";
+
 /// Prefix of the lines by which tests report parts of them that cannot run here, on standard error: `skipped:
 /// WHAT: WHY`.
 const SKIPPED: &str = "skipped: ";
 
-/// The environment of a run.
-struct Site<'a> {
-    root: &'a Path,
-    logs: PathBuf,
-    /// The path of this program, resolved before a suite rebuilds it.
-    xtask: PathBuf,
+/// How the suites of a run run.
+struct Run {
+    site: Site,
     /// Whether suites run their quick command, if they have one.
     quick: bool,
     /// Whether this is continuous integration.
     ci: bool,
-}
-
-impl Site<'_> {
-    fn command(&self, suite: &Suite) -> &'static [&'static str] {
-        suite.quick.filter(|_| self.quick).unwrap_or(suite.command)
-    }
 }
 
 /// The priority of a suite.
@@ -77,49 +71,39 @@ struct Ran {
     failures: Vec<String>,
 }
 
-/// Builds and runs the tests of `cargo test ARGUMENTS`; returns whether all passed.
-pub(crate) fn run_tests(root: &Path, arguments: &[String]) -> Result<bool> {
-    Ok(runner::run(root, arguments)?.failed == 0)
-}
-
-/// Runs the suites named in `only`; if that is empty, the quick ones, or `all`.
-pub(crate) fn run(root: &Path, all: bool, only: &[String]) -> Result<ExitCode> {
-    if let Some(unknown) = only.iter().find(|name| !SUITES.iter().any(|s| s.name == **name)) {
-        let known: Vec<_> = SUITES.iter().map(|s| s.name).collect();
+/// Runs the suites named in `only`; if that is empty, the quick ones, or `all`. Returns whether all passed.
+pub(crate) fn run(all: bool, only: &[String]) -> Result<bool> {
+    if let Some(unknown) = only.iter().find(|name| !SUITES.iter().any(|s| s.step.name == **name)) {
+        let known: Vec<_> = SUITES.iter().map(|suite| suite.step.name).collect();
         bail!("no such suite: {unknown} (there are: {})", known.join(", "));
     }
     let ci = std::env::var("CI").is_ok_and(|v| v == "true");
-    let logs = root.join("target/test-logs");
-    std::fs::create_dir_all(&logs).context("make target/test-logs")?;
-    let xtask = std::env::current_exe().context("find this program")?;
-    let site = Site { root, logs, xtask, quick: !all && only.is_empty(), ci };
+    make_folder(&root().join(LOGS))?;
+    let run = Run { site: Site::new()?, quick: !all && only.is_empty(), ci };
+    let (wanted, left_out): (Vec<&Suite>, Vec<&Suite>) =
+        SUITES.iter().partition(|suite| is_wanted(suite, all, only));
     let mut can_run = Vec::new();
     let mut skipped = Vec::new();
-    let mut left_out = Vec::new();
-    for suite in SUITES {
-        if !is_wanted(suite, all, only) {
-            left_out.push(suite.name);
-            continue;
-        }
-        match (suite.obstacle)(root) {
+    for suite in wanted {
+        match suite.needs.iter().find_map(|need| need()) {
             // An empty remedy: another suite covers it on this machine.
-            Some(skip) if skip.remedy.is_empty() => println!("{}: {}", suite.name, skip.reason),
+            Some(skip) if skip.remedy.is_empty() => println!("{}: {}", suite.step.name, skip.reason),
             Some(skip) => skipped.push((suite, skip)),
             None => can_run.push(suite),
         }
     }
-    let ran = run_all(&site, &can_run)?;
-    let code = report(root, &ran, &skipped, ci);
+    let good = report(&run_all(&run, &can_run)?, &skipped, ci);
     if only.is_empty() && !left_out.is_empty() {
         let how = if all { "by name" } else { "by name, or all with `cargo xtask test --all`" };
-        println!("not part of this run: {} ({how})", left_out.join(", "));
+        let names: Vec<_> = left_out.iter().map(|suite| suite.step.name).collect();
+        println!("not part of this run: {} ({how})", names.join(", "));
     }
-    Ok(code)
+    Ok(good)
 }
 
 fn is_wanted(suite: &Suite, all: bool, only: &[String]) -> bool {
     match suite.when {
-        _ if !only.is_empty() => only.iter().any(|name| name == suite.name),
+        _ if !only.is_empty() => only.iter().any(|name| name == suite.step.name),
         When::Always => true,
         When::All => all,
         When::Named => false,
@@ -128,19 +112,20 @@ fn is_wanted(suite: &Suite, all: bool, only: &[String]) -> bool {
 
 /// Runs suites in order. Those of the virtual machine run beside the others, because it leaves most of two cores idle:
 /// in a quick run from the start, else from their place in the table on.
-fn run_all(site: &Site<'_>, suites: &[&Suite]) -> Result<Vec<Ran>> {
+fn run_all(run: &Run, suites: &[&Suite]) -> Result<Vec<Ran>> {
     let beside = suites.iter().position(|suite| suite.beside);
-    let fork = beside.map_or(suites.len(), |place| if site.quick { 0 } else { place });
+    let fork = beside.map_or(suites.len(), |place| if run.quick { 0 } else { place });
     let (first, rest) = suites.split_at(fork);
     let (machine, others): (Vec<&Suite>, Vec<&Suite>) = rest.iter().partition(|suite| suite.beside);
-    let mut ran = first.iter().map(|suite| run_one(site, suite, Share::Whole)).collect::<Result<Vec<_>>>()?;
+    let in_turn = |suites: &[&Suite], share| -> Result<Vec<Ran>> {
+        suites.iter().map(|suite| run_one(run, suite, share)).collect()
+    };
+    let mut ran = in_turn(first, Share::Whole)?;
+    let (shared, left) =
+        if others.is_empty() { (Share::Whole, Share::Whole) } else { (Share::First, Share::Rest) };
     let (beside, after) = std::thread::scope(|threads| {
-        let share = if others.is_empty() { Share::Whole } else { Share::First };
-        let run_machine =
-            move || machine.iter().map(|suite| run_one(site, suite, share)).collect::<Result<Vec<_>>>();
-        let line = threads.spawn(run_machine);
-        let share = if share == Share::First { Share::Rest } else { Share::Whole };
-        let after: Result<Vec<_>> = others.iter().map(|suite| run_one(site, suite, share)).collect();
+        let line = threads.spawn(move || in_turn(&machine, shared));
+        let after = in_turn(&others, left);
         (line.join().map_err(|_| anyhow::anyhow!("the thread of the machine's suites panicked")), after)
     });
     ran.extend(after?);
@@ -148,18 +133,30 @@ fn run_all(site: &Site<'_>, suites: &[&Suite]) -> Result<Vec<Ran>> {
     Ok(ran)
 }
 
-fn run_one(site: &Site<'_>, suite: &Suite, share: Share) -> Result<Ran> {
-    println!("{}: {}", suite.name, site.command(suite).join(" "));
-    let path = site.logs.join(format!("{}.log", suite.name));
-    let began = Instant::now();
-    let (end, output) = capture(site, suite, share, &path)?;
-    let took = began.elapsed();
-    if let Some(folder) = suite.folder.filter(|_| site.ci) {
-        // It may not exist; if it stays, only the disk is fuller.
-        let _ = std::fs::remove_dir_all(site.root.join(folder));
+fn run_one(run: &Run, suite: &Suite, share: Share) -> Result<Ran> {
+    let name = suite.step.name;
+    let command = suite.quick.filter(|_| run.quick).unwrap_or(suite.step.command);
+    let mut step = suite.step;
+    step.command = command;
+    println!("{name}: {command}");
+    let path = root().join(LOGS).join(format!("{name}.log"));
+    let mut log = File::create(&path).with_context(|| format!("create {}", path.display()))?;
+    let mut command = run.site.command_of(&step);
+    if share == Share::Rest {
+        command = within("nice -n 10", &command);
     }
-    let success = matches!(end, End::Exit(status) if status.success());
-    let counts = suite.judge.counts(&output, success);
+    let Followed { end, output, took } = follow(&mut command, step.limit, &mut |line| {
+        // If the disk is full, the log is incomplete, but the run continues.
+        let _ = writeln!(log, "{line}");
+        if suite.live {
+            println!("  {name}: {line}");
+        }
+    })?;
+    if let Some(folder) = suite.folder.filter(|_| run.ci) {
+        // It may not exist; if it stays, only the disk is fuller.
+        let _ = fs::remove_dir_all(root().join(folder));
+    }
+    let counts = step.judge.counts(&output, end.is_good());
     if counts.failed > 0 {
         let lines: Vec<&str> = output.lines().collect();
         if !suite.live {
@@ -167,27 +164,14 @@ fn run_one(site: &Site<'_>, suite: &Suite, share: Share) -> Result<Ran> {
                 println!("  | {line}");
             }
         }
-        let why = match end {
-            End::TimedOut => format!("killed at its limit of {} s", suite.limit.as_secs()),
-            End::Exit(status) => status.to_string(),
-        };
-        println!("{}: failed ({why}); all of its output: {}", suite.name, path.display());
+        println!("{name}: failed ({end}); all of its output: {}", path.display());
     }
-    let parts: BTreeSet<_> =
-        output.lines().filter_map(|l| l.strip_prefix(SKIPPED)).map(str::to_owned).collect();
+    let parts = output.lines().filter_map(|line| line.strip_prefix(SKIPPED)).map(str::to_owned).collect();
     let slow = output.lines().filter_map(slow_test).map(|(took, name)| (took, name.to_owned())).collect();
-    let failures = match counts.failed {
-        0 => Vec::new(),
-        _ => failures(&output),
-    };
-    println!(
-        "{}: {} passed, {} failed, {:.1} s",
-        suite.name,
-        counts.passed,
-        counts.failed,
-        took.as_secs_f64()
-    );
-    Ok(Ran { name: suite.name, counts, took, parts, slow, failures })
+    let failures = if counts.failed == 0 { Vec::new() } else { failures(&output) };
+    let seconds = took.as_secs_f64();
+    println!("{name}: {} passed, {} failed, {seconds:.1} s", counts.passed, counts.failed);
+    Ok(Ran { name, counts, took, parts, slow, failures })
 }
 
 /// The first lines that name a failed test; the last line if none does.
@@ -198,68 +182,17 @@ fn failures(output: &str) -> Vec<String> {
     if named.is_empty() { output.lines().last().map(short).into_iter().collect() } else { named }
 }
 
-/// Runs the suite's command and writes its output to `log`.
-fn capture(site: &Site<'_>, suite: &Suite, share: Share, log: &PathBuf) -> Result<(End, String)> {
-    let mut file = File::create(log).with_context(|| format!("create {}", log.display()))?;
-    let (read, write) = std::io::pipe().context("make a pipe")?;
-    let mut words = site.command(suite).iter();
-    let program = words.next().context("a suite without a command")?;
-    let program = resolve(site, program);
-    let mut command = match share {
-        Share::Rest => Command::new("nice"),
-        Share::Whole | Share::First => Command::new(&program),
-    };
-    if share == Share::Rest {
-        command.args(["-n", "10"]).arg(&program);
-    }
-    command.args(words).current_dir(site.root).stdin(Stdio::null());
-    command.stdout(write.try_clone().context("copy a pipe")?).stderr(write);
-    let mut child = command.spawn().with_context(|| format!("start {}", suite.name))?;
-    drop(command); // its ends of the pipe, so that the pipe ends with the child
-    let live = suite.live.then_some(suite.name);
-    let reader = std::thread::spawn(move || {
-        let mut output = String::new();
-        for line in BufReader::new(read).split(b'\n').map_while(Result::ok) {
-            let line = judge::plain(&String::from_utf8_lossy(&line));
-            // If the disk is full, the log is incomplete, but the run continues.
-            let _ = writeln!(file, "{line}");
-            if let Some(name) = live {
-                println!("  {name}: {line}");
-            }
-            output.push_str(&line);
-            output.push('\n');
-        }
-        output
-    });
-    let end = process::wait(&mut child, suite.limit)?;
-    let output =
-        reader.join().map_err(|_| anyhow::anyhow!("the thread that reads {} panicked", suite.name))?;
-    Ok((end, output))
-}
-
-fn resolve(site: &Site<'_>, program: &str) -> PathBuf {
-    match program {
-        "cargo" => std::env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from),
-        "xtask" => site.xtask.clone(),
-        other => other.into(),
-    }
-}
-
-/// Prints the summary; returns the exit code of the run.
-fn report(root: &Path, ran: &[Ran], skipped: &[(&Suite, Skip)], ci: bool) -> ExitCode {
+/// Prints the summary; returns whether all passed.
+fn report(ran: &[Ran], skipped: &[(&Suite, Skip)], ci: bool) -> bool {
     let mut total = Counts::default();
     println!();
-    for suite in ran {
-        let Counts { passed, failed } = suite.counts;
-        println!(
-            "{:<18} {passed:>6} passed {failed:>4} failed {:>8.1} s",
-            suite.name,
-            suite.took.as_secs_f64()
-        );
-        total += suite.counts;
+    for Ran { name, counts, took, .. } in ran {
+        let seconds = took.as_secs_f64();
+        println!("{name:<18} {:>6} passed {:>4} failed {seconds:>8.1} s", counts.passed, counts.failed);
+        total += *counts;
     }
     for (suite, skip) in skipped {
-        println!("{:<18} skipped: {}", suite.name, skip.reason);
+        println!("{:<18} skipped: {}", suite.step.name, skip.reason);
         println!("{:<18} to run it: {}", "", skip.remedy);
         if ci && suite.required_in_ci {
             println!("{:<18} continuous integration must run it: counted as a failure", "");
@@ -282,8 +215,6 @@ fn report(root: &Path, ran: &[Ran], skipped: &[(&Suite, Skip)], ci: bool) -> Exi
         }
     }
     println!("{} passed, {} failed", total.passed, total.failed);
-    // .ci/run reads this line and adds its own checks.
-    let _ =
-        std::fs::write(root.join("target/test-logs/totals"), format!("{} {}\n", total.passed, total.failed));
-    crate::workspace::verdict(total.failed == 0)
+    let _ = fs::write(root().join(LOGS).join("totals"), format!("{} {}\n", total.passed, total.failed));
+    total.failed == 0
 }

@@ -7,21 +7,20 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::SKIPPED;
-use super::judge::{Counts, Judge, slow_line};
-use crate::process::{self, End};
+use crate::judge::{Counts, Judge, slow_line};
+use crate::process::{Followed, follow, output};
+use crate::workspace::cargo;
 
 /// Time limit of one test.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Time for the rest of a test's output, once its process has ended.
-const OUTPUT_LIMIT: Duration = Duration::from_secs(10);
 /// Number of tests that run at once on each core, because most of them wait most of the time.
 const PER_CORE: usize = 3;
 /// Time between two lines of progress.
@@ -36,6 +35,14 @@ struct Executable {
     path: PathBuf,
     /// Folder of the package, which tests expect as their working directory.
     folder: PathBuf,
+}
+
+impl Executable {
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(words).current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command
+    }
 }
 
 /// One test of an executable.
@@ -55,9 +62,9 @@ struct Ended {
 }
 
 /// Builds the tests that `cargo test ARGUMENTS` would run, runs them, then the documentation's examples; prints each
-/// failure, the slowest tests and the totals.
-pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<Counts> {
-    let executables = build(root, arguments)?;
+/// failure, the slowest tests and the totals. Returns whether all passed.
+pub(crate) fn run(arguments: &[String]) -> Result<bool> {
+    let executables = build(arguments)?;
     let mut tests = VecDeque::new();
     for executable in &executables {
         tests.extend(list(executable)?);
@@ -83,22 +90,15 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<Counts> {
     }
     let failed = results.iter().filter(|test| test.failure.is_some()).count();
     let mut counts = Counts { passed: results.len() - failed, failed };
-    counts += documentation(root, arguments)?;
+    counts += documentation(arguments)?;
     println!("tests: {} passed, {} failed", counts.passed, counts.failed);
-    Ok(counts)
+    Ok(counts.failed == 0)
 }
 
-fn cargo(root: &Path, words: &[&str], arguments: &[String]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(words).args(arguments).current_dir(root).stdin(Stdio::null());
-    command
-}
-
-fn build(root: &Path, arguments: &[String]) -> Result<Vec<Executable>> {
-    let out = cargo(root, &["test", "--no-run", "--message-format=json-render-diagnostics"], arguments)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("run cargo test --no-run")?;
+fn build(arguments: &[String]) -> Result<Vec<Executable>> {
+    let mut build = cargo("test --no-run --message-format=json-render-diagnostics");
+    let out = build.args(arguments).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let out = out.context("run cargo test --no-run")?;
     if !out.status.success() {
         bail!("the tests do not build");
     }
@@ -130,9 +130,7 @@ fn executable(message: &str) -> Option<Executable> {
 }
 
 fn list(executable: &Executable) -> Result<Vec<Test<'_>>> {
-    let mut command = Command::new(&executable.path);
-    command.args(["--list", "--format", "terse"]).current_dir(&executable.folder);
-    let text = process::output(&mut command)?;
+    let text = output(&mut executable.command(&["--list", "--format", "terse"]))?;
     let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
     Ok(names.map(|name| Test { executable, name: name.to_owned() }).collect())
 }
@@ -162,47 +160,10 @@ fn own_network() -> bool {
 
 fn run_one(test: &Test<'_>) -> Result<Ended> {
     let name = format!("{} {}", test.executable.name, test.name);
-    let mut command = Command::new(&test.executable.path);
-    command.args(["--exact", &test.name, "--nocapture"]).current_dir(&test.executable.folder);
-    command.env("CARGO_MANIFEST_DIR", &test.executable.folder);
-    let (mut read, write) = std::io::pipe().context("make a pipe")?;
-    command.stdin(Stdio::null()).stdout(write.try_clone().context("copy a pipe")?).stderr(write);
-    let began = Instant::now();
-    let mut child = command.spawn().with_context(|| format!("start {name}"))?;
-    drop(command); // its ends of the pipe, so that the pipe ends with the child
-    let output = Arc::new(Mutex::new(Vec::new()));
-    let (over, is_over) = mpsc::channel();
-    std::thread::spawn({
-        let output = output.clone();
-        move || {
-            let mut buffer = [0; 8192];
-            // Output before a read error is still shown.
-            while let Ok(size @ 1..) = std::io::Read::read(&mut read, &mut buffer) {
-                let part = buffer.get(..size).unwrap_or_default();
-                output.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend_from_slice(part);
-            }
-            // It fails if the output is not waited for any more.
-            let _ = over.send(());
-        }
-    });
-    let end = process::wait(&mut child, LIMIT)?;
-    let took = began.elapsed();
-    // A process that a failed test has left behind holds the pipe open.
-    let left_behind = is_over.recv_timeout(OUTPUT_LIMIT).is_err();
-    let output = output.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut output = String::from_utf8_lossy(&output).into_owned();
-    if left_behind {
-        output.push_str("a process that the test has started still runs\n");
-    }
-    let failure = match end {
-        End::Exit(status)
-            if !left_behind && status.success() && output.contains("test result: ok. 1 passed") =>
-        {
-            None
-        }
-        End::Exit(status) => Some(format!("{output}{name}: {status}")),
-        End::TimedOut => Some(format!("{output}{name}: killed after {} s", LIMIT.as_secs())),
-    };
+    let mut command = test.executable.command(&["--exact", &test.name, "--nocapture"]);
+    let Followed { end, output, took } = follow(&mut command, LIMIT, &mut |_| {})?;
+    let passed = end.is_good() && output.contains("test result: ok. 1 passed");
+    let failure = (!passed).then(|| format!("{output}{name}: {end}"));
     let skipped = output.lines().filter(|line| line.starts_with(SKIPPED)).map(str::to_owned).collect();
     Ok(Ended { name, took, failure, skipped })
 }
@@ -234,12 +195,11 @@ fn collect(results: &Receiver<Result<Ended>>, all: usize) -> Vec<Ended> {
 }
 
 /// Runs the examples in the documentation, which only cargo can build.
-fn documentation(root: &Path, arguments: &[String]) -> Result<Counts> {
+fn documentation(arguments: &[String]) -> Result<Counts> {
     let began = Instant::now();
-    let out = cargo(root, &["test", "--doc", "--no-fail-fast"], arguments)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("run cargo test --doc")?;
+    let mut test = cargo("test --doc --no-fail-fast");
+    let out = test.args(arguments).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+    let out = out.context("run cargo test --doc")?;
     let output = String::from_utf8_lossy(&out.stdout);
     let counts = Judge::CargoTest.counts(&output, out.status.success());
     if counts.failed > 0 {

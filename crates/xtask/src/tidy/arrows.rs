@@ -1,12 +1,13 @@
 //! Rules for dependencies between crates: the arrows of ARCHITECTURE.md, which all point inward.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::Finding;
+use crate::process::output;
+use crate::workspace::cargo;
 
 /// A workspace member and the dependencies in its manifest.
 #[derive(Debug)]
@@ -92,17 +93,10 @@ const TEST_ARROWS: &[(&str, &str)] = &[
     ("utipc", "utipc-netns"),
 ];
 
-/// Asks cargo for the members of the workspace at `root`.
-pub(crate) fn members(root: &Path) -> Result<Vec<Member>> {
-    let out = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .current_dir(root)
-        .output()
-        .context("run cargo metadata")?;
-    if !out.status.success() {
-        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&out.stderr).trim());
-    }
-    let meta: Value = serde_json::from_slice(&out.stdout).context("parse cargo metadata")?;
+/// Asks cargo for the members of the workspace.
+pub(crate) fn members() -> Result<Vec<Member>> {
+    let text = output(&mut cargo("metadata --no-deps --format-version 1"))?;
+    let meta: Value = serde_json::from_str(&text).context("parse cargo metadata")?;
     parse(&meta).context("cargo metadata has no list of packages")
 }
 

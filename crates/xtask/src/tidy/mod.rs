@@ -14,10 +14,12 @@ mod source;
 mod tests;
 
 use std::fmt;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+
+use crate::process::output;
+use crate::workspace::root;
 
 pub(crate) use links::resolve;
 
@@ -42,8 +44,9 @@ impl fmt::Display for Finding {
 }
 
 /// Checks the whole tree below `root` and fails if any rule is broken.
-pub(crate) fn run(root: &Path) -> Result<()> {
-    let members = arrows::members(root)?;
+pub(crate) fn run() -> Result<()> {
+    let root = root();
+    let members = arrows::members()?;
     let mut findings = arrows::check(&members);
 
     let workspace =
@@ -54,7 +57,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         findings.extend(lints::check(&member.name, &manifest, &workspace));
     }
 
-    let files = tracked(root)?;
+    let files = tracked()?;
     let mut links = links::Links::default();
     let mut read = 0usize;
     for file in &files {
@@ -90,18 +93,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 }
 
 /// Every file that git tracks or would add, relative to the root.
-fn tracked(root: &Path) -> Result<Vec<String>> {
-    let out = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root)
-        .output()
-        .context("run git ls-files (is git installed?)")?;
-    if !out.status.success() {
-        bail!("git ls-files failed: {}", String::from_utf8_lossy(&out.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&out.stdout)
-        .split('\0')
-        .filter(|f| !f.is_empty())
-        .map(str::to_owned)
-        .collect())
+fn tracked() -> Result<Vec<String>> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root());
+    Ok(output(&mut git)?.split('\0').filter(|file| !file.is_empty()).map(str::to_owned).collect())
 }

@@ -8,20 +8,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
+use crate::process::succeeds;
+
 /// Programs that can serve, in the order in which they are tried.
 const PROGRAMS: [&str; 4] = ["chromium-headless-shell", "chrome-headless-shell", "chromium", "google-chrome"];
 /// Limit of every condition: far above what a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Pause between two looks at a condition.
-const LOOK: Duration = Duration::from_millis(100);
+/// Pause between two checks of a condition.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The browser of this machine.
 pub(crate) fn program() -> Option<&'static str> {
-    let runs = |program: &&str| {
-        let version = Command::new(program).arg("--version").stderr(Stdio::null()).output();
-        version.is_ok_and(|output| output.status.success())
-    };
-    PROGRAMS.into_iter().find(runs)
+    PROGRAMS.into_iter().find(|program| succeeds(&format!("{program} --version")))
 }
 
 /// A page in a browser.
@@ -38,7 +36,7 @@ pub(crate) struct Page {
 
 /// Size and theme of a page.
 #[derive(Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct Format {
     pub(crate) width: u32,
     pub(crate) height: u32,
     pub(crate) is_dark: bool,
@@ -117,8 +115,8 @@ impl Page {
     }
 
     /// Sets size and theme.
-    pub(crate) fn look(&mut self, look: Look) -> Result<()> {
-        let Look { width, height, is_dark } = look;
+    pub(crate) fn set(&mut self, format: Format) -> Result<()> {
+        let Format { width, height, is_dark } = format;
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500 });
         self.call("Emulation.setDeviceMetricsOverride", size)?;
         let theme = if is_dark { "dark" } else { "light" };
@@ -148,7 +146,7 @@ impl Page {
                 let text = self.value("document.body.innerText")?;
                 bail!("{what}: not within {PATIENCE:?}; the page has {text}, errors {:?}", self.errors);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(PAUSE);
         }
         Ok(())
     }
@@ -157,7 +155,13 @@ impl Page {
     pub(crate) fn picture(&mut self, to: &Path) -> Result<()> {
         let picture = self.call("Page.captureScreenshot", json!({ "format": "png" }))?;
         let text = picture["data"].as_str().context("no picture")?;
-        std::fs::write(to, decode(text)).with_context(|| format!("write {}", to.display()))
+        let file = std::fs::File::create(to).with_context(|| format!("write {}", to.display()))?;
+        let mut decode = Command::new("base64");
+        let mut decode =
+            decode.arg("--decode").stdin(Stdio::piped()).stdout(file).spawn().context("run base64")?;
+        decode.stdin.take().context("base64 has no input")?.write_all(text.as_bytes()).context("decode")?;
+        ensure!(decode.wait().context("run base64")?.success(), "a picture is damaged");
+        Ok(())
     }
 }
 
@@ -165,38 +169,5 @@ impl Drop for Page {
     fn drop(&mut self) {
         let _ = self.browser.kill();
         let _ = self.browser.wait();
-    }
-}
-
-/// Decodes base 64.
-fn decode(text: &str) -> Vec<u8> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let digits: Vec<u8> = text.bytes().filter_map(digit).collect();
-    let group = |four: &[u8]| {
-        let bits = four.iter().fold(0, |bits, digit| bits << 6 | u32::from(*digit)) << (6 * (4 - four.len()));
-        bits.to_be_bytes()[1..four.len()].to_vec()
-    };
-    digits.chunks(4).flat_map(group).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base_64_is_decoded() {
-        for (text, bytes) in
-            [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYmFy", "foobar")]
-        {
-            assert_eq!(decode(text), bytes.as_bytes());
-        }
-        assert_eq!(decode("/+8="), [0xff, 0xef]);
     }
 }

@@ -1,108 +1,116 @@
-//! The programs that the page shows: three daemons on one host, and services on them.
+//! The programs that the page shows: three daemons on one host, services on them, and the market-data chain.
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::fs;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// A program that is killed when dropped.
-pub(crate) struct Program {
-    pub(crate) child: Child,
-    /// Address of its metrics port.
-    pub(crate) port: String,
-    /// Address at which it serves consumers.
-    pub(crate) listener: String,
-}
+use crate::running::{Output, Running};
+use crate::workspace::{Scratch, built};
 
-impl Program {
-    /// A program without ports.
-    pub(crate) fn of(child: Child) -> Self {
-        Self { child, port: String::new(), listener: String::new() }
-    }
-}
+/// A name that would be an element if it were inserted as HTML.
+pub(crate) const HOSTILE: &str = "<img src=x>";
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+/// Where a program says its page is.
+const PAGE: &str = "web page at http://";
 
-/// Runs `command`; returns when it prints where its page is, on `is_error` standard error or else standard output.
-pub(crate) fn start(command: &mut Command, on_error: bool) -> Result<Program> {
-    let what = format!("{command:?}");
-    command.stdin(Stdio::null());
-    if on_error {
-        command.stderr(Stdio::piped())
-    } else {
-        command.stdout(Stdio::piped()).stderr(Stdio::null())
-    };
-    let mut child = command.spawn().with_context(|| format!("run {what}"))?;
-    let output: Box<dyn std::io::Read + Send> = match (child.stderr.take(), child.stdout.take()) {
-        (Some(output), _) => Box::new(output),
-        (None, Some(output)) => Box::new(output),
-        (None, None) => anyhow::bail!("{what} has no output"),
-    };
-    // From here on an error ends the child.
-    let mut program = Program::of(child);
-    let mut lines = BufReader::new(output).lines();
-    let mark = "web page at http://";
-    let listening = "listening at ";
-    let line = lines.by_ref().map_while(Result::ok).find(|line| {
-        if let Some((_, listener)) = line.split_once(listening) {
-            listener.clone_into(&mut program.listener);
-        }
-        line.contains(mark)
-    });
-    let line = line.with_context(|| format!("{what} names no page"))?;
-    let port = line.split(mark).nth(1).and_then(|rest| rest.split('/').next());
-    program.port = port.context("no address")?.to_owned();
-    // It must never wait for a reader of its log.
-    std::thread::spawn(move || lines.for_each(drop));
-    Ok(program)
+/// What follows `mark` in a line, to the end of the address.
+fn address_after<'a>(line: &'a str, mark: &str) -> Option<&'a str> {
+    line.split(mark).nth(1)?.split(['/', ' ']).next()
 }
 
 /// Address of a daemon's bearer; the process id keeps two runs apart.
-fn address(number: u8) -> String {
+fn address(number: u32) -> String {
     let run = std::process::id();
     format!("127.{}.{}.{number}", 64 + run / 256 % 64, run % 256)
 }
 
-/// Starts daemon `number` of three, and its page.
-pub(crate) fn daemon(programs: &Path, scratch: &Path, number: u8) -> Result<Program> {
-    let others = (1..=3).filter(|other| *other != number).map(|other| format!("{:?}", address(other)));
-    let config = format!(
-        "[node]\nidentity = \"host-{number}\"\n[[bearer]]\nmedia = \"udp\"\nlocal = {:?}\nremotes = [{}]\n\
-         tolerance_ms = 800\n[metrics]\nlisten = \"127.0.0.1:0\"\n",
-        address(number),
-        others.collect::<Vec<_>>().join(", ")
-    );
-    let file = scratch.join(format!("{number}.toml"));
-    std::fs::write(&file, config).context("write a configuration")?;
-    let mut command = Command::new(programs.join("utipcd"));
-    command.arg("--config").arg(file).arg("--socket").arg(socket(scratch, number)).env_remove("UTIPC_LOG");
-    start(&mut command, true)
+/// Programs, and the addresses of the pages of those that have one.
+pub(crate) struct Programs<'a> {
+    scratch: &'a Scratch,
+    pub(crate) running: Vec<Running>,
 }
 
-pub(crate) fn socket(scratch: &Path, number: u8) -> PathBuf {
-    scratch.join(format!("{number}.sock"))
-}
-
-/// Serves {18888, instance} at a daemon, by a program of this name.
-pub(crate) fn service(
-    programs: &Path,
-    scratch: &Path,
-    (number, instance): (u8, u32),
-    name: &str,
-) -> Result<Program> {
-    let program = scratch.join(name);
-    if !program.exists() {
-        std::fs::copy(programs.join("utipc-pipe"), &program).context("copy utipc-pipe")?;
+impl<'a> Programs<'a> {
+    pub(crate) fn none(scratch: &'a Scratch) -> Self {
+        Self { scratch, running: Vec::new() }
     }
-    let mut command = Command::new(program);
-    command.args(["--rdm", "-l", "-d", "-t", "18888", &instance.to_string()]);
-    command.env("UTIPC_SOCKET", socket(scratch, number)).env("UTIPC_ENGINE", "daemon");
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    Ok(Program::of(child.context("run utipc-pipe")?))
+
+    /// Three daemons with services; returns the address of the first one's page.
+    pub(crate) fn cluster(scratch: &'a Scratch) -> Result<(Self, String)> {
+        let mut all = Self::none(scratch);
+        let pages = (1..=3).map(|number| all.daemon(number)).collect::<Result<Vec<_>>>()?;
+        for (number, instance, name) in
+            [(1, 10, "quotes"), (2, 20, "orders"), (2, 21, "risk"), (3, 30, HOSTILE), (1, 11, HOSTILE)]
+        {
+            all.service(number, instance, name)?;
+        }
+        let words = "--rdm -t 18888 -w -1 --data_num 10000000 --data_size 200 --delay 2 20";
+        let mut traffic = all.at_daemon(1, Command::new(built("utipc-pipe")));
+        all.running.push(Running::start(traffic.args(words.split(' ')), Output::Standard)?);
+        Ok((all, pages.into_iter().next().context("three daemons")?))
+    }
+
+    /// Starts daemon `number` of three; returns the address of its page.
+    pub(crate) fn daemon(&mut self, number: u32) -> Result<String> {
+        let others = (1..=3).filter(|other| *other != number).map(|other| format!("{:?}", address(other)));
+        let config = format!(
+            "[node]\nidentity = \"host-{number}\"\n[[bearer]]\nmedia = \"udp\"\nlocal = {:?}\nremotes = [{}]\n\
+             tolerance_ms = 800\n[metrics]\nlisten = \"127.0.0.1:0\"\n",
+            address(number),
+            others.collect::<Vec<_>>().join(", ")
+        );
+        let file = self.scratch.join(format!("{number}.toml"));
+        fs::write(&file, config).context("write a configuration")?;
+        let socket = self.scratch.join(format!("{number}.sock"));
+        let mut command = Command::new(built("utipcd"));
+        command.arg("--config").arg(file).arg("--socket").arg(socket).env_remove("UTIPC_LOG");
+        let mut daemon = Running::start(&mut command, Output::Error)?;
+        let line = daemon.line_with(PAGE)?;
+        self.running.push(daemon);
+        Ok(address_after(&line, PAGE).context("an address")?.to_owned())
+    }
+
+    fn at_daemon(&self, number: u32, mut command: Command) -> Command {
+        let socket = self.scratch.join(format!("{number}.sock"));
+        command.env("UTIPC_SOCKET", socket).env("UTIPC_ENGINE", "daemon").stderr(Stdio::null());
+        command
+    }
+
+    /// Serves {18888, instance} at a daemon, by a program of this name.
+    fn service(&mut self, number: u32, instance: u32, name: &str) -> Result<()> {
+        let program = self.scratch.join(name);
+        if !program.exists() {
+            fs::copy(built("utipc-pipe"), &program).context("copy utipc-pipe")?;
+        }
+        let mut command = self.at_daemon(number, Command::new(program));
+        command.args(["--rdm", "-l", "-d", "-t", "18888", &instance.to_string()]);
+        self.running.push(Running::start_with_input(&mut command)?);
+        Ok(())
+    }
+
+    /// The demo's chain with a consumer that has a hostile name; returns the address of its page.
+    pub(crate) fn market(scratch: &'a Scratch) -> Result<(Self, String)> {
+        let mut all = Self::none(scratch);
+        let mut command = Command::new(built("p2ps"));
+        command.args(["--demo", "--metrics", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--cache", "true"]);
+        command.env("UTIPC_ENGINE", "embedded").stderr(Stdio::null());
+        let mut chain = Running::start(&mut command, Output::Standard)?;
+        let mut listener = String::new();
+        let page = loop {
+            let line = chain.line_with(" at ")?;
+            if let Some((_, at)) = line.split_once("listening at ") {
+                at.clone_into(&mut listener);
+            }
+            if let Some(page) = address_after(&line, PAGE) {
+                break page.to_owned();
+            }
+        };
+        let (host, port) = listener.rsplit_once(':').context("p2ps names no listener")?;
+        let mut command = Command::new(built("rmdstestclient"));
+        command.args(["--host", host, "--port", port, "--item-count", "5", "--steady-state-time", "600"]);
+        command.args(["--uname", HOSTILE]).stderr(Stdio::null());
+        all.running.extend([chain, Running::start(&mut command, Output::Standard)?]);
+        Ok((all, page))
+    }
 }

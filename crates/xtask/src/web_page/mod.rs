@@ -4,89 +4,62 @@ mod browser;
 mod cluster;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
-use crate::workspace::{self, target};
-use browser::{Look, Page};
-use cluster::{Program, daemon, service, socket, start};
+use crate::needs::Skip;
+use crate::step::Tally;
+use crate::workspace::{Scratch, build, make_folder, target};
+use browser::{Format, Page};
+use cluster::{HOSTILE, Programs};
 
-const WIDE: Look = Look { width: 1200, height: 1000, is_dark: false };
-const DARK: Look = Look { is_dark: true, ..WIDE };
-const NARROW: Look = Look { width: 400, height: 900, is_dark: false };
-
-/// A name that would be an element if it were inserted as HTML.
-const HOSTILE: &str = "<img src=x>";
-
-/// Reason and remedy if no browser is installed.
-pub(crate) fn obstacle() -> Option<(String, String)> {
-    let remedy = "sudo apt-get install --no-install-recommends chromium-headless-shell";
-    browser::program().is_none().then(|| ("no Chromium to show the page with".to_owned(), remedy.to_owned()))
-}
-
-/// Checks the page; writes pictures of it to `pictures`, or to a folder below `target`.
-pub(crate) fn run(root: &Path, pictures: Option<&Path>) -> Result<bool> {
-    let browser = browser::program().context(
-        "no Chromium to show the page with (sudo apt-get install --no-install-recommends chromium-headless-shell)",
-    )?;
-    workspace::build(root, &["-p", "utipc-tools", "--bin", "utipcd", "--bin", "utipc-pipe"])?;
-    workspace::build(root, &["-p", "mdist", "--bin", "p2ps", "-p", "mdist-load", "--bin", "rmdstestclient"])?;
-    let scratch = Scratch::new()?;
-    let pictures = pictures.map_or_else(|| target(root).join("web-page"), Path::to_path_buf);
-    std::fs::create_dir_all(&pictures).context("make the folder of pictures")?;
-    let stage = Stage { programs: target(root).join("debug"), scratch: scratch.0.clone(), pictures };
-    let mut page = Page::open(browser, &scratch.0.join("browser"))?;
-    let checks: [(&str, Check); 5] = [
-        ("node page shows links, services and sockets, and follows a killed node", node_page),
-        ("names from the network are text", hostile_names),
-        ("narrow and dark pages fit and have contrast", fits),
-        ("market page shows items, mounts and ticking values", market_page),
-        ("page reports a program that has ended", ended_program),
-    ];
-    let mut failed = 0;
-    for (name, check) in checks {
-        // The page of the check before asks programs that have ended.
-        page.load("about:blank")?;
-        page.errors.clear();
-        match check(&stage, &mut page) {
-            Ok(()) => println!("ok {name}"),
-            Err(why) => {
-                failed += 1;
-                println!("FAILED {name}: {why:#}");
-            }
-        }
-    }
-    println!("web-page: {} passed, {failed} failed", checks.len() - failed);
-    Ok(failed == 0)
-}
+const WIDE: Format = Format { width: 1200, height: 1000, is_dark: false };
+const DARK: Format = Format { is_dark: true, ..WIDE };
+const NARROW: Format = Format { width: 400, height: 900, is_dark: false };
 
 type Check = fn(&Stage, &mut Page) -> Result<()>;
 
+const CHECKS: [(&str, Check); 5] = [
+    ("node page shows links, services and sockets, and follows a killed node", node_page),
+    ("names from the network are text", hostile_names),
+    ("narrow and dark pages fit and have contrast", fits),
+    ("market page shows items, mounts and ticking values", market_page),
+    ("page reports a program that has ended", ended_program),
+];
+
+/// Folders of a run.
 struct Stage {
-    programs: PathBuf,
-    scratch: PathBuf,
+    scratch: Scratch,
     pictures: PathBuf,
 }
 
-/// A folder that is removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("utipc-web-page-{}", std::process::id()));
-        std::fs::create_dir_all(&path).context("make a scratch folder")?;
-        Ok(Self(path))
-    }
+/// Reason and remedy if no browser is installed.
+pub(crate) fn obstacle() -> Option<Skip> {
+    let remedy = "sudo apt-get install --no-install-recommends chromium-headless-shell";
+    Skip::unless(browser::program().is_some(), "no Chromium to show the page with", remedy)
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+/// Checks the page; writes pictures of it to `pictures`, or to a folder below `target`.
+pub(crate) fn run(pictures: Option<&Path>) -> Result<bool> {
+    if let Some(skip) = obstacle() {
+        return Err(skip.error());
     }
+    build("-p utipc-tools --bin utipcd --bin utipc-pipe")?;
+    build("-p mdist --bin p2ps -p mdist-load --bin rmdstestclient")?;
+    let pictures = pictures.map_or_else(|| target().join("web-page"), Path::to_path_buf);
+    make_folder(&pictures)?;
+    let stage = Stage { scratch: Scratch::new("web-page")?, pictures };
+    let browser = browser::program().context("the browser is gone")?;
+    let mut page = Page::open(browser, &stage.scratch.join("browser"))?;
+    let mut tally = Tally::new("web-page");
+    for (name, check) in CHECKS {
+        // The page of the check before asks programs that have ended.
+        page.load("about:blank")?;
+        page.errors.clear();
+        tally.note(name, check(&stage, &mut page).map(|()| String::new()));
+    }
+    Ok(tally.end())
 }
 
 fn no_errors(page: &Page) -> Result<()> {
@@ -94,105 +67,85 @@ fn no_errors(page: &Page) -> Result<()> {
     Ok(())
 }
 
-/// Sends datagrams from one daemon to a service of another.
-fn traffic(stage: &Stage, from: u8, instance: u32) -> Result<Program> {
-    let mut command = Command::new(stage.programs.join("utipc-pipe"));
-    command.args(["--rdm", "-t", "18888", "-w", "-1", "--data_num", "10000000", "--data_size", "200"]);
-    command.args(["--delay", "2", &instance.to_string()]);
-    command.env("UTIPC_SOCKET", socket(&stage.scratch, from)).env("UTIPC_ENGINE", "daemon");
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    Ok(Program::of(child.context("run utipc-pipe")?))
-}
-
-/// Three daemons with services; the first one's page is shown.
-fn cluster(stage: &Stage) -> Result<Vec<Program>> {
-    let mut all = Vec::new();
-    for number in 1..=3 {
-        all.push(daemon(&stage.programs, &stage.scratch, number)?);
-    }
-    for (number, instance, name) in [(1, 10, "quotes"), (2, 20, "orders"), (2, 21, "risk"), (3, 30, HOSTILE)]
-    {
-        all.push(service(&stage.programs, &stage.scratch, (number, instance), name)?);
-    }
-    all.push(service(&stage.programs, &stage.scratch, (1, 11), HOSTILE)?);
-    all.push(traffic(stage, 1, 20)?);
-    Ok(all)
+/// Shows the page of a program.
+fn open(page: &mut Page, format: Format, address: &str) -> Result<()> {
+    page.set(format)?;
+    page.load(&format!("http://{address}/"))
 }
 
 fn has(text: &str) -> String {
     format!("document.body.innerText.includes({text:?})")
 }
 
+/// A tile whose title begins so has a value above `least`.
+fn rate(title: &str, least: u32) -> String {
+    format!(
+        "[...document.querySelectorAll('.tile')].some(t => t.innerText.startsWith('{title}') && \
+         parseFloat(t.querySelector('.value').innerText) > {least})"
+    )
+}
+
+/// Text of an element.
+fn shows(element: &str, text: &str) -> String {
+    format!("document.querySelector('{element}').innerText.includes({text:?})")
+}
+
+/// Host 2 on the map.
+const HOST_2: &str = "document.querySelector('#map [aria-label^=\"node host-2,\"]')";
+const BOTH_UP: &str = "document.querySelectorAll('#map .node.up').length === 2";
+
 fn node_page(stage: &Stage, page: &mut Page) -> Result<()> {
-    let mut all = cluster(stage)?;
-    page.look(WIDE)?;
-    page.load(&format!("http://{}/", all[0].port))?;
-    page.wait_for("both peers are up", "document.querySelectorAll('#map .node.up').length === 2")?;
+    let (mut all, address) = Programs::cluster(&stage.scratch)?;
+    open(page, WIDE, &address)?;
+    page.wait_for("both peers are up", BOTH_UP)?;
     page.wait_for("links are up", "document.querySelectorAll('#map line.up').length === 2")?;
     for service in ["{18888,10}", "{18888,20}", "{18888,30}"] {
         page.wait_for(service, &has(service))?;
     }
-    page.wait_for("rates", "[...document.querySelectorAll('.tile')].some(t => t.innerText.startsWith('Sent') && parseFloat(t.querySelector('.value').innerText) > 5)")?;
+    page.wait_for("rates", &rate("Sent", 5))?;
     page.wait_for("sockets by program", &has("quotes"))?;
-    let node = "document.querySelector('#map [aria-label^=\"node host-2,\"]').dispatchEvent(new MouseEvent('click'))";
-    page.value(node)?;
-    page.wait_for(
-        "the details of a node",
-        "document.querySelector('#details').innerText.includes('host-2')",
+    let choose = format!("{HOST_2}.dispatchEvent(new MouseEvent('click'))");
+    page.value(&choose)?;
+    page.wait_for("the details of a node", &shows("#details", "host-2"))?;
+    page.value(
+        "[...document.querySelectorAll('section[aria-label=Sockets] tr')]\
+         .find(r => r.innerText.includes('quotes')).querySelector('button').click()",
     )?;
-    let first = "[...document.querySelectorAll('section[aria-label=Sockets] tr')].find(r => r.innerText.includes('quotes')).querySelector('button').click()";
-    page.value(first)?;
-    page.wait_for(
-        "the details of a socket",
-        "/Process\\s+\\d+/.test(document.querySelector('#details').innerText)",
-    )?;
-    page.wait_for("its binding", "document.querySelector('#details').innerText.includes('{18888,10}')")?;
+    let process = r"/Process\s+\d+/.test(document.querySelector('#details').innerText)";
+    page.wait_for("the details of a socket", process)?;
+    page.wait_for("its binding", &shows("#details", "{18888,10}"))?;
     page.picture(&stage.pictures.join("web-page-light.png"))?;
 
-    let killed = Pid::from_raw(i32::try_from(all[1].child.id()).unwrap_or(0));
-    kill(killed, Signal::SIGKILL).context("kill a daemon")?;
-    page.wait_for(
-        "the killed node is down on the map",
-        "document.querySelector('#map [aria-label^=\"node host-2,\"]').classList.contains('down')",
-    )?;
+    all.running.get_mut(1).context("three daemons")?.kill()?;
+    let host_2_is = |state: &str| format!("{HOST_2}.classList.contains('{state}')");
+    page.wait_for("the killed node is down on the map", &host_2_is("down"))?;
     for kind in ["link-down", "node-down", "service-down"] {
         page.wait_for(kind, &format!("document.querySelector('.events [data-kind={kind}]') !== null"))?;
     }
-    page.wait_for(
-        "its service is gone",
-        &format!(
-            "!document.querySelector('section[aria-label=Services]').innerText.includes({:?})",
-            "{18888,20}"
-        ),
-    )?;
-    let reason = "document.querySelector('.events [data-kind=link-down]').innerText";
-    let reason = page.value(reason)?;
+    let service = shows("section[aria-label=Services]", "{18888,20}");
+    page.wait_for("its service is gone", &format!("!{service}"))?;
+    let reason = page.value("document.querySelector('.events [data-kind=link-down]').innerText")?;
     ensure!(reason.as_str().is_some_and(|text| text.contains('(')), "a reason: {reason}");
-    page.look(DARK)?;
-    page.value(node)?;
-    std::thread::sleep(Duration::from_millis(300));
-    page.picture(&stage.pictures.join("web-page-dark.png"))?;
-
-    all[1] = daemon(&stage.programs, &stage.scratch, 2)?;
-    page.wait_for(
-        "the node is back",
-        "document.querySelector('#map [aria-label^=\"node host-2,\"]').classList.contains('up')",
-    )?;
-    page.look(NARROW)?;
-    page.value(node)?;
-    std::thread::sleep(Duration::from_millis(300));
-    page.picture(&stage.pictures.join("web-page-narrow.png"))?;
+    let take = |page: &mut Page, format, name: &str| -> Result<()> {
+        page.set(format)?;
+        page.value(&choose)?;
+        std::thread::sleep(Duration::from_millis(300));
+        page.picture(&stage.pictures.join(name))
+    };
+    take(page, DARK, "web-page-dark.png")?;
+    all.daemon(2)?;
+    page.wait_for("the node is back", &host_2_is("up"))?;
+    take(page, NARROW, "web-page-narrow.png")?;
     page.value("document.querySelector('#details h2').textContent")?;
     no_errors(page)
 }
 
 /// Makes the views from hostile data, as a foreign node or publisher could send them.
 fn hostile_names(stage: &Stage, page: &mut Page) -> Result<()> {
-    let all = cluster(stage)?;
-    page.look(WIDE)?;
-    page.load(&format!("http://{}/", all[0].port))?;
+    let (_all, address) = Programs::cluster(&stage.scratch)?;
+    open(page, WIDE, &address)?;
     page.wait_for("the program with the hostile name", &has(HOSTILE))?;
-    page.wait_for("both peers are up", "document.querySelectorAll('#map .node.up').length === 2")?;
+    page.wait_for("both peers are up", BOTH_UP)?;
     let script = r#"(async () => {
       const evil = "<img src=x onerror='window.harmed=1'><script>window.harmed=1</script>\"'>";
       const { NodeView } = await import("/page/node.js");
@@ -249,75 +202,58 @@ const CONTRAST: &str = r#"(() => {
   return bad;
 })()"#;
 
+/// The page is not wider than the window, and its texts can be read.
+fn is_legible(page: &mut Page) -> Result<()> {
+    let wide = page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth")?;
+    ensure!(wide == 0, "the page is {wide} px too wide");
+    let bad = page.value(CONTRAST)?;
+    ensure!(bad.as_array().is_some_and(Vec::is_empty), "too little contrast: {bad}");
+    Ok(())
+}
+
 fn fits(stage: &Stage, page: &mut Page) -> Result<()> {
-    let all = cluster(stage)?;
-    for look in [WIDE, DARK, NARROW, Look { is_dark: true, ..NARROW }] {
-        page.look(look)?;
-        page.load(&format!("http://{}/", all[0].port))?;
-        page.wait_for("both peers are up", "document.querySelectorAll('#map .node.up').length === 2")?;
-        let wide =
-            page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth")?;
-        ensure!(wide == 0, "{} px: the page is {wide} px too wide", look.width);
-        let bad = page.value(CONTRAST)?;
-        ensure!(bad.as_array().is_some_and(Vec::is_empty), "too little contrast: {bad}");
+    let (_all, address) = Programs::cluster(&stage.scratch)?;
+    for format in [WIDE, DARK, NARROW, Format { is_dark: true, ..NARROW }] {
+        open(page, format, &address)?;
+        page.wait_for("both peers are up", BOTH_UP)?;
+        is_legible(page).with_context(|| format!("{} px", format.width))?;
     }
     no_errors(page)
 }
 
-/// The demo's chain with a consumer that has a hostile name.
-fn market(stage: &Stage) -> Result<(Program, Program)> {
-    let mut command = Command::new(stage.programs.join("p2ps"));
-    command.args(["--demo", "--metrics", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--cache", "true"]);
-    let chain = start(command.env("UTIPC_ENGINE", "embedded"), false)?;
-    let (host, port) = chain.listener.rsplit_once(':').context("p2ps names no listener")?;
-    let mut command = Command::new(stage.programs.join("rmdstestclient"));
-    command.args(["--host", host, "--port", port, "--item-count", "5", "--steady-state-time", "600"]);
-    let consumer = command.args(["--uname", HOSTILE]).stdin(Stdio::null()).stdout(Stdio::null());
-    let consumer = Program::of(consumer.stderr(Stdio::null()).spawn().context("run rmdstestclient")?);
-    Ok((chain, consumer))
-}
-
 fn market_page(stage: &Stage, page: &mut Page) -> Result<()> {
-    let (chain, _consumer) = market(stage)?;
-    page.look(WIDE)?;
-    page.load(&format!("http://{}/", chain.port))?;
-    page.wait_for(
-        "a service is up",
-        "[...document.querySelectorAll('section[aria-label=Services] td')].some(c => c.textContent === 'up')",
-    )?;
-    page.wait_for(
-        "the consumer",
-        &format!("document.querySelector('section[aria-label=Mounts]').innerText.includes({HOSTILE:?})"),
-    )?;
-    page.wait_for("an open item", "document.querySelector('section[aria-label=Items] td button') !== null")?;
-    page.value("document.querySelector('section[aria-label=Items] td button').click()")?;
+    let (_all, address) = Programs::market(&stage.scratch)?;
+    open(page, WIDE, &address)?;
+    let up =
+        "[...document.querySelectorAll('section[aria-label=Services] td')].some(c => c.textContent === 'up')";
+    page.wait_for("a service is up", up)?;
+    page.wait_for("the consumer", &shows("section[aria-label=Mounts]", HOSTILE))?;
+    let item = "document.querySelector('section[aria-label=Items] td button')";
+    page.wait_for("an open item", &format!("{item} !== null"))?;
+    page.value(&format!("{item}.click()"))?;
     page.wait_for("its fields", "document.querySelectorAll('.card dd').length > 2")?;
-    let before = page.value("document.querySelector('.card dl').innerText")?;
-    page.wait_for(
-        "its values change",
-        &format!("document.querySelector('.card dl').innerText !== {before}"),
+    let values = "document.querySelector('.card dl').innerText";
+    let before = page.value(values)?;
+    page.wait_for("its values change", &format!("{values} !== {before}"))?;
+    page.value(
+        "(() => { const [service, item] = document.querySelectorAll('#watch input'); \
+         service.value = 'DIRECT_FEED'; item.value = 'NOT_OPEN'; document.querySelector('#watch button').click(); })()",
     )?;
-    let typed = "(() => { const [service, item] = document.querySelectorAll('#watch input'); service.value = 'DIRECT_FEED'; item.value = 'NOT_OPEN'; document.querySelector('#watch button').click(); })()";
-    page.value(typed)?;
     page.wait_for("why an item has no values", &has("not open"))?;
-    page.wait_for("rates", "[...document.querySelectorAll('.tile')].some(t => t.innerText.startsWith('Updates in') && parseFloat(t.querySelector('.value').innerText) > 0)")?;
+    page.wait_for("rates", &rate("Updates in", 0))?;
     page.picture(&stage.pictures.join("market-page.png"))?;
-    for look in [NARROW, DARK] {
-        page.look(look)?;
+    for format in [NARROW, DARK] {
+        page.set(format)?;
         std::thread::sleep(Duration::from_millis(300));
-        let wide =
-            page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth")?;
-        ensure!(wide == 0, "{} px: the page is {wide} px too wide", look.width);
-        let bad = page.value(CONTRAST)?;
-        ensure!(bad.as_array().is_some_and(Vec::is_empty), "too little contrast: {bad}");
+        is_legible(page).with_context(|| format!("{} px", format.width))?;
     }
     no_errors(page)
 }
 
 fn ended_program(stage: &Stage, page: &mut Page) -> Result<()> {
-    let alone = daemon(&stage.programs, &stage.scratch, 1)?;
-    page.look(WIDE)?;
-    page.load(&format!("http://{}/", alone.port))?;
+    let mut alone = Programs::none(&stage.scratch);
+    let address = alone.daemon(1)?;
+    open(page, WIDE, &address)?;
     page.wait_for("the page is live", "document.querySelector('#status').dataset.state === 'live'")?;
     drop(alone);
     page.wait_for("the page says so", "document.querySelector('#status').textContent === 'no reply'")

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::programs::Program;
 use super::sides::{Daemons, Side, Site};
+use crate::running::Running;
 
 /// Sizes of the messages of rates, bytes.
 pub(super) const SIZES: [u32; 2] = [64, 1400];
@@ -66,7 +66,7 @@ pub(super) struct Value {
 }
 
 /// Measures rates and latency once.
-pub(super) fn traffic(daemons: &Daemons<'_>, side: Side, rate_ms: u64) -> Result<Vec<Value>> {
+pub(super) fn traffic(daemons: &mut Daemons<'_>, side: Side, rate_ms: u64) -> Result<Vec<Value>> {
     let mut members = daemons.members(side, &[0, 1])?;
     let mut values = Vec::new();
     for (at, sender) in Sender::BOTH.into_iter().enumerate() {
@@ -126,7 +126,7 @@ pub(super) fn kill(site: &Site, side: Side, victim: Victim) -> Result<Value> {
 }
 
 /// Checks that all members have received the same messages and views in the same order.
-fn compare_histories(side: Side, members: &mut [Program]) -> Result<()> {
+fn compare_histories(side: Side, members: &mut [Running]) -> Result<()> {
     members.first_mut().context("members")?.tell("mark")?;
     let mut all = Vec::new();
     for member in members {

@@ -8,13 +8,14 @@ mod report;
 mod sides;
 mod site;
 
-use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use clap::Args;
 
+use crate::install::link_cpg;
 use crate::process::output;
+use crate::workspace::{build, root, target};
 use measure::{Value, Victim};
 use sides::{Side, Site};
 use site::{Debian, Namespaces};
@@ -46,11 +47,10 @@ pub(crate) struct Options {
 }
 
 /// Compares; a comparison that cannot run here is reported as skipped.
-pub(super) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
-    let place = root.join("target/cpg");
+pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let prepared = match site::obstacle() {
         Some(why) => Err(why),
-        None => prepare(&place).map_err(|error| format!("{error:#}")),
+        None => prepare().map_err(|error| format!("{error:#}")),
     };
     let (debian, namespaces) = match prepared {
         Ok(both) => both,
@@ -60,18 +60,13 @@ pub(super) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         }
     };
     let version = debian.version()?;
-    let library = place.join("lib/libcpg.so.4");
     if !options.built {
-        crate::install_cpg::build(root, &place.join("lib"), false)?;
-        for (package, program) in [("utipc-tools", "utipcd"), ("utipc-lab", "utipc-lab")] {
-            crate::workspace::build(root, &["--release", "--package", package, "--bin", program])?;
-        }
+        link_cpg(&target().join("cpg/lib"), false)?;
+        build("--release --package utipc-tools --bin utipcd")?;
+        build("--release --package utipc-lab --bin utipc-lab")?;
     }
-    let programs = crate::workspace::target(root).join("release");
-    let site = Site::new(root, debian, namespaces, library, &programs)?;
-    let values = measure_all(&site, options)?;
-    let commit =
-        output(std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root));
+    let values = measure_all(&Site::new(debian, namespaces)?, options)?;
+    let commit = output(Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root()));
     let commit = commit.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
     let rows = report::rows(&values);
     if options.json {
@@ -83,27 +78,25 @@ pub(super) fn run(root: &Path, options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn prepare(place: &Path) -> Result<(Debian, Namespaces)> {
-    let debian = Debian::unpack(place).context("get Corosync")?;
-    let namespaces = Namespaces::new().context("make namespaces")?;
-    Ok((debian, namespaces))
+fn prepare() -> Result<(Debian, Namespaces)> {
+    let debian = Debian::unpack().context("get Corosync")?;
+    Ok((debian, Namespaces::new().context("make namespaces")?))
 }
 
 fn measure_all(site: &Site, options: &Options) -> Result<Vec<Value>> {
     let mut values = Vec::new();
-    {
-        let corosync = site.start(Side::Corosync)?;
-        let utipc = site.start(Side::Agreed)?;
-        // Corosync's nodes find each other, and learn the MTU of the path.
-        drop(corosync.members(Side::Corosync, &[0, 1])?);
-        for round in 0..options.rounds {
-            for side in turns(round, &Side::ALL) {
-                let daemons = if side == Side::Corosync { &corosync } else { &utipc };
-                values.extend(measure::traffic(daemons, side, options.rate_ms)?);
-            }
-            eprintln!("cpg --compare: round {} of {}", round + 1, options.rounds);
+    let mut corosync = site.start(Side::Corosync)?;
+    let mut utipc = site.start(Side::Agreed)?;
+    // Corosync's nodes find each other, and learn the MTU of the path.
+    drop(corosync.members(Side::Corosync, &[0, 1])?);
+    for round in 0..options.rounds {
+        for side in turns(round, &Side::ALL) {
+            let daemons = if side == Side::Corosync { &mut corosync } else { &mut utipc };
+            values.extend(measure::traffic(daemons, side, options.rate_ms)?);
         }
+        eprintln!("cpg --compare: round {} of {}", round + 1, options.rounds);
     }
+    drop((corosync, utipc));
     for round in 0..options.kills {
         for victim in [Victim::Process, Victim::Node] {
             for side in turns(round, &[Side::Corosync, Side::Library, Side::Agreed]) {
@@ -117,9 +110,5 @@ fn measure_all(site: &Site, options: &Options) -> Result<Vec<Value>> {
 
 /// The sides in the order of a round: reversed in every second one.
 fn turns(round: u32, sides: &[Side]) -> Vec<Side> {
-    let mut turns = sides.to_vec();
-    if round % 2 == 1 {
-        turns.reverse();
-    }
-    turns
+    if round % 2 == 1 { sides.iter().rev().copied().collect() } else { sides.to_vec() }
 }

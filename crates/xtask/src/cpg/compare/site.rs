@@ -1,44 +1,23 @@
 //! The place of a comparison: Debian's Corosync unpacked below `target/cpg`, and two network namespaces joined by
 //! veth, each with a mount namespace of its own. Nothing is installed, and the namespaces end with this program.
 
-use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 use super::super::sources::unpack;
-use crate::process::{output, user_is_root};
+use crate::process::{find, output, user_is_root};
+use crate::running::Running;
+use crate::workspace::{files, target};
 
 /// Debian packages of Corosync with the libraries that a minimal system lacks.
-const PACKAGES: &[&str] = &[
-    "corosync",
-    "libcfg7",
-    "libcmap4",
-    "libcorosync-common-dev",
-    "libcorosync-common4",
-    "libcpg-dev",
-    "libcpg4",
-    "libknet1",
-    "liblz4-1",
-    "liblzo2-2",
-    "libnl-3-200",
-    "libnl-route-3-200",
-    "libnozzle1",
-    "libnspr4",
-    "libnss3",
-    "libqb100",
-    "libquorum5",
-    "libssl3",
-    "libstatgrab10",
-    "libsystemd0",
-    "libvotequorum8",
-    "libzstd1",
-];
+const PACKAGES: &str = "corosync libcfg7 libcmap4 libcorosync-common-dev libcorosync-common4 libcpg-dev libcpg4 \
+    libknet1 liblz4-1 liblzo2-2 libnl-3-200 libnl-route-3-200 libnozzle1 libnspr4 libnss3 libqb100 libquorum5 \
+    libssl3 libstatgrab10 libsystemd0 libvotequorum8 libzstd1";
 
 /// Programs that a comparison needs.
-const TOOLS: &[&str] = &["unshare", "nsenter", "setpriv", "ip", "cc", "apt-get", "dpkg-deb", "stdbuf"];
+const TOOLS: [&str; 8] = ["unshare", "nsenter", "setpriv", "ip", "cc", "apt-get", "dpkg-deb", "stdbuf"];
 
 /// Addresses of the two nodes.
 pub(super) const ADDRESSES: [&str; 2] = ["10.97.19.1", "10.97.19.2"];
@@ -51,9 +30,7 @@ pub(super) fn obstacle() -> Option<String> {
     if !user_is_root() {
         return Some("network and mount namespaces need root".into());
     }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let lacks = |tool: &&&str| !std::env::split_paths(&folders).any(|folder| folder.join(tool).exists());
-    let missing: Vec<&str> = TOOLS.iter().filter(lacks).copied().collect();
+    let missing: Vec<&str> = TOOLS.into_iter().filter(|tool| find(tool).is_none()).collect();
     (!missing.is_empty()).then(|| format!("no {} (apt-get install)", missing.join(", ")))
 }
 
@@ -64,9 +41,8 @@ pub(super) struct Debian {
 
 impl Debian {
     /// Downloads and unpacks the packages, unless an earlier run has.
-    pub(super) fn unpack(place: &Path) -> Result<Self> {
-        let root = place.join("corosync");
-        let debian = Self { root };
+    pub(super) fn unpack() -> Result<Self> {
+        let debian = Self { root: target().join("cpg/corosync") };
         if !debian.daemon().exists() {
             unpack(PACKAGES, &debian.root)?;
         }
@@ -87,13 +63,8 @@ impl Debian {
 
     /// The folders of the unpacked libraries.
     pub(super) fn folders(&self) -> Result<Vec<PathBuf>> {
-        let mut all = Vec::new();
-        for lib in ["usr/lib", "lib"] {
-            let Ok(folders) = fs::read_dir(self.root.join(lib)) else { continue };
-            all.extend(
-                folders.flatten().map(|f| f.path()).filter(|f| f.to_string_lossy().ends_with("-linux-gnu")),
-            );
-        }
+        let mut all = files(&self.root.join("usr/lib"), "-linux-gnu")?;
+        all.extend(files(&self.root.join("lib"), "-linux-gnu").unwrap_or_default());
         ensure!(!all.is_empty(), "{} has no libraries", self.root.display());
         Ok(all)
     }
@@ -111,28 +82,23 @@ impl Debian {
 }
 
 /// Two namespaces joined by veth. They end with their holders, and these with this program.
-pub(super) struct Namespaces {
-    holders: Vec<Child>,
-}
+pub(super) struct Namespaces([Running; 2]);
 
 impl Namespaces {
     pub(super) fn new() -> Result<Self> {
-        let mut own = Self { holders: Vec::new() };
-        for _ in ADDRESSES {
+        let holder = || -> Result<Running> {
             let mut command = Command::new("unshare");
             command.args(["--net", "--mount", "--propagation", "private", "sh", "-c", MOUNTS]);
-            command.stdin(Stdio::piped()).stdout(Stdio::piped());
-            let mut holder = command.spawn().context("run unshare")?;
-            let printed = holder.stdout.take().context("a pipe")?;
-            own.holders.push(holder);
-            let mut line = String::new();
-            BufReader::new(printed).read_line(&mut line).context("read from a namespace")?;
-            ensure!(line.trim() == "ready", "namespaces cannot be made here (unshare's message is above)");
-        }
-        let ids: Vec<String> = own.holders.iter().map(|holder| holder.id().to_string()).collect();
-        let [a, b] = ids.as_slice() else { anyhow::bail!("two namespaces") };
+            let mut holder = Running::start_with_input(&mut command)?;
+            holder
+                .line_with("ready")
+                .context("namespaces cannot be made here (unshare's message is above)")?;
+            Ok(holder)
+        };
+        let own = Self([holder()?, holder()?]);
+        let [a, b] = own.0.each_ref().map(|holder| holder.id().to_string());
         let ip = |words: &[&str]| output(Command::new("ip").args(words)).map(drop);
-        ip(&["link", "add", "v0", "netns", a, "type", "veth", "peer", "name", "v1", "netns", b])?;
+        ip(&["link", "add", "v0", "netns", &a, "type", "veth", "peer", "name", "v1", "netns", &b])?;
         for (node, address) in ADDRESSES.into_iter().enumerate() {
             let device = format!("v{node}");
             let inside = |words: &[&str]| output(own.command(node, Path::new("ip")).args(words)).map(drop);
@@ -147,19 +113,8 @@ impl Namespaces {
     /// when this program ends.
     pub(super) fn command(&self, node: usize, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
-        let holder = self.holders.get(node).map_or_else(String::new, |holder| holder.id().to_string());
+        command.args(["--pdeathsig", "KILL", "nsenter", "--net", "--mount", "--target"]);
+        command.arg(self.0[node].id().to_string()).arg(program);
         command
-            .args(["--pdeathsig", "KILL", "nsenter", "--net", "--mount", "--target", &holder])
-            .arg(program);
-        command
-    }
-}
-
-impl Drop for Namespaces {
-    fn drop(&mut self) {
-        for holder in &mut self.holders {
-            let _ = holder.kill();
-            let _ = holder.wait();
-        }
     }
 }
