@@ -13,7 +13,7 @@ use crate::metrics::Metrics;
 use crate::net::SocketOptions;
 
 use super::assembly::{Assembly, Parts, accepted_services};
-use super::backbone::{Backbone, tipc_options};
+use super::backbone::Backbone;
 use super::connector::Target;
 use super::hub_metrics::HubMetrics;
 use super::identity::component;
@@ -21,6 +21,7 @@ use super::publishers::{Acceptance, Publishers};
 use super::reconnect::{Opener, Reconnect, watch};
 use super::running::Running;
 use super::side::Side;
+use super::upstreams::Upstreams;
 use super::workers::Workers;
 
 /// Default port of the listeners for publishers.
@@ -38,8 +39,7 @@ pub fn start(config: &Config, metrics: &Metrics, backbone: &Backbone) -> Result<
     let assembly = Assembly::new("src_dist", config, metrics, MAX_FRAGMENT)?;
     let mut listeners = assembly.listen(&settings.listen, PORT, socket(settings))?;
     let connectors = assembly.connect(&listeners, providers(settings, &assembly))?;
-    let (opener, end) =
-        Opener::new(backbone, tipc_options(config), Backbone::open_source, assembly.poller.waker())?;
+    let (opener, end) = Opener::new(backbone, |carrier| carrier.open_source(), assembly.poller.waker())?;
     let side = source_side(settings, end)?;
     watch(assembly.poller.registry(), side.descriptor())?;
     listeners.allow(settings.admission.networks(), "src-dist.admission.allow", "publish data");
@@ -56,9 +56,7 @@ pub fn start(config: &Config, metrics: &Metrics, backbone: &Backbone) -> Result<
         hub: hub_options(config),
         timed: settings.latency_calc.enabled,
         listeners,
-        connectors,
-        publishers: Some(publishers),
-        sources: None,
+        upstreams: Upstreams::new(connectors, Some(publishers)),
         feeds: None,
         side: Side::Backbone(Box::new(side)),
         workers: Workers::default(),
@@ -118,7 +116,7 @@ fn acceptance(settings: &SrcDist, assembly: &Assembly<'_>) -> Result<Acceptance>
             ..ServerOptions::default()
         },
         dictionaries: assembly.given_out.clone(),
-        services: settings.services.clone(),
+        services: settings.services.clone().into(),
         pending: settings.admission.pending(),
         login_timeout: settings.admission.login_timeout(),
     })
@@ -136,6 +134,7 @@ fn hub_options(config: &Config) -> hub::Options {
         cache: settings.defaults.cache,
         cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
         cache_limits: config.cache.limits(),
+        cache_budget: config.cache.budget(),
         max_awaited: settings.max_unpublished as usize,
         posts: match settings.posts {
             Posts::Refuse => hub::Posts::Refuse,
