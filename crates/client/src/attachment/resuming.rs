@@ -1,5 +1,6 @@
 //! The sockets of an attachment that resume when it ends, and the thread that makes them. Decision 26.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::{Arc, Mutex, Weak};
@@ -11,7 +12,7 @@ use utipc_os::lock;
 pub(crate) const PAUSE: Duration = Duration::from_millis(250);
 
 /// A socket that goes on with the next daemon.
-pub(crate) trait Resume: Send + Sync {
+pub(crate) trait Resume: Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Whether the socket is of those that resume.
     fn resumes(&self) -> bool;
 

@@ -11,6 +11,7 @@
 //!
 //! The old socket stays as a handle that leads to the new one.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
@@ -52,7 +53,7 @@ pub(crate) struct Resumption<S> {
 }
 
 /// A handle on a socket that may resume.
-pub(crate) trait Resumable: Sized + Send + Sync + 'static {
+pub(crate) trait Resumable: Sized + Send + Sync + UnwindSafe + RefUnwindSafe + 'static {
     /// Opens the socket that takes the place of one whose daemon has died.
     fn open_next(old: &Resumption<Self>) -> Result<Self, Error>;
 

@@ -74,3 +74,30 @@ impl EventQueue {
         core::mem::take(&mut *events)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use utipc_attach::PairId;
+
+    use super::*;
+
+    #[test]
+    fn events_that_are_put_back_precede_later_ones() {
+        let over = |slot| Event::LaneOver(LaneId { pair: PairId(0), writer: 0, slot });
+        let queue = EventQueue::default();
+        for event in [over(1), over(2), Event::Ready, Event::Ready] {
+            queue.put(event);
+        }
+        let mut taken = queue.take().into_iter();
+        assert!(!queue.has_some());
+        queue.put(over(3));
+        let first = taken.next().unwrap();
+        queue.put_back(first, taken);
+        assert!(queue.has_some());
+        let slots = queue.take().into_iter().map(|event| match event {
+            Event::LaneOver(lane) => lane.slot,
+            _ => 0,
+        });
+        assert_eq!(slots.collect::<Vec<_>>(), [1, 2, 0, 3]);
+    }
+}

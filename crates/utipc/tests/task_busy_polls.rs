@@ -1,4 +1,4 @@
-//! Tasks that look for messages before they wait.
+//! Tasks that poll busily for messages before they wait.
 
 mod common;
 
@@ -43,10 +43,10 @@ async fn ends() -> (TestNode, Socket, utipc::Socket) {
 }
 
 #[test]
-fn task_that_waits_is_woken_although_another_looks_at_its_socket() {
+fn waiting_task_is_woken_while_another_polls_its_socket_busily() {
     run(async {
         let (_red, client, server) = ends().await;
-        // Its look is over at once.
+        // Its busy poll is over at once.
         client.get().set_spin(Spin::Parked);
         let waiting = async { assert_eq!(client.receive().await.unwrap().data, b"x") };
         let other = async {
@@ -61,7 +61,7 @@ fn task_that_waits_is_woken_although_another_looks_at_its_socket() {
 }
 
 #[test]
-fn look_does_not_disarm_the_lanes_of_a_thread_that_sleeps() {
+fn busy_poll_does_not_disarm_the_lanes_of_a_thread_that_sleeps() {
     run(async {
         let (_red, client, server) = ends().await;
         client.get().set_spin(Spin::Parked);
@@ -90,11 +90,11 @@ fn look_does_not_disarm_the_lanes_of_a_thread_that_sleeps() {
 }
 
 #[test]
-fn look_without_end_leaves_other_tasks_and_timers_their_turns() {
+fn endless_busy_poll_leaves_other_tasks_and_timers_their_turns() {
     run(async {
         let (_red, client, server) = ends().await;
         client.get().set_spin(Spin::Busy);
-        let looking = async { assert_eq!(client.receive().await.unwrap().data, b"x") };
+        let polling = async { assert_eq!(client.receive().await.unwrap().data, b"x") };
         let other = async {
             for _ in 0..100 {
                 yield_now().await;
@@ -104,7 +104,7 @@ fn look_without_end_leaves_other_tasks_and_timers_their_turns() {
             }
             server.send(b"x").unwrap();
         };
-        tokio::join!(biased; looking, other);
+        tokio::join!(biased; polling, other);
     });
 }
 
