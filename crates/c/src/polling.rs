@@ -44,7 +44,7 @@ fn recent() -> Vec<Arc<Entry>> {
     numbers.filter_map(|sd| table::get(sd).ok()).collect()
 }
 
-/// Polls busily, then sleeps: `probe` asks the kernel for events without waiting, `wait` as long as the program wants to.
+/// Polls busily, then sleeps: `probe` asks the kernel for events without waiting, `wait` as long as the program wants.
 fn poll_and_wait(limit: c_int, mut probe: impl FnMut() -> c_int, wait: impl FnOnce() -> c_int) -> c_int {
     USED.store(true, Relaxed);
     if limit == 0 || RECENT.iter().all(|place| place.load(Relaxed) == NONE) {

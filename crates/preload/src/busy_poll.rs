@@ -1,5 +1,6 @@
-//! Busy polling before sleeping: a wait for descriptors first checks, for as long as that is likely to pay, the lanes of
-//! the sockets that were received from lately, and meanwhile now and then the descriptors themselves, without waiting.
+//! Busy polling before sleeping: a wait for descriptors first checks, for as long as that is likely to pay, the lanes
+//! of the sockets that were received from lately, and meanwhile now and then the descriptors themselves, without
+//! waiting.
 //!
 //! Such sockets are *recent*: their readiness is lazy (see `ready/lazy.rs` of `utipc-client`), so that a message costs
 //! neither an armed lane nor a wake-up. Every wait that may sleep synchronises them first. While a thread sleeps, no

@@ -108,8 +108,8 @@ impl BusyPoll {
         found
     }
 
-    /// As [`BusyPoll::before_sleep`] for a caller that sees all waits of the program, and so lets descriptors stay stale
-    /// between its polls. `check`: [`Readiness::check_stale`] of each. `awake`: some sender is.
+    /// As [`BusyPoll::before_sleep`] for a caller that sees all waits of the program, and so lets descriptors stay
+    /// stale between its polls. `check`: [`Readiness::check_stale`] of each. `awake`: some sender is.
     pub fn of_stale<T>(
         &mut self,
         awake: bool,

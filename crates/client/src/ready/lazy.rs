@@ -1,5 +1,5 @@
-//! Lazy readiness: if every wait of the program goes through the caller of this library, a descriptor need only be right
-//! before the program sleeps.
+//! Lazy readiness: if every wait of the program goes through the caller of this library, a descriptor need only be
+//! right before the program sleeps.
 //!
 //! After a receive the lanes are left unarmed and the descriptor unreadable: it is *stale*. The caller checks sockets
 //! with a stale descriptor while it polls busily ([`Readiness::check_stale`]), and synchronises the others before the
@@ -29,8 +29,8 @@ enum After {
 }
 
 impl Readiness {
-    /// Allows lazy readiness. From now on the caller synchronises the descriptor ([`Readiness::sync_stale`]) after every
-    /// receive that leaves it stale, before any thread of the program waits by it.
+    /// Allows lazy readiness. From now on the caller synchronises the descriptor ([`Readiness::sync_stale`]) after
+    /// every receive that leaves it stale, before any thread of the program waits by it.
     pub fn allow_lazy(&self) {
         if let Some(descriptor) = self.ends.near() {
             descriptor.lazy.allow();

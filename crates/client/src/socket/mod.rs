@@ -375,7 +375,6 @@ impl Socket {
     ///
     /// # Errors
     /// [`Failure::Send`].
-    #[inline]
     pub fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>, Error> {
         if self.life.may_resume() {
             return Life::across_restarts(self, wait, |socket| socket.send.send(data, to, wait));
@@ -404,7 +403,6 @@ impl Socket {
     ///
     /// # Errors
     /// [`Failure::Receive`].
-    #[inline]
     pub fn receive(
         &self,
         buffer: &mut [u8],

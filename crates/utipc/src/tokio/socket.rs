@@ -30,8 +30,8 @@ impl AsRawFd for Watched {
 /// A [`crate::Socket`] for tokio. Several tasks may make calls at once; a call that is dropped while it waits has had
 /// no effect.
 ///
-/// A task that is about to wait for a message first polls busily for one, as blocking calls spin, in short turns between
-/// which the runtime serves its other tasks and descriptors. [`crate::Socket::set_spin`] and
+/// A task that is about to wait for a message first polls busily for one, as blocking calls spin, in short turns
+/// between which the runtime serves its other tasks and descriptors. [`crate::Socket::set_spin`] and
 /// [`Builder::spin`](crate::Builder::spin) control that too.
 #[derive(Debug)]
 pub struct Socket {
