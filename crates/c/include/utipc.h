@@ -214,10 +214,10 @@ int utipc_wait_reason(int sd, char *buf, size_t len, struct tipc_addr *member);
 /* ---- Event loops ------------------------------------------------------------------------------------------------- */
 
 /*
- * As poll(2) and epoll_wait(2), but before they sleep they look for messages at the sockets received from lately, for
+ * As poll(2) and epoll_wait(2), but before they sleep they check the sockets received from lately for messages, for
  * at most 50 us and only while that has paid: a message that comes within microseconds costs no wake-up. Any
- * descriptors may be in the set. UTIPC_SPIN=parked in the environment switches it off. poll, select and epoll_wait work
- * too, without a look.
+ * descriptors may be in the set. UTIPC_SPIN=parked in the environment switches it off. poll, select and epoll_wait
+ * work too, without this busy poll.
  */
 int utipc_poll(struct pollfd *fds, nfds_t nfds, int timeout);
 int utipc_epoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout);

@@ -1,4 +1,4 @@
-//! Waits for descriptors that look for messages before they sleep.
+//! Waits for descriptors that poll busily for messages before they sleep.
 
 use std::ffi::c_int;
 use std::io;
@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libc::{epoll_event, nfds_t, pollfd};
-use utipc::Look;
+use utipc::BusyPoll;
 
 use crate::call::{guard, set_errno};
 use crate::table::{self, Entry};
 
-/// Maximum number of sockets that a look checks.
+/// Maximum number of sockets that a busy poll checks.
 const RECENT_MAX: usize = 8;
 /// Not a descriptor: a free place.
 const NONE: c_int = -1;
@@ -22,10 +22,10 @@ static RECENT: [AtomicI32; RECENT_MAX] = [const { AtomicI32::new(NONE) }; RECENT
 /// The program waits by the functions of this module.
 static USED: AtomicBool = AtomicBool::new(false);
 
-/// How long to look. Only one of several threads looks.
-fn look() -> &'static Mutex<Look> {
-    static LOOK: OnceLock<Mutex<Look>> = OnceLock::new();
-    LOOK.get_or_init(Mutex::default)
+/// Only one of several threads polls busily.
+fn busy_poll() -> &'static Mutex<BusyPoll> {
+    static BUSY: OnceLock<Mutex<BusyPoll>> = OnceLock::new();
+    BUSY.get_or_init(Mutex::default)
 }
 
 /// Notes a receive.
@@ -34,7 +34,7 @@ pub(crate) fn received(sd: c_int) {
     if !USED.load(Relaxed) || RECENT.iter().any(|place| place.load(Relaxed) == sd) {
         return;
     }
-    // If all places are taken, this socket wakes the program as if there were no look.
+    // If all places are taken, this socket wakes the program as without a busy poll.
     let _ = RECENT.iter().any(|place| place.compare_exchange(NONE, sd, Relaxed, Relaxed).is_ok());
 }
 
@@ -44,8 +44,8 @@ fn recent() -> Vec<Arc<Entry>> {
     numbers.filter_map(|sd| table::get(sd).ok()).collect()
 }
 
-/// Looks, then sleeps: `probe` asks the kernel for events without waiting, `wait` as long as the program wants to.
-fn look_and_wait(limit: c_int, mut probe: impl FnMut() -> c_int, wait: impl FnOnce() -> c_int) -> c_int {
+/// Polls busily, then sleeps: `probe` asks the kernel for events without waiting, `wait` as long as the program wants.
+fn poll_and_wait(limit: c_int, mut probe: impl FnMut() -> c_int, wait: impl FnOnce() -> c_int) -> c_int {
     USED.store(true, Relaxed);
     if limit == 0 || RECENT.iter().all(|place| place.load(Relaxed) == NONE) {
         return wait();
@@ -57,8 +57,8 @@ fn look_and_wait(limit: c_int, mut probe: impl FnMut() -> c_int, wait: impl FnOn
     };
     let found = guard(None, || {
         let sockets = recent();
-        let Ok(mut look) = look().try_lock() else { return Ok(None) };
-        Ok(look.before_sleep(sockets.iter().map(|entry| &entry.socket), probe))
+        let Ok(mut busy) = busy_poll().try_lock() else { return Ok(None) };
+        Ok(busy.before_sleep(sockets.iter().map(|entry| &entry.socket), probe))
     });
     if let Some((events, errno)) = found {
         set_errno(errno.unwrap_or_default());
@@ -69,9 +69,9 @@ fn look_and_wait(limit: c_int, mut probe: impl FnMut() -> c_int, wait: impl FnOn
     }
     let events = wait();
     if events > 0
-        && let Ok(mut look) = look().try_lock()
+        && let Ok(mut busy) = busy_poll().try_lock()
     {
-        look.slept();
+        busy.slept();
     }
     events
 }
@@ -84,7 +84,7 @@ fn look_and_wait(limit: c_int, mut probe: impl FnMut() -> c_int, wait: impl FnOn
 pub(crate) unsafe extern "C" fn utipc_poll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: by the contract.
     let poll = |limit| unsafe { libc::poll(fds, nfds, limit) };
-    look_and_wait(timeout, || poll(0), || poll(timeout))
+    poll_and_wait(timeout, || poll(0), || poll(timeout))
 }
 
 /// `int utipc_epoll_wait(int epfd, struct epoll_event *events, int maxevents, int timeout)`
@@ -100,5 +100,5 @@ pub(crate) unsafe extern "C" fn utipc_epoll_wait(
 ) -> c_int {
     // SAFETY: by the contract.
     let wait = |limit| unsafe { libc::epoll_wait(epfd, events, maxevents, limit) };
-    look_and_wait(timeout, || wait(0), || wait(timeout))
+    poll_and_wait(timeout, || wait(0), || wait(timeout))
 }

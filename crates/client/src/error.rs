@@ -69,6 +69,13 @@ impl Error {
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Absent(_))
     }
+
+    /// Whether the socket has lost its daemon and is attached to the next one. Messages may have been lost, and its
+    /// port is another one; it is to be used on.
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        matches!(self, Self::Resumed(_))
+    }
 }
 
 fn paths(paths: &[PathBuf]) -> String {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use libc::c_int;
 use once_cell::race::OnceBox;
-use utipc_client::{Socket, Wait};
+use utipc_client::{Readiness, Socket, Wait};
 use utipc_core::addr::PortId;
 use utipc_os::hidden::{Hiding, raise};
 
@@ -42,7 +42,7 @@ pub(crate) struct Entry {
     kept: ManuallyDrop<OnceBox<Kept>>,
     /// O_NONBLOCK as set by this process. If several processes hold the socket, the descriptor's flag counts.
     nonblocking: AtomicBool,
-    /// O_ASYNC: a signal tells of every change of the level, which therefore is never deferred.
+    /// O_ASYNC: a signal reports every change of the descriptor, which therefore is never stale.
     signalling: AtomicBool,
     /// It has sent to an address: no later message requests a connection.
     pub(crate) is_beyond_open: AtomicBool,
@@ -145,17 +145,17 @@ impl Entry {
         self.nonblocking.store(on, Relaxed);
     }
 
-    /// Sets whether the program gets a signal for every change of the level.
+    /// Sets whether the program gets a signal for every change of the descriptor's readiness.
     pub(crate) fn set_signalling(&self, on: bool) {
         self.signalling.store(on, Relaxed);
-        // Not if a signal handler has interrupted a call, which keeps the level right.
+        // Not if a signal handler has interrupted a call, which keeps the descriptor right.
         if let Some(_inside) = Inside::enter() {
-            self.settle_level();
+            self.sync_stale();
         }
     }
 
-    /// Whether the descriptor's level may lag behind until the program waits.
-    pub(crate) fn may_defer(&self) -> bool {
+    /// Whether the descriptor may be stale until the program waits.
+    pub(crate) fn may_be_lazy(&self) -> bool {
         !self.signalling.load(Relaxed) && self.kept.get().is_none()
     }
 
@@ -220,7 +220,7 @@ impl Entry {
 
     /// Called before the program polls the descriptor.
     pub(crate) fn begin_polling(&self) -> Result<(), Code> {
-        self.socket()?.begin_polling().map_err(|error| code(&error))
+        self.socket()?.readiness().begin_polling().map_err(|error| code(&error))
     }
 
     /// The number through which the library uses the descriptor.
@@ -233,21 +233,25 @@ impl Entry {
         self.socket.get().and_then(|socket| socket.live().ok())
     }
 
-    /// Makes a deferred level right. If the daemon has died, the descriptor hangs up.
-    pub(crate) fn settle_level(&self) {
-        if let Some(socket) = self.known().filter(|socket| socket.is_level_deferred()) {
-            let _ = socket.settle_level();
+    fn readiness(&self) -> Option<&Readiness> {
+        self.known().map(Socket::readiness)
+    }
+
+    /// Synchronises a stale descriptor. If the daemon has died, the descriptor hangs up.
+    pub(crate) fn sync_stale(&self) {
+        if let Some(readiness) = self.readiness() {
+            let _ = readiness.sync_stale();
         }
     }
 
-    /// Whether a deferred socket has something, and is readable now.
-    pub(crate) fn check_deferred(&self) -> bool {
-        self.known().is_some_and(|socket| socket.check_deferred().unwrap_or(true))
+    /// Whether a socket with a stale descriptor has something, and the descriptor is readable now.
+    pub(crate) fn check_stale(&self) -> bool {
+        self.readiness().is_some_and(|readiness| readiness.check_stale().unwrap_or(true))
     }
 
     /// Whether a process that sends to it was awake when last seen.
     pub(crate) fn some_sender_is_awake(&self) -> bool {
-        self.known().is_some_and(Socket::some_sender_is_awake)
+        self.readiness().is_some_and(Readiness::some_sender_is_awake)
     }
 
     /// Called before the program passes the descriptor to another process.
@@ -272,7 +276,7 @@ impl Entry {
         let mut closed = fd;
         while self.number.load(SeqCst) == closed {
             // The list of recent sockets has the old number.
-            self.settle_level();
+            self.sync_stale();
             let other = other();
             self.number.store(other.unwrap_or(-1), SeqCst);
             if let Some(socket) = self.socket.get() {

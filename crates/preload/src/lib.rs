@@ -12,7 +12,7 @@
 //! | Calls in signal handlers | `handlers.rs` |
 //! | C structures: addresses, errno, ancillary data, buffers | `address.rs`, `errno.rs`, `ancillary.rs`, `parts.rs` |
 //! | The calls that replace them | `calls/` |
-//! | Checking lanes before a wait sleeps | `looking.rs` |
+//! | Checking lanes before a wait sleeps | `busy_poll.rs` |
 //! | Files under /proc that show TIPC | `files.rs` |
 //! | `printf` and `fgets` on a socket | `stdio.rs` |
 //! | The netlink family TIPCv2 | `netlink.rs` |
@@ -20,13 +20,13 @@
 
 mod address;
 mod ancillary;
+mod busy_poll;
 mod calls;
 mod descriptors;
 mod entry;
 mod errno;
 mod files;
 mod handlers;
-mod looking;
 mod netlink;
 mod node;
 mod parts;

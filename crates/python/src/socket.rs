@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use utipc::{Destination, GroupIncoming, Look, Looked, RecvOptions, Scope, SocketKind, State};
+use utipc::{BusyPoll, Destination, GroupIncoming, Polled, RecvOptions, Scope, SocketKind, State};
 
 use crate::address::{Bindable, PortId, Target};
 use crate::buffer::{Outgoing, WritableBuffer};
@@ -26,8 +26,8 @@ pub(crate) struct Socket {
     open: Mutex<Option<Arc<utipc::Socket>>>,
     /// In nanoseconds; `u64::MAX` for none.
     timeout: AtomicU64,
-    /// How long a task looks for messages before it waits.
-    look: Mutex<Look>,
+    /// How long a task polls for messages before it waits.
+    busy: Mutex<BusyPoll>,
 }
 
 /// The timeout of one call.
@@ -52,7 +52,7 @@ impl Socket {
         Self {
             open: Mutex::new(Some(Arc::new(socket))),
             timeout: AtomicU64::new(u64::MAX),
-            look: Mutex::default(),
+            busy: Mutex::default(),
         }
     }
 
@@ -472,23 +472,23 @@ impl Socket {
         self.call(py, |socket| Ok(socket.descriptor()?.as_raw_fd()))
     }
 
-    /// Looks for a message for a few microseconds, for `utipc.aio`. `True`: a receive finds one; `None`: nothing yet,
-    /// look again after the event loop's other work; `False`: wait for the descriptor.
-    fn _look(&self, py: Python<'_>) -> PyResult<Option<bool>> {
+    /// Polls for a message for a few microseconds, for `utipc.aio`. `True`: a receive finds one; `None`: nothing yet,
+    /// poll again after the event loop's other work; `False`: wait for the descriptor.
+    fn _poll_busily(&self, py: Python<'_>) -> PyResult<Option<bool>> {
         let socket = self.get(py)?;
-        // If another thread looks, this one waits for the descriptor.
-        let turn = || self.look.try_lock().map_or(Looked::Over, |mut look| look.turn(&socket));
+        // If another thread polls, this one waits for the descriptor.
+        let turn = || self.busy.try_lock().map_or(Polled::Over, |mut busy| busy.turn(&*socket));
         Ok(match py.detach(turn) {
-            Looked::Found => Some(true),
-            Looked::Again => None,
-            Looked::Over => Some(false),
+            Polled::Found => Some(true),
+            Polled::Again => None,
+            Polled::Over => Some(false),
         })
     }
 
-    /// Notes that the wait after `_look` has ended.
+    /// Notes that the wait after `_poll_busily` has ended.
     fn _slept(&self) {
-        if let Ok(mut look) = self.look.try_lock() {
-            look.slept();
+        if let Ok(mut busy) = self.busy.try_lock() {
+            busy.slept();
         }
     }
 

@@ -340,7 +340,7 @@ impl Builder {
         let neighbours =
             bearers.filter(|bearer| bearer.owns_address()).map(|bearer| bearer.broadcast_targets().len());
         let neighbours = neighbours.sum();
-        let node = engine::Node::embedded(utipc_node::Node::start(config)?);
+        let node = engine::Node::Embedded(utipc_node::Node::start(config)?);
         node.wait_for_address(ADDRESS_LIMIT)?;
         node.wait_for_peers(neighbours, NEIGHBOUR_LIMIT);
         let node = Node::from_engine(node, origin, exact_hang_up);

@@ -59,7 +59,6 @@ mod error;
 mod exclusive;
 mod group;
 mod info;
-mod look;
 pub mod manage;
 mod node;
 pub mod ordered;
@@ -79,7 +78,6 @@ pub use engine::Engine;
 pub use error::{Error, Result};
 pub use group::{Group, GroupIncoming, Member, SentTo};
 pub use info::{Counters, LinkInfo, LinkProperty, PeerInfo};
-pub use look::{Look, Looked};
 pub use node::Node;
 pub use origin::Description;
 pub use request::{Request, Requester, Responder};
@@ -88,6 +86,7 @@ pub use socket::{Incoming, Socket};
 pub use time_limit::Within;
 pub use topology::{Change, Event, Events, SubscriptionId, Topology};
 
+pub use utipc_client::{BusyPoll, Polled};
 pub use utipc_client::{Error as DaemonError, Failure as DaemonFailure, Refusal as DaemonRefusal, Spin};
 pub use utipc_core::addr::{
     Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, ServiceAddr as ServiceAddress,

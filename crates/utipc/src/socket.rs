@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use utipc_core::socket::{OptionError, OptionValue, SocketOption, State};
 
+use utipc_client::{Pollable, Readiness};
 use utipc_os::Left;
 
 use crate::engine::{self, Wait};
@@ -580,27 +581,42 @@ impl Socket {
     /// wait, POLLOUT while a send would not, POLLHUP when the connection is over.
     ///
     /// Poll it, but do not read or write it. Calls on the socket update it, and the node's thread does when something
-    /// arrives. Use it with [`Socket::set_nonblocking`].
+    /// arrives. Use it with [`Socket::set_nonblocking`], and before the program sleeps with a
+    /// [`BusyPoll`](crate::BusyPoll):
+    ///
+    /// ```
+    /// # use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    /// # let node = utipc::Node::builder().isolated().start()?;
+    /// # let socket = node.rdm()?;
+    /// # socket.send_to(b"hello", socket.port())?;
+    /// socket.set_nonblocking(true);
+    /// let descriptor = socket.descriptor()?;
+    /// let mut busy = utipc::BusyPoll::new();
+    /// let mut set = [PollFd::new(&descriptor, PollFlags::IN)];
+    /// // Without waiting: are there events?
+    /// let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    /// let found = busy.before_sleep([&socket], || poll(&mut set, Some(&now)).ok().filter(|count| *count > 0));
+    /// if found.is_none() {
+    ///     poll(&mut set, None).expect("no signal comes");
+    ///     busy.slept();
+    /// }
+    /// assert_eq!(socket.receive()?.data, b"hello");
+    /// # Ok::<(), utipc::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::System`] if the process has no descriptor left.
     pub fn descriptor(&self) -> Result<BorrowedFd<'_>> {
-        if let Some(attached) = self.attached() {
-            attached.keep_level_right();
+        if let Some(readiness) = self.readiness() {
+            readiness.forbid_lazy();
         }
         self.engine.descriptor()
     }
 
     #[cfg(feature = "tokio")]
-    /// [`Socket::descriptor`] for a wait of this library, which may leave its level behind
-    /// (`utipc_client::Socket::defer_level`).
+    /// [`Socket::descriptor`] for a wait of this library, which may leave it stale (`utipc_client::Readiness`).
     pub(crate) fn watched_descriptor(&self) -> Result<BorrowedFd<'_>> {
         self.engine.descriptor()
-    }
-
-    #[inline]
-    pub(crate) fn attached(&self) -> Option<&utipc_client::Socket> {
-        self.engine.attached()
     }
 
     fn wait(&self, limit: Option<Duration>) -> Wait {
@@ -618,6 +634,13 @@ impl Socket {
             Wait::AtMost(limit) => Error::TimedOut { call, reason, node: self.node.explain_timeout(limit) },
             Wait::Never | Wait::Forever => Error::WouldBlock { call, reason },
         }
+    }
+}
+
+impl Pollable for Socket {
+    #[inline]
+    fn readiness(&self) -> Option<&Readiness> {
+        self.engine.attached().map(utipc_client::Socket::readiness)
     }
 }
 

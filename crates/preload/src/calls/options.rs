@@ -29,7 +29,7 @@ fn general_option(entry: &Entry, name: c_int) -> Result<Option<u32>, Code> {
     let socket = entry.socket()?;
     let look = || socket.look().map_err(|error| code(&error));
     Ok(Some(match name {
-        libc::SO_TYPE => type_number(socket.socket_kind()).cast_unsigned(),
+        libc::SO_TYPE => type_number(socket.kind()).cast_unsigned(),
         libc::SO_DOMAIN => AF_TIPC.cast_unsigned(),
         libc::SO_PROTOCOL => 0,
         libc::SO_ACCEPTCONN => u32::from(look()?.state == State::Listen),
@@ -203,7 +203,7 @@ unsafe fn get(
                 let value = tipc_option(entry, name)?;
                 store_value(value, at, len, true)
             }
-            libc::IPPROTO_TCP if entry.socket()?.socket_kind() == SocketKind::Stream => {
+            libc::IPPROTO_TCP if entry.socket()?.kind() == SocketKind::Stream => {
                 if !len.is_null() {
                     len.write(0);
                 }
@@ -237,7 +237,7 @@ unsafe fn set(
             Ok(done)
         }
         SOL_TIPC => set_tipc_option(entry, name, value, len),
-        libc::IPPROTO_TCP if entry.socket()?.socket_kind() == SocketKind::Stream => Ok(0),
+        libc::IPPROTO_TCP if entry.socket()?.kind() == SocketKind::Stream => Ok(0),
         _ => Err(libc::ENOPROTOOPT),
     }
 }

@@ -6,7 +6,7 @@ use libc::{c_int, c_short, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t
 use utipc_core::socket::SocketKind;
 
 use super::replace;
-use crate::{looking, real, table};
+use crate::{busy_poll, real, table};
 
 /// Bits in one word of a descriptor set.
 const WORD: usize = usize::BITS as usize;
@@ -34,11 +34,11 @@ unsafe fn wait_for(
     wait: impl FnOnce(*mut pollfd) -> c_int,
 ) -> c_int {
     let entries = usize::try_from(count).unwrap_or(0);
-    let (mut any_tipc, mut copy_needed, mut looks) = (false, false, false);
+    let (mut any_tipc, mut copy_needed, mut may_poll) = (false, false, false);
     // SAFETY: no pointers but the array, which is one for `poll`.
     let probe = |fds: *mut pollfd| unsafe { real::poll.get()(fds, count, 0) };
-    let wait = |fds: *mut pollfd, looks: bool| {
-        if looks { looking::wait(asks, || probe(fds), || wait(fds)) } else { wait(fds) }
+    let wait = |fds: *mut pollfd, may_poll: bool| {
+        if may_poll { busy_poll::wait(asks, || probe(fds), || wait(fds)) } else { wait(fds) }
     };
     if !table::is_empty() {
         for at in 0..entries {
@@ -46,7 +46,7 @@ unsafe fn wait_for(
             let entry = unsafe { &*fds.add(at) };
             let is_tipc = begin_polling(entry.fd);
             any_tipc |= is_tipc;
-            looks |= is_tipc || looking::is_marked(entry.fd);
+            may_poll |= is_tipc || busy_poll::is_marked(entry.fd);
             copy_needed |= is_tipc && entry.events & PACKET_SOCKET_EVENTS != 0;
         }
     }
@@ -58,13 +58,13 @@ unsafe fn wait_for(
         for entry in copy.iter_mut().filter(|entry| table::get(entry.fd).is_some()) {
             entry.events &= !PACKET_SOCKET_EVENTS;
         }
-        let found = wait(copy.as_mut_ptr(), looks);
+        let found = wait(copy.as_mut_ptr(), may_poll);
         if found >= 0 {
             original.iter_mut().zip(&copy).for_each(|(entry, copy)| entry.revents = copy.revents);
         }
         found
     } else {
-        wait(fds, looks)
+        wait(fds, may_poll)
     };
     // SAFETY: as above.
     if any_tipc && found > 0 { unsafe { correct(fds, count, found) } } else { found }
@@ -72,7 +72,7 @@ unsafe fn wait_for(
 
 /// Whether the descriptor is a TIPC socket of a kind with connections. Others stay writable after a shutdown.
 fn is_connection(fd: c_int) -> bool {
-    let socket = table::get(fd).and_then(|entry| entry.socket().ok().map(|socket| socket.socket_kind()));
+    let socket = table::get(fd).and_then(|entry| entry.socket().ok().map(|socket| socket.kind()));
     socket.is_some_and(SocketKind::is_connection_oriented)
 }
 
@@ -107,9 +107,9 @@ unsafe fn is_now(limit: *const timespec) -> bool {
 /// # Safety
 /// The sets are null or readable for `count` bits.
 unsafe fn prepare_sets(count: c_int, sets: [*mut fd_set; 3]) -> bool {
-    let mut looks = false;
+    let mut may_poll = false;
     if table::is_empty() {
-        return looks;
+        return may_poll;
     }
     let count = usize::try_from(count).unwrap_or(0);
     for set in sets.into_iter().filter(|set| !set.is_null()) {
@@ -122,12 +122,12 @@ unsafe fn prepare_sets(count: c_int, sets: [*mut fd_set; 3]) -> bool {
                 let fd = at * WORD + bit;
                 if fd < count {
                     let fd = c_int::try_from(fd).unwrap_or(-1);
-                    looks |= begin_polling(fd) || looking::is_marked(fd);
+                    may_poll |= begin_polling(fd) || busy_poll::is_marked(fd);
                 }
             }
         }
     }
-    looks
+    may_poll
 }
 
 /// Calls `select` or `pselect`, as `wait`, for sets that may include TIPC sockets.
@@ -141,8 +141,8 @@ unsafe fn wait_for_sets(
     wait: impl FnOnce() -> c_int,
 ) -> c_int {
     // SAFETY: by the caller's promise.
-    let looks = unsafe { prepare_sets(count, sets) };
-    if !looks {
+    let may_poll = unsafe { prepare_sets(count, sets) };
+    if !may_poll {
         return wait();
     }
     let words = usize::try_from(count).unwrap_or(0).div_ceil(WORD);
@@ -170,7 +170,7 @@ unsafe fn wait_for_sets(
         }
         number
     };
-    looking::wait(asks, probe, wait)
+    busy_poll::wait(asks, probe, wait)
 }
 
 /// Calls a function that waits for an epoll set, as `wait`.
@@ -184,11 +184,11 @@ unsafe fn wait_for_events(
     asks: bool,
     wait: impl FnOnce() -> c_int,
 ) -> c_int {
-    if table::is_empty() || !looking::is_marked(set) {
+    if table::is_empty() || !busy_poll::is_marked(set) {
         return wait();
     }
     // SAFETY: by the caller's promise.
-    looking::wait(asks, || unsafe { real::epoll_wait.get()(set, events, most, 0) }, wait)
+    busy_poll::wait(asks, || unsafe { real::epoll_wait.get()(set, events, most, 0) }, wait)
 }
 
 replace! {
@@ -271,8 +271,8 @@ replace! {
         // SAFETY: as the caller's; the copy lives as long as the call.
         unsafe {
             let is_tipc = what != libc::EPOLL_CTL_DEL && begin_polling(fd);
-            if is_tipc || looking::is_marked(fd) {
-                looking::mark_set(set);
+            if is_tipc || busy_poll::is_marked(fd) {
+                busy_poll::mark_set(set);
             }
             if !is_tipc || event.is_null() {
                 return real::epoll_ctl.get()(set, what, fd, event);

@@ -16,7 +16,7 @@ use super::{replace, without_position};
 use crate::address::SockaddrTipc;
 use crate::entry::Entry;
 use crate::errno::{Code, c_result, code, code_of_wait};
-use crate::{address, ancillary, looking, netlink, parts, real, table};
+use crate::{address, ancillary, busy_poll, netlink, parts, real, table};
 
 /// Maximum number of bytes that one call with several buffers takes from a stream.
 const STREAM_MOST: usize = 1 << 20;
@@ -36,7 +36,7 @@ fn never_errno(socket: &Socket, wait: Wait, why: Code) -> Code {
     if why != libc::ENOTCONN {
         return why;
     }
-    if !socket.socket_kind().is_connection_oriented() {
+    if !socket.kind().is_connection_oriented() {
         return if wait == Wait::Never { libc::EAGAIN } else { why };
     }
     match (socket.look().map(|view| view.state), wait) {
@@ -71,7 +71,7 @@ fn receive_bytes(
     loop {
         let wait = entry.receive_wait(socket, flags);
         let received = socket.receive(buffer, options(flags, control), wait);
-        looking::received(entry, socket);
+        busy_poll::received(entry, socket);
         let received = received.map_err(|error| never_errno(socket, wait, code_of_wait(&error, wait)))?;
         let received = received.ok_or(libc::EAGAIN)?;
         // Skip empty messages without an error, as Linux does; a peek would find the same message again.
@@ -79,7 +79,7 @@ fn receive_bytes(
             && received.returned.is_none()
             && received.source.port != 0
             && !is_event(&received);
-        if !empty || socket.socket_kind().is_connection_oriented() {
+        if !empty || socket.kind().is_connection_oriented() {
             return Ok(received);
         }
         if flags & libc::MSG_PEEK != 0 {
@@ -153,11 +153,8 @@ unsafe fn receive_parts(
         let buffer = unsafe { parts::buffer(part.iov_base.cast(), part.iov_len) }?;
         return receive_bytes(entry, &socket, buffer, flags, control);
     }
-    let most = if socket.socket_kind() == SocketKind::Stream {
-        STREAM_MOST
-    } else {
-        utipc_core::limits::MAX_USER_DATA
-    };
+    let most =
+        if socket.kind() == SocketKind::Stream { STREAM_MOST } else { utipc_core::limits::MAX_USER_DATA };
     let total = parts::total(parts)?;
     let mut whole = vec![0; total.min(most)];
     let received = receive_bytes(entry, &socket, &mut whole, flags, control)?;

@@ -44,7 +44,7 @@ pub(super) fn send_bytes(
     let may_request = to.is_some()
         && wait != Wait::Never
         && !data.is_empty()
-        && socket.socket_kind().is_connection_oriented()
+        && socket.kind().is_connection_oriented()
         && !entry.is_beyond_open.load(Relaxed);
     if !may_request {
         return send_all(&socket, data, to, wait);
@@ -61,7 +61,7 @@ pub(super) fn send_bytes(
 
 /// Sends one message, or all bytes of a stream unless a time limit or a signal intervenes.
 fn send_all(socket: &Socket, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<usize, Code> {
-    if socket.socket_kind() != SocketKind::Stream {
+    if socket.kind() != SocketKind::Stream {
         let sent = socket.send(data, to, wait).map_err(|error| broken(socket, code_of_wait(&error, wait)))?;
         return sent.ok_or(libc::EAGAIN);
     }
@@ -156,7 +156,7 @@ fn send_file(
     mut read: impl FnMut(&mut [u8]) -> Result<usize, Code>,
     count: usize,
 ) -> Result<usize, Code> {
-    let stream = entry.socket()?.socket_kind() == SocketKind::Stream;
+    let stream = entry.socket()?.kind() == SocketKind::Stream;
     let mut buffer = vec![0; count.min(if stream { STREAM_STEP } else { MESSAGE_STEP })];
     let mut sent = 0;
     let mut step = || -> Result<ControlFlow<()>, Code> {

@@ -108,7 +108,7 @@ fn bind_to(entry: &Entry, what: Binding) -> Result<c_int, Code> {
 
 fn connect_to(entry: &Entry, to: Connect) -> Result<c_int, Code> {
     let socket = entry.socket()?;
-    let connects = socket.socket_kind().is_connection_oriented();
+    let connects = socket.kind().is_connection_oriented();
     let to = match to {
         Connect::To(Destination::Range(_)) if connects => return Err(libc::EINVAL),
         Connect::To(to) => Some(to),
@@ -144,7 +144,7 @@ fn accept_at(entry: &Entry, flags: c_int) -> Result<(c_int, PortId), Code> {
         return Err(libc::EINVAL);
     }
     let socket = entry.socket()?;
-    if !socket.socket_kind().is_connection_oriented() {
+    if !socket.kind().is_connection_oriented() {
         return Err(libc::EOPNOTSUPP);
     }
     let wait = entry.receive_wait(&socket, 0);
@@ -173,7 +173,7 @@ fn own_name(entry: &Entry) -> Result<PortId, Code> {
 
 fn peer_name(entry: &Entry) -> Result<PortId, Code> {
     let socket = entry.socket()?;
-    if let Some(peer) = entry.pair.get().filter(|_| !socket.socket_kind().is_connection_oriented()) {
+    if let Some(peer) = entry.pair.get().filter(|_| !socket.kind().is_connection_oriented()) {
         return Ok(*peer);
     }
     let view = socket.look().map_err(|error| code(&error))?;

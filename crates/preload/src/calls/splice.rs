@@ -34,7 +34,7 @@ fn read(fd: c_int, buffer: &mut [u8]) -> Result<usize, Code> {
 
 /// Sends what a pipe holds. A byte leaves the pipe only when it is sent: the bytes are copied before.
 fn to_socket(entry: &Entry, pipe: c_int, len: usize, flags: c_uint) -> Result<usize, Code> {
-    let stream = entry.socket()?.socket_kind() == SocketKind::Stream;
+    let stream = entry.socket()?.kind() == SocketKind::Stream;
     let [copy, copier] = copies()?;
     let mut buffer = vec![0; len.min(if stream { STREAM_STEP } else { MESSAGE_STEP })];
     let mut sent = 0;

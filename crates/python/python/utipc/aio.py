@@ -23,7 +23,7 @@ The event loop watches the descriptors of sockets (`loop.add_reader`, `loop.add_
 tasks may use one object. A task that is cancelled while it waits has had no effect: no message, connection or event is
 lost; only `sendall` may have sent a part.
 
-A task that is about to wait for a message first looks for one, in turns of about 10 microseconds between which other
+A task that is about to wait for a message first polls for one, in turns of about 10 microseconds between which other
 tasks run, at most for 50 microseconds and only while that has paid lately. `Node(spin="parked")` switches that off.
 """
 
@@ -68,8 +68,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-# Messages in a row that a task finds by looking before it lets the other tasks run.
-_LOOKS = 8
+# Messages in a row that a task finds by polling before it lets the other tasks run.
+_FINDS = 8
 
 
 class _Watch:
@@ -196,8 +196,8 @@ class Socket(_Closing):
     async def _until_received(self, call: Callable[[], T]) -> T:
         """As `_until`, for receives: a message that comes within microseconds is found without a wake-up."""
         while True:
-            found = self._socket._look()
-            if found is None or (found and self._found >= _LOOKS):
+            found = self._socket._poll_busily()
+            if found is None or (found and self._found >= _FINDS):
                 # The event loop does its other work, and polls its descriptors.
                 self._found = 0
                 await asyncio.sleep(0)

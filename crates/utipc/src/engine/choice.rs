@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use utipc_client::{Place, Spin};
 
-use super::Node;
+use super::{Node, kernel};
 use crate::daemon::is_named_by_environment;
 use crate::origin::{self, Origin};
 use crate::{Error, Result};
@@ -110,14 +110,14 @@ impl Choice {
         match (engine, embedded_only) {
             (Engine::Embedded, _) | (Engine::Auto, Some(_)) => Ok((None, Origin::Embedded)),
             (Engine::Auto | Engine::Daemon, None) => match utipc_client::Node::attach(place, spin) {
-                Ok(node) => Ok((Some(Node::daemon(node.resuming(resume))), Origin::Daemon)),
+                Ok(node) => Ok((Some(Node::Daemon(node.resuming(resume))), Origin::Daemon)),
                 Err(error) if error.is_absent() && engine == Engine::Auto && !named => {
                     Ok((None, Origin::Alone(paths)))
                 }
                 Err(error) if error.is_absent() => Err(unusable(error, &paths)),
                 Err(error) => Err(Error::Daemon(error)),
             },
-            (Engine::Kernel, None) => Ok((Some(Node::kernel()?), Origin::Kernel)),
+            (Engine::Kernel, None) => Ok((Some(Node::Kernel(kernel::Node::open()?)), Origin::Kernel)),
             (Engine::Daemon | Engine::Kernel, Some(what)) => {
                 let why = format!(
                     "the program sets {what}, but the {engine} has its own configuration (configure the \

@@ -11,9 +11,10 @@ use utipc_core::socket::{
 };
 use utipc_core::stack::Stack;
 use utipc_core::{PropertyError, Time};
-use utipc_node::{Slot, Want};
+use utipc_node::{Node, Slot, Want};
 use utipc_os::{Left, Wait};
 
+use super::{NodeEngine, SocketEngine};
 use crate::{
     Binding, Call, Counters, Destination, Error, GroupPolicy, GroupRequest, LinkInfo, LinkProperty,
     MemberInfo, NodeAddr, PeerInfo, PortId, Received, RecvOptions, Result, Scope, ServiceAddress,
@@ -23,53 +24,49 @@ use crate::{
 /// Longest time between two checks of a barrier: acknowledgements wake no thread.
 const BARRIER_STEP: Duration = Duration::from_millis(1);
 
-#[derive(Clone, Debug)]
-pub(crate) struct Node(pub(super) utipc_node::Node);
-
 /// An open socket. It holds the node, which leaves the cluster after its last socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    node: utipc_node::Node,
+    node: Node,
     port: u32,
     slot: Arc<Slot>,
 }
 
 /// Fails in a forked child, which must not touch the node: its locks may be held by threads that do not exist there.
-fn in_own_process(node: &utipc_node::Node) -> Result<&utipc_node::Node> {
+fn in_own_process(node: &Node) -> Result<&Node> {
     if node.is_own() { Ok(node) } else { Err(Error::Forked) }
 }
 
-impl Node {
-    /// The result of `query` on the stack; the default value in a forked child.
-    fn query<T: Default>(&self, query: impl FnOnce(&mut Stack) -> T) -> T {
-        in_own_process(&self.0).map_or_else(|_| T::default(), |node| node.with(|stack, _| query(stack)))
-    }
+/// The result of `query` on the stack; the default value in a forked child.
+fn query<T: Default>(node: &Node, query: impl FnOnce(&mut Stack) -> T) -> T {
+    in_own_process(node).map_or_else(|_| T::default(), |node| node.with(|stack, _| query(stack)))
+}
 
-    pub(super) fn wait_for_address(&self, limit: Duration) -> Result<()> {
-        let observers = in_own_process(&self.0)?.observers();
+impl NodeEngine for Node {
+    fn wait_for_address(&self, limit: Duration) -> Result<()> {
+        let observers = in_own_process(self)?.observers();
         let final_address = |stack: &mut Stack, _| stack.address_is_final().then_some(());
-        let is_final = self.0.block(&observers, Want::Change, Wait::AtMost(limit), final_address);
+        let is_final = self.block(&observers, Want::Change, Wait::AtMost(limit), final_address);
         is_final.ok_or(Error::TimedOut { call: Call::ChooseAddress, reason: None, node: None })
     }
 
-    /// Waits until the bindings of this number of peers have arrived, at most `limit`.
-    pub(super) fn wait_for_peers(&self, count: usize, limit: Duration) {
-        let observers = self.0.observers();
+    fn wait_for_peers(&self, count: usize, limit: Duration) {
+        let observers = self.observers();
         let informed = |stack: &mut Stack, _| (stack.informed_peers() >= count).then_some(());
-        let _ = self.0.block(&observers, Want::Change, Wait::AtMost(limit), informed);
+        let _ = self.block(&observers, Want::Change, Wait::AtMost(limit), informed);
     }
 
-    pub(super) fn open(&self, kind: SocketKind) -> Result<Socket> {
-        let port = in_own_process(&self.0)?.with(|stack, now| stack.open(now, kind))?;
-        Ok(Socket::new(&self.0, port))
+    fn open(&self, kind: SocketKind) -> Result<super::Socket> {
+        let port = in_own_process(self)?.with(|stack, now| stack.open(now, kind))?;
+        Ok(super::Socket::Embedded(Socket::new(self, port)))
     }
 
-    pub(super) fn address(&self) -> NodeAddr {
-        self.query(|stack| stack.own_node())
+    fn address(&self) -> NodeAddr {
+        query(self, |stack| stack.own_node())
     }
 
-    pub(super) fn barrier(&self, limit: Duration) -> Result<Vec<NodeAddr>> {
-        let node = in_own_process(&self.0)?;
+    fn barrier(&self, limit: Duration) -> Result<Vec<NodeAddr>> {
+        let node = in_own_process(self)?;
         let observers = node.observers();
         let mut barrier = node.with(|stack, now| stack.begin_barrier(now));
         let end = Wait::AtMost(limit).start();
@@ -91,83 +88,98 @@ impl Node {
         }
     }
 
-    pub(super) fn poll(&self) -> Option<Duration> {
-        in_own_process(&self.0).ok()?.poll()
+    fn poll(&self) -> Option<Duration> {
+        in_own_process(self).ok()?.poll()
     }
 
-    pub(super) fn drive(&self, limit: Duration) -> bool {
-        in_own_process(&self.0).is_ok_and(|node| node.drive(Wait::AtMost(limit)))
+    fn drive(&self, limit: Duration) -> bool {
+        in_own_process(self).is_ok_and(|node| node.drive(Wait::AtMost(limit)))
     }
 
-    pub(super) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
-        Ok(in_own_process(&self.0)?.descriptor()?)
+    fn descriptor(&self) -> Result<Option<BorrowedFd<'_>>> {
+        Ok(Some(in_own_process(self)?.descriptor()?))
     }
 
-    pub(super) fn peers(&self) -> Vec<PeerInfo> {
-        self.query(|stack| stack.nodes())
+    fn peers(&self) -> Vec<PeerInfo> {
+        query(self, |stack| stack.nodes())
     }
 
-    pub(super) fn links(&self) -> Vec<LinkInfo> {
-        self.query(|stack| stack.links())
+    fn links(&self) -> Vec<LinkInfo> {
+        query(self, |stack| stack.links())
     }
 
-    pub(super) fn bindings(&self) -> Vec<Binding> {
-        self.query(|stack| stack.bindings())
+    fn bindings(&self) -> Vec<Binding> {
+        query(self, |stack| stack.bindings())
     }
 
-    pub(super) fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
-        self.query(|stack| stack.lookup(service, NodeAddr::NONE))
+    fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
+        query(self, |stack| stack.lookup(service, NodeAddr::NONE))
     }
 
-    pub(super) fn set_link(&self, name: &str, property: LinkProperty) -> Result<()> {
-        let result = in_own_process(&self.0)?.with(|stack, now| stack.set_link(now, name, property));
+    fn set_link(&self, name: &str, property: LinkProperty) -> Result<()> {
+        let result = in_own_process(self)?.with(|stack, now| stack.set_link(now, name, property));
         result.map_err(|e| match e {
             PropertyError::Range { what, range } => Error::OutOfRange { what, remedy: range },
             PropertyError::NoLink(name) => Error::NoSuchLink(name),
         })
     }
 
-    pub(super) fn counters(&self) -> Counters {
-        in_own_process(&self.0).map_or_else(|_| Counters::default(), utipc_node::Node::counters)
+    fn counters(&self) -> Counters {
+        in_own_process(self).map_or_else(|_| Counters::default(), Node::counters)
     }
 }
 
 impl Socket {
-    fn new(node: &utipc_node::Node, port: u32) -> Self {
+    fn new(node: &Node, port: u32) -> Self {
         Self { node: node.clone(), port, slot: node.slot(port) }
     }
 
-    pub(super) fn port(&self) -> u32 {
+    fn with_endpoint<T>(&self, read: impl FnOnce(&Endpoint) -> T) -> Option<T> {
+        in_own_process(&self.node).ok()?.ask(|stack| stack.endpoint(self.port).map(read))
+    }
+
+    fn block<T>(
+        &self,
+        want: Want,
+        wait: Wait,
+        attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
+    ) -> Result<Option<T>> {
+        Ok(in_own_process(&self.node)?.block(&self.slot, want, wait, attempt))
+    }
+}
+
+impl SocketEngine for Socket {
+    fn port(&self) -> u32 {
         self.port
     }
 
-    pub(super) fn peer(&self) -> Option<PortId> {
+    fn peer(&self) -> Option<PortId> {
         self.with_endpoint(Endpoint::peer).flatten()
     }
 
-    pub(super) fn state(&self) -> State {
+    fn state(&self) -> State {
         self.with_endpoint(Endpoint::state).unwrap_or(State::Disconnecting)
     }
 
-    pub(super) fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
+    fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
         in_own_process(&self.node)?
             .with(|stack, now| stack.bind(now, self.port, range, scope))
             .map_err(|why| Error::Bind { range, why })
     }
 
-    pub(super) fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
+    fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
         in_own_process(&self.node)?
             .with(|stack, now| stack.unbind(now, self.port, which))
             .map_err(Error::Unbind)
     }
 
-    pub(super) fn join(&self, request: GroupRequest, policy: GroupPolicy) -> Result<()> {
+    fn join(&self, request: GroupRequest, policy: GroupPolicy) -> Result<()> {
         in_own_process(&self.node)?
             .with(|stack, now| stack.join_with(now, self.port, request, policy))
             .map_err(|why| Error::Join { group: request.member.service, why })
     }
 
-    pub(super) fn group_members(&self) -> Result<Vec<MemberInfo>> {
+    fn group_members(&self) -> Result<Vec<MemberInfo>> {
         let members = in_own_process(&self.node)?.ask(|stack| {
             let own = stack.own_node();
             let group = stack.endpoint(self.port)?.group()?;
@@ -176,55 +188,56 @@ impl Socket {
         members.ok_or(Error::Leave(LeaveError::NotJoined))
     }
 
-    pub(super) fn leave(&self) -> Result<()> {
+    fn leave(&self) -> Result<()> {
         in_own_process(&self.node)?.with(|stack, now| stack.leave(now, self.port)).map_err(Error::Leave)
     }
 
-    pub(super) fn listen(&self) -> Result<()> {
+    fn listen(&self) -> Result<()> {
         in_own_process(&self.node)?.with(|stack, now| stack.listen(now, self.port)).map_err(Error::Listen)
     }
 
-    pub(super) fn accept(&self, wait: Wait) -> Result<Option<(Self, PortId)>> {
+    fn accept(&self, wait: Wait) -> Result<Option<(super::Socket, PortId)>> {
         let accepted = self.block(Want::Read, wait, |stack, now| match stack.accept(now, self.port) {
             Err(AcceptError::WouldBlock) => None,
             done => Some(done),
         });
         let accepted = accepted?.transpose().map_err(Error::Accept)?;
-        Ok(accepted.map(|(port, peer)| (Self::new(&self.node, port), peer)))
+        let socket = |port| super::Socket::Embedded(Self::new(&self.node, port));
+        Ok(accepted.map(|(port, peer)| (socket(port), peer)))
     }
 
-    pub(super) fn connect(&self, to: Option<Destination>) -> Result<()> {
+    fn connect(&self, to: Option<Destination>) -> Result<()> {
         in_own_process(&self.node)?
             .with(|stack, now| stack.connect(now, self.port, to))
             .map_err(Error::Connect)
     }
 
-    pub(super) fn wait_connected(&self, wait: Wait) -> Result<Option<()>> {
+    fn wait_connected(&self, wait: Wait) -> Result<Option<()>> {
         let connected = self.block(Want::Change, wait, |stack, _| stack.take_setup(self.port));
         connected?.transpose().map_err(Error::Connect)
     }
 
-    pub(super) fn shutdown(&self) -> Result<()> {
+    fn shutdown(&self) -> Result<()> {
         in_own_process(&self.node)?.with(|stack, now| stack.shutdown(now, self.port)).map_err(Error::Shutdown)
     }
 
-    pub(super) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
+    fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
         in_own_process(&self.node)?
             .with(|stack, now| stack.set_option(now, self.port, option, value))
             .map_err(Error::Option)
     }
 
-    pub(super) fn option(&self, option: SocketOption) -> Result<u32> {
+    fn option(&self, option: SocketOption) -> Result<u32> {
         let value = in_own_process(&self.node)?
             .ask(|stack| stack.endpoint(self.port).map(|endpoint| endpoint.option(option)));
         value.ok_or(Error::Option(OptionError::Invalid))?.map_err(Error::Option)
     }
 
-    pub(super) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
+    fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
         self.send_keyed(data, to, 0, wait)
     }
 
-    pub(super) fn send_keyed(
+    fn send_keyed(
         &self,
         data: &[u8],
         to: Option<Destination>,
@@ -240,12 +253,7 @@ impl Socket {
         sent?.transpose().map_err(|why| Error::Send { to, why })
     }
 
-    pub(super) fn receive(
-        &self,
-        buffer: &mut [u8],
-        options: RecvOptions,
-        wait: Wait,
-    ) -> Result<Option<Received>> {
+    fn receive(&self, buffer: &mut [u8], options: RecvOptions, wait: Wait) -> Result<Option<Received>> {
         // On a stream, one call of the endpoint may yield less than the caller asked for.
         let mut collected: Option<Received> = None;
         let received = self.block(Want::Read, wait, |stack, now| {
@@ -272,7 +280,7 @@ impl Socket {
         received?.or_else(|| collected.take().map(Ok)).transpose().map_err(Error::Receive)
     }
 
-    pub(super) fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>> {
+    fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>> {
         let received = self.block(Want::Read, wait, |stack, now| {
             // As large as the pending data; at least one byte, because the endpoint refuses an empty buffer.
             let len = stack.endpoint(self.port).map_or(0, Endpoint::available).clamp(1, MAX_USER_DATA);
@@ -287,29 +295,16 @@ impl Socket {
         Ok(received)
     }
 
-    pub(super) fn wait_reason(&self) -> Option<WaitReason> {
+    fn wait_reason(&self) -> Option<WaitReason> {
         self.with_endpoint(Endpoint::wait_reason).flatten()
     }
 
-    pub(super) fn stats(&self) -> SocketStats {
+    fn stats(&self) -> SocketStats {
         self.with_endpoint(Endpoint::stats).unwrap_or_default()
     }
 
-    pub(super) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
+    fn descriptor(&self) -> Result<BorrowedFd<'_>> {
         Ok(in_own_process(&self.node)?.pollable(self.port, &self.slot)?.as_fd())
-    }
-
-    fn with_endpoint<T>(&self, read: impl FnOnce(&Endpoint) -> T) -> Option<T> {
-        in_own_process(&self.node).ok()?.ask(|stack| stack.endpoint(self.port).map(read))
-    }
-
-    fn block<T>(
-        &self,
-        want: Want,
-        wait: Wait,
-        attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
-    ) -> Result<Option<T>> {
-        Ok(in_own_process(&self.node)?.block(&self.slot, want, wait, attempt))
     }
 }
 

@@ -21,7 +21,6 @@
 //! ```
 
 mod connection;
-mod looking;
 mod socket;
 mod topology;
 

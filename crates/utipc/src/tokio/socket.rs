@@ -2,14 +2,15 @@
 
 use std::future::poll_fn;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
 use ::tokio::io::Interest;
 use ::tokio::io::unix::AsyncFd;
-use ::tokio::task::consume_budget;
+use ::tokio::task::{consume_budget, yield_now};
+use utipc_client::{Pollable, Polled, Readiness, TaskPoll};
 use utipc_core::socket::State;
 
-use super::looking::{Look, turn};
 use super::{event_loop_error, register};
 use crate::{Destination, Error, Incoming, PortId, Received, Result};
 
@@ -29,42 +30,51 @@ impl AsRawFd for Watched {
 /// A [`crate::Socket`] for tokio. Several tasks may make calls at once; a call that is dropped while it waits has had
 /// no effect.
 ///
-/// A task that is about to wait for a message first looks for one, as blocking calls spin, in short turns between which
-/// the runtime serves its other tasks and descriptors. [`crate::Socket::set_spin`] and
+/// A task that is about to wait for a message first polls busily for one, as blocking calls spin, in short turns
+/// between which the runtime serves its other tasks and descriptors. [`crate::Socket::set_spin`] and
 /// [`Builder::spin`](crate::Builder::spin) control that too.
 #[derive(Debug)]
 pub struct Socket {
     watched: AsyncFd<Watched>,
-    /// The look of `poll_until`, and whether its task waits for the descriptor.
+    /// The busy poll of `poll_until`, and whether its task waits for the descriptor.
     polling: std::sync::Mutex<Polling>,
 }
 
 /// The state of a task that polls.
 #[derive(Debug, Default)]
 struct Polling {
-    look: Look,
+    busy: TaskPoll,
     waits: bool,
 }
 
-/// A task that waits for the descriptor, whose level is right meanwhile.
-struct Waiting<'a>(Option<&'a utipc_client::Socket>);
+/// A task that waits for the descriptor, which is right meanwhile.
+struct Waiting<'a>(Option<&'a Readiness>);
 
 impl<'a> Waiting<'a> {
     fn new(socket: &'a Socket) -> Self {
-        let attached = socket.get().attached();
-        if let Some(attached) = attached {
-            attached.begin_wait();
+        let readiness = socket.get().readiness();
+        if let Some(readiness) = readiness {
+            readiness.begin_wait();
         }
-        Self(attached)
+        Self(readiness)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some(attached) = self.0 {
-            attached.end_wait();
+        if let Some(readiness) = self.0 {
+            readiness.end_wait();
         }
     }
+}
+
+/// Lets the runtime resume the task after it has done everything else.
+fn resume_later(cx: &mut Context<'_>) -> Poll<bool> {
+    match pin!(yield_now()).as_mut().poll(cx) {
+        Poll::Ready(()) => cx.waker().wake_by_ref(),
+        Poll::Pending => {}
+    }
+    Poll::Pending
 }
 
 impl Socket {
@@ -78,18 +88,28 @@ impl Socket {
     pub fn new(socket: crate::Socket) -> Result<Self> {
         socket.set_nonblocking(true);
         socket.watched_descriptor()?;
-        if let Some(attached) = socket.attached() {
-            attached.defer_level();
+        if let Some(readiness) = socket.readiness() {
+            readiness.allow_lazy();
         }
         let both = Interest::READABLE | Interest::WRITABLE;
         Ok(Self { watched: register(Watched(socket), both)?, polling: std::sync::Mutex::default() })
     }
 
     /// The underlying socket, for addresses, bindings, options and counters. After a call of its
-    /// [`descriptor`](crate::Socket::descriptor) tasks no longer look for messages before they wait.
+    /// [`descriptor`](crate::Socket::descriptor) tasks no longer poll busily before they wait.
     #[must_use]
     pub fn get(&self) -> &crate::Socket {
         &self.watched.get_ref().0
+    }
+
+    /// One turn of a busy poll. Ready with whether a receive would find something; if not, the task waits for the
+    /// descriptor.
+    fn poll_busily(&self, busy: &mut TaskPoll, cx: &mut Context<'_>) -> Poll<bool> {
+        match busy.turn(self.get()) {
+            Polled::Found => Poll::Ready(true),
+            Polled::Again => resume_later(cx),
+            Polled::Over => Poll::Ready(false),
+        }
     }
 
     /// One attempt of a call; `None` if it would block.
@@ -112,14 +132,14 @@ impl Socket {
             if let Some(done) = self.attempt(&mut call) {
                 return done;
             }
-            let mut look = Look::default();
-            if interest.is_readable() && poll_fn(|cx| turn(&mut look, self.get(), cx)).await {
+            let mut busy = TaskPoll::default();
+            if interest.is_readable() && poll_fn(|cx| self.poll_busily(&mut busy, cx)).await {
                 continue;
             }
             let waiting = Waiting::new(self);
             let mut guard = self.watched.ready(interest).await.map_err(event_loop_error)?;
             drop(waiting);
-            look.slept(self.get());
+            busy.slept(self.get());
             // The readiness is cleared only if no new readiness has shown since it was read.
             match self.attempt(&mut call) {
                 None => guard.clear_ready(),
@@ -140,9 +160,9 @@ impl Socket {
             if let Some(polling) = &mut polling
                 && !polling.waits
             {
-                if ready!(turn(&mut polling.look, self.get(), cx)) {
+                if ready!(self.poll_busily(&mut polling.busy, cx)) {
                     // The other tasks get their turn.
-                    ready!(std::pin::pin!(consume_budget()).as_mut().poll(cx));
+                    ready!(pin!(consume_budget()).as_mut().poll(cx));
                     if let Some(done) = self.attempt(&mut call) {
                         return Poll::Ready(done.map_err(Into::into));
                     }
@@ -156,8 +176,8 @@ impl Socket {
             let mut guard = ready!(guard)?;
             if let Some(polling) = &mut polling {
                 polling.waits = false;
-                drop(Waiting(self.get().attached()));
-                polling.look.slept(self.get());
+                drop(Waiting(self.get().readiness()));
+                polling.busy.slept(self.get());
             }
             match self.attempt(&mut call) {
                 None => guard.clear_ready(),

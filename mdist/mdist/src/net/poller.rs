@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
-use utipc::Look;
+use utipc::BusyPoll;
 
 /// Maximum number of events that one wait reports; the next wait reports the rest.
 const EVENTS_MAX: usize = 256;
-/// Least time limit of a wait that looks for events before it sleeps: a look may take half of it.
-const LOOK_MIN: Duration = Duration::from_micros(100);
+/// Least time limit of a wait that polls busily before it sleeps: the busy poll may take half of it.
+const BUSY_POLL_MIN: Duration = Duration::from_micros(100);
 /// The token of the waker.
 const WAKER: u64 = u64::MAX;
 
@@ -75,7 +75,7 @@ pub struct Poller {
     /// Whether waits poll without sleeping.
     busy: bool,
     /// Locked by the thread that waits.
-    look: Mutex<Look>,
+    polls: Mutex<BusyPoll>,
 }
 
 /// The members of a poller. Any thread may change them, also during a wait.
@@ -134,7 +134,7 @@ impl Poller {
         let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let waker = Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
         epoll::add(&*epoll, &*waker.0, EventData::new_u64(WAKER), EventFlags::IN)?;
-        Ok(Self { members: Registry(epoll), waker, busy: false, look: Mutex::new(Look::new()) })
+        Ok(Self { members: Registry(epoll), waker, busy: false, polls: Mutex::new(BusyPoll::new()) })
     }
 
     /// Polls without sleeping if `busy`: a whole core for the least latency.
@@ -178,7 +178,7 @@ impl Poller {
     /// The wait fails in the system.
     pub fn wait(&self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         if !self.busy {
-            return self.look_and_wait(timeout, events);
+            return self.poll_and_wait(timeout, events);
         }
         let end = timeout.map(|timeout| Instant::now() + timeout);
         while !self.wait_once(Some(Duration::ZERO), events)? && end.is_none_or(|end| Instant::now() < end) {
@@ -187,20 +187,21 @@ impl Poller {
         Ok(())
     }
 
-    /// Looks for events for a moment, if events that come soon have become likely, and then sleeps.
-    fn look_and_wait(&self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        let look = self.look.try_lock().ok().filter(|_| timeout.is_none_or(|timeout| timeout >= LOOK_MIN));
-        let Some(mut look) = look else { return self.wait_once(timeout, events).map(drop) };
+    /// Polls busily for a moment, if events that come soon have become likely, and then sleeps.
+    fn poll_and_wait(&self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        let polls =
+            self.polls.try_lock().ok().filter(|_| timeout.is_none_or(|timeout| timeout >= BUSY_POLL_MIN));
+        let Some(mut polls) = polls else { return self.wait_once(timeout, events).map(drop) };
         let mut probe = || match self.wait_once(Some(Duration::ZERO), events) {
             Ok(false) => None,
             Ok(true) => Some(Ok(())),
             Err(why) => Some(Err(why)),
         };
-        if let Some(found) = look.at_descriptors(&mut probe) {
+        if let Some(found) = polls.at_descriptors(&mut probe) {
             return found;
         }
         if self.wait_once(timeout, events)? {
-            look.slept();
+            polls.slept();
         }
         Ok(())
     }

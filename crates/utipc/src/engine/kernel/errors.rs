@@ -1,50 +1,38 @@
-//! Translation of the kernel's errno to errors of the API.
+//! Translation of the kernel's errno to failures, and so to errors of the API.
 
 use std::io;
 
+use utipc_client::Failure;
 use utipc_core::group::{JoinError, LeaveError};
 use utipc_core::socket::{
     AcceptError, BindError, ConnectError, Errno, OptionError, RecvError, SendError, StateError,
 };
 
 use crate::Error;
+use crate::engine::operation::Operation;
 
-/// Looks an errno up in a list of reasons; any other becomes [`Error::System`].
-fn translate<T: Copy>(error: io::Error, all: &[(Errno, T)], known: impl FnOnce(T) -> Error) -> Error {
-    let number = error.raw_os_error();
-    match all.iter().find(|(errno, _)| Some(errno.number()) == number) {
-        Some((_, reason)) => known(*reason),
-        None => Error::System(utipc_os::OsError::new("use", "a socket of the kernel's TIPC", error)),
-    }
-}
+/// What each errno of a call means.
+type Meanings<T> = [(Errno, T)];
 
-pub(super) fn bind_error(error: io::Error, known: impl FnOnce(BindError) -> Error) -> Error {
-    let all = [
-        (Errno::Access, BindError::Reserved),
-        (Errno::Invalid, BindError::InvalidRange),
-        (Errno::AddressInUse, BindError::TooMany),
-        (Errno::AddressNotAvailable, BindError::NotBound),
-    ];
-    translate(error, &all, known)
-}
+const BIND: &Meanings<BindError> = &[
+    (Errno::Access, BindError::Reserved),
+    (Errno::Invalid, BindError::InvalidRange),
+    (Errno::AddressInUse, BindError::TooMany),
+    (Errno::AddressNotAvailable, BindError::NotBound),
+];
 
-/// A group that was not joined. The request itself is valid.
-pub(super) fn join_error(error: io::Error, known: impl FnOnce(JoinError) -> Error) -> Error {
-    let all = [
-        (Errno::Access, JoinError::AlreadyJoined),
-        (Errno::AddressInUse, JoinError::Bind(BindError::TooMany)),
-        // A kernel before 4.14.
-        (Errno::Invalid, JoinError::Unsupported),
-        (Errno::NoProtocolOption, JoinError::Unsupported),
-    ];
-    translate(error, &all, known)
-}
+/// The request itself is valid.
+const JOIN: &Meanings<JoinError> = &[
+    (Errno::Access, JoinError::AlreadyJoined),
+    (Errno::AddressInUse, JoinError::Bind(BindError::TooMany)),
+    // A kernel before 4.14.
+    (Errno::Invalid, JoinError::Unsupported),
+    (Errno::NoProtocolOption, JoinError::Unsupported),
+];
 
-pub(super) fn leave_error(error: io::Error) -> Error {
-    translate(error, &[(Errno::Invalid, LeaveError::NotJoined)], Error::Leave)
-}
+const LEAVE: &Meanings<LeaveError> = &[(Errno::Invalid, LeaveError::NotJoined)];
 
-const SEND_ERRORS: [(Errno, SendError); 13] = [
+const SEND: &Meanings<SendError> = &[
     (Errno::Again, SendError::WouldBlock),
     (Errno::MessageSize, SendError::MessageSize),
     (Errno::DestAddrRequired, SendError::DestinationRequired),
@@ -60,63 +48,67 @@ const SEND_ERRORS: [(Errno, SendError); 13] = [
     (Errno::TimedOut, SendError::TimedOut),
 ];
 
-pub(super) fn send_error(error: io::Error, known: impl FnOnce(SendError) -> Error) -> Error {
-    translate(error, &SEND_ERRORS, known)
+const RECEIVE: &Meanings<RecvError> = &[
+    (Errno::Again, RecvError::WouldBlock),
+    (Errno::Invalid, RecvError::EmptyBuffer),
+    (Errno::NotConnected, RecvError::NotConnected),
+    (Errno::ConnectionReset, RecvError::ConnectionReset),
+    (Errno::ConnectionRefused, RecvError::Refused),
+    (Errno::TimedOut, RecvError::TimedOut),
+    (Errno::ConnectionAborted, RecvError::Aborted),
+];
+
+/// A connection request that was refused; one that could not be sent is in [`SEND`].
+const CONNECT: &Meanings<ConnectError> = &[
+    (Errno::Already, ConnectError::Already),
+    (Errno::TimedOut, ConnectError::TimedOut),
+    (Errno::ConnectionRefused, ConnectError::Refused),
+    (Errno::ConnectionAborted, ConnectError::Aborted),
+];
+
+const ACCEPT: &Meanings<AcceptError> = &[
+    (Errno::Again, AcceptError::WouldBlock),
+    (Errno::Invalid, AcceptError::NotListening),
+    (Errno::NotSupported, AcceptError::NotListening),
+];
+
+const STATE: &Meanings<StateError> = &[
+    (Errno::NotSupported, StateError::Connectionless),
+    (Errno::Invalid, StateError::InUse),
+    (Errno::NotConnected, StateError::NotConnected),
+];
+
+const OPTION: &Meanings<OptionError> = &[
+    (Errno::Invalid, OptionError::Invalid),
+    (Errno::NoProtocolOption, OptionError::NoSuchOption),
+    (Errno::NotSupported, OptionError::NotSupported),
+];
+
+/// The error of a call of the kernel; [`Error::System`] for an errno without a meaning.
+pub(super) fn error_of(operation: Operation, error: io::Error) -> Error {
+    let failure = error.raw_os_error().and_then(|number| failure(operation, number));
+    operation.kernel_error(error, failure)
 }
 
-pub(super) fn receive_error(error: io::Error) -> Error {
-    let all = [
-        (Errno::Again, RecvError::WouldBlock),
-        (Errno::Invalid, RecvError::EmptyBuffer),
-        (Errno::NotConnected, RecvError::NotConnected),
-        (Errno::ConnectionReset, RecvError::ConnectionReset),
-        (Errno::ConnectionRefused, RecvError::Refused),
-        (Errno::TimedOut, RecvError::TimedOut),
-        (Errno::ConnectionAborted, RecvError::Aborted),
-    ];
-    translate(error, &all, Error::Receive)
-}
-
-/// A connection request that could not be sent, or was refused.
-pub(super) fn connect_error(error: io::Error) -> Error {
-    let all = [
-        (Errno::Already, ConnectError::Already),
-        (Errno::TimedOut, ConnectError::TimedOut),
-        (Errno::ConnectionRefused, ConnectError::Refused),
-        (Errno::ConnectionAborted, ConnectError::Aborted),
-    ];
-    let number = error.raw_os_error();
-    if all.iter().any(|(errno, _)| Some(errno.number()) == number) {
-        return translate(error, &all, Error::Connect);
+fn failure(operation: Operation, number: i32) -> Option<Failure> {
+    fn find<T: Copy>(all: &Meanings<T>, number: i32) -> Option<T> {
+        all.iter().find(|(errno, _)| errno.number() == number).map(|(_, why)| *why)
     }
-    send_error(error, |why| Error::Connect(ConnectError::Send(why)))
-}
-
-pub(super) fn accept_error(error: io::Error) -> Error {
-    let all = [
-        (Errno::Again, AcceptError::WouldBlock),
-        (Errno::Invalid, AcceptError::NotListening),
-        (Errno::NotSupported, AcceptError::NotListening),
-    ];
-    translate(error, &all, Error::Accept)
-}
-
-pub(super) fn state_error(error: io::Error, known: impl FnOnce(StateError) -> Error) -> Error {
-    let all = [
-        (Errno::NotSupported, StateError::Connectionless),
-        (Errno::Invalid, StateError::InUse),
-        (Errno::NotConnected, StateError::NotConnected),
-    ];
-    translate(error, &all, known)
-}
-
-pub(super) fn option_error(error: io::Error) -> Error {
-    let all = [
-        (Errno::Invalid, OptionError::Invalid),
-        (Errno::NoProtocolOption, OptionError::NoSuchOption),
-        (Errno::NotSupported, OptionError::NotSupported),
-    ];
-    translate(error, &all, Error::Option)
+    match operation {
+        Operation::Bind(_) | Operation::Unbind => find(BIND, number).map(Failure::Bind),
+        Operation::Join(_) => find(JOIN, number).map(Failure::Join),
+        Operation::Leave => find(LEAVE, number).map(Failure::Leave),
+        Operation::Listen | Operation::Shutdown => find(STATE, number).map(Failure::Call),
+        Operation::Accept => find(ACCEPT, number).map(Failure::Accept),
+        Operation::Connect => {
+            let refused = find(CONNECT, number);
+            refused.or_else(|| find(SEND, number).map(ConnectError::Send)).map(Failure::Connect)
+        }
+        Operation::Send(_) => find(SEND, number).map(Failure::Send),
+        Operation::Receive => find(RECEIVE, number).map(Failure::Receive),
+        Operation::Option => find(OPTION, number).map(Failure::Option),
+        Operation::ListMembers | Operation::Other => None,
+    }
 }
 
 #[cfg(test)]
@@ -125,17 +117,15 @@ mod tests {
 
     #[test]
     fn reasons_map_back_to_their_errno() {
-        for (errno, why) in SEND_ERRORS.iter().filter(|(errno, _)| *errno != Errno::NoMemory) {
+        for (errno, why) in SEND.iter().filter(|(errno, _)| *errno != Errno::NoMemory) {
             assert_eq!(why.errno(), *errno);
         }
-        let lost = io::Error::from_raw_os_error(Errno::ConnectionReset.number());
-        assert!(matches!(receive_error(lost), Error::Receive(RecvError::ConnectionReset)));
-        let odd = io::Error::from_raw_os_error(71); // EPROTO
-        assert_eq!(receive_error(odd).errno(), 71);
-        let busy = io::Error::from_raw_os_error(Errno::HostUnreachable.number());
-        assert!(matches!(
-            connect_error(busy),
-            Error::Connect(ConnectError::Send(SendError::HostUnreachable))
-        ));
+        let error = |operation, number| error_of(operation, io::Error::from_raw_os_error(number));
+        let lost = error(Operation::Receive, Errno::ConnectionReset.number());
+        assert!(matches!(lost, Error::Receive(RecvError::ConnectionReset)));
+        let odd = error(Operation::Receive, 71); // EPROTO
+        assert_eq!(odd.errno(), 71);
+        let unreachable = error(Operation::Connect, Errno::HostUnreachable.number());
+        assert!(matches!(unreachable, Error::Connect(ConnectError::Send(SendError::HostUnreachable))));
     }
 }

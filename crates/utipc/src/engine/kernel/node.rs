@@ -11,7 +11,7 @@ use utipc_manage::{Entry, Request};
 use utipc_os::af_tipc;
 
 use super::{Socket, TipcNetlink};
-use crate::engine::entries;
+use crate::engine::{self, NodeEngine, entries};
 use crate::{
     Binding, Engine, Error, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Result, ServiceAddress,
     SocketKind,
@@ -32,20 +32,24 @@ impl Node {
         let probe = Socket::open(SocketKind::Rdm).map_err(|_| absent())?;
         Ok(Self { probe: Arc::new(probe) })
     }
+}
 
-    pub(crate) fn open_socket(&self, kind: SocketKind) -> Result<Socket> {
-        let opened = Socket::open(kind);
+// The kernel's node serves this host even without an address, which comes with its first bearer, and counts per link
+// only.
+impl NodeEngine for Node {
+    fn open(&self, kind: SocketKind) -> Result<engine::Socket> {
+        let opened = Socket::open(kind).map(engine::Socket::Kernel);
         opened.map_err(|error| {
             Error::System(utipc_os::OsError::new("open", "a socket of the kernel's TIPC", error))
         })
     }
 
     /// The node's own address; [`NodeAddr::NONE`] while the kernel's node has neither bearer nor identity.
-    pub(crate) fn address(&self) -> NodeAddr {
+    fn address(&self) -> NodeAddr {
         self.probe.local().node
     }
 
-    pub(crate) fn barrier(&self, _limit: Duration) -> Result<Vec<NodeAddr>> {
+    fn barrier(&self, _limit: Duration) -> Result<Vec<NodeAddr>> {
         Err(Error::Engine {
             engine: Engine::Kernel,
             why: "the kernel does not tell which nodes have this node's bindings (use a daemon or an embedded node)"
@@ -53,9 +57,7 @@ impl Node {
         })
     }
 
-    // Queries have no error of their own, as with the other engines.
-
-    pub(crate) fn peers(&self) -> Vec<PeerInfo> {
+    fn peers(&self) -> Vec<PeerInfo> {
         let own = self.address();
         let nodes = self.bindings().into_iter().filter(|b| b.range.service == NODES);
         let others = nodes.map(|b| NodeAddr(b.range.lower)).filter(|addr| *addr != own);
@@ -69,16 +71,16 @@ impl Node {
         others.map(peer).collect()
     }
 
-    pub(crate) fn links(&self) -> Vec<LinkInfo> {
+    fn links(&self) -> Vec<LinkInfo> {
         entries::links(query(&Request::Links { broadcast: false }).unwrap_or_default())
     }
 
-    pub(crate) fn bindings(&self) -> Vec<Binding> {
+    fn bindings(&self) -> Vec<Binding> {
         entries::bindings(query(&Request::Names).unwrap_or_default())
     }
 
     /// One of the bound sockets, not always the next receiver: the kernel does not report its round-robin order.
-    pub(crate) fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
+    fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
         let own = self.address();
         let bound = |b: &Binding| {
             b.range.service == service.service && (b.range.lower..=b.range.upper).contains(&service.instance)
@@ -89,7 +91,7 @@ impl Node {
         found.first().copied()
     }
 
-    pub(crate) fn set_link(&self, name: &str, property: LinkProperty) -> Result<()> {
+    fn set_link(&self, name: &str, property: LinkProperty) -> Result<()> {
         if let Err(PropertyError::Range { what, range }) = property.check() {
             return Err(Error::OutOfRange { what, remedy: range });
         }

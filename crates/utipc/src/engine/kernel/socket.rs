@@ -17,8 +17,11 @@ use utipc_os::Wait;
 use utipc_os::af_tipc::{KernelOption, KernelSocket, Kind, MemberEvent, Message, Origin, PollFlags, Receive};
 
 use super::connect_setup::ConnectSetup;
+use super::errors::error_of;
 use super::transfer::{Direction, Remaining, Timeout, wait_for};
-use super::{address, errors, port, range_address};
+use super::{address, port, range_address};
+use crate::engine::operation::Operation;
+use crate::engine::{self, SocketEngine};
 use crate::{
     Destination, Engine, Error, MemberInfo, PortId, Received, RecvOptions, Result, Scope, ServiceRange,
     SocketKind, SocketStats,
@@ -84,202 +87,11 @@ impl Socket {
         })
     }
 
-    pub(crate) fn port(&self) -> u32 {
-        self.port
-    }
-
-    pub(crate) fn peer(&self) -> Option<PortId> {
-        self.kernel.peer().ok().map(|peer| port(Some(peer)))
-    }
-
-    pub(crate) fn state(&self) -> State {
-        let events = self.kernel.poll(PollFlags::empty(), Some(std::time::Duration::ZERO));
-        match events {
-            _ if self.setup.is_listening() => State::Listen,
-            Ok(events) if events.contains(PollFlags::HUP) => State::Disconnecting,
-            _ if self.peer().is_some() => State::Established,
-            _ if self.setup.deadline().is_some() => State::Connecting,
-            _ => State::Open,
-        }
-    }
-
-    pub(crate) fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
-        self.kernel
-            .bind(range_address(range), scope.number().cast_signed())
-            .map_err(|error| errors::bind_error(error, |why| Error::Bind { range, why }))?;
-        self.bindings.fetch_add(1, Relaxed);
-        Ok(())
-    }
-
-    pub(crate) fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
-        let remaining = match (which, self.bindings.load(Relaxed)) {
-            (None, 0) => return Err(Error::Unbind(BindError::NotBound)),
-            (None, _) => 0,
-            (Some(_), bound) => bound.saturating_sub(1),
-        };
-        let which = which.map(|(range, scope)| (range_address(range), scope.number().cast_signed()));
-        self.kernel.unbind(which).map_err(|error| errors::bind_error(error, Error::Unbind))?;
-        self.bindings.store(remaining, Relaxed);
-        Ok(())
-    }
-
-    pub(crate) fn join(&self, request: GroupRequest, policy: GroupPolicy) -> Result<()> {
-        let refused = |why| Error::Join { group: request.member.service, why };
-        if policy != GroupPolicy::LINUX {
-            return Err(refused(JoinError::PolicyUnsupported));
-        }
-        if request.member.service < RESERVED_TYPES {
-            return Err(refused(JoinError::Reserved));
-        }
-        // The kernel lets such a socket join and send, and it would receive nothing.
-        if self.kind.is_connection_oriented() {
-            return Err(refused(JoinError::WrongKind));
-        }
-        self.kernel.join(request.to_words()).map_err(|error| errors::join_error(error, refused))
-    }
-
-    pub(crate) fn group_members(&self) -> Result<Vec<MemberInfo>> {
-        let why = "the kernel does not list the members of a group (use a daemon or an embedded node)".into();
-        Err(Error::Engine { engine: Engine::Kernel, why })
-    }
-
-    pub(crate) fn leave(&self) -> Result<()> {
-        self.kernel.leave().map_err(errors::leave_error)
-    }
-
-    pub(crate) fn listen(&self) -> Result<()> {
-        let listening = self.kernel.listen().and_then(|()| self.kernel.set_nonblocking(true));
-        listening.map_err(|error| errors::state_error(error, Error::Listen))?;
-        self.setup.set_listening();
-        Ok(())
-    }
-
-    pub(crate) fn accept(&self, wait: Wait) -> Result<Option<(Self, PortId)>> {
-        let direction = Direction::Receive(&self.receive_timeout);
-        let accepted = wait_for(&self.kernel, direction, wait, |_| self.kernel.accept());
-        let Some(kernel) = accepted.map_err(errors::accept_error)? else { return Ok(None) };
-        let socket = Self::new(kernel, self.kind).map_err(errors::accept_error)?;
-        let peer = socket.peer().unwrap_or_default();
-        Ok(Some((socket, peer)))
-    }
-
-    pub(crate) fn connect(&self, to: Option<Destination>) -> Result<()> {
-        let to = to.map(address);
-        if !self.kind.is_connection_oriented() {
-            return self.kernel.connect(to).map_err(errors::connect_error);
-        }
-        // The call must not wait for the reply.
-        self.kernel.set_nonblocking(true).map_err(errors::connect_error)?;
-        match self.kernel.connect(to) {
-            Ok(()) => {}
-            Err(error) if error.raw_os_error() == Some(IN_PROGRESS) => {}
-            Err(error) => {
-                if self.setup.deadline().is_none() {
-                    self.finish_setup();
-                }
-                return Err(errors::connect_error(error));
-            }
-        }
-        self.setup.set_requested();
-        Ok(())
-    }
-
     /// Marks the connection setup as finished: connected, refused, timed out or never requested.
     fn finish_setup(&self) {
         self.setup.finish();
         // If this fails, waiting calls poll instead of blocking in the kernel.
         let _ = self.kernel.set_nonblocking(false);
-    }
-
-    pub(crate) fn wait_connected(&self, wait: Wait) -> Result<Option<()>> {
-        let remaining = Remaining::start(wait);
-        loop {
-            if self.peer().is_some() {
-                self.finish_setup();
-                return Ok(Some(()));
-            }
-            let over = self.kernel.poll(PollFlags::OUT, Some(std::time::Duration::ZERO));
-            if over.map_err(errors::connect_error)?.contains(PollFlags::HUP) {
-                self.finish_setup();
-                let why = self.kernel.take_error().ok().flatten();
-                return Err(why.map_or(Error::Connect(ConnectError::Refused), errors::connect_error));
-            }
-            let answer =
-                self.setup.deadline().map(|until| until.saturating_duration_since(std::time::Instant::now()));
-            if answer.is_some_and(|left| left.is_zero()) {
-                self.finish_setup();
-                // Shutdown may fail since there is no connection; closing the socket ends the request.
-                let _ = self.kernel.shutdown();
-                return Err(Error::Connect(ConnectError::TimedOut));
-            }
-            let Some(limit) = remaining.get() else { return Ok(None) };
-            let limit = [limit, answer].into_iter().flatten().min();
-            self.kernel.poll(PollFlags::OUT, limit).map_err(errors::connect_error)?;
-        }
-    }
-
-    pub(crate) fn shutdown(&self) -> Result<()> {
-        self.kernel.shutdown().map_err(|error| errors::state_error(error, Error::Shutdown))
-    }
-
-    pub(crate) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
-        let place = kernel_option(option);
-        let number = match value {
-            OptionValue::None => None,
-            OptionValue::Number(number) => Some(number),
-        };
-        self.kernel.set_option(place, number).map_err(errors::option_error)?;
-        if let (SocketOption::ConnectTimeout, Some(ms)) = (option, number) {
-            self.setup.set_timeout(ms);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn option(&self, option: SocketOption) -> Result<u32> {
-        self.kernel.option(kernel_option(option)).map_err(errors::option_error)
-    }
-
-    pub(crate) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
-        let direction = Direction::Send(&self.send_timeout);
-        let address = to.map(address);
-        let requests = to.is_some() && self.kind.is_connection_oriented();
-        // Non-blocking: a request that carries data would wait for the reply.
-        let sent =
-            wait_for(&self.kernel, direction, wait, |now| self.kernel.send(data, address, now || requests));
-        let sent = sent.map_err(|error| errors::send_error(error, |why| Error::Send { to, why }))?;
-        if let Some(bytes) = sent {
-            self.sent.add(bytes);
-            if requests {
-                self.setup.set_requested();
-            }
-        }
-        Ok(sent)
-    }
-
-    pub(crate) fn receive(
-        &self,
-        buffer: &mut [u8],
-        options: RecvOptions,
-        wait: Wait,
-    ) -> Result<Option<Received>> {
-        if buffer.is_empty() {
-            return Err(Error::Receive(RecvError::EmptyBuffer));
-        }
-        let direction = Direction::Receive(&self.receive_timeout);
-        let message = wait_for(&self.kernel, direction, wait, |now| {
-            let RecvOptions { peek, wait_all, keep_remainder, .. } = options;
-            self.kernel.receive(buffer, Receive { peek, wait_all, keep_remainder, now })
-        });
-        message.map_err(errors::receive_error)?.map(|message| self.translate(message, options)).transpose()
-    }
-
-    pub(crate) fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>> {
-        WHOLE_MESSAGE.with_borrow_mut(|buffer| {
-            let received = self.receive(buffer, RecvOptions::default(), wait)?;
-            data.clear();
-            data.extend_from_slice(&buffer[..received.as_ref().map_or(0, |received| received.len)]);
-            Ok(received)
-        })
     }
 
     fn translate(&self, message: Message, options: RecvOptions) -> Result<Received> {
@@ -310,7 +122,207 @@ impl Socket {
         })
     }
 
-    pub(crate) fn stats(&self) -> SocketStats {
+    pub(super) fn kernel(&self) -> &KernelSocket {
+        &self.kernel
+    }
+
+    /// The socket's own address.
+    pub(super) fn local(&self) -> PortId {
+        port(self.kernel.local().ok())
+    }
+}
+
+impl SocketEngine for Socket {
+    fn port(&self) -> u32 {
+        self.port
+    }
+
+    fn peer(&self) -> Option<PortId> {
+        self.kernel.peer().ok().map(|peer| port(Some(peer)))
+    }
+
+    fn state(&self) -> State {
+        let events = self.kernel.poll(PollFlags::empty(), Some(std::time::Duration::ZERO));
+        match events {
+            _ if self.setup.is_listening() => State::Listen,
+            Ok(events) if events.contains(PollFlags::HUP) => State::Disconnecting,
+            _ if self.peer().is_some() => State::Established,
+            _ if self.setup.deadline().is_some() => State::Connecting,
+            _ => State::Open,
+        }
+    }
+
+    fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
+        self.kernel
+            .bind(range_address(range), scope.number().cast_signed())
+            .map_err(|error| error_of(Operation::Bind(range), error))?;
+        self.bindings.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
+        let remaining = match (which, self.bindings.load(Relaxed)) {
+            (None, 0) => return Err(Error::Unbind(BindError::NotBound)),
+            (None, _) => 0,
+            (Some(_), bound) => bound.saturating_sub(1),
+        };
+        let which = which.map(|(range, scope)| (range_address(range), scope.number().cast_signed()));
+        self.kernel.unbind(which).map_err(|error| error_of(Operation::Unbind, error))?;
+        self.bindings.store(remaining, Relaxed);
+        Ok(())
+    }
+
+    fn join(&self, request: GroupRequest, policy: GroupPolicy) -> Result<()> {
+        let refused = |why| Error::Join { group: request.member.service, why };
+        if policy != GroupPolicy::LINUX {
+            return Err(refused(JoinError::PolicyUnsupported));
+        }
+        if request.member.service < RESERVED_TYPES {
+            return Err(refused(JoinError::Reserved));
+        }
+        // The kernel lets such a socket join and send, and it would receive nothing.
+        if self.kind.is_connection_oriented() {
+            return Err(refused(JoinError::WrongKind));
+        }
+        let operation = Operation::Join(request.member.service);
+        self.kernel.join(request.to_words()).map_err(|error| error_of(operation, error))
+    }
+
+    fn group_members(&self) -> Result<Vec<MemberInfo>> {
+        let why = "the kernel does not list the members of a group (use a daemon or an embedded node)".into();
+        Err(Error::Engine { engine: Engine::Kernel, why })
+    }
+
+    fn leave(&self) -> Result<()> {
+        self.kernel.leave().map_err(|error| error_of(Operation::Leave, error))
+    }
+
+    fn listen(&self) -> Result<()> {
+        let listening = self.kernel.listen().and_then(|()| self.kernel.set_nonblocking(true));
+        listening.map_err(|error| error_of(Operation::Listen, error))?;
+        self.setup.set_listening();
+        Ok(())
+    }
+
+    fn accept(&self, wait: Wait) -> Result<Option<(engine::Socket, PortId)>> {
+        let failed = |error| error_of(Operation::Accept, error);
+        let direction = Direction::Receive(&self.receive_timeout);
+        let accepted = wait_for(&self.kernel, direction, wait, |_| self.kernel.accept());
+        let Some(kernel) = accepted.map_err(failed)? else { return Ok(None) };
+        let socket = Self::new(kernel, self.kind).map_err(failed)?;
+        let peer = socket.peer().unwrap_or_default();
+        Ok(Some((engine::Socket::Kernel(socket), peer)))
+    }
+
+    fn connect(&self, to: Option<Destination>) -> Result<()> {
+        let to = to.map(address);
+        if !self.kind.is_connection_oriented() {
+            return self.kernel.connect(to).map_err(connect_error);
+        }
+        // The call must not wait for the reply.
+        self.kernel.set_nonblocking(true).map_err(connect_error)?;
+        match self.kernel.connect(to) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(IN_PROGRESS) => {}
+            Err(error) => {
+                if self.setup.deadline().is_none() {
+                    self.finish_setup();
+                }
+                return Err(connect_error(error));
+            }
+        }
+        self.setup.set_requested();
+        Ok(())
+    }
+
+    fn wait_connected(&self, wait: Wait) -> Result<Option<()>> {
+        let remaining = Remaining::start(wait);
+        loop {
+            if self.peer().is_some() {
+                self.finish_setup();
+                return Ok(Some(()));
+            }
+            let over = self.kernel.poll(PollFlags::OUT, Some(std::time::Duration::ZERO));
+            if over.map_err(connect_error)?.contains(PollFlags::HUP) {
+                self.finish_setup();
+                let why = self.kernel.take_error().ok().flatten();
+                return Err(why.map_or(Error::Connect(ConnectError::Refused), connect_error));
+            }
+            let answer =
+                self.setup.deadline().map(|until| until.saturating_duration_since(std::time::Instant::now()));
+            if answer.is_some_and(|left| left.is_zero()) {
+                self.finish_setup();
+                // Shutdown may fail since there is no connection; closing the socket ends the request.
+                let _ = self.kernel.shutdown();
+                return Err(Error::Connect(ConnectError::TimedOut));
+            }
+            let Some(limit) = remaining.get() else { return Ok(None) };
+            let limit = [limit, answer].into_iter().flatten().min();
+            self.kernel.poll(PollFlags::OUT, limit).map_err(connect_error)?;
+        }
+    }
+
+    fn shutdown(&self) -> Result<()> {
+        self.kernel.shutdown().map_err(|error| error_of(Operation::Shutdown, error))
+    }
+
+    fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
+        let place = kernel_option(option);
+        let number = match value {
+            OptionValue::None => None,
+            OptionValue::Number(number) => Some(number),
+        };
+        self.kernel.set_option(place, number).map_err(|error| error_of(Operation::Option, error))?;
+        if let (SocketOption::ConnectTimeout, Some(ms)) = (option, number) {
+            self.setup.set_timeout(ms);
+        }
+        Ok(())
+    }
+
+    fn option(&self, option: SocketOption) -> Result<u32> {
+        self.kernel.option(kernel_option(option)).map_err(|error| error_of(Operation::Option, error))
+    }
+
+    fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
+        let direction = Direction::Send(&self.send_timeout);
+        let address = to.map(address);
+        let requests = to.is_some() && self.kind.is_connection_oriented();
+        // Non-blocking: a request that carries data would wait for the reply.
+        let sent =
+            wait_for(&self.kernel, direction, wait, |now| self.kernel.send(data, address, now || requests));
+        let sent = sent.map_err(|error| error_of(Operation::Send(to), error))?;
+        if let Some(bytes) = sent {
+            self.sent.add(bytes);
+            if requests {
+                self.setup.set_requested();
+            }
+        }
+        Ok(sent)
+    }
+
+    fn receive(&self, buffer: &mut [u8], options: RecvOptions, wait: Wait) -> Result<Option<Received>> {
+        if buffer.is_empty() {
+            return Err(Error::Receive(RecvError::EmptyBuffer));
+        }
+        let direction = Direction::Receive(&self.receive_timeout);
+        let message = wait_for(&self.kernel, direction, wait, |now| {
+            let RecvOptions { peek, wait_all, keep_remainder, .. } = options;
+            self.kernel.receive(buffer, Receive { peek, wait_all, keep_remainder, now })
+        });
+        let message = message.map_err(|error| error_of(Operation::Receive, error))?;
+        message.map(|message| self.translate(message, options)).transpose()
+    }
+
+    fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>> {
+        WHOLE_MESSAGE.with_borrow_mut(|buffer| {
+            let received = self.receive(buffer, RecvOptions::default(), wait)?;
+            data.clear();
+            data.extend_from_slice(&buffer[..received.as_ref().map_or(0, |received| received.len)]);
+            Ok(received)
+        })
+    }
+
+    fn stats(&self) -> SocketStats {
         let number = |counter: &AtomicU64| counter.load(Relaxed);
         SocketStats {
             sent_messages: number(&self.sent.messages),
@@ -321,18 +333,13 @@ impl Socket {
         }
     }
 
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.kernel.as_fd()
+    fn descriptor(&self) -> Result<BorrowedFd<'_>> {
+        Ok(self.kernel.as_fd())
     }
+}
 
-    pub(super) fn kernel(&self) -> &KernelSocket {
-        &self.kernel
-    }
-
-    /// The socket's own address.
-    pub(super) fn local(&self) -> PortId {
-        port(self.kernel.local().ok())
-    }
+fn connect_error(error: io::Error) -> Error {
+    error_of(Operation::Connect, error)
 }
 
 /// The sender in a group, or the member that an event is about.
