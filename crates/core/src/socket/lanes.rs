@@ -1,7 +1,7 @@
 //! Messages that reach the application through a lane instead of [`Endpoint::recv`]: hands out whole messages,
 //! and takes unread ones back. Decision 8.
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Role};
 use super::uplink::Uplink;
 use crate::addr::NodeAddr;
 use crate::wire::{ErrorCode, Message, MessageType};
@@ -14,23 +14,18 @@ impl Endpoint {
     /// them stay too.
     pub fn hand_out(&mut self, take: &mut dyn FnMut(&Message) -> bool, uplink: &mut dyn Uplink) -> usize {
         let mut count = 0;
-        let (own, connected) = (uplink.own_node(), self.kind.is_connection_oriented());
-        while self.queue.read == 0
-            && let Some(first) = self.queue.front()
+        let (own, base) = (uplink.own_node(), &mut self.base);
+        while !base.queue.is_partly_read()
+            && let Some(first) = base.queue.front()
             && first.error_code() == ErrorCode::Ok
-            && (connected || is_remote(first, own))
+            && (!matches!(self.role, Role::Datagram(_)) || is_remote(first, own))
             && take(first)
-            && let Some(message) = self.queue.pop()
+            && let Some(message) = base.queue.pop()
         {
-            if !connected {
-                uplink.recycle(message);
-                count += 1;
-                continue;
+            match &mut self.role {
+                Role::Connection(connection) => connection.consumed(message, base, uplink),
+                Role::Datagram(_) | Role::Listener => uplink.recycle(message),
             }
-            if self.flow.consume(message.size()) {
-                self.acknowledge(false, uplink);
-            }
-            uplink.recycle(message);
             count += 1;
         }
         count
@@ -50,13 +45,13 @@ impl Endpoint {
             if read > 0 && read >= message.data().len() {
                 continue; // all of it was read
             }
-            if self.kind.is_connection_oriented() {
+            if let Role::Connection(connection) = &mut self.role {
                 // These were already acknowledged to the peer.
-                self.flow.prepay(message.size());
+                connection.prepay(message.size());
             }
-            let message = self.keep_any(message, uplink);
-            self.queue.put_back(message);
-            self.queue.read = read;
+            let message = self.base.keep_any(message, uplink);
+            self.base.queue.put_back(message);
+            self.base.queue.set_read(read);
         }
         valid
     }
@@ -64,47 +59,48 @@ impl Endpoint {
     /// True if [`Self::hand_out`] can hand out the next message of this connectionless socket on node `own`.
     #[must_use]
     pub fn next_is_remote(&self, own: NodeAddr) -> bool {
-        let remote = |first: &Message| first.error_code() == ErrorCode::Ok && is_remote(first, own);
-        !self.kind.is_connection_oriented() && self.queue.read == 0 && self.queue.front().is_some_and(remote)
+        !self.is_partly_read() && self.next_datagram().is_some_and(|first| is_remote(first, own))
     }
 
     /// The socket on node `own` that sent the next message of this connectionless socket, if one did.
     #[must_use]
     pub fn next_sender(&self, own: NodeAddr) -> Option<u32> {
-        let first = self.queue.front().filter(|_| !self.kind.is_connection_oriented())?;
-        let here = first.error_code() == ErrorCode::Ok && !is_remote(first, own);
-        here.then(|| first.origin_port())
+        self.next_datagram().filter(|first| !is_remote(first, own)).map(|first| first.origin_port())
+    }
+
+    fn next_datagram(&self) -> Option<&Message> {
+        self.datagram()?;
+        self.base.queue.front().filter(|first| first.error_code() == ErrorCode::Ok)
     }
 
     fn was_handed_out(&self, message: &Message) -> bool {
-        let fits = match message.message_type() {
-            MessageType::Conn => {
-                self.kind.is_connection_oriented() && message.origin_port() == self.peer.port
+        let fits = match (message.message_type(), &self.role) {
+            (MessageType::Conn, Role::Connection(connection)) => {
+                connection.remote_port() == Some(message.origin_port())
             }
-            MessageType::Direct | MessageType::Named | MessageType::Mcast => {
-                !self.kind.is_connection_oriented()
-            }
+            (MessageType::Direct | MessageType::Named | MessageType::Mcast, Role::Datagram(_)) => true,
             _ => false,
         };
         message.header_fits()
             && message.is_data()
             && fits
             && message.error_code() == ErrorCode::Ok
-            && message.dest_port() == self.port
-            && self.queue.taken() > 0
-            && !self.closed
+            && message.dest_port() == self.port()
+            && self.taken() > 0
+            && !self.is_closed()
     }
 
     /// True if the next item after the messages handed out is the end of the connection.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
-        self.queue.front().map_or(self.is_over(), |first| first.error_code() != ErrorCode::Ok)
+        let first = self.base.queue.front();
+        first.map_or(self.is_over(), |first| first.error_code() != ErrorCode::Ok)
     }
 
     /// True if the application has read a part of the first message.
     #[must_use]
     pub fn is_partly_read(&self) -> bool {
-        self.queue.read > 0
+        self.base.queue.is_partly_read()
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use crate::addr::NodeAddr;
 use crate::planted::{self, Fault};
+use crate::socket::queue::charge;
 use crate::time::Time;
 use crate::wire::Message;
 
@@ -65,11 +66,13 @@ fn after(mut out: Vec<Message>, verdict: Filtered) -> Filtered {
 }
 
 impl MulticastSync {
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Bytes charged for the waiting messages.
+    #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -115,17 +118,17 @@ impl MulticastSync {
     }
 
     fn hold(&mut self, now: Time, msg: Message, limit: usize) -> Filtered {
-        if self.bytes + super::queue::charge(&msg) > limit || self.waiting.try_reserve(1).is_err() {
+        if self.bytes + charge(&msg) > limit || self.waiting.try_reserve(1).is_err() {
             return Filtered::Overflow(msg);
         }
-        self.bytes += super::queue::charge(&msg);
+        self.bytes += charge(&msg);
         self.waiting.push_back(Waiting { since: now, msg });
         Filtered::Held
     }
 
     fn remove(&mut self, index: usize) -> Option<Message> {
         let waiting = self.waiting.remove(index)?;
-        self.bytes -= super::queue::charge(&waiting.msg);
+        self.bytes -= charge(&waiting.msg);
         Some(waiting.msg)
     }
 
