@@ -201,9 +201,8 @@ impl Group {
         self.next
     }
 
-    /// Memory of the members, of the messages that wait for earlier ones, and of those kept for slow members, bytes. Each
-    /// of n sockets of a node knows n - 1 members.
-    #[inline]
+    /// Memory of the members, of the messages that wait for earlier ones, and of those kept for slow members, bytes.
+    /// Each of n sockets of a node knows n - 1 members.
     pub(crate) fn bytes(&self) -> usize {
         self.deferred_bytes + self.kept_bytes + self.members.len() * MEMBER_BYTES
     }

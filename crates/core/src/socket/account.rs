@@ -17,7 +17,6 @@ impl Account {
         Self { user: None, limit: u64::MAX, refused: 0 }
     }
 
-    #[inline]
     pub(super) fn user(&self) -> Option<UserId> {
         self.user
     }
@@ -27,13 +26,11 @@ impl Account {
     }
 
     /// Lets the `used` bytes grow by `room` more.
-    #[inline]
     pub(super) fn set_room(&mut self, used: u64, room: u64) {
         self.limit = used.saturating_add(room);
     }
 
     /// By how much the `used` bytes may still grow.
-    #[inline]
     pub(super) fn room(&self, used: u64) -> u64 {
         self.limit.saturating_sub(used)
     }
@@ -44,7 +41,6 @@ impl Account {
     }
 
     /// Messages refused since the last call.
-    #[inline]
     pub(super) fn take_refused(&mut self) -> u64 {
         core::mem::take(&mut self.refused)
     }

@@ -1,5 +1,6 @@
 //! Messages that a process has built itself, header included, and that reach its node by a lane. Decision 16.
 
+use super::call::Call;
 use super::connection::Connection;
 use super::datagram::Datagram;
 use super::endpoint::{Endpoint, Role};
@@ -117,23 +118,23 @@ impl Endpoint {
         uplink: &mut dyn Uplink,
     ) -> Result<(), Unsent> {
         self.base.set_wait(None);
-        let base = &mut self.base;
+        let call = &mut Call::new(&mut self.base, uplink);
         let node = match &mut self.role {
             Role::Datagram(_) => message.node().filter(|_| !message.is_multicast()),
-            Role::Connection(connection) => return connection.send_built(message, base, uplink),
+            Role::Connection(connection) => return connection.send_built(message, call),
             Role::Listener => return Err(Unsent::Over),
         };
         let is_clear = match node {
-            Some(node) if !base.congestion.holds_all() => base.check_link(node),
-            _ => base.check_links(),
+            Some(node) if !call.base.congestion.holds_all() => call.base.check_link(node),
+            _ => call.base.check_links(),
         };
         if is_clear.is_err() {
             return Err(Unsent::Blocked(message));
         }
         match node {
-            None => Datagram::send_built_to_all(message.0, base, uplink),
+            None => Datagram::send_built_to_all(message.0, call),
             Some(node) => {
-                if let Some(returned) = Datagram::send_built(node, message.0, base, uplink) {
+                if let Some(returned) = Datagram::send_built(node, message.0, call) {
                     self.handle_message(now, returned, uplink);
                 }
             }

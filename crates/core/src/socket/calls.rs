@@ -1,5 +1,6 @@
 //! The calls of an application: options, bindings, connecting, sending, receiving and closing. Spec: tipc.md §8.
 
+use super::call::Call;
 use super::endpoint::{Endpoint, Role};
 use super::error::{AcceptError, ConnectError, OptionError, RecvError, SendError, StateError};
 use super::options::{OptionValue, SocketOption};
@@ -79,7 +80,7 @@ impl Endpoint {
             () if !range.is_valid() => Err(BindError::InvalidRange),
             () if self.state() == State::Established || self.is_closed() => Err(BindError::InvalidState),
             () if self.group().is_some() => Err(BindError::InGroup),
-            () => self.base.bind(range, scope, uplink),
+            () => Call::new(&mut self.base, uplink).bind(range, scope),
         }
     }
 
@@ -104,7 +105,7 @@ impl Endpoint {
                 return Ok(());
             }
         }
-        self.base.unbind(which, uplink)
+        Call::new(&mut self.base, uplink).unbind(which)
     }
 
     /// Makes the socket a listener. The receive buffer limits the queue of requests. Spec: tipc.md §8.2.
@@ -149,7 +150,9 @@ impl Endpoint {
     ) -> Result<(), ConnectError> {
         match &mut self.role {
             Role::Datagram(datagram) => datagram.connect(to),
-            Role::Connection(connection) => connection.connect(now, to, &mut self.base, uplink),
+            Role::Connection(connection) => {
+                connection.connect(now, to, &mut Call::new(&mut self.base, uplink))
+            }
             Role::Listener => Err(SendError::Broken.into()),
         }
     }
@@ -184,14 +187,14 @@ impl Endpoint {
         key: u64,
         uplink: &mut dyn Uplink,
     ) -> Result<usize, SendError> {
-        let base = &mut self.base;
-        base.set_wait(None);
-        if data.len() > MAX_USER_DATA && base.kind() != SocketKind::Stream {
+        self.base.set_wait(None);
+        if data.len() > MAX_USER_DATA && self.kind() != SocketKind::Stream {
             return Err(SendError::MessageSize);
         }
+        let call = &mut Call::new(&mut self.base, uplink);
         match &mut self.role {
-            Role::Datagram(datagram) => datagram.send(now, data, to, key, base, uplink),
-            Role::Connection(connection) => connection.send(now, data, to, base, uplink),
+            Role::Datagram(datagram) => datagram.send(now, data, to, key, call),
+            Role::Connection(connection) => connection.send(now, data, to, call),
             Role::Listener => Err(SendError::Broken),
         }
     }
@@ -210,7 +213,7 @@ impl Endpoint {
     ) -> Result<usize, SendError> {
         self.base.set_wait(None);
         match &mut self.role {
-            Role::Datagram(datagram) => datagram.send_found(data, to, &mut self.base, uplink),
+            Role::Datagram(datagram) => datagram.send_found(data, to, &mut Call::new(&mut self.base, uplink)),
             Role::Connection(_) | Role::Listener => Err(SendError::NotConnected),
         }
     }
@@ -227,15 +230,15 @@ impl Endpoint {
         options: RecvOptions,
         uplink: &mut dyn Uplink,
     ) -> Result<Received, RecvError> {
-        let base = &mut self.base;
-        base.set_wait(None);
+        self.base.set_wait(None);
         if buffer.is_empty() {
             return Err(RecvError::EmptyBuffer);
         }
+        let call = &mut Call::new(&mut self.base, uplink);
         match &mut self.role {
-            _ if base.is_closed() => Err(RecvError::NotConnected),
-            Role::Datagram(datagram) => datagram.receive(buffer, options, base, uplink),
-            Role::Connection(connection) => connection.receive(buffer, options, base, uplink),
+            _ if call.base.is_closed() => Err(RecvError::NotConnected),
+            Role::Datagram(datagram) => datagram.receive(buffer, options, call),
+            Role::Connection(connection) => connection.receive(buffer, options, call),
             Role::Listener => Err(RecvError::NotConnected),
         }
     }
@@ -273,16 +276,16 @@ impl Endpoint {
     /// # Errors
     /// [`StateError::NotConnected`] without a connection or a connection request.
     pub fn shutdown(&mut self, now: Time, uplink: &mut dyn Uplink) -> Result<(), StateError> {
-        let base = &mut self.base;
+        let call = &mut Call::new(&mut self.base, uplink);
         match &mut self.role {
             Role::Datagram(datagram) => {
-                datagram.shut_down(base, uplink);
+                datagram.shut_down(call);
                 Err(StateError::NotConnected)
             }
             Role::Connection(connection) if connection.state() != State::Open => {
-                if !base.is_shut_down() {
-                    base.shut_down();
-                    connection.shut_down(now, base, uplink);
+                if !call.base.is_shut_down() {
+                    call.base.shut_down();
+                    connection.shut_down(now, call);
                 }
                 Ok(())
             }
@@ -297,21 +300,20 @@ impl Endpoint {
     pub fn close(&mut self, now: Time, uplink: &mut dyn Uplink) {
         // first, so that no new lookup finds a socket that is going away; it leaves its group
         let _ = self.unbind(None, uplink);
-        let base = &mut self.base;
-        base.shut_down();
+        let call = &mut Call::new(&mut self.base, uplink);
+        call.base.shut_down();
         match &mut self.role {
-            Role::Datagram(datagram) => datagram.close(base, uplink),
-            Role::Connection(connection) => connection.close(now, base, uplink),
+            Role::Datagram(datagram) => datagram.close(call),
+            Role::Connection(connection) => connection.close(now, call),
             Role::Listener => {
-                base.return_all(ErrorCode::NoPort, uplink);
-                base.close();
+                call.return_all(ErrorCode::NoPort);
+                call.base.close();
             }
         }
     }
 
     /// True if [`Self::close`] has completed; the owner may drop the endpoint.
     #[must_use]
-    #[inline]
     pub fn is_closed(&self) -> bool {
         self.base.is_closed()
     }

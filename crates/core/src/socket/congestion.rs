@@ -28,12 +28,10 @@ enum Hold {
 }
 
 impl Congestion {
-    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    #[inline]
     pub(super) fn contains(&self, node: NodeAddr) -> bool {
         self.nodes.contains_key(&node)
     }
@@ -44,7 +42,6 @@ impl Congestion {
     }
 
     /// Bytes of messages that congested links have taken beyond their limits.
-    #[inline]
     pub(super) fn excess(&self) -> u64 {
         self.excess
     }
@@ -93,13 +90,11 @@ impl Congestion {
         self.hold = Hold::Nothing;
     }
 
-    #[inline]
     pub(super) fn is_held(&self) -> bool {
         self.hold != Hold::Nothing
     }
 
     /// Whether all messages wait.
-    #[inline]
     pub(super) fn holds_all(&self) -> bool {
         matches!(self.hold, Hold::All(_))
     }

@@ -1,6 +1,7 @@
 //! What a node tells an endpoint: arriving messages and wake-ups. What it asks: load, and whether senders wait.
 //! Spec: tipc.md §7.6, §8.2 to §8.7.
 
+use super::call::Call;
 use super::datagram::Anycast;
 use super::endpoint::{Endpoint, Role};
 use super::listener;
@@ -15,51 +16,44 @@ impl Endpoint {
     /// Handles a message for this port; of a multicast, a copy.
     pub fn handle_message(&mut self, now: Time, msg: Message, uplink: &mut dyn Uplink) {
         self.group_now(now);
-        let base = &mut self.base;
-        if !msg.header_fits() {
-            base.stats.dropped += 1;
-            return;
-        }
-        if msg.is_data() {
-            return self.handle_data(now, msg, uplink);
-        }
+        let call = &mut Call::new(&mut self.base, uplink);
         match (msg.user(), &mut self.role) {
-            (User::GroupProtocol, Role::Datagram(datagram)) => match datagram.group_call(base, uplink) {
+            _ if !msg.header_fits() => call.base.stats.dropped += 1,
+            _ if msg.is_data() => self.handle_data(now, msg, uplink),
+            (User::GroupProtocol, Role::Datagram(datagram)) => match datagram.group_call(call) {
                 Some(mut call) => call.handle_control(&msg),
-                None => base.stats.dropped += 1,
+                None => call.base.stats.dropped += 1,
             },
-            (User::ConnManager, Role::Connection(connection)) => {
-                connection.handle_control(msg, base, uplink);
-            }
-            _ => base.stats.dropped += 1,
+            (User::ConnManager, Role::Connection(connection)) => connection.handle_control(msg, call),
+            _ => call.base.stats.dropped += 1,
         }
     }
 
     fn handle_data(&mut self, now: Time, msg: Message, uplink: &mut dyn Uplink) {
-        let base = &mut self.base;
-        let mut msg = match base.keep(msg, uplink) {
+        let call = &mut Call::new(&mut self.base, uplink);
+        let mut msg = match call.keep(msg) {
             Ok(msg) => msg,
             // The end of a connection must not be lost: it stays where it is.
-            Err(msg) if msg.error_code() != ErrorCode::Ok && base.kind().is_connection_oriented() => msg,
+            Err(msg) if msg.error_code() != ErrorCode::Ok && call.base.kind().is_connection_oriented() => msg,
             Err(msg) => {
-                base.account.refuse();
-                return base.respond_overload(msg, uplink);
+                call.base.account.refuse();
+                return call.respond_overload(msg);
             }
         };
         // The dummy of a method change also has an error code, but no data.
         let is_returned = msg.error_code() != ErrorCode::Ok && !(msg.syn() && msg.data().is_empty());
         let is_multicast = msg.message_type() == MessageType::Mcast && !is_returned;
         if is_multicast {
-            msg.set_dest_port(base.port());
+            msg.set_dest_port(call.base.port());
         }
         match &mut self.role {
-            Role::Datagram(datagram) if is_multicast => datagram.handle_multicast(now, msg, base, uplink),
-            Role::Datagram(datagram) => datagram.handle_data(now, msg, base, uplink),
+            Role::Datagram(datagram) if is_multicast => datagram.handle_multicast(now, msg, call),
+            Role::Datagram(datagram) => datagram.handle_data(now, msg, call),
             Role::Connection(_) | Role::Listener if is_multicast => {
-                base.respond(msg, ErrorCode::NoPort, uplink);
+                call.respond(msg, ErrorCode::NoPort);
             }
-            Role::Connection(connection) => connection.handle_data(now, msg, base, uplink),
-            Role::Listener => listener::handle_data(msg, base, uplink),
+            Role::Connection(connection) => connection.handle_data(now, msg, call),
+            Role::Listener => listener::handle_data(msg, call),
         }
     }
 
@@ -84,17 +78,17 @@ impl Endpoint {
     /// Ends the connection with an error at both ends.
     pub fn abort(&mut self, uplink: &mut dyn Uplink) {
         if let Role::Connection(connection) = &mut self.role {
-            connection.abort(&mut self.base, uplink);
+            connection.abort(&mut Call::new(&mut self.base, uplink));
         }
     }
 
     /// The link to `node` ([`NodeAddr::NONE`]: the broadcast link) accepts messages again.
     pub fn wakeup(&mut self, _now: Time, node: NodeAddr, uplink: &mut dyn Uplink) {
-        let base = &mut self.base;
-        base.congestion.end(node);
+        let call = &mut Call::new(&mut self.base, uplink);
+        call.base.congestion.end(node);
         match &mut self.role {
-            Role::Datagram(datagram) => datagram.wakeup(base, uplink),
-            Role::Connection(connection) => connection.wakeup(base, uplink),
+            Role::Datagram(datagram) => datagram.wakeup(call),
+            Role::Connection(connection) => connection.wakeup(call),
             Role::Listener => {}
         }
     }
@@ -132,7 +126,6 @@ impl Endpoint {
     }
 
     /// Whether its messages have no connection and no group, so that the node chooses the receivers of its anycasts.
-    #[inline]
     pub(crate) fn sends_datagrams(&self) -> bool {
         self.datagram().is_some_and(|datagram| datagram.group().is_none())
     }
@@ -166,7 +159,6 @@ impl Endpoint {
     /// Whether the receive queue is full and senders shall wait: until [`Self::handle_timeout`] or a receive changes
     /// it.
     #[must_use]
-    #[inline]
     pub fn is_full(&self) -> bool {
         self.datagram().is_some_and(|datagram| datagram.is_full())
     }

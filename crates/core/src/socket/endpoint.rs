@@ -1,6 +1,7 @@
 //! The state of one socket: what all roles have, and its role. The other files of this folder implement its behaviour.
 
 use super::base::Base;
+use super::call::Call;
 use super::connection::Connection;
 use super::datagram::Datagram;
 use super::error::ConnectError;
@@ -52,7 +53,7 @@ impl Endpoint {
         let mut base = Base::new(listener.kind(), port);
         base.settings.receive_buffer = listener.base.settings.receive_buffer;
         base.settings.exact_hang_up = listener.base.settings.exact_hang_up;
-        let connection = Connection::accepted(now, seed, syn, &mut base, uplink);
+        let connection = Connection::accepted(now, seed, syn, &mut Call::new(&mut base, uplink));
         Self { base, role: Role::Connection(connection) }
     }
 
@@ -64,7 +65,6 @@ impl Endpoint {
 
     /// Kind.
     #[must_use]
-    #[inline]
     pub fn kind(&self) -> SocketKind {
         self.base.kind()
     }
@@ -133,7 +133,6 @@ impl Endpoint {
 
     /// Destination of sends without one, on a connectionless socket.
     #[must_use]
-    #[inline]
     pub fn default_destination(&self) -> Option<Destination> {
         self.datagram()?.default_to()
     }
@@ -146,7 +145,6 @@ impl Endpoint {
 
     /// The user that the socket is charged to.
     #[must_use]
-    #[inline]
     pub fn user(&self) -> Option<UserId> {
         self.base.account.user()
     }
@@ -156,7 +154,6 @@ impl Endpoint {
     }
 
     /// Number of its bindings.
-    #[inline]
     pub(crate) fn binding_count(&self) -> u32 {
         self.base.bindings()
     }
@@ -190,8 +187,7 @@ impl Endpoint {
     }
 
     /// Messages rejected because of [`Self::set_room`] since the last call.
-    #[inline]
-    pub(crate) fn take_over_memory(&mut self) -> u64 {
+    pub(crate) fn take_refused(&mut self) -> u64 {
         self.base.account.take_refused()
     }
 
@@ -233,7 +229,6 @@ impl Endpoint {
 
     /// True if collected data has not been sent yet (Nagle).
     #[must_use]
-    #[inline]
     pub fn has_unsent(&self) -> bool {
         self.connection().is_some_and(Connection::has_unsent)
     }
@@ -271,9 +266,10 @@ impl Endpoint {
 
     /// Handles the timers that are due; call it at [`Self::deadline`].
     pub fn handle_timeout(&mut self, now: Time, uplink: &mut dyn Uplink) {
+        let call = &mut Call::new(&mut self.base, uplink);
         match &mut self.role {
-            Role::Datagram(datagram) => datagram.handle_timeout(now, &mut self.base, uplink),
-            Role::Connection(connection) => connection.handle_timeout(now, &mut self.base, uplink),
+            Role::Datagram(datagram) => datagram.handle_timeout(now, call),
+            Role::Connection(connection) => connection.handle_timeout(now, call),
             Role::Listener => {}
         }
     }

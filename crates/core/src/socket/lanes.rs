@@ -1,10 +1,12 @@
 //! Messages that reach the application through a lane instead of [`Endpoint::recv`]: hands out whole messages,
-//! and takes unread ones back. Decision 8.
+//! and takes unread ones back. Decisions 8 and 39.
 
+use super::call::Call;
 use super::endpoint::{Endpoint, Role};
+use super::group::member_id;
 use super::uplink::Uplink;
-use crate::addr::NodeAddr;
-use crate::wire::{ErrorCode, Message, MessageType};
+use crate::addr::{NodeAddr, ServiceAddr};
+use crate::wire::{ErrorCode, Message, MessageType, blocks};
 
 impl Endpoint {
     /// Passes queued data to `take`, oldest message first, until it returns false; returns the number of
@@ -14,17 +16,18 @@ impl Endpoint {
     /// them stay too.
     pub fn hand_out(&mut self, take: &mut dyn FnMut(&Message) -> bool, uplink: &mut dyn Uplink) -> usize {
         let mut count = 0;
-        let (own, base) = (uplink.own_node(), &mut self.base);
-        while !base.queue.is_partly_read()
-            && let Some(first) = base.queue.front()
+        let own = uplink.own_node();
+        let call = &mut Call::new(&mut self.base, uplink);
+        while !call.base.queue.is_partly_read()
+            && let Some(first) = call.base.queue.front()
             && first.error_code() == ErrorCode::Ok
             && (!matches!(self.role, Role::Datagram(_)) || is_remote(first, own))
             && take(first)
-            && let Some(message) = base.queue.pop()
+            && let Some(message) = call.base.queue.pop()
         {
             match &mut self.role {
-                Role::Connection(connection) => connection.consumed(message, base, uplink),
-                Role::Datagram(_) | Role::Listener => uplink.recycle(message),
+                Role::Connection(connection) => connection.consumed(message, call),
+                Role::Datagram(_) | Role::Listener => call.uplink.recycle(message),
             }
             count += 1;
         }
@@ -49,11 +52,52 @@ impl Endpoint {
                 // These were already acknowledged to the peer.
                 connection.prepay(message.size());
             }
-            let message = self.base.keep_any(message, uplink);
+            let message = Call::new(&mut self.base, uplink).keep_any(message);
             self.base.queue.put_back(message);
             self.base.queue.set_read(read);
         }
         valid
+    }
+
+    /// Queues messages that `member` sent and this socket did not read in its lane, oldest first: before what the same
+    /// socket has sent through the node since, which is behind the first `skip` messages of the queue. The application
+    /// has read the first `read` bytes of the first message. Returns [`Self::taken`] once all of these are received.
+    pub(crate) fn adopt_of_member(
+        &mut self,
+        member: ServiceAddr,
+        messages: Vec<Message>,
+        (skip, read): (usize, usize),
+        uplink: &mut dyn Uplink,
+    ) -> u64 {
+        let own = uplink.own_node();
+        let Some(from) = messages.first().map(|first| member_id(first.origin(), own)) else {
+            return self.taken() + skip as u64;
+        };
+        let (mut adopted, mut is_read_in_part) = (Vec::with_capacity(messages.len()), false);
+        for (index, mut message) in messages.into_iter().enumerate() {
+            let read = if index == 0 { read } else { 0 };
+            if message.data().is_empty() || read >= message.data().len() {
+                continue; // all of it was read
+            }
+            is_read_in_part |= read > 0;
+            message.set_name_type(member.service);
+            message.set_name_instance(member.instance);
+            // No number counts on a lane, and no copy stands for something else.
+            message.set_word(10, 0);
+            // Its sender was told that it is sent: it waits where there is room.
+            let message = Call::new(&mut self.base, uplink).keep_any(message);
+            if let Some(group) = self.group_mut() {
+                group.adopted(from, blocks(message.size()));
+            }
+            adopted.push(message);
+        }
+        let count = adopted.len() as u64;
+        let is_later = |later: &Message| member_id(later.origin(), own) == from;
+        let at = self.base.queue.insert_before(adopted, skip, is_later);
+        if is_read_in_part && at == 0 {
+            self.base.queue.set_read(read);
+        }
+        self.taken() + at as u64 + count
     }
 
     /// True if [`Self::hand_out`] can hand out the next message of this connectionless socket on node `own`.

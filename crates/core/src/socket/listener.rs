@@ -1,16 +1,16 @@
 //! A listener: connection requests that arrive. They wait in the receive queue. Spec: tipc.md §8.2.
 
-use super::base::Base;
+use super::call::Call;
 use super::uplink::Uplink;
 use crate::limits::capability;
 use crate::wire::{ErrorCode, Message, MessageType};
 
 /// Handles a payload message for the port: queues a request, rejects anything else.
-pub(super) fn handle_data(msg: Message, base: &mut Base, uplink: &mut dyn Uplink) {
-    if base.is_closed() || !is_request(&msg, uplink) {
-        base.respond(msg, ErrorCode::NoPort, uplink);
+pub(super) fn handle_data(msg: Message, call: &mut Call<'_>) {
+    if call.base.is_closed() || !is_request(&msg, call.uplink) {
+        call.respond(msg, ErrorCode::NoPort);
     } else {
-        base.enqueue(msg, false, 0, uplink);
+        call.enqueue(msg, false, 0);
     }
 }
 

@@ -7,8 +7,9 @@
 //!
 //! | What | Where |
 //! |---|---|
-//! | calls of the application; messages and questions of the node | `calls.rs`; `deliver.rs`, `lanes.rs`, `built.rs` |
-//! | what all endpoints have: options, receive queue, congestion, memory | `base.rs`, `settings.rs`, `queue.rs`, `reading.rs`, `congestion.rs`, `account.rs` |
+//! | calls of the application | `calls.rs` |
+//! | messages and questions of the node | `deliver.rs`, `lanes.rs`, `built.rs` |
+//! | what endpoints of all roles have | `base.rs`: options, queue, congestion, memory; `call.rs` |
 //! | a connectionless socket; its group | `datagram/`; `group/` |
 //! | a socket of a connection-oriented kind: request, session, end | `connection/` |
 //! | a listener | `listener.rs` |
@@ -16,6 +17,7 @@
 mod account;
 mod base;
 mod built;
+mod call;
 mod calls;
 mod congestion;
 mod connection;

@@ -31,7 +31,6 @@ pub(super) struct ReceiveQueue {
 }
 
 impl ReceiveQueue {
-    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
@@ -41,18 +40,15 @@ impl ReceiveQueue {
     }
 
     /// Bytes charged for all messages.
-    #[inline]
     pub(super) fn charged(&self) -> usize {
         self.charged
     }
 
-    #[inline]
     pub(super) fn front(&self) -> Option<&Message> {
         self.messages.front()
     }
 
     /// The data of the first message that is not read yet.
-    #[inline]
     pub(super) fn unread(&self) -> &[u8] {
         self.front().and_then(|first| first.data().get(self.read..)).unwrap_or_default()
     }
@@ -62,7 +58,6 @@ impl ReceiveQueue {
         self.read
     }
 
-    #[inline]
     pub(super) fn is_partly_read(&self) -> bool {
         self.read > 0
     }

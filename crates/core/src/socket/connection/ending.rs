@@ -3,10 +3,9 @@
 use super::session::Session;
 use super::{Connection, Phase};
 use crate::addr::{PortId, ServiceAddr};
-use crate::socket::base::Base;
+use crate::socket::call::Call;
 use crate::socket::error::ConnectError;
 use crate::socket::state::Event;
-use crate::socket::uplink::Uplink;
 use crate::time::Time;
 use crate::wire::{ErrorCode, User};
 
@@ -77,8 +76,7 @@ impl Connection {
         event: Event,
         code: Option<ErrorCode>,
         error: Option<ConnectError>,
-        base: &Base,
-        uplink: &mut dyn Uplink,
+        call: &mut Call<'_>,
     ) {
         let (peer, service, was_established) = match &self.phase {
             Phase::Connecting(request) => (request.peer, request.service, false),
@@ -86,93 +84,87 @@ impl Connection {
             Phase::Open | Phase::Ended(_) => return,
         };
         if self.enter(event, Phase::Ended(Ended { peer, service, was_established, code, error })) {
-            uplink.unregister_connection(base.port());
+            call.uplink.unregister_connection(call.base.port());
         }
     }
 
     /// The peer is gone without a message that ends the connection: queues such a message.
-    pub(super) fn lose_peer(&mut self, code: ErrorCode, base: &mut Base, uplink: &mut dyn Uplink) {
+    pub(super) fn lose_peer(&mut self, code: ErrorCode, call: &mut Call<'_>) {
         let Some(peer) = self.session().map(Session::peer) else { return };
-        self.end(Event::PeerEnd, Some(code), None, base, uplink);
-        let mut abort = base.connection_message(peer.node, peer, Vec::new(), &[]);
+        self.end(Event::PeerEnd, Some(code), None, call);
+        let mut abort = call.connection_message(peer, Vec::new(), &[]);
+        abort.set_prev_node(peer.node);
         abort.set_origin_port(peer.port);
-        abort.set_dest_port(base.port());
+        abort.set_dest_port(call.base.port());
         abort.set_error_code(code);
-        base.queue.push(abort);
-        self.continue_closing(base, uplink);
+        call.base.queue.push(abort);
+        self.continue_closing(call);
     }
 
     /// Ends the connection with an error at both ends.
-    pub(in crate::socket) fn abort(&mut self, base: &mut Base, uplink: &mut dyn Uplink) {
+    pub(in crate::socket) fn abort(&mut self, call: &mut Call<'_>) {
         if let Some(peer) = self.session().map(Session::peer) {
-            send_end(peer, ErrorCode::NoPort, base, uplink);
-            self.lose_peer(ErrorCode::NoPort, base, uplink);
+            send_end(peer, ErrorCode::NoPort, call);
+            self.lose_peer(ErrorCode::NoPort, call);
         }
     }
 
     /// Ends the connection in both directions, once everything sent has left.
-    pub(in crate::socket) fn shut_down(&mut self, now: Time, base: &mut Base, uplink: &mut dyn Uplink) {
-        self.begin_closing(now, ErrorCode::ConnShutdown, false, base, uplink);
+    pub(in crate::socket) fn shut_down(&mut self, now: Time, call: &mut Call<'_>) {
+        self.begin_closing(now, ErrorCode::ConnShutdown, false, call);
     }
 
     /// As [`Self::shut_down`], and closes the socket. If the connection is already being shut down, the peer learns of
     /// that.
-    pub(in crate::socket) fn close(&mut self, now: Time, base: &mut Base, uplink: &mut dyn Uplink) {
+    pub(in crate::socket) fn close(&mut self, now: Time, call: &mut Call<'_>) {
         match &mut self.closing {
             Some(closing) => closing.closes_socket = true,
-            None => self.begin_closing(now, ErrorCode::NoPort, true, base, uplink),
+            None => self.begin_closing(now, ErrorCode::NoPort, true, call),
         }
     }
 
-    fn begin_closing(
-        &mut self,
-        now: Time,
-        code: ErrorCode,
-        closes_socket: bool,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
-    ) {
+    fn begin_closing(&mut self, now: Time, code: ErrorCode, closes_socket: bool, call: &mut Call<'_>) {
         self.closing = Some(Closing { code, closes_socket, deadline: now.plus_millis(MAX_LINGER_MS) });
-        self.continue_closing(base, uplink);
+        self.continue_closing(call);
     }
 
     /// Completes the end if nothing delays it any more.
-    pub(super) fn continue_closing(&mut self, base: &mut Base, uplink: &mut dyn Uplink) {
-        let must_wait = self.session().is_some_and(|session| session.send_wait(base).is_some());
+    pub(super) fn continue_closing(&mut self, call: &mut Call<'_>) {
+        let must_wait = self.session().is_some_and(|session| session.send_wait(call.base).is_some());
         if !must_wait && let Some(closing) = self.closing.take() {
-            self.finish(closing, base, uplink);
+            self.finish(closing, call);
         }
     }
 
     /// Ends the connection now; unread data is lost.
-    pub(super) fn finish(&mut self, closing: Closing, base: &mut Base, uplink: &mut dyn Uplink) {
+    pub(super) fn finish(&mut self, closing: Closing, call: &mut Call<'_>) {
         let Closing { code, closes_socket, .. } = closing;
-        self.push_collected(base, uplink);
-        base.queue.drop_partly_read();
+        self.push_collected(call);
+        call.base.queue.drop_partly_read();
         let is_ended = matches!(self.phase, Phase::Ended(_));
         if !is_ended && let Some(peer) = self.remote() {
-            self.end(Event::Shutdown, None, None, base, uplink);
+            self.end(Event::Shutdown, None, None, call);
             // An unread message that returns ends the connection too.
-            match base.queue.pop() {
-                Some(unread) => base.respond(unread, code, uplink),
-                None => send_end(peer, code, base, uplink),
+            match call.base.queue.pop() {
+                Some(unread) => call.respond(unread, code),
+                None => send_end(peer, code, call),
             }
         }
-        base.queue.clear();
+        call.base.queue.clear();
         if closes_socket {
-            base.close();
+            call.base.close();
             self.take_error();
         }
     }
 }
 
 /// Sends the peer a message that ends the connection.
-fn send_end(peer: PortId, code: ErrorCode, base: &Base, uplink: &mut dyn Uplink) {
-    let mut end = base.connection_message(uplink.own_node(), peer, Vec::new(), &[]);
+fn send_end(peer: PortId, code: ErrorCode, call: &mut Call<'_>) {
+    let mut end = call.connection_message(peer, Vec::new(), &[]);
     end.set_user(User::Critical);
     end.set_src_droppable(false);
     end.set_dest_droppable(false);
     end.set_error_code(code);
     // an unreachable node has learned of the lost contact
-    let _ = uplink.submit(peer.node, end);
+    let _ = call.uplink.submit(peer.node, end);
 }

@@ -33,6 +33,14 @@ pub(super) enum Collected {
     Flush,
 }
 
+/// Collected messages that are sent together.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) messages: VecDeque<Message>,
+    /// Their cost.
+    pub(super) blocks: u32,
+}
+
 /// The collected messages, and statistics on whether collecting pays.
 #[derive(Debug)]
 pub(super) struct Nagle {
@@ -197,18 +205,18 @@ impl Nagle {
         }
     }
 
-    /// Takes all messages, and their cost in blocks.
-    pub(super) fn take(&mut self) -> (VecDeque<Message>, u32) {
-        (core::mem::take(&mut self.queue), core::mem::take(&mut self.blocks))
+    /// Takes all messages.
+    pub(super) fn take(&mut self) -> Batch {
+        Batch { messages: core::mem::take(&mut self.queue), blocks: core::mem::take(&mut self.blocks) }
     }
 
-    /// Takes the full messages, and their cost in blocks.
-    pub(super) fn take_full(&mut self) -> (VecDeque<Message>, u32) {
+    /// Takes the full messages.
+    pub(super) fn take_full(&mut self) -> Batch {
         let full = self.queue.iter().take_while(|m| m.size() >= self.fill).count();
         let rest = self.queue.split_off(full);
         let left = rest.iter().map(|m| blocks(m.size())).sum();
-        let cost = core::mem::replace(&mut self.blocks, left) - left;
-        (core::mem::replace(&mut self.queue, rest), cost)
+        let blocks = core::mem::replace(&mut self.blocks, left) - left;
+        Batch { messages: core::mem::replace(&mut self.queue, rest), blocks }
     }
 
     fn ask_for_ack(&mut self) {
@@ -261,12 +269,12 @@ mod tests {
     fn first_write_leaves_and_asks_for_an_acknowledgement_that_the_next_ones_await() {
         let mut nagle = Nagle::new(MAX_MESSAGE, false);
         assert_eq!(nagle.collect(&[1; 100], message), Collected::Flush);
-        let (first, blocks) = nagle.take();
-        assert!(first[0].ack_required() && nagle.is_empty());
-        assert_eq!((first.len(), blocks), (1, 1));
+        let first = nagle.take();
+        assert!(first.messages[0].ack_required() && nagle.is_empty());
+        assert_eq!((first.messages.len(), first.blocks), (1, 1));
         assert_eq!(nagle.collect(&[1; 100], message), Collected::Hold);
         assert_eq!(nagle.collect(&[1; 100], message), Collected::Hold);
         assert_eq!(nagle.bytes(), PAGE);
-        assert_eq!(nagle.take().0[0].data().len(), 200);
+        assert_eq!(nagle.take().messages[0].data().len(), 200);
     }
 }

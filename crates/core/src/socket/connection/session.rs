@@ -1,16 +1,15 @@
 //! An established connection: sending, acknowledgements and probes. Spec: tipc.md §3.4, §8.4 to §8.6.
 
-use std::collections::VecDeque;
-
 use super::flow::Flow;
-use super::nagle::{Collected, Nagle};
+use super::nagle::{Batch, Collected, Nagle};
 use super::probe::Probe;
 use crate::addr::{NodeAddr, PortId, ServiceAddr};
 use crate::limits::{MAX_MESSAGE, MAX_USER_DATA, capability};
 use crate::socket::base::Base;
+use crate::socket::call::Call;
 use crate::socket::error::SendError;
 use crate::socket::types::{SocketKind, WaitReason};
-use crate::socket::uplink::{SubmitError, Uplink};
+use crate::socket::uplink::SubmitError;
 use crate::time::Time;
 use crate::wire::{ErrorCode, INTERNAL_HEADER, Message, Packet, SHORT_HEADER, User, blocks, reverse};
 
@@ -32,23 +31,17 @@ pub(in crate::socket) struct Session {
 
 impl Session {
     /// A connection that begins now.
-    pub(super) fn new(
-        now: Time,
-        peer: PortId,
-        service: Option<ServiceAddr>,
-        base: &Base,
-        uplink: &mut dyn Uplink,
-    ) -> Self {
-        let peer = peer.on(uplink.own_node());
-        let capabilities = uplink.capabilities(peer.node);
-        let collects = base.kind() == SocketKind::Stream && capabilities & capability::NAGLE != 0;
-        let mss = if collects { uplink.mss(peer.node) } else { 0 };
-        uplink.register_connection(base.port(), peer);
+    pub(super) fn new(now: Time, peer: PortId, service: Option<ServiceAddr>, call: &mut Call<'_>) -> Self {
+        let peer = peer.on(call.own());
+        let capabilities = call.uplink.capabilities(peer.node);
+        let collects = call.base.kind() == SocketKind::Stream && capabilities & capability::NAGLE != 0;
+        let mss = if collects { call.uplink.mss(peer.node) } else { 0 };
+        call.uplink.register_connection(call.base.port(), peer);
         Self {
             peer,
             service,
             flow: Flow::new(capabilities),
-            nagle: Nagle::new(mss, base.settings.no_delay),
+            nagle: Nagle::new(mss, call.base.settings.no_delay),
             probe: Probe::new(now),
         }
     }
@@ -114,29 +107,24 @@ impl Session {
         self.flow.is_congested().then_some(WaitReason::PeerWindow { peer: self.peer, unacked, window })
     }
 
-    pub(super) fn send(
-        &mut self,
-        data: &[u8],
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
-    ) -> Result<usize, SendError> {
-        if base.kind() == SocketKind::Stream && data.is_empty() {
+    pub(super) fn send(&mut self, data: &[u8], call: &mut Call<'_>) -> Result<usize, SendError> {
+        if call.base.kind() == SocketKind::Stream && data.is_empty() {
             return Ok(0);
         }
         let mut rest = data;
         let mut sent = 0;
         loop {
-            if let Some(reason) = self.send_wait(base) {
-                let refused = base.would_block(reason);
+            if let Some(reason) = self.send_wait(call.base) {
+                let refused = call.base.would_block(reason);
                 return if sent > 0 { Ok(sent) } else { refused };
             }
             let (chunk, later) = rest.split_at(rest.len().min(MAX_USER_DATA));
-            match self.send_chunk(chunk, base, uplink) {
+            match self.send_chunk(chunk, call) {
                 Ok(()) => {}
                 Err(_) if sent > 0 => return Ok(sent),
                 Err(e) => return Err(e.into()),
             }
-            sent += base.sent(chunk);
+            sent += call.base.sent(chunk);
             rest = later;
             if rest.is_empty() {
                 return Ok(sent);
@@ -144,32 +132,22 @@ impl Session {
         }
     }
 
-    fn send_chunk(
-        &mut self,
-        chunk: &[u8],
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
-    ) -> Result<(), SubmitError> {
-        if self.collects(chunk.len(), base) {
-            return self.collect(chunk, base, uplink);
+    fn send_chunk(&mut self, chunk: &[u8], call: &mut Call<'_>) -> Result<(), SubmitError> {
+        if self.collects(chunk.len(), call.base) {
+            return self.collect(chunk, call);
         }
-        let memory = uplink.memory(SHORT_HEADER + chunk.len());
-        let msg = base.connection_message(uplink.own_node(), self.peer, memory, chunk);
-        self.submit(msg, base, uplink)
+        let memory = call.uplink.memory(SHORT_HEADER + chunk.len());
+        let msg = call.connection_message(self.peer, memory, chunk);
+        self.submit(msg, call)
     }
 
     /// Sends a message that was built for the connection, unless Nagle's algorithm collects its data.
-    pub(super) fn send_built(
-        &mut self,
-        msg: Message,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
-    ) -> Result<(), SubmitError> {
-        if !self.collects(msg.data().len(), base) {
-            return self.submit(msg, base, uplink);
+    pub(super) fn send_built(&mut self, msg: Message, call: &mut Call<'_>) -> Result<(), SubmitError> {
+        if !self.collects(msg.data().len(), call.base) {
+            return self.submit(msg, call);
         }
-        let collected = self.collect(msg.data(), base, uplink);
-        uplink.recycle(msg);
+        let collected = self.collect(msg.data(), call);
+        call.uplink.recycle(msg);
         collected
     }
 
@@ -178,47 +156,46 @@ impl Session {
         self.nagle.wants(len) && base.room(self.bytes()) >= (len + MAX_MESSAGE) as u64
     }
 
-    fn collect(&mut self, chunk: &[u8], base: &mut Base, uplink: &mut dyn Uplink) -> Result<(), SubmitError> {
-        let (own, peer) = (uplink.own_node(), self.peer);
-        let empty = |room| base.connection_message(own, peer, uplink.memory(room), &[]);
+    fn collect(&mut self, chunk: &[u8], call: &mut Call<'_>) -> Result<(), SubmitError> {
+        let peer = self.peer;
+        let empty = |room| {
+            let memory = call.uplink.memory(room);
+            call.connection_message(peer, memory, &[])
+        };
         match self.nagle.collect(chunk, empty) {
             Collected::Hold => Ok(()),
             Collected::FlushFull => {
                 let full = self.nagle.take_full();
-                self.submit_collected(full, base, uplink)
+                self.submit_collected(full, call)
             }
-            Collected::Flush => self.send_collected(base, uplink),
+            Collected::Flush => self.send_collected(call),
         }
     }
 
-    fn submit(&mut self, msg: Message, base: &mut Base, uplink: &mut dyn Uplink) -> Result<(), SubmitError> {
+    fn submit(&mut self, msg: Message, call: &mut Call<'_>) -> Result<(), SubmitError> {
         // an empty message is never acknowledged
         let cost = if msg.data().is_empty() { 0 } else { self.flow.cost(msg.size()) };
-        base.may_send(self.peer.node, msg.size(), self.bytes(), uplink)?;
-        self.send_collected(base, uplink)?;
-        base.submit(self.peer.node, msg, uplink)?;
+        call.may_send(self.peer.node, msg.size(), self.bytes())?;
+        self.send_collected(call)?;
+        call.submit(self.peer.node, msg)?;
         self.flow.sent(cost);
         Ok(())
     }
 
     /// Sends everything that Nagle has collected, regardless of the window, which was checked when it was collected.
-    fn send_collected(&mut self, base: &mut Base, uplink: &mut dyn Uplink) -> Result<(), SubmitError> {
+    fn send_collected(&mut self, call: &mut Call<'_>) -> Result<(), SubmitError> {
         if self.nagle.is_empty() {
             return Ok(());
         }
         let all = self.nagle.take();
-        self.submit_collected(all, base, uplink)
+        self.submit_collected(all, call)
     }
 
-    fn submit_collected(
-        &mut self,
-        (messages, blocks): (VecDeque<Message>, u32),
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
-    ) -> Result<(), SubmitError> {
+    fn submit_collected(&mut self, collected: Batch, call: &mut Call<'_>) -> Result<(), SubmitError> {
+        let Batch { messages, blocks } = collected;
         self.flow.sent(if self.flow.is_legacy() { messages.len() as u32 } else { blocks });
         for msg in messages {
-            base.submit(self.peer.node, msg, uplink)?;
+            call.submit(self.peer.node, msg)?;
         }
         Ok(())
     }
@@ -227,16 +204,12 @@ impl Session {
     ///
     /// # Errors
     /// Data of the stream is lost: the connection cannot continue.
-    pub(super) fn push_collected(
-        &mut self,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
-    ) -> Result<(), SubmitError> {
-        if self.nagle.is_empty() || !base.congestion.is_empty() {
+    pub(super) fn push_collected(&mut self, call: &mut Call<'_>) -> Result<(), SubmitError> {
+        if self.nagle.is_empty() || !call.base.congestion.is_empty() {
             return Ok(());
         }
         self.nagle.pushed();
-        self.send_collected(base, uplink)
+        self.send_collected(call)
     }
 
     /// A payload message has arrived, maybe not from the peer.
@@ -250,43 +223,38 @@ impl Session {
     }
 
     /// The application has consumed a message of `bytes`.
-    pub(super) fn consumed(&mut self, bytes: usize, base: &mut Base, uplink: &mut dyn Uplink) {
+    pub(super) fn consumed(&mut self, bytes: usize, call: &mut Call<'_>) {
         if self.flow.consume(bytes) {
-            self.acknowledge(false, base, uplink);
+            self.acknowledge(false, call);
         }
     }
 
     /// Acknowledges consumed data to the peer, if there is any.
-    pub(super) fn acknowledge(&mut self, nagle: bool, base: &mut Base, uplink: &mut dyn Uplink) {
-        let (acked, window) = self.flow.take_ack(base.settings.receive_buffer);
-        let mut ack = self.control_message(ACK, base.port(), uplink.own_node());
+    pub(super) fn acknowledge(&mut self, nagle: bool, call: &mut Call<'_>) {
+        let (acked, window) = self.flow.take_ack(call.base.settings.receive_buffer);
+        let mut ack = self.control_message(ACK, call.base.port(), call.own());
         ack.set_conn_acked(acked);
         ack.set_advertised_window(window);
         ack.set_nagle_ack(nagle);
-        if uplink.submit(self.peer.node, ack).is_err() {
+        if call.uplink.submit(self.peer.node, ack).is_err() {
             self.flow.defer_ack(acked);
             return;
         }
-        base.stats.acks_sent += 1;
+        call.base.stats.acks_sent += 1;
     }
 
     /// Handles a CONN_MANAGER message of the peer.
     ///
     /// # Errors
     /// As [`Self::push_collected`].
-    pub(super) fn control(
-        &mut self,
-        mut msg: Message,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
-    ) -> Result<(), SubmitError> {
+    pub(super) fn control(&mut self, mut msg: Message, call: &mut Call<'_>) -> Result<(), SubmitError> {
         self.probe.answered();
         match msg.kind() {
             PROBE => {
                 msg.set_kind(PROBE_REPLY);
-                if let Some(reply) = reverse(uplink.own_node(), msg, ErrorCode::Ok) {
+                if let Some(reply) = reverse(call.own(), msg, ErrorCode::Ok) {
                     // a lost reply costs the peer one probe interval
-                    let _ = uplink.submit(self.peer.node, reply);
+                    let _ = call.uplink.submit(self.peer.node, reply);
                 }
             }
             PROBE_REPLY => {}
@@ -294,9 +262,9 @@ impl Session {
                 if msg.nagle_ack() {
                     self.nagle.acknowledged();
                 }
-                return self.push_collected(base, uplink);
+                return self.push_collected(call);
             }
-            _ => base.stats.dropped += 1,
+            _ => call.base.stats.dropped += 1,
         }
         Ok(())
     }
@@ -307,12 +275,12 @@ impl Session {
     }
 
     /// Probes the peer; false if it has not answered the last probe.
-    pub(super) fn probe(&mut self, now: Time, base: &Base, uplink: &mut dyn Uplink) -> bool {
+    pub(super) fn probe(&mut self, now: Time, call: &mut Call<'_>) -> bool {
         let is_alive = self.probe.next(now);
         if is_alive {
-            let probe = self.control_message(PROBE, base.port(), uplink.own_node());
+            let probe = self.control_message(PROBE, call.base.port(), call.own());
             // if the probe cannot be sent, the next timeout ends the connection
-            let _ = uplink.submit(self.peer.node, probe);
+            let _ = call.uplink.submit(self.peer.node, probe);
         }
         is_alive
     }

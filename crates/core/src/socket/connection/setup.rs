@@ -1,15 +1,17 @@
 //! Connection setup, both sides. Spec: tipc.md §8.2.
 
+use super::receive::Verdict;
 use super::session::Session;
-use super::{Connection, Phase, Verdict};
+use super::{Connection, Phase};
 use crate::addr::{NodeAddr, PortId, ServiceAddr};
 use crate::limits::{MAX_HEADER, MAX_USER_DATA, MESSAGE_OVERHEAD};
 use crate::socket::base::Base;
+use crate::socket::call::Call;
 use crate::socket::error::{ConnectError, SendError};
 use crate::socket::queue::charge;
 use crate::socket::state::Event;
 use crate::socket::types::{Destination, WaitReason};
-use crate::socket::uplink::{SubmitError, Uplink};
+use crate::socket::uplink::SubmitError;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType};
 
@@ -56,26 +58,20 @@ impl Request {
 
 impl Connection {
     /// The connection for a request that a listener has received; replies to the client.
-    pub(in crate::socket) fn accepted(
-        now: Time,
-        seed: u64,
-        syn: Message,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
-    ) -> Self {
-        base.settings.send.importance = syn.importance();
+    pub(in crate::socket) fn accepted(now: Time, seed: u64, syn: Message, call: &mut Call<'_>) -> Self {
+        call.base.settings.send.importance = syn.importance();
         let service = (syn.message_type() == MessageType::Named).then(|| syn.service());
-        let session = Session::new(now, syn.origin(), service, base, uplink);
+        let session = Session::new(now, syn.origin(), service, call);
         let peer = session.peer();
         let mut new = Self::new(seed);
         new.enter(Event::Accept, Phase::Established(session));
         if !syn.data().is_empty() {
-            base.queue.push(syn);
+            call.base.queue.push(syn);
         }
         // this first message is empty: it is never acknowledged and does not count
-        let ack = base.connection_message(uplink.own_node(), peer, Vec::new(), &[]);
-        if base.submit(peer.node, ack, uplink).is_err() {
-            new.lose_peer(ErrorCode::NoNode, base, uplink);
+        let ack = call.connection_message(peer, Vec::new(), &[]);
+        if call.submit(peer.node, ack).is_err() {
+            new.lose_peer(ErrorCode::NoNode, call);
         }
         new
     }
@@ -84,11 +80,10 @@ impl Connection {
         &mut self,
         now: Time,
         to: Option<Destination>,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
+        call: &mut Call<'_>,
     ) -> Result<(), ConnectError> {
         match (&mut self.phase, to) {
-            (Phase::Open, Some(to)) => Ok(self.request(now, to, &[], base, uplink).map(|_| ())?),
+            (Phase::Open, Some(to)) => Ok(self.request(now, to, &[], call).map(|_| ())?),
             (Phase::Open, None) => Err(SendError::InvalidDestination.into()),
             (Phase::Connecting(_), _) => Err(ConnectError::Already),
             (Phase::Established(_), _) => Err(SendError::IsConnected.into()),
@@ -102,46 +97,39 @@ impl Connection {
         now: Time,
         to: Destination,
         data: &[u8],
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
+        call: &mut Call<'_>,
     ) -> Result<usize, SendError> {
-        if base.bindings() > 0 {
+        if call.base.bindings() > 0 {
             return Err(SendError::BoundSocket);
         }
         let data = data.get(..MAX_USER_DATA).unwrap_or(data);
-        let (peer, mut syn) = base.addressed(to, data, uplink)?;
-        base.check_link(peer.node)?;
+        let (peer, mut syn) = call.addressed(to, data)?;
+        call.base.check_link(peer.node)?;
         syn.set_syn(true);
-        let syn = keep_request(syn, base, uplink)?;
-        base.submit(peer.node, syn.clone(), uplink)?;
+        let syn = keep_request(syn, call)?;
+        call.submit(peer.node, syn.clone())?;
         let service = match to {
             Destination::Service { addr, .. } => Some(addr),
             Destination::Range(_) | Destination::Port(_) => None,
         };
         // If contact with the node is lost, nothing else answers.
-        uplink.register_connection(base.port(), peer.on(uplink.own_node()));
-        let deadline = now.plus_millis(base.settings.request_timeout_ms());
+        call.uplink.register_connection(call.base.port(), peer.on(call.own()));
+        let deadline = now.plus_millis(call.base.settings.request_timeout_ms());
         let request = Request { syn, peer, service, deadline, retry_at: None };
-        base.set_wait(Some(request.wait(base)));
+        call.base.set_wait(Some(request.wait(call.base)));
         self.enter(Event::Request, Phase::Connecting(request));
-        Ok(base.sent(data))
+        Ok(call.base.sent(data))
     }
 
     /// Decides about a payload message that arrives while the request is pending.
-    pub(super) fn filter_connecting(
-        &mut self,
-        now: Time,
-        msg: &Message,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
-    ) -> Verdict {
+    pub(super) fn filter_connecting(&mut self, now: Time, msg: &Message, call: &mut Call<'_>) -> Verdict {
         let Phase::Connecting(request) = &mut self.phase else { return Verdict::Reject };
         let on_connection = msg.message_type() == MessageType::Conn;
         if on_connection && msg.error_code() == ErrorCode::Ok {
-            let session = Session::new(now, msg.origin(), request.service, base, uplink);
+            let session = Session::new(now, msg.origin(), request.service, call);
             let session = session.with_request(&request.syn);
             self.enter(Event::Answer, Phase::Established(session));
-            base.settings.send.importance = msg.importance();
+            call.base.settings.send.importance = msg.importance();
             return if msg.data().is_empty() { Verdict::Done } else { Verdict::Queue };
         }
         if !on_connection && !request.is_returned_as(msg) {
@@ -149,44 +137,44 @@ impl Connection {
         }
         if !on_connection && msg.error_code() == ErrorCode::Overload {
             // The listener had no room.
-            let timeout = base.settings.connect_timeout.max(RETRY_TIMEOUT_FLOOR_MS);
+            let timeout = call.base.settings.connect_timeout.max(RETRY_TIMEOUT_FLOOR_MS);
             let pause = RETRY_MS + self.rng.below(u64::from(timeout / 4));
             request.retry_at = Some(now.plus_millis(pause));
             return Verdict::Done;
         }
         let is_lost = on_connection && msg.error_code() == ErrorCode::NoNode;
         let error = if is_lost { SendError::HostUnreachable.into() } else { ConnectError::Refused };
-        self.end(Event::Refuse, Some(msg.error_code()), Some(error), base, uplink);
+        self.end(Event::Refuse, Some(msg.error_code()), Some(error), call);
         Verdict::Queue
     }
 
-    pub(super) fn request_timeout(&mut self, now: Time, base: &mut Base, uplink: &mut dyn Uplink) {
+    pub(super) fn request_timeout(&mut self, now: Time, call: &mut Call<'_>) {
         let Phase::Connecting(request) = &mut self.phase else { return };
         if request.deadline <= now {
-            return self.end(Event::GiveUp, None, Some(ConnectError::TimedOut), base, uplink);
+            return self.end(Event::GiveUp, None, Some(ConnectError::TimedOut), call);
         }
-        if base.congestion.contains(request.peer.node) {
+        if call.base.congestion.contains(request.peer.node) {
             request.retry_at = Some(now.plus_millis(RETRY_MS));
             return;
         }
         request.retry_at = None;
-        base.stats.syn_retries += 1;
-        if let Err(e) = base.submit(request.peer.node, request.syn.clone(), uplink) {
-            self.end(Event::Refuse, None, Some(SendError::from(e).into()), base, uplink);
+        call.base.stats.syn_retries += 1;
+        if let Err(e) = call.submit(request.peer.node, request.syn.clone()) {
+            self.end(Event::Refuse, None, Some(SendError::from(e).into()), call);
         }
     }
 }
 
 /// Moves a request, which is kept for retries, to the memory of the socket's user.
-fn keep_request(syn: Message, base: &mut Base, uplink: &mut dyn Uplink) -> Result<Message, SubmitError> {
+fn keep_request(syn: Message, call: &mut Call<'_>) -> Result<Message, SubmitError> {
     let is_large = charge(&syn) > MESSAGE_OVERHEAD + MAX_HEADER;
-    if base.account.user().is_none() || !is_large {
+    if call.base.account.user().is_none() || !is_large {
         return Ok(syn);
     }
-    let has_room = charge(&syn) as u64 <= base.room(0);
-    let kept = if has_room { base.keep(syn, uplink).ok() } else { None };
+    let has_room = charge(&syn) as u64 <= call.base.room(0);
+    let kept = if has_room { call.keep(syn).ok() } else { None };
     kept.ok_or_else(|| {
-        base.account.refuse();
+        call.base.account.refuse();
         SubmitError::NoBuffers
     })
 }

@@ -7,10 +7,10 @@ mod receive;
 mod send;
 
 use super::base::Base;
+use super::call::Call;
 use super::error::{ConnectError, SendError};
 use super::group::GroupCall;
 use super::types::{Destination, Readiness, WaitReason};
-use super::uplink::Uplink;
 use crate::group::Group;
 use crate::time::Time;
 use crate::wire::ErrorCode;
@@ -31,7 +31,6 @@ pub(super) struct Datagram {
 }
 
 impl Datagram {
-    #[inline]
     pub(super) fn default_to(&self) -> Option<Destination> {
         self.default_to
     }
@@ -48,12 +47,10 @@ impl Datagram {
         Ok(())
     }
 
-    #[inline]
     pub(super) fn group(&self) -> Option<&Group> {
         self.group.as_deref()
     }
 
-    #[inline]
     pub(super) fn group_mut(&mut self) -> Option<&mut Group> {
         self.group.as_deref_mut()
     }
@@ -65,28 +62,21 @@ impl Datagram {
 
     /// A call about the group, if the socket is in one.
     #[inline]
-    pub(super) fn group_call<'a>(
-        &'a mut self,
-        base: &'a mut Base,
-        uplink: &'a mut dyn Uplink,
-    ) -> Option<GroupCall<'a>> {
-        let kept = self.overflow.bytes() + self.sync.bytes();
-        Some(GroupCall::new(self.group.as_deref_mut()?, base, kept as u64, uplink))
+    pub(super) fn group_call<'a>(&'a mut self, call: &'a mut Call<'_>) -> Option<GroupCall<'a>> {
+        let waiting = self.overflow.bytes() + self.sync.bytes();
+        Some(GroupCall::new(self.group.as_deref_mut()?, waiting as u64, call))
     }
 
     /// The receivers of the last message.
-    #[inline]
     pub(super) fn anycast(&self) -> Anycast {
         self.anycast
     }
 
-    #[inline]
     pub(super) fn set_anycast(&mut self, anycast: Anycast) {
         self.anycast = anycast;
     }
 
     /// Whether receivers are chosen among several, so that no congestion delays a message.
-    #[inline]
     fn chooses_receiver(&self, base: &Base) -> bool {
         self.anycast != Anycast::One && !base.congestion.is_held()
     }
@@ -135,47 +125,47 @@ impl Datagram {
         [self.sync.deadline(), self.overflow.deadline(), late].into_iter().flatten().min()
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time, base: &mut Base, uplink: &mut dyn Uplink) {
+    pub(super) fn handle_timeout(&mut self, now: Time, call: &mut Call<'_>) {
         for msg in self.sync.expire(now) {
-            self.admit(now, msg, base, uplink);
+            self.admit(now, msg, call);
         }
-        if let Some(mut call) = self.group_call(base, uplink) {
+        if let Some(mut call) = self.group_call(call) {
             call.handle_timeout(now);
         }
-        for msg in self.overflow.expire(now, &mut base.queue) {
-            base.respond_overload(msg, uplink);
+        for msg in self.overflow.expire(now, &mut call.base.queue) {
+            call.respond_overload(msg);
         }
     }
 
     /// A link, or a receiver on the own node, accepts messages again.
-    pub(super) fn wakeup(&mut self, base: &mut Base, uplink: &mut dyn Uplink) {
+    pub(super) fn wakeup(&mut self, call: &mut Call<'_>) {
         self.anycast.wakeup();
-        if let Some(mut call) = self.group_call(base, uplink) {
+        if let Some(mut call) = self.group_call(call) {
             call.send_kept();
         }
     }
 
     /// Ends the receives that wait. Messages of a group stay.
-    pub(super) fn shut_down(&mut self, base: &mut Base, uplink: &mut dyn Uplink) {
-        base.shut_down();
-        if self.group.is_none() && !base.is_closed() {
-            self.return_all(ErrorCode::ConnShutdown, base, uplink);
+    pub(super) fn shut_down(&mut self, call: &mut Call<'_>) {
+        call.base.shut_down();
+        if self.group.is_none() && !call.base.is_closed() {
+            self.return_all(ErrorCode::ConnShutdown, call);
         }
     }
 
     /// The socket has left its group and is closed.
-    pub(super) fn close(&mut self, base: &mut Base, uplink: &mut dyn Uplink) {
-        self.return_all(ErrorCode::NoPort, base, uplink);
+    pub(super) fn close(&mut self, call: &mut Call<'_>) {
+        self.return_all(ErrorCode::NoPort, call);
         self.overflow = Overflow::default();
         self.sync = MulticastSync::default();
-        base.close();
+        call.base.close();
     }
 
-    fn return_all(&mut self, code: ErrorCode, base: &mut Base, uplink: &mut dyn Uplink) {
-        base.queue.drop_partly_read();
-        base.return_all(code, uplink);
+    fn return_all(&mut self, code: ErrorCode, call: &mut Call<'_>) {
+        call.base.queue.drop_partly_read();
+        call.return_all(code);
         for msg in self.overflow.take_all() {
-            base.respond(msg, code, uplink);
+            call.respond(msg, code);
         }
     }
 }

@@ -66,13 +66,11 @@ fn after(mut out: Vec<Message>, verdict: Filtered) -> Filtered {
 }
 
 impl MulticastSync {
-    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Bytes charged for the waiting messages.
-    #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -42,25 +42,21 @@ impl Wait {
 }
 
 impl Overflow {
-    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
     /// Number of waiting messages.
-    #[inline]
     pub(super) fn len(&self) -> usize {
         self.messages.len()
     }
 
     /// Bytes charged for them.
-    #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Whether senders wait for the receiver.
-    #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.wait.is_some()
     }

@@ -6,78 +6,66 @@ use crate::Load;
 use crate::addr::Importance;
 use crate::limits::MESSAGE_OVERHEAD;
 use crate::socket::base::Base;
+use crate::socket::call::Call;
 use crate::socket::error::RecvError;
 use crate::socket::group::{is_group, message_properties};
 use crate::socket::reading::{copy, properties};
 use crate::socket::types::{Received, RecvOptions, WaitReason};
-use crate::socket::uplink::Uplink;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, NAMED_HEADER, blocks};
 
 impl Datagram {
     /// Handles a payload message for the port.
     #[inline]
-    pub(in crate::socket) fn handle_data(
-        &mut self,
-        now: Time,
-        msg: Message,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
-    ) {
-        if let Some(mut call) = self.group_call(base, uplink) {
+    pub(in crate::socket) fn handle_data(&mut self, now: Time, msg: Message, call: &mut Call<'_>) {
+        if let Some(mut call) = self.group_call(call) {
             call.handle_data(msg);
         } else {
-            self.admit(now, msg, base, uplink);
+            self.admit(now, msg, call);
         }
     }
 
     /// Handles a copy of a multicast, unless the socket is in a group.
-    pub(in crate::socket) fn handle_multicast(
-        &mut self,
-        now: Time,
-        msg: Message,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
-    ) {
+    pub(in crate::socket) fn handle_multicast(&mut self, now: Time, msg: Message, call: &mut Call<'_>) {
         if self.group.is_some() || !msg.syn() && self.sync.is_empty() {
-            return self.handle_data(now, msg, base, uplink);
+            return self.handle_data(now, msg, call);
         }
-        let room = usize::try_from(base.room(self.bytes())).unwrap_or(usize::MAX);
-        let limit = base.settings.receive_buffer.min(self.sync.bytes().saturating_add(room));
-        match self.sync.filter(now, uplink.own_node(), msg, limit) {
-            Filtered::Deliver(msg) => self.admit(now, msg, base, uplink),
+        let room = usize::try_from(call.base.room(self.bytes())).unwrap_or(usize::MAX);
+        let limit = call.base.settings.receive_buffer.min(self.sync.bytes().saturating_add(room));
+        match self.sync.filter(now, call.own(), msg, limit) {
+            Filtered::Deliver(msg) => self.admit(now, msg, call),
             Filtered::Release(all) => {
-                all.into_iter().for_each(|msg| self.admit(now, msg, base, uplink));
+                all.into_iter().for_each(|msg| self.admit(now, msg, call));
             }
             Filtered::Held => {}
-            Filtered::Overflow(msg) => base.respond_overload(msg, uplink),
+            Filtered::Overflow(msg) => call.respond_overload(msg),
         }
     }
 
     /// Decides about a payload message: queues it, lets it wait, or rejects it.
-    pub(super) fn admit(&mut self, now: Time, msg: Message, base: &mut Base, uplink: &mut dyn Uplink) {
-        if base.is_closed() || is_group(&msg) || msg.message_type() == MessageType::Conn {
-            return base.respond(msg, ErrorCode::NoPort, uplink);
+    pub(super) fn admit(&mut self, now: Time, msg: Message, call: &mut Call<'_>) {
+        if call.base.is_closed() || is_group(&msg) || msg.message_type() == MessageType::Conn {
+            return call.respond(msg, ErrorCode::NoPort);
         }
         let is_returned = msg.error_code() != ErrorCode::Ok;
         if !is_returned && msg.data().is_empty() {
             return; // not delivered to the application
         }
-        if !base.has_memory(&msg, self.bytes()) {
-            return base.respond_overload(msg, uplink);
+        if !call.base.has_memory(&msg, self.bytes()) {
+            return call.respond_overload(msg);
         }
-        let buffer = base.settings.receive_buffer;
-        let fits = base.queue.has_room(&msg, buffer, false);
+        let buffer = call.base.settings.receive_buffer;
+        let fits = call.base.queue.has_room(&msg, buffer, false);
         if fits && (is_returned || self.overflow.is_empty()) {
-            base.stats.returned_to_us += u64::from(is_returned);
-            return base.queue.push(msg);
+            call.base.stats.returned_to_us += u64::from(is_returned);
+            return call.base.queue.push(msg);
         }
-        let refused = match is_returned || base.is_shut_down() {
+        let refused = match is_returned || call.base.is_shut_down() {
             true => Err(msg),
-            false => self.overflow.keep(now, msg, &base.queue, buffer),
+            false => self.overflow.keep(now, msg, &call.base.queue, buffer),
         };
         if let Err(msg) = refused {
-            base.respond_overload(msg, uplink);
+            call.respond_overload(msg);
         }
     }
 
@@ -87,32 +75,31 @@ impl Datagram {
         &mut self,
         buffer: &mut [u8],
         options: RecvOptions,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
+        call: &mut Call<'_>,
     ) -> Result<Received, RecvError> {
-        let Some(first) = base.queue.front() else {
-            return match base.is_shut_down() {
+        let Some(first) = call.base.queue.front() else {
+            return match call.base.is_shut_down() {
                 true => Err(RecvError::NotConnected),
-                false => base.nothing_received(WaitReason::NothingReceived),
+                false => call.base.nothing_received(WaitReason::NothingReceived),
             };
         };
         let mut received = properties(first, None);
         (received.group, received.after_loss) = message_properties(first, self.group());
         if first.error_code() != ErrorCode::Ok {
-            base.read_returned(&mut received, options);
+            call.base.read_returned(&mut received, options);
             return Ok(received);
         }
         let read = if first.message_type() == MessageType::GroupEvent {
             received.truncated = copy(first.data(), buffer) < first.data().len();
-            if options.peek { None } else { base.take_read() }
+            if options.peek { None } else { call.base.take_read() }
         } else {
-            base.read_message(&mut received, buffer, options)
+            call.base.read_message(&mut received, buffer, options)
         };
         if let Some(msg) = read {
-            if let Some(mut call) = self.group_call(base, uplink) {
+            if let Some(mut call) = self.group_call(call) {
                 call.read(&msg);
             }
-            uplink.recycle(msg);
+            call.uplink.recycle(msg);
         }
         Ok(received)
     }
@@ -123,7 +110,6 @@ impl Datagram {
     }
 
     /// Whether the receive queue is full and senders shall wait.
-    #[inline]
     pub(in crate::socket) fn is_full(&self) -> bool {
         self.overflow.is_full()
     }

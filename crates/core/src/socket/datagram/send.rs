@@ -3,11 +3,11 @@
 use super::Datagram;
 use crate::addr::{NodeAddr, PortId, ServiceRange};
 use crate::limits::{MAX_RETURNED_DATA, MAX_USER_DATA};
-use crate::socket::base::Base;
+use crate::socket::call::Call;
 use crate::socket::error::SendError;
 use crate::socket::header::Address;
 use crate::socket::types::Destination;
-use crate::socket::uplink::{SubmitError, Uplink};
+use crate::socket::uplink::SubmitError;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, reverse};
 
@@ -20,68 +20,59 @@ impl Datagram {
         data: &[u8],
         to: Option<Destination>,
         key: u64,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
+        call: &mut Call<'_>,
     ) -> Result<usize, SendError> {
-        if let Some(mut call) = self.group_call(base, uplink) {
+        if let Some(mut call) = self.group_call(call) {
             return call.send(now, to, data, key);
         }
         match to.or(self.default_to).ok_or(SendError::DestinationRequired)? {
-            Destination::Range(range) => self.send_multicast(range, data, base, uplink),
-            to => self.send_to(to, data, base, uplink),
+            Destination::Range(range) => self.send_multicast(range, data, call),
+            to => self.send_to(to, data, call),
         }
     }
 
-    fn send_to(
-        &mut self,
-        to: Destination,
-        data: &[u8],
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
-    ) -> Result<usize, SendError> {
-        if base.congestion.holds_all() {
-            return base.would_block(base.link_reason(uplink.own_node()));
+    fn send_to(&mut self, to: Destination, data: &[u8], call: &mut Call<'_>) -> Result<usize, SendError> {
+        if call.base.congestion.holds_all() {
+            return call.base.would_block(call.base.link_reason(call.own()));
         }
-        let (dest, msg) = base.addressed(to, data, uplink)?;
-        if !self.chooses_receiver(base) {
-            base.check_link(dest.node)?;
-            if uplink.must_wait(base.port(), dest) {
-                base.congestion.begin(dest.node);
-                base.check_link(dest.node)?;
+        let (dest, msg) = call.addressed(to, data)?;
+        if !self.chooses_receiver(call.base) {
+            call.base.check_link(dest.node)?;
+            if call.uplink.must_wait(call.base.port(), dest) {
+                call.base.congestion.begin(dest.node);
+                call.base.check_link(dest.node)?;
             }
         }
-        base.may_send(dest.node, msg.size(), self.bytes(), uplink)?;
-        base.submit(dest.node, msg, uplink)?;
-        Ok(base.sent(data))
+        call.may_send(dest.node, msg.size(), self.bytes())?;
+        call.submit(dest.node, msg)?;
+        Ok(call.base.sent(data))
     }
 
     fn send_multicast(
         &mut self,
         range: ServiceRange,
         data: &[u8],
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
+        call: &mut Call<'_>,
     ) -> Result<usize, SendError> {
         if !range.is_valid() {
             return Err(SendError::InvalidDestination);
         }
-        base.check_links()?;
-        self.submit_multicast(range, data, base, uplink)
+        call.base.check_links()?;
+        self.submit_multicast(range, data, call)
     }
 
     fn submit_multicast(
         &mut self,
         range: ServiceRange,
         data: &[u8],
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
+        call: &mut Call<'_>,
     ) -> Result<usize, SendError> {
-        let msg = base.message(PortId::default(), Address::Multicast(range), data, uplink);
+        let msg = call.message(PortId::default(), Address::Multicast(range), data);
         let size = msg.size();
-        base.may_send(NodeAddr::NONE, size, self.bytes(), uplink)?;
-        let submitted = uplink.submit_multicast(msg)?;
-        base.submitted(submitted, size);
-        Ok(base.sent(data))
+        call.may_send(NodeAddr::NONE, size, self.bytes())?;
+        let submitted = call.uplink.submit_multicast(msg)?;
+        call.base.submitted(submitted, size);
+        Ok(call.base.sent(data))
     }
 
     /// Sends `data` to one socket of a service, to which `uplink` resolves. An anycast is sent as by [`Self::send`]; of
@@ -90,29 +81,28 @@ impl Datagram {
         &mut self,
         data: &[u8],
         to: Destination,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
+        call: &mut Call<'_>,
     ) -> Result<usize, SendError> {
         if data.len() > MAX_USER_DATA {
             return Err(SendError::MessageSize);
         }
-        if let Some(mut call) = self.group_call(base, uplink) {
+        if let Some(mut call) = self.group_call(call) {
             return call.send_copy(data, to);
         }
         match to {
-            Destination::Range(range) if range.is_valid() => self.submit_multicast(range, data, base, uplink),
-            Destination::Service { .. } => self.send_to(to, data, base, uplink),
+            Destination::Range(range) if range.is_valid() => self.submit_multicast(range, data, call),
+            Destination::Service { .. } => self.send_to(to, data, call),
             _ => Err(SendError::InvalidDestination),
         }
     }
 
     /// Sends a multicast to the other nodes; its process has sent it to the sockets of this one. If none is left that
     /// has a receiver, it is lost like one that was under way to them.
-    pub(in crate::socket) fn send_built_to_all(msg: Message, base: &mut Base, uplink: &mut dyn Uplink) {
+    pub(in crate::socket) fn send_built_to_all(msg: Message, call: &mut Call<'_>) {
         let (len, size) = (msg.data().len(), msg.size());
-        if let Ok(submitted) = uplink.submit_multicast_elsewhere(msg) {
-            base.submitted(submitted, size);
-            base.stats.sent_bytes += len as u64;
+        if let Ok(submitted) = call.uplink.submit_multicast_elsewhere(msg) {
+            call.base.submitted(submitted, size);
+            call.base.stats.sent_bytes += len as u64;
         }
     }
 
@@ -120,19 +110,18 @@ impl Datagram {
     pub(in crate::socket) fn send_built(
         node: NodeAddr,
         msg: Message,
-        base: &mut Base,
-        uplink: &mut dyn Uplink,
+        call: &mut Call<'_>,
     ) -> Option<Message> {
         let head = (!msg.dest_droppable()).then(|| msg.head(MAX_RETURNED_DATA));
         let len = msg.data().len() as u64;
-        let Err(error) = base.submit(node, msg, uplink) else {
-            base.stats.sent_bytes += len;
+        let Err(error) = call.submit(node, msg) else {
+            call.base.stats.sent_bytes += len;
             return None;
         };
         let code = match error {
             SubmitError::Unreachable => ErrorCode::NoNode,
             SubmitError::TooLarge | SubmitError::NoBuffers => ErrorCode::Overload,
         };
-        reverse(uplink.own_node(), head?, code)
+        reverse(call.own(), head?, code)
     }
 }

@@ -4,6 +4,7 @@ use super::{GroupCall, member_id};
 use crate::addr::{NodeAddr, PortId, Scope, ServiceRange};
 use crate::group::{Group, GroupPolicy, GroupRequest, JoinError, LeaveError};
 use crate::limits::RESERVED_TYPES;
+use crate::socket::call::Call;
 use crate::socket::endpoint::{Endpoint, Role};
 use crate::socket::uplink::{BindError, Uplink};
 use crate::time::Time;
@@ -35,26 +36,28 @@ impl Endpoint {
         if request.member.service < RESERVED_TYPES {
             return Err(JoinError::Reserved);
         }
-        let base = &mut self.base;
         let Role::Datagram(datagram) = &mut self.role else { return Err(JoinError::WrongKind) };
+        let call = &mut Call::new(&mut self.base, uplink);
         if datagram.group().is_some() {
             return Err(JoinError::AlreadyJoined);
         }
-        if base.is_closed() {
+        if call.base.is_closed() {
             return Err(BindError::InvalidState.into());
         }
-        let mut group = Group::new(request, base.port()).with_policy(policy);
+        let mut group = Group::new(request, call.base.port()).with_policy(policy);
         group.set_now(now);
-        group.limit_members(base.room(datagram.bytes()));
-        let own = uplink.own_node();
-        for (member, instance) in uplink.group_bindings(base.port(), request.member.service, request.scope) {
+        group.limit_members(call.base.room(datagram.bytes()));
+        let (own, port) = (call.own(), call.base.port());
+        for (member, instance) in call.uplink.group_bindings(port, request.member.service, request.scope) {
             group.published(member_id(member, own), instance);
         }
         // Before the JOINs, so that members know the binding when they answer.
-        base.bind(request.member.into(), request.scope, uplink)?;
-        base.settings.send.dest_droppable = true;
+        call.bind(request.member.into(), request.scope)?;
+        call.base.settings.send.dest_droppable = true;
         datagram.set_group(Some(Box::new(group)));
-        self.change_group(uplink, |_, _| {});
+        if let Some(mut call) = datagram.group_call(call) {
+            call.flush();
+        }
         Ok(())
     }
 
@@ -64,9 +67,8 @@ impl Endpoint {
     /// See [`LeaveError`].
     pub fn leave(&mut self, uplink: &mut dyn Uplink) -> Result<(), LeaveError> {
         let Role::Datagram(datagram) = &mut self.role else { return Err(LeaveError::NotJoined) };
-        let Some(mut call) = datagram.group_call(&mut self.base, uplink) else {
-            return Err(LeaveError::NotJoined);
-        };
+        let call = &mut Call::new(&mut self.base, uplink);
+        let Some(mut call) = datagram.group_call(call) else { return Err(LeaveError::NotJoined) };
         call.leave();
         datagram.set_group(None);
         Ok(())
@@ -105,7 +107,8 @@ impl Endpoint {
     pub(crate) fn group_changed(
         &mut self,
         range: ServiceRange,
-        (port, scope): (PortId, Scope),
+        port: PortId,
+        scope: Scope,
         up: bool,
         uplink: &mut dyn Uplink,
     ) {
@@ -142,8 +145,8 @@ impl Endpoint {
 
     fn change_group(&mut self, uplink: &mut dyn Uplink, change: impl FnOnce(&mut Group, &dyn Uplink)) {
         let Role::Datagram(datagram) = &mut self.role else { return };
-        if let Some(mut call) = datagram.group_call(&mut self.base, uplink) {
-            change(call.group, call.uplink);
+        if let Some(mut call) = datagram.group_call(&mut Call::new(&mut self.base, uplink)) {
+            change(call.group, call.call.uplink);
             call.flush();
         }
     }
@@ -156,7 +159,7 @@ impl GroupCall<'_> {
         self.group.leave();
         self.flush();
         if !was_evicted {
-            let _ = self.base.unbind(Some((request.member.into(), request.scope)), self.uplink);
+            let _ = self.call.unbind(Some((request.member.into(), request.scope)));
         }
     }
 }

@@ -2,15 +2,13 @@
 
 mod calls;
 mod event;
-mod lanes;
 mod send;
 mod slow_members;
 
-use super::base::Base;
+use super::call::Call;
 use super::header::AFTER_LOSS;
 use super::queue::charge;
 use super::types::{GroupMessage, GroupMessageKind, WaitReason};
-use super::uplink::Uplink;
 use crate::addr::{NodeAddr, PortId, ServiceAddr};
 use crate::group::{Group, Ready, Refused};
 use crate::time::Time;
@@ -18,33 +16,27 @@ use crate::wire::{
     Envelope, ErrorCode, EventKind, GroupControl, GroupControlKind, INTERNAL_HEADER, Message, MessageType,
 };
 
-/// A call about the group of a socket: the group, and what it needs of the socket and the node.
+/// A call about the group of a socket.
 pub(super) struct GroupCall<'a> {
     group: &'a mut Group,
-    base: &'a mut Base,
-    /// Bytes that the socket keeps outside of queue and group.
-    kept: u64,
-    uplink: &'a mut dyn Uplink,
+    /// Bytes of messages that wait outside of queue and group.
+    waiting: u64,
+    call: Call<'a>,
 }
 
 impl<'a> GroupCall<'a> {
-    pub(super) fn new(
-        group: &'a mut Group,
-        base: &'a mut Base,
-        kept: u64,
-        uplink: &'a mut dyn Uplink,
-    ) -> Self {
-        Self { group, base, kept, uplink }
+    pub(super) fn new(group: &'a mut Group, waiting: u64, call: &'a mut Call<'_>) -> Self {
+        Self { group, waiting, call: Call::new(call.base, call.uplink) }
     }
 
-    /// Bytes that the socket keeps outside of its queue.
-    fn kept(&self) -> u64 {
-        self.kept + self.group.bytes() as u64
+    /// Bytes of messages that wait outside of the queue.
+    fn role_bytes(&self) -> u64 {
+        self.waiting + self.group.bytes() as u64
     }
 
     /// How many more bytes messages may use.
     fn room(&self) -> u64 {
-        self.base.room(self.kept())
+        self.call.base.room(self.role_bytes())
     }
 
     /// Handles members that are late.
@@ -57,22 +49,22 @@ impl<'a> GroupCall<'a> {
 
     /// Handles GROUP_PROTOCOL.
     pub(super) fn handle_control(&mut self, msg: &Message) {
-        let from = member_id(msg.origin(), self.uplink.own_node());
+        let from = member_id(msg.origin(), self.call.own());
         match GroupControl::parse(msg.view()) {
             Ok(control) if self.group.includes(from.node) => {
                 self.group.control_with(from, control.kind, control.extension);
                 self.flush();
             }
-            _ => self.base.stats.dropped += 1,
+            _ => self.call.base.stats.dropped += 1,
         }
     }
 
     /// Handles a payload message: only those of members count.
     pub(super) fn handle_data(&mut self, msg: Message) {
-        let own = self.uplink.own_node();
+        let own = self.call.own();
         let from = member_id(msg.origin(), own);
         let (room, request) = (self.room(), self.group.request());
-        let is_own = from == member_id(PortId { port: self.base.port(), node: own }, own);
+        let is_own = from == member_id(PortId { port: self.call.base.port(), node: own }, own);
         if is_own && !request.loopback {
             return; // the copy of an own broadcast
         }
@@ -81,15 +73,15 @@ impl<'a> GroupCall<'a> {
             && msg.error_code() == ErrorCode::Ok
             && self.group.includes(from.node);
         if !belongs {
-            self.base.stats.dropped += 1;
+            self.call.base.stats.dropped += 1;
             return;
         }
         if charge(&msg) as u64 > room {
-            self.base.account.refuse();
-            self.base.stats.overloads += 1;
+            self.call.base.account.refuse();
+            self.call.base.stats.overloads += 1;
         }
         if !self.group.receive(from, msg, room) {
-            self.base.stats.dropped += 1;
+            self.call.base.stats.dropped += 1;
         }
         self.flush();
     }
@@ -97,14 +89,14 @@ impl<'a> GroupCall<'a> {
     /// The application has read a message of a member.
     pub(super) fn read(&mut self, msg: &Message) {
         if is_group(msg) && msg.message_type() != MessageType::GroupEvent {
-            self.group.read(member_id(msg.origin(), self.uplink.own_node()), msg.size());
+            self.group.read(member_id(msg.origin(), self.call.own()), msg.size());
             self.flush();
         }
     }
 
     /// Sends what the group has produced, and queues what it has for the application.
     fn flush(&mut self) {
-        let (own, port) = (self.uplink.own_node(), self.base.port());
+        let (own, port) = (self.call.own(), self.call.base.port());
         self.group.set_own_node(own);
         let request = self.group.request();
         let (service, is_evicted) = (request.member.service, self.group.take_eviction());
@@ -112,13 +104,13 @@ impl<'a> GroupCall<'a> {
         let mut controls = self.group.take_controls();
         if let Some(kind) = Group::left_by_many(&controls) {
             let control = control_of(port, 0, kind, self.group);
-            if self.uplink.tell_group(service, request.scope, control) {
+            if self.call.uplink.tell_group(service, request.scope, control) {
                 controls.retain(|(to, kind)| !to.node.is_none() || !kind.is_leave());
             }
         }
         for item in ready {
             match item {
-                Ready::Message(message) => self.base.queue.push(message),
+                Ready::Message(message) => self.call.base.queue.push(message),
                 Ready::Event { member, instance, kind, evicted } => {
                     let kind = match kind {
                         _ if evicted => GroupMessageKind::Evicted,
@@ -127,7 +119,7 @@ impl<'a> GroupCall<'a> {
                     };
                     let address = ServiceAddr { service, instance };
                     let to = PortId { port, node: own };
-                    self.base.queue.push(event::message(member.on(own), address, kind, to));
+                    self.call.base.queue.push(event::message(member.on(own), address, kind, to));
                 }
             }
         }
@@ -136,13 +128,13 @@ impl<'a> GroupCall<'a> {
             let control = control_of(port, to.port, kind, self.group);
             // A member that is not reachable is gone, which is reported otherwise.
             let envelope = Envelope::between(own, node, INTERNAL_HEADER);
-            let _ = self.uplink.submit(node, control.to_message(&envelope));
+            let _ = self.call.uplink.submit(node, control.to_message(&envelope));
         }
         if has_refused {
-            self.base.account.refuse();
+            self.call.base.account.refuse();
         }
         if is_evicted {
-            let _ = self.base.unbind(Some((request.member.into(), request.scope)), self.uplink);
+            let _ = self.call.unbind(Some((request.member.into(), request.scope)));
         }
         self.send_kept();
     }
@@ -165,7 +157,7 @@ pub(super) fn wait_reason(group: &Group) -> Option<WaitReason> {
 }
 
 /// The identity of a member: sockets of this node have no node, because its address may become known later.
-fn member_id(port: PortId, own: NodeAddr) -> PortId {
+pub(super) fn member_id(port: PortId, own: NodeAddr) -> PortId {
     PortId { node: if port.node == own { NodeAddr::NONE } else { port.node }, ..port }
 }
 

@@ -31,7 +31,7 @@ impl GroupCall<'_> {
         match to {
             None => self.send_to_all(None, data, cost),
             Some(Destination::Port(port)) => {
-                self.send_to_member(member_id(port, self.uplink.own_node()), data, cost)
+                self.send_to_member(member_id(port, self.call.own()), data, cost)
             }
             Some(Destination::Service { addr, .. }) => match self.choose(addr.instance, cost) {
                 Ok(member) => self.send_to_member(member, data, cost),
@@ -53,7 +53,7 @@ impl GroupCall<'_> {
 
     /// The member that gets an anycast.
     pub(super) fn choose(&mut self, instance: u32, cost: u32) -> Result<PortId, Refused> {
-        let (own, congestion) = (self.uplink.own_node(), &self.base.congestion);
+        let (own, congestion) = (self.call.own(), &self.call.base.congestion);
         self.group.choose(instance, cost, |node| congestion.contains(node.or(own)))
     }
 
@@ -63,7 +63,7 @@ impl GroupCall<'_> {
         data: &[u8],
         cost: u32,
     ) -> Result<usize, SendError> {
-        self.base.check_link(member.node.or(self.uplink.own_node()))?;
+        self.call.base.check_link(member.node.or(self.call.own()))?;
         if let Err(refused) = self.group.may_send_to(member, cost) {
             return self.refused(refused);
         }
@@ -71,7 +71,7 @@ impl GroupCall<'_> {
             return Ok(0);
         }
         self.submit_to_member(member, data, CopyOf::Unicast, cost)?;
-        Ok(self.base.sent(data))
+        Ok(self.call.base.sent(data))
     }
 
     /// Passes a message to one member on, whose window allows it.
@@ -82,13 +82,13 @@ impl GroupCall<'_> {
         copy_of: CopyOf,
         cost: u32,
     ) -> Result<(), SendError> {
-        let to = member.on(self.uplink.own_node());
+        let to = member.on(self.call.own());
         let after_loss = self.group.is_missing(member);
         let address = GroupAddress { copy_of, after_loss, ..self.address(MessageType::GroupUcast, 0) };
-        let msg = self.base.message(to, Address::Group(address), data, self.uplink);
-        let kept = self.kept();
-        self.base.may_send(to.node, msg.size(), kept, self.uplink)?;
-        self.base.submit(to.node, msg, self.uplink)?;
+        let msg = self.call.message(to, Address::Group(address), data);
+        let role_bytes = self.role_bytes();
+        self.call.may_send(to.node, msg.size(), role_bytes)?;
+        self.call.submit(to.node, msg)?;
         self.group.sent_to(member, cost);
         Ok(())
     }
@@ -100,7 +100,7 @@ impl GroupCall<'_> {
         data: &[u8],
         cost: u32,
     ) -> Result<usize, SendError> {
-        self.base.check_links()?;
+        self.call.base.check_links()?;
         if let Err(refused) = self.group.may_send_to_all(cost) {
             return self.refused(refused);
         }
@@ -114,13 +114,37 @@ impl GroupCall<'_> {
         }
         let kind = if instance.is_some() { MessageType::GroupMcast } else { MessageType::GroupBcast };
         let address = self.address(kind, instance.unwrap_or(0));
-        let msg = self.base.message(PortId::default(), Address::Group(address), data, self.uplink);
-        let (size, kept) = (msg.size(), self.kept());
-        self.base.may_send(NodeAddr::NONE, size, kept, self.uplink)?;
-        let submitted = self.uplink.submit_group(msg, local, &nodes, replicast)?;
-        self.base.submitted(submitted, size);
+        let msg = self.call.message(PortId::default(), Address::Group(address), data);
+        let (size, role_bytes) = (msg.size(), self.role_bytes());
+        self.call.may_send(NodeAddr::NONE, size, role_bytes)?;
+        let submitted = self.call.uplink.submit_group(msg, local, &nodes, replicast)?;
+        self.call.base.submitted(submitted, size);
         self.group.sent_to_all(cost);
-        Ok(self.base.sent(data))
+        Ok(self.call.base.sent(data))
+    }
+
+    /// Sends one copy of a message to the member at the end of a lane that has ended, whatever its window: copies for
+    /// other members are in their lanes already. The receiver accepts one message beyond the window. To the range of
+    /// all instances: a broadcast.
+    pub(in crate::socket) fn send_copy(&mut self, data: &[u8], to: Destination) -> Result<usize, SendError> {
+        let own = self.call.own();
+        // As for any message to a socket that the caller has found, the answer is that socket.
+        let found = self.call.uplink.resolve(self.group.request().member, NodeAddr::NONE);
+        let found = found.ok_or(SendError::HostUnreachable)?;
+        let member = member_id(PortId { port: found.port, node: found.node }, own);
+        let copy_of = match to {
+            Destination::Range(range) if (range.lower, range.upper) == (0, u32::MAX) => CopyOf::Broadcast,
+            Destination::Range(_) => CopyOf::Multicast,
+            Destination::Port(_) | Destination::Service { .. } => CopyOf::Unicast,
+        };
+        if !member.node.is_none() || !self.group.knows(member.port) {
+            return Err(SendError::HostUnreachable);
+        }
+        if !data.is_empty() {
+            self.submit_to_member(member, data, copy_of, blocks(MULTICAST_HEADER + data.len()))?;
+            self.call.base.stats.sent_bytes += data.len() as u64;
+        }
+        Ok(data.len())
     }
 
     fn address(&self, kind: MessageType, instance: u32) -> GroupAddress {
@@ -140,7 +164,7 @@ impl GroupCall<'_> {
         // The member may get more window, so that it does not wait for this socket in the same way.
         self.flush();
         match wait_reason(self.group) {
-            Some(reason) if refused != Refused::NoMember => self.base.would_block(reason),
+            Some(reason) if refused != Refused::NoMember => self.call.base.would_block(reason),
             _ => Err(SendError::HostUnreachable),
         }
     }

@@ -28,7 +28,7 @@ impl GroupCall<'_> {
     ) -> Result<usize, SendError> {
         let cost = blocks(MULTICAST_HEADER + data.len());
         let message = Keyed { data, key, cost };
-        let own = self.uplink.own_node();
+        let own = self.call.own();
         let member = match to {
             None => return self.spread(None, message),
             Some(Destination::Range(range)) if range.is_valid() => {
@@ -41,7 +41,7 @@ impl GroupCall<'_> {
                 Err(refused) => return self.refused(refused),
             },
         };
-        self.base.check_link(member.node.or(own))?;
+        self.call.base.check_link(member.node.or(own))?;
         if self.group.is_slow(member, cost) {
             self.group.forget_refused();
             if !data.is_empty() {
@@ -53,7 +53,7 @@ impl GroupCall<'_> {
         match self.send_to_member(member, data, cost) {
             // Nothing but a binding of the group's type: not a member, or not yet.
             Err(SendError::WouldBlock) if !is_joining && wait_reason(self.group).is_some() => {
-                self.base.set_wait(None);
+                self.call.base.set_wait(None);
                 self.group.forget_refused();
                 Err(SendError::HostUnreachable)
             }
@@ -64,7 +64,7 @@ impl GroupCall<'_> {
     /// Sends to all members, or to those with `instance`, that have room.
     fn spread(&mut self, instance: Option<u32>, message: Keyed<'_>) -> Result<usize, SendError> {
         let Keyed { data, cost, .. } = message;
-        self.base.check_links()?;
+        self.call.base.check_links()?;
         let copies = match self.group.spread(instance, cost) {
             Err(refused) => return self.refused(refused),
             Ok(_) if data.is_empty() => return Ok(0),
@@ -94,7 +94,7 @@ impl GroupCall<'_> {
             }
         }
         self.skip_members(&skipped, message, copy_of);
-        Ok(self.base.sent(data))
+        Ok(self.call.base.sent(data))
     }
 
     fn skip_members(&mut self, members: &[PortId], message: Keyed<'_>, copy_of: CopyOf) {
@@ -103,8 +103,8 @@ impl GroupCall<'_> {
         }
         let Keyed { data, key, cost } = message;
         let data = data.to_vec();
-        let kept = match self.base.account.user() {
-            Some(user) => self.uplink.keep(user, data).ok(),
+        let kept = match self.call.base.account.user() {
+            Some(user) => self.call.uplink.keep(user, data).ok(),
             None => Some(data),
         };
         let kept = kept.map(std::sync::Arc::new);
@@ -118,16 +118,16 @@ impl GroupCall<'_> {
             }
         }
         if kept.is_none() {
-            self.base.account.refuse();
+            self.call.base.account.refuse();
         }
         self.flush();
     }
 
     /// Sends the messages kept for members that now have room.
     pub(in crate::socket) fn send_kept(&mut self) {
-        let own = self.uplink.own_node();
+        let own = self.call.own();
         loop {
-            let congestion = &self.base.congestion;
+            let congestion = &self.call.base.congestion;
             let is_congested = |node: NodeAddr| congestion.contains(node.or(own));
             let Some((member, kept)) = self.group.take_kept(is_congested) else { return };
             if self.submit_to_member(member, &kept.data, kept.copy_of, kept.cost).is_err() {
