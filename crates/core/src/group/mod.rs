@@ -201,14 +201,10 @@ impl Group {
         self.next
     }
 
-    /// Memory of the messages that wait for earlier ones, bytes.
-    pub(crate) fn deferred_bytes(&self) -> usize {
-        self.deferred_bytes
-    }
-
-    /// Memory that the members take, bytes. Each of n sockets of a node knows n - 1 members.
-    pub(crate) fn member_bytes(&self) -> usize {
-        self.members.len() * MEMBER_BYTES
+    /// Memory of the members, of the messages that wait for earlier ones, and of those kept for slow members, bytes.
+    /// Each of n sockets of a node knows n - 1 members.
+    pub(crate) fn bytes(&self) -> usize {
+        self.deferred_bytes + self.kept_bytes + self.members.len() * MEMBER_BYTES
     }
 
     /// Limits the number of members from now on: `room` is the memory that further ones may take, bytes.

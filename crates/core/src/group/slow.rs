@@ -60,11 +60,6 @@ impl Group {
         self.late.first().map(|(at, _)| *at)
     }
 
-    /// Memory of the messages kept for slow members, bytes.
-    pub(crate) fn kept_bytes(&self) -> usize {
-        self.kept_bytes
-    }
-
     /// Leaves out the members that are late.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.now = now;

@@ -1,13 +1,14 @@
 //! Messages that a process has built itself, header included, and that reach its node by a lane. Decision 16.
 
-use super::endpoint::Endpoint;
-use super::error::SendError;
+use super::call::Call;
+use super::connection::Connection;
+use super::datagram::Datagram;
+use super::endpoint::{Endpoint, Role};
 use super::state::State;
 use super::uplink::Uplink;
 use crate::addr::{NodeAddr, Scope};
-use crate::limits::MAX_RETURNED_DATA;
 use crate::time::Time;
-use crate::wire::{ErrorCode, Message, MessageType, SHORT_HEADER, reverse};
+use crate::wire::{Message, MessageType, SHORT_HEADER};
 
 /// A message for other nodes with a checked header; see [`Endpoint::check_built`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,12 +61,13 @@ impl Endpoint {
     pub fn check_built(&self, own: NodeAddr, bytes: Vec<u8>) -> Option<Built> {
         let len = bytes.len();
         let mut message = Message::from_vec(bytes).ok().filter(|message| message.size() == len)?;
-        let connected = self.kind.is_connection_oriented();
+        let connected = self.kind().is_connection_oriented();
         let scope = message.lookup_scope();
         let fits = match message.message_type() {
-            // After the end of the connection the peer is unknown, and nothing is sent.
+            // Without a connection nothing is sent.
             MessageType::Conn if connected => {
-                scope == 0 && (self.state != State::Established || message.dest_port() == self.peer.port)
+                let peer = self.connection().and_then(Connection::remote_port);
+                scope == 0 && (self.state() != State::Established || Some(message.dest_port()) == peer)
             }
             MessageType::Direct if !connected => scope == 0,
             MessageType::Named if !connected => {
@@ -89,7 +91,7 @@ impl Endpoint {
             && is_elsewhere
             && message.is_unsent_data()
             && message.header_size() == message.required_header()
-            && message.origin_port() == self.port
+            && message.origin_port() == self.port()
             && names_own(message.origin_node())
             && names_own(message.prev_node())
             && !message.data().is_empty();
@@ -115,59 +117,28 @@ impl Endpoint {
         message: Built,
         uplink: &mut dyn Uplink,
     ) -> Result<(), Unsent> {
-        self.blocked = None;
-        let connected = self.kind.is_connection_oriented();
-        if connected && (self.state != State::Established || self.shut || self.closing.is_some()) {
-            return Err(Unsent::Over);
-        }
-        let congested = |node: &NodeAddr| self.congested.contains(node).then(|| self.link_reason(*node));
-        let reason = match message.node() {
-            // One full link delays the whole multicast.
-            Some(_) if message.is_multicast() => self.congested.first().map(|node| self.link_reason(*node)),
-            Some(_) if self.collects_receivers => self.congested.first().map(|node| self.link_reason(*node)),
-            Some(node) => congested(&node),
-            None => self.connection_blocked(),
+        self.base.set_wait(None);
+        let call = &mut Call::new(&mut self.base, uplink);
+        let node = match &mut self.role {
+            Role::Datagram(_) => message.node().filter(|_| !message.is_multicast()),
+            Role::Connection(connection) => return connection.send_built(message, call),
+            Role::Listener => return Err(Unsent::Over),
         };
-        if let Some(reason) = reason {
-            self.note_blocked(reason);
+        let is_clear = match node {
+            Some(node) if !call.base.congestion.holds_all() => call.base.check_link(node),
+            _ => call.base.check_links(),
+        };
+        if is_clear.is_err() {
             return Err(Unsent::Blocked(message));
         }
-        match message.node() {
-            Some(_) if message.is_multicast() => self.send_built_to_all(message.0, uplink),
-            Some(node) => self.send_built_to(now, node, message.0, uplink),
-            None => {
-                let len = message.0.data().len() as u64;
-                self.send_on_connection(message.0, uplink).map_err(|_| Unsent::Over)?;
-                self.stats.sent_bytes += len;
+        match node {
+            None => Datagram::send_built_to_all(message.0, call),
+            Some(node) => {
+                if let Some(returned) = Datagram::send_built(node, message.0, call) {
+                    self.handle_message(now, returned, uplink);
+                }
             }
         }
         Ok(())
-    }
-
-    /// Sends a multicast to the other nodes; its process has sent it to the sockets of this one. If none is left that
-    /// has a receiver, it is lost like one that was under way to them.
-    fn send_built_to_all(&mut self, message: Message, uplink: &mut dyn Uplink) {
-        let len = message.data().len() as u64;
-        let size = message.size();
-        if let Ok(submitted) = uplink.submit_multicast_elsewhere(message) {
-            self.submitted(submitted, size);
-            self.stats.sent_bytes += len;
-        }
-    }
-
-    fn send_built_to(&mut self, now: Time, node: NodeAddr, message: Message, uplink: &mut dyn Uplink) {
-        let head = (!message.dest_droppable()).then(|| message.head(MAX_RETURNED_DATA));
-        let len = message.data().len() as u64;
-        let Err(error) = self.submit(node, message, uplink) else {
-            self.stats.sent_bytes += len;
-            return;
-        };
-        let code = match SendError::from(error) {
-            SendError::HostUnreachable => ErrorCode::NoNode,
-            _ => ErrorCode::Overload,
-        };
-        if let Some(returned) = head.and_then(|head| reverse(uplink.own_node(), head, code)) {
-            self.handle_message(now, returned, uplink);
-        }
     }
 }

@@ -4,33 +4,37 @@
 //! the binding table: it calls its node through the [`Uplink`], gets messages by [`Endpoint::handle_message`],
 //! and reports in [`Endpoint::deadline`] when it must be called. A call completes at once or returns that it
 //! would block; [`Endpoint::wait_reason`] is then the cause. Spec: tipc.md §8.
+//!
+//! | What | Where |
+//! |---|---|
+//! | calls of the application | `calls.rs` |
+//! | messages and questions of the node | `deliver.rs`, `lanes.rs`, `built.rs` |
+//! | what endpoints of all roles have | `base.rs`: options, queue, congestion, memory; `call.rs` |
+//! | a connectionless socket; its group | `datagram/`; `group/` |
+//! | a socket of a connection-oriented kind: request, session, end | `connection/` |
+//! | a listener | `listener.rs` |
 
-mod anycast;
+mod account;
+mod base;
 mod built;
-mod configure;
-mod control;
+mod call;
+mod calls;
+mod congestion;
+mod connection;
+mod datagram;
 mod deliver;
 mod endpoint;
 mod error;
-mod flow;
-mod full;
 mod group;
-mod group_lanes;
 mod header;
 mod lanes;
-mod multicast_sync;
-mod nagle;
+mod listener;
 mod options;
 mod patience;
-mod pending;
 mod queue;
-mod recv;
-mod send;
+mod reading;
 mod settings;
-mod setup;
-mod slow_members;
 mod state;
-mod teardown;
 mod types;
 mod uplink;
 

@@ -1,4 +1,4 @@
-//! Socket options, numbered as in level 271; `configure.rs` sets and reads them. Spec: tipc.md §8.9.
+//! Socket options, numbered as in level 271; `settings.rs` and `calls.rs` set and read them. Spec: tipc.md §8.9.
 
 /// An option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::flow::LEGACY_WINDOW;
+use super::connection::LEGACY_WINDOW;
 use crate::collections::shrink;
 use crate::limits::{MAX_MESSAGE, MESSAGE_OVERHEAD};
 use crate::wire::{ErrorCode, Message, MessageType};
@@ -27,7 +27,7 @@ pub(super) struct ReceiveQueue {
     /// Bytes charged for them.
     taken_bytes: u64,
     /// Bytes of the first message's data already read.
-    pub(super) read: usize,
+    read: usize,
 }
 
 impl ReceiveQueue {
@@ -48,6 +48,32 @@ impl ReceiveQueue {
         self.messages.front()
     }
 
+    /// The data of the first message that is not read yet.
+    pub(super) fn unread(&self) -> &[u8] {
+        self.front().and_then(|first| first.data().get(self.read..)).unwrap_or_default()
+    }
+
+    /// Bytes of the first message's data already read.
+    pub(super) fn read(&self) -> usize {
+        self.read
+    }
+
+    pub(super) fn is_partly_read(&self) -> bool {
+        self.read > 0
+    }
+
+    /// The application has read the first `read` bytes of the first message.
+    pub(super) fn set_read(&mut self, read: usize) {
+        self.read = read;
+    }
+
+    /// Drops the first message if a part of it is read.
+    pub(super) fn drop_partly_read(&mut self) {
+        if self.is_partly_read() {
+            self.pop();
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Message> {
         self.messages.iter()
     }
@@ -57,6 +83,7 @@ impl ReceiveQueue {
         self.messages.try_reserve(1).is_ok()
     }
 
+    #[inline]
     pub(super) fn push(&mut self, msg: Message) {
         self.charged += charge(&msg);
         self.messages.push_back(msg);
@@ -79,6 +106,7 @@ impl ReceiveQueue {
         at
     }
 
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<Message> {
         let msg = self.messages.pop_front()?;
         shrink(&mut self.messages);
@@ -130,5 +158,55 @@ pub(super) fn limit(msg: &Message, buffer: usize, legacy_peer: bool) -> usize {
         MessageType::Conn => buffer,
         _ if msg.error_code() != ErrorCode::Ok => buffer << SYSTEM_LEVEL,
         _ => buffer << msg.importance() as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{SHORT_HEADER, User};
+
+    fn message(data: usize) -> Message {
+        Message::build(User::Low, MessageType::Direct.into(), SHORT_HEADER, &vec![7; data])
+    }
+
+    #[test]
+    fn message_that_is_read_in_part_leaves_as_a_whole() {
+        let mut queue = ReceiveQueue::default();
+        queue.push(message(10));
+        queue.push(message(20));
+        assert_eq!(queue.unread().len(), 10);
+        queue.drop_partly_read();
+        queue.set_read(4);
+        assert_eq!((queue.unread().len(), queue.len()), (6, 2));
+        queue.drop_partly_read();
+        assert_eq!((queue.unread().len(), queue.len(), queue.taken()), (20, 1, 1));
+    }
+
+    #[test]
+    fn charges_and_counts_follow_the_messages() {
+        let mut queue = ReceiveQueue::default();
+        let size = charge(&message(10));
+        for _ in 0..3 {
+            queue.push(message(10));
+        }
+        let first = queue.pop().unwrap();
+        assert_eq!((queue.charged(), queue.taken(), queue.taken_bytes()), (2 * size, 1, size as u64));
+        queue.put_back(first);
+        assert_eq!((queue.charged(), queue.taken(), queue.taken_bytes()), (3 * size, 0, 0));
+        queue.clear();
+        assert_eq!((queue.charged(), queue.taken(), queue.is_empty()), (0, 3, true));
+    }
+
+    #[test]
+    fn messages_are_inserted_before_later_ones_of_their_sender() {
+        let mut queue = ReceiveQueue::default();
+        for data in [1, 5, 2] {
+            queue.push(message(data));
+        }
+        let at = queue.insert_before(vec![message(9)], 0, |later| later.data().len() == 2);
+        assert_eq!(at, 2);
+        let order: Vec<_> = queue.iter().map(|msg| msg.data().len()).collect();
+        assert_eq!(order, [1, 5, 9, 2]);
     }
 }

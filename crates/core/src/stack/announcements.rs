@@ -124,7 +124,7 @@ impl Stack {
         match told {
             Told::Changed(Change { binding, up, .. }) => {
                 self.tell_one(now, port, |endpoint, uplink| {
-                    endpoint.group_changed(binding.range, (binding.port, binding.scope), *up, uplink);
+                    endpoint.group_changed(binding.range, binding.port, binding.scope, *up, uplink);
                 });
             }
             Told::Lost(node) => {

@@ -42,7 +42,7 @@ impl Charges {
         if closed {
             ledger.release(user, Resource::Sockets, 1);
         }
-        let refused = endpoint.take_over_memory();
+        let refused = endpoint.take_refused();
         if refused > 0 {
             ledger.refuse(user, Resource::Memory, refused);
         }

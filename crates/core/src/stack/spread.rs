@@ -88,7 +88,7 @@ impl Stack {
         let size = collecting.message.size();
         if let Origin::Socket(port) = origin {
             self.with_endpoint(now, port, |sender, _| {
-                sender.set_collecting(false);
+                sender.release_others();
                 sender.note_congested(sent.unwrap_or(Submitted::Done), size);
             });
         }
@@ -140,10 +140,7 @@ impl Stack {
         let own = self.own_node();
         match origin {
             Origin::Socket(port) => {
-                self.with_endpoint(now, port, |sender, _| {
-                    sender.set_spreading(own, true);
-                    sender.set_collecting(collects);
-                });
+                self.with_endpoint(now, port, |sender, _| sender.hold(own, collects));
             }
             Origin::Node(node) => self.switch.hold(node),
         }
@@ -154,7 +151,7 @@ impl Stack {
         match origin {
             Origin::Socket(port) => {
                 let own = self.own_node();
-                self.with_endpoint(now, port, |sender, _| sender.set_spreading(own, false));
+                self.with_endpoint(now, port, |sender, _| sender.release());
                 self.switch.senders.wake(port, own);
             }
             Origin::Node(node) if !self.waits_for_room(node) => self.switch.resume(node),

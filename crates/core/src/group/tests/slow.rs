@@ -158,7 +158,7 @@ fn the_newest_message_of_each_key_follows_when_the_member_reads() {
     assert_eq!(group.choose(2, 1, |_| false), Ok(members[1]));
     assert_eq!(take_kept(&mut group), "c");
     assert!(!group.is_slow(members[0], 1));
-    assert_eq!((group.kept_bytes(), group.keeping.len()), (0, 0));
+    assert_eq!((group.kept_bytes, group.keeping.len()), (0, 0));
 }
 
 #[test]
@@ -181,13 +181,13 @@ fn keys_and_memory_of_a_member_are_bounded() {
         }
         assert_eq!(slow(&group, *member), (97, 0, 3));
     }
-    let bytes = group.kept_bytes();
+    let bytes = group.kept_bytes;
     group.skip(members[0], 1000, kept(1), 0);
-    assert!(group.kept_bytes() <= bytes, "no memory is left to the user");
+    assert!(group.kept_bytes <= bytes, "no memory is left to the user");
     group.control(members[0], Control::Leave { sync_point: 0 });
-    assert_eq!(group.kept_bytes(), bytes / 2);
+    assert_eq!(group.kept_bytes, bytes / 2);
     group.node_lost(PEER);
-    assert_eq!((group.kept_bytes(), group.keeping.len()), (0, 0));
+    assert_eq!((group.kept_bytes, group.keeping.len()), (0, 0));
 }
 
 #[test]
@@ -264,11 +264,11 @@ fn eviction_frees_the_place_and_the_deferred_messages_of_a_member() {
     let (mut group, members) = with_policy(EVICT, 1);
     send_and_read(&mut group, members[0], 10);
     assert!(group.receive(members[0], broadcast(5, b'a'), ROOM));
-    assert!(group.deferred_bytes() > 0 && group.places == 1);
+    assert!(group.deferred_bytes > 0 && group.places == 1);
     group.sent_to(members[0], 65);
     assert!(group.may_send_to(members[0], 1).is_err());
     group.handle_timeout(Time::from_millis(500));
-    assert_eq!((group.deferred_bytes(), group.places, group.active.len()), (0, 0, 0));
+    assert_eq!((group.deferred_bytes, group.places, group.active.len()), (0, 0, 0));
     group.withdrawn(members[0], true);
     assert_eq!(group.members().count(), 0);
     assert_eq!(news(&mut group), "!", "it is reported once");

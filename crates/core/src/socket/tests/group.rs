@@ -20,7 +20,7 @@ impl Cluster {
     pub(super) fn tell(&mut self, of: PortId, request: GroupRequest, up: bool) {
         for at in self.sockets.keys().copied().collect::<Vec<_>>() {
             let range = ServiceRange::from(request.member);
-            self.on(at, |s, _, uplink| s.group_changed(range, (of, request.scope), up, uplink));
+            self.on(at, |s, _, uplink| s.group_changed(range, of, request.scope, up, uplink));
         }
     }
 

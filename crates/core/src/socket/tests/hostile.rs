@@ -7,12 +7,12 @@ fn ack_beyond_what_was_sent_is_ignored() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     while c.send(client, &[1; 60_000]).is_ok() {}
-    let before = c.sockets[&client].flow.unacked();
+    let before = c.unacked(client);
     let mut ack = control(server, client, 2);
     ack.set_conn_acked(u16::MAX);
     ack.set_advertised_window(u16::MAX);
     c.inject(client, ack);
-    assert_eq!(c.sockets[&client].flow.unacked(), before);
+    assert_eq!(c.unacked(client), before);
     assert!(!c.readiness(client).writable);
 }
 

@@ -308,6 +308,12 @@ impl Cluster {
         self.sockets[&at].wait_reason()
     }
 
+    /// Blocks that the peer of a connection has not acknowledged.
+    fn unacked(&self, at: PortId) -> u32 {
+        let connection = self.sockets[&at].connection().expect("a connection");
+        connection.session().expect("it is established").unacked()
+    }
+
     /// Delivers everything in flight, and the messages that result.
     fn run(&mut self) {
         for _ in 0..100_000 {

@@ -68,11 +68,10 @@ fn implied_connect_counts_its_data_like_the_receiver() {
     c.run();
     let server = c.accept(listener).unwrap();
     c.run();
-    let unacked = |c: &Cluster| c.sockets[&client].flow.unacked();
-    assert_eq!(unacked(&c), 65, "66,040 bytes");
+    assert_eq!(c.unacked(client), 65, "66,040 bytes");
     c.recv(server, 66_000).unwrap();
     c.run();
-    assert_eq!(unacked(&c), 0);
+    assert_eq!(c.unacked(client), 0);
 }
 
 #[test]
@@ -208,7 +207,7 @@ fn connect_over_a_congested_link_would_block() {
     let mut c = Cluster::new();
     c.listener(A, SocketKind::SeqPacket, 500);
     let client = c.open(B, SocketKind::SeqPacket);
-    c.on(client, |s, _, _| s.congested.insert(A));
+    c.on(client, |s, _, _| s.wait_for_receiver(A));
     assert_eq!(c.connect(client, Destination::service(500, 1)), Err(SendError::WouldBlock.into()));
     assert!(matches!(c.wait_reason(client), Some(WaitReason::LinkCongested { node: A, .. })));
     c.end_congestion(B, A);

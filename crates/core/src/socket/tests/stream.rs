@@ -170,7 +170,7 @@ fn collected_data_leaves_in_messages_of_whole_packets() {
                 c.run();
             }
         }
-        let before = c.sockets[&client].flow.unacked();
+        let before = c.unacked(client);
         let mut sent = 0;
         let mut send = |c: &mut Cluster| {
             let data: Vec<u8> = (sent..sent + write).map(|at| (at % 251) as u8).collect();
@@ -185,7 +185,7 @@ fn collected_data_leaves_in_messages_of_whole_packets() {
         assert!(sizes.iter().all(|size| *size == FULL), "writes of {write}: {sizes:?}");
         let held = sent - sizes.len() * (FULL - 24);
         assert!(held < FULL, "the rest waits: {held}");
-        assert_eq!(c.sockets[&client].flow.unacked(), before + 60 * sizes.len() as u32, "uncharged");
+        assert_eq!(c.unacked(client), before + 60 * sizes.len() as u32, "uncharged");
         c.run();
         let got = c.recv(server, 2 * sent).unwrap().split_off(1400);
         assert_eq!(got.len(), sent, "the rest leaves with the acknowledgement");
@@ -206,7 +206,7 @@ fn on_one_node_collected_data_leaves_at_64_blocks_and_counts_as_sent() {
         c.send(client, &[1; 100]).unwrap();
     }
     c.take_log();
-    let before = c.sockets[&client].flow.unacked();
+    let before = c.unacked(client);
     let mut held = 0;
     while c.take_log().is_empty() {
         c.send(client, &[1; 1000]).unwrap();
@@ -214,7 +214,7 @@ fn on_one_node_collected_data_leaves_at_64_blocks_and_counts_as_sent() {
     }
     // 33 messages of 1500 bytes take 66 blocks
     assert!((32 * 1476..33 * 1476).contains(&held), "{held}");
-    assert_eq!(c.sockets[&client].flow.unacked(), before + held as u32 / 1476 * 2 + 1);
+    assert_eq!(c.unacked(client), before + held as u32 / 1476 * 2 + 1);
 }
 
 #[test]

@@ -210,7 +210,7 @@ fn stream_pcap_shows_an_initial_window_of_128_blocks() {
         "two messages of 66,000 bytes left, the third waited"
     );
     // after "abc", "def" and one of them the writer was not congested; after the second it was
-    let window = super::super::flow::INITIAL_WINDOW;
+    let window = super::super::connection::INITIAL_WINDOW;
     assert!((2 + 65..2 + 65 + 65).contains(&window));
     assert_eq!(frames[first_ack].1.conn_acked(), 2 + 65);
 }

@@ -5,9 +5,9 @@ use crate::planted::{self, Fault};
 use crate::wire::blocks;
 
 /// Window of both sides until another one is advertised, blocks: 512 KiB / 1024 / 4.
-pub(super) const INITIAL_WINDOW: u32 = 128;
+pub(in crate::socket) const INITIAL_WINDOW: u32 = 128;
 /// Window of peers that count messages instead of blocks. Spec: tipc.md §8.5.
-pub(super) const LEGACY_WINDOW: u32 = 512;
+pub(in crate::socket) const LEGACY_WINDOW: u32 = 512;
 /// Maximum number of bytes of the receive buffer that a block costs: a message of 1023 bytes plus the overhead in
 /// `queue::charge`.
 const BLOCK_COST: usize = 1152;
@@ -30,29 +30,16 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) const fn new() -> Self {
-        Self {
-            by_message: false,
-            unacked: 0,
-            send_window: INITIAL_WINDOW,
-            consumed: 0,
-            receive_window: INITIAL_WINDOW,
-            prepaid: 0,
-        }
+    /// With a peer whose node has these capabilities.
+    pub(super) const fn new(capabilities: u16) -> Self {
+        let by_message = capabilities & capability::BLOCK_FLOWCTL == 0;
+        let window = if by_message { LEGACY_WINDOW } else { INITIAL_WINDOW };
+        Self { by_message, unacked: 0, send_window: window, consumed: 0, receive_window: window, prepaid: 0 }
     }
 
     /// A message of `bytes` arrived over another path: the peer did not count it.
     pub(super) fn prepay(&mut self, bytes: usize) {
         self.prepaid = self.prepaid.saturating_add(self.cost(bytes));
-    }
-
-    /// Adapts to the capabilities of the peer.
-    pub(super) const fn set_capabilities(&mut self, capabilities: u16) {
-        if capabilities & capability::BLOCK_FLOWCTL == 0 {
-            self.by_message = true;
-            self.send_window = LEGACY_WINDOW;
-            self.receive_window = LEGACY_WINDOW;
-        }
     }
 
     /// True if the peer counts messages.
@@ -135,8 +122,7 @@ mod tests {
     #[test]
     fn one_message_may_exceed_the_initial_window() {
         // stream.pcap: 2 + 65 + 65 blocks were sent before the writer stopped; 18,000 bytes waited for the ack of 67
-        let mut flow = Flow::new();
-        flow.set_capabilities(CAPABILITIES);
+        let mut flow = Flow::new(CAPABILITIES);
         for bytes in [27, 27, 66_024, 66_024] {
             assert!(!flow.is_congested());
             flow.sent(flow.cost(bytes));
@@ -151,8 +137,7 @@ mod tests {
     fn acks_are_due_when_the_kernel_sends_them() {
         // seqpacket.pcap: messages of 20,000 bytes are acknowledged after 2, then, with the window at 512, after 7
         let buffer = (512 + OVERSHOOT) * BLOCK_COST;
-        let mut flow = Flow::new();
-        flow.set_capabilities(CAPABILITIES);
+        let mut flow = Flow::new(CAPABILITIES);
         assert!(!flow.consume(20_024));
         assert!(flow.consume(20_024));
         assert_eq!(flow.take_ack(buffer), (40, 512));
@@ -165,11 +150,11 @@ mod tests {
 
     #[test]
     fn messages_within_the_window_fit_the_buffer() {
-        use super::super::queue::charge;
         use crate::limits::MAX_USER_DATA;
+        use crate::socket::queue::charge;
         use crate::wire::{Message, SHORT_HEADER, User};
         for buffer in [512 << 10, 2 << 20, 16 << 20] {
-            let window = usize::from(Flow::new().take_ack(buffer).1);
+            let window = usize::from(Flow::new(CAPABILITIES).take_ack(buffer).1);
             assert!(window > buffer / 1024 / 2);
             for data in [1, 999, 1000, 20_000, MAX_USER_DATA] {
                 let message = Message::build(User::Low, 0, SHORT_HEADER, &vec![0; data]);
@@ -182,8 +167,7 @@ mod tests {
 
     #[test]
     fn ack_beyond_what_was_sent_is_ignored() {
-        let mut flow = Flow::new();
-        flow.set_capabilities(CAPABILITIES);
+        let mut flow = Flow::new(CAPABILITIES);
         flow.sent(3);
         assert!(!flow.acknowledged(4, 0));
         assert_eq!((flow.unacked(), flow.send_window()), (3, INITIAL_WINDOW));
@@ -191,8 +175,7 @@ mod tests {
 
     #[test]
     fn messages_over_other_paths_are_not_acknowledged() {
-        let mut flow = Flow::new();
-        flow.set_capabilities(CAPABILITIES);
+        let mut flow = Flow::new(CAPABILITIES);
         flow.prepay(40_000);
         assert!(!flow.consume(40_000));
         assert!(flow.consume(40_000));
@@ -201,8 +184,7 @@ mod tests {
 
     #[test]
     fn legacy_peers_count_messages_in_fixed_windows() {
-        let mut flow = Flow::new();
-        flow.set_capabilities(0);
+        let mut flow = Flow::new(0);
         assert_eq!(flow.cost(66_000), 1);
         flow.sent(513);
         assert!(flow.is_congested());

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::limits::MAX_USER_DATA;
+use crate::limits::{MAX_MESSAGE, MAX_USER_DATA};
 use crate::wire::{INTERNAL_HEADER, Message, SHORT_HEADER, blocks};
 
 /// Writes without a message from the peer after which collecting starts: initial value.
@@ -17,6 +17,8 @@ const MAX_BLOCKS: u32 = 64;
 /// Packets in a full message: the number of 1428-byte packets that one segmented send takes.
 const FILLED_PACKETS: usize = 45;
 
+/// Largest message collected for a peer on the same node, bytes. Spec: tipc.md §8.6.
+const LOCAL_MAX: usize = 1500;
 /// Memory of a message that has room to grow, bytes.
 const PAGE: u64 = 4096;
 
@@ -31,9 +33,19 @@ pub(super) enum Collected {
     Flush,
 }
 
+/// Collected messages that are sent together.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) messages: VecDeque<Message>,
+    /// Their cost.
+    pub(super) blocks: u32,
+}
+
 /// The collected messages, and statistics on whether collecting pays.
 #[derive(Debug)]
 pub(super) struct Nagle {
+    /// Largest message to the peer that is not fragmented, bytes; 0 if nothing may be collected for it.
+    mss: usize,
     max: usize,
     fill: usize,
     /// True if messages are filled beyond one packet.
@@ -49,8 +61,10 @@ pub(super) struct Nagle {
 }
 
 impl Nagle {
-    pub(super) const fn new() -> Self {
-        Self {
+    /// For a peer to which messages of up to `mss` bytes are not fragmented; 0: never collect.
+    pub(super) fn new(mss: usize, no_delay: bool) -> Self {
+        let mut new = Self {
+            mss,
             max: 0,
             fill: 0,
             filling: false,
@@ -61,12 +75,23 @@ impl Nagle {
             packets: 0,
             queue: VecDeque::new(),
             blocks: 0,
+        };
+        new.set_no_delay(no_delay);
+        new
+    }
+
+    /// Disables or enables collecting.
+    pub(super) fn set_no_delay(&mut self, no_delay: bool) {
+        match self.mss {
+            _ if no_delay => self.set_max(0),
+            MAX_MESSAGE.. => self.set_max(LOCAL_MAX),
+            packet => self.set_packet(packet),
         }
     }
 
     /// Sets the largest write to collect, and the size to which messages are filled, bytes, header included; 0 disables
     /// collecting.
-    pub(super) fn set_max(&mut self, max: usize) {
+    fn set_max(&mut self, max: usize) {
         self.max = if max > SHORT_HEADER { max } else { 0 };
         self.fill = self.max;
         self.filling = false;
@@ -74,7 +99,7 @@ impl Nagle {
 
     /// Sets the packet size for a peer behind a link. A write slightly larger than some packets would leave as these
     /// and a small rest; collected writes leave in full packets.
-    pub(super) fn set_packet(&mut self, packet: usize) {
+    fn set_packet(&mut self, packet: usize) {
         self.set_max(packet);
         let room = packet.saturating_sub(INTERNAL_HEADER);
         let packets = (MAX_BLOCKS as usize * 1024 / room.max(1)).min(FILLED_PACKETS);
@@ -180,18 +205,18 @@ impl Nagle {
         }
     }
 
-    /// Takes all messages, and their cost in blocks.
-    pub(super) fn take(&mut self) -> (VecDeque<Message>, u32) {
-        (core::mem::take(&mut self.queue), core::mem::take(&mut self.blocks))
+    /// Takes all messages.
+    pub(super) fn take(&mut self) -> Batch {
+        Batch { messages: core::mem::take(&mut self.queue), blocks: core::mem::take(&mut self.blocks) }
     }
 
-    /// Takes the full messages, and their cost in blocks.
-    pub(super) fn take_full(&mut self) -> (VecDeque<Message>, u32) {
+    /// Takes the full messages.
+    pub(super) fn take_full(&mut self) -> Batch {
         let full = self.queue.iter().take_while(|m| m.size() >= self.fill).count();
         let rest = self.queue.split_off(full);
         let left = rest.iter().map(|m| blocks(m.size())).sum();
-        let cost = core::mem::replace(&mut self.blocks, left) - left;
-        (core::mem::replace(&mut self.queue, rest), cost)
+        let blocks = core::mem::replace(&mut self.blocks, left) - left;
+        Batch { messages: core::mem::replace(&mut self.queue, rest), blocks }
     }
 
     fn ask_for_ack(&mut self) {
@@ -200,5 +225,56 @@ impl Nagle {
 
     fn queue_len(&self) -> u32 {
         u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{MessageType, User};
+
+    const MSS: usize = 1388;
+
+    fn message(_: usize) -> Message {
+        Message::build(User::Low, MessageType::Conn.into(), SHORT_HEADER, &[])
+    }
+
+    /// Whether the first of many small one-way writes is collected.
+    fn collects(nagle: &mut Nagle) -> bool {
+        (0..=START).any(|_| nagle.wants(100))
+    }
+
+    #[test]
+    fn one_way_writes_are_collected_if_peer_and_option_allow_it() {
+        for (mss, no_delay, expected) in [
+            (MSS, false, true),
+            (MAX_MESSAGE, false, true),
+            (MSS, true, false),
+            (0, false, false),
+            (SHORT_HEADER, false, false),
+        ] {
+            assert_eq!(collects(&mut Nagle::new(mss, no_delay)), expected, "{mss} {no_delay}");
+        }
+    }
+
+    #[test]
+    fn message_of_the_peer_ends_collecting() {
+        let mut nagle = Nagle::new(MSS, false);
+        assert!(collects(&mut nagle));
+        nagle.peer_message();
+        assert!(!nagle.wants(100));
+    }
+
+    #[test]
+    fn first_write_leaves_and_asks_for_an_acknowledgement_that_the_next_ones_await() {
+        let mut nagle = Nagle::new(MAX_MESSAGE, false);
+        assert_eq!(nagle.collect(&[1; 100], message), Collected::Flush);
+        let first = nagle.take();
+        assert!(first.messages[0].ack_required() && nagle.is_empty());
+        assert_eq!((first.messages.len(), first.blocks), (1, 1));
+        assert_eq!(nagle.collect(&[1; 100], message), Collected::Hold);
+        assert_eq!(nagle.collect(&[1; 100], message), Collected::Hold);
+        assert_eq!(nagle.bytes(), PAGE);
+        assert_eq!(nagle.take().messages[0].data().len(), 200);
     }
 }

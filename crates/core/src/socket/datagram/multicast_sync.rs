@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use crate::addr::NodeAddr;
 use crate::planted::{self, Fault};
+use crate::socket::queue::charge;
 use crate::time::Time;
 use crate::wire::Message;
 
@@ -115,17 +116,17 @@ impl MulticastSync {
     }
 
     fn hold(&mut self, now: Time, msg: Message, limit: usize) -> Filtered {
-        if self.bytes + super::queue::charge(&msg) > limit || self.waiting.try_reserve(1).is_err() {
+        if self.bytes + charge(&msg) > limit || self.waiting.try_reserve(1).is_err() {
             return Filtered::Overflow(msg);
         }
-        self.bytes += super::queue::charge(&msg);
+        self.bytes += charge(&msg);
         self.waiting.push_back(Waiting { since: now, msg });
         Filtered::Held
     }
 
     fn remove(&mut self, index: usize) -> Option<Message> {
         let waiting = self.waiting.remove(index)?;
-        self.bytes -= super::queue::charge(&waiting.msg);
+        self.bytes -= charge(&waiting.msg);
         Some(waiting.msg)
     }
 
