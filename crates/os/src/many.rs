@@ -20,7 +20,7 @@ pub struct Many<K, V = ()>(BTreeMap<K, V>);
 #[derive(Debug)]
 pub struct Index<K, V>(HashMap<K, V>);
 
-/// What both have.
+/// Common to both collections.
 macro_rules! lookups {
     ($name:ident, $map:ident, $($key:tt)+) => {
         impl<K, V> Default for $name<K, V> {
@@ -53,7 +53,7 @@ macro_rules! lookups {
                 self.0.remove(key)
             }
 
-            /// Whether there is a value of a key.
+            /// Whether the key has a value.
             #[must_use]
             pub fn contains(&self, key: &K) -> bool {
                 self.0.contains_key(key)
@@ -65,7 +65,7 @@ macro_rules! lookups {
                 self.0.len()
             }
 
-            /// Whether there is no element.
+            /// Whether the collection is empty.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
