@@ -60,7 +60,7 @@ pub enum SendError {
     NeedsPrimary,
 }
 
-/// What cannot be done in this state.
+/// The call that is impossible in this state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("impossible in state {0:?}")]
 pub struct StateError(pub State);
@@ -99,7 +99,7 @@ struct Epoch {
     before: VecDeque<Event>,
     /// The view, until the application has taken it.
     change: Option<ViewChange>,
-    /// Whether the application's state is there.
+    /// Whether the application has its state.
     ready: bool,
     /// Offset of the next message in the packet whose turn it is.
     offset: usize,
@@ -130,7 +130,7 @@ pub struct Member {
     now: Time,
     state: State,
     leaving: bool,
-    /// When a member that wants to leave does so without the others' agreement.
+    /// Time at which a leaving member leaves without the others' agreement.
     leave_by: Option<Time>,
     peers: BTreeMap<MemberId, Peer>,
     hello_due: bool,
@@ -138,7 +138,7 @@ pub struct Member {
     promised: Ballot,
     /// The highest round seen anywhere.
     round_seen: u64,
-    /// A proposal whose messages are not complete here.
+    /// A proposal whose messages are incomplete at this member.
     pending: Option<Accepted>,
     accepted: Option<Accepted>,
     /// Messages of the view are missing, because the path to a member was lost.
@@ -147,7 +147,7 @@ pub struct Member {
     lost: BTreeSet<MemberId>,
     /// They are more than `lost` holds.
     lost_many: bool,
-    /// Members of the view that were seen in it, or late.
+    /// Members of the view that have been seen in it, or are late.
     installed_at: Time,
     round: Option<Round>,
     /// No ballot before this time.
@@ -166,7 +166,7 @@ pub struct Member {
     /// Bytes of `out`.
     out_bytes: usize,
     batches: Batches,
-    /// As the sequencer: places that are not announced yet, and the first of them.
+    /// As the sequencer: places not announced yet, and the first of these.
     runs: Vec<Run>,
     announced: u64,
     announced_stable: u64,
@@ -412,7 +412,7 @@ impl Member {
         self.depart(Event::Excluded(cause));
     }
 
-    /// Forgets the current view and what is not delivered of it.
+    /// Forgets the current view and its undelivered messages.
     fn drop_view(&mut self) {
         if self.log().is_some()
             && let Some(epoch) = self.epochs.pop_back()
