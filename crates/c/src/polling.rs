@@ -1,4 +1,4 @@
-//! Waits for descriptors that look for messages before they sleep.
+//! Waits for descriptors that poll for messages before they sleep.
 
 use std::ffi::c_int;
 use std::io;
@@ -12,9 +12,9 @@ use utipc::Look;
 use crate::call::{guard, set_errno};
 use crate::table::{self, Entry};
 
-/// Maximum number of sockets that a look checks.
+/// Maximum number of sockets that are polled.
 const RECENT_MAX: usize = 8;
-/// Not a descriptor: a free place.
+/// Not a descriptor: an empty slot.
 const NONE: c_int = -1;
 
 /// The sockets that were received from since the last sleep.
@@ -22,7 +22,7 @@ static RECENT: [AtomicI32; RECENT_MAX] = [const { AtomicI32::new(NONE) }; RECENT
 /// The program waits by the functions of this module.
 static USED: AtomicBool = AtomicBool::new(false);
 
-/// How long to look. Only one of several threads looks.
+/// How long to poll. Only one of several threads polls.
 fn look() -> &'static Mutex<Look> {
     static LOOK: OnceLock<Mutex<Look>> = OnceLock::new();
     LOOK.get_or_init(Mutex::default)
@@ -34,7 +34,7 @@ pub(crate) fn received(sd: c_int) {
     if !USED.load(Relaxed) || RECENT.iter().any(|place| place.load(Relaxed) == sd) {
         return;
     }
-    // If all places are taken, this socket wakes the program as if there were no look.
+    // If all slots are taken, this socket wakes the program as if nothing polled it.
     let _ = RECENT.iter().any(|place| place.compare_exchange(NONE, sd, Relaxed, Relaxed).is_ok());
 }
 
