@@ -1,4 +1,4 @@
-//! Tar archives that depend on nothing but their content: owner root, one time, sorted.
+//! Reproducible tar archives, which depend only on their content: owner root, one time, sorted.
 
 use anyhow::{Context, Result};
 use tar::{Builder, EntryType, Header};
