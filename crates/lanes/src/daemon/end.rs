@@ -298,7 +298,7 @@ impl Lanes {
         let must_drain = is_followed && lane.reader != DAEMON;
         lane.state = before.next(if must_drain { LaneEvent::Stop } else { LaneEvent::Abandon });
         if !before.is_draining() && lane.state.is_draining() {
-            *self.draining.entry((from, to)).or_default() += 1;
+            *self.draining.get_or_insert((from, to), || 0) += 1;
         }
         if cause == EndCause::Dead && !self.processes.contains(&lane.writer) {
             lane.state = lane.state.next(LaneEvent::WriterDone);

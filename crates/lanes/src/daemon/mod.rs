@@ -289,16 +289,16 @@ impl Lanes {
         }
     }
 
-    /// Gives back the memory of tables that many entries have left.
-    pub fn shrink(&mut self) {
-        self.pairs.shrink();
-        self.processes.shrink();
-        self.sockets.shrink();
-        self.between.shrink();
-        self.draining.shrink();
-        self.outbound.shrink();
-        self.inbound.shrink();
-        self.unsent.shrink();
+    /// Gives back memory of one of the [`PARTS`](utipc_os::many::PARTS) of tables that many entries have left.
+    pub fn shrink(&mut self, part: usize) {
+        self.pairs.shrink(part);
+        self.processes.shrink(part);
+        self.sockets.shrink(part);
+        self.between.shrink(part);
+        self.draining.shrink(part);
+        self.outbound.shrink(part);
+        self.inbound.shrink(part);
+        self.unsent.shrink(part);
         shrink_queue(&mut self.lingering);
     }
 

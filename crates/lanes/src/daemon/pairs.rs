@@ -102,8 +102,9 @@ pub(super) const fn side(number: u8) -> Side {
 
 impl Pairs {
     /// See [`super::Lanes::shrink`].
-    pub(super) fn shrink(&mut self) {
-        self.pairs.shrink();
+    pub(super) fn shrink(&mut self, part: usize) {
+        self.pairs.shrink(part);
+        self.by_process.shrink(part);
         shrink_queue(&mut self.idle);
     }
 
@@ -160,7 +161,7 @@ impl Pairs {
         self.pairs.insert(id, pair);
         self.by_sides.insert((sides[0], sides[1]), id);
         for side in sides {
-            self.by_process.entry(side).or_default().insert(id, ());
+            self.by_process.get_or_insert(side, Many::default).insert(id, ());
         }
         Ok(id)
     }

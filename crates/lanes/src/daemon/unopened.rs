@@ -2,7 +2,7 @@
 
 use utipc_attach::LaneId;
 
-use utipc_os::many::{Index, Many};
+use utipc_os::many::Many;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -11,14 +11,14 @@ pub(super) struct Unopened {
     /// is the port of the writer.
     lanes: Many<(u64, LaneId), u32>,
     /// How many of them a socket writes.
-    by_writer: Index<u32, u32>,
+    by_writer: Many<u32, u32>,
 }
 
 impl Unopened {
     /// Adds a lane that the socket `from` writes, to be opened when `after` messages were received.
     pub(super) fn add(&mut self, after: u64, id: LaneId, from: u32) {
         self.lanes.insert((after, id), from);
-        *self.by_writer.entry(from).or_default() += 1;
+        *self.by_writer.get_or_insert(from, || 0) += 1;
     }
 
     /// Removes a lane, if present.

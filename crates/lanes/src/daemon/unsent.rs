@@ -117,7 +117,7 @@ impl Lanes {
             return Err(message);
         }
         let message = stack.keep(port, message)?;
-        let unsent = self.unsent.entry(port).or_insert_with(|| Messages::new(stack, port));
+        let unsent = self.unsent.get_or_insert(port, || Messages::new(stack, port));
         unsent.add(message);
         unsent.settle(stack);
         Ok(())
@@ -135,7 +135,7 @@ impl Lanes {
         if messages.is_empty() || is_over {
             return is_over;
         }
-        let unsent = self.unsent.entry(port).or_insert_with(|| Messages::new(context.stack, port));
+        let unsent = self.unsent.get_or_insert(port, || Messages::new(context.stack, port));
         for bytes in messages {
             match context.stack.check_built(port, bytes) {
                 // Its sender has seen success: it waits wherever there is room.

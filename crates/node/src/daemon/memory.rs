@@ -5,6 +5,7 @@ use utipc_core::memory::MessageMemory;
 use utipc_core::quota::{Ledger, Resource, UserId};
 use utipc_core::stack::Stack;
 use utipc_os::heap;
+use utipc_os::many::PARTS;
 
 /// Items that users release before the allocator's free memory goes back to the system. Our choice: each has a few KiB.
 const RELEASED: u64 = 256;
@@ -62,16 +63,37 @@ pub(super) struct Trim {
     /// Largest number of items in use since the last time.
     most: u64,
     at: Option<Time>,
+    /// The part of the tables that goes back next.
+    part: Option<usize>,
+}
+
+/// What goes back to the system in one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Portion {
+    /// Memory of this part of the tables.
+    Tables(usize),
+    /// Free memory of the allocator.
+    Heap,
 }
 
 impl Trim {
-    /// When [`Self::is_due`] becomes true.
+    /// When [`Self::step`] has something to return.
     pub(super) fn deadline(&self) -> Time {
-        self.at.unwrap_or(Time::NEVER)
+        let at = self.at.unwrap_or(Time::NEVER);
+        if self.part.is_some() { Time::ZERO } else { at }
     }
 
-    /// Notes what is in use now. True if free memory is to go back. Call it in each turn.
-    pub(super) fn is_due(&mut self, now: Time, ledger: &Ledger) -> bool {
+    /// Notes what is in use now; returns what is to go back. Call it in each turn.
+    pub(super) fn step(&mut self, now: Time, ledger: &Ledger) -> Option<Portion> {
+        if self.is_due(now, ledger) {
+            self.part.get_or_insert(0);
+        }
+        let part = self.part?;
+        self.part = (part < PARTS).then_some(part + 1);
+        Some(if part < PARTS { Portion::Tables(part) } else { Portion::Heap })
+    }
+
+    fn is_due(&mut self, now: Time, ledger: &Ledger) -> bool {
         let total = ledger.total().used;
         let items = Resource::ALL.into_iter().map(|resource| match resource {
             Resource::Memory => total.get(resource) / BYTES_PER_ITEM,
@@ -123,5 +145,19 @@ mod tests {
         ledger.release(USER, Resource::Memory, MOST_RELEASED * BYTES_PER_ITEM);
         assert!(trim.is_due(at(3003), &ledger), "much goes back at once");
         assert_eq!(trim.deadline(), Time::NEVER);
+    }
+
+    #[test]
+    fn tables_go_back_part_by_part_before_the_heap() {
+        let (mut trim, mut ledger) = (Trim::default(), Ledger::default());
+        ledger.charge(USER, Resource::Sockets, MOST_RELEASED);
+        assert_eq!(trim.step(Time::ZERO, &ledger), None);
+        ledger.release(USER, Resource::Sockets, MOST_RELEASED);
+        for part in 0..PARTS {
+            assert_eq!(trim.step(Time::ZERO, &ledger), Some(Portion::Tables(part)));
+            assert_eq!(trim.deadline(), Time::ZERO);
+        }
+        assert_eq!(trim.step(Time::ZERO, &ledger), Some(Portion::Heap));
+        assert_eq!((trim.step(Time::ZERO, &ledger), trim.deadline()), (None, Time::NEVER));
     }
 }

@@ -10,17 +10,18 @@ const LARGE: libc::c_int = 128 << 10;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const FREE: libc::c_int = 1 << 20;
 
-/// Number of entries for which [`shrink_map`] and [`shrink_queue`] always keep the memory.
+/// Number of entries for which [`shrink_queue`] always keeps the memory.
 const LEAST: usize = 1024;
 
-/// Shrinks a map that uses less than a quarter of its memory. Takes time in proportion to the entries left.
-pub fn shrink_map<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
-    if map.capacity() > LEAST && map.len() < map.capacity() / 4 {
+/// Shrinks a map that uses less than a quarter of its memory, if that holds more than `least` entries. Takes time
+/// in proportion to the entries left, and to the memory that goes back.
+pub fn shrink_map<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>, least: usize) {
+    if map.capacity() > least && map.len() < map.capacity() / 4 {
         map.shrink_to(map.len() * 2);
     }
 }
 
-/// As [`shrink_map`].
+/// As [`shrink_map`], for a queue.
 pub fn shrink_queue<T>(queue: &mut VecDeque<T>) {
     if queue.capacity() > LEAST && queue.len() < queue.capacity() / 4 {
         queue.shrink_to(queue.len() * 2);

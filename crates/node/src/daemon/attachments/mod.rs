@@ -69,10 +69,13 @@ pub(super) struct Attachments {
     disposal: Disposal,
 }
 
+/// Attachments for which the memory of the table stays in any case.
+const SHRUNK: usize = 1024;
+
 impl Attachments {
-    /// Gives back the memory of tables that many entries have left.
+    /// Gives back the memory of a table that many attachments have left.
     pub(in crate::daemon) fn shrink(&mut self) {
-        shrink_map(&mut self.all);
+        shrink_map(&mut self.all, SHRUNK);
     }
 
     /// No attachments.

@@ -12,7 +12,7 @@
 //! read reports, the shutdown waits, and they are read step by step.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -21,7 +21,8 @@ use utipc_core::quota::UserId;
 use utipc_core::socket::Readiness;
 use utipc_os::disposal::Disposal;
 use utipc_os::fdpass::{Channel, Put};
-use utipc_os::heap::{shrink_map, shrink_queue};
+use utipc_os::heap::shrink_queue;
+use utipc_os::many::Index;
 use utipc_os::packets;
 use utipc_os::reactor::{EVENTS_MAX, Event, Interest, Reactor};
 
@@ -117,9 +118,9 @@ const HANG_UPS: usize = 8;
 /// All far ends, by port.
 #[derive(Debug)]
 pub(super) struct Descriptors {
-    far_ends: HashMap<u32, FarEnd>,
+    far_ends: Index<u32, FarEnd>,
     /// Ports of descriptors that programs own, by the cookie of the near end.
-    by_cookie: HashMap<u64, u32>,
+    by_cookie: Index<u64, u32>,
     /// Those of each user.
     ends: BTreeMap<UserId, Ends>,
     /// Users whose far ends have begun to wait for their hang-up.
@@ -136,8 +137,8 @@ impl Descriptors {
     /// No far ends.
     pub(super) fn new(disposal: Disposal) -> Self {
         Self {
-            far_ends: HashMap::new(),
-            by_cookie: HashMap::new(),
+            far_ends: Index::default(),
+            by_cookie: Index::default(),
             ends: BTreeMap::new(),
             waiting: VecDeque::new(),
             events: Vec::new(),
@@ -184,10 +185,10 @@ impl Descriptors {
         }
     }
 
-    /// Gives back the memory of tables that many entries have left.
-    pub(super) fn shrink(&mut self) {
-        shrink_map(&mut self.far_ends);
-        shrink_map(&mut self.by_cookie);
+    /// Gives back memory of one of the [`PARTS`](utipc_os::many::PARTS) of tables that many entries have left.
+    pub(super) fn shrink(&mut self, part: usize) {
+        self.far_ends.shrink(part);
+        self.by_cookie.shrink(part);
         shrink_queue(&mut self.closed);
     }
 
@@ -196,7 +197,7 @@ impl Descriptors {
     }
 
     pub(super) fn contains(&self, port: u32) -> bool {
-        self.far_ends.contains_key(&port)
+        self.far_ends.contains(&port)
     }
 
     /// Creates the descriptor of a socket that has none, and returns the near end; `user` is charged for it.
@@ -231,7 +232,7 @@ impl Descriptors {
         far: &mut Option<OwnedFd>,
         readiness: Readiness,
     ) -> utipc_os::Result<bool> {
-        if self.far_ends.contains_key(&port) {
+        if self.far_ends.contains(&port) {
             return Ok(false);
         }
         if let Some(far) = far {
@@ -256,7 +257,7 @@ impl Descriptors {
             return Ok(false);
         }
         let cookie = packets::cookie(near.as_fd())?;
-        if self.by_cookie.contains_key(&cookie) {
+        if self.by_cookie.contains(&cookie) {
             return Ok(false);
         }
         far.cookie = Some(cookie);

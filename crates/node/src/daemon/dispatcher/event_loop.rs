@@ -14,6 +14,7 @@ use utipc_os::{clock, heap};
 use super::{Dispatcher, Job};
 use crate::daemon::attachments::AttachmentId;
 use crate::daemon::counters::{DaemonCounters, EndReason};
+use crate::daemon::memory::Portion;
 use crate::daemon::orders::Order;
 use crate::daemon::quotas;
 use crate::daemon::token;
@@ -266,18 +267,24 @@ impl Dispatcher {
             lanes.expire_room_waits(context);
         });
         self.expire_orphans(now);
-        if self.trim.is_due(now, self.driver.stack.ledger()) {
-            self.give_memory_back();
+        if let Some(portion) = self.trim.step(now, self.driver.stack.ledger()) {
+            self.give_memory_back(portion);
         }
     }
 
     /// Gives memory back to the system that processes have released.
-    fn give_memory_back(&mut self) {
-        self.sockets.shrink();
-        self.attachments.shrink();
-        self.descriptors.shrink();
-        self.lanes.shrink();
-        heap::trim_system();
+    fn give_memory_back(&mut self, portion: Portion) {
+        match portion {
+            Portion::Tables(part) => {
+                self.sockets.shrink(part);
+                self.descriptors.shrink(part);
+                self.lanes.shrink(part);
+            }
+            Portion::Heap => {
+                self.attachments.shrink();
+                heap::trim_system();
+            }
+        }
     }
 
     /// The end of a turn: sends everything that the turn has caused.

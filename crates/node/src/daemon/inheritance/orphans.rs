@@ -5,7 +5,7 @@
 //! the process that has the descriptor now. The close of the last copy ends it. If the connection is over, the daemon
 //! may miss that close (see `NearEnd::HungUp`), so the socket also ends after a fixed time.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use utipc_core::Time;
 
@@ -17,7 +17,7 @@ const ORPHAN_MS: u64 = 30_000;
 #[derive(Debug, Default)]
 pub(in crate::daemon) struct Orphans {
     /// When each of them ends.
-    ends: HashMap<u32, Time>,
+    ends: BTreeMap<u32, Time>,
     by_time: BTreeSet<(Time, u32)>,
 }
 

@@ -51,10 +51,10 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Gives back the memory of tables that many entries have left.
-    pub(super) fn shrink(&mut self) {
-        self.sockets.shrink();
-        self.processes.shrink();
+    /// Gives back memory of one of the [`PARTS`](utipc_os::many::PARTS) of tables that many entries have left.
+    pub(super) fn shrink(&mut self, part: usize) {
+        self.sockets.shrink(part);
+        self.processes.shrink(part);
     }
 
     /// Adds a process that has attached.

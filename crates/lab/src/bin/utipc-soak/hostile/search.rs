@@ -235,7 +235,8 @@ fn beside_computing(program: &Path, options: &Options) -> Result<Window> {
 /// cost now. A few milliseconds that the host takes for something else spoil the 99th percentile of seconds.
 fn repeat(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result<Vec<String>> {
     let options = Options { attack: options.attack * REPEATED, ..options.clone() };
-    let beside = beside_computing(program, &Options { attack: options.attack / COMPUTING, ..options.clone() })?;
+    let beside =
+        beside_computing(program, &Options { attack: options.attack / COMPUTING, ..options.clone() })?;
     Ok(attack(program, &options, seed, shape)?.missed(&beside))
 }
 
