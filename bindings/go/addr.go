@@ -18,11 +18,11 @@ type NodeID uint32
 // String returns the address in hexadecimal, as TIPC shows it.
 func (n NodeID) String() string { return strconv.FormatUint(uint64(n), 16) }
 
-// ServiceAddr is the address of a service: everything that is bound to it serves it, on any node.
+// ServiceAddr is the address of a service, served by every socket that is bound to it, on any node.
 type ServiceAddr struct {
 	Type, Instance uint32
-	// Node restricts the address to one node. A socket that binds it is then visible on that node only, which must be
-	// the own one.
+	// Node restricts the address to one node. A socket that binds it is then visible only on that node, which must be its
+	// own.
 	Node NodeID
 }
 

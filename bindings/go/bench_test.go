@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// BenchmarkRoundTrip measures 64 bytes there and back between two goroutines, beside TCP of the standard library.
+// BenchmarkRoundTrip measures round trips of 64 bytes between two goroutines, and the same over TCP of the standard
+// library.
 func BenchmarkRoundTrip(b *testing.B) {
 	b.Run("utipc", func(b *testing.B) {
 		client, server := pair(b, newNode(b), false)

@@ -9,7 +9,8 @@ package utipc
 #include <string.h>
 #include <utipc.h>
 
-// errno and the text of a failure belong to the thread, which Go may change after each call: both are collected here.
+// errno and the text of a failure belong to the thread, which Go may change after each call, so both are collected
+// here.
 struct outcome {
 	int value;
 	int error;
@@ -274,7 +275,7 @@ func callUnbind(sd int, r ServiceRange) outcome {
 	return taken(C.go_unbind(C.int(sd), C.uint32_t(r.Type), C.uint32_t(r.Lower), C.uint32_t(r.Upper)))
 }
 
-// callJoin joins without a policy if there is none.
+// callJoin joins without a policy if that is nil.
 func callJoin(sd int, member ServiceAddr, options GroupOptions, policy *policyWords) outcome {
 	addr := cAddr(words{member.Type, member.Instance, uint32(member.Node)})
 	var c C.struct_utipc_group_policy
@@ -298,8 +299,8 @@ func callAddress(sd int, ofPeer bool) (PortID, outcome) {
 	return PortID{Port: w[1], Node: NodeID(w[2])}, out
 }
 
-// The functions below pass buffers in the form &data[0], for which cgo checks the buffer alone and not the whole object
-// that it is a part of. The C library does not keep the address.
+// The functions below pass buffers in the form &data[0], for which cgo checks only the buffer and not the whole object
+// around it. The C library does not keep the address.
 
 func callSend(sd int, data []byte) outcome {
 	if len(data) == 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxConnectTimeout is the longest time that the library can be told to wait for a connection, in ms.
+	// maxConnectTimeout is the maximum time that the library can wait for a connection, in ms.
 	maxConnectTimeout = 65535
 	// connectSlack is how much longer than a context the library waits, in ms: above the delay of a timer.
 	connectSlack = 1000
@@ -32,7 +32,7 @@ var _ net.Conn = (*Conn)(nil)
 
 // Dial connects to a service, or to the socket of a PortID, and carries bytes. It returns when the server has accepted
 // the connection; without a deadline in ctx it waits 8 s, and never
-// longer than 65 s. [Node.WaitForService] waits until a service is there.
+// longer than 65 s. [Node.WaitForService] waits until a service exists.
 func (n *Node) Dial(ctx context.Context, addr net.Addr) (*Conn, error) {
 	return n.dial(ctx, stream, addr)
 }
@@ -43,9 +43,9 @@ func (n *Node) DialSeqPacket(ctx context.Context, addr net.Addr) (*Conn, error) 
 	return n.dial(ctx, seqpacket, addr)
 }
 
-// DialData requests a connection that carries bytes by its first data, 1 to 66000 bytes, which saves a round trip. It does
-// not wait: the first Read returns the reply, or the reason why there is no connection, and a Write waits until the
-// server has accepted. RemoteAddr is nil until then.
+// DialData requests a connection that carries bytes with its first data, 1 to 66000 bytes, which saves a round trip. It
+// does not wait: the first Read returns the reply, or why the connection failed; a Write waits until the server has
+// accepted. RemoteAddr is nil until then.
 func (n *Node) DialData(ctx context.Context, addr net.Addr, first []byte) (*Conn, error) {
 	s, err := n.request(ctx, addr, first)
 	if err != nil {
@@ -72,7 +72,7 @@ func (n *Node) request(ctx context.Context, addr net.Addr, first []byte) (*socke
 	})
 }
 
-// openWithin opens a socket and begins with it; if that fails, or the context is over, the socket is closed.
+// openWithin opens a socket and begins its connection; if that fails, or the context is over, the socket is closed.
 func (n *Node) openWithin(ctx context.Context, kind int, begin func(*socket) error) (*socket, error) {
 	s, err := n.open(kind)
 	if err != nil {
@@ -215,7 +215,7 @@ func isPending(sd int, out outcome) bool {
 	return out.errno == syscall.ENOTCONN && callConnected(sd).errno == 0
 }
 
-// Close ends the connection: the peer reads everything that was written, and then the end. Waiting calls return
+// Close ends the connection: the peer reads everything that was written, then the end. Waiting calls return
 // net.ErrClosed.
 func (c *Conn) Close() error { return c.failed("close", c.close()) }
 

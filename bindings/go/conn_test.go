@@ -31,7 +31,7 @@ func TestStreamCarriesAllBytesInOrder(t *testing.T) {
 	got, err := io.ReadAll(server)
 	check(t, err)
 	if !bytes.Equal(got, sent) {
-		t.Fatalf("received %d other bytes than the %d sent ones", len(got), len(sent))
+		t.Fatalf("received %d bytes that differ from the %d sent", len(got), len(sent))
 	}
 }
 
@@ -135,7 +135,7 @@ func TestDeadlineEndsWriteToFullConnection(t *testing.T) {
 	if !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 || n == len(block) {
 		t.Fatalf("Write: %d, %v", n, err)
 	}
-	// What was sent arrives, and the connection goes on.
+	// Everything sent arrives, and the connection continues.
 	check(t, client.SetWriteDeadline(time.Time{}))
 	go client.Close()
 	got, err := io.Copy(io.Discard, server)

@@ -29,8 +29,8 @@
 // duplicate of it with the poller of the Go runtime. A call first tries, and parks its goroutine only if the socket is
 // not ready. Deadlines, contexts and Close therefore act as they do on the sockets of package net, and the number of
 // waiting goroutines is limited by memory and descriptors (two for each socket), not by threads. The functions
-// utipc_poll and utipc_epoll_wait, which look for messages before they sleep, are not used: each needs a thread of its
-// own, and would hide the goroutine from the scheduler.
+// utipc_poll and utipc_epoll_wait, which poll for messages before they sleep, are not used: each needs a separate
+// thread, and would hide the goroutine from the scheduler.
 //
 // Calls that only ask the node, such as opening and binding a socket, hold a thread until the node replies, as a system
 // call does.

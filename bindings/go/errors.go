@@ -14,9 +14,9 @@ import (
 // Causes of failed calls, for errors.Is. Calls also fail with [os.ErrDeadlineExceeded], [net.ErrClosed] and the errors
 // of a context.
 var (
-	// ErrRefused: the socket that is bound there does not listen, or has refused.
+	// ErrRefused: the socket bound there does not listen, or has refused.
 	ErrRefused = errors.New("connection refused")
-	// ErrUnreachable: no socket is bound there, the node is not there, or the group has no such member.
+	// ErrUnreachable: no socket is bound there, the node is unreachable, or the member does not exist.
 	ErrUnreachable = errors.New("service unreachable")
 	// ErrConnectionLost: the peer, its node or the daemon is gone.
 	ErrConnectionLost = errors.New("connection lost")

@@ -18,10 +18,10 @@ import (
 // Group is a membership in a communication group: a set of sockets on any nodes that send to one another.
 //
 // A message goes to one member (Send, Anycast), to all members with an instance (Multicast) or to all (Broadcast). Each
-// member receives the messages of one sender in the order in which they were sent, over all four calls, none twice and
-// none left out, as long as both are members. A member that does not receive stops those who send to it: their calls
-// wait, until the write deadline if there is one, unless the [Policy] of the membership says otherwise. A membership
-// sends one message at a time. Empty messages are not delivered.
+// member receives the messages of one sender exactly once and in the order in which they were sent, over all four
+// calls, as long as both are members. A member that does not receive blocks its senders: their calls wait, until the
+// write deadline if any, unless the [Policy] of the membership says otherwise. A membership sends one message at a
+// time. Empty messages are not delivered.
 //
 // A context that ends a call of Receive also removes the read deadline.
 type Group struct {
@@ -38,7 +38,7 @@ type Group struct {
 // GroupOptions are the options of a membership. The zero value has neither events nor loopback, and waits for slow
 // members.
 type GroupOptions struct {
-	// Events makes Receive report members that join and leave, and those that are there already.
+	// Events makes Receive report members that join and leave, and present members.
 	Events bool
 	// Loopback makes the socket receive its own messages to the group too.
 	Loopback bool
@@ -64,19 +64,19 @@ type Incoming struct {
 	Member Member
 	// Data is the message; nil for a change of the members.
 	Data []byte
-	// SentTo tells to whom the message was sent.
+	// SentTo is the destination of the message.
 	SentTo SentTo
 	// AfterLoss is set if earlier messages of the member are missing: its policy has dropped them, or replaced them by
 	// newer ones. It is always false for a member with the policy SlowLinux.
 	AfterLoss bool
 }
 
-// SentTo tells to whom a message was sent.
+// SentTo is the destination of a message.
 type SentTo int
 
 // The receivers of a message.
 const (
-	// SentToUnknown is that of a change of the members, and of messages on the kernel engine, which does not tell.
+	// SentToUnknown is for changes of the members, and for messages on the kernel engine, which does not report it.
 	SentToUnknown SentTo = iota
 	// SentToMember is this member alone.
 	SentToMember
@@ -105,12 +105,12 @@ func (r WaitReason) String() string { return r.Text }
 // IncomingKind tells messages from changes of the members.
 type IncomingKind int
 
-// The kinds. Changes of the members are reported with [GroupOptions].Events only, except that a member always learns of
+// The kinds. Changes of the members are reported only with [GroupOptions].Events, except that a member always learns of
 // its own eviction.
 const (
 	// GroupMessage is a message of a member.
 	GroupMessage IncomingKind = iota + 1
-	// MemberJoined is a member that has joined, or that was there before.
+	// MemberJoined is a member that has joined, or was already in the group.
 	MemberJoined
 	// MemberLeft is a member that has left, has ended, or whose node is lost. Everything that it sent and that arrived
 	// comes before.
@@ -140,9 +140,9 @@ const (
 // buffers has space for one message each, which calls use while they do not wait.
 var buffers = sync.Pool{New: func() any { return new([MaxMessage]byte) }}
 
-// Join opens a socket and joins the group of addr.Type, 64 or more, as a member with addr.Instance. With the own node
-// in addr.Node it joins a group of this node only, which is another one than that of the cluster. Join does not wait
-// for other members.
+// Join opens a socket and joins the group of addr.Type, 64 or more, as a member with addr.Instance. With this node in
+// addr.Node it joins a group of this node only, which is separate from the cluster's. Join does not wait for other
+// members.
 func (n *Node) Join(addr ServiceAddr, options GroupOptions) (*Group, error) {
 	s, err := n.open(rdm)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *socket) join(addr ServiceAddr, options GroupOptions) (*Group, error) {
 	return &Group{socket: s, addr: addr, member: member, receiving: make(chan struct{}, 1)}, nil
 }
 
-// Addr returns the address that was joined with: the group, this member's instance, and the node of a group of one
+// Addr returns the address of the membership: the group, this member's instance, and the node if the group is of one
 // node.
 func (g *Group) Addr() ServiceAddr { return g.addr }
 
@@ -189,24 +189,24 @@ func (g *Group) Member() Member { return g.member }
 // LocalAddr returns the PortID of the socket.
 func (g *Group) LocalAddr() net.Addr { return g.member.Port }
 
-// Broadcast sends to all members; to this one only with [GroupOptions].Loopback. Without another member it fails with
-// [ErrUnreachable].
+// Broadcast sends to all members; to this member only with [GroupOptions].Loopback. Without another member it fails
+// with [ErrUnreachable].
 func (g *Group) Broadcast(b []byte) (int, error) {
 	return g.send(nil, func(sd int) outcome { return callSend(sd, b) })
 }
 
-// Multicast sends to all members with an instance. Without such a member it fails with [ErrUnreachable].
+// Multicast sends to all members with an instance. It fails with [ErrUnreachable] if no member has the instance.
 func (g *Group) Multicast(b []byte, instance uint32) (int, error) {
 	return g.sendTo(b, ServiceRange{Type: g.addr.Type, Lower: instance, Upper: instance})
 }
 
-// Anycast sends to one of the members with an instance, the one with the least unread; equals take turns. Without such
-// a member it fails with [ErrUnreachable].
+// Anycast sends to one of the members with an instance, the one with the least unread; equals take turns. It fails with
+// [ErrUnreachable] if no member has the instance.
 func (g *Group) Anycast(b []byte, instance uint32) (int, error) {
 	return g.sendTo(b, ServiceAddr{Type: g.addr.Type, Instance: instance})
 }
 
-// Send sends to one member. If the socket is no member it fails with [ErrUnreachable].
+// Send sends to one member. It fails with [ErrUnreachable] if the socket is not a member.
 func (g *Group) Send(b []byte, to PortID) (int, error) { return g.sendTo(b, to) }
 
 // WaitReason reports what a call of the group would wait for now, or waits for in another goroutine: in a send the
@@ -248,8 +248,8 @@ func (g *Group) send(to net.Addr, call func(sd int) outcome) (int, error) {
 	return out.value, nil
 }
 
-// Receive waits for the next message or, with [GroupOptions].Events, the next change of the members. What one member
-// sends arrives in order, and so do its joining and leaving. If the context is over first, or the read deadline passes,
+// Receive waits for the next message or, with [GroupOptions].Events, the next change of the members. The messages of
+// one member arrive in order with its joining and leaving. If the context is over first, or the read deadline passes,
 // Receive returns that error, and nothing is lost.
 func (g *Group) Receive(ctx context.Context) (Incoming, error) {
 	g.calls.RLock()
@@ -358,7 +358,7 @@ func (g *Group) Leave() (*PacketConn, error) {
 	return &PacketConn{socket: g.socket, own: g.member.Port}, nil
 }
 
-// Close leaves the group and closes the socket; the other members are told. Waiting calls return net.ErrClosed.
+// Close leaves the group and closes the socket; the other members get an event. Waiting calls return net.ErrClosed.
 func (g *Group) Close() error {
 	if g.left.Load() {
 		return failed("close", g.member.Port, nil, net.ErrClosed)

@@ -19,7 +19,7 @@ func join(t *testing.T, node *Node, addr ServiceAddr, options GroupOptions) *Gro
 	return group
 }
 
-// couple returns two members of a new group, instances 1 and 2. The first one knows of the second one and has events.
+// couple returns two members of a new group, instances 1 and 2. The first one knows the second one and has events.
 func couple(t *testing.T, node *Node) (red, blue *Group) {
 	t.Helper()
 	group := newService().Type
@@ -366,7 +366,7 @@ func TestFormerMemberReadsWhatHasArrived(t *testing.T) {
 	}
 }
 
-// awaitReadable waits until something has arrived at the socket, which stays there.
+// awaitReadable waits until something has arrived at the socket, and leaves it there.
 func awaitReadable(t *testing.T, s *socket) {
 	t.Helper()
 	for end := time.Now().Add(limit); time.Now().Before(end); {

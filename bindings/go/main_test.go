@@ -20,7 +20,7 @@ import (
 // limit is far longer than anything takes on a loaded machine.
 const limit = 60 * time.Second
 
-// engineVariable names the engine of a test process. A process has one node, so that each engine needs its own.
+// engineVariable names the engine of a test process. A process has one node, so each engine needs its own process.
 const engineVariable = "UTIPC_TEST_ENGINE"
 
 // TestMain runs the tests once for each engine, in processes that find neither nodes nor daemons of this user. The

@@ -16,14 +16,14 @@ type Node struct {
 	closed  bool
 }
 
-// users counts the open values of Node, which stand for the same node.
+// users counts the open values of Node, which share one node.
 var users struct {
 	sync.Mutex
 	count int
 }
 
 // Start starts the node of this process, or returns another value for it if it runs already. With a network it takes
-// about a second, in which the node's address is tried.
+// about a second, the trial of the node's address.
 func Start(ctx context.Context) (*Node, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, failed("start", nil, nil, err)
@@ -34,7 +34,7 @@ func Start(ctx context.Context) (*Node, error) {
 	}
 	started := make(chan result, 1)
 	go func() {
-		// A value that leaves may not be between the start and the count.
+		// No value may close between the start and the count.
 		users.Lock()
 		defer users.Unlock()
 		id, out := callOwnNode()
@@ -65,8 +65,8 @@ func Version() string { return callVersion() }
 // ID returns the address of the node.
 func (n *Node) ID() NodeID { return n.id }
 
-// Close closes everything that was opened by this value. With the last value of the process the node leaves the cluster
-// too; this also closes sockets of the C library that other code of the process has opened.
+// Close closes everything that was opened by this value. With the last value of the process the node leaves the
+// cluster; this also closes sockets of the C library that other code of the process has opened.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if n.closed {

@@ -21,7 +21,7 @@ type Message struct {
 	Size int
 	// Source is the socket that sent the message, or this socket for a returned message.
 	Source PortID
-	// Destination is what the sender addressed: a range of one instance for a service address, of more for a
+	// Destination is the address that the sender used: a range of one instance for a service address, of more for a
 	// multicast. It is zero if the sender addressed this socket itself.
 	Destination ServiceRange
 	// Returned is why the message of this socket came back; NotReturned for all others.
@@ -62,7 +62,7 @@ func (p *PacketConn) Unbind(service Service) error {
 	return failed("unbind", p.own, service, err)
 }
 
-// ReadMessage receives a message into b. What b does not hold is discarded.
+// ReadMessage receives a message into b. Bytes that do not fit b are discarded.
 func (p *PacketConn) ReadMessage(b []byte) (Message, error) {
 	var out outcome
 	var in received
@@ -76,11 +76,11 @@ func (p *PacketConn) ReadMessage(b []byte) (Message, error) {
 	message := Message{
 		Size:   out.value,
 		Source: PortID{Port: in.source[1], Node: NodeID(in.source[2])},
-		// Negative for a member that left the group which the socket was in.
+		// Negative for a member that left the socket's former group.
 		Returned: ReturnReason(max(in.returned, 0)),
 	}
 	if to := in.destination; to[0] != 0 {
-		// A single instance has no upper end in the library's answer.
+		// For a single instance the library returns no upper end.
 		message.Destination = ServiceRange{Type: to[0], Lower: to[1], Upper: max(to[1], to[2])}
 	}
 	return message, nil

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// Policy is what a membership does about slow members: those that have no window left for a message, because they do
-// not receive. It concerns what this member sends. The zero value is the policy of Linux, the only one of the kernel
-// engine. Join refuses a policy that is not valid with [syscall.EINVAL].
+// Policy is how a membership treats slow members: those without window for a message, because they do not receive. It
+// concerns what this member sends. The zero value is the policy of Linux, the only one of the kernel engine. Join
+// refuses a policy that is not valid with [syscall.EINVAL].
 type Policy struct {
-	// Slow is what happens when a member has no window left.
+	// Slow is what a send does when a member has no window left.
 	Slow SlowMember
 	// Keys is the largest number of messages that SlowConflate keeps for one member, up to 65536; 0 for 1024.
 	Keys int
-	// Bytes is the most memory that these messages take, up to 64 MiB; 0 for 1 MiB. The oldest message gives way.
+	// Bytes is the maximum memory of these messages, up to 64 MiB; 0 for 1 MiB. The oldest message gives way.
 	Bytes int
 	// EvictAfter is how long a member may hold up a send with SlowEvict, 1 ms to one hour.
 	EvictAfter time.Duration
 }
 
-// SlowMember is what happens when a member has no window left for a message.
+// SlowMember is what a send does when a member has no window left for a message.
 type SlowMember int
 
 // The policies. With all but SlowLinux no send waits for a socket that is bound to the group's type and never joins,
@@ -39,8 +39,9 @@ const (
 	// SlowConflate keeps the newest message of each key for the slow member, which gets them when it receives again.
 	// See [Group.BroadcastKeyed].
 	SlowConflate
-	// SlowEvict makes the send wait, and evicts a member that holds it up for longer than [Policy].EvictAfter. A member
-	// that has this policy, too, leaves the group, which all members see; another one is left out by this member only.
+	// SlowEvict makes the send wait, and evicts a member that holds it up for longer than [Policy].EvictAfter. If that
+	// member also has this policy, it leaves the group, and all members see that; otherwise only this member leaves it
+	// out.
 	SlowEvict
 )
 
@@ -53,7 +54,7 @@ func (s SlowMember) String() string {
 type SlowCounters struct {
 	// Dropped is the number of messages that were dropped.
 	Dropped uint64
-	// Conflated is the number of messages that newer ones with their key have replaced.
+	// Conflated is the number of messages that newer ones with the same key have replaced.
 	Conflated uint64
 	// Kept is the number of messages that wait until the member receives.
 	Kept uint32
@@ -64,8 +65,8 @@ type policyWords struct {
 	slow, keys, bytes, evictAfter uint32
 }
 
-// words returns the policy for the C library, nil for that of Linux. Values that are out of their ranges stay so: the
-// library refuses them.
+// words returns the policy for the C library, nil for that of Linux. Values out of range stay so: the library refuses
+// them.
 func (p Policy) words() (*policyWords, error) {
 	invalid := func(format string, values ...any) (*policyWords, error) {
 		return nil, &Error{Errno: syscall.EINVAL, Text: fmt.Sprintf(format, values...)}
@@ -88,7 +89,7 @@ func (p Policy) words() (*policyWords, error) {
 		}
 		return uint32(value)
 	}
-	// The part of a millisecond counts as a whole one.
+	// A part of a millisecond counts as a whole one.
 	limit := p.EvictAfter / time.Millisecond
 	if p.EvictAfter%time.Millisecond > 0 {
 		limit++
@@ -106,12 +107,12 @@ func (g *Group) BroadcastKeyed(b []byte, key uint64) (int, error) {
 	return g.send(nil, func(sd int) outcome { return callSendKeyed(sd, b, key) })
 }
 
-// MulticastKeyed is [Group.Multicast] with a key, as that of [Group.BroadcastKeyed].
+// MulticastKeyed is [Group.Multicast] with a key, as for [Group.BroadcastKeyed].
 func (g *Group) MulticastKeyed(b []byte, instance uint32, key uint64) (int, error) {
 	return g.sendToKeyed(b, ServiceRange{Type: g.addr.Type, Lower: instance, Upper: instance}, key)
 }
 
-// SendKeyed is [Group.Send] with a key, as that of [Group.BroadcastKeyed].
+// SendKeyed is [Group.Send] with a key, as for [Group.BroadcastKeyed].
 func (g *Group) SendKeyed(b []byte, to PortID, key uint64) (int, error) {
 	return g.sendToKeyed(b, to, key)
 }
@@ -124,8 +125,8 @@ func (g *Group) sendToKeyed(b []byte, addr net.Addr, key uint64) (int, error) {
 	return g.send(addr, func(sd int) outcome { return callSendToKeyed(sd, b, to, multicast, key) })
 }
 
-// SlowCounters returns what the member with that socket did not get from this one because it is slow. Without such a
-// member it fails with [ErrUnreachable]: the counters end with the membership.
+// SlowCounters counts the messages that the slow member with that socket has missed from this one. It fails with
+// [ErrUnreachable] if the socket is not a member: the counters end with the membership.
 func (g *Group) SlowCounters(member PortID) (SlowCounters, error) {
 	g.calls.RLock()
 	defer g.calls.RUnlock()

@@ -25,7 +25,7 @@ func members(t *testing.T, node *Node, policies ...Policy) []*Group {
 	for number, policy := range policies {
 		addr := ServiceAddr{Type: service, Instance: uint32(number + 1)}
 		group := join(t, node, addr, GroupOptions{Events: true, Policy: policy})
-		// The garbage collector closes sockets that are not used any more.
+		// The garbage collector closes sockets that are no longer used.
 		t.Cleanup(func() { group.Close() })
 		all = append(all, group)
 	}
@@ -160,7 +160,7 @@ func TestASlowMemberIsEvictedAndAllLearnWhy(t *testing.T) {
 		if number == 100 {
 			t.Fatal("a member that does not receive is not evicted")
 		}
-		// The send that waits for the slow member goes on without it.
+		// The send that waits for the slow member continues without it.
 		_, err := red.Broadcast(numbered(number))
 		check(t, err)
 		for _, member := range []*Group{reads, plain} {
@@ -260,7 +260,7 @@ func TestASocketThatNeverJoinsBlocksNoSend(t *testing.T) {
 		open(Policy{Slow: SlowEvict, EvictAfter: time.Hour}),
 	}
 	for _, r := range rooms {
-		// The socket may still join; sends with the policies that wait do so for that time, and no longer.
+		// The socket may still join; sends with a policy that waits do so for that time only.
 		for _, text := range []string{"first", "second"} {
 			sent(t, text)(r.red.Broadcast([]byte(text)))
 			expectText(t, r.blue, text, r.red)

@@ -24,7 +24,7 @@ type handle struct {
 	// until no call uses sd, because the next socket may get the same number.
 	file *os.File
 	raw  syscall.RawConn
-	// connection is set for sockets whose peer is told of the end in order.
+	// connection is set for sockets whose peer sees an orderly end.
 	connection atomic.Bool
 	closed     atomic.Bool
 	once       sync.Once
@@ -46,7 +46,7 @@ func (n *Node) adopt(sd int) (*socket, error) {
 		callClose(sd)
 		return nil, &Error{errno, fmt.Sprintf("no descriptor for the socket: %v (close some, or raise RLIMIT_NOFILE)", errno)}
 	}
-	// The runtime watches non-blocking files only. Neither side of the library waits in a call on this one.
+	// The runtime watches non-blocking files only. No call of the library waits on this socket.
 	if err := syscall.SetNonblock(int(watched), true); err != nil {
 		syscall.Close(int(watched))
 		callClose(sd)
@@ -91,7 +91,7 @@ func (h *handle) release() {
 	h.once.Do(func() {
 		h.closed.Store(true)
 		if h.connection.Load() {
-			// What was sent before reaches the peer, and then the end.
+			// The peer gets everything sent before, then the end.
 			_ = h.raw.Control(func(uintptr) { callShutdown(h.sd) })
 		}
 		h.file.Close()
@@ -121,7 +121,7 @@ func (s *socket) control(call func(sd int) outcome) (outcome, error) {
 	return out, out.err()
 }
 
-// untilReadable repeats a call until it is complete; meanwhile the goroutine waits for the socket to become readable.
+// untilReadable repeats a call until it is complete; in between the goroutine waits for the socket to become readable.
 func (s *socket) untilReadable(call func(sd int) bool) error {
 	err := s.raw.Read(func(uintptr) bool { return call(s.sd) })
 	runtime.KeepAlive(s)
@@ -179,8 +179,8 @@ func (s *socket) within(ctx context.Context, set func(time.Time) error) (finish 
 	}
 }
 
-// inTurn runs a call that receives, and ends it when the context is over. The token in turn is taken meanwhile: one
-// call runs at a time, so that the contexts of several callers do not interfere.
+// inTurn runs a call that receives, and ends it when the context is over. It holds the token in turn: one call runs at
+// a time, so that the contexts of several callers do not interfere.
 func (s *socket) inTurn(ctx context.Context, turn chan struct{}, receive func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (s *socket) local() net.Addr {
 	return s.address(false)
 }
 
-// address is the socket's own address or its peer's; nil if there is none.
+// address is the socket's own address or its peer's; nil if it has none.
 func (s *socket) address(ofPeer bool) net.Addr {
 	port, err := s.port(ofPeer)
 	if err != nil {
@@ -239,7 +239,7 @@ func (s *socket) SetWriteDeadline(t time.Time) error {
 	return s.setDeadline(s.file.SetWriteDeadline, t)
 }
 
-// Importance is which messages wait first under congestion: those of less importance.
+// Importance ranks messages: under congestion, less important messages wait first.
 type Importance uint32
 
 // The levels of importance.

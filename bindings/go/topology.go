@@ -50,7 +50,7 @@ func (c Change) String() string {
 	return nameOf(int(c), "change", "", "service up", "service down", "node up", "node down", "link up", "link down")
 }
 
-// Up reports whether something is there now.
+// Up reports whether the subject is up now.
 func (c Change) Up() bool { return c == ServiceUp || c == NodeUp || c == LinkUp }
 
 // Event is a change of the cluster.
@@ -81,13 +81,13 @@ func (n *Node) Topology(ctx context.Context, of NodeID) (*Topology, error) {
 	return &Topology{socket: s, next: make(chan struct{}, 1)}, nil
 }
 
-// Services subscribes to the bindings that overlap the service; those that are there already are reported as events.
+// Services subscribes to the bindings that overlap the service; existing bindings are also reported as events.
 func (t *Topology) Services(service Service) error {
 	r := service.span()
 	return t.subscribe(r.Type, r.Lower, r.Upper)
 }
 
-// Nodes subscribes to the nodes of the cluster, including the own one.
+// Nodes subscribes to the nodes of the cluster, including this one.
 func (t *Topology) Nodes() error { return t.subscribe(nodeState, 0, ^uint32(0)) }
 
 // Links subscribes to the links of the node.

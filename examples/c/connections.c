@@ -132,7 +132,7 @@ static void without_waiting(void)
 int main(void)
 {
 	pthread_t thread;
-	/* Both ends are in one program for demonstration; they could as well be on two hosts. */
+	/* Both ends are in one program for demonstration; they could also be on two hosts. */
 	int server = tipc_socket(SOCK_STREAM);
 
 	/* Listen before binding, so that no client is refused. */

@@ -1,5 +1,5 @@
 /*
- * Watches the bindings of a service, as this node or another one sees them.
+ * Watches the bindings of a service, as seen by this node or another.
  *
  * Usage: service_watch [NODE], with a node address in hexadecimal.
  */

@@ -1,7 +1,7 @@
 /*
  * Prints events of nodes and links in the cluster.
  *
- * Usage: topology_watch [SECONDS]; start or stop other examples meanwhile.
+ * Usage: topology_watch [SECONDS]; start or stop other examples while it runs.
  */
 #include <poll.h>
 #include <stdio.h>

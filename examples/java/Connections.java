@@ -12,7 +12,7 @@ public final class Connections {
     private static final ServiceAddress ECHO = new ServiceAddress(4711, 1);
 
     public static void main(String[] args) throws Exception {
-        // Both ends are on one node for demonstration; they could as well be on two nodes.
+        // Both ends are on one node for demonstration; they could also be on two nodes.
         try (Node node = Node.start(); Listener listener = node.listen(ECHO)) {
             Thread.startVirtualThread(() -> serve(listener));
 

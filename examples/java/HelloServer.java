@@ -37,7 +37,7 @@ public final class HelloServer {
                 event = topology.next(Duration.ofSeconds(10));
             } while (event.change() != Event.Change.NODE_DOWN || event.node() != other);
         } catch (SocketTimeoutException itStays) {
-            // The client goes on with something else.
+            // The client continues with something else.
         }
     }
 }

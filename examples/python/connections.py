@@ -20,7 +20,7 @@ def serve(listener: utipc.Listener) -> None:
 
 
 def main() -> None:
-    # Both ends are on one node for demonstration; they could as well be on two nodes.
+    # Both ends are on one node for demonstration; they could also be on two nodes.
     with utipc.Node() as node, node.listen(ECHO, "stream") as listener:
         threading.Thread(target=serve, args=(listener,)).start()
 

@@ -11,7 +11,7 @@ use utipc::{Connection, Error, Node, ServiceAddress, SocketKind, State};
 const ECHO: ServiceAddress = ServiceAddress::new(4711, 1);
 
 fn main() -> utipc::Result<()> {
-    // Both ends are on one node for demonstration; they could as well be on two nodes.
+    // Both ends are on one node for demonstration; they could also be on two nodes.
     let node = Node::start()?;
     let listener = node.listen(SocketKind::Stream, ECHO)?;
     let server = thread::spawn(move || -> utipc::Result<()> {

@@ -19,7 +19,7 @@ impl Copy {
         Self { name, member, balance: 0 }
     }
 
-    /// Asks all copies, this one included, to change the balance.
+    /// Asks all copies, including this one, to change the balance.
     fn request(&self, change: i64) -> utipc::Result<()> {
         self.member.multicast(&change.to_be_bytes())
     }
@@ -76,7 +76,7 @@ fn main() -> utipc::Result<()> {
     red.follow(2)?;
     blue.follow(2)?;
 
-    // Both get it, or none.
+    // Both get it, or neither does.
     let outcome = blue.member.multicast_atomic(&5_i64.to_be_bytes())?;
     println!("blue: the deposit is {outcome:?}");
     red.follow(1)?;

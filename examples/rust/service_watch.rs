@@ -1,4 +1,4 @@
-//! Watches the bindings of a service, as this node or another one sees them.
+//! Watches the bindings of a service, as seen by this node or another.
 //!
 //! `cargo run -p utipc --example service_watch [NODE]`, with a node's address in hexadecimal.
 

@@ -1,6 +1,6 @@
 //! Prints events of nodes and links in the cluster.
 //!
-//! `cargo run -p utipc --example topology_watch [SECONDS]`; start or stop other examples meanwhile.
+//! `cargo run -p utipc --example topology_watch [SECONDS]`; start or stop other examples while it runs.
 
 use std::time::Duration;
 

@@ -197,7 +197,7 @@ static void spliced(void)
 		int pipes[2], file = file_of(10);
 		EQ(pipe(pipes), 0);
 		fill(data, 10000, 3);
-		/* From a pipe: what is there, or a part of it. */
+		/* From a pipe: its contents, or a part of them. */
 		ERR(splice(pipes[0], NULL, ends.client, NULL, 100, SPLICE_F_NONBLOCK), EAGAIN);
 		EQ(write(pipes[1], data, 10000), 10000);
 		EQ(splice(pipes[0], NULL, ends.client, NULL, 4000, 0), 4000);
@@ -340,7 +340,7 @@ static void node_identity(void)
 	struct tipc_sioc_nodeid_req request = {.peer = 0x01234567};
 	int fd = a_socket(SOCK_RDM);
 	ERR(ioctl(fd, SIOCGETNODEID, NULL), EFAULT);
-	/* A node that has no address yet knows no other node and accepts all. */
+	/* A node that has no address yet knows no other nodes and accepts all. */
 	if (own_address(fd).addr.id.node == 0)
 		return;
 	ERR(ioctl(fd, SIOCGETNODEID, &request), EADDRNOTAVAIL);

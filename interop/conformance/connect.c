@@ -122,7 +122,7 @@ static void unknown_port(void)
 		Address unbound = own_address(gone);
 		close(gone);
 		ERR(connect(fd, ADDR(unbound), sizeof unbound), ECONNREFUSED);
-		/* This socket cannot connect any more. */
+		/* This socket can no longer connect. */
 		ERR(connect(fd, ADDR(unbound), sizeof unbound), EINVAL);
 		EQ(get_socket_option(fd, SO_ERROR), 0);
 		EQ(events_of(fd, POLLIN | POLLOUT, 0), POLLIN | POLLHUP);

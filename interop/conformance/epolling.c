@@ -30,7 +30,7 @@ static void modify(int epoll, int fd, uint32_t events)
 	OK(epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event));
 }
 
-/* The events of `fd`, the only descriptor that may have any; 0 if there are none within `ms`. */
+/* The events of `fd`, the only descriptor that may have any; 0 if none occur within `ms`. */
 static unsigned next(int epoll, int fd, int ms)
 {
 	struct epoll_event events[4];
@@ -286,7 +286,7 @@ static void mixed_with_others(void)
 }
 
 /* Waits that end at once, while they look, while they fall asleep, and asleep. Every `next` with an event is followed
- * by a receive that may block, so neither a lost wake-up nor a false alarm goes unnoticed. */
+ * by a receive that may block, so that a lost wake-up or a false alarm is noticed. */
 enum { ROUNDS = 3000 };
 
 static void pause_for(int round)

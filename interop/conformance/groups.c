@@ -106,7 +106,7 @@ static void scopes(void)
 	}
 }
 
-/* A connection that follows the members of a group; from before the first one joins. */
+/* A connection that follows the members of a group, opened before the first one joins. */
 static int follower(uint32_t type)
 {
 	int fd = topology_connection(0);
@@ -115,7 +115,7 @@ static int follower(uint32_t type)
 }
 
 /* Waits until the members know that the binding of `instance` is gone. Linux tells those that subscribed last first,
- * and takes a member that joins again before that for the one that left: it stays unknown to the others. */
+ * and takes a member that joins again too early for the one that left: it stays unknown to the others. */
 static void withdrawn(int follower, uint32_t instance)
 {
 	struct tipc_event e;
@@ -539,7 +539,7 @@ static void left_with_unread_messages(void)
 	message_from(receiver, "before", sender, type, 1);
 }
 
-/* What a member sent before it left comes before the event. */
+/* Messages sent before a member left arrive before the event. */
 static void messages_before_the_event(void)
 {
 	uint32_t type = a_type();
@@ -677,7 +677,7 @@ static void polled(void)
 	int fd = a_socket(SOCK_RDM);
 	EQ(events_of(fd, POLLIN | POLLOUT, 0), POLLOUT);
 	OK(try_join(fd, request_of(type, 1, EVENTS)));
-	/* Not writable before there is a member to send to. */
+	/* Not writable until there is a member to send to. */
 	EQ(events_of(fd, POLLIN | POLLOUT | POLLPRI, 0), 0);
 	int other = member(type, 2, 0);
 	EQ(events_of(fd, POLLIN | POLLPRI, 5000), POLLIN);

@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-/* What a message of a group has as its address: the sender's socket, then the sender as a member. */
+/* The address of a group message: the sender's socket, then the sender as a member. */
 #define PAIR (2 * sizeof(Address))
 enum { EVENTS = TIPC_GROUP_MEMBER_EVTS };
 

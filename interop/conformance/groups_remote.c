@@ -54,7 +54,7 @@ static void remote_kinds(void)
 		returned(fd, there, data, sizes[i]);
 	}
 	IS(quiet(near));
-	/* A multicast to two members, one of them over there. */
+	/* A multicast to two members, one of them on the other node. */
 	int also = member(type, 2, 0);
 	joined(fd, type, 2);
 	EQ(sent_to(fd, "both", 4, range(type, 2, 2)), 4);
@@ -89,7 +89,7 @@ static void remote_broadcasts(void)
 	say_bye(fd, type);
 }
 
-/* And so do this member's, over all kinds: the other node returns each. */
+/* This member's messages too arrive in order, over all kinds: the other node returns each. */
 static void remote_order(void)
 {
 	static uint8_t data[4000];

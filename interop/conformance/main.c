@@ -1,4 +1,4 @@
-/* Runs each case in a process of its own; prints one line for each and a summary. Exit code 1 if any failed. */
+/* Runs each case in a separate process; prints one line for each and a summary. Exit code 1 if any failed. */
 #include "check.h"
 
 #include <getopt.h>
@@ -35,7 +35,7 @@ static bool listed(const char *name, char *const *patterns, int count)
 	return false;
 }
 
-/* Time from which on a case is reported as slow. */
+/* Time after which a case is reported as slow. */
 enum { SLOW_MS = 5000 };
 
 /* Runs one case; returns whether it passed. Its failure report comes through a pipe, so a hang affects only that

@@ -217,7 +217,7 @@ static void queue_depth(void)
 	EQ(recv(to, text, sizeof text, 0), sizeof text);
 	EQ(get_option(to, TIPC_SOCK_RECVQ_DEPTH), 0);
 	EQ(get_option(to, TIPC_SOCK_RECVQ_USED), 0);
-	/* Large messages, so that rings grow meanwhile. */
+	/* Large messages, so that rings grow in between. */
 	static char large[20000];
 	for (uint32_t i = 1; i <= 10; i++) {
 		EQ(sent_to(from, large, i * 2000, name), i * 2000);

@@ -4,7 +4,7 @@
 
 int rounds;
 
-/* The sizes of the messages of a round: none, one, many, mixed, and more than the window takes at once. */
+/* The sizes of the messages of a round: none, one, many, mixed, and more than fit the window. */
 static const int sizes[][21] = {
 	{0},
 	{100, 0},

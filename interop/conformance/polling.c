@@ -207,7 +207,7 @@ static void woken_by_the_connection(void)
 
 static void no_false_alarm(void)
 {
-	/* A program that polls and then blocks in a read could hang if nothing is there. */
+	/* A program that polls and then blocks in a read could hang if no message is there. */
 	for (size_t i = 0; i < COUNT(types); i++) {
 		Address name = service(a_type(), 1);
 		int to, from;

@@ -274,7 +274,7 @@ int helper_main(const char *what, int fd)
 	} else if (strcmp(what, "closed") == 0) {
 		ERR(fcntl(fd, F_GETFD), EBADF);
 	} else {
-		fail(__FILE__, __LINE__, "no such helper: %s", what);
+		fail(__FILE__, __LINE__, "unknown helper: %s", what);
 	}
 	return 0;
 }

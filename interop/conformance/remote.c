@@ -235,7 +235,7 @@ static void multicast(void)
 	SAME(ask(text), "ok", 3);
 	subscribe(here, subscription(type, 10, 10, 5000, TIPC_SUB_PORTS, ""));
 	EQ(event_from(here).event, TIPC_PUBLISHED);
-	/* The helper does not read there, but its service is found, and the local member gets a copy. */
+	/* The helper does not read on the other node, but its service is found, and the local member gets a copy. */
 	EQ(sent_to(fd, "all", 3, range(type, 0, 100)), 3);
 	EQ(receive(member, 0)->length, 3);
 	EQ(sent_to(fd, "all", 3, range(type, 15, 15)), 3);

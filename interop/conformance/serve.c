@@ -54,8 +54,8 @@ static void *for_each_connection(int fd, void (*run)(int))
 	}
 }
 
-/* A member of a group: returns each message to its sender, as unicast, until one is `bye`. `all N SIZE`: sends so many
- * broadcasts, numbered in their first bytes, instead. */
+/* A member of a group: returns each message to its sender, as unicast, until one is `bye`. `all N SIZE`: sends that
+ * many broadcasts, numbered in their first bytes, instead. */
 static void echoing_member(uint32_t type, uint32_t instance)
 {
 	static uint8_t data[66001];

@@ -16,7 +16,7 @@ static void catch(int number)
 	caught++;
 }
 
-/* SIGALRM after `ms` and then every `ms`, because a single one could arrive before the call waits. */
+/* SIGALRM after `ms` and then every `ms`, because a single signal could arrive before the call waits. */
 static void alarm_after(int ms, bool restart)
 {
 	struct sigaction action = {.sa_handler = catch, .sa_flags = restart ? SA_RESTART : 0};

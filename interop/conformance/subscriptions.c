@@ -91,7 +91,7 @@ static void cancelled(void)
 	two.usr_handle[0] = 'O';
 	subscribe(fd, one);
 	subscribe(fd, two);
-	/* With different contents it names another subscription, which does not exist. */
+	/* With different contents it names a subscription that does not exist. */
 	struct tipc_subscr cancel = one;
 	cancel.filter |= TIPC_SUB_CANCEL;
 	cancel.seq.upper = 9;
@@ -120,7 +120,7 @@ static void cancelled_in_the_other_byte_order(void)
 	subscribe(fd, one);
 	cancel.filter |= TIPC_SUB_CANCEL;
 	subscribe(fd, cancel);
-	/* The kernel's server is a thread of its own; it has processed the request by then. */
+	/* The kernel's server is a separate thread; by then it has processed the request. */
 	IS(quiet(fd));
 	OK(bound(SOCK_RDM, service(type, 5)));
 	IS(quiet(fd));

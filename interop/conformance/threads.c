@@ -175,7 +175,7 @@ static void *receive_one(void *argument)
 	return NULL;
 }
 
-/* A thread that sleeps in a receive, beside one that polls the same socket and finds nothing. */
+/* A thread that sleeps in a receive, while another polls the same socket and finds nothing. */
 static void asleep_beside_a_thread_that_polls(void)
 {
 	struct pair ends = connected(SOCK_SEQPACKET);

@@ -92,7 +92,7 @@ copy.send(message(family, REQUEST | DUMP, 12, MEDIA_GET))
 assert heads(sock.recv(8192))[-1] == (DONE, 12)
 assert not poll.poll(0)
 
-# The older family TIPC, as tipc-config speaks it: a header of its own, records in network byte order.
+# The older family TIPC, as tipc-config speaks it: a separate header, records in network byte order.
 sock.send(message(CONTROL, REQUEST, 13, 3, attribute(2, b"TIPC\0")))
 (kind, sequence, _, body), = messages(sock.recv(8192))
 resolved = attributes(body[4:])

@@ -5,7 +5,7 @@ import threading
 
 from net import until
 
-# Messages that a peer is told to send, or to receive, at once.
+# Number of messages that one request makes a peer send or receive.
 PIECE = 20
 # Time limit of a piece, longer than any pause that a fault causes, in s.
 PIECE_S = 60

@@ -1,7 +1,7 @@
 """One end of the matrix: a node that is the Linux kernel's TIPC in one network namespace.
 
 It speaks the line protocol of README.md: one JSON object per line in each direction. `utipc-interop` speaks the same,
-so rows of the matrix work with either. Each request runs in a thread of its own.
+so rows of the matrix work with either. Each request runs in a separate thread.
 """
 
 import ctypes
@@ -54,7 +54,7 @@ def shown(node):
 
 
 class Endpoint:
-    """A socket as two Python objects, so that reading and writing have timeouts of their own."""
+    """A socket as two Python objects, so that reading and writing have separate timeouts."""
 
     def __init__(self, sock):
         self.rx = sock

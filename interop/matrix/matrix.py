@@ -41,7 +41,7 @@ class Runner:
     def __init__(self, options, peer):
         self.options = options
         self.program = None if peer == "kernel" else peer
-        # Recordings of two kernel nodes are marked, to tell them from those of the program under test.
+        # Recordings of two kernel nodes are marked, to distinguish them from those of the program under test.
         self.mark = ".kernel" if peer != options.peer else ""
         self.out = folder(options.out)
         self.scratch = folder("/run/interop")
@@ -158,7 +158,7 @@ def chosen(names, peer):
             if not any(n in named for n in names) if names else row.by_name:
                 continue
             pairs.append((row, media))
-    # Rows that share a cluster first: each fresh one takes the place of the shared one.
+    # Rows that share a cluster come first: each fresh cluster replaces the shared one.
     return sorted(pairs, key=lambda p: (p[1] in MEDIA[4:], MEDIA.index(p[1]), p[0].fresh))
 
 
@@ -187,7 +187,7 @@ def main():
             print(name)
         return 0
     if not pairs and not alone:
-        print("no such row; --list names them")
+        print("unknown row; --list names all")
         return 2
     faulthandler.enable()
     signal.signal(signal.SIGALRM, over_time)

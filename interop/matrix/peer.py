@@ -41,7 +41,7 @@ class Pending:
         self.reply = None
 
     def result(self, seconds=30.0):
-        """Returns the reply; raises Refused if it is an error, Silent if there is none."""
+        """Returns the reply; raises Refused if it is an error, Silent if none arrives."""
         end = time.monotonic() + seconds
         while not self.done.wait(min(0.2, max(0.0, end - time.monotonic()))):
             if time.monotonic() >= end:

@@ -1,4 +1,4 @@
-"""Demo and benchmark on the kernel engine. They make namespaces of their own and run without a peer."""
+"""Demo and benchmark on the kernel engine. They make their own namespaces and run without a peer."""
 
 import json
 import os

@@ -7,10 +7,10 @@ from net import until
 from rows import row
 
 MIB = 1 << 20
-# What a writer may have in flight to a reader that does not read: the receive buffer, the link's queues, and some
+# Bytes that a writer may have in flight to a reader that does not read: the receive buffer, the link's queues, and some
 # slack.
 STALL_BYTES = 6 * MIB
-# Permitted growth of a node's process meanwhile.
+# Permitted growth of a node's process during that time.
 STALL_RSS_KIB = 24 * 1024
 
 
@@ -191,7 +191,7 @@ def kernel_process_killed(c):
     c.broken(c.b, y2, "its client was killed")
     c.await_name(c.b, t, 1, "withdrawn", GONE_S)
     counts = c.b.call("counts")
-    c.equal((counts["ups"], counts["downs"]), (1, 0), "the node is still there")
+    c.equal((counts["ups"], counts["downs"]), (1, 0), "the node is still up")
     c.restart_a()
     c.connection(c.b, c.a, "seqpacket")
 

@@ -40,7 +40,7 @@ def exchange(c, pairs=None):
 
 
 def recorded(c, run):
-    """What the wire carries while `run` runs."""
+    """The traffic on the wire while `run` runs."""
     path = "/run/interop/encryption.pcap"
     c.net.tap(path)
     run()
@@ -73,7 +73,7 @@ def encryption_cluster_key(c):
 
 @row(media=ONE_MEDIUM, fresh=True, seconds=90, snap=None, peers=WITH_KEYS)
 def encryption_node_keys(c):
-    """A key for each node, which sends with it."""
+    """A key for each node to send with."""
     keys = {A: ONE, B: TWO}
     linked(c, settings("1.1.1", node_keys=keys), settings("1.1.2", node_keys=keys))
 
@@ -130,7 +130,7 @@ def encryption_wrong_key(c):
 
 @row(media=ONE_MEDIUM, fresh=True, seconds=60, snap=None, peers=WITH_KEYS)
 def encryption_without_key(c):
-    """A node without a key cannot read, and says so."""
+    """A node without a key cannot read, and reports that."""
     strangers(c, settings("1.1.1", key=ONE), settings("1.1.2"), "encrypted")
 
 

@@ -21,11 +21,11 @@ def member(c, peer, group, instance, **options):
 
 def event(c, peer, s, kind, port, seconds=10.0):
     got = peer.call("member_event", s=s, timeout_ms=int(seconds * 1000), wait_s=seconds + 10)
-    c.equal((got["event"], got["port"]), (kind, port), "%s is told" % peer.name)
+    c.equal((got["event"], got["port"]), (kind, port), "%s gets the event" % peer.name)
 
 
 def pair(c):
-    """A group with one member on each node, which know each other: its type, and (peer, socket, port) of both."""
+    """A group with one member on each node, known to each other: its type, and (peer, socket, port) of both."""
     group = c.new_type()
     both = [(peer,) + member(c, peer, group, i + 1, events=True) for i, peer in enumerate((c.a, c.b))]
     for (peer, s, _), (_, _, port) in (both, both[::-1]):
@@ -34,14 +34,14 @@ def pair(c):
 
 
 def third(c, group, peer, s):
-    """One more member on the node of the member `s`, which is told: its socket."""
+    """One more member on the node of the member `s`, which gets the event: its socket."""
     near, port = member(c, peer, group, 7)
     event(c, peer, s, "joined", port)
     return near
 
 
 def close_pair(c, both):
-    """One leaves, which the other is told."""
+    """One leaves, and the other gets the event."""
     (first, s, port), (second, s2, _) = both
     close_all(first, s)
     event(c, second, s2, "left", port)
@@ -109,7 +109,7 @@ def group_loss_5_percent(c):
 
 @row(media=("udp",), seconds=120, snap=128)
 def group_slow_member(c):
-    """A member that does not read stops who sends to it; nothing is lost, in either direction and for all kinds."""
+    """A member that does not read blocks its senders; nothing is lost, in either direction and for all kinds."""
     for i in range(2):
         group, both = pair(c)
         (sender, s, _), (reader, s2, port) = both if i == 0 else both[::-1]
@@ -145,7 +145,7 @@ def group_slow_kernel_member(c):
         if policy == "evict":
             event(c, c.b, s, "evicted", slow_port)
         early = c.a.call("recv_group", 30, s=slow, count=count, length=2000, idle_ms=1000)
-        c.check(0 < early["got"] < count, "%s: the slow member has what it had room for: %d" % (policy, early["got"]))
+        c.check(0 < early["got"] < count, "%s: the slow member has received what it had room for: %d" % (policy, early["got"]))
         c.equal((early["late"], early["broken"]), (0, 0), "%s: in order" % policy)
         c.b.call("send", s=s, length=100)
         c.equal(c.a.call("recv", s=reader)["length"], 100, "%s: the group goes on" % policy)
@@ -203,13 +203,13 @@ def group_members_come_and_go(c):
             # The events of the newcomer may come after the last message.
             kind = reader.call("member_event", s=s2)["event"]
             got[kind] += 1
-        c.equal((got["joined"], got["left"]), (1, 1), "%s is told of both" % reader.name)
+        c.equal((got["joined"], got["left"]), (1, 1), "%s gets both events" % reader.name)
     close_pair(c, both)
 
 
 @row(seconds=90, fresh=True, snap=128)
 def group_process_killed(c):
-    """The process with the kernel's members is killed: utipc's members are told at once, and go on."""
+    """The process with the kernel's members is killed: utipc's members get the event at once, and continue."""
     c.up()
     group, both = pair(c)
     (_, _, port), (survivor, s, _) = both
@@ -225,7 +225,7 @@ def group_process_killed(c):
 
 @row(seconds=90, fresh=True, snap=128)
 def group_node_killed(c):
-    """Node b fails silently: the kernel's member is told within the tolerance, although b's window was in use."""
+    """Node b fails silently: the kernel's member gets the event within the tolerance, although b's window was in use."""
     c.up()
     group, both = pair(c)
     (survivor, s, _), (_, _, port) = both

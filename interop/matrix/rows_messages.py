@@ -234,7 +234,7 @@ def returned_message(c):
             c.equal((got["length"], got["error"]), (0, NO_PORT), "%s: an empty message with the error" % client.name)
             c.equal(got["returned"] and got["returned"]["length"], kept, "bytes of %d that come back" % length)
             c.equal(got["from"], gone["port"], "from the port that was addressed")
-        c.equal(client.refused("send", s=q, length=1, to={"port": [5, 0x1001009]}), "EHOSTUNREACH", "no such node")
+        c.equal(client.refused("send", s=q, length=1, to={"port": [5, 0x1001009]}), "EHOSTUNREACH", "the node does not exist")
         client.call("option", s=q, name="droppable", value=1)
         client.call("send", s=q, length=18, to={"port": gone["port"]})
         c.equal(client.refused("recv", s=q, timeout_ms=500), "EAGAIN", "a droppable message is not returned")

@@ -15,7 +15,7 @@ from rows import row
 UP_S, SETTLED_S, LOST_S, ALONE_S = 60.0, 90.0, 10.0, 15.0
 # Time in which probes are counted.
 QUIET_S = 10.0
-# Nodes above which the monitor is active, by default.
+# Number of nodes above which the monitor is active by default.
 THRESHOLD = 32
 
 
@@ -45,7 +45,7 @@ def kinds(ring):
 
 
 def logs(ring, of=None):
-    """What each node has seen: (time, whether the node came, its number)."""
+    """The observations of each node: (time, whether the node came, its number)."""
     return {n: [(at, event == "published", node & 0xFFF) for at, event, node in counts["log"]]
             for n, counts in ring.each("counts", of).items()}
 
@@ -75,7 +75,7 @@ def disagreeing(plan, ring, shown):
 
 
 def heads(ring, begin):
-    """Distances of the heads in a monitor's ring: from `begin` on, each is the first one after the last one's domain."""
+    """Distances of the heads in a monitor's ring: from `begin` on, each is the first after the previous one's domain."""
     found = []
     while begin < len(ring):
         found.append(begin)

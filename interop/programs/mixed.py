@@ -43,7 +43,7 @@ class Nodes:
 
 
 def started(command, environment):
-    # A process group of its own, which is killed if the program fails.
+    # A separate process group, which is killed if the program fails.
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", stdin=subprocess.DEVNULL,
                             env={**os.environ, **(environment or {})}, start_new_session=True)
 

@@ -44,7 +44,7 @@ def built(name):
 
 
 def wheel():
-    """A python with pyzmq's wheel, or the reason why there is none."""
+    """A python with pyzmq's wheel, or the reason why it is unavailable."""
     python = os.path.join(MADE, "venv", "bin", "python")
     if quietly(python, "-c", "import zmq; assert zmq.has('tipc')").returncode == 0 if os.path.exists(python) else False:
         return python, None
@@ -56,7 +56,7 @@ def wheel():
 
 
 def debian():
-    """The environment of Debian's python3-zmq, or the reason why there is none."""
+    """The environment of Debian's python3-zmq, or the reason why it is unavailable."""
     folder = os.path.join(MADE, "debian")
     if not glob.glob(os.path.join(folder, "usr/lib/python3/dist-packages/zmq/__init__.py")):
         cache = os.path.join(MADE, "debs")
@@ -115,8 +115,8 @@ def foreign(runs, library):
     def figures(environment, *args):
         lines = quietly(program, *args, env=environment).stdout.split("\n")
         return {line.split()[0]: float(line.split()[1]) for line in lines if line}
-    # A core alternates between a fast and a slow state for seconds; with few rounds, one side may only see the slow
-    # one.
+    # A core alternates between a fast and a slow state for seconds; with few rounds, one side may see only the slow
+    # state.
     rounds = [(figures(os.environ), figures(preloaded)) for _ in range(21)]
     counted = figures(os.environ, "-i"), figures(preloaded, "-i")
     worst = 0.0

@@ -17,7 +17,7 @@ def publisher(stage, port, *items, files=FILES):
 def came_late(text, item):
     """The stream waited for the item, got a complete image, and was never closed."""
     waits = re.search(WAITS, text)
-    check(waits, "%s: nothing says that it is waited for" % item)
+    check(waits, "%s: no status says that it is pending" % item)
     price_is_complete(text[waits.end() :], item)
     check(not re.search(r"State: Closed(?!/Ok)", text), "%s was closed" % item)
 

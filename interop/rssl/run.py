@@ -3,7 +3,7 @@
     python3 interop/rssl/run.py --bin DIR [--only NAME[/CHAIN]]... [--chain CHAIN] [--build] [--json FILE] [--pcap] [--list]
 
 DIR has the stock programs listed in README.md. Prints one line per row and chain, then `rssl-stock: P passed, F failed`; the output of
-every program is in target/rssl-stock/ROW-CHAIN. Everything runs in a network namespace of its own, so all ports are free.
+every program is in target/rssl-stock/ROW-CHAIN. Everything runs in a separate network namespace, so all ports are free.
 """
 
 import argparse
@@ -26,7 +26,7 @@ OUT = os.path.join(ROOT, "target", "rssl-stock")
 
 
 def enter_namespace():
-    """Restarts this program in a network namespace of its own."""
+    """Restarts this program in a separate network namespace."""
     if os.environ.get("RSSL_STOCK_ALONE") == "1":
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         return

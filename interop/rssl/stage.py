@@ -115,7 +115,7 @@ class Process:
 
 
 class Stage:
-    """The processes of one row in a folder of their own, over one chain: stock programs directly, or ours between them."""
+    """The processes of one row in their own folder, over one chain: stock programs directly, or ours between them."""
 
     def __init__(self, binaries, chain, folder):
         self.binaries, self.chain, self.folder = binaries, chain, folder
@@ -197,7 +197,7 @@ class Stage:
         if self.chain == "direct":
             return
         lan = self.chain == "lan" or accept
-        # `apart`: each is an upstream of its own; otherwise the later ones stand in for the first.
+        # `apart`: each is a separate upstream; otherwise the later ones are alternatives to the first.
         hosts = ['"127.0.0.1:%d"' % p for p in providers]
         hosts = hosts if apart else [", ".join(hosts)][: len(hosts)]
         files = ["fields", "enums"], FILES[:2]

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Starts systemd as the first process of the root $1, with the packages $2 as /packages; runs in namespaces of its own
-# for mounts, processes, control groups and the rest.
+# Starts systemd as the first process of the root $1, with the packages $2 as /packages; runs in separate namespaces for
+# mounts, processes, control groups and the rest.
 set -e
 root=$1 packages=$2
 mount --make-rprivate /

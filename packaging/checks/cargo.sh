@@ -17,7 +17,7 @@ install() { cargo install --quiet --debug --locked --path "$1" --root "$work/roo
 
 tools() {
 	install crates/tools "$target"
-	# And no program of the project's own tests.
+	# And no test programs of the project.
 	[ "$(ls "$work/root/bin" | tr '\n' ' ')" = "utipc utipc-pipe utipcd " ]
 	test ! -e "$work/root/lib"
 }

@@ -53,7 +53,7 @@ install_one() { dpkg -i "$one"/utipc_*.deb; }
 embedded() { message alice; }
 
 install_market_data() { dpkg -i "$one"/mdist_*.deb; }
-# Two commands of an ordinary user: a server with data of its own, and the display of an item.
+# Two commands of an ordinary user: a server with its own data, and the display of an item.
 first_tick() {
 	as alice p2ps --demo --listen 14002 >"$work/p2ps" 2>&1 &
 	server=$!

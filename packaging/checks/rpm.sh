@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs, verifies and erases the rpms by `rpm --root` in a Debian root, whose shell runs their scripts. What they
-# need is not there as rpms, hence --nodeps. Arguments: the root, the folder of packages, a folder for scratch files.
-# Each check ends with a line `ok NAME` or `failed NAME`.
+# Installs, verifies and erases the rpms by `rpm --root` in a Debian root, whose shell runs their scripts. Their
+# dependencies are not installed as rpms, hence --nodeps. Arguments: the root, the folder of packages, a folder for
+# scratch files. Each check ends with a line `ok NAME` or `failed NAME`.
 set -u
 root=$1 packages=$2 work=$3
 mkdir -p "$work"

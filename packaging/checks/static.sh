@@ -20,7 +20,7 @@ runs_on() {
 		fi
 		if [ "$(stat -c %s "$work/$1/bin/utipcd")" -gt 5000000 ]; then echo "utipcd is too large"; return 1; fi
 	done
-	# ldd says "statically linked", or that it is no dynamic program.
+	# ldd says "statically linked", or that it is not a dynamic program.
 	if ldd "$work/$1/bin/utipcd" 2>&1 | grep '=>'; then return 1; fi
 }
 x86_64() { runs_on x86_64; }

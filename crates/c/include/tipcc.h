@@ -11,7 +11,7 @@
 #endif
 #endif
 
-/* Without linux/tipc.h: the definitions of it that such programs use. */
+/* Without linux/tipc.h: its definitions that such programs use. */
 #ifndef TIPC_RESERVED_TYPES
 #define TIPC_NODE_STATE 0
 #define TIPC_TOP_SRV 1

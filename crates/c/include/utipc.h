@@ -45,7 +45,7 @@ struct tipc_addr {
 	uint32_t scope; /* unused */
 };
 
-/* Address of this process's node, 0 if there is none. Starts the node if necessary. */
+/* Address of this process's node, 0 if it has none. Starts the node if necessary. */
 uint32_t tipc_own_node(void);
 /* The cluster and zone of this process's node, for addresses of the form zone.cluster.node. */
 tipc_domain_t tipc_own_cluster(void);
@@ -118,13 +118,13 @@ int tipc_accept(int sd, struct tipc_addr *src);
  *   tipc_send     sends to all members
  *   tipc_sendto   sends to one member with that instance, the least loaded; to a socket address, to that member
  *   tipc_mcast    sends to all members with dst->instance
- * They wait, or fail with EAGAIN, while a member does not read; with no such member they fail with EHOSTUNREACH. A
+ * They wait, or fail with EAGAIN, while a member does not read; they fail with EHOSTUNREACH if no member matches. A
  * socket is in one group, binds and connects to nothing else, and hears only members.
  */
 int tipc_join(int sd, struct tipc_addr *member, bool events, bool loopback);
 int tipc_leave(int sd);
 
-/* What a send does when a member has no window left, because it does not read. */
+/* What a send does when a member that does not read has no window left. */
 enum {
 	UTIPC_SLOW_WAIT = 0,     /* it waits */
 	UTIPC_SLOW_DROP = 1,     /* this member does not get the message */
@@ -136,7 +136,7 @@ enum {
 struct utipc_group_policy {
 	uint32_t slow;
 	uint32_t keys;           /* UTIPC_SLOW_CONFLATE: most messages kept for one member, up to 65536; 0: 1024 */
-	uint32_t bytes;          /* and most memory of them, up to 64 MiB; 0: 1 MiB */
+	uint32_t bytes;          /* and maximum memory of them, up to 64 MiB; 0: 1 MiB */
 	uint32_t evict_after_ms; /* UTIPC_SLOW_EVICT: 1 to 3600000 */
 	/* 1: sends wait for sockets that are bound to the group's type and never join, as after tipc_join */
 	uint32_t wait_for_bindings;
@@ -148,17 +148,17 @@ struct utipc_group_policy {
  */
 int utipc_join(int sd, const struct tipc_addr *member, bool events, bool loopback,
 	       const struct utipc_group_policy *policy);
-/* As tipc_sendto (dst NULL: tipc_send) and tipc_mcast, with a key for UTIPC_SLOW_CONFLATE; other calls have key 0. */
+/* As tipc_sendto (dst NULL: tipc_send) and tipc_mcast, with a key for UTIPC_SLOW_CONFLATE; other calls use key 0. */
 int utipc_send_keyed(int sd, const void *msg, size_t len, const struct tipc_addr *dst, uint64_t key);
 int utipc_mcast_keyed(int sd, const void *msg, size_t len, const struct tipc_addr *dst, uint64_t key);
-/* What a member, a socket address, did not get because it is slow: dropped, replaced, and waiting for it now. */
+/* Messages that a slow member, a socket address, has missed: dropped, replaced, and waiting for it now. */
 int utipc_slow_member(int sd, const struct tipc_addr *member, uint64_t *dropped, uint64_t *conflated, uint32_t *kept);
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
 /*
  * At most 66000 bytes, except on SOCK_STREAM. Return the number of bytes sent. On an unconnected SOCK_SEQPACKET or
- * SOCK_STREAM socket, tipc_sendto requests a connection whose first message this is.
+ * SOCK_STREAM socket, tipc_sendto requests a connection, with this as its first message.
  */
 int tipc_send(int sd, const void *msg, size_t len);
 int tipc_sendto(int sd, const void *msg, size_t len, const struct tipc_addr *dst);
@@ -174,9 +174,8 @@ int tipc_mcast(int sd, const void *msg, size_t len, const struct tipc_addr *dst)
  *   member  the addressed service; for a multicast the range, as in tipc_mcast; this socket if no service was addressed
  *   err     0, or for a returned message of this socket the reason: 1 not bound, 2 no such socket, 3 node lost,
  *           4 queue full, 5 connection closed; buf then has the start of that message
- * In a group member is the sender as a member, with node 0. That a member has joined returns 0 bytes and err 0, that it
- * has left 0 bytes and err -1.
- * Each pointer but buf may be NULL. Without err, a returned message counts as 0 bytes.
+ * In a group member is the sender as a member, with node 0. A member's joining returns 0 bytes and err 0, its leaving 0
+ * bytes and err -1. Each pointer but buf may be NULL. Without err, a returned message counts as 0 bytes.
  */
 int tipc_recv(int sd, void *buf, size_t len, bool waitall);
 int tipc_recvfrom(int sd, void *buf, size_t len, struct tipc_addr *socket, struct tipc_addr *member, int *err);
@@ -199,8 +198,8 @@ struct utipc_group_info {
 };
 
 /*
- * As tipc_recvfrom, for a socket in a group; info also tells to whom a message was sent. That a member has joined, left
- * or was evicted returns 0 bytes.
+ * As tipc_recvfrom, for a socket in a group; info also tells to whom a message was sent. The event that a member has
+ * joined, left or was evicted returns 0 bytes.
  */
 int utipc_recvgroup(int sd, void *buf, size_t len, struct tipc_addr *socket, struct tipc_addr *member,
 		    struct utipc_group_info *info);
@@ -246,7 +245,7 @@ int tipc_neigh_evt(int sd, uint32_t *neigh_node, bool *up);
 /* Subscribes to the links of a node. */
 int tipc_link_subscr(uint32_t topsrv_node);
 int tipc_link_evt(int sd, uint32_t *neigh_node, bool *up, int *local_bearerid, int *remote_bearerid);
-/* The name of a link of this process's node; empty if there is none. Returns buf. */
+/* The name of a link of this process's node; empty if it does not exist. Returns buf. */
 char *tipc_linkname(char *buf, size_t len, uint32_t peer, int bearerid);
 
 /* ---- The library ------------------------------------------------------------------------------------------------- */

@@ -69,7 +69,7 @@ impl TipcAddr {
     }
 
     /// The service range of a multicast: from `instance` to `node`, as in the newer API. It is the single `instance` if
-    /// `node` is less, or is this process's node or cluster, which programs of the older API put there.
+    /// `node` is less, or names this process's node or cluster, as in programs of the older API.
     pub(crate) fn multicast(self, own: NodeAddr) -> ServiceRange {
         let single = self.node < self.instance || self.node == own.0 || self.node == cluster(own.0);
         ServiceRange::new(self.kind, self.instance, if single { self.instance } else { self.node })

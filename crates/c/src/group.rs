@@ -14,12 +14,12 @@ use crate::{message, table, text};
 /// The value of `*err` for a member that has left.
 const LEFT: c_int = -1;
 
-/// The sending member, or the one that an event is about.
+/// The sending member, or the subject of an event.
 pub(crate) fn member(group: GroupMessage) -> TipcAddr {
     TipcAddr::new(group.member.service, group.member.instance, 0)
 }
 
-/// The value of `*err`: of two events, which return 0 bytes, it tells one from the other.
+/// The value of `*err`: distinguishes the two events, which return 0 bytes.
 pub(crate) fn event_code(group: GroupMessage) -> c_int {
     if group.kind.has_left() { LEFT } else { 0 }
 }
@@ -63,7 +63,7 @@ pub(crate) unsafe extern "C" fn tipc_join(
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Policy {
-    /// `UTIPC_SLOW_WAIT` and so on.
+    /// One of `UTIPC_SLOW_*`.
     slow: u32,
     keys: u32,
     bytes: u32,
@@ -203,7 +203,7 @@ pub(crate) unsafe extern "C" fn utipc_slow_member(
         let wanted = PortId { port: member.instance, node: NodeAddr(member.node) };
         let members = table::get(sd)?.socket.group_members()?;
         let found = members.iter().find(|member| member.port == wanted).ok_or_else(|| {
-            Fault::new(libc::EHOSTUNREACH, format!("{wanted} is no member of the group (see its events)"))
+            Fault::new(libc::EHOSTUNREACH, format!("{wanted} is not a member of the group (see its events)"))
         })?;
         let counted: SlowCounters = found.slow;
         // SAFETY: by the contract.

@@ -31,7 +31,7 @@ pub(crate) unsafe fn data<'a>(data: *const c_void, len: usize) -> Result<&'a [u8
     Ok(unsafe { slice::from_raw_parts(data.cast(), len) })
 }
 
-/// The memory into which a program receives.
+/// A program's receive buffer.
 ///
 /// # Safety
 /// `buffer` is null or points to `len` bytes that nothing else uses during the call.

@@ -22,7 +22,7 @@ pub(crate) enum State {
     Ready(Current),
 }
 
-/// A running node with a number of its own.
+/// A running node with its own number.
 #[derive(Clone, Debug)]
 pub(crate) struct Current {
     number: u32,
@@ -42,8 +42,8 @@ fn hold() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All locks of this crate, held over a fork. No call into other crates is made with them held during a fork, so lock
-/// order cannot conflict with theirs.
+/// All locks of this crate, held over a fork. While a fork holds them, no call goes to other crates, so the lock order
+/// cannot conflict with theirs.
 static HOOKS: Hooks = Hooks {
     before: || {
         let held = (table::hold(), hold());
@@ -57,14 +57,14 @@ fn release() {
     let _ = HELD.try_with(|slot| slot.take());
 }
 
-/// The node; started if there is none.
+/// The node, started if necessary.
 pub(crate) fn own() -> Result<Node, Fault> {
     current().map(|current| current.node)
 }
 
 fn current() -> Result<Current, Fault> {
     static NUMBERS: AtomicU32 = AtomicU32::new(0);
-    // Without memory for it, a child of a process with threads may find a lock taken.
+    // If memory for it is missing, a child of a process with threads may find a lock taken.
     let _ = fork::add_hooks(&HOOKS);
     let generation = fork::generation();
     let mut state = hold();
@@ -98,7 +98,7 @@ impl Drop for Outcome {
     }
 }
 
-/// Opens a socket; on a new node if the current one is gone.
+/// Opens a socket, on a new node if the current one is gone.
 pub(crate) fn open(kind: SocketKind) -> Result<Socket, Fault> {
     let Current { number, node } = current()?;
     match node.socket(kind) {
@@ -126,7 +126,7 @@ pub(crate) extern "C" fn utipc_barrier(timeout_ms: c_int) -> c_int {
 }
 
 /// `void utipc_leave(void)`: closes all sockets and leaves the cluster, so that peers see it at once. For processes
-/// that end without `exit`, as those of Go do.
+/// that end without `exit`, like those of Go.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn utipc_leave() {
     guard((), || {

@@ -14,7 +14,7 @@ use crate::table::{self, Entry};
 
 /// Maximum number of sockets that a busy poll checks.
 const RECENT_MAX: usize = 8;
-/// Not a descriptor: a free place.
+/// Not a descriptor: an empty slot.
 const NONE: c_int = -1;
 
 /// The sockets that were received from since the last sleep.

@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn tipc_recvfrom(
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GroupInfo {
-    /// `UTIPC_SENT_TO_MEMBER` and so on; 0 for what no member has sent.
+    /// One of `UTIPC_SENT_*`; 0 if no member sent it.
     kind: u32,
     after_loss: u32,
 }

@@ -18,7 +18,7 @@ fn send(socket: &Socket, data: &[u8], to: Option<Destination>) -> Result<c_int, 
     if socket.kind() != SocketKind::Stream {
         return Ok(count(first(data)?));
     }
-    // At most what the return value can express.
+    // Limited to what the return value can express.
     let data = data.get(..c_int::MAX as usize).unwrap_or(data);
     let mut sent = first(data)?;
     while sent < data.len() {
@@ -84,8 +84,7 @@ pub(crate) unsafe extern "C" fn tipc_mcast(
 /// `int tipc_sendmsg(int sd, const struct msghdr *msg)`: the address is a `struct sockaddr_tipc`; control data is
 /// ignored.
 ///
-/// # Safety
-/// `msg` is null or points to a header whose name and vectors are there.
+/// # Safety `msg` is null or points to a header whose name and vectors are valid.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn tipc_sendmsg(sd: c_int, msg: *const msghdr) -> c_int {
     guard(-1, || {
@@ -102,7 +101,7 @@ pub(crate) unsafe extern "C" fn tipc_sendmsg(sd: c_int, msg: *const msghdr) -> c
         }
         let mut data = Vec::new();
         for at in 0..header.msg_iovlen {
-            // SAFETY: by the contract there are so many vectors.
+            // SAFETY: the caller guarantees that `msg_iov` has `msg_iovlen` elements.
             let iovec { iov_base, iov_len } = unsafe { *header.msg_iov.add(at) };
             // SAFETY: by the contract the vector has that many bytes.
             data.extend_from_slice(unsafe { message::data(iov_base, iov_len) }?);

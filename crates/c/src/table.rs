@@ -1,6 +1,6 @@
 //! Maps the `int` of a C program to its socket.
 //!
-//! The number is a descriptor of its own, a duplicate of the one that shows the socket's readiness. If a program closes
+//! The number is a separate descriptor, a duplicate of the one that shows the socket's readiness. If a program closes
 //! it with `close` instead of `tipc_close`, the socket stays open until the number is used again; that is the only
 //! consequence.
 
@@ -116,7 +116,7 @@ fn is_open(sd: c_int) -> bool {
 fn file(fd: c_int) -> Option<File> {
     // SAFETY: all zeros is a valid value of this plain structure.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure is there for the call to fill.
+    // SAFETY: the structure is live, and the call fills it.
     (unsafe { libc::fstat(fd, &raw mut stat) } == 0).then_some((stat.st_dev, stat.st_ino))
 }
 
@@ -136,7 +136,7 @@ fn inherit(sd: c_int, entry: &Entry) {
     // An embedded node's socket stays with the parent; the call itself reports that.
     let Ok(own) = entry.socket.descriptor() else { return };
     if entry.is_at(sd) {
-        // SAFETY: the number is this library's, inherited from the parent, whose socket this process cannot use.
+        // SAFETY: the number belongs to this library; the child has inherited it, and cannot use the parent's socket.
         unsafe { libc::dup3(own.as_raw_fd(), sd, libc::O_CLOEXEC) };
         *entry.file.lock().unwrap_or_else(PoisonError::into_inner) = file(sd);
     }

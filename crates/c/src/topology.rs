@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C" fn tipc_srv_wait(srv: *const TipcAddr, expire: c_in
         // SAFETY: by the contract.
         let service = unsafe { TipcAddr::read(srv) }.ok_or_else(|| Fault::null("the service to wait for"))?;
         let socket = topology_server(0)?;
-        // Every binding, because the first one need not be on the requested node.
+        // Every binding, because the first need not be on the requested node.
         subscribe(&socket, [service.kind, service.instance, service.instance], true, expire)?;
         loop {
             let event = next(&socket)?;

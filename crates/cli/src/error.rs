@@ -28,7 +28,7 @@ pub fn plain(text: &str) -> String {
     plain + rest
 }
 
-/// The name that `unknown` probably means: at most three letters differ, and one is right.
+/// The name that `unknown` probably means: at most three letters differ, and at least one is right.
 #[must_use]
 pub fn nearest<'a>(unknown: &str, names: &[&'a str]) -> Option<&'a str> {
     let near = names.iter().map(|name| (strsim::damerau_levenshtein(unknown, name), *name)).min();

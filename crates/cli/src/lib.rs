@@ -1,4 +1,4 @@
-//! What the programs of utipc and mdist have in common: [`log`], errors of the command line ([`usage`]), standard
+//! Code shared by the programs of utipc and mdist: [`log`], errors of the command line ([`usage`]), standard
 //! output ([`output`]), and texts of errors.
 
 mod error;

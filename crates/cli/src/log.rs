@@ -13,20 +13,19 @@ use tracing_subscriber::registry::LookupSpan;
 /// The variable that sets what the programs of utipc log.
 pub const VARIABLE: &str = "UTIPC_LOG";
 
-/// That of the programs for market data.
+/// The variable of the programs for market data.
 pub const MARKET_VARIABLE: &str = "RUST_LOG";
 
 /// Levels, from few lines to many.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Beginnings of the targets of this project, which may stand without a level.
+/// Prefixes of the targets of this project, which may occur without a level.
 const TARGETS: [&str; 3] = ["utipc", "mdist", "rssl"];
 
 /// The filter that a text describes: a level, or a list such as `utipc_node=debug,info`.
 ///
-/// # Errors
-/// A part is no level, with the cause and the remedy. `EnvFilter` alone takes an unknown level as the name of a part
-/// of the program, and then logs nothing.
+/// # Errors A part is not a level; with cause and remedy. `EnvFilter` alone takes an unknown level for a target, and
+/// then logs nothing.
 pub fn filter(text: &str) -> Result<EnvFilter, String> {
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     for part in &parts {
@@ -100,7 +99,7 @@ pub fn is_journal() -> bool {
 pub fn print_error(program: &str, text: &str) {
     let level = if is_journal() { "<3>" } else { "" };
     for line in text.lines() {
-        // If standard error is closed, there is no place for the error.
+        // If standard error is closed, the error cannot be printed.
         let _ = writeln!(std::io::stderr(), "{level}{program}: {line}");
     }
 }

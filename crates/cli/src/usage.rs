@@ -21,7 +21,7 @@ pub fn parse<T: Parser>() -> T {
     T::from_arg_matches(&matches).unwrap_or_else(|error| end(&T::command(), &error))
 }
 
-/// As [`parse`], for a command that was extended.
+/// As [`parse`], for an extended command.
 pub fn matches(mut command: Command) -> ArgMatches {
     command.try_get_matches_from_mut(std::env::args_os()).unwrap_or_else(|error| end(&command, &error))
 }
@@ -57,7 +57,7 @@ fn end(command: &Command, error: &clap::Error) -> ! {
     exit(CODE)
 }
 
-/// The error in one line, with what to do.
+/// The error and its remedy in one line.
 fn line(name: &str, error: &clap::Error) -> String {
     let text = error.render().to_string();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {

@@ -1,7 +1,7 @@
 //! Groups and members of the cluster, for calls about groups that the program has not joined. Spec: cpg.md §5.
 //!
-//! Each joined group of each process has a socket that answers questions. There is no register that could be stale; an
-//! answer takes one round trip.
+//! Each joined group of each process has a socket that answers queries. No register can become stale; an answer takes
+//! one round trip.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -11,11 +11,11 @@ use utipc::{Destination, Node, PortId, Scope, ServiceRange, Socket};
 
 use crate::name::{DIRECTORY, Name};
 
-/// How long a question waits for answers of all.
+/// Time that a query waits for all answers.
 const LIMIT: Duration = Duration::from_millis(500);
-/// Entries that a question takes, at most.
+/// Maximum number of entries that a query takes.
 const MAX_ENTRIES: usize = 65_536;
-/// Questions that are answered before other work.
+/// Queries that are answered before other work.
 const BATCH: usize = 16;
 
 const MARK: [u8; 3] = [b'C', b'P', 1];
@@ -30,7 +30,7 @@ pub(crate) struct Entry {
     pub(crate) pid: u32,
 }
 
-/// The socket that answers for one joined group.
+/// The socket that answers queries for one joined group.
 #[derive(Debug)]
 pub(crate) struct Desk {
     socket: Socket,
@@ -49,7 +49,7 @@ impl Desk {
         self.socket.descriptor().ok()
     }
 
-    /// Answers questions that have arrived.
+    /// Answers queries that have arrived.
     pub(crate) fn answer(&self, name: &Name) {
         for _ in 0..BATCH {
             // Whether the socket has failed shows at the group's socket too.
@@ -60,7 +60,7 @@ impl Desk {
             }
             let pid = self.pid.to_be_bytes();
             let answer = [&MARK[..], &[ANSWER], number, &pid, name.bytes()].concat();
-            // Without room at the asker, it goes on without this answer.
+            // If the querying process has no room, it does without this answer.
             let _ = self.socket.send_to(&answer, question.source);
         }
     }

@@ -10,14 +10,14 @@ use utipc_os::{OsError, lock};
 use crate::layer::Event;
 use crate::name::Name;
 
-/// Bytes that wait, at most: above, the group's messages stay unacknowledged, so that senders wait.
+/// Maximum number of bytes that wait: above it the group's messages stay unacknowledged, so that senders wait.
 const MAX_BYTES: usize = 16 << 20;
-/// Bytes that become free before the membership's thread goes on: few, because it counts as slow meanwhile.
+/// Bytes that become free before the membership's thread continues: few, because it counts as slow until then.
 const ROOM: usize = 256 << 10;
-/// Bytes that an event counts for beside its data.
+/// Bytes that an event counts in addition to its data.
 const EVENT_BYTES: usize = 128;
 
-/// Why there will be no further event.
+/// Why no further event will come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The handle is finalized.
@@ -26,7 +26,7 @@ pub(crate) enum End {
     Failed,
 }
 
-/// The result of a look for an event.
+/// The result of a check for an event.
 #[derive(Debug)]
 pub(crate) enum Next {
     Event(Arc<Name>, Event),
@@ -39,9 +39,9 @@ struct State {
     events: VecDeque<(Arc<Name>, Event)>,
     bytes: usize,
     end: Option<End>,
-    /// Wakes the membership's thread when there is room again.
+    /// Wakes the membership's thread when space is free again.
     wants_room: Option<Waker>,
-    /// Calls that wait for an event. Without any, an event costs no system call for them.
+    /// Calls that wait for an event. If none waits, an event needs no system call for them.
     waiting: usize,
 }
 
@@ -58,7 +58,7 @@ impl Inbox {
         Ok(Self { state: Mutex::default(), changed: Condvar::new(), ready: Waker::new()? })
     }
 
-    /// The descriptor: readable while there is an event or an end.
+    /// The descriptor: readable while an event or the end is pending.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.ready.as_fd().as_raw_fd()
     }
@@ -86,7 +86,7 @@ impl Inbox {
         room
     }
 
-    /// Ends the queue. What waits is still delivered if the group has failed.
+    /// Ends the queue. Waiting events are still delivered if the group has failed.
     pub(crate) fn end(&self, why: End) {
         let mut state = lock(&self.state);
         if why == End::Finalized {

@@ -1,7 +1,7 @@
 //! `libcpg.so.4`: Corosync's closed process groups for C programs, on [`utipc::ordered`].
 //!
-//! * [`layer`]: the state of a joined group without sockets and clocks: who is a member, as process id and node; what
-//!   is delivered in which order; long messages in pieces.
+//! * [`layer`]: the state of a joined group without sockets and clocks: its members, as process id and node; the order
+//!   of delivery; long messages in pieces.
 //! * [`membership`]: the thread of a joined group, which moves messages between the ordered group and the layer.
 //! * [`inbox`]: what waits for `cpg_dispatch`.
 //! * [`directory`]: groups and members of the cluster, for calls about groups that the program has not joined.

@@ -21,16 +21,16 @@ use crate::name::Name;
 use crate::node;
 use crate::types::{CpgAddress, CsError, Reason};
 
-/// Pause before a message that had no room is tried again.
+/// Pause before a message is retried that had no room.
 const RETRY: Duration = Duration::from_millis(1);
 /// How long a goodbye may take; then the process leaves without it.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
-/// How long a refused `cpg_mcast_joined` waits for a change, so that programs that repeat it at once leave the
-/// processor to the threads that make room.
+/// Time that a refused `cpg_mcast_joined` waits for a change, so that programs that repeat it at once leave the
+/// processor to the threads that free space.
 const SEND_PAUSE: Duration = Duration::from_millis(1);
 /// How long `cpg_join` waits for the first view.
 const JOIN_LIMIT: Duration = Duration::from_secs(1);
-/// Events that the thread takes before it looks for other work.
+/// Maximum number of events that the thread takes before it checks for other work.
 const BATCH: usize = 64;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ struct State {
     leaving: Option<(Reason, Instant)>,
     /// The thread has ended.
     ended: bool,
-    /// Calls that wait for a change. Without any, a message costs no system call for them.
+    /// Calls that wait for a change. If none waits, a message needs no system call for them.
     waiting: usize,
 }
 
@@ -183,7 +183,7 @@ impl Membership {
         !waited.timed_out()
     }
 
-    /// Sends on the ordered group: false if there is no room.
+    /// Sends on the ordered group; false if it has no room.
     fn send(&self, message: &[u8], safe: bool) -> Result<bool, ()> {
         let ordered = self.ordered.read().unwrap_or_else(PoisonError::into_inner);
         let Some(ordered) = &*ordered else { return Err(()) };
@@ -195,7 +195,7 @@ impl Membership {
         }
     }
 
-    /// Sends pieces, rosters and goodbyes as far as there is room.
+    /// Sends pieces, rosters and goodbyes while there is room.
     fn flush(&self, state: &mut State) {
         // If the membership has ended, the thread learns it by receiving.
         state.layer.send_next(|message, safe| matches!(self.send(message, safe), Ok(true)));
@@ -209,7 +209,7 @@ impl Membership {
         if why.is_err() {
             self.inbox.end(End::Failed);
         }
-        // Agreement with the others takes time, and the process is no member for them since its goodbye.
+        // Agreement with the others takes time; for them the process is not a member since its goodbye.
         if let Some(ordered) = ordered
             && why.is_ok()
         {
@@ -310,7 +310,7 @@ impl Membership {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: i64::from(limit.subsec_nanos()),
         });
-        // An interrupted wait is one more turn.
+        // An interrupted wait counts as a turn.
         let _ = poll(&mut watched, limit.as_ref());
         self.waker.drain();
     }

@@ -2,7 +2,7 @@
 
 use crate::types::CpgName;
 
-/// Bytes of a group's name, at most.
+/// Maximum number of bytes of a group's name.
 pub(crate) const MAX_NAME: usize = 128;
 
 /// Service types of groups: the upper 8 bits; the lower ones are a hash of the name. Spec: docs/spec/cpg.md §1.
@@ -40,7 +40,7 @@ impl Name {
     /// The service type of the group. Names with the same type share a TIPC group, and their members are kept apart
     /// by their rosters.
     pub(crate) fn service(&self) -> u32 {
-        // FNV-1a with 32 bits, of which the upper 8 are folded into the lower 24.
+        // FNV-1a with 32 bits, the upper 8 folded into the lower 24.
         let hash = self.0.iter().fold(0x811c_9dc5_u32, |h, b| (h ^ u32::from(*b)).wrapping_mul(0x0100_0193));
         GROUPS | ((hash ^ (hash >> 24)) & 0x00ff_ffff)
     }

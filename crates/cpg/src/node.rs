@@ -35,12 +35,12 @@ extern "C" fn at_exit() {
 /// Leaves the groups at `exit`.
 fn leave_at_exit() {
     static ONCE: Once = Once::new();
-    // SAFETY: the function lives as long as the program, which cannot unload this library, and does not unwind. Without
-    // memory for it, the other members wait longer.
+    // SAFETY: the function lives as long as the program, which cannot unload this library, and does not unwind. If
+    // memory for it is missing, the other members wait longer.
     ONCE.call_once(|| _ = unsafe { libc::atexit(at_exit) });
 }
 
-/// The node; started if there is none.
+/// The node, started if necessary.
 pub(crate) fn own() -> utipc::Result<Node> {
     fork::add_hooks(&HOOKS)?;
     leave_at_exit();
@@ -57,12 +57,12 @@ pub(crate) fn own() -> utipc::Result<Node> {
     }
     let old = table.node.replace((generation, node.clone()));
     drop(table);
-    // The parent's node does not work in a child, and its threads are not there to end it.
+    // The parent's node does not work in a child, which lacks the threads to end it.
     std::mem::forget(old);
     Ok(node)
 }
 
-/// Reports why a call fails, once, because error codes do not tell it, and programs repeat such calls for ever.
+/// Reports why a call fails, once: the error code does not tell, and programs repeat failing calls for ever.
 pub(crate) fn report(call: &str, error: &utipc::Error) {
     static ONCE: Once = Once::new();
     if std::env::var_os("UTIPC_LOG").is_none_or(|level| level != "off") {

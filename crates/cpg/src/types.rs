@@ -39,9 +39,9 @@ pub(crate) enum CsError {
     InvalidParam = 7,
     /// No memory.
     NoMemory = 8,
-    /// No such handle.
+    /// The handle does not exist.
     BadHandle = 9,
-    /// No such membership.
+    /// The membership does not exist.
     NotExist = 12,
     /// A group name above 128 bytes.
     NameTooLong = 13,

@@ -10,9 +10,9 @@ const VERSION: u8 = 1;
 const HEADER: usize = 4;
 const PIECE_HEADER: usize = HEADER + 12;
 
-/// Bytes of a message that needs no pieces, at most.
+/// Maximum number of bytes of a message without pieces.
 pub(crate) const MAX_WHOLE: usize = MAX_MESSAGE - HEADER;
-/// Bytes of a piece, at most.
+/// Maximum number of bytes of a piece.
 pub(crate) const MAX_PIECE: usize = MAX_MESSAGE - PIECE_HEADER;
 
 /// A process of a group.
@@ -31,7 +31,7 @@ pub(crate) enum Message<'a> {
     /// The processes of members that have the same state.
     Roster {
         view: ViewId,
-        /// They are one process, whose join no program has been shown yet.
+        /// They are one process, whose join has not been shown to any program.
         young: bool,
         processes: Vec<Process>,
     },

@@ -1,4 +1,4 @@
-//! Programs in groups, over the installed library: on nodes of their own, on one daemon, and on two.
+//! Programs in groups, over the installed library: on embedded nodes, on one daemon, and on two.
 
 mod common;
 
@@ -89,7 +89,7 @@ fn all_members_receive_messages_and_changes_in_one_order() {
             }
             histories.push(history(member, &joined));
         }
-        // What came before its join it does not receive.
+        // It does not receive messages from before its join.
         while history(&late, &joined).len() < histories[0].len() {
             late.line_with("");
         }
@@ -148,7 +148,7 @@ fn groups_of_the_cluster_are_listed() {
         let address = |n: usize| all[n].address.clone();
         let mut both = [address(0), address(1)];
         both.sort_by_key(|text| text.split('/').map(|n| n.parse().unwrap()).collect::<Vec<u32>>());
-        // Of a group that the program has not joined.
+        // The members of a group that the program has not joined.
         third.tell("members a");
         assert_eq!(third.line_with("result"), format!("result 1 members {},{}", both[0], both[1]));
         third.tell("members nobody");

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use utipc_cli::usage;
 use utipc_tools::daemon;
 
-/// Measurements of utipc, beside TCP and other transports
+/// Measurements of utipc, compared with TCP and other transports
 #[derive(Debug, Parser)]
 #[command(
     name = "utipc-lab",
@@ -24,7 +24,7 @@ struct Cli {
 enum Command {
     /// Measure latency, throughput and more, together with TCP in the same run
     Bench(Box<bench::Options>),
-    /// Run the daemon of a measurement, of the same build as its programs; the other commands start it
+    /// Run the daemon of a measurement, from the same build as its programs; the other commands start it
     #[command(hide = true)]
     Daemon(Box<daemon::Options>),
 }
@@ -39,7 +39,7 @@ fn run() -> ExitCode {
     let matches = usage::matches(command.clone());
     usage::complete(&matches, command);
     let cli: Cli = usage::of_matches(&Cli::command(), &matches);
-    // The daemon has a log of its own.
+    // The daemon has its own log.
     if !matches!(cli.command, Command::Daemon(_))
         && let Err(why) = utipc_cli::log::start_of_command("off")
     {

@@ -243,7 +243,7 @@ fn unavailable_transport_is_reported_in_one_line() {
     let output =
         bench(&["latency", "--transport", "sctp,tcp", "--messages", "10", "--rounds", "1", "--json"]);
     assert!(output.status.success());
-    assert!(text(&output.stderr).starts_with("sctp: not there: "), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).starts_with("sctp: unavailable: "), "{}", text(&output.stderr));
     let alone = bench(&["latency", "--transport", "sctp"]);
     assert_eq!(alone.status.code(), Some(1));
     assert!(text(&alone.stderr).lines().last().unwrap().starts_with("utipc-lab: "));

@@ -1,4 +1,4 @@
-//! The command line: the form of errors, and the manual page, which has every option of `--help` and no other.
+//! The command line: the form of errors, and the manual page, which has exactly the options of `--help`.
 
 #[path = "../../tools/tests/command_line/page.rs"]
 mod page;

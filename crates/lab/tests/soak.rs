@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// A program that becomes the daemon of this build. `utipcd` of another package may be of an earlier one.
+/// A program that becomes the daemon of this build. `utipcd` is in another package, and may be an earlier build.
 static DAEMON: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("daemon");
     let text = format!("#!/bin/sh\nexec '{}' daemon \"$@\"\n", env!("CARGO_BIN_EXE_utipc-lab"));
@@ -55,7 +55,7 @@ fn daemon_holds_only_the_connections_that_are_open() {
 #[cfg(feature = "stock-tipc")]
 fn daemon_holds_only_the_connections_that_are_open_under_the_shim() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // One build each, because a common one joins the features of their dependencies.
+    // Separate builds, because a common build joins the features of their dependencies.
     for what in [&["-p", "utipc-preload"][..], &["-p", "utipc-tools", "--bin", "utipc"]] {
         assert!(Command::new(&cargo).args(["build", "--quiet"]).args(what).status().unwrap().success());
     }

@@ -123,7 +123,7 @@ fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let first = args.next();
     if first.as_deref() == Some("--echo") {
-        return partner();
+        return peer();
     }
     let time = Duration::from_secs_f64(first.map_or(Ok(1.0), |text| text.parse())?);
     let (channel, far) = Channel::pair()?;
@@ -204,8 +204,8 @@ fn one_way(test: &Test, me: &mut Party, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// The second process: opens the arena that it is sent, and takes part in each test that it is told to.
-fn partner() -> Result<()> {
+/// The second process: opens the arena that it receives, and takes part in the requested tests.
+fn peer() -> Result<()> {
     let channel = Channel::from_fd(std::io::stdin().as_fd().try_clone_to_owned()?);
     let (mut bytes, mut fds) = ([0; 16], Vec::new());
     let Got::Packet(_) = channel.receive(&mut bytes, &mut fds, 1, true)? else { return Ok(()) };

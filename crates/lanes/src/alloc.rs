@@ -22,7 +22,7 @@ struct State {
     shape: Shape,
     /// Where the region of larger rings starts, in units of the first ones.
     larger: u32,
-    /// That region in pieces of the largest ring.
+    /// That region, in pieces of the largest ring.
     chunks: Vec<Chunk>,
     /// First rings in use.
     firsts: u32,
@@ -76,7 +76,7 @@ impl State {
         Some(1 << (self.shape.ring_shifts[3] - *self.shape.ring_shifts.get(usize::from(class))?))
     }
 
-    /// Smallest rings in one of `class`.
+    /// Number of smallest rings in a ring of `class`.
     fn units(&self, class: u8) -> u32 {
         1 << (self.shape.ring_shifts[usize::from(class)] - self.shape.ring_shifts[0])
     }

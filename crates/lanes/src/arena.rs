@@ -21,7 +21,7 @@ use crate::schedule::point;
 /// Largest segment that is accepted as an arena, bytes.
 const MAX_SIZE: usize = 1 << 33;
 
-/// An arena. Clones are the same one.
+/// An arena. Clones are the same arena.
 #[derive(Debug)]
 pub struct Arena<M = Segment> {
     pub(super) memory: Arc<M>,
@@ -126,7 +126,7 @@ impl<M: Memory> Arena<M> {
     }
 
     fn slot(&self, writer: Side, slot: u32) -> Result<usize, Corrupt> {
-        self.layout.slot(writer, slot).ok_or(Corrupt { writer, slot, what: "there is no such slot" })
+        self.layout.slot(writer, slot).ok_or(Corrupt { writer, slot, what: "the slot does not exist" })
     }
 
     /// Daemon: opens a lane in a free slot. Notify both sides afterwards.
@@ -147,8 +147,8 @@ impl<M: Memory> Arena<M> {
         exact.map_or(0, |place| place.lines * LINE as u64)
     }
 
-    /// Daemon: a tap on a lane, which reports the messages after its first look if `from_now`, else all; `None` if
-    /// there is no such slot.
+    /// Daemon: a tap on a lane, which reports the messages after its first scan if `from_now`, else all; `None` if the
+    /// slot does not exist.
     #[must_use]
     pub fn tap(&self, writer: Side, number: u32, from_now: bool) -> Option<Tap<M>> {
         Tap::new(self, writer, number, from_now)
@@ -168,7 +168,7 @@ impl<M: Memory> Arena<M> {
             .is_ok_and(|at| self.memory.load32(at + slot::FLAGS, Acquire) & armed == armed)
     }
 
-    /// Daemon: closes a lane that neither side uses any more. The slot may be opened again.
+    /// Daemon: closes a lane that neither side uses. The slot may be opened again.
     pub fn close_slot(&self, writer: Side, number: u32) -> Result<(), Corrupt> {
         self.memory.store32(self.slot(writer, number)? + slot::FLAGS, 0, Release);
         Ok(())
@@ -238,7 +238,7 @@ impl<M: Memory> Outgoing<M> {
         Writer::new(self, slot)
     }
 
-    /// Hands the slots of writers that wanted room and may have it now to `each`. A hint: check, and ask again.
+    /// Passes the slots of writers that waited for room and may have it now to `each`. A hint: check, and ask again.
     pub fn take_room(&self, each: impl FnMut(u32)) {
         self.room.take(each);
     }

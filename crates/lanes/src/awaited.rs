@@ -11,8 +11,8 @@ use crate::message::HEADER_MAX;
 use crate::sender::WINDOW;
 use crate::{OutboundLane, Pair, Sender};
 
-/// Time for which a sender waits until a full link queue is half free. Then it takes its turn at the node, whose queue
-/// of waiting sockets serves it however full the others keep the link. A queue that one sender has filled is half free
+/// Time for which a sender waits until a full link queue is half free. After that it waits in the node's queue of
+/// waiting sockets, which serves it however full others keep the link. A queue that one sender has filled is half free
 /// within a round trip. Decision 32.
 const LINK_PATIENCE: Duration = Duration::from_millis(10);
 
@@ -23,16 +23,16 @@ pub(crate) enum Awaited {
     Nothing,
     /// The lane to this socket; 0 for the node.
     Lane(u32),
-    /// The full link queue to a node, of messages of this level.
+    /// The full link queue to a node, for messages of this level.
     Link(NodeAddr, u8),
-    /// Any of the receivers of a service address, whose number is the last one. Lanes lead to these sockets; the node
+    /// Any of the receivers of a service address; the last number counts them. Lanes lead to these sockets; the node
     /// knows about the others.
     Any(Vec<u32>, ServiceAddr, u32),
 }
 
 impl OutboundLane {
-    /// Asks the reader to wake this process: of a full window when at most `most` is outstanding, of a lane to the node
-    /// when half of it is free. Returns true if a send of `bytes` may succeed already.
+    /// Asks the reader to wake this process: for a full window when at most `most` is outstanding, for a lane to the
+    /// node when half of it is free. Returns true if a send of `bytes` may succeed already.
     fn want_outstanding(&mut self, is_connected: bool, bytes: usize, most: u64) -> bool {
         let most = if self.pair.is_to_daemon() {
             // The node reads much at once: this spares wake-ups, and leaves it enough to read.
@@ -54,8 +54,8 @@ impl OutboundLane {
 }
 
 impl Sender {
-    /// Whether the call shall wait for the reader of the full lane to `to`. False if that has not read for so long that
-    /// the message goes its way without a wait.
+    /// Whether the call waits for the reader of the full lane to `to`. False if it has not read for so long that the
+    /// message is handled without a wait.
     pub fn waits_for_reader(&mut self, to: u32, now: Instant) -> bool {
         if !self.begin_wait(to, now) {
             return false;
@@ -64,7 +64,7 @@ impl Sender {
         true
     }
 
-    /// Whether the call shall wait for any of the `receivers` of a service address. False if none of the readers of the
+    /// Whether the call waits for any of the `receivers` of a service address. False if none of the readers of the
     /// full lanes to `ports` (0: to the node) is worth a wait. `at_node`: others, for which the node says when to send.
     pub fn waits_for_any(
         &mut self,
@@ -116,9 +116,9 @@ impl Sender {
         self.window_waits += 1;
     }
 
-    /// Whether the call shall wait until the full link queue to a node is half free for messages of this level. False
-    /// if calls have slept for so long that the message goes to the node, which says when it takes the next one; this
-    /// stays so until [`Sender::link_has_room`]. A program that does not sleep but tries again costs the node nothing.
+    /// Whether the call waits until the full link queue to a node is half free for messages of this level. False, until
+    /// [`Sender::link_has_room`], if calls have slept for so long that the message goes to the node, which says when it
+    /// takes the next one. A program that retries instead of sleeping costs the node nothing.
     pub fn waits_for_link(&mut self, node: NodeAddr, level: u8, now: Instant) -> bool {
         let is_over = |(full, since): (NodeAddr, Instant)| {
             full == node && now.saturating_duration_since(since) >= LINK_PATIENCE
@@ -183,7 +183,7 @@ impl Sender {
     }
 
     /// [`Sender::want_room`] for a call that waits by the socket's descriptor: the reader reports room to the daemon
-    /// too, once half of a full window is free. Such a wake-up costs more than to write an eighth of it.
+    /// too, once half of a full window is free. This wake-up costs more than writing an eighth of the window.
     pub fn want_room_told(&mut self, bytes: usize) -> bool {
         for lane in self.awaited_lanes() {
             lane.writer.tell_daemon(true);
@@ -191,7 +191,7 @@ impl Sender {
         self.want_outstanding(bytes, u64::from(WINDOW / 2))
     }
 
-    /// [`Sender::want_room`]; of a full window at most `most` is outstanding when the reader wakes this process.
+    /// [`Sender::want_room`]; for a full window the reader wakes this process when at most `most` is outstanding.
     fn want_outstanding(&mut self, bytes: usize, most: u64) -> bool {
         let is_connected = self.sole.as_ref().is_some_and(|lane| lane.peer != 0);
         let lanes = self.awaited_lanes();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn sender_to_a_link_that_had_room_waits_anew() {
+    fn sender_waits_again_after_its_link_had_room() {
         let begun = Instant::now();
         let mut sender = waiting(begun);
         sender.link_has_room(NodeAddr(0x0100_1002));

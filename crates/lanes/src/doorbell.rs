@@ -15,12 +15,12 @@ use utipc_os::shm::{Fence, Memory, Segment, Watched, wait_any};
 use super::layout::{Layout, Side, bell};
 use super::schedule::point;
 
-/// Bit of `parked`: the owner waits by a descriptor, which the daemon makes readable when it is told of a ring.
+/// Bit of `parked`: the owner waits by a descriptor, which the daemon makes readable when a ring is reported.
 const TELL: u32 = 1 << 31;
 
 /// The effect of ringing a doorbell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[must_use = "the daemon may have to be told"]
+#[must_use = "the daemon may need a notice"]
 pub enum Wakeup {
     /// The peer is awake, or had not asked for anything.
     #[default]
@@ -31,7 +31,7 @@ pub enum Wakeup {
     TellDaemon,
 }
 
-/// One side's doorbell. Clones are the same one.
+/// One side's doorbell. Clones are the same doorbell.
 #[derive(Debug)]
 pub struct Doorbell<M = Segment> {
     memory: Arc<M>,
@@ -108,7 +108,7 @@ pub struct Parked<'a, M: Memory = Segment> {
 }
 
 impl<M: Memory> Parked<'_, M> {
-    /// Sleeps until the doorbell is rung, at most `timeout`; not at all if its number is not `seen` any more.
+    /// Sleeps until the doorbell is rung, at most `timeout`; not at all if its number is no longer `seen`.
     pub fn wait(&self, seen: u32, timeout: Option<Duration>) {
         point("wait: before sleeping");
         self.bell.memory.wait32(self.bell.at + bell::SEQ, seen, timeout);

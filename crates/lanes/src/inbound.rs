@@ -24,7 +24,7 @@ pub enum Check {
     Something,
     /// No message.
     Nothing,
-    /// No message, and a lane that is over and read to its end, which has to be left. A lane can end at any time, also
+    /// No message, and a lane that has ended and is read to its end: leave it. A lane can end at any time, also
     /// between two checks.
     Ended,
 }
@@ -52,7 +52,7 @@ impl Sink<'_> {
         }
     }
 
-    /// The most bytes that fit; `most` if the memory grows.
+    /// Maximum number of bytes that fit; `most` if the memory grows.
     #[must_use]
     pub fn capacity(&self, most: usize) -> usize {
         match self {
@@ -69,8 +69,8 @@ pub struct ReceiveCall<'a> {
     pub sink: Sink<'a>,
     /// The caller's options.
     pub options: RecvOptions,
-    /// The result. It is filled in place: moving it from function to function would cost more than everything else that
-    /// a message needs.
+    /// The result. It is filled in place: moving it between functions would cost more than the rest of the work for a
+    /// message.
     pub received: Received,
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Found {
 pub struct InboundLane {
     pub(crate) id: LaneId,
     pub(crate) pair: Arc<Pair>,
-    /// The socket that writes, or whose messages the daemon writes; 0 for messages of any socket of other nodes.
+    /// The socket that writes, or whose messages the daemon writes; 0 for messages of any socket on other nodes.
     pub(crate) peer: u32,
     /// The node of `peer`; `None` for the own node.
     pub(crate) peer_node: Option<NodeAddr>,
@@ -181,7 +181,7 @@ impl InboundLane {
                 Ok(false) => return Check::Nothing,
                 // The next receive reports a corrupt lane.
                 Err(_) => return Check::Something,
-                // A marker alone is nothing.
+                // A marker alone is not a message.
                 Ok(true) => match self.check() {
                     Check::Nothing => {}
                     found => return found,

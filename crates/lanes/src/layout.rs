@@ -11,7 +11,7 @@ pub(super) const VERSION: u64 = 2;
 const PAIR: usize = 128;
 
 /// log2 of the ring sizes in bytes, by class: 4 KiB, 32 KiB, 256 KiB and 1 MiB. Each slot has its own ring of class 0,
-/// in which its lane begins; a larger one needs a grant of the daemon.
+/// in which its lane begins; a larger ring needs a grant of the daemon.
 pub const RING_SHIFTS: [u8; 4] = [12, 15, 18, 20];
 /// log2 of the size of a first ring.
 pub const FIRST_RING: u8 = RING_SHIFTS[0];
@@ -96,7 +96,7 @@ pub(super) mod slot {
     pub(crate) const START: usize = 64;
     /// Nonzero: the writer waits for room, see [`waiting`]. In the same line as `START`: both change seldom.
     pub(crate) const WAITING: usize = 72;
-    /// How far the reader has given room back, a place: written seldom, loaded by the writer when it finds the ring
+    /// How far the reader has released space, a place: written seldom, loaded by the writer when it finds the ring
     /// full.
     pub(crate) const RELEASED: usize = 128;
     /// Sum of the costs of the messages given back.
@@ -195,7 +195,7 @@ impl Layout {
         (summary, summary + PAIR)
     }
 
-    /// A slot's header; `None` if there is no such slot.
+    /// A slot's header; `None` if the slot does not exist.
     pub(super) fn slot(&self, writer: Side, slot: u32) -> Option<usize> {
         let table = self.direction(writer) + 2 * (PAIR + self.words);
         (slot < self.shape.slots).then(|| table + slot as usize * slot::SIZE)
@@ -257,7 +257,7 @@ impl Place {
             | self.lines & (LINES - 1)
     }
 
-    /// `None` for zero and for words that no place packs to.
+    /// `None` for words that are not a packed place, such as zero.
     pub(super) fn unpack(word: u64) -> Option<Place> {
         if word & VALID == 0 || word & (1 << 62) != 0 {
             return None;

@@ -1,4 +1,4 @@
-//! How loaded the receivers are to which lanes lead, for the choice among those of an anycast. Decision 38.
+//! The load of receivers that lanes lead to, for the choice among those of an anycast. Decision 38.
 
 use std::time::Instant;
 
@@ -28,7 +28,8 @@ impl OutboundLane {
 
     fn unread_load(&mut self) -> Load {
         if Load::of_blocks(self.outstanding()) != Load::IDLE {
-            // What was seen last is never less than what is unread. The reader's line is loaded only if that matters.
+            // The last observed load is never less than what is unread. The reader's line is loaded only if that
+            // matters.
             let _ = self.writer.refresh();
         }
         Load::of_blocks(self.outstanding())
@@ -48,7 +49,7 @@ impl OutboundLane {
 }
 
 impl Sender {
-    /// The load of the local socket `to` as this sender sees it; `None` without a lane to it.
+    /// The load of the local socket `to` as this sender sees it; `None` if no lane leads to it.
     pub fn load(&mut self, to: u32, bytes: usize) -> Option<Load> {
         self.lanes.get_mut(&to).map(|lane| lane.load(bytes))
     }

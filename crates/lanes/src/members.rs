@@ -8,7 +8,7 @@ use crate::awaited::Awaited;
 use crate::{LaneError, OutboundLane, Sender};
 
 impl OutboundLane {
-    /// Checks the window of a member: as at the node, one message of any size until it has read for the first time.
+    /// Checks the window of a member: as at the node, it may get one message of any size before its first read.
     pub(crate) fn check_window(&mut self, bytes: usize) -> Result<(), LaneError> {
         let cost = blocks(MULTICAST_HEADER + bytes);
         if self.window_left() < cost {
@@ -52,7 +52,7 @@ impl Sender {
         self.window_waits += 1;
     }
 
-    /// [`Sender::check_room`] for a message to a member of the socket's group, whose window limits it, too.
+    /// [`Sender::check_room`] for a message to a member of the socket's group, whose window limits it too.
     ///
     /// # Errors
     /// [`LaneError::WindowFull`]; as [`Sender::check_room`].

@@ -18,7 +18,7 @@ pub(crate) struct Expected {
     pub(crate) node: NodeAddr,
     /// The socket that reads.
     pub(crate) port: u32,
-    /// The socket that writes the lane; `None` for a node lane, which carries messages of any socket of other nodes.
+    /// The socket that writes the lane; `None` for a node lane, which carries messages of any socket on other nodes.
     pub(crate) from: Option<PortId>,
     /// Kind of the socket that reads.
     pub(crate) kind: SocketKind,
@@ -38,7 +38,7 @@ pub(crate) struct Checked {
     pub(crate) origin: PortId,
     /// The service that the sender addressed.
     pub(crate) destination: Option<ServiceRange>,
-    /// What a message of a group is.
+    /// The kind of a group message.
     pub(crate) group: Option<GroupMessageKind>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Checked {
 pub(crate) fn check(copy: &[u8], total: usize, expected: &Expected) -> Result<Checked, &'static str> {
     let view = View::parse_header(copy, total).map_err(|_| "a message without a proper header")?;
     if !view.is_data() {
-        return Err("a message that is no payload");
+        return Err("not a payload message");
     }
     let kind = view.message_type();
     let mut group = None;

@@ -22,9 +22,9 @@ mod perturbed {
 
     use utipc_core::Rng;
 
-    /// Of so many visits to a point one sleeps.
+    /// One of this many visits to a point sleeps.
     const SLEEPS: u64 = 64;
-    /// Of so many visits one yields.
+    /// One of this many visits yields.
     const YIELDS: u64 = 4;
     /// Longest sleep, microseconds: longer than a thread spins before it sleeps.
     const LONGEST_US: u64 = 200;

@@ -28,7 +28,7 @@ const ASKED_MAX: usize = 1024;
 const REQUESTS_BEFORE_LANE: u32 = 2;
 /// Times that the daemon wakes the reader of a lane before its writer does.
 const WAKES_BEFORE_FAR_END: u32 = 2;
-/// Messages that find the lane full between a refused request for a larger ring and the next one.
+/// Number of messages that find the lane full between a refused request for a larger ring and the next request.
 const PATIENCE: u32 = 256;
 
 /// A larger ring for a lane, for which the daemon has to grant memory.
@@ -57,7 +57,7 @@ pub enum Idle {
     Small,
     /// The lane is in use, or its reader has not left the large ring yet.
     Busy,
-    /// The memory goes back once the reader, which is owed this wake-up, has checked the lane.
+    /// The memory is returned once the reader, which is owed this wake-up, has checked the lane.
     Shrunk(Wakeup),
     /// The memory has gone back: the grant for it can go back too.
     Left,
@@ -82,7 +82,7 @@ pub struct OutboundLane {
     /// Wakes the reader's process if that waits by a descriptor; without it the daemon does.
     far: Option<Far>,
     /// Times that the daemon was asked to.
-    told: u32,
+    daemon_wakes: u32,
     /// The writer's position at the last [`OutboundLane::shrink_if_idle`].
     seen: u64,
     /// The lane has left a larger ring, for which it still has the grant.
@@ -107,7 +107,7 @@ impl OutboundLane {
             waits_since: None,
             for_reader,
             far: None,
-            told: 0,
+            daemon_wakes: 0,
             seen: 0,
             holds_grant: false,
         })
@@ -139,17 +139,17 @@ impl OutboundLane {
     #[cold]
     fn wake_reader(&mut self, address: Address) -> Wakeup {
         let done = self.far.as_ref().map(|far| match address {
-            // Its one lane is armed after the last packet was read.
+            // Its only lane is armed after the last packet was read.
             Address::Connection => far.set_readable(),
             // Many senders may wake it at once.
             _ => far.keep_readable(),
         });
         match done {
             Some(true) => return Wakeup::Quiet,
-            Some(false) => (self.far, self.told) = (None, 0),
+            Some(false) => (self.far, self.daemon_wakes) = (None, 0),
             None => {}
         }
-        self.told = self.told.saturating_add(1);
+        self.daemon_wakes = self.daemon_wakes.saturating_add(1);
         self.pair.wake_daemon(Wakeup::TellDaemon)
     }
 
@@ -166,7 +166,7 @@ impl OutboundLane {
                 }
             },
             LaneError::NeedsRing(class) => growth(class, true),
-            // `NoRing`: every ring is in use, or the reader is far behind; room becomes free later.
+            // `NoRing`: every ring is in use, or the reader is far behind; a ring becomes free later.
             _ => None,
         }
     }
@@ -320,19 +320,19 @@ impl Sender {
         self.lanes.remove(&peer)
     }
 
-    /// Whether there is any lane.
+    /// Whether any lane exists.
     #[must_use]
     pub fn has_lanes(&self) -> bool {
         self.sole.is_some() || !self.lanes.is_empty()
     }
 
-    /// Whether there is the lane of a connection, or to the node.
+    /// Whether the lane of a connection, or to the node, exists.
     #[must_use]
     pub fn has_sole_lane(&self) -> bool {
         self.sole.is_some()
     }
 
-    /// Whether there is a lane to each of these sockets.
+    /// Whether a lane to each of these sockets exists.
     #[must_use]
     pub fn reaches_all(&self, ports: &[u32]) -> bool {
         ports.iter().all(|port| self.lanes.contains_key(port))
@@ -482,7 +482,7 @@ impl Sender {
     /// Whether to request the far end of the descriptor by which a lane's reader waits: once, when the daemon has woken
     /// it twice.
     pub fn wants_far_end(&mut self, id: LaneId) -> bool {
-        self.lanes_mut().any(|lane| lane.id == id && lane.told == WAKES_BEFORE_FAR_END)
+        self.lanes_mut().any(|lane| lane.id == id && lane.daemon_wakes == WAKES_BEFORE_FAR_END)
     }
 
     /// Sets the far end of the descriptor by which a lane's reader waits.

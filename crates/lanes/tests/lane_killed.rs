@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lane_support::process::{Partner, arena, role};
+use lane_support::process::{Peer, arena, role};
 use rustix::process::{Signal, getpid, kill_process};
 use utipc_lanes::{Arena, Kind, LARGEST_CLASS, LaneError, Peek, Reader, Side, Writer};
 use utipc_os::fdpass::{Channel, Got, Put};
@@ -208,9 +208,9 @@ fn die_at(step: u64) -> bool {
     let seen = bell.seq();
     let parked = bell.park();
 
-    let partner = Partner::spawn("victim", &step.to_string(), &[&fd]);
-    let (sent, read, ended) = progress(&partner.channel);
-    let status = partner.wait();
+    let peer = Peer::spawn("victim", &step.to_string(), &[&fd]);
+    let (sent, read, ended) = progress(&peer.channel);
+    let status = peer.wait();
     assert_eq!(ended, status.success(), "{status}");
 
     // Recover as the daemon does, and read as the survivor does.

@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use lane_support::process::{Partner, arena, role};
-use lane_support::{Looked, Random, Receiver, Sender, receive_all};
+use lane_support::process::{Peer, arena, role};
+use lane_support::{Random, Receiver, Sender, Taken, receive_all};
 use utipc_lanes::{Arena, LARGEST_CLASS, Side};
 use utipc_os::shm::{Access, Memory, Segment};
 
@@ -54,9 +54,9 @@ fn two_processes_lose_nothing() {
         arena.open_slot(Side::Zero, slot).unwrap();
         arena.open_slot(Side::One, slot).unwrap();
     }
-    let partner = Partner::spawn("partner", "talk", &[&fd]);
+    let peer = Peer::spawn("peer", "talk", &[&fd]);
     let messages = talk(&arena, Side::Zero, duration());
-    assert!(partner.wait().success());
+    assert!(peer.wait().success());
     eprintln!("{messages} messages received in {} s on {} lanes", duration().as_secs(), SLOTS.len());
 }
 
@@ -68,9 +68,9 @@ fn hostile_peer_affects_no_other_lane() {
         honest.open_slot(Side::Zero, slot).unwrap();
         honest.open_slot(Side::One, slot).unwrap();
     }
-    let friend = Partner::spawn("partner", "talk", &[&fd]);
+    let friend = Peer::spawn("peer", "talk", &[&fd]);
     let (shared, fd) = arena();
-    let neighbour = Partner::spawn("partner", "scribble", &[&fd]);
+    let neighbour = Peer::spawn("peer", "scribble", &[&fd]);
     std::thread::scope(|scope| {
         scope.spawn(|| endure(&shared, duration()));
         talk(&honest, Side::Zero, duration());
@@ -96,8 +96,8 @@ fn endure(arena: &Arena, time: Duration) {
         for n in 0..50 {
             // Contents are not checked: the hostile peer may have written them.
             match receiver.skim() {
-                Ok(Looked::Message | Looked::End) => {}
-                Ok(Looked::Nothing) => errors += u64::from(receiver.reader.arm().is_err()),
+                Ok(Taken::Message | Taken::End) => {}
+                Ok(Taken::Nothing) => errors += u64::from(receiver.reader.arm().is_err()),
                 Err(_) => errors += 1,
             }
             errors += u64::from(sender.try_send().is_err());
@@ -126,7 +126,7 @@ fn endure(arena: &Arena, time: Duration) {
 
 /// The second process.
 #[test]
-fn partner() {
+fn peer() {
     let Some((role, channel, fds)) = role() else { return };
     let fd: OwnedFd = fds.into_iter().next().unwrap();
     if role == "talk" {

@@ -122,7 +122,7 @@ fn reader_dies(round: u64) {
         }
     });
     while receiver.received() < round {
-        if receiver.look().unwrap() != lane_support::Looked::Message {
+        if receiver.take().unwrap() != lane_support::Taken::Message {
             thread::yield_now();
         }
     }
@@ -139,8 +139,8 @@ fn reader_dies(round: u64) {
     assert_eq!(sender.join().unwrap(), number);
 }
 
-/// Several senders of one side share its doorbell and the reports of room. One that checks before it announces its
-/// sleep is not woken, and another one may take the report: the last check has to be of the own lane.
+/// Several senders of one side share its doorbell and the reports of room. A sender that checks before it announces its
+/// sleep is not woken, and another may take the report: the last check must be of its own lane.
 #[test]
 fn room_that_comes_before_the_announced_sleep_shows_only_in_the_lane() {
     let arena = arena(&[7]);
@@ -173,7 +173,7 @@ mod perturbed {
 
     /// Messages of each thread of a run.
     const MESSAGES: u64 = 300;
-    /// If no thread comes to a point for so long, a wake-up was lost, seconds. A run may last longer.
+    /// If no thread reaches a point for this many seconds, a wake-up was lost. A run may last longer.
     const LONGEST_S: u64 = 60;
 
     fn number(variable: &str) -> Option<u64> {

@@ -47,7 +47,7 @@ impl<'a> Nest<'a> {
         self.iter().filter(|a| a.kind == kind).last().map(|a| a.value)
     }
 
-    /// Whether there is an attribute of this type.
+    /// Whether an attribute of this type exists.
     #[must_use]
     pub fn flag(self, kind: u16) -> bool {
         self.value(kind).is_some()
@@ -155,7 +155,7 @@ impl Writer<'_> {
         self.bytes(kind, &value.to_ne_bytes());
     }
 
-    /// Appends a 32-bit number, if there is one.
+    /// Appends a 32-bit number, if given.
     pub fn optional_u32(&mut self, kind: u16, value: Option<u32>) {
         if let Some(value) = value {
             self.u32(kind, value);

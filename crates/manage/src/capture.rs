@@ -9,8 +9,8 @@ use crate::attribute::{Nest, Writer};
 use crate::errno::Errno;
 use crate::family::{capture, longest};
 
-/// Maximum number of bytes of a frame that a record contains. The rest of a longer one, of which there are only
-/// messages in lanes, is left out.
+/// Maximum number of bytes of a frame that a record contains. The rest of a longer one is left out; only messages in
+/// lanes are longer.
 pub const MAX_FRAME: usize = 65_507;
 
 /// Maximum number of bytes of a record as a packet.
@@ -52,7 +52,7 @@ impl CaptureRequest {
 /// A media address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Of Ethernet, and of media with addresses of that form.
+    /// Of Ethernet and of media with the same form of address.
     Ethernet([u8; 6]),
     /// Of UDP.
     Udp(SocketAddr),
@@ -67,7 +67,7 @@ pub enum Origin {
         name: String,
         /// Whether the node sent it; otherwise it has received it.
         sent: bool,
-        /// Sender and receiver. A frame to a group or to all appears so when sent, and as to the node when received.
+        /// Sender and receiver. A frame to a group or to all has that address when sent, and the node's when received.
         path: [Place; 2],
     },
     /// In a lane, from the socket with the first port to that with the second.
@@ -187,7 +187,7 @@ mod tests {
             assert!(bytes.len() <= MAX_RECORD);
             assert_eq!(Record::from_bytes(&bytes), Ok(record));
             for cut in 0..bytes.len().min(100) {
-                // No cut packet may be taken for more than it contains.
+                // A truncated packet must not decode to more than it contains.
                 let _ = Record::from_bytes(&bytes[..cut]);
             }
         }

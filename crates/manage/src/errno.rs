@@ -11,7 +11,7 @@ impl Errno {
     pub const NOT_PERMITTED: Self = Self(1);
     /// ENOENT.
     pub const NO_ENTRY: Self = Self(2);
-    /// ENXIO: no such node.
+    /// ENXIO: the node does not exist.
     pub const NO_DEVICE_OR_ADDRESS: Self = Self(6);
     /// ENOMEM.
     pub const NO_MEMORY: Self = Self(12);
@@ -21,7 +21,7 @@ impl Errno {
     pub const BUSY: Self = Self(16);
     /// EEXIST.
     pub const EXISTS: Self = Self(17);
-    /// ENODEV: no such interface or local address.
+    /// ENODEV: the interface or local address does not exist.
     pub const NO_DEVICE: Self = Self(19);
     /// EINVAL: malformed, out of range, or does not exist.
     pub const INVALID: Self = Self(22);
@@ -29,9 +29,9 @@ impl Errno {
     pub const RANGE: Self = Self(34);
     /// ENODATA: an attribute is missing.
     pub const NO_DATA: Self = Self(61);
-    /// ENOPROTOOPT: there is no broadcast link.
+    /// ENOPROTOOPT: the node has no broadcast link.
     pub const NO_PROTOCOL_OPTION: Self = Self(92);
-    /// EOPNOTSUPP: no such command, or not served.
+    /// EOPNOTSUPP: unknown command, or not supported.
     pub const NOT_SUPPORTED: Self = Self(95);
     /// EADDRINUSE.
     pub const ADDRESS_IN_USE: Self = Self(98);

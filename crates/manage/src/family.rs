@@ -133,7 +133,7 @@ pub mod socket {
     pub const WAIT: u16 = 131;
     /// utipc's own: bytes of messages that its reader has not read at the node.
     pub const UNREAD: u16 = 132;
-    /// utipc's own: bytes of memory that its open lanes have carried, written and read by it.
+    /// utipc's own: bytes that its open lanes have carried, written and read by it.
     pub const LANE_SENT: u16 = 133;
     /// See [`LANE_SENT`].
     pub const LANE_RECEIVED: u16 = 134;
@@ -177,7 +177,7 @@ pub mod link {
     pub const DOWN_REASON: u16 = 128;
     /// utipc's own: time of the last failure, in milliseconds since 1970.
     pub const DOWN_TIME: u16 = 129;
-    /// utipc's own: time since which the link is up, in milliseconds since 1970.
+    /// utipc's own: time at which the link came up, in milliseconds since 1970.
     pub const UP_TIME: u16 = 130;
     /// utipc's own: address of the peer.
     pub const PEER: u16 = 131;
@@ -185,7 +185,7 @@ pub mod link {
     pub const PEER_MEDIA: u16 = 132;
     /// utipc's own: name of the bearer.
     pub const BEARER: u16 = 133;
-    /// utipc's own: what the kernel's attributes have no place for, a nest of [`wide`](super::wide) numbers.
+    /// utipc's own: counters that do not fit the kernel's attributes, a nest of [`wide`](super::wide) numbers.
     pub const WIDE: u16 = 134;
 }
 
@@ -214,7 +214,7 @@ pub mod quota {
     pub const USER: u16 = 128;
     /// Number of resources.
     pub const COUNT: u16 = 129;
-    /// The first resource; the others follow, one number each.
+    /// The first resource; each other has one of the next numbers.
     pub const FIRST: u16 = 256;
     pub const NAME: u16 = 1;
     pub const USED: u16 = 2;
@@ -249,7 +249,7 @@ pub mod group {
     pub const PID: u16 = 9;
     pub const UID: u16 = 10;
     pub const PROGRAM: u16 = 11;
-    /// What the last send waits for; absent if it does not wait.
+    /// The condition that the last send waits for; absent if it does not wait.
     pub const WAIT: u16 = 12;
     pub const STATE: u16 = 13;
     /// Blocks that may be sent to the member.
@@ -264,7 +264,7 @@ pub mod group {
     pub const EVICTED: u16 = 19;
     /// Messages that the member did not get because it is slow.
     pub const DROPPED: u16 = 20;
-    /// Messages for it that newer ones with their key have replaced.
+    /// Messages for it that newer messages with the same key have replaced.
     pub const CONFLATED: u16 = 21;
     /// Messages that wait until it has room.
     pub const KEPT: u16 = 22;
@@ -276,7 +276,7 @@ pub mod capture {
     pub const ONLY_BEARER: u16 = 128;
     /// Of a request: also capture messages in lanes.
     pub const LANES: u16 = 129;
-    /// Of a request: most bytes of a frame to copy.
+    /// Of a request: maximum number of bytes of a frame to copy.
     pub const SNAP: u16 = 130;
     /// Of a request: leave bearers out.
     pub const NO_BEARERS: u16 = 131;
@@ -284,7 +284,7 @@ pub mod capture {
     pub const TIME: u16 = 1;
     /// Of a record: name of the bearer; absent for a lane.
     pub const BEARER: u16 = 2;
-    /// Of a record: the node sent it; otherwise it has received it.
+    /// Of a record: the node sent it; if absent, received it.
     pub const SENT: u16 = 3;
     /// Of a record: media address of the sender: 6 bytes of Ethernet, or a `sockaddr`.
     pub const FROM: u16 = 4;
@@ -294,7 +294,7 @@ pub mod capture {
     pub const FRAME: u16 = 6;
     /// Of a record: length of the whole frame.
     pub const LENGTH: u16 = 7;
-    /// Of a record: frames that were not copied since the record before.
+    /// Of a record: number of frames not copied since the previous record.
     pub const DROPPED: u16 = 8;
     /// Of a record of a lane: port of the sender.
     pub const FROM_PORT: u16 = 9;

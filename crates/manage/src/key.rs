@@ -23,9 +23,9 @@ pub struct KeyChange {
     pub key: Option<Secret>,
     /// It is a master key.
     pub master: bool,
-    /// The node that sends with it; `None`: all nodes.
+    /// The node that encrypts with it; `None`: all nodes.
     pub identity: Option<[u8; 16]>,
-    /// Interval of new session keys, minutes; 0 for none, [`REKEY_NOW`] for one now.
+    /// Interval of new session keys, minutes; 0 for none, [`REKEY_NOW`] for a new key now.
     pub rekeying: Option<u32>,
 }
 
@@ -77,7 +77,7 @@ impl KeyChange {
 }
 
 impl Secret {
-    /// Reads name, length and key; the length must be that of the key exactly.
+    /// Reads name, length and key; the length must be exactly the key's.
     fn read(value: &[u8]) -> Result<Self, Refusal> {
         let (name, rest) = value.split_first_chunk::<ALGORITHM>().ok_or(Errno::INVALID)?;
         let (len, bytes) = rest.split_first_chunk::<4>().ok_or(Errno::INVALID)?;

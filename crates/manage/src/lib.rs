@@ -1,6 +1,6 @@
 //! The management protocol: the kernel's generic netlink family TIPCv2 as typed values. The crate is pure.
 //!
-//! A [`Request`] is what an administrator asks of a node, an [`Entry`] the content of one message of the reply.
+//! A [`Request`] is an administrator's request to a node, an [`Entry`] the content of one message of the reply.
 //! [`ReplyWriter`] writes the messages of a reply, [`replies`] reads them. The bytes are the kernel's, so the
 //! same request goes to a daemon or to the kernel (docs/decisions/0012). Nothing here does input or output;
 //! input may be hostile. To add an attribute, see "Worked examples" in ARCHITECTURE.md. Spec: tipc.md §13;

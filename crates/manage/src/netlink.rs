@@ -66,7 +66,7 @@ impl Header {
 /// A message in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Its headers; command and version are 0 if the message belongs to no family.
+    /// Its headers; command and version are 0 if the message does not belong to a family.
     pub header: Header,
     /// The bytes after the headers.
     pub body: &'a [u8],

@@ -73,7 +73,7 @@ impl ReplyWriter {
         let request = self.request;
         netlink::put(&mut self.bytes, &header, |out| {
             out.extend_from_slice(&errno.0.wrapping_neg().to_ne_bytes());
-            // The header of the request without its body: the length is that of the headers.
+            // The header of the request without its body: its length covers only the headers.
             let mut head = Vec::new();
             netlink::put(&mut head, &request, |_| {});
             out.extend_from_slice(head.get(..HEADER).unwrap_or_default());

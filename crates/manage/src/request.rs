@@ -94,7 +94,7 @@ pub enum Request {
         /// Its name.
         name: String,
     },
-    /// Lists what all users together, and each of them, use of the resources that have quotas. A utipc extension.
+    /// Lists the quota usage of all users together, and of each user. A utipc extension.
     Quotas,
     /// Lists the keys of the node, without the keys themselves. A utipc extension.
     Keys,
@@ -129,7 +129,7 @@ pub enum Request {
     Nodes,
     /// Shows the own node and its cluster.
     Net,
-    /// Configures the own node and its cluster, while the node has no address.
+    /// Configures this node and its cluster, while the node has no address.
     NetSet {
         /// Cluster number.
         id: Option<u32>,
@@ -335,8 +335,8 @@ impl Request {
         }
     }
 
-    /// Decodes the first message of a packet: its header, and the request or the reason to refuse it. `None` if there
-    /// is no complete message with a generic netlink header.
+    /// Decodes the first message of a packet: its header, and the request or the reason to refuse it. `None` if the
+    /// message is incomplete or has no generic netlink header.
     #[must_use]
     pub fn from_bytes(packet: &[u8]) -> Option<(Header, Result<Self, Refusal>)> {
         let message = Messages::new(packet).next().filter(|m| m.header.family >= netlink::kind::CONTROL)?;

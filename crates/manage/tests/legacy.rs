@@ -166,7 +166,7 @@ fn refusals_are_error_texts() {
 }
 
 #[test]
-fn cut_requests_are_refused() {
+fn truncated_requests_are_refused() {
     let whole = request(0x4107, 24, &[words(&[700]), b"1:U-2:U\0".to_vec()].concat());
     for len in 0..whole.len() {
         let mut cut = whole[..len].to_vec();

@@ -325,7 +325,7 @@ fn family_is_resolved_by_name() {
 }
 
 /// Changes each byte of each message to a few values, and truncates each message to each length: nothing panics, and
-/// whatever is decoded can be encoded again.
+/// everything decoded can be encoded again.
 #[test]
 fn mutated_messages_do_not_panic() {
     let mut messages: Vec<Vec<u8>> = requests().iter().map(|r| r.to_bytes(&HEADER)).collect();

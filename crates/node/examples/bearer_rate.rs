@@ -27,7 +27,7 @@ fn open(host: u8, frame: usize, offloads: bool) -> Result<UdpBearer, BearerError
     })
 }
 
-/// Nanoseconds to send and to receive one frame, and frames for each system call either way.
+/// Nanoseconds to send and to receive one frame, and frames per system call in each direction.
 fn measure(frame: usize, batch: usize, offloads: bool) -> Result<[f64; 4], BearerError> {
     let (mut sender, mut receiver) = (open(1, frame, offloads)?, open(2, frame, offloads)?);
     let mut frames = FrameBatch::default();

@@ -17,7 +17,7 @@ use utipc_os::fdpass::{Channel, Put};
 
 use crate::bearers::Bearer;
 
-/// Maximum number of captures at a time. Ours: each costs a copy of every frame.
+/// Maximum number of captures at a time. Our choice: each costs a copy of every frame.
 const MAX_CAPTURES: usize = 4;
 
 /// Maximum number of bytes that wait for the reader of one capture, in addition to the buffer of its socket.
@@ -45,7 +45,7 @@ struct Capture {
     request: CaptureRequest,
     queue: VecDeque<Vec<u8>>,
     queued: usize,
-    /// Not copied since the last record.
+    /// Number of frames not copied since the last record.
     dropped: u64,
     is_gone: bool,
 }
@@ -81,7 +81,7 @@ impl Captures {
         self.all.retain(|capture| capture.owner != owner);
     }
 
-    /// Ends the captures of attachments that may have none any more.
+    /// Ends the captures of attachments that may no longer have any.
     pub(crate) fn end_unless(&mut self, may: impl Fn(u32) -> bool) {
         self.all.retain(|capture| may(capture.owner));
     }

@@ -37,12 +37,12 @@ pub enum KeyFileError {
     /// Others than its owner may read or write it.
     #[error("others may read or write the key file {} (`chmod 600` it)", .0.display())]
     Open(PathBuf),
-    /// It has no key.
+    /// It contains no key.
     #[error("the key file {} has no key: {error}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         error: KeyError,
     },
 }

@@ -35,7 +35,7 @@ pub struct Counters {
     pub nodes_down: u64,
     /// Frames that were not accepted, by reason.
     pub dropped: DropCounters,
-    /// Frames that show a problem which an operator can solve, by its name: `encrypted`, `wrong-key`,
+    /// Frames that show a problem that an operator can solve, by its name: `encrypted`, `wrong-key`,
     /// `clear-text`, `replayed`, `other-cluster`, `duplicate-address`, `other-medium`, `outside-domain`,
     /// `too-many-nodes`, `malformed`.
     pub problems: BTreeMap<Cow<'static, str>, Problem>,
@@ -53,7 +53,7 @@ pub struct Problem {
     pub count: u64,
     /// Time of the last one, milliseconds since 1970.
     pub last: u64,
-    /// The bearer on which it arrived; empty if that is not known.
+    /// The bearer on which it arrived; empty if unknown.
     pub bearer: String,
     /// The node that it names as its sender; 0 if it names none.
     pub peer: u32,
@@ -84,8 +84,8 @@ pub(crate) fn wall_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Least time between two log lines about duplicate addresses. Ours: each discovery message of such a host is counted,
-/// but any host could fill a disk if each were logged.
+/// Minimum time between two log lines about duplicate addresses. Our choice: each discovery message of such a host is
+/// counted, but any host could fill a disk if each were logged.
 const DUPLICATE_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Maximum number of entries of the history of links.
@@ -187,8 +187,8 @@ impl Observer {
                 if self.take_duplicate_log(Instant::now()) {
                     warn!(
                         node,
-                        "another host has the identity or address of this node, {peer}, and is ignored (two hosts have \
-                         one name or a copied state file: give one of them another identity, `utipcd --identity NAME`)"
+                        "another host has the identity or address of this node, {peer}, and is ignored (two hosts share \
+                         a name or a copied state file: give one of them another identity, `utipcd --identity NAME`)"
                     );
                 }
                 let detail = format!("another node uses address {peer}");
@@ -227,7 +227,7 @@ impl Observer {
                 if let Some(name) = problem(reason) {
                     let counted = self.counters.problems.get(name).map_or(0, |problem| problem.count);
                     self.note_problem(name, Some(*bearer), *peer, reason.to_string());
-                    // An event of its own has counted this frame.
+                    // A separate event has counted this frame.
                     if matches!(reason, Drop::Discovery(Refusal::DuplicateAddress(_)))
                         && let Some(problem) = self.counters.problems.get_mut(name)
                     {

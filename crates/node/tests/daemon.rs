@@ -6,8 +6,6 @@ mod anycasts;
 mod client;
 #[path = "daemon/congestion.rs"]
 mod congestion;
-#[path = "daemon/busy.rs"]
-mod busy;
 #[path = "daemon/death.rs"]
 mod death;
 #[path = "daemon/descriptors.rs"]
@@ -24,8 +22,8 @@ mod group_lanes;
 mod hosted;
 #[path = "daemon/hostile.rs"]
 mod hostile;
-#[path = "daemon/kept.rs"]
-mod kept;
+#[path = "daemon/in_flight.rs"]
+mod in_flight;
 #[path = "daemon/lanes.rs"]
 mod lanes;
 #[path = "daemon/lists.rs"]
@@ -38,6 +36,8 @@ mod mapped;
 mod names;
 #[path = "daemon/node_lanes.rs"]
 mod node_lanes;
+#[path = "daemon/orphans.rs"]
+mod orphans;
 #[path = "daemon/own_death.rs"]
 mod own_death;
 #[path = "daemon/passed.rs"]

@@ -1,4 +1,4 @@
-//! Memory of the daemon, in a process of its own: what messages take is charged and returned, and the daemon refuses
+//! Memory of the daemon, in a separate process: the memory of messages is charged and returned, and the daemon refuses
 //! messages when the system refuses it memory.
 
 // AddressSanitizer has its own allocator, which keeps freed memory and needs addresses for its shadows. Its suite sets
@@ -30,7 +30,7 @@ use client::Client;
 #[global_allocator]
 static HEAP: Heap = Heap;
 
-/// Set for the process of the daemon: its socket, and the most memory or addresses that it may have, bytes.
+/// Set for the process of the daemon: its socket, and the maximum memory or addresses that it may have, bytes.
 const SOCKET: &str = "UTIPC_TEST_SOCKET";
 const MEMORY: &str = "UTIPC_TEST_MEMORY";
 const ADDRESSES: &str = "UTIPC_TEST_ADDRESSES";
@@ -43,9 +43,9 @@ const CHARGED: &str = "charged ";
 /// Requests that are sent before their replies are read.
 const AHEAD: usize = 64;
 
-/// The daemon of the other tests; does nothing in their own process.
+/// The daemon of the other tests; does nothing in their process.
 #[test]
-fn daemon_in_a_process_of_its_own() {
+fn daemon_in_a_separate_process() {
     let Some(socket) = std::env::var_os(SOCKET) else { return };
     for (name, resource) in [(MEMORY, Resource::Data), (ADDRESSES, Resource::As)] {
         if let Some(most) = std::env::var(name).ok().and_then(|most| most.parse().ok()) {
@@ -78,7 +78,7 @@ impl Host {
     fn with_limit(most: Option<(&str, u64)>) -> Self {
         let path = client::path();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "daemon_in_a_process_of_its_own", "--nocapture"]);
+        command.args(["--exact", "daemon_in_a_separate_process", "--nocapture"]);
         command.env(SOCKET, &path).stdin(Stdio::piped()).stdout(Stdio::piped());
         if let Some((name, most)) = most {
             command.env(name, most.to_string());
@@ -144,7 +144,7 @@ impl Drop for Host {
     }
 }
 
-/// A sender whose messages no receiver returns and many fit a queue: 16 MiB.
+/// A sender whose messages are not returned and fit a queue in great number: 16 MiB.
 fn sender(client: &mut Client) -> u32 {
     let port = client.open(SocketKind::Dgram);
     let value = OptionValue::Number(Importance::Critical as u32);
@@ -281,7 +281,7 @@ fn queues_that_were_drained_keep_no_memory() {
     }
 }
 
-/// Queues fill with messages of one size after the other, and one of eight queues is kept each time.
+/// Queues fill with messages of one size after another, and one of eight queues is kept each time.
 fn refuses_messages_and_lives(limit: (&str, u64), phases: &[(usize, usize)]) {
     let host = Host::with_limit(Some(limit));
     let mut bystander = host.client();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// The result of everything in this crate that the system can refuse.
+/// The result of every operation that the system can refuse.
 pub type Result<T> = std::result::Result<T, OsError>;
 
 /// A refused system call: what was attempted, on which object, why, and what to do about it.

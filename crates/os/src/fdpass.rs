@@ -74,7 +74,7 @@ pub enum Put {
     Sent,
     /// The peer has too many unread packets.
     Full,
-    /// As many descriptors are on their way from this user as the system allows, wherever they go: try again later.
+    /// This user has the maximum number of descriptors in flight, to all receivers together: try again later.
     Busy,
     /// The peer is gone.
     Gone,
@@ -106,7 +106,7 @@ impl Doorway {
         Ok(doorway)
     }
 
-    /// As [`Doorway::open`], for a caller that has found out itself that no process uses the path.
+    /// As [`Doorway::open`], for a caller that knows that no process uses the path.
     ///
     /// The socket listens under a hidden name before it is renamed, so a process that finds the path can connect.
     ///
@@ -116,7 +116,7 @@ impl Doorway {
         let failed = |cause: io::Error| OsError::new("open the socket", path.display(), cause);
         if std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
             let cause = io::Error::from(io::ErrorKind::AlreadyExists);
-            return Err(failed(cause).with_remedy("remove the file there, which is not a socket"));
+            return Err(failed(cause).with_remedy("remove the file at this path: it is not a socket"));
         }
         let hidden = hidden(path).ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
         match std::fs::remove_file(&hidden) {
@@ -169,7 +169,7 @@ impl Doorway {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(error.with_remedy("another daemon uses this path"));
             }
-            // A folder of the service manager, in which this user may not write.
+            // The folder belongs to the service manager; this user may not write there.
             Err(_) => None,
         };
         Ok(Doorway { fd, path, lock, is_passed: true })
@@ -227,9 +227,8 @@ impl Channel {
 
     /// Connects to the process at `path`.
     ///
-    /// # Errors
-    /// `NotFound` and `ConnectionRefused` mean that no process listens there, `WouldBlock` that the one that listens
-    /// does not accept in time.
+    /// # Errors `NotFound` and `ConnectionRefused` mean that no process listens there, `WouldBlock` that the one that
+    /// listens does not accept in time.
     pub fn connect(path: &Path) -> Result<Channel> {
         Self::connect_with(path, SocketFlags::empty())
     }
@@ -284,8 +283,8 @@ impl Channel {
         Channel { fd, patience: None }
     }
 
-    /// Limits the time for which a call waits, here and in all copies of the descriptor. A call that has waited for so
-    /// long finds [`Put::Full`] or [`Got::Nothing`].
+    /// Limits the time that a call waits, here and in all copies of the descriptor. After that time a call returns
+    /// [`Put::Full`] or [`Got::Nothing`].
     ///
     /// # Errors
     /// The descriptor is not open.
@@ -436,8 +435,8 @@ impl Channel {
         if code == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Refuses packets with descriptors from now on, where the kernel can (Linux 6.16): a packet socket in the queue of
-    /// its own other end is never closed.
+    /// Refuses packets with descriptors from now on, where the kernel can (Linux 6.16): a packet socket that lies in
+    /// the queue of its other end would never be closed.
     pub fn refuse_descriptors(&self) {
         const SO_PASSRIGHTS: libc::c_int = 83;
         let no: libc::c_int = 0;
@@ -469,7 +468,7 @@ impl Channel {
         let mut none = RecvAncillaryBuffer::default();
         match rustix::net::recvmsg(&self.fd, &mut [IoSliceMut::new(&mut [0])], &mut none, flags) {
             Ok(message) => message.bytes > 0 || message.flags.contains(ReturnFlags::CTRUNC),
-            // There are no packets, and no other end either.
+            // No packets are left, and the other end is closed.
             Err(errno) => !matches!(errno, Errno::WOULDBLOCK | Errno::CONNRESET | Errno::NOTCONN),
         }
     }

@@ -16,7 +16,7 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 /// The hooks, in the order in which they were added. A child may only read them.
 static HOOKS: [OnceLock<&'static Hooks>; MAX_HOOKS] = [const { OnceLock::new() }; MAX_HOOKS];
 
-/// One each for a library, and for its connections to daemons; and a spare one.
+/// One for the library, one for its connections to daemons, one spare.
 const MAX_HOOKS: usize = 3;
 
 /// Functions that the forking thread calls around a fork. None of them may panic.

@@ -20,7 +20,7 @@ pub fn wait(connection: impl AsFd) {
         let mut set = [PollFd::new(&connection, PollFlags::RDHUP)];
         match poll(&mut set, None) {
             Err(Errno::INTR) => {}
-            // A descriptor that cannot be polled has no peer to wait for.
+            // Returns at once for a descriptor that cannot be polled.
             Err(_) => return,
             Ok(_) if set.iter().any(|fd| !fd.revents().is_empty()) => return,
             Ok(_) => {}
@@ -55,7 +55,7 @@ pub fn watch(
     let (report, started) = mpsc::channel();
     let run = move || {
         // SAFETY: the starting thread has it borrowed until the report. After that it is either in this thread's own
-        // table, where no other thread can close it, or not used any more.
+        // table, where no other thread can close it, or no longer used.
         let shared = unsafe { BorrowedFd::borrow_raw(number) };
         if table == Table::Own && keep_only(&[shared]) {
             let _ = report.send(Ok(()));
@@ -84,7 +84,7 @@ pub fn watch(
     started.recv().unwrap_or(Ok(()))
 }
 
-/// Gives the calling thread a descriptor table of its own with only these descriptors; returns false, with the table
+/// Gives the calling thread its own descriptor table with only these descriptors; returns false, with the table
 /// still shared, if the kernel cannot (before 5.9) or if there are none. It takes time for each descriptor of the
 /// process.
 pub(crate) fn keep_only<Fd: AsFd>(fds: &[Fd]) -> bool {

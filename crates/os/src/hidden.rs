@@ -1,4 +1,4 @@
-//! Hidden descriptors: those of the library, which the program does not know. They have high numbers, so that the
+//! Hidden descriptors: the library's, which the program does not know. They have high numbers, so that the
 //! program's descriptors get the numbers that it expects, and are in a list, so that a shim can protect them when the
 //! program closes all descriptors.
 

@@ -70,7 +70,7 @@ impl Interface {
 }
 
 /// The MTU of the path from `local` to `remote` as far as this host knows it, in bytes including the IP
-/// header: that of the route, of the interface, or the value that a router has reported.
+/// header: the MTU of the route or the interface, or the value that a router has reported.
 pub fn path_mtu(local: SocketAddr, remote: SocketAddr) -> Result<usize> {
     let failed = |errno: rustix::io::Errno| OsError::new("find the path MTU to", remote, errno);
     let family = if remote.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };

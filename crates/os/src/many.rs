@@ -19,13 +19,13 @@ pub struct Many<K, V = ()>(BTreeMap<K, V>);
 /// Parts of an [`Index`].
 pub const PARTS: usize = 64;
 
-/// Entries of a part for which [`Index::shrink`] leaves the memory in any case.
+/// Number of entries of a part for which [`Index::shrink`] always keeps the memory.
 const LEAST: usize = 16;
 
 /// Elements that are only looked up.
 ///
 /// They lie in parts, each of which grows and shrinks alone: a single table moves all elements when it doubles, which
-/// takes 20 ms for 57,344 of 250 bytes. An empty one takes 3 KiB: it is for what the daemon has once.
+/// takes 20 ms for 57,344 of 250 bytes. An empty one takes 3 KiB: use it for what the daemon has once.
 #[derive(Debug)]
 pub struct Index<K, V> {
     parts: Box<[HashMap<K, V>; PARTS]>,
@@ -98,7 +98,7 @@ impl<K: Ord + Copy, V> Many<K, V> {
         self.0.remove(key)
     }
 
-    /// Whether there is a value of a key.
+    /// Whether the key has a value.
     #[must_use]
     pub fn contains(&self, key: &K) -> bool {
         self.0.contains_key(key)
@@ -110,7 +110,7 @@ impl<K: Ord + Copy, V> Many<K, V> {
         self.0.len()
     }
 
-    /// Whether there is no element.
+    /// Whether the collection is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -182,7 +182,7 @@ impl<K: Eq + Hash, V> Index<K, V> {
         removed
     }
 
-    /// Whether there is a value of a key.
+    /// Whether the key has a value.
     #[must_use]
     pub fn contains(&self, key: &K) -> bool {
         self.get(key).is_some()
@@ -194,7 +194,7 @@ impl<K: Eq + Hash, V> Index<K, V> {
         self.len
     }
 
-    /// Whether there is no element.
+    /// Whether the collection is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -28,7 +28,7 @@ const VECTORS: usize = 512;
 
 /// Frames that [`Datagram`]s refer to by number. Each consists of two pieces of memory, either of which may be empty.
 pub trait Frames {
-    /// The pieces of frame `index`; `None` if there is no such frame.
+    /// The pieces of frame `index`; `None` if the frame does not exist.
     fn pieces(&self, index: usize) -> [&[u8]; 2];
 }
 
@@ -77,11 +77,11 @@ pub struct SendReport {
     pub dropped: u64,
     /// System calls used.
     pub calls: u64,
-    /// Runs of more than one datagram that went as one send.
+    /// Number of sends that carried a run of more than one datagram.
     pub runs: u64,
     /// The last refusal.
     pub error: Option<io::Error>,
-    /// The kernel refused a run but took its datagrams one by one: make no more runs.
+    /// The kernel refused a run but took its datagrams one by one: stop making runs.
     pub offload_refused: bool,
 }
 

@@ -12,8 +12,8 @@ const REMEDY: &str = "network namespaces need root (CAP_SYS_ADMIN)";
 /// Moves the calling thread, and threads and processes that it starts later, into a new empty
 /// network namespace, which the kernel removes when its last thread and socket are gone.
 pub fn unshare() -> Result<()> {
-    // SAFETY: NEWNET changes which network the thread's future system calls see; it touches
-    // neither memory nor the descriptor table, which are what makes other flags unsafe.
+    // SAFETY: NEWNET changes which network the thread's future system calls see; unlike unsafe flags, it touches
+    // neither memory nor the descriptor table.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
         .map_err(|errno| OsError::new("create", "a network namespace", errno).with_remedy(REMEDY))
 }

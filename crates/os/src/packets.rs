@@ -52,8 +52,8 @@ impl Place {
     }
 }
 
-/// A near end for the thread that hangs it up. It never closes the descriptor: that thread may have a descriptor table
-/// of its own, in which the number is that of nothing or of another file.
+/// A near end for the thread that hangs it up. It never closes the descriptor: that thread may have its own descriptor
+/// table, in which the number is unused or names another file.
 #[derive(Debug)]
 pub struct NearHandle(Weak<Place>);
 
@@ -68,7 +68,7 @@ impl NearHandle {
         Weak::as_ptr(&self.0) == Arc::as_ptr(&near.place)
     }
 
-    /// Hangs it up, from any thread of the process. A thread with a descriptor table of its own reaches the number only
+    /// Hangs it up, from any thread of the process. A thread with its own descriptor table reaches the number only
     /// where the kernel has `pidfd_getfd` and permits it: see [`reaches_main_table`].
     pub fn hang_up(&self) -> bool {
         let shut = |fd: BorrowedFd<'_>| rustix::net::shutdown(fd, rustix::net::Shutdown::Both).is_ok();
@@ -102,9 +102,8 @@ impl Near {
         NearHandle(Arc::downgrade(&self.place))
     }
 
-    /// The near end in a forked child: the program's descriptor has the same number there, one of the library is
-    /// copied. `None` if no descriptor is free. Takes no lock, because a thread that exists only in the parent may hold
-    /// it.
+    /// The near end in a forked child: the program's descriptor keeps its number, the library's is copied. `None` if no
+    /// descriptor is free. Takes no lock, because a thread that exists only in the parent may hold it.
     pub fn inherited(&self) -> Option<Self> {
         let number = self.place.number.load(Relaxed);
         if !self.owned || number == NONE {
@@ -115,7 +114,7 @@ impl Near {
         fd.try_clone_to_owned().ok().map(Self::owned)
     }
 
-    /// Sets its number (or none). After the return, the old number is not used any more.
+    /// Sets its number (or none). After the return, the old number is no longer used.
     pub fn renumber(&self, number: Option<RawFd>) {
         let _guard = lock(&self.place.guard);
         self.renumber_at_once(number);
@@ -145,7 +144,7 @@ fn of_main_table(number: RawFd) -> rustix::io::Result<OwnedFd> {
     pidfd_getfd(process, number, PidfdGetfdFlags::empty())
 }
 
-/// Whether a thread with a descriptor table of its own can reach the descriptors of the others. Linux 5.6 can; some
+/// Whether a thread with its own descriptor table can reach the descriptors of other threads. Linux 5.6 can; some
 /// containers forbid it.
 pub fn reaches_main_table(fd: impl AsFd) -> bool {
     of_main_table(fd.as_fd().as_raw_fd()).is_ok()
@@ -246,7 +245,7 @@ pub fn mark(far: impl AsFd) -> Result<()> {
     name(far, MARK)?.map_err(failed)
 }
 
-/// Names an end that the daemon has, unless it has a name: its other end is no far end ([`is_far_end`]) from now on.
+/// Names an end that the daemon has, unless it has a name: from now on its other end is not a far end ([`is_far_end`]).
 ///
 /// # Errors
 /// There is no memory.
@@ -266,7 +265,7 @@ fn name(end: impl AsFd, prefix: &[u8]) -> Result<rustix::io::Result<()>> {
 
 /// Whether this is a near end with the mark. Costs three system calls, one if it is not a socket.
 pub fn is_marked(fd: impl AsFd) -> bool {
-    // Only of these the name can be read without waiting: a TCP socket has a lock, which a hostile process can hold.
+    // Only their names can be read without waiting: a TCP socket has a lock, which a hostile process can hold.
     if !is_packet_socket(&fd) {
         return false;
     }
@@ -275,8 +274,8 @@ pub fn is_marked(fd: impl AsFd) -> bool {
     name.is_some_and(|name| name.abstract_name().is_some_and(|name| name.starts_with(MARK)))
 }
 
-/// The cookie of a socket, which no other socket ever has (`SO_COOKIE`). Inode numbers are of 32 bits and wrap: a
-/// process that opens sockets long enough gets one with the number of another.
+/// The cookie of a socket, which no other socket ever has (`SO_COOKIE`). Inode numbers have 32 bits and wrap: a process
+/// that opens enough sockets gets a number twice.
 ///
 /// # Errors
 /// It is not a socket.
@@ -292,8 +291,8 @@ pub fn is_packet_socket(fd: impl AsFd) -> bool {
         && sockopt::socket_domain(&fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
 }
 
-/// [`hold`] of an end that a process has passed; whether it can be the far end of a descriptor. It is named before the
-/// look at its other end: of the two ends of a pair, also two daemons at the same moment take at most one.
+/// [`hold`] of an end that a process has passed; whether it can be the far end of a descriptor. It is named before its
+/// other end is checked, so that even two daemons at the same moment take at most one end of a pair.
 pub fn hold_far_end(fd: impl AsFd) -> bool {
     is_packet_socket(&fd) && hold(&fd).is_ok() && is_far_end(&fd)
 }
@@ -334,7 +333,7 @@ pub fn was_left_unread(end: impl AsFd) -> bool {
     poll(&mut set, Some(&now)).is_ok() && set[0].revents().contains(PollFlags::ERR)
 }
 
-/// Reads all packets, without waiting; returns whether there was any.
+/// Reads all packets without waiting; returns whether any was read.
 pub fn drain(end: impl AsFd) -> bool {
     drain_to_end(end).0
 }
@@ -367,7 +366,7 @@ pub fn drain_foreign(end: &Channel) -> Vec<OwnedFd> {
         if fds.len() > MAX_FDS {
             break;
         }
-        // A packet that is cut off is an error.
+        // A truncated packet is an error.
         match end.receive_all(&mut packet, &mut fds) {
             Ok(Got::Packet(_)) | Err(_) => {}
             Ok(Got::Nothing | Got::End) => break,

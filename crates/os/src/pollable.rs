@@ -56,7 +56,7 @@ impl Pollable {
             return;
         }
         if level.hung_up {
-            // One call, so that no poll sees input without the hang-up.
+            // In one call, so that no poll sees input without the hang-up.
             let _ = shutdown(&self.far, Shutdown::Both);
             *now = level;
             return;

@@ -32,7 +32,7 @@ pub enum Interest {
     Both,
     /// Only hang-up and error.
     End,
-    /// Only hang-up and error, and each change reported once: also a further one of a descriptor that has hung up.
+    /// Only hang-up and error, each change reported once, also further changes after a hang-up.
     EndOnce,
     /// A [`Waker`] of another thread or process: each use is reported once, and it need not be drained.
     Waker,
@@ -53,8 +53,8 @@ pub struct Event {
 
 /// A set of descriptors to wait for, level-triggered.
 ///
-/// It is itself a descriptor that is readable while one of its members is ready, so that a
-/// program with an event loop of its own can wait for it.
+/// It is itself a descriptor that is readable while one of its members is ready, so that a program with its own event
+/// loop can wait for it.
 #[derive(Debug)]
 pub struct Reactor {
     epoll: OwnedFd,
@@ -110,7 +110,7 @@ impl Waker {
 
     /// Clears all wake-ups so far.
     pub fn drain(&self) {
-        // Fails only when there was none.
+        // Fails only if there was no wake-up.
         let _ = rustix::io::read(&self.fd, &mut [0_u8; 8]);
     }
 }

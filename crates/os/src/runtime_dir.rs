@@ -10,7 +10,7 @@ use rustix::process::geteuid;
 
 use crate::{OsError, Result};
 
-/// Maximum number of entries of the directory for temporary files among which those of this user are looked for.
+/// Maximum number of entries of the temporary directory that are searched for those of this user.
 const ENTRIES_MAX: usize = 1 << 20;
 /// Longer than the resolution of the file system's times, a tick of the kernel's clock of at least 100 Hz.
 const TICK: Duration = Duration::from_millis(20);
@@ -57,7 +57,7 @@ fn temporary_dir(base: &Path, name: &str, uid: u32) -> Result<PathBuf> {
     let usual = usual_temporary(base, name, uid);
     let owner = fs::symlink_metadata(&usual).map(|found| found.uid());
     if !matches!(owner, Ok(owner) if owner == uid) {
-        // Also when the usual name is free again: other processes of this user may be in the other directory.
+        // Even when the usual name is free again: other processes of this user may use the other directory.
         if let Some(other) = oldest_other(base, name, uid) {
             return Ok(other);
         }
@@ -74,14 +74,13 @@ fn temporary_dir(base: &Path, name: &str, uid: u32) -> Result<PathBuf> {
     }
 }
 
-/// Creates the directory for when the usual name is taken. Of several that processes create at once, all use the
-/// oldest.
+/// Creates the directory for when the usual name is taken. If processes create several at once, all use the oldest.
 fn create_other(base: &Path, name: &str, uid: u32) -> Result<PathBuf> {
     let mut random = [0; 8];
     crate::random::fill(&mut random)?;
     let own = base.join(format!("{name}-{uid}.{:016x}", u64::from_ne_bytes(random)));
     private_dir(&own)?;
-    // From then on no directory can appear that was created at the same time.
+    // After that no directory with the same creation time can appear.
     std::thread::sleep(TICK);
     let oldest = oldest_other(base, name, uid).unwrap_or_else(|| own.clone());
     if oldest != own {
@@ -98,7 +97,7 @@ fn oldest_other(base: &Path, name: &str, uid: u32) -> Option<PathBuf> {
     let named =
         entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(beginning.as_bytes()));
     let private = named.map(|entry| entry.path()).filter(|path| is_private(path, uid));
-    // Where the file system keeps no time of creation, the name decides.
+    // If the file system has no creation times, the name decides.
     let created = |path: &PathBuf| fs::symlink_metadata(path).and_then(|found| found.created()).ok();
     private.min_by_key(|path| (created(path), path.clone()))
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Longest spin of [`Mode::Adaptive`]: a few times the cost of sleeping and being woken.
 const BUDGET: Duration = Duration::from_micros(50);
-/// A sleep this short may have ended within the budget: the rest was the wake-up, which on a busy host of virtual
-/// machines takes a multiple of the budget.
+/// A sleep this short may have ended within the budget: the rest was the wake-up, which takes several budgets on a busy
+/// host of virtual machines.
 const SHORT: Duration = Duration::from_micros(200);
 /// Longest spin of [`Mode::Busy`] before the caller gets to check its timeouts.
 const SLICE: Duration = Duration::from_millis(1);
@@ -59,10 +59,10 @@ pub enum Turn<T> {
 
 /// Decides for one thread (or one socket) how long to spin before it sleeps.
 ///
-/// Adaptive: it spins for at most 50 µs. Each time that spinning was in vain, or the thread was preempted, twice as
-/// many short waits in a row (at most 256) are required before it spins again. It does not spin while more tasks are
-/// runnable than there are cores (checked at most every 10 ms). For a peer that sleeps it spins only if the last wait
-/// was short: a peer that a request wakes answers soon, and two peers that answer each other keep each other awake.
+/// Adaptive: it spins for at most 50 µs. Each time that spinning fails or the thread is preempted, the number of
+/// consecutive short waits before it spins again doubles (at most 256). It does not spin while more tasks are runnable
+/// than there are cores (checked at most every 10 ms). It spins for a sleeping peer only if the last wait was short:
+/// a peer that a request wakes answers soon, and two peers that answer each other keep each other awake.
 #[derive(Debug)]
 pub struct Spin {
     mode: Mode,
@@ -130,8 +130,8 @@ impl Spin {
         (!budget.is_zero()).then_some(Spinning { start, before: start, budget })
     }
 
-    /// Calls `check` up to 16 times. A caller that has something else to do does that between two turns; if it takes
-    /// long, the wait is over, as if the thread had been preempted.
+    /// Calls `check` up to 16 times. A caller may do other work between two turns; if that takes long, the wait is
+    /// over, as if the thread had been preempted.
     pub fn turn<T>(&mut self, wait: &mut Spinning, mut check: impl FnMut() -> Option<T>) -> Turn<T> {
         for _ in 0..CHECKS {
             std::hint::spin_loop();
@@ -200,7 +200,7 @@ impl Load {
 /// Number of cores of the system, not of this thread's affinity mask: the count of runnable tasks covers all of them,
 /// and a thread that is pinned to one core can wait for a peer on another.
 fn cores() -> u32 {
-    // Not a `OnceLock`: in a child that was forked during its initialisation it would never become ready.
+    // Not a `OnceLock`: in a child forked during its initialisation it would never become ready.
     static CORES: AtomicU32 = AtomicU32::new(0);
     match CORES.load(Relaxed) {
         0 => {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_spin_on_a_crowded_machine() {
+    fn does_not_spin_on_a_busy_machine() {
         let mut spin = adaptive();
         spin.load.crowded = true;
         assert_eq!(checks(&mut spin, AWAKE), 0);

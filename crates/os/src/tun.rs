@@ -1,5 +1,5 @@
-//! TUN devices: network interfaces whose IP packets a program reads and writes, in which tests build paths that lose
-//! and delay.
+//! TUN devices: network interfaces whose IP packets a program reads and writes; tests build paths with loss and delay
+//! from them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -14,7 +14,7 @@ use crate::{OsError, Result};
 /// Device of the kernel that makes TUN devices.
 const MAKER: &str = "/dev/net/tun";
 
-/// A network interface without a medium: this value is its other end. The interface ends with it.
+/// A network interface without a medium: this value is its other end. Dropping it removes the interface.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
@@ -24,8 +24,7 @@ impl Tun {
     /// Makes the interface `name` (at most 15 bytes) in the network namespace of this thread. It is down, and has no
     /// address.
     ///
-    /// # Errors
-    /// Not permitted, or there is such an interface.
+    /// # Errors Not permitted, or the interface exists.
     pub fn make(name: &str) -> Result<Self> {
         let failed = |cause: io::Error| {
             OsError::new("make TUN device", name, cause).with_remedy("it needs root and the module tun")
@@ -69,6 +68,6 @@ impl AsFd for Tun {
 pub fn wait(ends: &[Tun], limit: Duration) {
     let mut all: Vec<PollFd<'_>> = ends.iter().map(|end| PollFd::new(end, PollFlags::IN)).collect();
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-    // Interrupted, or there is nothing to wait for: the caller looks again.
+    // Interrupted, or nothing to wait for: the caller checks again.
     let _ = poll(&mut all, Some(&limit));
 }

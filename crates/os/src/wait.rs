@@ -16,7 +16,7 @@ pub enum Wait {
 /// The time at which a wait ends.
 #[derive(Clone, Copy, Debug)]
 pub enum Deadline {
-    /// It has no end: [`Wait::Forever`], or a limit that the clock cannot represent.
+    /// Never: [`Wait::Forever`], or a limit that the clock cannot represent.
     Never,
     /// At this time.
     At(Instant),

@@ -9,13 +9,14 @@ use crate::address::PortId;
 use crate::buffer::Outgoing;
 use crate::socket::{Socket, Timeout};
 
-/// A membership in a communication group: a set of sockets on any nodes that send to one another. `Node.join` opens it.
+/// A membership in a communication group: a set of sockets, on any nodes, that send to one another. `Node.join` opens
+/// it.
 ///
 /// A message goes to one member (`send`, `anycast`), to all members with an instance (`multicast`) or to all
-/// (`broadcast`). Each member receives the messages of one sender in the order in which they were sent, over all four
-/// calls, none twice and none left out, as long as both are members. A member that does not receive stops those who
-/// send to it: their calls wait, and `Socket.wait_reason` names it. Iterate over it to receive until it is closed.
-/// Closing it leaves the group, which the other members are told.
+/// (`broadcast`). Each member receives the messages of one sender exactly once and in the order in which they were
+/// sent, over all four calls, as long as both are members. A member that does not receive blocks its senders: their
+/// calls wait, and `Socket.wait_reason` names it. Iterate over it to receive until it is closed. Closing it leaves the
+/// group; the other members get an event.
 #[pyclass(frozen, weakref, module = "utipc")]
 pub(crate) struct Group {
     socket: Py<Socket>,
@@ -37,8 +38,8 @@ pub(crate) struct GroupMessage {
     /// The sender.
     #[pyo3(get)]
     sender: Member,
-    /// To whom it was sent: `"member"` (this one alone), `"instance"` (all with this one's instance) or `"all"`; `None`
-    /// on the kernel engine, which does not tell.
+    /// The kind of its destination: `"member"` (only this one), `"instance"` (all with this one's instance) or `"all"`;
+    /// `None` on the kernel engine, which does not report it.
     #[pyo3(get)]
     sent_to: Option<&'static str>,
     /// Whether earlier messages of the sender are missing: its policy has dropped them, or replaced them by newer ones.
@@ -47,7 +48,7 @@ pub(crate) struct GroupMessage {
     after_loss: bool,
 }
 
-/// A member has joined, or was there before; only with `events=True`.
+/// A member has joined, or was already in the group; only with `events=True`.
 #[pyclass(frozen, eq, hash, module = "utipc")]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Joined {
@@ -66,8 +67,8 @@ pub(crate) struct Left {
     member: Member,
 }
 
-/// A member was left out because it held others up; only with `events=True` and a policy. Of this member itself it is
-/// always reported: sends fail then, until it leaves the group and joins again.
+/// A member was left out because it held others up; only with `events=True` and a policy. The eviction of this member
+/// itself is always reported: sends then fail, until it leaves the group and joins again.
 #[pyclass(frozen, eq, hash, module = "utipc")]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Evicted {
@@ -76,17 +77,17 @@ pub(crate) struct Evicted {
     member: Member,
 }
 
-/// What a member did not get because it is slow; see `Group.members`.
+/// The messages that a slow member has missed; see `Group.members`.
 #[pyclass(frozen, get_all, module = "utipc")]
 #[derive(Debug)]
 pub(crate) struct MemberStatus {
     /// The member.
     member: Member,
-    /// Its state: `"joined"`, `"active"` and so on, as `utipc group list` shows it.
+    /// Its state: `"joined"`, `"active"` and so on, as in `utipc group list`.
     state: &'static str,
     /// Messages dropped.
     dropped: u64,
-    /// Messages replaced by newer ones with their key.
+    /// Messages replaced by newer ones with the same key.
     conflated: u64,
     /// Messages that wait until it has room.
     kept: u32,
@@ -121,7 +122,7 @@ pub(crate) fn policy_named(
 }
 
 impl Group {
-    /// Of a socket that has joined.
+    /// For a socket that has joined.
     pub(crate) fn new(py: Python<'_>, socket: utipc::Socket, request: GroupRequest) -> PyResult<Self> {
         Ok(Self { socket: Py::new(py, Socket::new(socket))?, request })
     }
@@ -161,7 +162,7 @@ impl Group {
         Ok(members.into_iter().map(status).collect())
     }
 
-    /// Sends to all members; to this one only with `loopback=True`. Returns the number of bytes. `key`: for a slow
+    /// Sends to all members; to this member only with `loopback=True`. Returns the number of bytes. `key`: for a slow
     /// member the message replaces the one with the same key, if this member joined with `slow="conflate"`.
     #[pyo3(signature = (data, *, key = 0))]
     fn broadcast(&self, py: Python<'_>, data: &Bound<'_, PyAny>, key: u64) -> PyResult<usize> {

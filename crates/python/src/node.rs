@@ -235,8 +235,8 @@ impl Node {
         Topology::new(py, topology)
     }
 
-    /// Waits until every node in contact has the bindings that this node has now: what any program is told from then on
-    /// finds them. `Timeout` names the nodes that have not answered.
+    /// Waits until every node in contact has this node's current bindings: programs that are then told of them find
+    /// them. `Timeout` names the nodes that have not answered.
     #[pyo3(signature = (timeout = None))]
     fn barrier(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let (limit, node) = (Limit::from_seconds(timeout)?, self.get(py)?);
@@ -268,8 +268,8 @@ impl Node {
         wait(py, limit, next_binding, || Ok(()))
     }
 
-    /// What this node is, in one line: engine, address, number of neighbours; without a daemon also why, and what would
-    /// help.
+    /// A description of this node in one line: engine, address, number of neighbours; without a daemon also the reason
+    /// and the remedy.
     fn describe(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.query(py, utipc::Node::describe)?.to_string())
     }
@@ -330,7 +330,7 @@ impl Node {
         Ok(dict)
     }
 
-    /// Releases the node. Open sockets stay open; the node leaves the cluster with the last of them.
+    /// Releases the node. Open sockets stay open; the node leaves the cluster when the last one is closed.
     fn close(&self, py: Python<'_>) {
         let node = self.lock().take();
         py.detach(|| drop(node));

@@ -18,9 +18,9 @@ use crate::waiting::{Clock, Limit, wait};
 
 /// A TIPC socket of any kind; opened by `Node.rdm`, `dgram`, `seqpacket` or `stream`.
 ///
-/// Calls wait up to the timeout set by `settimeout`, without limit by default, and release the GIL meanwhile. Several
-/// threads may use one socket. Closing it, or leaving its `with` block, withdraws its bindings, breaks its connection,
-/// and returns unread messages to their senders.
+/// Calls wait up to the timeout set by `settimeout`, without limit by default, and release the GIL while they wait.
+/// Several threads may use one socket. Closing it, or leaving its `with` block, withdraws its bindings, breaks its
+/// connection, and returns unread messages to their senders.
 #[pyclass(frozen, weakref, module = "utipc")]
 pub(crate) struct Socket {
     open: Mutex<Option<Arc<utipc::Socket>>>,
@@ -83,7 +83,7 @@ impl Socket {
         let socket = self.get(py)?;
         let gone = || if self.closed() { Err(closed(py, "socket")) } else { Ok(()) };
         let done = wait(py, limit, |slice| call(&socket, slice), gone);
-        // If another thread has closed the socket meanwhile, this is the last handle.
+        // If another thread has closed the socket in between, this is the last handle.
         py.detach(|| drop(socket));
         done
     }
@@ -252,7 +252,7 @@ impl Socket {
         self.call(py, |socket| socket.bind_exclusive(service, scope, limit))
     }
 
-    /// Withdraws one binding, or all of them without an argument. Raises an error if there is none.
+    /// Withdraws one binding, or all of them without an argument. Raises an error if the binding does not exist.
     #[pyo3(signature = (service = None, *, scope = "cluster"))]
     fn unbind(&self, py: Python<'_>, service: Option<Bindable>, scope: &str) -> PyResult<()> {
         let scope = scope_named(scope)?;
@@ -307,7 +307,7 @@ impl Socket {
         Message::new(py, incoming)
     }
 
-    /// Receives at most `size` bytes. The rest of a longer message is lost, that of a stream stays. `peek`: leaves all
+    /// Receives at most `size` bytes. The rest of a longer message is lost; on a stream it stays. `peek`: leaves all
     /// data in the socket. `wait_all`: waits until a stream has delivered `size` bytes or ends.
     #[pyo3(signature = (size, *, peek = false, wait_all = false, timeout = Timeout::Own))]
     fn recv<'py>(

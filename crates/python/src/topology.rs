@@ -14,7 +14,7 @@ use crate::waiting::{Clock, Limit};
 
 /// A connection to the topology server of a node, which reports services, nodes and links as that node sees them.
 ///
-/// Each subscription first yields an event for everything that is already there, then the changes in order. Iterate
+/// Each subscription first yields an event for everything that already exists, then the changes in order. Iterate
 /// over it for events until it is closed.
 #[pyclass(frozen, weakref, module = "utipc")]
 pub(crate) struct Topology {
@@ -95,7 +95,7 @@ impl Shared {
 
     /// Waits until there may be an event, a signal has arrived, or the time is over.
     fn sleep(&self, limit: Duration) {
-        // SAFETY: the descriptor belongs to the socket in `self.topology`, which keeps it for life, and `self` lives.
+        // SAFETY: the descriptor belongs to the socket in `self.topology`, which keeps it open, and `self` is live.
         let descriptor = unsafe { BorrowedFd::borrow_raw(self.descriptor) };
         let limit = Timespec::try_from(limit).ok();
         // The caller checks again, whatever the reason to return.
@@ -204,7 +204,7 @@ impl Topology {
         py.detach(cancel).map_err(|error| exception(py, &error))
     }
 
-    /// The next event, or `None` if there is none within `timeout` seconds; without a timeout, no limit.
+    /// The next event, or `None` if none arrives within `timeout` seconds; without a timeout, no limit.
     #[pyo3(signature = (timeout = None))]
     fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Event>> {
         self.wait(py, Limit::from_seconds(timeout)?)

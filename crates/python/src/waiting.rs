@@ -24,7 +24,7 @@ impl Limit {
     /// Converts a timeout in seconds.
     pub(crate) fn from_seconds(seconds: Option<f64>) -> PyResult<Self> {
         let Some(seconds) = seconds else { return Ok(Self(None)) };
-        // A time that does not fit is as good as no limit.
+        // A time that does not fit counts as no limit.
         match Duration::try_from_secs_f64(seconds) {
             Ok(limit) => Ok(Self(Some(limit))),
             Err(_) if seconds > 0.0 => Ok(Self(None)),
@@ -58,8 +58,8 @@ impl Clock {
     }
 }
 
-/// Repeats a call until it is done or its time is over, and releases the GIL meanwhile. `gone` fails if the object was
-/// closed.
+/// Repeats a call until it is done or its time is over, and releases the GIL while it waits. `gone` fails if the object
+/// was closed.
 pub(crate) fn wait<T: Send>(
     py: Python<'_>,
     limit: Limit,

@@ -67,7 +67,7 @@ def test_embedded_node_stays_with_its_process() -> None:
     with utipc.Node(engine="embedded", isolated=True, address=1) as node, node.rdm() as socket:
         text = forked(lambda: socket.send_to(b"", socket.port))
         assert text.startswith("Error: [Errno 95]") and "start a node after the fork" in text
-        # The child can start a node of its own.
+        # The child can start its own node.
         own = forked(lambda: utipc.Node(engine="embedded", isolated=True, address=2).rdm().port.node)
         assert own == "2"
         # The parent's node is unaffected.

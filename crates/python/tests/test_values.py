@@ -125,7 +125,7 @@ def test_errors_of_devices_and_ports_have_the_errno_of_the_system() -> None:
         utipc.Node(engine="embedded", ethernet="no-such-device", address=1)
     assert absent.value.errno == errno.ENODEV
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
-        # 127.0.0.0/8 is all of this host's; the port is that of TIPC over UDP.
+        # All of 127.0.0.0/8 belongs to this host; the port is that of TIPC over UDP.
         address = f"127.77.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
         taken.bind((address, 6118))
         with pytest.raises(utipc.Error) as in_use:

@@ -1,4 +1,4 @@
-//! The invariants, which must hold whatever faults occur.
+//! The invariants, which must hold under all faults.
 
 use thiserror::Error;
 use utipc_core::{NodeAddr, Time};

@@ -57,7 +57,7 @@ pub(crate) struct Cluster {
     pub(crate) connections: Connections,
     trace: Trace,
     livelock: Livelock,
-    /// What varied the nonces of frames under the master key, all that were sent.
+    /// The varying part of the nonce of every frame sent under the master key.
     nonces: HashSet<(u32, u64)>,
     /// Whether applications send, bind and connect now.
     pub(crate) busy: bool,
@@ -140,7 +140,7 @@ impl Cluster {
             let after = self.rng.below(1500);
             self.plan(self.now.plus_millis(after), Action::Fault(Fault::Start(node)));
         }
-        // The loss of a first contact is never excused. So drop late copies of the frames that set it up, which
+        // The loss of a first contact is never excused. So drop late copies of the frames that set it up, because they
         // could end it.
         self.apply_fault(Fault::Quality(faults::worst(&self.config)))?;
         self.step_until(self.now.plus_millis(2000))?;

@@ -212,7 +212,7 @@ impl Connections {
         if lost || peer.is_gone() { Ok(()) } else { Err(Broken::SpuriousBreak(description)) }
     }
 
-    /// The open ends at `node` whose peer is at `peer`. After a loss of contact there must be none.
+    /// The open ends at `node` whose peer is at `peer`. After a loss of contact none may remain.
     pub(crate) fn open_ends(&self, node: usize, peer: usize) -> Vec<(u64, usize)> {
         let ends = |c: &Connection| {
             (0..2)
@@ -222,7 +222,7 @@ impl Connections {
         self.all.iter().flat_map(|(id, c)| ends(c).into_iter().map(|e| (*id, e))).collect()
     }
 
-    /// The first connection that is not finished yet; repeat until there is none, or the quiet period is over.
+    /// The first connection that is not finished; repeat until none is left or the quiet period is over.
     pub(crate) fn check_finished(&self, now: Time, contacts: &Contacts) -> Result<(), Broken> {
         for (id, c) in self.all.iter().filter(|(_, c)| !c.finished) {
             let [a, b] = c.nodes;

@@ -27,7 +27,7 @@ pub(crate) enum Target {
     Unicast { to: u64, epoch: u64 },
     /// Any bound socket; contacts lost anywhere so far.
     Anycast { losses: u64 },
-    /// These sockets, with the sender's epoch of the contact to each.
+    /// These sockets, with the sender's contact epoch for each.
     Multicast { range: ServiceRange, waiting: BTreeMap<u64, u64> },
 }
 
@@ -96,7 +96,7 @@ impl Datagrams {
         self.get_mut(id).bound.push((range, scope));
     }
 
-    /// Records that a binding was withdrawn. Multicasts in flight need not arrive any more.
+    /// Records that a binding was withdrawn. Multicasts in flight no longer need to arrive.
     pub(crate) fn unbound(&mut self, id: u64, range: ServiceRange, scope: Scope) {
         let bound = &mut self.get_mut(id).bound;
         if let Some(at) = bound.iter().position(|b| *b == (range, scope)) {

@@ -77,7 +77,7 @@ pub(crate) fn worst(config: &SimConfig) -> [u64; 3] {
 }
 
 fn draw_quality(rng: &mut Rng, config: &SimConfig) -> [u64; 3] {
-    // Most rounds are mildly bad: very bad ones hide problems that need one loss under much traffic.
+    // Most rounds have few faults: many faults hide problems that need a single loss under much traffic.
     worst(config).map(|most| [most / 100, most / 10, most / 10, most][rng.below(4) as usize])
 }
 

@@ -4,7 +4,7 @@
 //!
 //! Everything follows from a seed. [`run`] goes through rounds: a busy period with faults, then a quiet period without.
 //! In both the model checks every delivery; at the end of the quiet period it checks that nothing is missing and that
-//! all tables agree. [`check::Broken`] lists the invariants. [`peers`] attacks a node by hostile peers instead,
+//! all tables agree. [`check::Broken`] lists the invariants. [`peers`] attacks a node with hostile peers instead;
 //! [`scale`] measures clusters of up to 4000 nodes.
 
 pub mod check;

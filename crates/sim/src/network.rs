@@ -108,7 +108,7 @@ impl Network {
         self.paths.iter_mut().for_each(|path| path.sent = 0);
     }
 
-    /// Maximum number of frames on one path since counting started; the path's network, sender and receiver.
+    /// Maximum number of frames on one path since counting started, and the path's network, sender and receiver.
     pub(crate) fn busiest(&self) -> (u64, (u8, usize, usize)) {
         let busiest = self.paths.iter().enumerate().max_by_key(|(_, path)| path.sent);
         busiest.map_or_else(Default::default, |(at, path)| {

@@ -24,7 +24,7 @@ pub(crate) struct Scale {
     /// With the monitor, without it, or both.
     #[arg(long, value_enum, default_value_t = Monitoring::Both)]
     monitoring: Monitoring,
-    /// Virtual seconds of the quiet time in which messages are counted.
+    /// Virtual seconds of quiet time in which messages are counted.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(5..=3600))]
     seconds: u64,
     /// The seed.
@@ -39,7 +39,7 @@ pub(crate) struct Scale {
     /// Write plots to this folder, as SVG pictures.
     #[arg(long)]
     plots: Option<PathBuf>,
-    /// What the plots say below their titles, such as the commit.
+    /// Subtitle of the plots, such as the commit.
     #[arg(long, default_value = "", requires = "plots")]
     caption: String,
 }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Makes `count` runs, with the seeds from `first` on; begins no further one after a broken run. `report` gets the
+/// Makes `count` runs, with the seeds from `first` on; starts no more after a broken run. `report` gets the
 /// result of each, one at a time, and returns whether all invariants held. Returns the number of broken runs.
 pub fn run_all<R>(
     first: u64,
@@ -40,8 +40,7 @@ pub fn run_all<R>(
 
 /// Parses a list with commas, as an option has it.
 ///
-/// # Errors
-/// That of the first word that is no value.
+/// # Errors The first word that is not a value.
 pub fn list<T: FromStr>(words: &str) -> Result<Vec<T>, T::Err> {
     words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::parse).collect()
 }

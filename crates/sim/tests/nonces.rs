@@ -1,5 +1,5 @@
-//! Nodes with similar names under one key: no nonce serves two frames, also when they start in the same instant, and
-//! again after restarts.
+//! Nodes with similar names under one key: no two frames share a nonce, even if nodes start at the same instant, and
+//! after restarts.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -14,7 +14,7 @@ fn config(seed: u64) -> SimConfig {
     SimConfig { pace_us: 20_000, ..SimConfig::new(4, seed, 0.3) }
 }
 
-/// Runs with a fault until an invariant breaks; `passed` are violations after which the next seed is tried.
+/// Runs with a fault until an invariant breaks; The next seed is tried after a violation in `passed`.
 fn caught(fault: Fault, expected: fn(&Broken) -> bool, passed: fn(&Broken) -> bool) {
     let begun = Instant::now();
     plant(Some(fault));
@@ -72,7 +72,7 @@ faults! {
     bulk_lacks_last: BulkLacksLast => Tables,
     node_bindings_stay: NodeBindingsStay => Tables | Refused,
     connections_stay: ConnectionsStay => Survived,
-    // The topology server, whose messages are small, cannot send any more.
+    // The topology server, whose messages are small, can no longer send.
     flow_control_leak: FlowControlLeak => Topology | Stalled,
     // The receive buffer overflows, which ends the connection, unless the unread bytes are detected first.
     window_ignored: WindowIgnored => SpuriousBreak | Memory,

@@ -1,5 +1,5 @@
 //! Whole runs: they repeat byte for byte, and a network that only loses, reorders and duplicates does not end a
-//! contact. Hostile peers do not end one either.
+//! contact. The same holds for hostile peers.
 
 use std::time::Duration;
 

@@ -1,9 +1,8 @@
 //! gRPC by service name: tonic and hyper over connections of utipc.
 //!
 //! A server takes its connections from [`Incoming`]; a client gets a [`tonic::transport::Channel`] from [`channel`].
-//! Neither knows an address of the network. Several servers may serve one service: each new connection goes to one of
-//! them, in turn. The death of a server breaks its connections at once, and the channel connects to another one with
-//! the next request.
+//! Neither knows an address of the network. Several servers may serve one service: new connections go to them in turn.
+//! The death of a server breaks its connections at once, and the channel connects to another one with the next request.
 //!
 //! ```no_run
 //! # async fn example<S>(greeter: S) -> Result<(), Box<dyn std::error::Error>>
@@ -165,7 +164,7 @@ impl Stream {
     }
 }
 
-/// What a request says about its connection: [`tonic::Request::extensions`] has it.
+/// Information of a request about its connection: [`tonic::Request::extensions`] has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectInfo {
     /// The socket of the client.

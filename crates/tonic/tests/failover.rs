@@ -1,4 +1,4 @@
-//! The example `greeter` as a user runs it: of two servers one is killed, and the client goes on with the other.
+//! The example `greeter` as a user runs it: one of two servers is killed, and the client continues with the other.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ impl Home {
     }
 
     fn start(&self, words: &[&str]) -> Running {
-        // Cargo builds examples beside the folder of tests.
+        // Cargo puts examples next to the folder of tests.
         let program = std::env::current_exe().unwrap().parent().unwrap().join("../examples/greeter");
         let mut command = Command::new(program);
         command.args(words).env("XDG_RUNTIME_DIR", &self.0).env("UTIPC_ENGINE", "embedded");

@@ -1,11 +1,11 @@
-//! Other programs of the project: they lie beside this one, or in a folder of PATH.
+//! Other programs of the project: in the folder of this one, or in a folder of PATH.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-/// The program `name` in the folder of this program, else the one of PATH.
+/// The program `name` in the folder of this program, else in PATH.
 pub fn beside(name: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().ok();
     let neighbour = own.map(|own| own.with_file_name(name)).filter(|path| is_program(path));

@@ -1,8 +1,8 @@
 //! Waits, before the program ends, until other nodes have received everything sent to them.
 //!
 //! When a node ends, messages that its links have not delivered are lost. So the program sends a last message
-//! to a socket that does not exist. The other node returns it, after it has received everything that was sent
-//! before it on the same link.
+//! to a socket that does not exist. The other node returns it, after receiving everything that was sent earlier on the
+//! same link.
 
 use std::time::{Duration, Instant};
 
@@ -18,13 +18,12 @@ const NOBODY: u32 = 0xffff_fff1;
 
 /// Waits until `to` has received everything that the socket with the number `port` has sent to it.
 ///
-/// # Errors
-/// The node does not answer, or no socket can be opened.
+/// # Errors The node does not reply, or no socket can be opened.
 pub fn wait(node: &Node, port: u32, to: NodeAddr) -> Result<()> {
     if to == node.address() || to.is_none() {
         return Ok(());
     }
-    // The link that the socket's messages use, if there are two: the lowest bit of its number chooses it.
+    // The link that the socket's messages use: of two links, the lowest bit of its number chooses one.
     let mut others = Vec::new();
     let probe = loop {
         let socket = node.rdm()?;

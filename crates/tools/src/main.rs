@@ -20,7 +20,7 @@ use utipc_tools::daemon;
 #[command(
     name = "utipc",
     version,
-    after_help = "Commands of the management tool may be cut to any beginning that fits one only, and take --help, --json, --pretty and \
+    after_help = "Management commands may be abbreviated to any unambiguous prefix, and take --help, --json, --pretty and \
                   --engine daemon|kernel.\nSet UTIPC_LOG=info (or debug) to see what the nodes report."
 )]
 struct Cli {
@@ -34,12 +34,12 @@ enum Command {
     Demo(demo::Options),
     /// Measure latency, throughput and more, together with TCP in the same run: the package utipc-lab
     Bench(laboratory::Options),
-    /// Run a program written for the kernel's TIPC on utipc: the daemon serves its AF_TIPC sockets. Without a daemon
+    /// Run a program written for the kernel's TIPC on utipc: the daemon serves its AF_TIPC sockets. If no daemon runs,
     /// one is started for it
     Run(run::Options),
-    /// Show the state of the node on one screen; what is wrong comes first
+    /// Show the state of the node on one screen, problems first
     Status(operate::status::Options),
-    /// Look for what is wrong with node and host, and say what to do
+    /// Look for problems of node and host, and say what to do
     Doctor(operate::doctor::Options),
     /// Show sockets, services and links by rate, live
     Top(operate::top::Options),
@@ -56,13 +56,12 @@ enum Command {
     },
     /// Make a link named `tipc` to this program: under that name it has the grammar of iproute2's `tipc`
     InstallTipc {
-        /// The folder of the link, one of your PATH
+        /// The folder of the link, a folder of your PATH
         folder: PathBuf,
     },
 }
 
-/// The whole command line: the commands that clap parses, and those of the management tool, which has a parser
-/// of its own.
+/// The whole command line: the commands that clap parses, and those of the management tool, which has its own parser.
 fn whole() -> clap::Command {
     manage::names()
         .fold(Cli::command(), |all, (name, about)| all.subcommand(clap::Command::new(name).about(about)))
@@ -81,7 +80,7 @@ fn run() -> ExitCode {
     }
     let cli: Cli = usage::of_matches(&whole(), &usage::matches(whole()));
     let usual = if matches!(cli.command, Command::Proxy(_)) { proxy::LOG } else { "off" };
-    // The daemon has a log of its own, with a level that can change.
+    // The daemon has its own log, whose level can change.
     if !matches!(cli.command, Command::Daemon(_))
         && let Err(why) = utipc_cli::log::start_of_command(usual)
     {

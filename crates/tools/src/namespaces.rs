@@ -1,5 +1,5 @@
 //! Two network namespaces of one machine as hosts: for `utipc bench --scope inter` and the demo on the kernel's engine.
-//! `utipc` is the path of that program, whose management commands configure the kernel's nodes.
+//! `utipc` is the path of the program whose management commands configure the kernel's nodes.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

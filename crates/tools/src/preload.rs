@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 /// A library that takes the place of what the program was written for.
 struct Library {
     file: &'static str,
-    /// What helps if it is missing.
+    /// The remedy if it is missing.
     remedy: &'static str,
 }
 
@@ -18,7 +18,7 @@ const SHIM: Library = Library {
     remedy: "install the package utipc-preload; or cargo install --path packaging/shim; or build it, cargo build --release -p utipc-preload; or use --library",
 };
 
-/// Corosync's closed process groups. Programs look for a library of this name, and the preloaded one has it.
+/// Corosync's closed process groups. Programs look for a library of this name; the preloaded library has it.
 const CPG: Library = Library {
     file: "libcpg.so.4",
     remedy: "install the package utipc-cpg; or build it, cargo xtask install-cpg, and use LD_LIBRARY_PATH",
@@ -26,8 +26,7 @@ const CPG: Library = Library {
 
 /// The value of LD_PRELOAD, for the library that is `given` or installed.
 ///
-/// # Errors
-/// There is no library, or its path cannot be expressed.
+/// # Errors The library is missing, or its path cannot be expressed.
 pub fn shim(given: Option<&Path>) -> Result<String> {
     preloaded(&library(given)?)
 }
@@ -40,7 +39,7 @@ pub fn groups() -> Result<String> {
     preloaded(&beside(&CPG)?)
 }
 
-/// The value of LD_PRELOAD: libraries that are preloaded already come after this one.
+/// The value of LD_PRELOAD: libraries already in it come after this one.
 fn preloaded(library: &Path) -> Result<String> {
     let library = library.to_str().filter(|path| !path.contains([' ', ':'])).with_context(|| {
         format!("{} has a space or colon in its path, which LD_PRELOAD cannot express", library.display())
@@ -64,7 +63,7 @@ fn library(given: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// A library beside this program, where cargo puts it, or where packages do.
+/// A library next to this program, where cargo or packages put it.
 fn beside(library: &Library) -> Result<PathBuf> {
     let program = std::env::current_exe().context("cannot find this program's own path")?;
     let directory = program.parent().unwrap_or(Path::new("/"));
@@ -73,7 +72,7 @@ fn beside(library: &Library) -> Result<PathBuf> {
     {
         return resolved(&path);
     }
-    // Where Debian puts libraries of one architecture, and where rpm does.
+    // Where Debian and rpm put libraries of one architecture.
     let of_debian = format!("../lib/{}-linux-gnu/utipc", std::env::consts::ARCH);
     let places = ["", "../lib/utipc", &of_debian, "../lib64/utipc", "../lib", "deps"];
     let mut places = places.iter().map(|place| directory.join(place));
@@ -87,7 +86,7 @@ fn resolved(path: &Path) -> Result<PathBuf> {
     path.canonicalize().with_context(|| format!("cannot resolve {}", path.display()))
 }
 
-/// The library that the program `utipc-shim` beside this one contains, if `cargo install` has put one there.
+/// The library in the program `utipc-shim` next to this one, if `cargo install` has put it there.
 fn installed_by_cargo(directory: &Path) -> Result<Option<PathBuf>> {
     let shim = directory.join("utipc-shim");
     if !shim.exists() {

@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Configuration of a daemon that is started for the program, as for `utipcd`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The program is one for Corosync's closed process groups: libcpg.so.4 of utipc takes the place of Corosync's
+    /// The program uses Corosync's closed process groups: libcpg.so.4 of utipc replaces Corosync's
     #[arg(long, conflicts_with = "library")]
     cpg: bool,
     /// Path of libutipc_preload.so
@@ -70,7 +70,7 @@ fn cannot_start(name: &str, error: &std::io::Error) -> String {
     format!("cannot start {name}: {error} ({remedy})")
 }
 
-/// Whether the program gets a daemon of its own.
+/// Whether the program gets a private daemon.
 ///
 /// # Errors
 /// The environment names a daemon that does not answer.
@@ -82,7 +82,7 @@ fn is_private(options: &Options) -> Result<bool> {
     if is_named_by_environment() {
         bail!("{error}; the environment names that daemon (--private starts another)");
     }
-    eprintln!("utipc: {error}; this program has a daemon of its own, which no other program finds");
+    eprintln!("utipc: {error}; started a private daemon for this program; other programs cannot see it");
     Ok(true)
 }
 
@@ -116,7 +116,7 @@ impl Drop for Private {
 }
 
 /// Waits for the program's end and forwards signals to it. A terminal sends them to both processes, so only those sent
-/// to this process alone make a difference.
+/// to this process alone are forwarded.
 fn wait(mut child: Child, mut signals: Signals) -> Result<ExitStatus> {
     let pid = Pid::from_raw(i32::try_from(child.id()).context("the process id is out of range")?);
     let handle = signals.handle();

@@ -75,7 +75,7 @@ fn closed_output_ends_the_program_quietly() {
 fn shell_completion_has_the_management_tool() {
     for shell in ["bash", "zsh", "fish"] {
         let script = text(&utipc(&["completion", shell]).stdout);
-        // The completion of fish has no words at the third place and later.
+        // The completion of fish has no words from the third position on.
         let words = ["nametable", "demo", "statistics", "localip", "AUTOSELECT"];
         for word in words.iter().take(if shell == "fish" { 3 } else { words.len() }) {
             assert!(script.contains(word), "{shell} does not complete {word}");

@@ -54,7 +54,7 @@ impl Running {
         let at = scratch.0.join("notify");
         let manager = UnixDatagram::bind(&at).unwrap();
         manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        // As systemd's, for a daemon that has become another user.
+        // Like systemd's, for a daemon that has become another user.
         std::fs::set_permissions(&at, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_utipcd"));
         command.args(options).arg("--socket").arg(scratch.0.join("sock"));
@@ -123,7 +123,7 @@ fn passed_socket_is_served_and_stays() {
         listen(&listener, Backlog::new(8).unwrap()).unwrap();
         (listener, number)
     };
-    // As a service manager: the socket is descriptor 3, and LISTEN_PID the process itself.
+    // Acts as a service manager: the socket is descriptor 3, and LISTEN_PID the process itself.
     let activate = |number: i32, count: u32| {
         let script = format!("exec 3<&{number} 4<&{number}; LISTEN_FDS={count} LISTEN_PID=$$ exec \"$0\"");
         let mut command = Command::new("sh");
@@ -143,7 +143,7 @@ fn passed_socket_is_served_and_stays() {
         assert!(path.exists(), "the socket belongs to the service manager");
     }
     let (_stream, number) = open(SockType::Stream);
-    for (count, why) in [(1, "ListenSequentialPacket="), (2, "there are several")] {
+    for (count, why) in [(1, "ListenSequentialPacket="), (2, "several sockets were passed")] {
         let mut daemon = activate(number, count);
         let mut error = String::new();
         std::io::Read::read_to_string(&mut daemon.0.stderr.take().unwrap(), &mut error).unwrap();
@@ -232,7 +232,7 @@ fn quotas_of_users_are_shown_with_the_configured_limits() {
     let line = |words: &str| text.lines().any(|line| line.split_whitespace().eq(words.split(' ')));
     let user = nix::unistd::geteuid();
     assert!(line("all lanes 0 100 0") && line("all memory 16384 5242880000 0"), "{text}");
-    // The daemon's own user has no limit of its own.
+    // The daemon's own user has no limit.
     assert!(line(&format!("{user} processes 1 - 0")), "{text}");
     let json = shown(&["-j", "node", "quotas"]);
     let lanes = r#"{"resource":"lanes","used":0,"limit":100,"refused":0}"#;
@@ -298,9 +298,9 @@ fn counters_name_the_longest_turn_and_its_cause() {
     assert!(daemon.end().success());
 }
 
-/// Root starts the daemon, which becomes another user before it listens: that user may manage it.
+/// Root starts the daemon, which becomes another user before it listens; that user may manage it.
 #[test]
-fn own_user_of_a_daemon_is_the_one_that_it_becomes() {
+fn own_user_of_a_daemon_is_the_user_that_it_becomes() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
 
@@ -377,7 +377,7 @@ fn one_option_makes_a_cluster_node_with_the_name_of_its_host() {
         line.split('"').nth(1).unwrap().to_owned()
     };
     let [first, again] = [begun(&[]), begun(&[])];
-    assert_eq!(first, again, "a restart is no new node");
+    assert_eq!(first, again, "a restart does not make a new node");
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let label = host.split('.').next().unwrap();
     if label != "localhost" {

@@ -21,7 +21,7 @@ const DAEMON: &str = "UTIPC_TEST_DAEMON";
 
 /// A limit far above the duration of any step on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Time limit for a socket to report the death. The goal is a tenth of it, on an idle machine.
+/// Time limit for a socket to report the death. The goal, on an idle machine, is a tenth of it.
 const TELLS: Duration = Duration::from_secs(1);
 /// Longer than the longest pause between two attempts to find the next daemon.
 const FINDS: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ const fn service(instance: u32) -> ServiceAddress {
     ServiceAddress::new(9300, instance)
 }
 
-/// Connections whose server does not read, reads, and echoes; datagrams.
+/// Connections whose server does not read, reads, or echoes; datagrams.
 const FULL: ServiceAddress = service(1);
 const READ: ServiceAddress = service(2);
 const ECHO: ServiceAddress = service(3);
@@ -86,7 +86,7 @@ impl Calls {
         let socket = loop {
             match node.rdm() {
                 Ok(socket) => break socket,
-                // Without a daemon, an attempt fails after a while, not never.
+                // Without a daemon, an attempt must fail within the limit.
                 Err(Error::Daemon(why)) => assert!(begun.elapsed() < LIMIT, "{why}"),
                 Err(error) => panic!("{error}"),
             }
@@ -285,7 +285,7 @@ impl User {
         Self { role, child, said }
     }
 
-    /// The rest of its next line, which has to begin with `word`.
+    /// The rest of its next line, which must begin with `word`.
     fn hear(&self, word: &str) -> String {
         let said = self.said.recv_timeout(LIMIT);
         let said = said.unwrap_or_else(|_| panic!("{} does not say {word:?}", self.role));
@@ -309,7 +309,7 @@ impl Drop for User {
     }
 }
 
-/// Not a test of its own: one of the processes.
+/// Not a test: one of the processes.
 #[test]
 fn user() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -334,7 +334,7 @@ fn killed_daemon_ends_every_call_and_the_next_daemon_is_found() {
     for (user, _) in &users {
         user.hear("ready");
     }
-    // So that calls wait; a late one finds the daemon dead and reports the same.
+    // Gives calls time to wait; a late call finds the daemon dead and reports the same.
     std::thread::sleep(Duration::from_millis(200));
     let killed = daemon.kill();
     let mut slowest = (Duration::ZERO, String::new());
@@ -349,7 +349,7 @@ fn killed_daemon_ends_every_call_and_the_next_daemon_is_found() {
             }
         }
     }
-    eprintln!("the last of 15 calls told of the daemon's death after {:.1?}: {}", slowest.0, slowest.1);
+    eprintln!("the last of 15 calls reported the daemon's death after {:.1?}: {}", slowest.0, slowest.1);
     // They are looking for the next daemon already.
     let daemon = Daemon::start(&home);
     let started = now_ns();

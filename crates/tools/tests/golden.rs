@@ -173,7 +173,7 @@ fn debians_tipc_under_utipc_run_encrypts_a_link() {
     stage.b.done("node set identity beta");
     stage.b.enable_bearer(stage.a.local);
     stage.wait_for_link("up");
-    // A key is refused while the one before is being introduced.
+    // A key is refused while the previous key is being introduced.
     let both = |line: &str| {
         let args: Vec<&str> = line.split(' ').collect();
         for daemon in [&stage.a, &stage.b] {
@@ -210,7 +210,7 @@ fn debians_tipc_under_utipc_run_encrypts_a_link() {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
-/// A program with a netlink socket of its own.
+/// A program with its own netlink socket.
 #[cfg(feature = "stock-tipc")]
 #[test]
 fn netlink_under_utipc_run_has_the_family_tipcv2_and_the_kernels_families() {
@@ -256,7 +256,7 @@ fn compare(tool_name: &str, tool: &dyn Fn(&Daemon, &[&str]) -> Output) {
             })
             .collect();
         if name == "bearer-enable" {
-            // Not by multicast, which other tests on this machine would receive.
+            // Without multicast, which other tests on this machine would receive.
             args.extend(["remoteip", peer.as_str()]);
         }
         let ended = tool(&stage.b, &args);

@@ -69,7 +69,7 @@ impl Drop for Running {
     }
 }
 
-/// A runtime directory of the test, with a daemon if the engine is one.
+/// A runtime directory of the test, with a daemon if the engine needs one.
 struct Place {
     home: PathBuf,
     daemon: Option<Running>,
@@ -220,7 +220,7 @@ fn multicast_reaches_all(engine: Engine) {
     let mut client = place.fed("--rdm --mc -w -1 0 99");
     client.write(b"to all\n");
     if engine == Engine::Embedded {
-        // The client's node may know one server's node and not yet the others'.
+        // The client's node may know one server's node before the others.
         let start = Instant::now();
         while !servers.iter_mut().all(|server| server.0.try_wait().unwrap().is_some()) {
             assert!(start.elapsed() < LIMIT, "a server has not received it");

@@ -102,7 +102,7 @@ fn nodes_after_restarts(name: &str, state: Option<&str>, signals: &[Signal]) -> 
     let restarted = |signal: &Signal| {
         std::mem::replace(&mut daemon, Daemon(Command::new("true").spawn().unwrap())).end(*signal);
         daemon = host.start();
-        // A fresh daemon knows no node before it has a link.
+        // A fresh daemon knows no nodes until it has a link.
         host.wait_for_link();
         neighbour.wait_for_link()
     };
@@ -117,6 +117,6 @@ fn cluster_sees_a_restart_and_not_a_new_node() {
     }
     let signals = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGKILL];
     assert_eq!(nodes_after_restarts("kept", Some("state"), &signals), [1, 1, 1]);
-    // What the state prevents.
+    // The effect that the state prevents.
     assert_eq!(nodes_after_restarts("new", None, &[Signal::SIGTERM]), [2]);
 }

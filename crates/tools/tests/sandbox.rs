@@ -104,7 +104,7 @@ impl Daemon {
                 value.trim_start_matches(':').split_whitespace().collect::<Vec<_>>().join(" ")
             })
             .collect();
-        assert!(values.len() > 1, "the event loop has a thread of its own");
+        assert!(values.len() > 1, "the event loop has its own thread");
         values.sort();
         values.dedup();
         values
@@ -136,7 +136,7 @@ fn bearer(namespace: &Namespace, home: &Home, args: &[&str]) -> Output {
     command.arg("bearer").args(args).env("UTIPC_SOCKET", home.socket()).output().unwrap()
 }
 
-/// Not a test of its own: a program that uses datagrams and a connection, both with lanes.
+/// Not a test: a program that uses datagrams and a connection, both with lanes.
 #[test]
 fn program() {
     let Some(path) = std::env::var_os(DAEMON) else { return };
@@ -219,7 +219,7 @@ fn sandboxed_daemon_serves_programs_and_bearers_with_few_rights() {
     #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
     forbidden::check(daemon.pid());
 
-    // It leaves in good order, and its files with it.
+    // It ends in good order, and removes its files.
     kill(daemon.pid(), Signal::SIGTERM).unwrap();
     assert!(daemon.child.wait().unwrap().success());
     assert!(!home.socket().exists());
@@ -300,14 +300,14 @@ mod forbidden {
         assert!(matches!(waitpid(daemon, None), Ok(WaitStatus::Stopped(..))));
         let own = i64::from(daemon.as_raw());
         assert_eq!(result_of(daemon, GETPID, [0, 0]), own, "an allowed call");
-        // Both would succeed: no flags, and no signal to itself.
+        // Without the filter both would succeed: no flags, and signal 0 to itself.
         let refused = -i64::from(Errno::PERM.raw_os_error());
         assert_eq!(result_of(daemon, UNSHARE, [0, 0]), refused, "unshare()");
         assert_eq!(result_of(daemon, KILL, [own.cast_unsigned(), 0]), refused, "kill()");
         ptrace::detach(daemon, None).unwrap();
     }
 
-    /// The call takes the place of the one that the thread waits in, which is then repeated.
+    /// The call replaces the one in which the thread waits, which is then repeated.
     fn result_of(thread: Pid, number: u64, arguments: [u64; 2]) -> i64 {
         let to_next_stop = || {
             ptrace::syscall(thread, None).unwrap();

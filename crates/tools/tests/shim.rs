@@ -178,7 +178,7 @@ fn accept_fails_with_a_tolerated_errno_after_the_daemons_death() {
 }
 
 /// Runs [`STOPPED`]; returns its output and its errors.
-fn run_beside_a_stopped_daemon() -> [String; 2] {
+fn run_with_a_stopped_daemon() -> [String; 2] {
     let socket = std::env::temp_dir().join(format!("utipc-stopped-{}.sock", std::process::id()));
     let mut daemon = daemon(&socket);
     let mut command = Command::new(env!("CARGO_BIN_EXE_utipc"));
@@ -195,12 +195,12 @@ fn run_beside_a_stopped_daemon() -> [String; 2] {
 #[test]
 fn stopped_daemon_blocks_no_call_for_long() {
     build_shim();
-    let [mut said, mut error] = run_beside_a_stopped_daemon();
-    // Such a run says nothing about a stopped daemon.
+    let [mut said, mut error] = run_with_a_stopped_daemon();
+    // That run says nothing about a stopped daemon.
     for _ in 0..2 {
         if said.contains("another process has continued the daemon") {
             eprintln!("repeated: {said}");
-            [said, error] = run_beside_a_stopped_daemon();
+            [said, error] = run_with_a_stopped_daemon();
         }
     }
     let lines: Vec<&str> = said.lines().collect();
@@ -234,7 +234,7 @@ while True:
         break
 "#;
 
-/// Sends until the service is there.
+/// Sends until the service exists.
 fn send_to_service(socket: &Path, data: &str) {
     let begun = Instant::now();
     let sent = || {

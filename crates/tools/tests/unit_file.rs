@@ -1,4 +1,4 @@
-//! The systemd unit runs the daemon as its own user with few rights. `systemd-analyze` checks it where there is one.
+//! The systemd unit runs the daemon as its own user with few rights. `systemd-analyze` checks it, if installed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -9,7 +9,7 @@ use utipc_vsync::Components;
 pub enum FaultKind {
     /// Messages take up to 200 ms.
     Delay,
-    /// Groups of members cannot reach one another for a while.
+    /// Parts of the group cannot reach one another for a while.
     Partition,
     /// The path between two members is lost, and comes back.
     Flap,
@@ -46,7 +46,7 @@ impl FromStr for FaultKind {
 /// Configuration of a run. Equal values give equal runs, byte for byte.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// Places of members; each has one member at a time.
+    /// Number of slots for members; each has one member at a time.
     pub members: usize,
     /// Seed of all randomness.
     pub seed: u64,

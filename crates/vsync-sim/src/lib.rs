@@ -1,9 +1,9 @@
 //! Deterministic simulator of virtual synchrony: members of a group ([`utipc_vsync::Member`]) on virtual time over a
 //! transport whose paths end and come back, members that crash, join, leave and are slow, and a model of what each
-//! may see.
+//! member may see.
 //!
-//! Everything follows from a seed. [`run`] goes through rounds: a busy period with faults, then a quiet period without,
-//! at whose end the group must be whole. [`Broken`] lists the invariants.
+//! Everything follows from a seed. [`run`] goes through rounds: a busy period with faults, then a quiet period without;
+//! at its end the group must be whole. [`Broken`] lists the invariants.
 
 mod config;
 mod model;
@@ -47,12 +47,12 @@ pub struct Outcome {
     pub majority_lost: bool,
 }
 
-/// A failure: time, what broke, and the results so far.
+/// A failure: its time, the broken rule, and the results so far.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// Virtual time in milliseconds.
     pub at_ms: u64,
-    /// What broke.
+    /// The broken rule.
     pub broken: Broken,
     /// Results so far.
     pub outcome: Outcome,

@@ -11,7 +11,7 @@ use utipc_vsync_sim::{Broken, FaultKind, Outcome, SimConfig, run};
 /// Which components of a partitioned group go on.
 #[derive(Clone, Copy, ValueEnum)]
 enum Mode {
-    /// The one with the majority.
+    /// The component with the majority.
     Primary,
     /// Each.
     All,
@@ -36,7 +36,7 @@ struct Args {
     /// Kinds of faults: delay, partition, flap, crash, leave, slow; all if absent; none if empty.
     #[arg(long)]
     faults: Option<String>,
-    /// Which components go on; by default those of odd seeds all, those of even seeds the primary one.
+    /// Which components go on; by default all with odd seeds, the primary one with even seeds.
     #[arg(long)]
     components: Option<Mode>,
     /// Log every event to standard error.

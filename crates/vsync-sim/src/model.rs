@@ -15,7 +15,7 @@ pub enum Broken {
     Order(String),
     /// Members that moved on together with different messages, or a joiner with another state.
     SameSet(String),
-    /// A view without its own member, with another membership elsewhere, or older than the last one.
+    /// A view without its own member, with different members elsewhere, or older than the last view.
     View(String),
     /// Two primary components.
     TwoPrimaries(String),
@@ -36,10 +36,10 @@ struct Sent {
     class: Class,
 }
 
-/// What one member has seen.
+/// The observations of one member.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// Messages in order, those of a received state included.
+    /// Messages in order, including those of a received state.
     pub(crate) messages: Vec<u64>,
     known: BTreeSet<u64>,
     last_of: BTreeMap<u64, u64>,
@@ -91,7 +91,7 @@ pub(crate) struct Model {
     all: BTreeMap<u64, MemberId>,
     none: BTreeSet<u64>,
     pub(crate) delivered: BTreeSet<u64>,
-    /// The newest view of all.
+    /// The newest view of all members.
     pub(crate) newest: ViewId,
 }
 

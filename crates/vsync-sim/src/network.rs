@@ -11,11 +11,11 @@ use utipc_vsync::MemberId;
 pub(crate) struct Session {
     /// Counts the sessions of this pair.
     pub(crate) number: u64,
-    /// Nothing that is sent arrives any more once this is false.
+    /// Once this is false, nothing that is sent arrives.
     pub(crate) open: bool,
-    /// Whether each end has been told that the session is up.
+    /// Whether each end has been notified that the session is up.
     pub(crate) up: [bool; 2],
-    /// Whether an end receives nothing of what is in flight.
+    /// Whether an end receives nothing that is in flight.
     pub(crate) deaf: [bool; 2],
     /// Earliest time of the next arrival at each end.
     pub(crate) earliest: [Time; 2],
@@ -72,7 +72,7 @@ impl Network {
             return None;
         }
         session.deaf = [(); 2].map(|()| rng.below(2) == 0);
-        // An end that has not been told of the session is told first.
+        // An end without a notice of the session gets that first.
         let at = [0, 1].map(|n| {
             let delay = if rng.below(3) == 0 { rng.below(100_000_000) } else { rng.below(2_000_000) };
             Time::from_nanos((now.as_nanos() + delay).max(session.earliest[n].as_nanos() + 1))

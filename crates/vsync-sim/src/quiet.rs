@@ -1,4 +1,4 @@
-//! The quiet period: the group must be whole, and everything that was promised must have happened.
+//! The quiet period: the group must be whole, and every promise must be kept.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ fn whole(world: &World, all: &[MemberId]) -> Result<(), Broken> {
 }
 
 /// Whether the living members outvote the others in the newest view, and in each later one that some of them have
-/// accepted: without that the group may have to wait for members that are gone.
+/// accepted: otherwise the group may have to wait for members that are gone.
 fn has_majority(world: &World) -> bool {
     let living = || world.processes.values().map(|process| &process.member);
     let newest = living().filter_map(|member| member.view()).max_by_key(|view| view.id);

@@ -15,7 +15,7 @@ use crate::{FaultKind, Outcome, SimConfig};
 
 const MS: u64 = 1_000_000;
 
-/// What happens at a time.
+/// An event at a time.
 #[derive(Debug)]
 enum What {
     Up {

@@ -1,5 +1,5 @@
 //! Messages that the application has sent and that are not in a packet of the view yet. Small messages share a packet:
-//! everything that is sent between two turns of the caller's loop.
+//! those sent between two turns of the caller's loop.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ impl Batches {
         self.bytes
     }
 
-    /// Appends a message to the last batch if that has room and the same class.
+    /// Appends a message to the last batch if that has space and the same class.
     pub(crate) fn push(&mut self, class: Class, message: &[u8]) {
         let size = 4 + message.len();
         let fits =

@@ -2,31 +2,31 @@
 
 use core::time::Duration;
 
-/// Bytes of messages in one packet, at most: with its header it fits a TIPC message (66,000 bytes).
+/// Maximum number of bytes of messages in one packet: with its header it fits a TIPC message (66,000 bytes).
 pub const MAX_PACKET: usize = 60_000;
-/// Bytes of a message, at most: one that fills a packet.
+/// Maximum number of bytes of a message: it fills a packet.
 pub const MAX_MESSAGE: usize = MAX_PACKET - 4;
-/// Packets of all members that are not stable yet, at most.
+/// Maximum number of packets of all members that are not stable yet.
 pub const MAX_IN_FLIGHT: u64 = 1024;
-/// Bytes of one piece of state, at most.
+/// Maximum number of bytes of one piece of state.
 pub const MAX_CHUNK: usize = MAX_PACKET;
-/// Pieces of state that a joiner has not taken yet, at most.
+/// Maximum number of pieces of state that a joiner has not taken yet.
 pub const CHUNK_WINDOW: u64 = 16;
 
 /// When messages are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ordering {
-    /// In one total order.
+    /// Delivered in one total order.
     #[default]
     Agreed,
-    /// In one total order, when every member of the view has the message.
+    /// Delivered in one total order, when every member of the view has the message.
     Safe,
 }
 
 /// Which components of a partitioned group go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Components {
-    /// The one with the majority of the last view; the others wait.
+    /// The component with the majority of the last view; the others wait.
     #[default]
     Primary,
     /// Each.
@@ -46,7 +46,7 @@ pub enum Founding {
 /// Settings of one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Order of messages that do not name another one.
+    /// Default class of messages.
     pub ordering: Ordering,
     /// Which components go on.
     pub components: Components,
@@ -83,7 +83,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What all members must agree on, as a word of the HELLO message.
+    /// The settings that all members must share, as a word of the HELLO message.
     pub(crate) fn word(&self) -> u64 {
         u64::from(self.window) << 3
             | u64::from(self.ordering == Ordering::Safe) << 2

@@ -1,4 +1,4 @@
-//! What the application sees.
+//! Events for the application.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -89,11 +89,11 @@ pub struct ViewChange {
     pub previous: Option<ViewId>,
     /// Members that moved on from the same view: they delivered the same messages in it.
     pub together: Vec<MemberId>,
-    /// Members that have no state, and receive it from the most senior one that has.
+    /// Members without the state, which receive it from the most senior member that has it.
     pub joining: Vec<MemberId>,
 }
 
-/// What happens, in order.
+/// Events, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A new view.
@@ -106,7 +106,7 @@ pub enum Event {
         /// The view in which members join.
         view: ViewId,
     },
-    /// A piece of the state; `first` begins a new one and voids what came before.
+    /// A piece of the state; `first` begins a new state and voids earlier pieces.
     State {
         /// Its bytes.
         bytes: Payload,
@@ -117,9 +117,9 @@ pub enum Event {
     },
     /// The end of an atomic message of this member.
     Outcome(Token, Outcome),
-    /// The component has no majority; nothing is delivered until it has.
+    /// The component has no majority; nothing is delivered until it has one.
     Blocked,
-    /// This member is not part of the group's view any more; its state is void.
+    /// This member is no longer part of the group's view; its state is void.
     Excluded(Cause),
     /// This member has left, as the application wanted.
     Left,

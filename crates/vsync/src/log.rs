@@ -1,4 +1,4 @@
-//! The messages of one view at one member: packets by sender, their order, and how far each step has come.
+//! The messages of one view at one member: packets by sender, their order, and the progress of each step.
 //!
 //! A *place* is a position in the total order, from 1; each packet has one. Three cursors move along the order:
 //! `collected` ≤ `delivered` ≤ `contiguous` ≤ places known. Only the sequencer makes places, so that the orders that
@@ -11,7 +11,8 @@ use crate::planted::{Fault, active};
 use crate::view::View;
 use crate::wire::{Cut, Packet, Report, Run};
 
-/// Places whose packets have not arrived, at most. Members have not more in flight in this view and the one before.
+/// Maximum number of places whose packets have not arrived. Members have at most this much in flight in this view and
+/// the previous one.
 const MAX_AHEAD: u64 = 4 * MAX_IN_FLIGHT;
 
 /// The packets of one sender.
@@ -60,7 +61,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) rank: usize,
     pub(crate) place: u64,
     pub(crate) packet: &'a Packet,
-    /// Not every member of the view is known to have it: the view ended before.
+    /// The view ended before every member was known to have it.
     pub(crate) transitional: bool,
 }
 
@@ -80,7 +81,7 @@ pub(crate) struct Log {
     pub(crate) last_safe: u64,
     /// Bytes received and not delivered.
     pub(crate) undelivered: usize,
-    /// The end of the view is known: nothing more comes.
+    /// The end of the view is known: nothing more arrives.
     pub(crate) sealed: bool,
 }
 
@@ -149,7 +150,7 @@ impl Log {
         Ok(())
     }
 
-    /// As the sequencer: gives all received packets of a sender a place. Returns how many got one.
+    /// As the sequencer: gives all received packets of a sender a place. Returns how many got a place.
     pub(crate) fn place(&mut self, rank: usize) -> u16 {
         let Some(sender) = self.senders.get_mut(rank) else { return 0 };
         let mut count = 0;
@@ -162,7 +163,7 @@ impl Log {
         count
     }
 
-    /// Takes places from the sequencer. False if places are missing before them, a run is impossible, or there are more
+    /// Takes places from the sequencer. False if earlier places are missing, a run is impossible, or there are more
     /// places than packets can be in flight.
     pub(crate) fn extend(&mut self, first: u64, runs: &[Run]) -> bool {
         let added: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
@@ -198,7 +199,7 @@ impl Log {
         }
     }
 
-    /// The packet that is delivered next, if its turn has come. `safe`: treat all packets as safe ones.
+    /// The packet that is delivered next, if its turn has come. `safe`: treat all packets as safe.
     pub(crate) fn turn(&self, safe: bool) -> Option<Turn<'_>> {
         if self.delivered >= self.contiguous {
             return None;
@@ -214,7 +215,7 @@ impl Log {
         Some(Turn { rank, place, packet, transitional: unstable && self.sealed })
     }
 
-    /// The packet of [`Log::turn`] is delivered.
+    /// Notes that the packet of [`Log::turn`] is delivered.
     pub(crate) fn delivered_one(&mut self) {
         let Some(index) = usize::try_from(self.delivered - self.collected).ok() else { return };
         let Some(rank) = self.order.get(index) else { return };
@@ -240,7 +241,7 @@ impl Log {
         self.collect();
     }
 
-    /// Frees what is delivered and stable: no member can need it any more.
+    /// Frees what is delivered and stable: no member can need it again.
     fn collect(&mut self) {
         while self.collected < self.stable.min(self.delivered) {
             let Some(rank) = self.order.pop_front() else { return };
@@ -253,7 +254,7 @@ impl Log {
         }
     }
 
-    /// What this member has, for the coordinator of a view change.
+    /// The packets that this member has, for the coordinator of a view change.
     pub(crate) fn report(&self) -> Report {
         let mut runs: Vec<Run> = Vec::new();
         let freed = usize::try_from(self.stable - self.collected).unwrap_or(usize::MAX);
@@ -292,7 +293,7 @@ impl Log {
     }
 
     /// Whether the cut continues what this member knows: it keeps all places that may have been delivered, and its
-    /// order has as many packets as its ends say.
+    /// order has as many packets as its ends imply.
     pub(crate) fn fits(&self, cut: &Cut) -> bool {
         let kept = cut.from.checked_sub(self.collected).and_then(|n| usize::try_from(n).ok());
         let Some(kept) = kept.filter(|kept| *kept <= self.order.len() && cut.from <= self.contiguous) else {

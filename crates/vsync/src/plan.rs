@@ -1,5 +1,5 @@
 //! The coordinator's decision: from the status of the members it makes the next view and the end of the last one.
-//! A pure function, so that the argument of decision 31 can be read beside it.
+//! A pure function, so that it can be compared with the argument of decision 31.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ pub(crate) type Statuses = BTreeMap<MemberId, Status>;
 pub(crate) enum Plan {
     /// Proposes a view. All of `recipients` must accept it before it is installed.
     Propose { proposal: Proposal, recipients: Vec<MemberId> },
-    /// No majority, or no member that has the state.
+    /// No majority, or no member with the state.
     NoMajority,
 }
 
-/// The order in which members coordinate and, within a view, are senior: those with the state of the newest view first.
+/// The order in which members coordinate and, within a view, are senior: those with the newest view's state first.
 pub(crate) fn priority(id: MemberId, hello: &Hello) -> impl Ord + use<> {
     (hello.fresh, core::cmp::Reverse(hello.view), hello.rank, id)
 }
@@ -119,7 +119,7 @@ fn all(ballot: Ballot, statuses: &Statuses, together: &[MemberId]) -> Plan {
     if views.is_empty() {
         return found(ballot, statuses, together);
     }
-    // Members of more views than one change can merge follow in the next one.
+    // If there are more views than one change can merge, the rest follow in the next change.
     let merged: Vec<MemberId> = together
         .iter()
         .filter(|id| {
@@ -143,7 +143,7 @@ fn found(ballot: Ballot, statuses: &Statuses, together: &[MemberId]) -> Plan {
     Plan::Propose { proposal, recipients: together.to_vec() }
 }
 
-/// A new proposal: those that move on by the cuts, and after them those that join.
+/// A new proposal: the members that move on by the cuts, then those that join.
 fn propose(ballot: Ballot, statuses: &Statuses, together: &[MemberId], cuts: Vec<Cut>) -> Plan {
     let leaving = |id: &MemberId| statuses.get(id).is_some_and(|status| status.hello.leaving);
     let movers: Vec<MemberId> = cuts.iter().flat_map(|cut| cut.together.iter().copied()).collect();
@@ -203,7 +203,7 @@ fn cut(view: &View, statuses: &Statuses, together: &[MemberId]) -> Cut {
     Cut { view: view.id, together: movers.iter().map(|(id, _)| *id).collect(), from, runs, ends: placed }
 }
 
-/// Packets that have no place yet follow by rank.
+/// Packets without a place follow by rank.
 fn append_unplaced(runs: &mut Vec<Run>, placed: &mut [u64], available: &[u64]) {
     for (rank, (count, most)) in placed.iter_mut().zip(available).enumerate() {
         while *count < *most {

@@ -27,7 +27,7 @@ pub enum Fault {
     FetchOffByOne,
     /// Packets that were in flight at a view change are sent again in the next view.
     SentAgain,
-    /// The most advanced member instead of the last one determines what is stable.
+    /// The most advanced member instead of the last determines stability.
     StableTooEarly,
     /// Packets without a place in the order are left out of the cut.
     UnplacedDropped,

@@ -33,7 +33,7 @@ pub enum Event {
     Install,
     /// The accepted view is installed here, and the application's state is to come.
     InstallWithoutState,
-    /// The accepted view is installed and does not include this member, or not as one that moved on from its view.
+    /// The accepted view is installed without this member, or includes it as a new member only.
     Exclude,
     /// The application's state is complete.
     StateComplete,
@@ -73,7 +73,7 @@ impl State {
             (_, E::Promise) => S::Flushing,
             (S::Flushing, E::Accept) => S::Prepared,
             (S::Prepared, E::Accept) => self,
-            // Another member may show that the view is installed after this one has promised a later ballot.
+            // After this member has promised a later ballot, another may show that the view is installed.
             (S::Prepared | S::Flushing | S::Blocked, E::Install) => S::Operational,
             (S::Prepared | S::Flushing | S::Blocked, E::InstallWithoutState) => S::Transferring,
             (S::Prepared | S::Flushing | S::Blocked, E::Exclude) => S::Joining,

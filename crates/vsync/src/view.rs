@@ -6,7 +6,7 @@ use core::fmt;
 pub const MAX_MEMBERS: usize = 64;
 
 /// Identifies one membership of one process. The caller chooses it, unique for each join of the group: a process that
-/// joins again uses another one. For a TIPC socket: node address and port.
+/// joins again uses a new one. For a TIPC socket: node address and port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u64);
 

@@ -8,7 +8,7 @@ use utipc_vsync::{
     SendError, State, Target, Token,
 };
 
-/// Members, and the messages between them in the order in which they were sent.
+/// Members, and the messages between them in sending order.
 struct Group {
     now: Time,
     members: BTreeMap<MemberId, Member>,
@@ -65,7 +65,7 @@ impl Group {
         }
     }
 
-    /// Delivers everything that is on its way; the applications take their events if `taking`.
+    /// Delivers everything in flight; the applications take their events if `taking`.
     fn exchange(&mut self, taking: bool) {
         loop {
             let ids: Vec<MemberId> = self.members.keys().copied().collect();
@@ -142,7 +142,7 @@ fn all_members_deliver_in_one_order() {
 }
 
 #[test]
-fn small_messages_share_packets_and_need_no_acknowledgement_each() {
+fn small_messages_share_packets_and_acknowledgements() {
     let mut group = Group::new(3, &Config::default());
     group.sent = 0;
     for n in 0..1000u32 {
@@ -300,11 +300,11 @@ fn most_senior_of_two_members_leaves() {
 }
 
 #[test]
-fn application_that_takes_nothing_is_noticed_and_can_be_left_out() {
+fn application_that_takes_nothing_is_detected_and_can_be_left_out() {
     let config = Config { window: 1000, ..Config::default() };
     let mut group = Group::new(2, &config);
     for _ in 0..9000 {
-        // What the sender itself receives is taken, so that only the other one is slow.
+        // The sender takes its own messages, so that only the other member is slow.
         let _ = group.member(1).send(b"untaken");
         while group.member(1).poll_event().is_some() {}
         group.exchange(false);

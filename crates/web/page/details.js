@@ -1,4 +1,4 @@
-// What is known about the thing that was chosen: a node, a link, a socket or a service.
+// Details of the selected node, link, socket or service.
 
 import { bytes, el, link, short, terms, when } from "./dom.js";
 

@@ -65,7 +65,7 @@ export function terms(pairs) {
   return el("dl", {}, shown.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 }
 
-/** Most rows that a table shows. */
+/** Maximum number of rows of a table. */
 export const ROWS = 200;
 
 /**

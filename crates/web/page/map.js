@@ -2,12 +2,12 @@
 
 import { short, svg } from "./dom.js";
 
-/** Most peers on the map; all are in the list of links. */
+/** Maximum number of peers on the map; the list of links has all. */
 const MOST = 64;
-/** Most peers with a rate on each link, and width of the map from which there is room for it. */
+/** Maximum number of peers with a rate on each link, and the map's minimum width for it. */
 const LABELLED = 10;
 const ROOM = 480;
-/** Peers from which they stand on two rings, and only the outer ones have names. */
+/** Number of peers from which they form two rings, of which only the outer one has names. */
 const CROWD = 21;
 
 function cut(text, most) {
@@ -16,7 +16,7 @@ function cut(text, most) {
 
 function places(count, width, height) {
   return Array.from({ length: count }, (_, at) => {
-    // Two peers stand beside the node, where the line of one does not cross its name.
+    // Two peers are placed beside the node, where a peer's line does not cross its name.
     const angle = (2 * Math.PI * at) / count - (count === 2 ? Math.PI : Math.PI / 2);
     const inner = count >= CROWD && at % 2 === 1;
     const part = inner ? 0.62 : 1;

@@ -5,7 +5,7 @@ import { details, serviceText } from "./details.js";
 import { drawMap } from "./map.js";
 import { Rates, Tile } from "./rates.js";
 
-/** Most events in the list. */
+/** Maximum number of events in the list. */
 const EVENTS = 300;
 /** The first service type of applications. */
 const FIRST_TYPE = 64;
@@ -118,7 +118,7 @@ export class NodeView {
       this.events.replaceChildren();
       events = [];
     }
-    // The node's own types report nodes and links, which have lists of their own.
+    // The node's own types report nodes and links, which have separate lists.
     state.services = state.services.filter((service) => service.type >= FIRST_TYPE);
     const isNew = this.state?.time_ms !== state.time_ms;
     this.state = state;

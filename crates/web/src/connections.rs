@@ -1,7 +1,7 @@
 //! The connections of the server: a bounded number, each with one deadline.
 //!
-//! A new connection takes the place of an idle one of the address that has most. So a host which only connects crowds
-//! out itself, and one that sends its request at once is always served.
+//! A new connection replaces an idle one of the address with the most connections. So a host that only connects evicts
+//! its own connections, and a host that sends its request at once is always served.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -50,7 +50,7 @@ impl Connections {
         })
     }
 
-    /// Adds a client, and serves it if its request has arrived. If there are too many, another one has to go.
+    /// Adds a client, and serves it if its request has arrived. If there are too many, another one is closed.
     pub(crate) fn add(&mut self, stream: TcpStream, from: IpAddr, respond: &mut Respond<'_>) {
         let mut exchange = Exchange {
             stream,
@@ -85,8 +85,8 @@ impl Connections {
         self.list.retain(|exchange| exchange.end > now);
     }
 
-    /// The connection that has to go for another one: of the address with the most connections the oldest whose request
-    /// is incomplete, else the oldest.
+    /// The connection to close for a new one: the oldest with an incomplete request, else the oldest, of the address
+    /// with the most connections.
     fn victim(&self) -> Option<usize> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for exchange in &self.list {
@@ -101,7 +101,7 @@ impl Connections {
         idle.or_else(|| of_heaviest().next()).map(|(at, _)| at)
     }
 
-    /// Disconnects the oldest of the clients that do not read, if too many bytes wait for all of them.
+    /// Disconnects the oldest client that does not read, if too many bytes wait for all such clients.
     fn limit_waiting(&mut self) {
         let mut waiting: usize = self.list.iter().map(|exchange| exchange.output.len()).sum();
         let mut left = self.list.len();

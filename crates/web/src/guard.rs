@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use crate::Response;
 
-/// The names by which clients may name the server: addresses, `localhost`, the name of this host, and those that are
-/// configured.
+/// The names by which clients may address the server: addresses, `localhost`, the name of this host, and configured
+/// names.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Vec<String>);
 

@@ -6,12 +6,12 @@
 //! | Question | File |
 //! |---|---|
 //! | How long may a client take? | `server.rs` |
-//! | How many clients may connect, and which one has to go? | `connections.rs` |
+//! | How many clients may connect, and which one is evicted? | `connections.rs` |
 //! | Which requests are refused before the site sees them? | `guard.rs` |
 //! | Which headers has a response? | `response.rs` |
-//! | Where are the files of the page? | `page.rs`, and the folder `page` beside `src` |
+//! | Where are the files of the page? | `page.rs`, and the folder `page` next to `src` |
 //!
-//! For the reason to use no server crate, see decision 18.
+//! Decision 18 explains why it does not use a server crate.
 
 mod connections;
 mod guard;

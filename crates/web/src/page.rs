@@ -1,4 +1,4 @@
-//! The files of the web page. They are part of the program, so the page works offline and belongs to the release.
+//! The files of the web page. They are part of the program, so that the page works offline and matches the release.
 
 use crate::Response;
 

@@ -1,7 +1,7 @@
 //! Requests and responses.
 
-/// Headers of every response. The page loads nothing from elsewhere, runs no script of its own text, and cannot be put
-/// into a frame; other sites cannot read a response.
+/// Headers of every response. The page loads nothing from elsewhere, runs no inline script, and cannot be put into a
+/// frame; other sites cannot read a response.
 const HEADERS: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; \
      img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
      Cross-Origin-Resource-Policy: same-origin\r\n\
@@ -17,7 +17,7 @@ const HEADERS: &str = "Content-Security-Policy: default-src 'none'; script-src '
 pub struct Request<'a> {
     /// Path, without the query.
     pub path: &'a str,
-    /// What follows `?`; empty without one.
+    /// The text after `?`; empty without one.
     pub query: &'a str,
 }
 

@@ -22,12 +22,12 @@ use crate::response::{Request, Response};
 const DEADLINE: Duration = Duration::from_secs(2);
 /// Pause after the system refused a connection, as without free descriptors.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
-/// Longest sleep, after which the thread sees that it has to stop even if nothing wakes it.
+/// Longest sleep, after which the thread checks whether to stop even if nothing wakes it.
 const MAX_SLEEP: Duration = Duration::from_millis(500);
 
-/// What a program serves beside the page. It is called on the server's thread and must not block.
+/// What a program serves in addition to the page. It is called on the server's thread and must not block.
 pub trait Site: Send + 'static {
-    /// The response to a request; `None` if there is nothing at its path.
+    /// The response to a request; `None` if its path does not exist.
     fn respond(&self, request: &Request<'_>) -> Option<Response>;
 
     /// The paths of the site, for the error that names them.
@@ -42,7 +42,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Listens on `address` ("127.0.0.1:9464"; port 0 takes a free one).
+    /// Listens on `address` ("127.0.0.1:9464"; port 0 chooses a free one).
     ///
     /// # Errors
     /// The address is invalid or taken; the error names it.
@@ -105,7 +105,7 @@ impl Drop for Server {
                 SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
             });
         }
-        // A connection wakes the thread; without one it wakes by itself.
+        // A connection wakes the thread; otherwise it wakes by itself.
         let _ = TcpStream::connect_timeout(&to, MAX_SLEEP);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -113,7 +113,7 @@ impl Drop for Server {
     }
 }
 
-/// What answers requests.
+/// The handler of requests.
 struct Place<S> {
     hosts: Hosts,
     site: S,
@@ -168,7 +168,7 @@ impl<S: Site> EventLoop<S> {
         let may_accept = self.accept_at.is_none_or(|at| at <= now);
         let due = [self.connections.deadline(), self.accept_at.filter(|_| !may_accept)];
         let due = due.into_iter().flatten().min().map_or(MAX_SLEEP, |due| due.saturating_duration_since(now));
-        // At least a millisecond, as a deadline that has almost passed must not make the loop spin.
+        // At least a millisecond, so that a deadline that has almost passed does not make the loop spin.
         let sleep = due.clamp(Duration::from_millis(1), MAX_SLEEP);
         let sleep = Timespec { tv_sec: 0, tv_nsec: i64::from(sleep.subsec_nanos()) };
         let accepts = if may_accept { PollFlags::IN } else { PollFlags::empty() };
@@ -299,7 +299,7 @@ mod tests {
     fn silent_clients_do_not_block_others() {
         let server = start(LONG);
         let mut silent = Vec::new();
-        // More in all than the server keeps; without evictions the last ones would wait for a minute.
+        // More in all than the server keeps; without evictions the last connections would wait for a minute.
         for _ in 0..2 * MAX_CONNECTIONS / 50 {
             silent.extend((0..50).map(|_| TcpStream::connect(server.address()).unwrap()));
             assert!(get(&server, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_clients_crowd_out_only_those_of_their_own_address() {
+    fn silent_clients_evict_only_those_of_their_own_address() {
         let server = start(LONG);
         let mut slow = TcpStream::connect(server.address()).unwrap();
         slow.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();

@@ -26,7 +26,7 @@ func main() {
 }
 
 func run(ctx context.Context, node *utipc.Node) error {
-	// Both ends are on one node for demonstration; they could as well be on two nodes.
+	// Both ends are on one node for demonstration; they could also be on two nodes.
 	listener, err := node.Listen(echo)
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ fn main() -> Result<()> {
         black_box(read_values(black_box(message))?);
         Ok(())
     })?;
-    // As from a socket: one message after another, and none of them in the cache from writing.
+    // As from a socket: one message after another, none in the cache from writing.
     let mut messages = message.repeat(256);
     time("pass on: look at the head, give it another stream", |round| {
         let at = (round as usize & 255) * n;

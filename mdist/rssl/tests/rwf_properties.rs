@@ -1,4 +1,4 @@
-//! Properties from fixed seeds: written values are read back equal, and no bytes make a reader panic.
+//! Properties from fixed seeds: written values are read back equal, and no input makes a reader panic.
 
 use common::random::Random;
 use common::tree::{Round, Tree, round_trip};

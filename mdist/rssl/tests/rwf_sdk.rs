@@ -23,8 +23,8 @@ fn sdk(files: &str) -> Option<PathBuf> {
 
 const DATA: &str = "Core/src/test/resources/com/refinitiv/eta/data";
 
-/// The bytes of an annotated file: lines of pairs or fours of hexadecimal digits, after an offset or not, at most 20
-/// bytes each, before a column of text.
+/// The bytes of an annotated file: lines of two or four hexadecimal digits each, at most 20 bytes, after an optional
+/// offset, before a column of text.
 fn bytes(path: &Path) -> Vec<u8> {
     let file = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut bytes = Vec::new();

@@ -102,7 +102,7 @@ fn sdk() -> Option<PathBuf> {
 }
 
 /// The blocks of bytes in an annotated file: lines of hexadecimal pairs, after an offset or not, before a column of
-/// text. Other lines, empty ones too, end a block.
+/// text. Other lines, including empty ones, end a block.
 fn blocks(path: &Path) -> Vec<Vec<u8>> {
     let file = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let mut blocks = vec![Vec::new()];

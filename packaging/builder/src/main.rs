@@ -21,7 +21,7 @@ use manifest::Manifest;
 use stage::{gzip, printed, stage, tar};
 use tree::{Content, Site};
 
-/// Most bytes of the static daemon and of the container image (release builds).
+/// Maximum bytes of the static daemon and of the container image (release builds).
 const DAEMON_MOST: usize = 5_000_000;
 const IMAGE_MOST: usize = 12_000_000;
 
@@ -35,13 +35,13 @@ struct Args {
     /// Architectures of static programs and images
     #[arg(long, value_delimiter = ',', default_values = ["x86_64", "aarch64"])]
     arch: Vec<String>,
-    /// Version; by default that of the workspace
+    /// Version; by default the workspace's
     #[arg(long)]
     version: Option<String>,
     /// Use debug builds, for tests
     #[arg(long)]
     debug: bool,
-    /// Build nothing: package what is there
+    /// Build nothing: package existing builds
     #[arg(long)]
     no_build: bool,
     /// Folder for the packages [default: target/package]
@@ -61,7 +61,7 @@ enum Kind {
     Sbom,
 }
 
-/// The version of a run, and its time.
+/// Shared by all packages of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
     /// Version as Debian writes it.
@@ -77,7 +77,7 @@ pub(crate) struct Release {
     pub(crate) created: String,
 }
 
-/// The script `PREFIX.NAME`, if there is one.
+/// The script `PREFIX.NAME`, if it exists.
 pub(crate) fn scripts(root: &Path, prefix: Option<&str>, name: &str) -> Result<Option<String>> {
     let Some(prefix) = prefix else { return Ok(None) };
     let path = root.join(format!("{prefix}.{name}"));

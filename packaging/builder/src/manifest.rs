@@ -18,7 +18,7 @@ pub(crate) struct Manifest {
     pub(crate) image: Image,
 }
 
-/// What all packages have in common.
+/// Shared by all packages.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Project {
@@ -29,7 +29,7 @@ pub(crate) struct Project {
     pub(crate) glibc: String,
 }
 
-/// What to build: words for `cargo build`.
+/// Arguments of `cargo build`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Build {
@@ -111,7 +111,7 @@ pub(crate) enum Line {
 }
 
 impl Line {
-    /// What, destination, and the mode if it is given.
+    /// Content, destination, and the mode if given.
     pub(crate) fn parts(&self) -> (&str, &str, Option<&str>) {
         match self {
             Self::Usual(what, to) => (what, to, None),

@@ -1,4 +1,4 @@
-//! The licences of everything that the programs are built from, which their authors want to see beside the programs.
+//! The licences of everything that the programs are built from, which must accompany the programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ pub(crate) fn build(root: &Path, packages: &[String]) -> Result<String> {
     let metadata = sbom::metadata(root)?;
     let mut list = String::new();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    // The project's own crates have no source; its licences are files of the package.
+    // The project's own crates have no source; their licences are files of the package.
     for part in sbom::parts(&metadata, packages)?.iter().filter(|part| !part.package["source"].is_null()) {
         let package = part.package;
         let name = format!("{} {}", sbom::text(package, "name"), sbom::text(package, "version"));

@@ -83,7 +83,7 @@ fn list<'a>(values: &'a Value, key: &str) -> BTreeMap<&'a str, &'a Value> {
     values.as_array().into_iter().flatten().filter_map(|value| Some((value[key].as_str()?, value))).collect()
 }
 
-/// The crates that are part of a crate: not those of its tests and build scripts.
+/// The crates that are part of a crate, without those of its tests and build scripts.
 fn built_in(node: &Value) -> Vec<&str> {
     let is_normal = |dep: &&Value| {
         dep["dep_kinds"].as_array().is_some_and(|kinds| kinds.iter().any(|k| k["kind"].is_null()))

@@ -19,7 +19,7 @@ pub(crate) struct Entry {
     pub(crate) is_config: bool,
 }
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     Bytes(Vec<u8>),

@@ -1,5 +1,5 @@
-//! `utipc-shim` contains `libutipc_preload.so`. It writes the library to `../lib/utipc`, seen from its own folder,
-//! unless it is there, and prints its path. `utipc run` calls it.
+//! `utipc-shim` contains `libutipc_preload.so`. It writes the library to `../lib/utipc`, relative to its own folder,
+//! unless it exists, and prints its path. `utipc run` calls it.
 
 use std::fs;
 use std::io;
@@ -33,7 +33,7 @@ fn place() -> io::Result<PathBuf> {
     Ok(folder.join("lib/utipc/libutipc_preload.so"))
 }
 
-/// Writes the library if it is not there in this version. Programs that use an older one keep it.
+/// Writes the library if this version of it is missing. Programs that use an older one keep it.
 fn write(path: &Path) -> io::Result<()> {
     if fs::read(path).is_ok_and(|there| there == LIBRARY) {
         return Ok(());

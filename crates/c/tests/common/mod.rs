@@ -77,8 +77,7 @@ pub(crate) enum Engine {
     Daemon,
 }
 
-/// A runtime directory of the test's own, which separates it from other nodes of this user; with a daemon for that
-/// engine.
+/// A private runtime directory, which separates the test from other nodes of this user; with a daemon for that engine.
 pub(crate) struct Place {
     pub(crate) home: PathBuf,
     daemon: Option<Daemon>,
@@ -99,7 +98,7 @@ impl Place {
             let stack = StackConfig { address: Some(NodeAddr(0x77)), ..StackConfig::default() };
             let mut node = NodeConfig { stack, ..NodeConfig::default() };
             node.complete(None).unwrap();
-            // The default path, where programs look for it.
+            // The default path, at which programs expect it.
             let own = home.join("utipc");
             folder().create(&own).unwrap();
             let socket = own.join("default.sock");
@@ -121,7 +120,7 @@ impl Place {
         Running { child: command.spawn().unwrap(), name: program.display().to_string() }
     }
 
-    /// If there is a daemon, checks that the programs used it.
+    /// If a daemon runs, checks that the programs used it.
     pub(crate) fn check(&self) {
         if let Some(daemon) = &self.daemon {
             assert!(daemon.counters().requests > 0, "no program used the daemon");

@@ -21,7 +21,7 @@ static void hello(void)
 	CHECK(from.type == 0 && from.instance == own.instance && from.node == tipc_own_node());
 	CHECK(to.type == TYPE && to.instance == 17 && to.node == 0);
 
-	/* A reply to the socket, which was not addressed as a service. */
+	/* A reply to the socket, not addressed to a service. */
 	CHECK(tipc_sendto(server, "Uh ?", 4, &from) == 4);
 	CHECK(tipc_recvfrom(client, buffer, sizeof(buffer), &from, &to, NULL) == 4);
 	CHECK(tipc_sockid(server, &own) == 0 && from.instance == own.instance);
@@ -60,7 +60,7 @@ static void multicast(void)
 		CHECK(tipc_sock_non_block(stations[i]) == stations[i]);
 		FAILS(tipc_recv(stations[i], buffer, sizeof(buffer), false), EAGAIN);
 	}
-	/* Bound with node scope, which tipc_unbind need not know. */
+	/* Bound with node scope; tipc_unbind need not know it. */
 	CHECK(tipc_unbind(stations[0], TYPE, 0, 0) == 0);
 	FAILS(tipc_unbind(stations[0], TYPE, 0, 0), EINVAL);
 	for (i = 0; i < 3; i++)

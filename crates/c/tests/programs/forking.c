@@ -50,7 +50,7 @@ static void workers(void)
 	CHECK(tipc_close(server) == 0);
 }
 
-/* The parent accepts a connection and hands it to a child, which polls it. */
+/* The parent accepts a connection and passes it to a child, which polls it. */
 static void handed_on(void)
 {
 	char buffer[20];
@@ -82,7 +82,7 @@ static void handed_on(void)
 	CHECK(tipc_close(client) == 0 && tipc_close(server) == 0);
 }
 
-/* The child of an embedded node's process starts a node of its own. */
+/* The child of a process with an embedded node starts its own node. */
 static void left_behind(void)
 {
 	uint32_t before = tipc_own_node();
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
 		beside_threads(30);
 	} else {
 		left_behind();
-		/* Each child starts a node of its own. */
+		/* Each child starts its own node. */
 		beside_threads(4);
 	}
 	printf("ok\n");

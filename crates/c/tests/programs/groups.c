@@ -1,7 +1,7 @@
 /* Communication groups: events, four kinds of messages, flow control, errors. */
 #include "check.h"
 
-/* Each part has a group of its own: members of an earlier one may still be leaving. */
+/* Each part has its own group: members of an earlier group may still be leaving. */
 static uint32_t group = 4300;
 
 static int member(uint32_t instance, bool events)

@@ -61,7 +61,7 @@ static void by_epoll(int sd, uint32_t events)
 	close(set);
 }
 
-/* Beside a foreign descriptor, which has something in every tenth round. */
+/* Together with a foreign descriptor, which is readable in every tenth round. */
 static void by_poll(int sd)
 {
 	int ends[2], number, got;

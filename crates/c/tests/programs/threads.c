@@ -8,7 +8,7 @@ enum { THREADS = 8, ROUNDS = 500 };
 static const struct tipc_addr service = { .type = TYPE, .instance = 1 };
 static int server;
 
-/* Each thread is a client; all of them serve requests on the one server socket in turn. */
+/* Each thread is a client; all serve requests on the same server socket in turn. */
 static void *talk(void *number)
 {
 	struct tipc_addr client;

@@ -79,7 +79,7 @@ static void neighbours(void)
 	bool up = false;
 	int sd = tipc_neigh_subscr(0);
 
-	/* This process's node is one of them. */
+	/* One of them is this process's node. */
 	CHECK(sd >= 0 && utipc_sock_timeout(sd, 60000, -1) == 0);
 	CHECK(tipc_neigh_evt(sd, &node, &up) == 0 && up && node == tipc_own_node());
 	CHECK(tipc_neigh_subscr(0x123) == -1 && errno == EHOSTUNREACH);

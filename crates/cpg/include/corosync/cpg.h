@@ -14,7 +14,7 @@ extern "C" {
 typedef uint64_t cpg_handle_t;
 typedef uint64_t cpg_iteration_handle_t;
 
-/* Every message has one total order; CPG_TYPE_SAFE ones are delivered when all members have them. */
+/* Every message has one total order; CPG_TYPE_SAFE messages are delivered when all members have them. */
 typedef enum { CPG_TYPE_UNORDERED, CPG_TYPE_FIFO, CPG_TYPE_AGREED, CPG_TYPE_SAFE } cpg_guarantee_t;
 
 typedef enum { CPG_FLOW_CONTROL_DISABLED, CPG_FLOW_CONTROL_ENABLED } cpg_flow_control_state_t;

@@ -43,8 +43,8 @@ pub(crate) extern "C" fn cpg_dispatch(handle: u64, how: c_int) -> CsError {
     })
 }
 
-/// A list as programs get it: at most as many entries as they have room for. The pointer of an empty list is that of
-/// an entry too, because Corosync passes arrays of its own, and its binding for Rust makes slices of them.
+/// A list as passed to programs: at most as many entries as they have room for. Even an empty list has a non-null
+/// pointer, as in Corosync, whose Rust binding makes slices of the lists.
 fn passed(list: &[CpgAddress]) -> (*const CpgAddress, usize) {
     static NO_ENTRY: CpgAddress = CpgAddress { nodeid: 0, pid: 0, reason: 0 };
     let entries = if list.is_empty() { &raw const NO_ENTRY } else { list.as_ptr() };

@@ -111,12 +111,12 @@ pub(crate) unsafe extern "C" fn cpg_mcast_joined(
         }
         let pieces: &[iovec] = match count {
             0 => &[],
-            // SAFETY: there are so many entries, as the caller promises.
+            // SAFETY: the caller guarantees this number of entries.
             _ => unsafe { slice::from_raw_parts(pieces, count as usize) },
         };
         let total = pieces.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.iov_len));
         if total > MAX_MESSAGE {
-            // Corosync's cpgbound looks for this one.
+            // Corosync's cpgbound checks for this one.
             return Err(CsError::InvalidParam);
         }
         multicast(handle, guarantee, || {
@@ -125,7 +125,7 @@ pub(crate) unsafe extern "C" fn cpg_mcast_joined(
                 if piece.iov_base.is_null() {
                     return Err(CsError::InvalidParam);
                 }
-                // SAFETY: the entry refers to so many bytes, as the caller promises.
+                // SAFETY: the caller guarantees that the entry refers to this many bytes.
                 data.extend_from_slice(unsafe {
                     slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len)
                 });
@@ -146,7 +146,7 @@ pub(crate) unsafe extern "C" fn cpg_zcb_alloc(handle: u64, size: usize, buffer: 
         if buffer.is_null() {
             return Err(CsError::InvalidParam);
         }
-        // SAFETY: any size may be asked for; one byte for none, so that null means no memory.
+        // SAFETY: any size may be requested; 0 becomes one byte, so that null means no memory.
         let memory = unsafe { libc::malloc(size.max(1)) };
         if memory.is_null() {
             return Err(CsError::NoMemory);
@@ -179,7 +179,7 @@ pub(crate) unsafe extern "C" fn cpg_zcb_mcast_joined(
     len: usize,
 ) -> CsError {
     let piece = iovec { iov_base: message, iov_len: len };
-    // SAFETY: one entry; its bytes are there as the caller promises.
+    // SAFETY: one entry, whose bytes the caller guarantees.
     unsafe { cpg_mcast_joined(handle, guarantee, &raw const piece, 1) }
 }
 
@@ -212,7 +212,7 @@ pub(crate) unsafe extern "C" fn cpg_membership_get(
         };
         let count = members.len().min(MEMBERS_MAX);
         for (at, member) in members.iter().take(count).enumerate() {
-            // SAFETY: the list has room for so many, as the caller promises.
+            // SAFETY: the caller guarantees room for this many entries.
             unsafe { list.add(at).write(*member) };
         }
         // SAFETY: as the caller promises.

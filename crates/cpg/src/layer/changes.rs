@@ -9,7 +9,7 @@ use crate::types::{CpgAddress, Reason};
 use crate::wire::Process;
 
 impl Layer {
-    /// Members that have failed, or that go another way. Those of lost nodes are one change, as in Corosync.
+    /// Members that have failed, or that go another way. Members on lost nodes are one change, as in Corosync.
     pub(super) fn lose(&mut self, gone: &[PortId], is_up: impl Fn(u32) -> bool) {
         let (mut with_node, mut alone) = (Vec::new(), Vec::new());
         let lost: Vec<(PortId, Mate)> =
@@ -28,7 +28,7 @@ impl Layer {
                 with_node.push(address(node, mate.pid, Reason::NodeDown));
             }
         }
-        // The list of members that each change shows has those that the next one removes.
+        // Each change still lists the members that the next one removes.
         let mut still_there = self.members();
         still_there.extend(alone.iter().map(|one| CpgAddress { reason: 0, ..*one }));
         if !with_node.is_empty() {
@@ -93,7 +93,7 @@ impl Layer {
         if self.joined && !merged.is_empty() {
             self.show(sorted(shown.clone()), Vec::new(), sorted(merged));
         }
-        // Each join is a change of its own. A process that joins sees those from its own on.
+        // Each join is a separate change. A process that joins sees those from its own on.
         for (own, one) in young {
             shown.push(plain(&one));
             self.joined |= own;

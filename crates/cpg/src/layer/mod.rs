@@ -2,10 +2,10 @@
 //! `cpg_dispatch` out.
 //!
 //! Members that move together from one view to the next have the same state. They are *mates*. When a view has other
-//! members, each side's most senior mate multicasts a *roster*: the processes of its mates. The view's place in the
-//! order is where all members show the change, so messages of the view wait until the rosters name all of its members.
-//! If the next view comes first, the change has not happened: messages of mates are delivered, others are dropped.
-//! Decision 36 has the proof.
+//! members, each side's most senior mate multicasts a *roster*: the processes of its mates. All members show the change
+//! at the view's place in the order, so messages of the view wait until the rosters name all of its members. If the
+//! next view comes first, the change has not happened: messages of mates are delivered, others are dropped. Decision 36
+//! has the proof.
 
 mod changes;
 mod pieces;
@@ -22,11 +22,11 @@ use crate::types::{CpgAddress, Reason};
 use crate::wire::{Message, Process};
 use pieces::{Assembly, Cutter};
 
-/// Bytes of messages that wait for rosters, at most. Members send nothing while they wait, so that what waits was under
-/// way before: less than two windows.
+/// Maximum number of bytes of messages that wait for rosters. Members send nothing while they wait, so that only
+/// messages already in flight wait: less than two windows.
 const MAX_HELD: usize = 16 << 20;
 
-/// What the program learns from a callback.
+/// An event that the program gets by a callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A message.
@@ -102,14 +102,14 @@ impl Layer {
         }
     }
 
-    /// A new view. `is_up` tells whether there is contact with a node.
+    /// A new view. `is_up` tells whether a node is in contact.
     pub(crate) fn view(&mut self, view: &View, is_up: impl Fn(u32) -> bool) {
         if let Some(merge) = self.merge.take() {
             for (from, bytes) in merge.held {
                 self.apply(from, &bytes);
             }
         }
-        // A roster of an earlier view is of no use; a goodbye is.
+        // A roster of an earlier view is useless; a goodbye is not.
         self.to_send.retain(|message| !matches!(Message::parse(message), Some(Message::Roster { .. })));
         self.view = view.id;
         self.seniority = view.members.iter().map(|member| member.port).collect();
@@ -140,7 +140,7 @@ impl Layer {
         Message::Roster { view: self.view, young: !self.joined, processes }.encode()
     }
 
-    /// A message in the order of the group, sent in `view`. False if messages that wait take too much memory, which no
+    /// A message in the order of the group, sent in `view`. False if waiting messages take too much memory, which no
     /// correct member causes.
     pub(crate) fn message(&mut self, from: PortId, view: ViewId, bytes: Vec<u8>) -> bool {
         if self.merge.is_none() {
@@ -177,7 +177,7 @@ impl Layer {
 
     /// Handles a message at its place.
     fn apply(&mut self, from: PortId, bytes: &[u8]) {
-        // Members of other names are mates too, and nothing of theirs is shown.
+        // Members of other names are mates too, but nothing of theirs is shown.
         let shown = self.mates.get(&from).filter(|mate| !mate.left && mate.name == self.name);
         let Some(pid) = shown.map(|mate| mate.pid) else { return };
         let data = match Message::parse(bytes) {
@@ -232,7 +232,7 @@ impl Layer {
         !self.to_send.is_empty() || self.merge.is_none() && self.cutter.next().is_some()
     }
 
-    /// Sends what there is to send, until `send` returns false.
+    /// Sends everything pending, until `send` returns false.
     pub(crate) fn send_next(&mut self, mut send: impl FnMut(&[u8], bool) -> bool) {
         while let Some(message) = self.to_send.front() {
             if !send(message, false) {

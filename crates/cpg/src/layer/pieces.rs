@@ -1,8 +1,8 @@
 //! Long messages in pieces.
 //!
-//! A member that joins between two pieces has the later ones only. At such a place all members drop what they have of
-//! the message, and its sender sends it again from the beginning. A sender sends no other message before it has
-//! received its own long message, so the order of its messages stays.
+//! A member that joins between two pieces has only the later ones. At that place all members drop the pieces they have,
+//! and the sender sends the message again from the beginning. A sender sends no other message before it has received
+//! its own long message, so the order of its messages stays.
 
 use utipc::PortId;
 
@@ -10,7 +10,7 @@ use super::Layer;
 use crate::types::MAX_MESSAGE;
 use crate::wire::{MAX_PIECE, MAX_WHOLE, Message};
 
-/// A message of which pieces have arrived.
+/// A message with some pieces received.
 #[derive(Debug)]
 pub(super) struct Assembly {
     number: u32,
@@ -111,7 +111,7 @@ impl Layer {
         self.assemblies.remove(&from).map(|assembly| assembly.data)
     }
 
-    /// Members have joined: drops pieces, which those lack.
+    /// Handles joins: drops pieces, which the joiners lack.
     pub(super) fn restart_pieces(&mut self) {
         // Without a piece here, all were sent after the view, and everyone has them.
         if self.assemblies.contains_key(&self.me) {

@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// Members of one group that have shown each other, with no events left.
+    /// Members of one group that have shown one another, with no events left.
     fn together(all: &[u32]) -> Self {
         let mut world = Self::new();
         for n in all {
@@ -142,7 +142,7 @@ impl World {
 use Reason::{Join, Leave, NodeDown, NodeUp, ProcDown};
 
 #[test]
-fn each_join_is_a_change_of_its_own() {
+fn each_join_is_a_separate_change() {
     let mut world = World::together(&[10, 11]);
     world.add(20, b"group");
     world.add(21, b"group");
@@ -189,7 +189,7 @@ fn change_whose_view_ends_first_has_not_happened() {
     world.deliver(11, &early);
     let rosters = world.collect();
     assert_eq!(rosters.len(), 2);
-    // Only that of 20 arrives in the view.
+    // Only the roster of 20 arrives in the view.
     let (from, roster) = rosters.iter().find(|(n, _)| *n == 20).unwrap().clone();
     world.deliver(from, &roster);
     world.view(&[&[10, 11, 20]]);
@@ -258,7 +258,7 @@ fn member_that_joins_amid_a_long_message_receives_it_whole() {
     let data = vec![7; MAX];
     assert_eq!(world.submit(10, &data), None);
     let pieces = world.collect();
-    // The view comes between two pieces; the others are sent in it, where they are useless.
+    // The view comes between two pieces; the remaining pieces are sent in it, where they are useless.
     for (from, piece) in &pieces[..3] {
         world.deliver(*from, piece);
     }

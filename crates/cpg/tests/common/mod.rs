@@ -62,7 +62,7 @@ pub(crate) fn compile(name: &str) -> PathBuf {
     program
 }
 
-/// A runtime directory of the test's own, which separates it from other nodes of this user.
+/// A private runtime directory, which separates the test from other nodes of this user.
 pub(crate) struct Place {
     home: PathBuf,
     daemons: Vec<Daemon>,
@@ -111,7 +111,7 @@ impl Place {
         drop(self.daemons.remove(at));
     }
 
-    /// A command whose program uses this place; with the address of a daemon, that one.
+    /// A command whose program uses this place, and the daemon with the given address, if any.
     pub(crate) fn command(&self, program: &Path, daemon: Option<u32>) -> Command {
         let mut command = Command::new(program);
         command

@@ -37,7 +37,7 @@ static void confchg(cpg_handle_t h, const struct cpg_name *name, const struct cp
 		    const struct cpg_address *left, size_t l, const struct cpg_address *joined, size_t j)
 {
 	(void)h, (void)name, (void)m, (void)j;
-	/* Also those of empty lists. */
+	/* Even for empty lists. */
 	CHECK(members && left && joined);
 	if (l)
 		left_one = left[0];
@@ -159,7 +159,7 @@ static void joined(cpg_handle_t h)
 	CHECK(cpg_zcb_mcast_joined(h, CPG_TYPE_AGREED, buffer, 9) == CS_OK && cpg_zcb_free(h, buffer) == CS_OK);
 	CHECK(cpg_dispatch(h, CS_DISPATCH_ONE) == CS_OK && !strcmp(last, "zero copy"));
 
-	/* A child has none of its parent's handles, and its exit changes nothing. */
+	/* A child has none of its parent's handles, and its exit has no effect. */
 	pid_t child = fork();
 	if (child == 0)
 		_exit(cpg_leave(h, &group) != CS_ERR_BAD_HANDLE);
@@ -197,7 +197,7 @@ int main(void)
 	CHECK(cpg_finalize(h) == CS_OK && pthread_join(thread, &result) == 0 && (long)result == CS_OK);
 	bad_handles(h);
 
-	/* One that a callback finalizes is a bad one for its dispatch. */
+	/* A handle that a callback finalizes is bad for its dispatch. */
 	CHECK(cpg_initialize(&h, &callbacks) == CS_OK);
 	int joined;
 	while ((joined = cpg_join(h, &group)) == CS_ERR_TRY_AGAIN)

@@ -66,7 +66,7 @@ static int sends(char *data, size_t len)
 	return cpg_mcast_joined(handle, CPG_TYPE_AGREED, pieces, 2);
 }
 
-/* Sends until the message is taken; dispatches meanwhile, as programs of Corosync do. */
+/* Sends until the message is accepted, dispatching in between as Corosync programs do. */
 static void send_one(char *data, size_t len)
 {
 	int result;

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Compiles `source`, which is known as `name`.c, into `folder`/`name`, with `options` after it. The inner error: there
-/// is no compiler.
+/// Compiles `source`, named `name`.c, into `folder`/`name`, with `options` after it. The inner error means
+/// that no compiler is installed.
 pub(super) fn compile(
     folder: &Path,
     name: &str,
@@ -17,7 +17,7 @@ pub(super) fn compile(
     let (program, file) = (folder.join(name), folder.join(format!("{name}.c")));
     std::fs::write(&file, source).with_context(|| format!("write {}", file.display()))?;
     match Command::new("cc").arg("-O2").arg("-o").arg(&program).arg(&file).args(options).output() {
-        Err(why) => Ok(Err(format!("there is no C compiler (cc: {why})"))),
+        Err(why) => Ok(Err(format!("no C compiler found (cc: {why})"))),
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stderr);
             ensure!(output.status.success(), "cc cannot compile {name}.c: {text}");

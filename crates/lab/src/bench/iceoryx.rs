@@ -1,5 +1,5 @@
-//! The shared-memory crate iceoryx2, in the way it recommends: each end publishes on a service of its own and
-//! subscribes to the other's; a message is written once and read in place.
+//! The shared-memory crate iceoryx2, used as it recommends: each end publishes on its own service and subscribes to the
+//! other's; a message is written once and read in place.
 
 use anyhow::{Context, Result, anyhow, bail};
 use iceoryx2::node::{Node, NodeBuilder};
@@ -30,7 +30,7 @@ pub(super) fn serve(job: &Job) -> Result<Waiting> {
 }
 
 pub(super) fn drive(job: &Job) -> Result<Opened> {
-    let name = &job.addresses.first().context("there is no server")?.name;
+    let name = &job.addresses.first().context("no server address is known")?.name;
     let channel = IceoryxChannel::open(job, name, ["requests", "answers"])?;
     channel.wait_for_subscriber()?;
     Ok(opened(channel))
@@ -47,7 +47,7 @@ fn step<T, E: std::fmt::Debug>(result: Result<T, E>, what: &str) -> Result<T> {
 
 impl IceoryxChannel {
     fn open(job: &Job, name: &str, [out, back]: [&str; 2]) -> Result<Self> {
-        // The crate warns if there is no configuration file.
+        // The crate warns if the configuration file is missing.
         iceoryx2::prelude::set_log_level(iceoryx2::prelude::LogLevel::Error);
         let node = step(NodeBuilder::new().create::<Service>(), "make a node")?;
         let service = |direction: &str| {

@@ -20,7 +20,7 @@ pub(crate) struct Job {
     pub(crate) role: Role,
     /// Number of the process among those of its role.
     pub(crate) index: u32,
-    /// Servers that a driver sends to; more than one is a multicast.
+    /// Number of servers that a driver sends to; more than one means multicast.
     pub(crate) servers: u32,
     /// Connections between a driver and a server, each with a thread at both ends.
     pub(crate) connections: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Job {
     pub(crate) size: u32,
     /// Measured messages on each connection.
     pub(crate) messages: u64,
-    /// Messages before the measured ones.
+    /// Number of messages before the measured ones.
     pub(crate) warmup: u64,
     /// Messages per second by schedule; `None`: as many as possible.
     pub(crate) rate: Option<f64>,
@@ -47,7 +47,7 @@ pub(crate) struct Job {
 pub(crate) struct Site {
     pub(crate) local: IpAddr,
     pub(crate) remote: IpAddr,
-    /// Nothing else uses the namespaces, so the system's packet counters count our packets only.
+    /// Nothing else uses the namespaces, so that the system's packet counters count only our packets.
     pub(crate) private: bool,
     /// Where the embedded nodes of this host find each other; `None`: they are on different hosts.
     pub(crate) directory: Option<PathBuf>,
@@ -59,7 +59,7 @@ pub(crate) struct Site {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Test {
-    /// Round trips one after the other, or by schedule if there is a rate.
+    /// Round trips one after another, or by schedule if a rate is given.
     Echo,
     /// Messages in one direction, to every server.
     Flow,
@@ -102,7 +102,7 @@ pub(crate) enum Role {
 pub(crate) struct ServerAddress {
     /// Ports of its sockets, if they have any.
     pub(crate) ports: Vec<u16>,
-    /// Name of its socket, if it has one.
+    /// Name of its socket, if any.
     pub(crate) name: String,
 }
 
@@ -168,7 +168,7 @@ impl EndResult {
         self.ended.saturating_sub(self.began) as f64 / 1e9
     }
 
-    /// The value of a result that must have one.
+    /// The value of a result; it is an error if absent.
     pub(crate) fn single_value(&self) -> Result<f64> {
         self.value.context("the result of a peer process has no value")
     }

@@ -1,4 +1,4 @@
-//! One member of an ordered group, measured beside Corosync by `cargo xtask cpg --compare`: the counterpart of
+//! One member of an ordered group, compared with Corosync by `cargo xtask cpg --compare`: the counterpart of
 //! `bench/corosync/member.c` for the Rust API, with the same commands and lines.
 
 use std::io::BufRead as _;
@@ -28,15 +28,15 @@ mod kind {
 
 /// Bytes of a header: kind, process, number.
 const HEADER: usize = 16;
-/// How long the group is waited for before a look for commands.
-const LOOK: Duration = Duration::from_millis(5);
+/// Wait for the group between two checks for commands.
+const COMMAND_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Arguments of the hidden command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
     /// Type of the group.
     service: u32,
-    /// Members of the view in which the measurement begins.
+    /// Number of members in the view in which the measurement begins.
     members: usize,
     /// Deliver when all members have a message.
     #[arg(long)]
@@ -130,7 +130,7 @@ impl Sender {
     }
 }
 
-/// What was received since the view with all members.
+/// Counts of what was received since the view with all members.
 #[derive(Default)]
 struct History {
     members: usize,
@@ -139,7 +139,7 @@ struct History {
     hash: u64,
     counted: u64,
     first_at: Option<Instant>,
-    /// The last message of its own that was sent alone.
+    /// The last own message that was sent alone.
     delivered: u64,
 }
 
@@ -227,7 +227,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Ok(line) => Command::parse(&line)?,
             Err(TryRecvError::Disconnected) => return Ok(()),
             Err(TryRecvError::Empty) => {
-                match member.receive_within(LOOK) {
+                match member.receive_within(COMMAND_INTERVAL) {
                     Ok(incoming) => history.take(incoming)?,
                     Err(Error::Ordered { why: OrderedError::Waiting { .. }, .. }) => {}
                     Err(error) => return Err(error.into()),

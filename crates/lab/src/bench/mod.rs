@@ -102,7 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Measures and prints what `options` select, one table for each engine and each of `names`.
+/// Measures and prints what `options` select: one table for each engine and each of `names`.
 fn compare(options: &Traffic, names: &[Name]) -> Result<()> {
     let mut all = Vec::new();
     let engines = options.engines()?;
@@ -110,7 +110,7 @@ fn compare(options: &Traffic, names: &[Name]) -> Result<()> {
         match Place::new(options.scope, engine) {
             Ok(place) => all.extend(measure_at(&place, &options.of_engine(number), names)?),
             // It was not asked for.
-            Err(why) if number > 0 => eprintln!("engine {}: not there: {why:#}", engine.name()),
+            Err(why) if number > 0 => eprintln!("engine {}: unavailable: {why:#}", engine.name()),
             Err(why) => return Err(why),
         }
     }
@@ -150,7 +150,7 @@ fn measure_at(place: &Place, options: &Traffic, names: &[Name]) -> Result<Vec<Ru
     Ok(all)
 }
 
-/// The cases of a table; those of one group are compared with each other.
+/// The cases of a table; the cases of one group are compared with each other.
 fn groups(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Vec<Case>>> {
     let variants = variants(options, name, place)?;
     let sizes = match (name, options.size.as_slice()) {
@@ -184,9 +184,9 @@ fn variants(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Variant>
         let obstacle = transports::obstacle(transport, place.scope(), place.engine()).or(obstacle);
         match obstacle.or_else(|| if kernel { place.kernel_obstacle() } else { None }) {
             None => present.push(transport),
-            // On the kernel's engine nothing else was asked for.
+            // On the kernel's engine nothing else was requested.
             Some(why) if kernel && place.engine() == Engine::Kernel => bail!("kernel-tipc: {why}"),
-            Some(why) => eprintln!("{}: not there: {why}", transport.name()),
+            Some(why) => eprintln!("{}: unavailable: {why}", transport.name()),
         }
     }
     ensure!(!present.is_empty(), "none of the chosen transports is available (add --transport tcp)");

@@ -49,7 +49,7 @@ pub(super) struct Traffic {
     /// Duration of a round, seconds
     #[arg(long, default_value_t = 0.5)]
     pub(super) seconds: f64,
-    /// Engine of the nodes of utipc [default: $UTIPC_ENGINE, else embedded, then daemon beside TCP]
+    /// Engine of the nodes of utipc [default: $UTIPC_ENGINE, else embedded, then daemon compared with TCP]
     #[arg(long, value_enum)]
     pub(super) engine: Option<Engine>,
     /// Do not pin the two ends to cores
@@ -58,7 +58,7 @@ pub(super) struct Traffic {
     /// Switch segmentation and coalescing of the interfaces off (inter only)
     #[arg(long)]
     pub(super) no_offloads: bool,
-    /// Bytes of a message in a fragment, for `sizes` [default: those of the link]
+    /// Bytes of a message in a fragment, for `sizes` [default: the link's]
     #[arg(long)]
     pub(super) fragment: Option<u32>,
     /// Also show the distribution of round-trip times

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use super::job::{PeerMessage, ServerAddress};
 
-/// Values that must outlive the result: what one end has opened stays open until the other end has finished.
+/// Values that must outlive the result: everything that one end has opened stays open until the other end has finished.
 pub(super) type Retained = Vec<Box<dyn Any>>;
 
 /// The line that lets a driver begin.
@@ -30,7 +30,7 @@ pub(super) struct Parent {
 }
 
 impl Parent {
-    /// Reads standard input on a thread. If it ends before the result, the parent has died, and so does this process.
+    /// Reads standard input on a thread. If it ends before the result, the parent has died, and this process ends too.
     pub(super) fn listen() -> Self {
         let (sender, orders) = channel();
         let idle = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! One end of a measurement, in a process of its own. Its argument is its job; its standard input starts and ends it,
+//! One end of a measurement, in a separate process. Its argument is its job; its standard input starts and ends it,
 //! and also tells it that its parent is gone.
 
 use anyhow::{Context, Result};

@@ -21,7 +21,7 @@ use super::parent::GO;
 use super::variant::{Engine, Scope, Transport, Variant};
 use super::{library, traffic};
 
-/// The key of encrypted clusters: 32 bytes of AES key and 4 of salt. It protects nothing.
+/// The key of encrypted clusters: 32 bytes of AES key and 4 of salt. Its secrecy does not matter.
 const KEY: &[u8] = b"0xa0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3b4b5b6b7b8b9babbbcbdbebfc0c1c2c3\n";
 
 /// The namespaces and daemons of a measurement. Dropped: they are removed.
@@ -32,7 +32,7 @@ pub(super) struct Place {
     /// Where the embedded nodes of this host find each other. Not the user's directory, where benchmarks that run at
     /// the same time would be one cluster.
     directory: Option<PathBuf>,
-    /// Reason why the kernel has no nodes in the namespaces, once that was tried.
+    /// Reason why the kernel has no nodes in the namespaces, if that was tried and failed.
     kernel_obstacle: OnceCell<Option<String>>,
 }
 
@@ -132,7 +132,7 @@ impl Place {
     pub(super) fn attach(&self, command: &mut Command) -> Result<()> {
         match self.inner.daemon_of(0) {
             Some(daemon) => daemon.serve(command),
-            // The environment names one that is not ours.
+            // The environment names a daemon that is not ours.
             None => ensure!(is_daemon_given(), "there is no daemon"),
         }
         Ok(())

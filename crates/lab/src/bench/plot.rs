@@ -91,7 +91,7 @@ fn curves_of(
     let curve = |((variant, connections), groups): ((super::Variant, u32), Vec<Group<'_>>)| {
         let several = if connections > 1 { format!(" ×{connections}") } else { String::new() };
         let is_tipc = variant.transport.is_tipc();
-        // Other transports are measured beside each engine.
+        // Other transports are measured together with each engine.
         let engine = format!(", {}{}", if is_tipc { "" } else { "beside " }, engine.name());
         let size = |group: &Group<'_>| f64::from(group.case.size);
         let samples =

@@ -38,7 +38,7 @@ pub(super) struct Case {
     /// Messages on each connection; `None`: as many as take `seconds`.
     pub(super) messages: Option<u64>,
     pub(super) seconds: f64,
-    /// Each role runs on a core of its own.
+    /// Each role runs on its own core.
     pub(super) pinned: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Run {
 
 /// Messages of the trial that finds out how many take the time of a round.
 const TRIAL: u64 = 1000;
-/// Fewest and most messages of a round, on each connection.
+/// Minimum and maximum messages of a round, on each connection.
 const MESSAGES: (u64, u64) = (100, 50_000_000);
 
 impl Case {

@@ -17,8 +17,8 @@ use super::channel::{Channel, Opened, Packets, Spinner, Waiting};
 use super::job::{Job, LIMIT, Role, ServerAddress};
 use super::variant::{Mode, Transport};
 
-/// Bytes of UDP payload that may be unconfirmed: they fill half of a default receive buffer, also as small messages,
-/// whose bookkeeping is larger than they are.
+/// Bytes of UDP payload that may be unconfirmed: at most half of a default receive buffer, even as small messages,
+/// whose bookkeeping exceeds their size.
 const UDP_WINDOW: usize = 96 << 10;
 /// Messages of UDP that may be unconfirmed.
 const UDP_MESSAGES: u64 = 128;
@@ -49,7 +49,7 @@ fn open(transport: Transport) -> Result<OwnedFd> {
     let fd = socket_with(family, kind, SocketFlags::CLOEXEC, protocol)
         .with_context(|| format!("open a socket for {}", transport.name()))?;
     if transport == Transport::Udp {
-        // More than the system's limit needs a privilege; a smaller buffer loses messages, which are counted.
+        // A size above the system's limit needs a privilege; a smaller buffer loses messages, which are counted.
         if sockopt::set_socket_recv_buffer_size_force(&fd, UDP_BUFFER).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&fd, UDP_BUFFER);
         }

@@ -87,7 +87,7 @@ pub(super) fn print(runs: &[Run]) {
     );
 }
 
-/// States which engine is faster in each measurement, by the ratios to TCP, which was measured beside each.
+/// States which engine is faster in each measurement, by the ratios to TCP, which was measured together with each.
 pub(super) fn print_faster_engine(runs: &[Run]) {
     let mut ratios = Vec::new();
     for ((engine, name), runs) in group_by(runs, |run| (run.engine, run.case.name)) {

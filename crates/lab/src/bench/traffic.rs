@@ -81,7 +81,7 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// `start`: the time of the first message, which is the begin of the measurement.
+    /// `start`: the time of the first message, at which the measurement begins.
     fn new(start: u64, rate: f64) -> Self {
         Self { start, gap_ns: 1e9 / rate }
     }
@@ -100,8 +100,8 @@ impl Schedule {
     }
 }
 
-/// Sends requests, each after the answer to the one before. With a rate, a request is not sent before its scheduled
-/// time, and its round trip counts from that: a late answer also delays the next requests.
+/// Sends requests, each after the reply to the previous one. With a rate, a request is not sent before its scheduled
+/// time, and its round trip counts from that: a late reply also delays the next requests.
 pub(super) fn drive_echo(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<EndResult> {
     let mut buffer = vec![7; job.size as usize];
     let mut times = empty_histogram();
@@ -238,7 +238,7 @@ pub(super) fn drive_flow(channels: &mut [Box<dyn Channel>], job: &Job, gauge: &G
     Ok(EndResult { messages: job.messages, began, ended, ..EndResult::default() })
 }
 
-/// Receives all messages and counts those after the warm-up, of which there is at least one.
+/// Receives all messages and counts those after the warm-up, at least one.
 pub(super) fn serve_flow(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<EndResult> {
     let result = if channel.is_stream() {
         sink_bytes(channel, job, gauge)?
@@ -303,7 +303,7 @@ fn sink_bytes(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<End
     Ok(EndResult { messages: job.messages, began, ended, ..EndResult::default() })
 }
 
-/// Runs `work` with each channel in a thread of its own; a single one on this thread.
+/// Runs `work` with each channel in a separate thread; a single one on this thread.
 pub(super) fn in_parallel(
     mut channels: Vec<Box<dyn Channel>>,
     work: impl Fn(Box<dyn Channel>) -> Result<(EndResult, Box<dyn Channel>)> + Sync,

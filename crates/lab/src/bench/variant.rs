@@ -37,7 +37,7 @@ pub(crate) enum Transport {
     Sctp,
     /// The kernel's TIPC, by the API of utipc.
     KernelTipc,
-    /// The shared-memory crate of that name: zero-copy, without connections, on one host.
+    /// The shared-memory crate iceoryx2: zero-copy, without connections, on one host.
     Iceoryx2,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum Kind {
 pub(crate) enum Engine {
     /// In the measured process.
     Embedded,
-    /// In a daemon: one that the benchmark starts for each end, or on this host the one that $UTIPC_SOCKET names.
+    /// In a daemon: one that the benchmark starts for each end, or on this host the daemon that $UTIPC_SOCKET names.
     Daemon,
     /// In the kernel: `kernel-tipc` replaces utipc in comparisons.
     Kernel,

@@ -18,7 +18,7 @@ use super::{Context, Lanes};
 /// Arenas that are checked while the daemon is awake; processes of further ones wake it.
 const MAX_AWAKE: usize = 16;
 
-/// Checks of arenas per check of everything else, which is a system call.
+/// Number of arena checks for each check of everything else, which costs a system call.
 const LOOKS: u32 = 4;
 
 /// Bytes of one turn above which batching beats spinning: the daemon sleeps and leaves its core to the processes.
@@ -64,7 +64,7 @@ fn has_work(near: &Near) -> bool {
 }
 
 impl Lanes {
-    /// Goes on with waking processes that sleep until the node takes more ([`Lanes::ring_all`]).
+    /// Continues waking processes that sleep until the node takes more ([`Lanes::ring_all`]).
     pub fn step_ring(&mut self) {
         self.ringing = self.ringing.and_then(|last| self.pairs.ring_some(last, STEP_LANES));
     }

@@ -16,7 +16,7 @@ pub(super) struct Counting {
     option: SocketOption,
     /// The lane that was begun last.
     last: Option<(u64, LaneId)>,
-    /// Where the count is in it.
+    /// Index of the count in it.
     walk: Option<Walk>,
     messages: u32,
     bytes: u64,

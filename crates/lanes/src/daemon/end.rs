@@ -16,7 +16,7 @@ fn before(process: ProcessId) -> (ProcessId, LaneId) {
     (process.saturating_sub(1), LaneId { pair: PairId(u32::MAX), writer: u8::MAX, slot: u16::MAX })
 }
 
-/// Pairs without lanes that one call drops.
+/// Maximum number of pairs without lanes that one call drops.
 const EXPIRED_MAX: usize = STEP_LANES;
 
 /// Reason why a process no longer uses the lanes of a socket.
@@ -77,8 +77,8 @@ impl Ending {
 
 /// The reading out of a lane whose reader has stopped.
 ///
-/// It first reads while the writer still writes, without giving room back, so that little is left when the lane is
-/// marked gone: from then on the writer sends by the node, and what is left must be in the receiver's queue first.
+/// It first reads while the writer still writes, without releasing space, so that little is left when the lane is
+/// marked gone: from then on the writer sends by the node, but what is left must reach the receiver's queue first.
 #[derive(Debug)]
 struct ReadOut {
     id: LaneId,
@@ -350,7 +350,7 @@ impl Lanes {
         }
     }
 
-    /// Handles the confirmation of one end that it will not touch the lane any more.
+    /// Handles the confirmation of one end that it no longer touches the lane.
     pub fn done(
         &mut self,
         context: &mut Context<'_>,
@@ -363,7 +363,7 @@ impl Lanes {
         match end {
             LaneEnd::Writer if lane.writer == process => {
                 if lane.reader == DAEMON {
-                    // A correct process confirms the end after it was told of it.
+                    // A correct process confirms the end after the notice of it.
                     self.drop_outbound(context, from);
                 }
                 self.end_writing(context, id, from, EndCause::Hosted(None));
@@ -443,7 +443,7 @@ impl Lanes {
         Ok(Reply::Done)
     }
 
-    /// Frees a lane that neither side uses any more.
+    /// Frees a lane that neither side uses.
     pub(super) fn free_if_done(&mut self, context: &mut Context<'_>, id: LaneId) {
         if self.lanes.get(&id).is_none_or(|lane| !lane.state.is_free()) {
             return;

@@ -9,7 +9,7 @@ use utipc_core::socket::Endpoint;
 
 use super::{Context, EndCause, Lanes, ProcessId};
 
-/// Maximum number of members of a group whose messages use lanes: each of them writes a lane to each.
+/// Maximum number of members of a group whose messages use lanes: each member writes a lane to each other.
 pub(super) const MAX_MEMBERS: usize = 256;
 
 /// The two members at the ends of a lane.
@@ -36,7 +36,7 @@ impl Members {
         let skip = usize::try_from(self.after.saturating_sub(taken)).unwrap_or(usize::MAX);
         let (dropped, end) =
             context.stack.adopt_of_member(context.now, (from, self.writer), to, bodies, (skip, read));
-        // What is adopted next follows.
+        // The next state that is adopted.
         self.after = end;
         dropped as u64
     }
@@ -45,7 +45,7 @@ impl Members {
 impl Lanes {
     /// Lets a member of a group, which process `id` alone holds, write lanes to all other members, if each takes lanes,
     /// and read theirs; the result is 1 if its messages use lanes from now on. Otherwise those that it writes end, and
-    /// the result is 0. Also returns the members that may use lanes now because of this call.
+    /// the result is 0. Also returns the members that may use lanes from this call on.
     pub fn want_for_group(
         &mut self,
         context: &mut Context<'_>,
@@ -80,7 +80,7 @@ impl Lanes {
     ) -> bool {
         let is_missing = |(to, _): &&(u32, ServiceAddr)| !self.between.contains(&(port, *to));
         let missing: Vec<_> = members.iter().filter(is_missing).copied().collect();
-        // None is opened in vain.
+        // No lane is opened for nothing.
         missing.iter().all(|(to, _)| self.may_open(port, *to))
             && missing.into_iter().all(|(to, reader)| {
                 let members = Members { writer: address, reader, after: 0 };

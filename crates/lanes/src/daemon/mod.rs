@@ -69,7 +69,7 @@ pub type ProcessId = u32;
 /// Lanes of a socket that are forgotten at once.
 const DROPPED_MAX: usize = 256;
 
-/// Lanes of a socket whose bytes are shown.
+/// Maximum number of lanes of a socket whose bytes are shown.
 const SHOWN_LANES: usize = 64;
 
 /// The daemon as one side of a pair; no process has this number.
@@ -77,14 +77,15 @@ const DAEMON: ProcessId = 0;
 
 /// Watches the event descriptors by which processes wake the daemon.
 pub trait Watch: std::fmt::Debug {
-    /// Reports `token` when the process uses the waker; returns the user for whom it is watched, none if it cannot be.
+    /// Reports `token` when the process uses the waker; returns the user for whom it is watched, `None` if that is
+    /// impossible.
     fn watch(&mut self, process: ProcessId, waker: &Waker, token: u64) -> Option<UserId>;
 
     /// Watches it no longer.
     fn unwatch(&mut self, user: UserId, waker: &Waker);
 }
 
-/// State beside the lanes that a call may use.
+/// State outside the lanes that a call may use.
 #[derive(Debug)]
 pub struct Context<'a> {
     /// The time of this turn.
@@ -131,8 +132,8 @@ pub enum Effect {
     Resend(u32),
     /// Log a warning.
     Warn(String),
-    /// Drop this memory, which processes have written, elsewhere: the daemon may be the last that has it mapped, and
-    /// then the system frees all of it.
+    /// Drop this memory, written by processes, on another thread: if the daemon has the last mapping, the system frees
+    /// all of it.
     Free(Large),
 }
 
@@ -145,11 +146,11 @@ struct Lane {
     writer: ProcessId,
     reader: ProcessId,
     state: LaneState,
-    /// It is unopened until its reader has received so many messages.
+    /// It stays unopened until its reader has received this many messages.
     opens_after: Option<u64>,
-    /// The number of its last reading out: an earlier one gives it up. 0: there was none.
+    /// The number of its last read-out: an earlier one gives up. 0: there was none.
     read_out: u64,
-    /// The class of the largest ring that the writer was granted. The daemon reads no larger one.
+    /// The class of the largest ring that the writer was granted. The daemon does not read a larger one.
     class: u8,
     /// Bytes of rings beyond the first that the writer was granted at the cost of the receiver's buffer.
     granted: u64,
@@ -159,7 +160,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// The notice by which the process at one end learns of the lane.
+    /// The notice of the lane to the process at one end.
     fn notice(&self, id: LaneId, end: LaneEnd) -> Notice {
         let (port, other) = match end {
             LaneEnd::Writer => (self.from, self.to),
@@ -198,7 +199,7 @@ struct SocketLanes {
     group_lanes: Many<LaneId, ()>,
     /// Lanes that its process may not read yet.
     unopened: Unopened,
-    /// More of them are opened in the next turn.
+    /// More lanes are opened in the next turn.
     is_opening: bool,
     /// Its lanes to and from the node are read out: requests of its process wait.
     reads_out: bool,
@@ -224,7 +225,7 @@ pub struct Lanes {
     between: Index<(u32, u32), LaneId>,
     /// By the ports of writer and reader: lanes whose writer has stopped and whose reader has not read everything.
     draining: Index<(u32, u32), usize>,
-    /// Those that were drained in this turn.
+    /// Lanes that were drained in this turn.
     drained: Vec<(u32, u32)>,
     /// Sockets whose node lanes were read out in this turn, and writers of lanes that were.
     finished: Vec<u32>,
@@ -234,7 +235,7 @@ pub struct Lanes {
     outbound: Index<u32, Outbound>,
     /// Node lanes that processes read.
     inbound: Index<u32, Inbound>,
-    /// Processes are woken that sleep until the node takes more, of which the last was this one.
+    /// The process that was woken last, of those that sleep until the node takes more.
     ringing: Option<ProcessId>,
     unsent: Index<u32, Messages>,
     /// Times at which unsent messages of ended sockets are dropped, and the sockets; oldest first.
@@ -245,7 +246,7 @@ pub struct Lanes {
     taps: Taps,
     /// Times that the memory of a lane was malformed.
     corrupt: u64,
-    /// The reactor's tokens of pairs are this one plus the pair.
+    /// The reactor's token of a pair is this number plus the pair's.
     token: u64,
 }
 
@@ -344,8 +345,8 @@ impl Lanes {
         self.sockets.insert(port, SocketLanes { user, ..SocketLanes::default() });
     }
 
-    /// Removes a socket whose lanes have ended. What is returned is to be dropped elsewhere: peers that have not
-    /// confirmed the end of their lanes make it large.
+    /// Removes a socket whose lanes have ended. Drop the result on another thread: peers that have not confirmed the
+    /// end of their lanes make it large.
     #[must_use = "dropping it takes long"]
     pub fn remove_socket(&mut self, port: u32) -> Option<Large> {
         self.forget_room_wait(port);
@@ -359,8 +360,7 @@ impl Lanes {
         }
     }
 
-    /// Sockets whose lanes were read out in this turn, or are no longer: something may have changed for their
-    /// processes.
+    /// Sockets whose lanes were read out in this turn or have ended: something may have changed for their processes.
     pub fn take_finished(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.finished)
     }
@@ -380,7 +380,7 @@ impl Lanes {
         self.sockets.get(&port).map_or(0, |socket| socket.lanes.len())
     }
 
-    /// Bytes of memory that the open lanes of a socket have carried, as far as they were read: written by it, and read
+    /// Bytes that the open lanes of a socket have carried and that were read: written by it, and read
     /// by it. Only its first 64 lanes count: a reply shows many sockets.
     #[must_use]
     pub fn bytes_of(&self, port: u32) -> [u64; 2] {
@@ -440,7 +440,7 @@ impl Lanes {
     /// Notifies a process about a lane or a pair.
     fn notify(&self, context: &mut Context<'_>, to: ProcessId, notice: Notice) {
         let descriptor = match notice {
-            // The writer reports the first message; there is nothing to read before.
+            // The writer reports the first message; before that, there is nothing to read.
             Notice::Lane { lane, end: LaneEnd::Reader, .. }
             | Notice::GroupLane { lane, end: LaneEnd::Reader, .. }
             | Notice::NodeLane { lane, end: LaneEnd::Reader, .. }

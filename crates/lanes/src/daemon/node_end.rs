@@ -24,9 +24,9 @@ enum Phase {
     Begin,
     /// Messages that the process has not read are gathered, then given back to the endpoint, newest first.
     Inbound(Box<Unread>),
-    /// What the process has written is sent, up to this position of the lane.
+    /// Everything that the process has written is sent, up to this position of the lane.
     Carry(Option<u64>),
-    /// The rest, which the endpoint does not take now, waits at the node.
+    /// The rest, which the endpoint does not accept now, waits at the node.
     Unsent(LaneId, Box<Recovered>),
 }
 
@@ -37,11 +37,11 @@ struct Unread {
     /// `None`: all are gathered.
     left: Option<Recovered>,
     messages: Vec<Vec<u8>>,
-    /// Bytes that the process has read of the first one.
+    /// Bytes of the first message that the process has read.
     read: usize,
 }
 
-/// What [`gather`] has found.
+/// The result of [`gather`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gathered {
     Some,
@@ -123,7 +123,7 @@ impl Lanes {
         }
     }
 
-    /// Requests of the process for this socket wait until its lane is read out, or do not wait any more.
+    /// Makes requests of the process for this socket wait until its lane is read out, or no longer wait.
     fn set_reads_out(&mut self, port: u32, reads_out: bool) {
         if let Some(socket) = self.sockets.get_mut(&port) {
             socket.reads_out = reads_out;
@@ -170,7 +170,7 @@ impl Lanes {
     fn finish_inbound(&mut self, context: &mut Context<'_>, port: u32, lane: LaneId, writer: Writer) {
         self.advance(lane, LaneEvent::WriterDone);
         self.advance(lane, LaneEvent::ReaderDone);
-        // Before the slot has another lane, which begins in the same ring.
+        // Before another lane in the slot begins in the same ring.
         writer.retire();
         self.free_if_done(context, lane);
         self.set_reads_out(port, false);
@@ -193,7 +193,7 @@ impl Lanes {
         recovered.ok()
     }
 
-    /// Marks a lane gone that a process writes; the result has what is in it.
+    /// Marks a lane gone that a process writes; returns its contents.
     fn end_outbound(&mut self, lane: LaneId) -> Option<Recovered> {
         self.mark_gone(lane);
         self.recovered(lane)

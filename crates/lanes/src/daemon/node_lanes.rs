@@ -19,7 +19,7 @@ use super::{Context, DAEMON, Effect, Lane, Lanes, ProcessId};
 /// Messages that a connection has carried before it gets lanes: many carry one request and its reply.
 const MESSAGES_BEFORE: u64 = 2;
 
-/// Lanes of a process up to which each may have the largest ring; 120 of these fit the memory of a pair.
+/// Number of lanes of a process up to which each may have the largest ring; 120 of these fit the memory of a pair.
 const FEW_LANES: usize = 48;
 
 /// When the daemon reads a lane that a process writes.
@@ -27,7 +27,7 @@ const FEW_LANES: usize = 48;
 pub(super) enum Attention {
     /// When its writer reports a message.
     Armed,
-    /// In its user's turn: it is listed.
+    /// Handled in its user's turn.
     Listed,
     /// When the endpoint accepts messages again.
     Blocked,
@@ -48,7 +48,7 @@ pub(super) struct Inbound {
     pub(super) writer: Writer,
     /// Its end is written: the process fetches what follows by requests.
     pub(super) ended: bool,
-    /// It is filled in its user's turn.
+    /// Filled in its user's turn.
     pub(super) is_unfilled: bool,
 }
 
@@ -90,7 +90,7 @@ impl Lanes {
                 .is_none_or(|e| e.kind().is_connection_oriented() || e.next_is_remote(stack.own_node()))
     }
 
-    /// Gives a connection to another node its lanes, if it has use for them.
+    /// Gives a connection to another node its lanes, if they are useful to it.
     pub fn consider_node_lanes(&mut self, context: &mut Context<'_>, port: u32) {
         let Some(socket) = self.sockets.get(&port).filter(|socket| socket.lanes.is_empty()) else { return };
         let Some(user) = socket.user else { return };
@@ -111,7 +111,7 @@ impl Lanes {
         process.is_some_and(|process| process.written < MAX_WRITTEN && process.read < MAX_READ)
     }
 
-    /// Gives a socket without a connection its lanes for messages to other nodes and from there; whether it has them.
+    /// Gives a socket without a connection its lanes to and from other nodes; returns whether it has them.
     pub(super) fn open_datagram_lanes(
         &mut self,
         context: &mut Context<'_>,
@@ -235,7 +235,7 @@ impl Lanes {
         self.notify(context, user, Notice::NodeLane { port, peer, lane, end: LaneEnd::Reader });
     }
 
-    /// A process has so few lanes that the memory of a pair is enough for a large ring of each.
+    /// The process has few enough lanes for each to have a large ring in the pair's memory.
     pub(super) fn has_few_lanes(&self, id: ProcessId) -> bool {
         self.processes.get(&id).is_some_and(|process| process.written.max(process.read) <= FEW_LANES)
     }

@@ -15,16 +15,16 @@ use super::work::STEP_LANES;
 use super::{Context, DAEMON, Lane, Lanes, ProcessId};
 use crate::layout::{FIRST_RING, LARGEST_CLASS, RING_SHIFTS};
 
-/// Lanes that the sockets of one process write, at most.
+/// Maximum number of lanes that the sockets of one process write.
 pub(super) const MAX_WRITTEN: usize = 16_384;
 
-/// Lanes that they read, at most. Lanes of a dead writer count until they are read.
+/// Maximum number of lanes that they read. Lanes of a dead writer count until they are read.
 pub(super) const MAX_READ: usize = 65_536;
 
-/// Lanes of a connection that are looked at, oldest first: more than correct processes have at a time.
+/// Lanes of a connection that are checked, oldest first: more than correct processes have at a time.
 const LANES_OF_CONNECTION: usize = 64;
 
-/// Lanes that become readable by one call.
+/// Maximum number of lanes that one call makes readable.
 const OPENED_MAX: usize = STEP_LANES;
 
 /// The class of the largest ring of a node lane where a process has many.
@@ -72,7 +72,7 @@ impl Lanes {
     }
 
     /// Whether messages from one socket to another may go by a lane: each belongs to one process, and a connection
-    /// leads nowhere else.
+    /// leads to the other socket.
     fn may_have_lane(&self, stack: &Stack, from: u32, to: u32) -> bool {
         let (Some(sender), Some(receiver)) = (stack.endpoint(from), stack.endpoint(to)) else { return false };
         // Between members of a group lanes have their own rules: see `groups.rs`.
@@ -92,13 +92,13 @@ impl Lanes {
         fits && self.may_open(from, to)
     }
 
-    /// Whether a lane from one socket to another can begin: an older one is drained first.
+    /// Whether a lane from one socket to another can begin; an older lane must be drained first.
     pub(super) fn may_open(&self, from: u32, to: u32) -> bool {
         let taken = self.between.contains(&(from, to)) || self.draining.contains(&(from, to));
         self.is_direct(from) && self.is_direct(to) && !taken
     }
 
-    /// Makes a lane that ended because one of the two sockets was shared: at once, or when everything sent before is
+    /// Makes a lane that ended because one of the two sockets was shared: at once, or when everything sent earlier is
     /// read.
     fn restore(&mut self, context: &mut Context<'_>, from: u32, to: u32) {
         if self.may_have_lane(context.stack, from, to) {
@@ -150,8 +150,8 @@ impl Lanes {
     }
 
     /// Whether the queue of a connection comes behind unread messages in a lane. The reader may have asked before it
-    /// knew of the lane: one that began and ended, with the connection, in the meantime. Also while the lane from the
-    /// node is read out.
+    /// knew of the lane: one that began and ended, with the connection, in the meantime. This also holds while the lane
+    /// from the node is read out.
     pub fn is_behind_a_lane(&self, stack: &Stack, port: u32) -> bool {
         let Some(socket) = self.sockets.get(&port) else { return false };
         if socket.reads_out {
@@ -288,7 +288,7 @@ impl Lanes {
         pair.is_some_and(|pair| pair.arena.is_armed(side(id.writer), id.slot.into()))
     }
 
-    /// Goes on with opening lanes; see [`Effect::Open`](super::Effect::Open).
+    /// Continues opening lanes; see [`Effect::Open`](super::Effect::Open).
     pub fn open_more(&mut self, context: &mut Context<'_>, port: u32) {
         if let Some(socket) = self.sockets.get_mut(&port) {
             socket.is_opening = false;
@@ -376,7 +376,7 @@ impl Lanes {
         Ok(Reply::Done)
     }
 
-    /// One end of a lane has something for the other, which waits for its descriptor.
+    /// Handles a report that one end of a lane has something for the other, which waits by its descriptor.
     pub fn wake(&mut self, context: &mut Context<'_>, id: ProcessId, lane: LaneId) -> Result<Reply, Failure> {
         let Some(lane) = self.lanes.get(&lane) else { return Err(Failure::State) };
         let (writes, reads) = (lane.writer == id, lane.reader == id);
@@ -404,7 +404,7 @@ impl Lanes {
         self.pairs.fetch(pair, id)
     }
 
-    /// Wakes all processes that sleep until the node takes more: some now, the others in the next turns.
+    /// Wakes all processes that sleep until the node takes more, some now and the others in later turns.
     pub fn ring_all(&mut self) {
         self.ringing = Some(DAEMON);
         self.step_ring();

@@ -16,7 +16,7 @@ use utipc_os::many::{Index, Many};
 /// A pair without lanes is kept this long, milliseconds: the same processes often exchange messages again.
 const IDLE_MS: u64 = 10_000;
 
-/// Pairs of one process, at most. Pairs with a dead process count until its messages are read.
+/// Maximum number of pairs of one process. Pairs with a dead process count until its messages are read.
 const MAX_PAIRS: usize = 4096;
 
 /// The daemon's own side of a pair, side 0.
@@ -32,7 +32,7 @@ pub(super) struct Near {
     pub(super) knock: Waker,
     /// The user for whom the event loop watches [`Self::knock`].
     pub(super) watched: Option<UserId>,
-    /// It is served again in its user's turn.
+    /// Whether it is served again in its user's turn.
     pub(super) is_behind: bool,
 }
 
@@ -67,7 +67,7 @@ impl Slots {
     }
 }
 
-/// Two processes, or one with itself, or one with the daemon.
+/// A pair of two processes, of one with itself, or of one with the daemon.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) arena: Arena,
@@ -121,7 +121,7 @@ impl Pairs {
         self.pairs.get_mut(&id)
     }
 
-    /// A free slot for a lane from one process to another; their arena is made if there is none.
+    /// A free slot for a lane from one process to another; their arena is made if it does not exist.
     pub(super) fn slot(&mut self, from: ProcessId, to: ProcessId) -> utipc_os::Result<Option<LaneId>> {
         let sides = [from.min(to), from.max(to)];
         let id = match self.by_sides.get(&(sides[0], sides[1])) {
@@ -137,7 +137,7 @@ impl Pairs {
         Ok(Some(LaneId { pair: id, writer, slot }))
     }
 
-    /// Whether a process has as many pairs as it may have; the daemon has one for each process.
+    /// Whether a process has its maximum number of pairs; the daemon has one for each process.
     fn is_full(&self, side: ProcessId) -> bool {
         side != DAEMON && self.by_process.get(&side).map_or(0, Many::len) >= MAX_PAIRS
     }
@@ -236,7 +236,7 @@ impl Pairs {
     /// Wakes some of the processes that share memory with the daemon, those behind `last`; returns the last one, or
     /// `None` if no others are left.
     pub(super) fn ring_some(&self, last: ProcessId, count: usize) -> Option<ProcessId> {
-        // The daemon has the lowest number, so its pairs come first.
+        // The daemon has the lowest number, so that its pairs come first.
         let keys = self.by_sides.some_after(Some((DAEMON, last)), count);
         let mut rung = None;
         for key in keys.iter().filter(|(side, _)| *side == DAEMON) {

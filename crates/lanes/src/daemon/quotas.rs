@@ -1,8 +1,8 @@
 //! Charges users for lanes and for the rings that they are granted. The user is that of the socket that writes the
 //! lane; of a lane that the node writes, that of the socket that reads it.
 //!
-//! A process may touch more of an arena than its rings. The kernel charges such pages to the process, as any other
-//! memory of its own, and they are freed with the pair; the daemon touches granted rings only.
+//! A process may touch more of an arena than its rings. The kernel charges such pages to the process, like its other
+//! memory, and they are freed with the pair; the daemon touches granted rings only.
 
 use utipc_core::quota::{Resource, UserId};
 use utipc_core::socket::Endpoint;
@@ -35,7 +35,7 @@ pub(super) fn reserved(stack: &Stack, from: u32) -> u64 {
     if connected { RESERVED } else { SLOT + (1 << FIRST_RING) }
 }
 
-/// Whether a user may have one more lane of so many bytes.
+/// Whether a user may have one more lane of this many bytes.
 pub(super) fn may_charge(stack: &mut Stack, user: Option<UserId>, memory: u64) -> bool {
     let Some(user) = user else { return true };
     let ledger = stack.ledger_mut();
@@ -61,7 +61,7 @@ impl Charge {
         Self { user, reserved, memory: reserved }
     }
 
-    /// Charges for the ring that the writer wants, less or more than before; false if it may not have it.
+    /// Adjusts the charge for the ring that the writer wants; false if the quota does not allow it.
     pub(super) fn resize(&mut self, stack: &mut Stack, log2: u8) -> bool {
         let memory = self.reserved.max(SLOT + (1 << log2));
         if let Some(user) = self.user {

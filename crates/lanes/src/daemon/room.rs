@@ -1,4 +1,4 @@
-//! Programs that poll until a full lane has room: if its reader makes none in time, the daemon ends the wait, and the
+//! Programs that poll until a full lane has room: if the reader frees none in time, the daemon ends the wait, and the
 //! next send finds that the receiver does not read. Decision 22.
 
 use utipc_core::Time;

@@ -17,11 +17,11 @@ pub(super) enum Writer {
     Writing,
     /// It has stopped, and the reader reads the rest; later messages between the two sockets wait for that.
     Draining,
-    /// The same; the writer will not touch the lane any more.
+    /// The same, and the writer no longer touches the lane.
     DrainingDone,
     /// It has stopped, and nothing waits for the rest.
     Stopped,
-    /// It will not touch the lane any more.
+    /// It no longer touches the lane.
     Done,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Reader {
     Unopened,
     /// It reads.
     Reading,
-    /// It will not touch the lane any more.
+    /// It no longer touches the lane.
     Done,
 }
 
@@ -43,11 +43,11 @@ pub(super) enum LaneEvent {
     Open,
     /// The writer stops; later messages to the reader wait until the lane is drained.
     Stop,
-    /// The writer stops, and nothing follows that would have to wait.
+    /// The writer stops; no later message has to wait.
     Abandon,
-    /// The writer will not touch it any more.
+    /// The writer no longer touches it.
     WriterDone,
-    /// The reader will not touch it any more.
+    /// The reader no longer touches it.
     ReaderDone,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct LaneState {
 }
 
 impl LaneState {
-    /// A lane of which the reader is not notified yet.
+    /// A lane whose reader has no notice of it yet.
     pub(super) const UNOPENED: Self = Self { writer: Writer::Writing, reader: Reader::Unopened };
     /// A lane that both sides use.
     pub(super) const OPEN: Self = Self { writer: Writer::Writing, reader: Reader::Reading };
@@ -92,7 +92,7 @@ impl LaneState {
         }
     }
 
-    /// The writer has stopped for good, or was told to.
+    /// The writer has stopped for good, or was asked to.
     pub(super) const fn has_ended(self) -> bool {
         !matches!(self.writer, Writer::Writing)
     }
@@ -102,12 +102,12 @@ impl LaneState {
         matches!(self.writer, Writer::Draining | Writer::DrainingDone)
     }
 
-    /// The writer will not touch it any more.
+    /// The writer no longer touches it.
     pub(super) const fn is_writer_done(self) -> bool {
         matches!(self.writer, Writer::DrainingDone | Writer::Done)
     }
 
-    /// The reader will not touch it any more.
+    /// The reader no longer touches it.
     pub(super) const fn is_reader_done(self) -> bool {
         matches!(self.reader, Reader::Done)
     }
@@ -117,7 +117,7 @@ impl LaneState {
         matches!(self.reader, Reader::Reading)
     }
 
-    /// Neither side touches it any more.
+    /// Neither side touches it.
     pub(super) const fn is_free(self) -> bool {
         self.is_writer_done() && self.is_reader_done()
     }

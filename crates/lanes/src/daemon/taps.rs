@@ -6,21 +6,21 @@ use super::{Lanes, pairs};
 use crate::{Tap, Tapped};
 use utipc_os::many::Many;
 
-/// Records that one call visits in all lanes, about: a hostile writer must not make turns long. The call after goes on
-/// with the next lane.
+/// Approximate number of records that one call visits in all lanes: a hostile writer must not make turns long. The call
+/// after continues with the next lane.
 const CALL_RECORDS: usize = 16_384;
 
-/// Lanes that one call looks at to find new ones.
+/// Number of lanes that one call checks for new ones.
 const CALL_LANES: usize = 256;
 
 /// Taps of a capture.
 #[derive(Debug, Default)]
 pub(super) struct Taps {
-    /// Present while there is a capture of lanes: the taps with the ports of writer and reader.
+    /// The taps with the ports of writer and reader, during a capture of lanes.
     of: Option<Many<LaneId, (Tap, [u32; 2])>>,
     /// The lane that was visited last.
     last: Option<LaneId>,
-    /// Up to this lane new ones have taps.
+    /// New lanes up to this one have taps.
     known: Option<LaneId>,
     /// The lanes that existed when the capture began have taps.
     has_begun: bool,
@@ -28,7 +28,7 @@ pub(super) struct Taps {
 
 impl Lanes {
     /// Reports what was written into lanes since the last call, with the ports of writer and reader; 0 is the node.
-    /// The first call begins the taps and reports nothing of lanes that exist.
+    /// The first call begins the taps and reports nothing from existing lanes.
     pub fn read_taps(&mut self, report: &mut dyn FnMut([u32; 2], Tapped<'_>)) {
         self.add_taps();
         let Some(taps) = &mut self.taps.of else { return };
@@ -38,7 +38,7 @@ impl Lanes {
             let Some((id, (tap, ports))) = next.and_then(|id| Some((id, taps.get_mut(&id)?))) else { return };
             let lane = self.lanes.get(&id);
             let largest = lane.map_or(0, |lane| lane.class);
-            left = left.saturating_sub(1 + tap.look(largest, &mut |found| report(*ports, found)));
+            left = left.saturating_sub(1 + tap.scan(largest, &mut |found| report(*ports, found)));
             if lane.is_none() {
                 taps.remove(&id);
             }
@@ -61,7 +61,7 @@ impl Lanes {
             *known = Some(id);
             let (Some(lane), Some(pair)) = (self.lanes.get(&id), self.pairs.get(id.pair)) else { continue };
             let ports = [lane.from, lane.to];
-            // The slot of a lane that has ended may have a new one.
+            // The slot of an ended lane may hold a new one.
             if taps.get(&id).is_some_and(|(_, known)| *known == ports) {
                 continue;
             }

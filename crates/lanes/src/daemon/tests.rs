@@ -16,7 +16,7 @@ use super::work::{STEP_LANES, STEP_RECORDS};
 use super::*;
 use crate::{Arena, Writer};
 
-/// Says that it watches, and wakes nobody.
+/// Claims to watch, but wakes nothing.
 #[derive(Debug)]
 struct Blind;
 
@@ -158,7 +158,7 @@ fn memory_of_dead_processes_is_left_to_the_caller() {
     assert!(memory.upgrade().is_none());
 }
 
-/// Sockets of one process have filled rings of the largest class, which nobody has granted, with small messages.
+/// Sockets of one process have filled rings of the largest class, without a grant, with small messages.
 #[test]
 fn rings_that_were_not_granted_are_not_read() {
     const SENDERS: u32 = 40;
@@ -242,7 +242,7 @@ fn lane_that_is_refilled_between_steps_delays_no_request() {
     let from = bench.process(1);
     let (id, mut writer, _) = bench.node_lane(1, from);
     bench.grow(1, id, &mut writer, 1);
-    // Goes to no node: the socket accepts it at once.
+    // Sends to no node: the socket accepts it at once.
     let elsewhere = PortId { port: 32, node: NodeAddr(0x3003) };
     let fill = |writer: &mut Writer| (0..).take_while(|n| push_to(writer, from, elsewhere, *n)).count();
     let written = fill(&mut writer);
@@ -258,7 +258,7 @@ fn lane_that_is_refilled_between_steps_delays_no_request() {
     assert!(steps > written / STEP_RECORDS as usize && refilled > written / 2, "{steps} {refilled}");
 }
 
-/// Each unopened lane of a socket is counted, in steps, and none that leads into the ring of another one.
+/// Each unopened lane of a socket is counted, in steps, except lanes that lead into the ring of another one.
 #[test]
 fn messages_in_unopened_lanes_are_counted_in_steps() {
     const SENDERS: u32 = 50;

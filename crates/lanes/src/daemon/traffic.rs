@@ -13,11 +13,11 @@ use super::state::LaneEvent;
 use super::work::{STEP_BYTES, STEP_RECORDS};
 use super::{Context, Effect, Lanes};
 
-/// Bytes that one step reads from a lane or writes to it; a message may exceed it. Ours: a step takes less than 0.1 ms,
-/// with large messages and with small ones.
+/// Bytes that one step reads from a lane or writes to it; a message may exceed it. Our choice: a step takes less than
+/// 0.1 ms with large and with small messages.
 const BUDGET: usize = 128 << 10;
 
-/// Bytes that a message counts beside its length.
+/// Bytes that a message counts in addition to its length.
 const MESSAGE_COST: usize = 1024;
 
 /// Slots of a pair that one call serves.
@@ -28,7 +28,7 @@ const SERVED_MAX: u32 = 64;
 struct Budget {
     /// Bytes, with [`MESSAGE_COST`]; a message may exceed them.
     bytes: usize,
-    /// Records, with those that carry nothing.
+    /// Number of records, including empty ones.
     visits: u32,
 }
 
@@ -41,7 +41,7 @@ enum Stopped {
     Budget,
     /// The endpoint accepts no more now.
     Blocked,
-    /// The endpoint accepts nothing any more: the connection is over.
+    /// The endpoint accepts nothing more: the connection is over.
     Refused,
     /// A record is malformed.
     Malformed,
@@ -75,7 +75,7 @@ impl Lanes {
         }
     }
 
-    /// Goes on with an arena; see [`Effect::Serve`].
+    /// Continues with an arena; see [`Effect::Serve`].
     pub fn serve_behind(&mut self, context: &mut Context<'_>, pair: PairId) {
         if let Some(near) = self.pairs.get_mut(pair).and_then(|pair| pair.near.as_mut()) {
             near.is_behind = false;
@@ -112,7 +112,7 @@ impl Lanes {
         }
     }
 
-    /// Goes on with filling an inbound lane; see [`Effect::Fill`].
+    /// Continues filling an inbound lane; see [`Effect::Fill`].
     pub fn fill(&mut self, context: &mut Context<'_>, port: u32) {
         if let Some(inbound) = self.inbound.get_mut(&port) {
             inbound.is_unfilled = false;
@@ -120,8 +120,8 @@ impl Lanes {
         }
     }
 
-    /// Carries out a part of what the process has written for a socket before the first step; `until` is the position
-    /// of the lane up to which that can be. Whether there is more.
+    /// Carries out a part of what the process has written for a socket before the first step; `until` is the last
+    /// possible position. Whether there is more.
     pub(super) fn step_carry(
         &mut self,
         context: &mut Context<'_>,
@@ -214,7 +214,7 @@ impl Lanes {
         })
     }
 
-    /// Goes on with the node lanes of a socket to which something has happened.
+    /// Continues with the node lanes of a socket whose state has changed.
     pub fn carry(&mut self, context: &mut Context<'_>, port: u32) {
         self.deliver(context, port);
         self.send_unsent(context, port);
@@ -231,8 +231,8 @@ impl Lanes {
         }
     }
 
-    /// Writes what an endpoint has received into its process's lane, as far as there is room: a step of it, and the
-    /// rest in its user's turn.
+    /// Writes what an endpoint has received into its process's lane, as far as there is room: one step now, the rest in
+    /// its user's turn.
     pub(super) fn deliver(&mut self, context: &mut Context<'_>, port: u32) {
         let unfilled = |inbound: &&Inbound| !inbound.is_unfilled;
         let Some(lane) = self.inbound.get(&port).filter(unfilled).map(|inbound| inbound.lane) else { return };
@@ -240,8 +240,8 @@ impl Lanes {
             return;
         };
         let datagram = is_datagram(context.stack, port);
-        // A smaller ring than the largest has room for three of the largest messages only: both sides would often wait
-        // for each other. Without a connection no window bounds what is ahead of the reader.
+        // A smaller ring holds only three of the largest messages: both sides would often wait for each other. Without
+        // a connection no window bounds what is ahead of the reader.
         let largest = if self.has_few_lanes(reader) && !datagram { most } else { LARGEST_OF_MANY };
         let Self { inbound, awake, corrupt, .. } = self;
         let Some(inbound) = inbound.get_mut(&port).filter(|inbound| !inbound.ended) else { return };
@@ -329,7 +329,7 @@ fn put(writer: &mut Writer, message: &Message, largest: u8) -> Result<bool, Lane
             writer.ignore_room();
             Ok(true)
         }
-        // Room for a larger ring comes when the reader has left an older one; if there is none, it never comes.
+        // Memory for a larger ring becomes free when the reader leaves an older one; without an older one, never.
         Err(LaneError::NeedsRing(_)) if writer.outstanding_cost() == 0 => Err(LaneError::NoRing),
         Ok(false) | Err(LaneError::NeedsRing(_)) => Ok(false),
         Err(error) => Err(error),

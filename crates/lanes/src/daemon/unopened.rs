@@ -7,8 +7,8 @@ use utipc_os::many::Many;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Unopened {
-    /// In the order in which they are opened: by the number of messages to be received first, then by lane. With the
-    /// port of the writer.
+    /// In the order in which they are opened: by the number of messages to be received first, then by lane. The value
+    /// is the port of the writer.
     lanes: Many<(u64, LaneId), u32>,
     /// How many of them a socket writes.
     by_writer: Many<u32, u32>,
@@ -21,7 +21,7 @@ impl Unopened {
         *self.by_writer.get_or_insert(from, || 0) += 1;
     }
 
-    /// Removes a lane, if it is there.
+    /// Removes a lane, if present.
     pub(super) fn remove(&mut self, at: (u64, LaneId)) {
         let Some(from) = self.lanes.remove(&at) else { return };
         if let Some(count) = self.by_writer.get_mut(&from) {
@@ -32,7 +32,7 @@ impl Unopened {
         }
     }
 
-    /// Whether one that the socket `from` writes is among them.
+    /// Whether one of them is written by the socket `from`.
     pub(super) fn has_one_of(&self, from: u32) -> bool {
         self.by_writer.contains(&from)
     }

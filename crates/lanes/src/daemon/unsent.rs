@@ -16,8 +16,8 @@ use utipc_os::many::Many;
 /// The end of a connection waits for unsent messages this long, milliseconds at most. Spec: tipc.md §8.3.
 const MAX_LINGER_MS: u64 = 8000;
 
-/// Maximum number of bytes that wait for full queues on behalf of one socket without a connection, beside one message.
-/// Processes check the queues before they send, so there are seldom more than the lane held when a queue became full.
+/// Maximum number of bytes that wait for full queues for one socket without a connection, plus one message.
+/// Processes check the queues before they send, so there is seldom more than the lane held when a queue became full.
 const MAX_PARKED: usize = 1 << 20;
 
 /// How a socket ends once everything is sent.
@@ -29,19 +29,19 @@ pub enum SocketEnd {
     Close,
 }
 
-/// The unsent messages of one socket: of a connection whose lane has ended, or without a connection of nodes to which
-/// the queue is full, so that they do not hold up messages to other nodes.
+/// The unsent messages of one socket: of a connection whose lane has ended; without a connection, those for nodes whose
+/// queue is full, so that they do not hold up messages to other nodes.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
-    /// By destination, in the order of sending; those of a connection under no node.
+    /// By destination, in the order of sending; messages of a connection have no node as key.
     messages: Many<NodeAddr, VecDeque<Built>>,
-    /// The node that was tried last; the others are tried in the next turn.
+    /// The node that was tried last; the next turn tries the others.
     tried: Option<NodeAddr>,
     is_listed: bool,
-    /// Something has happened meanwhile: all are tried again.
+    /// Something has changed since: all are tried again.
     again: bool,
     bytes: usize,
-    /// The user that is charged for them, and the bytes that it is charged for.
+    /// The user that is charged for them, and how many bytes.
     user: Option<UserId>,
     charged: u64,
     /// After the last message the connection is shut down.
@@ -123,8 +123,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Sends messages of a lane that has ended, now or when the endpoint accepts them. Returns whether it accepts none
-    /// any more.
+    /// Sends messages of a lane that has ended, now or when the endpoint accepts them. Returns whether it accepts no
+    /// more.
     pub(super) fn keep_unsent(
         &mut self,
         context: &mut Context<'_>,
@@ -138,7 +138,7 @@ impl Lanes {
         let unsent = self.unsent.get_or_insert(port, || Messages::new(context.stack, port));
         for bytes in messages {
             match context.stack.check_built(port, bytes) {
-                // Its sender was told that it is sent: it waits where there is room.
+                // Its sender has seen success: it waits wherever there is room.
                 Some(message) => unsent.add(context.stack.keep(port, message).unwrap_or_else(|built| built)),
                 None => self.corrupt += 1,
             }
@@ -160,7 +160,7 @@ impl Lanes {
         }
     }
 
-    /// Goes on with [`Self::send_unsent`]; see [`Effect::Resend`](super::Effect::Resend).
+    /// Continues [`Self::send_unsent`]; see [`Effect::Resend`](super::Effect::Resend).
     pub fn resend(&mut self, context: &mut Context<'_>, port: u32) {
         let Some(unsent) = self.unsent.get_mut(&port) else { return };
         unsent.is_listed = false;
@@ -249,7 +249,7 @@ impl Lanes {
                     SocketEnd::Shutdown => unsent.shuts_down = true,
                     SocketEnd::Close => unsent.closes = true,
                 }
-                // New peers would get no answer. A socket without bindings has none to withdraw.
+                // New peers would get no reply. A socket without bindings has none to withdraw.
                 let _ = context.stack.unbind(context.now, port, None);
             }
             (None, SocketEnd::Close) => context.stack.close(context.now, port),

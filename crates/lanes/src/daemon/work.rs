@@ -8,13 +8,13 @@ use super::count::Counting;
 use super::end::Ending;
 use super::{Context, EndCause, Lanes, ProcessId};
 
-/// Records that one step reads, with those that carry nothing; a lane that it begins with counts as [`LANE_RECORDS`].
+/// Number of records that one step reads, including empty ones; beginning a lane counts as [`LANE_RECORDS`].
 pub(super) const STEP_RECORDS: u32 = 64;
 /// See [`STEP_RECORDS`].
 pub(super) const LANE_RECORDS: u32 = 4;
 /// Bytes of the records that one step reads; the last one may exceed them.
 pub(super) const STEP_BYTES: usize = 64 << 10;
-/// Lanes, or pairs of processes, that one step begins, stops or frees.
+/// Number of lanes, or pairs of processes, that one step begins, stops or frees.
 pub(super) const STEP_LANES: usize = 16;
 
 /// Work in progress; see [`Lanes::step`].
@@ -25,9 +25,9 @@ pub struct Work(pub(super) Task);
 pub(super) enum Task {
     /// The lanes of a socket end.
     End(Box<Ending>),
-    /// Lanes that ended because the socket was shared come back, of which the last was this one.
+    /// Lanes that ended because the socket was shared come back; this was the last so far.
     Lend { port: u32, holder: ProcessId, last: Option<(u32, u32)> },
-    /// A process is gone: its pairs, up to this one.
+    /// The pairs of a process that is gone, up to this one.
     ForgetPairs { process: ProcessId, last: Option<PairId> },
     /// The same: lanes that it wrote.
     ForgetLanes { process: ProcessId, last: Option<LaneId> },
@@ -71,8 +71,8 @@ impl Work {
         Self(Task::Count(Box::new(Counting::new(port, option))))
     }
 
-    /// Carries out what the process has written for a socket before this call. What it writes meanwhile waits for the
-    /// next turn: it may write faster than the daemon reads.
+    /// Carries out what the process has written for a socket before this call. What it writes during that time waits
+    /// for the next turn: it may write faster than the daemon reads.
     #[must_use]
     pub fn carry(port: u32) -> Self {
         Self(Task::Carry { port, until: None })

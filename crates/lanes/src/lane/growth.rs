@@ -50,8 +50,8 @@ impl<M: Memory> Writer<M> {
         Ok(())
     }
 
-    /// Moves an empty lane from a larger ring to one of the smallest class, and gives old rings that the reader has
-    /// left back to the system. `None`: nothing to do now.
+    /// Moves an empty lane from a larger ring to the smallest class, and returns old rings that the reader has left to
+    /// the system. `None`: nothing to do now.
     pub fn shrink_if_idle(&mut self) -> Result<Option<Wakeup>, LaneError> {
         self.refresh()?;
         match self.ring {
@@ -70,7 +70,7 @@ impl<M: Memory> Writer<M> {
         (self.position, large)
     }
 
-    /// Updates the room that the reader has given back.
+    /// Updates the space that the reader has released.
     pub fn refresh(&mut self) -> Result<(), Corrupt> {
         let word = self.memory.load64(self.at + slot::RELEASED, Acquire);
         let cost = self.memory.load64(self.at + slot::RELEASED_COST, Relaxed);
@@ -78,7 +78,7 @@ impl<M: Memory> Writer<M> {
         let place = Place::unpack(word).ok_or(self.corrupt("the reader's position is none"))?;
         let released = self.beyond_released(place);
         if released > self.position || cost < self.released_cost || cost > self.sent_cost {
-            return Err(self.corrupt("the reader gave back what was not sent"));
+            return Err(self.corrupt("the reader released more than was sent"));
         }
         let here = Taken { class: place.class, unit: place.unit };
         if here == ring.taken {
@@ -86,7 +86,7 @@ impl<M: Memory> Writer<M> {
             self.limit = released + ring.size;
         } else {
             let left = self.older.iter().position(|old| *old == here);
-            self.free_older(left.ok_or(self.corrupt("the reader is in no ring of this lane"))?);
+            self.free_older(left.ok_or(self.corrupt("the reader's ring does not belong to this lane"))?);
         }
         self.released = released;
         self.released_cost = cost;
@@ -106,8 +106,8 @@ impl<M: Memory> Writer<M> {
     }
 
     /// Frees all rings, and gives their memory to the system. Call it when neither the reader nor the daemon uses the
-    /// lane any more, and before the daemon knows that the writer does not either: a later lane in the slot begins in
-    /// the same ring.
+    /// lane, and before the daemon knows that the writer no longer does: a later lane in the slot begins in the same
+    /// ring.
     pub fn retire(mut self) {
         self.free_older(self.older.len());
         if let Some(ring) = self.ring.take() {

@@ -1,9 +1,9 @@
 //! One lane: records from one writer to one reader through a ring in shared memory.
 //!
 //! The writer fills a record's body, clears the word in which the next record will be committed, and then stores the
-//! record's own commit word: that store alone hands the record over. The reader polls the next commit word, so that a
-//! message costs the cache lines that it fills and no index line. A lane can change its ring: a JUMP record says where
-//! it continues.
+//! record's own commit word: that store alone publishes the record. The reader polls the next commit word, so that a
+//! message costs the cache lines that it fills, without an index line. A lane can change its ring: a JUMP record says
+//! where it continues.
 
 mod growth;
 mod notify;
@@ -33,7 +33,7 @@ pub const RECORD_MAX: usize = 128 * 1024 - LINE;
 /// Maximum number of words of a marker.
 pub const MARK_WORDS: usize = 7;
 
-/// Rings that a writer may have besides its newest one, until the reader has left them.
+/// Maximum number of older rings of a writer that the reader has not left yet.
 const OLDER_MAX: usize = 4;
 
 /// A lane with malformed contents, from a broken or malicious peer. It stays unusable; other lanes are not affected.
@@ -63,7 +63,7 @@ impl std::error::Error for Corrupt {}
 /// Why a record was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneError {
-    /// No room now: ask for room, or for a larger ring.
+    /// The lane is full: ask for room, or for a larger ring.
     Full,
     /// The message needs a ring of this class or a larger one ([`Writer::grow`]), for which the daemon grants memory.
     NeedsRing(u8),

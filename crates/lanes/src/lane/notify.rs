@@ -34,7 +34,7 @@ impl<M: Memory> Writer<M> {
 
     /// Asks to be notified of room, by [`Outgoing::take_room`](crate::Outgoing::take_room) and this side's doorbell,
     /// and checks once more: try again after this, and sleep only if that fails too. Announce the sleep
-    /// ([`Doorbell::park`](crate::Doorbell::park)) first: otherwise room that comes in between wakes no thread.
+    /// ([`Doorbell::park`](crate::Doorbell::park)) first: otherwise room that becomes free in between wakes no thread.
     pub fn want_room(&mut self) -> Result<(), LaneError> {
         self.want_outstanding(u64::MAX)
     }
@@ -52,7 +52,7 @@ impl<M: Memory> Writer<M> {
         Ok(self.refresh()?)
     }
 
-    /// Sets whether [`Writer::want_room`] asks for the daemon to be told too: for a writer that waits by its
+    /// Sets whether [`Writer::want_room`] also notifies the daemon: for a writer that waits by its
     /// descriptor.
     pub fn tell_daemon(&mut self, on: bool) {
         self.telling = on;
@@ -65,7 +65,7 @@ impl<M: Memory> Writer<M> {
 }
 
 impl<M: Memory> Reader<M> {
-    /// Gives the room of consumed records back, and wakes the writer if it waits for no more than that.
+    /// Releases the space of consumed records, and wakes the writer if that is enough for it.
     pub fn release(&mut self) {
         let Some(ring) = self.ring else { return };
         if self.released == self.position && self.released_cost == self.cost || self.holds_room {
@@ -92,13 +92,13 @@ impl<M: Memory> Reader<M> {
     }
 
     /// Takes the wake-up that the writer is owed: call it after a round of reading.
-    #[must_use = "the daemon may have to be told"]
+    #[must_use = "the daemon may need a notice"]
     pub fn take_wakeup(&mut self) -> Wakeup {
         std::mem::take(&mut self.owed)
     }
 
     /// Asks to be notified of the next record, by [`Incoming::take_ready`](crate::Incoming::take_ready) and this side's
-    /// doorbell, and checks once more. Returns true, with the lane not armed, if there is something already.
+    /// doorbell, and checks once more. Returns true, without arming, if something is already there.
     ///
     /// An armed lane need not be checked, or armed again, before it is reported.
     pub fn arm(&mut self) -> Result<bool, Corrupt> {
@@ -119,7 +119,7 @@ impl<M: Memory> Reader<M> {
         self.memory.and32(self.at + slot::FLAGS, !(flag::WANT | flag::TELL)) & flag::WANT != 0
     }
 
-    /// Sets whether [`Reader::arm`] asks for the daemon to be told too: for a reader that waits by its descriptor.
+    /// Sets whether [`Reader::arm`] also notifies the daemon: for a reader that waits by its descriptor.
     pub fn tell_daemon(&mut self, on: bool) {
         self.telling = on;
     }

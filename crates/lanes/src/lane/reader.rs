@@ -21,7 +21,8 @@ const COUNTED_MAX: u32 = 32_768;
 /// Maximum number of records before the first data record that [`Reader::has_waiting`] visits.
 const WITHOUT_DATA_MAX: u32 = 64;
 
-/// Room is given back once it is the ring divided by this, or costs [`RELEASE_COST`], or when the lane is found empty.
+/// Space is released once it is the ring's size divided by this, or costs [`RELEASE_COST`], or when the lane is found
+/// empty.
 const RELEASE_PART: u64 = 8;
 /// See [`RELEASE_PART`].
 const RELEASE_COST: u64 = 64;
@@ -84,7 +85,7 @@ pub struct Reader<M: Memory = Segment> {
     pub(super) ring: Option<Own>,
     /// The class of the largest ring that the writer may use; the daemon, which grants rings, knows it.
     pub(super) largest: u8,
-    /// It gives no room back: the writer can fill its rings, but not write more.
+    /// It does not release space: the writer can fill its rings, but not write more.
     pub(super) holds_room: bool,
     pub(super) position: u64,
     pub(super) released: u64,
@@ -129,7 +130,7 @@ impl Own {
 impl<M: Memory> Reader<M> {
     pub(crate) fn new(arena: &Arena<M>, writer: Side, number: u32) -> Result<Self, Corrupt> {
         let (memory, layout) = (arena.memory.clone(), arena.layout);
-        let no_slot = Corrupt { writer, slot: number, what: "there is no such slot" };
+        let no_slot = Corrupt { writer, slot: number, what: "the slot does not exist" };
         Ok(Self {
             layout,
             side: writer,
@@ -157,7 +158,7 @@ impl<M: Memory> Reader<M> {
         self.slot
     }
 
-    /// The daemon has granted its writer rings up to this class. Larger ones are malformed from now on.
+    /// The daemon has granted its writer rings up to this class. Larger records are malformed from now on.
     pub(crate) fn set_largest(&mut self, class: u8) {
         self.largest = class;
     }
@@ -168,11 +169,11 @@ impl<M: Memory> Reader<M> {
     /// The lane is corrupt.
     #[inline]
     pub fn peek(&mut self) -> Result<Peek, Corrupt> {
-        self.peek_within(&mut HOPS_MAX.clone())?.ok_or(self.corrupt("too many records that carry nothing"))
+        self.peek_within(&mut HOPS_MAX.clone())?.ok_or(self.corrupt("too many empty records"))
     }
 
-    /// [`Reader::peek`], which skips at most this many records that carry nothing and subtracts them. `None`: there
-    /// are more; the next call goes on behind them.
+    /// [`Reader::peek`], which skips at most this many empty records and subtracts them. `None`: there are more; the
+    /// next call continues after them.
     #[inline]
     pub(crate) fn peek_within(&mut self, hops: &mut u32) -> Result<Option<Peek>, Corrupt> {
         if self.ended {
@@ -200,7 +201,7 @@ impl<M: Memory> Reader<M> {
                 }
             }
             let commit = Commit::unpack(word, self.position);
-            let Commit { code, len } = commit.ok_or(self.corrupt("a record is of no known kind"))?;
+            let Commit { code, len } = commit.ok_or(self.corrupt("unknown kind of record"))?;
             let bytes = span(len as usize) as u64;
             let rest = ring.size - (self.position & (ring.size - 1));
             if u64::from(len) > rest || bytes > rest {
@@ -238,9 +239,9 @@ impl<M: Memory> Reader<M> {
         Walk { ring: self.ring.or_else(|| start().and_then(|start| self.own(start))), at: self.position }
     }
 
-    /// Takes a walk to the next data record; the result is the length of its body. `None`: there is none yet, or what
-    /// follows is corrupt, which [`Reader::peek`] will report. Each record visited is subtracted from `visits`; at zero
-    /// the walk stops, and goes on with the next call.
+    /// Takes a walk to the next data record; the result is the length of its body. `None`: none yet, or corrupt data
+    /// follows, which [`Reader::peek`] will report. Each record visited is subtracted from `visits`; at zero the walk
+    /// stops, and continues with the next call.
     pub(crate) fn next_waiting(&self, walk: &mut Walk, visits: &mut u32) -> Option<u32> {
         while *visits > 0 {
             *visits -= 1;
@@ -273,8 +274,8 @@ impl<M: Memory> Reader<M> {
         None
     }
 
-    /// Counts the data records that wait, and the bytes of their bodies. Records written meanwhile may be missing, and
-    /// so are those behind corrupt data, which [`Reader::peek`] will report.
+    /// Counts the data records that wait, and the bytes of their bodies. Records written during the walk may be
+    /// missing; those behind corrupt data are, which [`Reader::peek`] will report.
     #[must_use]
     pub fn waiting(&self) -> (u32, u64) {
         let (mut walk, mut visits, mut found) = (self.walk(), COUNTED_MAX, (0, 0));
@@ -284,13 +285,12 @@ impl<M: Memory> Reader<M> {
         found
     }
 
-    /// Whether a data record waits; a correct writer has none behind so many others.
+    /// Whether a data record waits; a correct writer never puts one behind this many others.
     pub(crate) fn has_waiting(&self) -> bool {
         self.next_waiting(&mut self.walk(), &mut WITHOUT_DATA_MAX.clone()).is_some()
     }
 
-    /// Prefetches what the next peek needs: for one of many lanes, whose lines have left the caches since its last
-    /// turn.
+    /// Prefetches what the next peek needs: with many lanes, its lines have left the caches since its last turn.
     #[inline]
     pub fn prefetch(&self) {
         let Some(ring) = self.ring else { return };
@@ -377,7 +377,7 @@ impl<M: Memory> Reader<M> {
         }
     }
 
-    /// Handles an empty lane (the word at `at` is zero): gives room back and finds out whether more can come. `None`:
+    /// Handles an empty lane (the word at `at` is zero): releases space and finds out whether more can come. `None`:
     /// check again.
     fn nothing(&mut self, at: usize) -> Option<Peek> {
         self.streak = 0;
@@ -422,7 +422,7 @@ impl<M: Memory> Reader<M> {
     }
 
     pub(super) fn enter(&mut self, to: Place) -> Result<(), Corrupt> {
-        self.ring = Some(self.own(to).ok_or(self.corrupt("the lane may not have this ring"))?);
+        self.ring = Some(self.own(to).ok_or(self.corrupt("this ring does not belong to the lane"))?);
         Ok(())
     }
 

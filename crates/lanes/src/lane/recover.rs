@@ -1,4 +1,4 @@
-//! Recovery of the records that a reader left unread when it died or stopped. Each has one owner, also if it was being
+//! Recovery of the records that a reader left unread when it died or stopped. Each has one owner, even if it was being
 //! sent at that moment.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -11,13 +11,13 @@ use crate::arena::Arena;
 use crate::layout::{Place, Side, slot};
 use crate::schedule::point;
 
-/// Maximum number of records of one call of [`Recovered::next_into`], with those that carry nothing.
+/// Maximum number of records of one call of [`Recovered::next_into`], including empty ones.
 const VISITS_MAX: u32 = 4096;
 
 /// The unread whole records of a lane, oldest first; see [`Arena::recover`](crate::Arena::recover).
 ///
 /// Once the lane is marked gone each record is claimed, so that a writer that is still alive finds out which of its
-/// records were not. Before that, [`Recovered::next`] reads as the reader did, but gives no room back: the writer can
+/// records were not. Before that, [`Recovered::next`] reads as the reader did, but releases no space: the writer can
 /// fill its rings, and then has to wait.
 #[derive(Debug)]
 pub struct Recovered<M: Memory = Segment> {
@@ -27,14 +27,14 @@ pub struct Recovered<M: Memory = Segment> {
     is_gone: bool,
 }
 
-/// What [`Recovered::next`] has found.
+/// The result of [`Recovered::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A record; its body was copied.
     Record(Kind),
     /// None yet, but visits are used up: go on.
     Unfinished,
-    /// Everything was read that is there now.
+    /// Everything present now was read.
     Empty,
 }
 
@@ -84,12 +84,12 @@ impl<M: Memory> Recovered<M> {
     /// Copies the body of the next record to `body`; `None` after the last.
     ///
     /// # Errors
-    /// As [`Recovered::next`]; and if too many records carry nothing.
+    /// As [`Recovered::next`], and too many empty records.
     pub fn next_into(&mut self, body: &mut Vec<u8>) -> Result<Option<Kind>, Corrupt> {
         match self.next(body, &mut VISITS_MAX.clone())? {
             Step::Record(kind) => Ok(Some(kind)),
             Step::Empty => Ok(None),
-            Step::Unfinished => Err(self.reader.corrupt("too many records that carry nothing")),
+            Step::Unfinished => Err(self.reader.corrupt("too many empty records")),
         }
     }
 }

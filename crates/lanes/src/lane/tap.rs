@@ -1,8 +1,8 @@
 //! A tap: copies the records of a lane without taking part in it. It stores nothing, so neither side notices it; in
-//! return it loses records that are overwritten before it looks.
+//! return it loses records that are overwritten before it reads them.
 //!
 //! A record may be overwritten once its reader has released it and the writer has come round. While the tap walks from
-//! record to record, it finds the place where the writer is. What lies at most half a ring before that place was not
+//! record to record, it finds the place where the writer is. Data at most half a ring before that place was not
 //! overwritten when the walk began: a writer fills at most half a ring beyond it ([`span_max`]).
 
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::record::{Code, Commit, WORD, span, span_max};
 use crate::arena::Arena;
 use crate::layout::{LARGEST_CLASS, Layout, Place, Side, slot};
 
-/// Maximum number of bytes of records that one look copies.
+/// Maximum number of bytes of records that one scan copies.
 const LOOK_BYTES: u64 = 4 << 20;
-/// Maximum number of records and jumps of one look: more than the largest ring has.
+/// Maximum number of records and jumps of one scan: more than the largest ring holds.
 const LOOK_RECORDS: usize = 20_000;
 
 /// Where a tap is in a lane.
@@ -29,7 +29,7 @@ struct At {
     position: u64,
 }
 
-/// What a tap has found.
+/// The result of one step of a tap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tapped<'a> {
     /// A message.
@@ -49,15 +49,15 @@ pub struct Tap<M: Memory = Segment> {
     /// Offset of its slot.
     slot: usize,
     at: Option<At>,
-    /// The next look reports nothing.
+    /// The next scan reports nothing.
     is_quiet: bool,
-    /// Copies of the records of one look, and where each begins: position in the lane, offset and length of the copy.
+    /// Copies of the records of one scan, and where each begins: position in the lane, offset and length of the copy.
     bytes: Vec<u8>,
     found: Vec<(u64, usize, usize)>,
 }
 
 impl<M: Memory> Tap<M> {
-    /// A tap on a lane; `None` if there is no such slot. It begins with the messages after its first look if
+    /// A tap on a lane; `None` if the slot does not exist. It begins with the messages after its first scan if
     /// `from_now`, otherwise with the first.
     pub(crate) fn new(arena: &Arena<M>, writer: Side, number: u32, from_now: bool) -> Option<Self> {
         let (memory, layout) = (arena.memory.clone(), arena.layout);
@@ -80,9 +80,9 @@ impl<M: Memory> Tap<M> {
         Some(tap)
     }
 
-    /// Reports the messages since the last look; returns the number of records that it has visited. The writer was
+    /// Reports the messages since the last scan; returns the number of records that it has visited. The writer was
     /// granted rings up to class `largest`.
-    pub fn look(&mut self, largest: u8, report: &mut dyn FnMut(Tapped<'_>)) -> usize {
+    pub fn scan(&mut self, largest: u8, report: &mut dyn FnMut(Tapped<'_>)) -> usize {
         self.largest = largest;
         let Some(start) = self.at.or_else(|| self.enter(self.word(self.slot + slot::START))) else {
             self.is_quiet = false;
@@ -91,8 +91,8 @@ impl<M: Memory> Tap<M> {
         self.bytes.clear();
         self.found.clear();
         let mut at = start;
-        // Records that this look copied lie in this ring from here on: those of older rings are overwritten only when
-        // the reader has left them.
+        // Records copied by this scan lie in this ring from here on: older rings are overwritten only when the reader
+        // has left them.
         let mut ring_from = 0;
         let mut is_whole = false;
         let mut visited = 0;
@@ -146,7 +146,7 @@ impl<M: Memory> Tap<M> {
         visited
     }
 
-    /// Reports what was copied and is valid, and goes to where the next look begins.
+    /// Reports what was copied and is valid, and goes to where the next scan begins.
     fn finish(
         &mut self,
         start: At,

@@ -39,7 +39,7 @@ pub struct Writer<M: Memory = Segment> {
     pub(super) older: Vec<Taken>,
     /// Bytes since the lane began, as all positions.
     pub(super) position: u64,
-    /// Position up to which the reader has given room back, as last seen.
+    /// Position up to which the reader has released space, as last seen.
     pub(super) released: u64,
     /// Position up to which the ring is free, as last seen.
     pub(super) limit: u64,
@@ -70,7 +70,7 @@ impl Own {
 impl<M: Memory> Writer<M> {
     pub(crate) fn new(out: &Outgoing<M>, number: u32) -> Result<Self, Corrupt> {
         let (arena, side) = (&out.arena, out.me);
-        let no_slot = Corrupt { writer: side, slot: number, what: "there is no such slot" };
+        let no_slot = Corrupt { writer: side, slot: number, what: "the slot does not exist" };
         Ok(Self {
             memory: arena.memory.clone(),
             layout: arena.layout,
@@ -109,7 +109,8 @@ impl<M: Memory> Writer<M> {
         self.flush()
     }
 
-    /// Sends one message without notifying the reader: one that does not poll may see it only after [`Writer::flush`].
+    /// Sends one message without notifying the reader: a reader that does not poll may see it only after
+    /// [`Writer::flush`].
     #[inline]
     pub fn push(&mut self, header: &[u8], payload: &[&[u8]], cost: u32) -> Result<(), LaneError> {
         self.check()?;
@@ -147,7 +148,7 @@ impl<M: Memory> Writer<M> {
         self.flush_slowly(flags)
     }
 
-    /// Sends a marker with at most [`MARK_WORDS`] words (the rest is cut off), and notifies the reader. An END always
+    /// Sends a marker with at most [`MARK_WORDS`] words (the rest is dropped), and notifies the reader. An END always
     /// finds room.
     pub fn mark(&mut self, kind: Kind, words: &[u64]) -> Result<Wakeup, LaneError> {
         self.check()?;

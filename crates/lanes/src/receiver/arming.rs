@@ -1,4 +1,4 @@
-//! Which lanes report to a receiver that does not check them, and whether there is something without a receive.
+//! Which lanes report to a receiver that does not check them, and checks for messages without a receive.
 
 use utipc_core::socket::SocketKind;
 
@@ -9,13 +9,13 @@ use crate::ReadyLanes;
 use crate::inbound::Check;
 
 impl Receiver {
-    /// Asks from now on for the daemon to be told when an armed lane gets something.
+    /// From now on, has the daemon notified when an armed lane gets something.
     pub fn tell_daemon(&mut self) {
         self.telling = true;
         for place in 0..self.lanes.len() {
             let Some(lane) = &mut self.lanes[place] else { continue };
             lane.reader.tell_daemon(true);
-            // It may be armed without that: its next turn arms it again.
+            // It may be armed without that; its next turn arms it again.
             if !self.polled.contains(&place) {
                 self.list(place);
             }
@@ -30,7 +30,7 @@ impl Receiver {
         })
     }
 
-    /// What a receive finds without the node; a corrupt lane counts as something. Arms nothing.
+    /// What a receive finds without the node; a corrupt lane counts as something. Arms no lane.
     pub fn check(&mut self, ready: &ReadyLanes) -> Check {
         if self.places.len() > self.polled.len() {
             self.collect(ready);

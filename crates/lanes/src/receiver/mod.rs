@@ -31,7 +31,7 @@ const REQUESTS_BEFORE_LANE: u32 = 2;
 pub enum Next {
     /// A message, or a part of one: see [`ReceiveCall::received`](crate::ReceiveCall::received).
     Got,
-    /// There is nothing.
+    /// Nothing was received.
     Nothing,
     /// The node may have something: ask it, then report by [`Receiver::node_served`] or [`Receiver::node_is_empty`].
     AskNode,
@@ -52,7 +52,7 @@ pub struct Receiver {
     polled: Vec<usize>,
     /// Places of other lanes that may have something.
     listed: VecDeque<usize>,
-    /// Whose turn it is: 0 the node's, then each polled lane's, then that of `listed_left` listed ones.
+    /// Whose turn it is: 0 for the node, then each polled lane, then `listed_left` listed lanes.
     turn: usize,
     listed_left: usize,
     /// Messages taken in this turn.
@@ -65,7 +65,7 @@ pub struct Receiver {
     telling: bool,
     /// Lanes that are checked directly may be armed.
     armed: bool,
-    /// The message that was read in part or looked at: its lane's place, and the bytes read.
+    /// The message that was read in part or peeked: its lane's place, and the bytes read.
     begun: Option<(usize, usize)>,
     /// Messages of the own socket that came back without leaving this process.
     returned: VecDeque<Received>,
@@ -134,7 +134,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a lane out; `None` if it is not there.
+    /// Takes a lane out; `None` if it has none.
     pub fn remove(&mut self, id: LaneId) -> Option<InboundLane> {
         let place = self.places.remove(&id)?;
         let lane = self.lanes[place].take()?;
@@ -221,7 +221,7 @@ impl Receiver {
         self.node_ready = true;
     }
 
-    /// Notes that the node had nothing.
+    /// Notes that the node had no message.
     pub fn node_is_empty(&mut self) {
         self.node_ready = false;
         self.node_waited = 0;
@@ -274,7 +274,7 @@ impl Receiver {
     }
 }
 
-/// Notes the wake-up that a lane's writer is owed: an empty lane gives all its room back, for which its writer may wait
+/// Notes the wake-up that a lane's writer is owed: an empty lane releases all its space, for which its writer may wait
 /// by a descriptor.
 fn note_wakeup(lane: &mut InboundLane, to_wake: &mut Vec<LaneId>) {
     if lane.take_wakeup() == Wakeup::TellDaemon {

@@ -8,7 +8,7 @@ use crate::inbound::Found;
 use crate::message::{Checked, Expected};
 use crate::{OwnSocket, ReadyLanes, ReceiveCall, Record, Wakeup};
 
-/// Messages of listed lanes between two of the node's, which brings those of all sockets without a lane.
+/// Messages of listed lanes between two messages of the node, which carries those of all sockets without a lane.
 const NODE_EVERY: u32 = 64;
 /// How many listed lanes ahead to prefetch: the lane's state, and its next record.
 const PREFETCH_AHEAD: (usize, usize) = (2, 1);
@@ -88,7 +88,7 @@ impl Receiver {
             match self.find(own, place) {
                 Ok(Found::Message(record, checked)) => {
                     if self.uses_share_up() {
-                        // To the end of the list: it may have more.
+                        // Moved to the end of the list: it may have more.
                         self.end_listed_turn();
                         self.listed.push_back(place);
                     }
@@ -130,7 +130,7 @@ impl Receiver {
         self.prefetch_ahead();
     }
 
-    /// Prefetches what the next turns of listed lanes need: with many lanes nothing of it has stayed in the caches.
+    /// Prefetches what the next turns of listed lanes need: with many lanes it is no longer in the caches.
     #[inline]
     fn prefetch_ahead(&self) {
         let at = |ahead: usize| self.listed.get(ahead).and_then(|place| self.lanes.get(*place));
@@ -216,7 +216,7 @@ impl Receiver {
         }
     }
 
-    /// Receives as many bytes of a stream as there are and fit; a peek sees those of one message.
+    /// Receives as many bytes of a stream as are available and fit; a peek sees those of one message.
     fn read_stream(
         &mut self,
         own: OwnSocket,

@@ -38,7 +38,7 @@ impl Service {
         self.sender.send_to(own(1, KIND), SendOptions::new(KIND), to, Address::Direct, &[7; 100])
     }
 
-    /// Fills a lane; larger rings are granted up to so many times.
+    /// Fills a lane; larger rings are granted at most this many times.
     fn fill(&mut self, to: u32, grants: usize) {
         let mut granted = 0;
         loop {

@@ -153,7 +153,7 @@ fn lane_that_ends_between_two_checks_is_nothing_to_read() {
         assert_eq!(fan.receiver.check(&fan.ready), Check::Something);
         drop(fan.receiver.remove(id(0)));
         assert_eq!(fan.receiver.arm_all(SocketKind::SeqPacket, &fan.ready), Check::Something);
-        // So does one that was written before its lane ended.
+        // The same holds for one that was written before its lane ended.
         let mut fan = Fan::new(1, SocketKind::SeqPacket);
         fan.send(0, b"last").unwrap();
         end(&mut fan);
@@ -210,7 +210,7 @@ fn busy_senders_do_not_starve_the_node() {
         assert!(waited <= WAITS, "the node has waited for {waited} messages");
     }
     assert!(asked >= 400 / WAITS, "{asked}");
-    // A message of the node that was peeked at stays the next one.
+    // A peeked message of the node stays the next one.
     while !matches!(fan.next(&mut [0; 4], RecvOptions::default()), Next::AskNode) {}
     fan.receiver.node_served(true);
     assert!(matches!(fan.next(&mut [0; 4], RecvOptions::default()), Next::AskNode));
@@ -430,8 +430,8 @@ fn idle_lane_gives_its_large_ring_back() {
     assert!(matches!(fan.send(0, &message), Err(LaneError::NeedsRing(_))), "it asks for a large ring again");
 }
 
-/// A correct writer sends nothing without data and few markers; one that sends them all the time would hold a reader
-/// in a call that must not wait.
+/// A correct writer sends nothing without data and few markers; a hostile one could hold a reader in a call that must
+/// not wait.
 #[test]
 fn lane_of_endless_records_without_data_is_corrupt() {
     for kind in [SocketKind::Rdm, SocketKind::Stream] {
@@ -483,11 +483,11 @@ fn sender_waits_for_a_reader_until_that_has_not_read_for_too_long() {
 }
 
 /// Messages that a tap finds, by their first byte and length, and the bytes that it missed.
-fn look(tap: &mut crate::Tap) -> (Vec<(u8, usize)>, u64) {
+fn scan(tap: &mut crate::Tap) -> (Vec<(u8, usize)>, u64) {
     let (mut found, mut missed) = (Vec::new(), 0);
-    tap.look(3, &mut |tapped| match tapped {
+    tap.scan(3, &mut |tapped| match tapped {
         crate::Tapped::Message(message) => {
-            // Header, then the data, which is of equal bytes.
+            // Header, then data of equal bytes.
             let last = message[message.len() - 1];
             let data = message.iter().rev().take_while(|byte| **byte == last).count();
             found.push((last, data));
@@ -503,7 +503,7 @@ fn tap_sees_messages_that_the_reader_has_read() {
     fan.send(0, &[1; 50]).unwrap();
     let mut all = fan.arena.tap(Side::Zero, 0, false).unwrap();
     let mut later = fan.arena.tap(Side::Zero, 0, true).unwrap();
-    assert_eq!(look(&mut later), (vec![], 0), "what was there before");
+    assert_eq!(scan(&mut later), (vec![], 0), "what was there before");
     assert!(fan.arena.tap(Side::Zero, 9999, true).is_none());
     let mut buffer = [0; 4096];
     // The header ends with 7.
@@ -511,9 +511,9 @@ fn tap_sees_messages_that_the_reader_has_read() {
         fan.send(0, &[round; 50]).unwrap();
         fan.got(&mut buffer, RecvOptions::default());
         let expected = if round == 8 { vec![(1, 50), (8, 50)] } else { vec![(round, 50)] };
-        assert_eq!(look(&mut all), (expected, 0), "round {round}");
-        assert_eq!(look(&mut later), (vec![(round, 50)], 0), "round {round}");
-        assert_eq!(look(&mut all), (vec![], 0));
+        assert_eq!(scan(&mut all), (expected, 0), "round {round}");
+        assert_eq!(scan(&mut later), (vec![(round, 50)], 0), "round {round}");
+        assert_eq!(scan(&mut all), (vec![], 0));
     }
 }
 
@@ -522,15 +522,15 @@ fn tap_reports_what_was_overwritten_and_goes_on() {
     let mut fan = Fan::new(1, SocketKind::Rdm);
     let mut tap = fan.arena.tap(Side::Zero, 0, false).unwrap();
     let mut buffer = [0; 4096];
-    // Far more than the ring of 4 KiB, without a look.
+    // Far more than the ring of 4 KiB, without a scan.
     for _ in 0..500 {
         fan.send(0, &[3; 100]).unwrap();
         fan.got(&mut buffer, RecvOptions::default());
     }
-    let (found, missed) = look(&mut tap);
+    let (found, missed) = scan(&mut tap);
     assert!(missed > 0 && found.len() < 500, "{missed} {}", found.len());
     assert!(found.iter().all(|message| *message == (3, 100)), "{found:?}");
     fan.send(0, &[4; 100]).unwrap();
-    let (found, missed) = look(&mut tap);
+    let (found, missed) = scan(&mut tap);
     assert_eq!((found.last(), missed), (Some(&(4, 100)), 0));
 }

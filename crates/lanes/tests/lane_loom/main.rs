@@ -1,5 +1,5 @@
-//! Lanes and doorbells under every interleaving and every reordering that the memory model allows; and the same models
-//! with one part left out, which must fail: a model that cannot fail shows nothing.
+//! Lanes and doorbells under every interleaving and reordering that the memory model allows; the same models with one
+//! part left out must fail, because a model that cannot fail shows nothing.
 //!
 //! `cargo test -p utipc-lanes --release --features loom --test lane_loom`
 
@@ -13,7 +13,7 @@ use utipc_os::shm::Fence;
 
 type Model = fn(Broken);
 
-/// Runs `model` in all its interleavings, with at most `preemptions` switches that no thread asked for.
+/// Runs `model` in all interleavings with at most `preemptions` involuntary switches.
 fn explore(model: Model, broken: Broken, preemptions: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

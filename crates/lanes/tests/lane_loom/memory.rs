@@ -15,9 +15,9 @@ pub(crate) enum Broken {
     No,
     /// One of the fences.
     Fence(Fence),
-    /// Stores order nothing.
+    /// Stores have no ordering.
     Stores,
-    /// Loads order nothing.
+    /// Loads have no ordering.
     Loads,
     /// The next commit word is not cleared.
     Clear,
@@ -48,7 +48,7 @@ const SIZE: usize = REGION + 2 * (2048 + 4096);
 
 pub(crate) struct Modelled {
     words: Vec<Option<AtomicU64>>,
-    /// The words used as 32-bit ones.
+    /// The words used as 32-bit words.
     halves: Vec<Option<AtomicU32>>,
     /// The kernel's queue of sleepers.
     queue: Mutex<()>,

@@ -1,4 +1,4 @@
-//! The models. Steps before threads start cost nothing, so each model first brings its lanes near their edges.
+//! The models. Steps before threads start cost nothing, so each model first brings its lanes near their limits.
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -237,7 +237,7 @@ pub(crate) fn room(broken: Broken) {
     for n in 0..3 {
         assert_eq!(receive(&mut reader), n);
     }
-    // An empty lane gives everything back; after that the writer must succeed by itself.
+    // An empty lane releases everything; after that the writer must succeed by itself.
     reader.release();
     sender.join().unwrap();
     assert_eq!(receive(&mut reader), 3);
@@ -248,7 +248,7 @@ pub(crate) fn room(broken: Broken) {
 pub(crate) fn gone(broken: Broken) {
     let pair = Pair::new(broken);
     let (mut writer, mut reader) = pair.ends(0);
-    // Recovery starts with nothing to consume, because giving room back has a fence of its own.
+    // Recovery starts with nothing to consume, because releasing space has its own fence.
     let _ = send(&mut writer, 0).unwrap();
     assert_eq!(receive(&mut reader), 0);
     let sender = thread::spawn(move || match send(&mut writer, 1) {

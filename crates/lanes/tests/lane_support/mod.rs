@@ -141,8 +141,8 @@ impl Sender {
 
     /// Waits until the ring has room for `len` bytes, or the lane can move to one of `class`.
     ///
-    /// As a socket, it asks and checks after it has announced its sleep, and the check is of its own lane: another
-    /// sender of this side may take the report of room between the two.
+    /// Like a socket, it asks and checks after announcing its sleep, and checks its own lane: another sender of this
+    /// side may take the report of room in between.
     fn wait_for_room(&mut self, seen: u32, len: usize, class: Option<u8>) -> Result<(), LaneError> {
         let _ = self.writer.flush()?;
         let parked = self.bell.park();
@@ -197,7 +197,7 @@ pub(crate) struct Receiver {
 
 /// The result of a check.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Looked {
+pub(crate) enum Taken {
     Message,
     Nothing,
     End,
@@ -209,32 +209,32 @@ impl Receiver {
     }
 
     /// Takes the next message and checks it.
-    pub(crate) fn look(&mut self) -> Result<Looked, Corrupt> {
+    pub(crate) fn take(&mut self) -> Result<Taken, Corrupt> {
         let record = match self.reader.peek()? {
             Peek::Record(record) => record,
-            Peek::Empty => return Ok(Looked::Nothing),
-            Peek::Ended => return Ok(Looked::End),
+            Peek::Empty => return Ok(Taken::Nothing),
+            Peek::Ended => return Ok(Taken::End),
         };
         if record.kind() == Kind::End {
             assert_eq!(self.reader.words(&record)[0], self.number, "messages missing at the end");
             self.reader.consume(record, 0);
-            return Ok(Looked::End);
+            return Ok(Taken::End);
         }
         self.check(record);
         self.reader.consume(record, 1);
         assert_ne!(self.reader.take_wakeup(), Wakeup::TellDaemon);
-        Ok(Looked::Message)
+        Ok(Taken::Message)
     }
 
     /// Takes the next message without checking it.
-    pub(crate) fn skim(&mut self) -> Result<Looked, Corrupt> {
-        let Peek::Record(record) = self.reader.peek()? else { return Ok(Looked::Nothing) };
+    pub(crate) fn skim(&mut self) -> Result<Taken, Corrupt> {
+        let Peek::Record(record) = self.reader.peek()? else { return Ok(Taken::Nothing) };
         self.buffer.resize(record.len(), 0);
         self.reader.copy_payload(&record, 0, &mut self.buffer);
         self.reader.words(&record);
         self.reader.consume(record, 1);
         let _ = self.reader.take_wakeup();
-        Ok(Looked::Message)
+        Ok(Taken::Message)
     }
 
     fn check(&mut self, record: Record) {
@@ -268,21 +268,21 @@ pub(crate) fn receive_all(arena: &Arena, me: Side, receivers: &mut [Receiver]) -
         for index in std::mem::take(&mut ready) {
             let receiver = &mut receivers[index];
             // A bounded share for each lane, as in a fair reader.
-            let mut looked = Looked::Message;
+            let mut taken = Taken::Message;
             for _ in 0..100 {
-                looked = receiver.look()?;
-                if looked != Looked::Message {
+                taken = receiver.take()?;
+                if taken != Taken::Message {
                     break;
                 }
             }
-            match looked {
-                Looked::End => {
+            match taken {
+                Taken::End => {
                     receiver.ended = true;
                     live -= 1;
                 }
-                Looked::Message => ready.push(index),
-                Looked::Nothing if receiver.reader.arm()? => ready.push(index),
-                Looked::Nothing => {}
+                Taken::Message => ready.push(index),
+                Taken::Nothing if receiver.reader.arm()? => ready.push(index),
+                Taken::Nothing => {}
             }
         }
         if ready.is_empty() && live > 0 {

@@ -11,14 +11,14 @@ use utipc_os::fdpass::{Channel, Got};
 const ROLE: &str = "UTIPC_LANE_ROLE";
 
 /// A second process, killed when dropped.
-pub(crate) struct Partner {
+pub(crate) struct Peer {
     child: Child,
     pub(crate) channel: Channel,
 }
 
-impl Partner {
+impl Peer {
     /// Starts a process that runs the test `name` with `fds`; it finds its task by [`role`].
-    pub(crate) fn spawn(name: &str, role: &str, fds: &[&OwnedFd]) -> Partner {
+    pub(crate) fn spawn(name: &str, role: &str, fds: &[&OwnedFd]) -> Peer {
         let (channel, far) = Channel::pair().unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture", "--quiet"])
@@ -29,7 +29,7 @@ impl Partner {
             .unwrap();
         let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
         channel.send(&[IoSlice::new(b"start")], &fds, true).unwrap();
-        Partner { child, channel }
+        Peer { child, channel }
     }
 
     pub(crate) fn wait(mut self) -> ExitStatus {
@@ -37,7 +37,7 @@ impl Partner {
     }
 }
 
-impl Drop for Partner {
+impl Drop for Peer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

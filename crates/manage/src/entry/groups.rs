@@ -28,7 +28,7 @@ pub struct Group {
     pub uid: u32,
     /// Its program.
     pub program: String,
-    /// What the last send waits for.
+    /// The condition that the last send waits for.
     pub wait: Option<String>,
     /// The policy for slow members; none: sends wait, as on Linux.
     pub policy: Option<String>,
@@ -36,7 +36,7 @@ pub struct Group {
     pub evicted: Option<String>,
 }
 
-/// A member of a group, as one socket of it sees it.
+/// A member of a group, as seen by one socket in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupMember {
     /// Its port.
@@ -53,11 +53,11 @@ pub struct GroupMember {
     pub granted: u32,
     /// Blocks received from it and not read.
     pub unread: u32,
-    /// Messages of it that wait for an earlier one.
+    /// Messages from it that wait for an earlier one.
     pub deferred: u32,
     /// Messages that it did not get because it is slow.
     pub dropped: u64,
-    /// Messages for it that newer ones with their key have replaced.
+    /// Messages for it that newer messages with the same key have replaced.
     pub conflated: u64,
     /// Messages that wait until it has room.
     pub kept: u32,

@@ -5,24 +5,24 @@ use crate::attribute::{Nest, Writer};
 use crate::errno::Errno;
 use crate::family::{key_state, node};
 
-/// State of one key of the node, or of the keys with which it decrypts the frames of a peer.
+/// State of a key of the node, or of a key with which it decrypts the frames of a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyState {
-    /// The peer whose frames it decrypts; none for a key with which the node encrypts.
+    /// The peer whose frames it decrypts; `None` for a key with which the node encrypts.
     pub peer: Option<[u8; 16]>,
-    /// Its slot, 0 to 3; 0 is the master key's, and that of a key that waits.
+    /// Its slot, 0 to 3; the master key and a waiting key have 0.
     pub slot: u32,
     /// `waiting`, `master`, `pending`, `active` or `passive`.
     pub state: String,
     /// `cluster` or `node`: which nodes encrypt with it.
     pub mode: String,
-    /// Tells it from other keys; the same on all nodes, and no secret.
+    /// Distinguishes it from other keys; the same on all nodes, and not secret.
     pub fingerprint: u64,
     /// Time for which the node has it, milliseconds.
     pub age_ms: u64,
     /// Peers that decrypt with it.
     pub users: u32,
-    /// `operator`, `rekeying`, `cluster-key` or `peer`: how the node came to it.
+    /// `operator`, `rekeying`, `cluster-key` or `peer`: how the node got it.
     pub introduced_by: String,
 }
 

@@ -56,7 +56,7 @@ impl Stats {
     }
 }
 
-/// Numbers of a link that the kernel's attributes have no place for. A utipc extension.
+/// Counters of a link that do not fit the kernel's attributes. A utipc extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wide {
     /// Number of the bearer.
@@ -127,7 +127,7 @@ pub struct Link {
     pub up: bool,
     /// Whether it carries traffic.
     pub active: bool,
-    /// Properties. The window is the one in use, of the broadcast link the largest.
+    /// Properties. The window is the current one; for the broadcast link, the largest.
     pub properties: Properties,
     /// Counters.
     pub stats: Stats,
@@ -137,7 +137,7 @@ pub struct Link {
     pub sent: u32,
     /// Its last failure, if it has failed. A utipc extension.
     pub down: Option<Down>,
-    /// Time since which it is up, in milliseconds since 1970. A utipc extension.
+    /// Time at which it came up, in milliseconds since 1970. A utipc extension.
     pub up_since: Option<u64>,
     /// Where it leads. A utipc extension.
     pub path: Option<Path>,

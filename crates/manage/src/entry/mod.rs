@@ -39,7 +39,7 @@ pub struct Properties {
     pub mtu: Option<u32>,
     /// Method of the broadcast link: 1 broadcast, 2 replicast, 4 chosen for each message.
     pub broadcast: Option<u32>,
-    /// If the method is chosen for each message: percentage of the nodes above which it is broadcast.
+    /// If the method is chosen for each message: percentage of nodes above which it is broadcast.
     pub ratio: Option<u32>,
 }
 
@@ -108,8 +108,7 @@ pub struct Bearer {
     pub udp: Option<Udp>,
 }
 
-/// A binding, in the list of a socket or in the binding table. In the list of a socket it has neither scope nor
-/// port.
+/// A binding, in the list of a socket or in the binding table. In a socket's list it has neither scope nor port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Publication {
     /// Service type.
@@ -165,7 +164,7 @@ pub struct Contact {
 pub struct Net {
     /// Cluster number.
     pub id: u32,
-    /// Identity; zeros if there is none.
+    /// Identity; all zeros if it has none.
     pub identity: [u8; 16],
     /// Address. The attribute is the kernel's, but the kernel does not put it into replies; utipc does if the
     /// request has version [`EXTENDED`](crate::family::EXTENDED).

@@ -17,7 +17,7 @@ pub struct Monitor {
     pub name: String,
     /// Whether it is active: each node supervises only some of the others.
     pub active: bool,
-    /// Number of nodes, including the own one.
+    /// Number of nodes, including this one.
     pub nodes: u32,
     /// Number of changes to the list of nodes.
     pub generation: u32,

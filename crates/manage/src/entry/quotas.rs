@@ -5,7 +5,7 @@ use crate::attribute::{Nest, Writer};
 use crate::errno::Errno;
 use crate::family::quota;
 
-/// Maximum number of resources of one entry that are read.
+/// Maximum number of resources that are read from one entry.
 const MAX_RESOURCES: u16 = 64;
 
 /// Use of one resource.
@@ -15,13 +15,13 @@ pub struct ResourceUse {
     pub name: String,
     /// Used now.
     pub used: u64,
-    /// The limit; for a user without a limit of its own, the largest number.
+    /// The limit; for a user without one, the largest number.
     pub limit: u64,
     /// Requests refused.
     pub refused: u64,
 }
 
-/// What one user, or all together, use of the resources that have quotas.
+/// Quota usage of one user, or of all users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// The user; none for all together.

@@ -27,11 +27,11 @@ pub struct Process {
     pub program: String,
     /// Messages sent, bytes sent, messages received, bytes received, messages returned, messages refused.
     pub counters: [u64; 6],
-    /// What its sender waits for.
+    /// The condition that its sender waits for.
     pub wait: Option<String>,
     /// Bytes of messages that its reader has not read at the node.
     pub unread: u64,
-    /// Bytes of memory that its open lanes have carried: written and read by it. The counters do not include them.
+    /// Bytes that its open lanes have carried: written and read by it. The counters do not include them.
     pub lanes: [u64; 2],
 }
 

@@ -15,13 +15,13 @@ use crate::request::Request;
 pub const NAME: &str = "TIPC";
 /// The family's own header, in bytes: destination, command, and a reserved word of 16 bits, in host byte order.
 pub(crate) const HEADER: usize = 8;
-/// The one command of the family in the generic netlink header.
+/// The only command of the family in the generic netlink header.
 const CALL: u8 = 1;
 /// Length and type of a record, in bytes.
 const RECORD: usize = 4;
 /// Longest text in a reply, in bytes.
 const MAX_TEXT: usize = 32_000;
-/// Ends a text that was cut.
+/// Ends a truncated text.
 const TRUNCATED: &str = "<truncated>\n";
 /// Length of a link's name in a record, in bytes.
 const LINK_NAME: usize = 68;
@@ -76,7 +76,7 @@ mod reason {
 pub type Ask<'a> = &'a mut dyn FnMut(&Request) -> Result<Vec<Entry>, Refusal>;
 
 /// The reply to the first message of `packet`, a request of this family; `ask` is called for each request of TIPCv2
-/// that it takes. `None` if there is no complete request.
+/// that it takes. `None` if the request is incomplete.
 ///
 /// ```
 /// use utipc_manage::{Entry, Media, Properties, legacy};
@@ -301,7 +301,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// Sets a property of what has this name: a medium, else a bearer, else a link.
+    /// Sets a property of the medium, else the bearer, else the link with this name.
     fn set(&self, ask: Ask<'_>) -> Result<Request, Refusal> {
         let record = self.record(record::LINK_CONFIG)?;
         let (value, name) = (Some(record.number(0)?), record.text(4)?);

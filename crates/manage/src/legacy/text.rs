@@ -1,4 +1,4 @@
-//! Replies that are one text: the binding table, sockets and the counters of a link.
+//! Replies of one text: the binding table, sockets and the counters of a link.
 
 use core::fmt::Write as _;
 
@@ -84,7 +84,7 @@ pub(super) fn ports(ask: Ask<'_>) -> Result<String, Refusal> {
             text.push('\n');
         } else if bound {
             text.push_str(" bound to");
-            // The socket may have been closed meanwhile.
+            // The socket may have been closed since.
             for entry in ask(&Request::Bindings { port }).unwrap_or_default() {
                 let Entry::Binding(Publication { service, lower, upper, .. }) = entry else { continue };
                 let _ = match lower == upper {

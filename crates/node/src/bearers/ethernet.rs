@@ -13,7 +13,7 @@ use super::{Bearer, BearerError, runs};
 /// The EtherType of TIPC.
 const ETHERTYPE: u16 = 0x88CA;
 
-/// Frames of one receive call.
+/// Maximum number of frames of one receive call.
 const RECEIVE_BATCH: usize = 32;
 
 /// Largest frame without jumbo frames, bytes: every Ethernet carries it.

@@ -16,7 +16,7 @@ const MILLION: u64 = 1_000_000;
 
 /// Faults of one direction. Rates are in millionths of the frames.
 ///
-/// Each frame draws the same count of random numbers at any rates, so that changing one rate does not change which
+/// Each frame draws the same number of random values at all rates, so that changing one rate does not change which
 /// frames the others hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
@@ -82,7 +82,7 @@ impl<A: Copy> FaultyWire<A> {
         }
     }
 
-    /// Whether no fault is on and no frame is delayed.
+    /// Whether all faults are off and no frame is delayed.
     pub(crate) fn is_clear(&self) -> bool {
         self.faults == Faults::default() && self.held.is_empty() && self.overtaken.is_none()
     }

@@ -14,7 +14,7 @@ use super::{Bearer, BearerError, runs};
 /// Maximum number of frames that wait at one port; further ones are dropped, as by a full switch.
 const PORT_QUEUE_MAX: usize = 4096;
 
-/// Frames of one receive call.
+/// Maximum number of frames of one receive call.
 const RECEIVE_BATCH: usize = 64;
 
 /// A segment in memory to which any number of bearers can be attached.

@@ -94,7 +94,7 @@ impl Middleware {
         let state = State {
             interrupted: false,
             send: FaultyWire::new(seed),
-            // The directions are independent: each has random numbers of its own.
+            // The directions are independent: each has its own random numbers.
             receive: FaultyWire::new(!seed),
             recorder: None,
         };

@@ -53,13 +53,13 @@ pub enum BearerError {
     },
 }
 
-/// Reports of a bearer whose peers write to memory: a thread looks there without a system call.
+/// Reports of a bearer whose peers write to memory, which a thread checks without a system call.
 pub trait Idle: Send + Sync {
     /// Whether something has arrived that the bearer has not passed on.
-    fn look(&self) -> bool;
+    fn has_frames(&self) -> bool;
 
     /// Asks for a wake-up by the bearer's descriptors, which [`receive_spinning`](Bearer::receive_spinning) does not.
-    /// Returns true if something has arrived meanwhile: do not sleep then.
+    /// Returns true if something has arrived by then: do not sleep.
     fn prepare_sleep(&self) -> bool;
 }
 
@@ -90,7 +90,7 @@ pub trait Bearer: Send {
     }
 
     /// The largest frame, in bytes, that every path is assumed to carry: links prove larger ones. At least the MTU
-    /// where that of the medium is known to be the path's.
+    /// where the medium's MTU is known to be the path's.
     fn base_mtu(&self) -> usize {
         usize::MAX
     }
@@ -161,13 +161,13 @@ pub trait Bearer: Send {
     }
 
     /// The address of a peer that has left the medium since the last call, one at a time. Only media that know it
-    /// report one; elsewhere the silence of its link shows it.
+    /// report it; elsewhere the link detects it by silence.
     fn take_gone(&mut self) -> Option<MediaAddr> {
         None
     }
 
-    /// Where arrived frames show without a system call, for a thread that looks there before it sleeps. It calls
-    /// [`receive_spinning`](Bearer::receive_spinning) when there is something.
+    /// Where arrived frames show without a system call, for a thread that checks this before it sleeps. It calls
+    /// [`receive_spinning`](Bearer::receive_spinning) when frames have arrived.
     fn idle(&self) -> Option<Arc<dyn Idle>> {
         None
     }

@@ -32,7 +32,7 @@ pub struct Counters {
     pub rx_truncated: u64,
     /// Temporary errors of the medium, such as an interface that is down.
     pub rx_errors: u64,
-    /// Reports that a frame sent before has not reached its host, or that no program takes it there.
+    /// Reports that an earlier frame has not reached its host, or that no program receives it there.
     pub rx_unreachable: u64,
     /// System calls for receiving.
     pub rx_calls: u64,
@@ -93,7 +93,7 @@ impl Tally {
         if is_report(&cause) {
             self.counters.rx_unreachable += 1;
             if is_new {
-                tracing::info!(bearer, report = %cause, "a frame did not reach its node, which has ended or is cut off");
+                tracing::info!(bearer, report = %cause, "a frame did not reach its node, which has ended or is unreachable");
             }
             return Ok(Received::default());
         }
@@ -105,7 +105,7 @@ impl Tally {
     }
 }
 
-/// Whether an error of a read reports what has happened to a frame sent before (ICMP), and nothing of this host.
+/// Whether an error of a read reports the fate of an earlier frame (ICMP) and not a fault of this host.
 fn is_report(error: &io::Error) -> bool {
     use io::ErrorKind;
     matches!(
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn report_of_an_unreachable_peer_is_no_error_of_the_interface() {
+    fn report_of_an_unreachable_peer_is_not_an_error_of_the_interface() {
         let mut tally = Tally::default();
         use io::ErrorKind as K;
         for kind in [K::ConnectionRefused, K::HostUnreachable, K::NetworkUnreachable, K::NetworkDown] {

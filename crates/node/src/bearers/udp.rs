@@ -1,8 +1,8 @@
 //! The UDP bearer. Spec: tipc.md §4.1.
 //!
 //! In multicast mode it has two sockets: one bound to the local address, which sends everything and
-//! receives unicast; one bound to the group. So several nodes of one host can share a group, each
-//! with an address of its own, and each receives only its own frames.
+//! receives unicast; one bound to the group. So several nodes of one host can share a group: each has its own address
+//! and receives only its own frames.
 //!
 //! A third one, the express path, is connected to a peer that got many frames in a row: see [`utipc_os::udp::Express`].
 
@@ -35,7 +35,7 @@ const MTU_CHOSEN_MAX: usize = 14_000;
 /// Maximum number of remotes of a replicast bearer: every broadcast is copied to each.
 pub(crate) const REMOTES_MAX: usize = 256;
 
-/// Reads of one receive call, each of up to 64 KiB of coalesced frames.
+/// Maximum number of reads of one receive call, each of up to 64 KiB of coalesced frames.
 const RECEIVE_BATCH: usize = 16;
 
 /// Number of calls after which all sockets are read, even if the first one has frames.
@@ -95,7 +95,7 @@ impl UdpConfig {
         Ok(UdpConfig { name: name.to_owned(), local, mode, mtu: None, offloads: true })
     }
 
-    /// Replicast mode to `remotes`, from the default port; a remote's port 0 stands for the default one too.
+    /// Replicast mode to `remotes`, from the default port; a remote's port 0 also means the default port.
     pub fn replicast(name: &str, local: IpAddr, mut remotes: Vec<SocketAddr>) -> UdpConfig {
         let local = SocketAddr::new(local, DEFAULT_PORT);
         for remote in remotes.iter_mut().filter(|remote| remote.port() == 0) {
@@ -139,7 +139,7 @@ pub struct UdpBearer {
     /// The express path was connected, or an attempt failed; from then on it may receive frames from any peer.
     express_bound: bool,
     express_sends: Vec<Datagram>,
-    /// The last unicast address, and how many sends in a row went there.
+    /// The last unicast address, and the number of consecutive sends to it.
     streak: (SocketAddr, u32),
 }
 
@@ -322,14 +322,14 @@ impl UdpBearer {
         let mut take = |from: &SockAddr, frame: &[u8]| {
             knocked |= !pass(own, tally, from, frame, sink) && frame.is_empty();
         };
-        let result = path.look(ring, RECEIVE_BATCH).map(|()| ring.deliver(&mut take));
+        let result = path.poll(ring, RECEIVE_BATCH).map(|()| ring.deliver(&mut take));
         if knocked {
             path.confirm_wake();
         }
         Ok(tally.received(&self.name, result)?.reads > 0)
     }
 
-    /// Reads the first socket if `wanted`, and the group if the first brought nothing; true if there may be more.
+    /// Reads the first socket if `wanted`, and the group if the first had nothing; true if there may be more.
     fn read_others(
         &mut self,
         wanted: bool,
@@ -411,7 +411,7 @@ impl Bearer for UdpBearer {
         65_535 - self.overhead()
     }
 
-    /// Switches and routers on the path may drop what the interface sends, without a word.
+    /// Switches and routers on the path may silently drop what the interface sends.
     fn base_mtu(&self) -> usize {
         utipc_core::limits::BASE_PACKET as usize
     }
@@ -477,8 +477,8 @@ impl Bearer for UdpBearer {
         self.tally.counters
     }
 
-    /// Adding a remote twice changes nothing. It fails in multicast mode, for a multicast address or one of the other
-    /// IP version, and above 256 remotes.
+    /// Adding a remote twice changes nothing. It fails in multicast mode, for an address that is multicast or of the
+    /// other IP version, and above 256 remotes.
     fn add_remote(&mut self, remote: SocketAddr) -> Result<(), BearerError> {
         let refuse =
             |reason: String, remedy| Err(BearerError::Config { bearer: self.name.clone(), reason, remedy });

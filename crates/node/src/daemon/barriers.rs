@@ -6,7 +6,7 @@ use utipc_core::Barrier;
 
 use super::attachments::AttachmentId;
 
-/// Maximum number of barriers of one process at a time. Ours: more threads of a process seldom wait for one.
+/// Maximum number of barriers of one process at a time. Our choice: seldom do more threads of a process wait for one.
 pub(super) const MAX_BARRIERS: usize = 16;
 
 /// The barriers of all processes.
@@ -38,7 +38,7 @@ impl Barriers {
         self.of.get_mut(&id)?.get_mut(&number)
     }
 
-    /// Forgets a barrier that is reached or not waited for any more.
+    /// Forgets a barrier that is reached or no longer awaited.
     pub(super) fn remove(&mut self, id: AttachmentId, number: u32) {
         if let Some(own) = self.of.get_mut(&id) {
             own.remove(&number);

@@ -27,7 +27,7 @@ pub struct DaemonConfig {
     pub node: NodeConfig,
     /// Path of the socket on which processes attach; the daemon creates it.
     pub socket: PathBuf,
-    /// That socket, if the service manager has passed it: the daemon then does not create it, and leaves it there.
+    /// That socket, if the service manager has passed it: the daemon then neither creates nor removes it.
     pub passed: Option<Doorway>,
     /// Permissions of that socket if the daemon creates it; 0666 if 0: the policy and the directory decide.
     pub socket_mode: u32,
@@ -47,9 +47,9 @@ impl DaemonConfig {
     }
 }
 
-/// Limits of what processes may use: each, those of one user, and all together. A process at a limit gets an error,
-/// without effect on others. By default one user can use half of what there is for all. The limits of one user do not
-/// apply to root and to the daemon's own user, for whom a part of all other limits is left (see
+/// Limits of what processes may use: each process, each user, and all together. A process at a limit gets an error,
+/// without effect on others. By default one user can use half of the total. The limits of one user do not
+/// apply to root and to the daemon's own user, for whom a part of all other limits is reserved (see
 /// [`utipc_core::quota::Quotas::RESERVE`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -69,7 +69,7 @@ pub struct Limits {
     pub descriptors_per_attachment: usize,
     /// Descriptors of the daemon for sockets that programs poll, and for forked processes.
     pub descriptors: usize,
-    /// The same, for one user.
+    /// The same for one user.
     pub descriptors_per_user: usize,
     /// Sockets.
     pub sockets: usize,
@@ -80,11 +80,11 @@ pub struct Limits {
     pub subscriptions_per_user: usize,
     /// Lanes.
     pub lanes: usize,
-    /// Lanes that sockets of one user write.
+    /// Lanes that the sockets of one user write.
     pub lanes_per_user: usize,
-    /// Bytes: of messages that wait in queues of sockets, of the shared memory of lanes, and of the daemon's tables.
+    /// Bytes of messages in queues of sockets, of the shared memory of lanes, and of the daemon's tables.
     pub memory: u64,
-    /// The same, for one user.
+    /// The same for one user.
     pub memory_per_user: u64,
 }
 

@@ -107,7 +107,7 @@ pub struct DaemonCounters {
 pub struct QuotaCounters {
     /// The resource.
     pub resource: &'static str,
-    /// What all users may use together, and one user.
+    /// The limits of all users together, and of one user.
     pub limit: u64,
     #[expect(missing_docs, reason = "described above")]
     pub limit_per_user: u64,
@@ -120,7 +120,7 @@ pub struct QuotaCounters {
 }
 
 impl QuotaCounters {
-    /// What a user uses now.
+    /// The current use of one user.
     #[must_use]
     pub fn used_by(&self, uid: u32) -> u64 {
         self.users.iter().find(|(user, ..)| *user == uid).map_or(0, |(_, used, _)| *used)

@@ -18,7 +18,7 @@ use crate::daemon::dispatcher::Dispatcher;
 use crate::daemon::orders::{Order, Orders};
 use crate::driver::StartError;
 
-/// A running daemon: a node that serves other processes from a thread of its own. It leaves its cluster when it is
+/// A running daemon: a node that serves other processes from its own thread. It leaves its cluster when it is
 /// stopped or dropped. A panic on that thread aborts the process: a service manager restarts a process, and does not
 /// see that a thread is missing.
 pub struct Daemon {
@@ -85,7 +85,7 @@ impl Daemon {
         receiver.recv().ok()
     }
 
-    /// Shows whether its event loop turns, for a watchdog.
+    /// Shows a watchdog whether its event loop runs.
     #[must_use]
     pub fn pulse(&self) -> Pulse {
         Pulse { orders: Arc::clone(&self.orders), waker: self.waker.clone() }
@@ -157,7 +157,7 @@ impl std::fmt::Debug for Meter {
 }
 
 impl Meter {
-    /// The daemon's counters; `None` if its event loop does not turn within `limit`, or the daemon has ended.
+    /// The daemon's counters; `None` if its event loop does not answer within `limit`, or the daemon has ended.
     #[must_use]
     pub fn counters_within(&self, limit: Duration) -> Option<DaemonCounters> {
         let (sender, receiver) = mpsc::channel();
@@ -166,12 +166,12 @@ impl Meter {
         receiver.recv_timeout(limit).ok()
     }
 
-    /// A list of the management family, part by part, between which the daemon serves its programs; it ends with the
-    /// part that reaches `most` entries.
+    /// A list of the management family, fetched in parts so that the daemon serves its programs in between; it ends
+    /// with the part that reaches `most` entries.
     ///
     /// # Errors
-    /// [`Unread::Silent`] if the event loop does not turn within `limit` for a part, or the daemon has ended;
-    /// [`Unread::Refused`] if `request` is not that of a list.
+    /// [`Unread::Silent`] if the event loop does not answer within `limit` for a part, or the daemon has ended;
+    /// [`Unread::Refused`] if `request` is not for a list.
     pub fn list_within(&self, request: &Request, most: usize, limit: Duration) -> Result<List, Unread> {
         let mut list = List { entries: Vec::new(), is_complete: false };
         let mut from = 0;
@@ -204,8 +204,8 @@ pub struct List {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Unread {
-    /// The event loop does not turn.
-    #[error("the event loop does not turn")]
+    /// The event loop does not answer.
+    #[error("the event loop does not answer")]
     Silent,
     /// The daemon refuses the request.
     #[error("the daemon refuses a list: {0}")]

@@ -1,4 +1,4 @@
-//! Memory of the daemon: that of messages by user, and what its allocator keeps when users have left.
+//! Memory of the daemon: messages by user, and what its allocator keeps after users have left.
 
 use utipc_core::Time;
 use utipc_core::memory::MessageMemory;
@@ -7,11 +7,11 @@ use utipc_core::stack::Stack;
 use utipc_os::heap;
 use utipc_os::many::PARTS;
 
-/// Items that users release before the allocator's free memory goes back to the system. Ours: each has a few KiB.
+/// Items that users release before the allocator's free memory goes back to the system. Our choice: each has a few KiB.
 const RELEASED: u64 = 256;
-/// Time until then, milliseconds: users seldom release everything in one turn.
+/// Delay before it goes back, milliseconds: users seldom release everything in one turn.
 const PAUSE_MS: u64 = 1000;
-/// Items that are released at most before it goes back: it takes a few milliseconds.
+/// Maximum number of items released before it goes back, which takes a few milliseconds.
 const MOST_RELEASED: u64 = 4096;
 /// Bytes of memory that count as one item.
 const BYTES_PER_ITEM: u64 = 64 << 10;
@@ -60,7 +60,7 @@ pub(super) fn install(stack: &mut Stack) {
 /// When the allocator's free memory goes back to the system.
 #[derive(Debug, Default)]
 pub(super) struct Trim {
-    /// Items in use: the most since the last time.
+    /// Largest number of items in use since the last time.
     most: u64,
     at: Option<Time>,
     /// The part of the tables that goes back next.

@@ -18,8 +18,8 @@
 //! | `memory` | when memory that users have released goes back to the system |
 //! | `barriers` | barriers that processes wait for |
 //! | `manage` | the management requests of administrators |
-//! | `table` | the replica of the binding table, and the congestion state beside it |
-//! | `reactors` | the event loop, and in it one for each user |
+//! | `table` | the replica of the binding table, and the congestion state |
+//! | `reactors` | the event loop, which contains one for each user |
 //! | `turns` | how long turns of the event loop are, and why |
 //! | `dispatcher` | the node driver, all of these, and the event loop |
 

@@ -1,5 +1,5 @@
-//! Quotas of users. What each user uses stands in the ledger of the stack, which every component charges; here are the
-//! limits, the texts of refusals, and the counters.
+//! Quotas of users. Every component charges the stack's ledger with each user's use; this module has the limits, the
+//! texts of refusals, and the counters.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ use super::counters::QuotaCounters;
 /// Bytes charged for each socket that a fork hands over: its places in two tables.
 pub(super) const INHERITED_SOCKET: u64 = 64;
 
-/// Bytes of the daemon's tables for one of each resource, charged as memory. Measured with 10,000 and more of each.
+/// Bytes of the daemon's tables for one unit of each resource, charged as memory. Measured with 10,000 and more of
+/// each.
 const COSTS: [(Resource, u64); 7] = [
     (Resource::Processes, 16 << 10),
     (Resource::Sockets, 2 << 10),
@@ -30,8 +31,8 @@ const FILES_PER_PROCESS: usize = 3;
 /// Descriptors of the daemon itself, and of connections without a handshake.
 const OWN_FILES: usize = 512;
 
-/// The limits as quotas of the ledger. Root and the daemon's own user have no limits of their own: both could stop the
-/// daemon anyway.
+/// The limits as quotas of the ledger. Root and the daemon's own user have no limits: both could stop the daemon
+/// anyway.
 pub(super) fn quotas(limits: &Limits, own_user: u32) -> Quotas {
     let (mut node, mut user) = (Amounts::default(), Amounts::default());
     let (descriptors, descriptors_per_user) = descriptors(limits, utipc_os::machine::open_files());
@@ -54,8 +55,8 @@ pub(super) fn quotas(limits: &Limits, own_user: u32) -> Quotas {
     Quotas { node, user, privileged: BTreeSet::from([UserId(0), UserId(own_user)]), costs }
 }
 
-/// The limits of descriptors, of all users and of one, as far as the system allows the daemon to have them beside those
-/// of its attachments.
+/// The limits of descriptors, for all users and for one, within what the system leaves the daemon besides those of its
+/// attachments.
 fn descriptors(limits: &Limits, open_files: u64) -> (usize, usize) {
     let files = usize::try_from(open_files).unwrap_or(usize::MAX);
     let others =
@@ -71,8 +72,8 @@ fn descriptors(limits: &Limits, open_files: u64) -> (usize, usize) {
     )
 }
 
-/// The refusal of a request that would exceed a quota: names the quota and the remedy. Of each user and resource the
-/// log has the first refusal, the second, the fourth, the eighth and so on.
+/// The refusal of a request that would exceed a quota: names the quota and the remedy. For each user and resource the
+/// first, second, fourth, eighth (and so on) refusal is logged.
 pub(super) fn refuse(ledger: &Ledger, exceeded: Exceeded) -> Failure {
     let text = text(exceeded);
     if ledger.refused_to(exceeded.user, exceeded.resource).is_power_of_two() {

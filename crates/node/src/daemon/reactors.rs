@@ -1,6 +1,6 @@
-//! One event loop for each user, inside the daemon's: what a user's processes do is reported as one event, so that a
-//! user with thousands of ready descriptors does not hide another user's. The work that follows is done in the order
-//! of [`utipc_core::shares::Shares`].
+//! One event loop for each user, inside the daemon's: the activity of a user's processes is one event, so that a user
+//! with thousands of ready descriptors does not hide another user's. The work that follows is done in the order of
+//! [`utipc_core::shares::Shares`].
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -21,7 +21,7 @@ struct Watched {
     is_polled: bool,
 }
 
-/// The daemon's event loop, and in it those of all users with descriptors.
+/// The daemon's event loop, which contains those of all users with descriptors.
 #[derive(Debug)]
 pub(super) struct Reactors {
     /// Reports [`token::USER`] with the user's number for what the others report.
@@ -88,7 +88,7 @@ impl Reactors {
     pub(super) fn poll(&mut self, user: UserId, events: &mut Vec<Event>) {
         events.clear();
         if let Some(watched) = self.users.get_mut(&user) {
-            // What cannot be read now is reported again.
+            // Anything that cannot be read now is reported again.
             let _ = watched.reactor.wait(Some(Duration::ZERO), events);
         }
     }

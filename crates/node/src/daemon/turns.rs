@@ -6,9 +6,9 @@ use utipc_core::Time;
 
 use super::attachments::AttachmentId;
 
-/// Time that a turn gives to the jobs of users before links and timers run and replies leave, nanoseconds; the rest of
-/// the jobs is first in the next turn. Ours: replies wait for the end of the turn, and reading events and sending costs
-/// a tenth of this.
+/// Time that a turn gives to the jobs of users before links and timers run and replies leave, nanoseconds; the next
+/// turn begins with the remaining jobs. Our choice: replies wait for the end of the turn, and reading events and
+/// sending costs a tenth of this.
 const JOBS_NS: u64 = 50_000;
 
 /// Duration above which a turn is counted as long and logged, nanoseconds.
@@ -17,7 +17,7 @@ const LONG_NS: u64 = 20_000_000;
 /// Interval at which the thread's processor time is read, nanoseconds: reading it costs a system call.
 const CPU_SAMPLE_NS: u64 = 1_000_000;
 
-/// Least interval between two lines about long turns, milliseconds.
+/// Minimum interval between two log lines about long turns, milliseconds.
 const LOG_INTERVAL_MS: u64 = 1000;
 
 /// A part of a turn.
@@ -103,12 +103,12 @@ pub struct LongestTurn {
 /// Counts of turns of the event loop.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TurnCounters {
-    /// Turns so far.
+    /// Number of turns.
     pub turns: u64,
     /// Turns of more than 20 ms.
     pub long: u64,
-    /// Maximum processor time that one of these used, microseconds, at most 1 ms too much; in the rest of its time the
-    /// system ran something else.
+    /// Maximum processor time that one of these used, microseconds, at most 1 ms too much; the system ran something
+    /// else for the rest of its time.
     pub long_cpu_micros: u64,
     /// Turns that left jobs of users or messages of peers to the next one, because a budget was used up.
     pub cut: u64,
@@ -140,7 +140,7 @@ struct Part {
 pub(super) struct TurnMeter {
     counters: TurnCounters,
     begun: Time,
-    /// What runs now, for which attachment, and since when.
+    /// The running handler, its attachment, and its start.
     running: (Handler, AttachmentId),
     since: Time,
     parts: [Part; Handler::COUNT],
@@ -166,7 +166,7 @@ impl Default for TurnMeter {
 }
 
 impl TurnMeter {
-    /// A turn begins. `cpu_ns` reads the processor time of the thread.
+    /// Begins a turn. `cpu_ns` reads the processor time of the thread.
     pub(super) fn begin(&mut self, now: Time, cpu_ns: impl FnOnce() -> u64) {
         if now.as_nanos().saturating_sub(self.cpu.0.as_nanos()) >= CPU_SAMPLE_NS {
             self.cpu = (now, cpu_ns());
@@ -176,7 +176,7 @@ impl TurnMeter {
         self.parts = [Part::default(); Handler::COUNT];
     }
 
-    /// From now on this handler runs, for this attachment or for none (0).
+    /// Starts the time of this handler, for this attachment or for none (0).
     pub(super) fn enter(&mut self, now: Time, handler: Handler, attachment: AttachmentId) {
         let ns = now.as_nanos().saturating_sub(self.since.as_nanos());
         let (before, of) = self.running;
@@ -194,12 +194,12 @@ impl TurnMeter {
         now.as_nanos().saturating_sub(self.begun.as_nanos()) >= JOBS_NS
     }
 
-    /// A budget of this turn is used up.
+    /// Notes that a budget of this turn is used up.
     pub(super) fn note_cut(&mut self) {
         self.counters.cut += 1;
     }
 
-    /// The turn is over; returns it if it was long and is to be logged.
+    /// Ends the turn; returns it if it was long and is to be logged.
     pub(super) fn end(&mut self, now: Time, cpu_ns: impl FnOnce() -> u64) -> Option<LongTurn> {
         self.enter(now, Handler::Orders, 0);
         self.counters.turns += 1;

@@ -28,7 +28,7 @@ pub struct NodeConfig {
     pub label: String,
     /// Time for which a waiting call spins on the bearers before it sleeps; zero by default.
     pub spin: Duration,
-    /// How a waiting call looks at the memory of bearers that have any before it sleeps.
+    /// How a waiting call checks the memory of bearers, if they have any, before it sleeps.
     pub wait: Mode,
 }
 
@@ -63,8 +63,8 @@ impl NodeConfig {
     }
 
     /// Chooses what was left open: the seed, random if none is given; the identity; and the address, at once if no
-    /// other node can have the same: the node has no bearer, or all of its bearers have assigned it. Call it with the
-    /// bearers in place.
+    /// other node can have it, because the node has no bearer or all bearers have assigned it. Call it with the bearers
+    /// in place.
     ///
     /// # Errors
     /// The system provides no random bytes.

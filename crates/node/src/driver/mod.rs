@@ -32,14 +32,14 @@ pub use slot::{Slot, Want};
 
 pub(crate) use state::{Drive, DriveEvent, Supervision};
 
-/// Watched descriptors of one bearer, at most.
+/// Maximum number of watched descriptors of one bearer.
 const MAX_FDS: usize = 8;
 
 /// Consecutive waits, each ended by frames of one express path alone, after which a thread waits on that path.
 const DIRECT_AFTER: u32 = 16;
 
-/// Work that one turn does for peers, messages to one socket; a binding costs 256 (`core/switch/work.rs`). Ours: more
-/// small messages than one read of a socket brings.
+/// Work that one turn does for peers, in messages to one socket; a binding costs 256 (`core/switch/work.rs`). Our
+/// choice: more small messages than one read of a socket returns.
 const TURN_WORK: usize = 16_384;
 
 /// Maximum number of reads of one wait on an express path.
@@ -51,7 +51,7 @@ pub(crate) struct Waiting {
     /// Buffers for frames that it reads while it waits on an express path.
     pub(crate) ring: ReceiveRing,
     pub(crate) ready: Vec<Ready>,
-    /// How long it looks at memory before it sleeps.
+    /// How long it checks memory before it sleeps.
     pub(crate) spin: Spin,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct NodeDriver {
     pub(crate) captures: Captures,
     pub(crate) drive: Drive,
     pub(crate) supervision: Supervision,
-    /// For the calling thread that waits; absent while one does.
+    /// For the calling thread that waits; absent while one waits.
     pub(crate) idle: Option<Waiting>,
     /// The slot of the call that drives.
     pub(crate) driving: Option<Arc<Slot>>,
@@ -229,8 +229,7 @@ impl NodeDriver {
         self.bearers.iter().find(|(known, _)| *known == id).map(|(_, bearer)| &**bearer)
     }
 
-    /// Asks bearers that report in memory to wake this node by their descriptors too; true if one has something
-    /// already.
+    /// Asks bearers that report in memory to wake this node by their descriptors too; true if one already has frames.
     pub(crate) fn prepare_sleep(&self) -> bool {
         self.idles.iter().any(|idle| idle.prepare_sleep())
     }
@@ -248,7 +247,7 @@ impl NodeDriver {
         Ok(())
     }
 
-    /// Index of the express path to wait on for at most `pause`, if frames came by it alone lately.
+    /// Index of the express path to wait on for at most `pause`, if recent frames came by it alone.
     pub(crate) fn express_path(&self, pause: Option<Duration>) -> Option<usize> {
         if self.streak.1 < DIRECT_AFTER || pause.is_some_and(|pause| pause < WAIT_MIN) {
             return None;
@@ -261,7 +260,7 @@ impl NodeDriver {
         self.express_paths.get(path).map(|path| Arc::clone(&path.express))
     }
 
-    /// The thread that waits for the wire now. The caller is about to wake it, which costs more on an express path; so
+    /// The thread that waits for the wire now. The caller is about to wake it, which costs more on an express path, so
     /// the next waits are in the event loop.
     pub(crate) fn take_sleeper(&mut self) -> Sleeper {
         self.end_streak();
@@ -317,7 +316,7 @@ impl NodeDriver {
         late
     }
 
-    /// Begins a turn of a node that serves several processes, and goes on with what the last one has left.
+    /// Begins a turn of a node that serves several processes, and continues the work that the last turn has left.
     pub(crate) fn begin_turn(&mut self, now: Time) {
         self.stack.begin_turn(now, TURN_WORK);
     }

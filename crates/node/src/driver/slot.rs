@@ -13,7 +13,7 @@ pub struct Slot {
     pub(crate) ready: Condvar,
     /// Threads that wait, by [`Want`], the driving one among them; changed under the driver's lock.
     waiting: [AtomicU32; 3],
-    /// The waiting threads that sleep; a wake-up costs a system call even if there is none.
+    /// The number of waiting threads that sleep; a wake-up costs a system call even if none does.
     sleepers: AtomicU32,
     pub(crate) pollable: OnceLock<Pollable>,
 }

@@ -52,7 +52,7 @@ impl Drive {
         matches!(self, Self::Caller | Self::Express(_))
     }
 
-    /// A call drives that waits on an express path.
+    /// A call waiting on an express path is driving.
     pub(crate) const fn is_express(self) -> bool {
         matches!(self, Self::Express(_))
     }

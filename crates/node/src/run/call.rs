@@ -125,7 +125,7 @@ impl Shared {
         slot.enter(want);
         slot.begin_sleep();
         driver.waiting.push(Arc::clone(slot));
-        // A cap far beyond any real limit, because a condition variable cannot add the largest ones to a clock.
+        // A cap far above real limits, because a condition variable cannot add the largest durations to a clock.
         let limit = limit.min(Duration::from_secs(86_400));
         driver = slot.ready.wait_timeout(driver, limit).unwrap_or_else(PoisonError::into_inner).0;
         slot.end_sleep();

@@ -15,7 +15,7 @@ use crate::driver::{DriveEvent, Idles, Slot, Supervision, Waiting, Want, now};
 /// If a wait is shorter than this, its frames had arrived before it began.
 const SHORT_WAIT: Duration = Duration::from_micros(4);
 
-/// Looks at memory per check of descriptors, which is a system call.
+/// Checks of memory per check of descriptors, which costs a system call.
 const LOOKS: u32 = 64;
 
 /// Limits of one wait of a driving call.
@@ -31,13 +31,13 @@ struct Limits {
 struct Path {
     index: usize,
     express: Arc<Express>,
-    /// Reads of the next wait, at most. More than one pays only where frames come faster than they are received.
+    /// Maximum number of reads of the next wait. More than one pays only if frames come faster than they are received.
     reads: usize,
 }
 
 impl Shared {
-    /// Drives on the calling thread until `attempt` returns something, or until the second one of `times`, of which the
-    /// first is now.
+    /// Drives on the calling thread until `attempt` returns something, or until the second of `times`; the first is
+    /// now.
     pub(super) fn drive<'a, T>(
         &'a self,
         mut driver: Guard<'a>,
@@ -142,10 +142,10 @@ fn finish_turn<T>(
     if done.is_none()
         && driver.stack.only_acknowledges()
         && let Some(path) = path
-        && path.express.look(&mut waiting.ring, usize::MAX).is_ok()
+        && path.express.poll(&mut waiting.ring, usize::MAX).is_ok()
         && waiting.ring.filled() > 0
     {
-        // One acknowledgement covers these frames and those that arrived meanwhile.
+        // One acknowledgement covers these frames and those that have arrived since.
         driver.receive_express(time, path.index, Ok(&waiting.ring));
         done = attempt(&mut driver.stack, time);
     }
@@ -158,7 +158,7 @@ fn finish_turn<T>(
 /// Waits on an express path, and reads its frames into the ring.
 fn wait_on_express(path: &Path, waiting: &mut Waiting, limits: Limits) -> std::io::Result<()> {
     while limits.spin_until.is_some_and(|end| now() < end) {
-        path.express.look(&mut waiting.ring, path.reads)?;
+        path.express.poll(&mut waiting.ring, path.reads)?;
         if waiting.ring.filled() > 0 {
             return Ok(());
         }
@@ -177,7 +177,7 @@ fn wait_in_event_loop(waiting: &mut Waiting, limits: Limits, idles: &Idles) -> R
     }
     let mut looks = 0_u32;
     let mut look = || {
-        if idles.iter().any(|idle| idle.look()) {
+        if idles.iter().any(|idle| idle.has_frames()) {
             return Some(Ok(()));
         }
         looks = looks.wrapping_add(1);

@@ -9,11 +9,11 @@
 //! 4. The *supervisor*, a background thread, drives while no call is in progress (`supervisor.rs`). While calls
 //!    come and go it only checks every `TICK` (2 ms); so no thread is woken between one message and the next.
 //!
-//! A call takes over from the supervisor without waking it: both have an event loop of their own on the same
-//! descriptors, and when the supervisor wakes and finds that a call drives, it returns to checking (rule 4).
+//! A call takes over from the supervisor without waking it: each has its own event loop on the same descriptors, and
+//! when the supervisor wakes and finds that a call drives, it returns to checking (rule 4).
 //!
 //! While frames come from one peer alone, a call waits on the *express path* of the bearer instead: it sleeps in the
-//! system call that reads the next frame. Meanwhile the supervisor watches all other descriptors.
+//! system call that reads the next frame. During that time the supervisor watches all other descriptors.
 
 mod call;
 mod drive;
@@ -37,7 +37,7 @@ use crate::observe::Counters;
 /// is in progress.
 const TICK: Duration = Duration::from_millis(2);
 
-/// A running node; clones are handles on the same one. When the last is gone it leaves the cluster.
+/// A running node; clones are handles on the same node. When the last is gone it leaves the cluster.
 #[derive(Clone)]
 pub struct Node {
     running: Arc<Running>,
@@ -68,7 +68,7 @@ struct Shared {
     /// Wakers of the calls' event loop, of the supervisor's, and of the one in which the supervisor watches all
     /// descriptors but the express paths.
     wakers: [Waker; 3],
-    /// The reactor for programs with an event loop of their own.
+    /// The reactor for programs with their own event loop.
     outside: OnceLock<Reactor>,
 }
 
@@ -119,7 +119,7 @@ impl Node {
         self.running.generation == fork::generation()
     }
 
-    /// Runs one command on the node, sends what it caused and returns its result.
+    /// Runs one command on the node, sends the frames it caused and returns its result.
     pub fn with<T>(&self, command: impl FnOnce(&mut Stack, Time) -> T) -> T {
         let shared = &self.running.shared;
         let mut driver = shared.lock();
@@ -135,7 +135,7 @@ impl Node {
         query(&self.running.shared.lock().stack)
     }
 
-    /// Calls `attempt` until it returns something or `wait` is over, and drives the node meanwhile. `attempt` is called
+    /// Drives the node and calls `attempt` until it returns something or `wait` is over. `attempt` is called
     /// again whenever the readiness of the slot's socket may have changed; `None` means that it has to wait.
     pub fn block<T>(
         &self,
@@ -190,8 +190,8 @@ impl Node {
         Ok(pollable)
     }
 
-    /// Receives frames and handles timers without waiting: for programs with an event loop of their own, in which they
-    /// wait for [`Node::descriptor`]. Returns how long they may wait there; `None`: until it is readable.
+    /// Receives frames and handles timers without waiting: for programs that wait for [`Node::descriptor`] in their own
+    /// event loop. Returns how long they may wait there; `None`: until it is readable.
     pub fn poll(&self) -> Option<Duration> {
         let shared = &self.running.shared;
         let mut driver = shared.lock();
@@ -205,9 +205,9 @@ impl Node {
         if more { Some(Duration::ZERO) } else { due.map(|due| due.since(now)) }
     }
 
-    /// Drives the node until something has happened to one of its sockets, or to a node or link; false if
-    /// nothing has within `wait`. Meant for a program with one such thread: events that another driving thread
-    /// receives do not end the call.
+    /// Drives the node until something happens to one of its sockets, or to a node or link; false if nothing does
+    /// within `wait`. Meant for a program with one driving thread: events that another one receives do not end the
+    /// call.
     pub fn drive(&self, wait: Wait) -> bool {
         let happened = |stack: &mut Stack, _| stack.has_ready().then_some(());
         self.block(&self.observers(), Want::Change, wait, happened).is_some()

@@ -9,8 +9,7 @@ use utipc_os::reactor::Reactor;
 use super::{Guard, Shared, TICK};
 use crate::driver::{Drive, DriveEvent, Supervision, now};
 
-/// Interval of checks while messages wait for acknowledgements. Calls that are made meanwhile receive these
-/// themselves.
+/// Interval of checks while messages wait for acknowledgements. Calls during that time receive these themselves.
 const SHORT_TICK: Duration = Duration::from_micros(500);
 
 impl Shared {

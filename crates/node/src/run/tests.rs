@@ -84,7 +84,7 @@ fn driving_call_hands_over_to_a_thread_that_still_waits() {
             scope.spawn(move || blue.block(&slot, Want::Read, LIMIT, |stack, now| receive(stack, now, port)))
         });
         std::thread::sleep(Duration::from_millis(50));
-        // The driving call is served first; then the other one must drive.
+        // The driving call returns first; then the other one must drive.
         send(&red, 1, 1001);
         std::thread::sleep(Duration::from_millis(50));
         send(&red, 2, 1002);

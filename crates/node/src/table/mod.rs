@@ -27,10 +27,10 @@ pub enum ShareError {
     Memory(#[from] NoMemory),
 }
 
-/// A daemon's binding table in shared memory, for its clients. Clones are handles on the same one.
+/// A daemon's binding table in shared memory, for its clients. Clones are handles on the same table.
 ///
 /// When the table outgrows its segment, it moves to a larger one before the call that made it grow returns.
-/// Later lookups in the old segment return that it is superseded; their processes then ask for the new one.
+/// Later lookups in the old segment return that it is superseded; the processes then request the new one.
 #[derive(Clone, Debug)]
 pub struct SharedTable {
     current: Arc<Mutex<Arc<Publisher>>>,

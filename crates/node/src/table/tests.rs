@@ -93,7 +93,7 @@ fn processes_share_the_round_robin_cursors() {
             server
         })
         .collect();
-    // Each has its own mapping, as processes have; some ask the node instead.
+    // Each has its own mapping, like a process; some ask the node instead.
     let asked: Vec<u32> = (0..20).map(|_| stack.lookup(service, NodeAddr::NONE).unwrap().port).collect();
     let looked = thread::scope(|scope| {
         let lookup = || {
@@ -110,7 +110,7 @@ fn processes_share_the_round_robin_cursors() {
 }
 
 #[test]
-fn mapped_readers_work_beside_a_writer() {
+fn mapped_readers_work_while_a_writer_does() {
     let mut stack = stack();
     let table = SharedTable::share(&mut stack).unwrap();
     let server = stack.open(Time::ZERO, SocketKind::Rdm).unwrap();

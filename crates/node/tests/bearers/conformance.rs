@@ -94,7 +94,7 @@ impl Rig {
         std::mem::take(&mut self.inboxes[at])
     }
 
-    /// Exactly `count` frames, which must arrive.
+    /// Receives exactly `count` frames, which must arrive.
     pub(crate) fn take(&mut self, at: usize, count: usize) -> Vec<(MediaAddr, Vec<u8>)> {
         let got = self.gather(at, count, MUST_COME);
         let tell = || self.bearers.iter().map(|it| (it.description(), it.counters())).collect::<Vec<_>>();
@@ -189,7 +189,7 @@ pub(crate) fn thousand_in_order(mut bearers: Rig) {
             assert_eq!(got, frame(0, number, len(number)), "frame {number}");
         }
     }
-    // And a thousand at once, small enough for the smallest buffer.
+    // Then a thousand at once, small enough for the smallest buffer.
     let frames: Vec<_> = (0..1000).map(|it| (target, frame(0, it, 64))).collect();
     bearers.send_all(0, &frames);
     let got = bearers.take(1, 1000);
@@ -199,7 +199,7 @@ pub(crate) fn thousand_in_order(mut bearers: Rig) {
 
 pub(crate) fn runs(mut bearers: Rig) {
     let target = bearers.to(1);
-    // Equal frames, then a shorter one that ends the run, then another run: to all.
+    // To all: equal frames, then a shorter one that ends the run, then another run.
     let lens = [800, 800, 800, 800, 300, 500, 500];
     for to in [target, Target::Broadcast] {
         let frames: Vec<_> = (0..).zip(lens).map(|(number, len)| (to, frame(0, number, len))).collect();

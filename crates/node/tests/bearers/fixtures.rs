@@ -12,10 +12,10 @@ use utipc_node::bearers::{
     Middleware, UdpBearer, UdpConfig, UdpMode,
 };
 
-/// Two or more bearers on one medium, or the reason why there are none.
+/// Two or more bearers on one medium, or the reason why they are unavailable.
 pub(crate) type Fixture = Result<Vec<Box<dyn Bearer>>, String>;
 
-/// Runs `check` over a fixture in a thread of its own, which may enter a network namespace.
+/// Runs `check` over a fixture in a separate thread, which may enter a network namespace.
 pub(crate) fn run(name: &str, make: fn() -> Fixture, check: fn(Rig)) {
     let body = move || match make() {
         Ok(bearers) => {
@@ -167,7 +167,7 @@ pub(crate) fn ethernet() -> Fixture {
     ["tipc0", "tipc1"].map(open).into_iter().collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
-/// A directory of its own for local nodes.
+/// A separate directory for local nodes.
 pub(crate) fn node_directory() -> std::path::PathBuf {
     static SERIAL: AtomicU32 = AtomicU32::new(0);
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);

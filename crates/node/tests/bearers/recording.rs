@@ -59,7 +59,7 @@ fn wireshark(path: &Path, expected: usize) {
     let arguments = ["-n", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-T", "fields"];
     let fields =
         ["-e", "tipc.usr", "-e", "_ws.malformed", "-e", "ip.checksum.status", "-e", "udp.checksum.status"];
-    // Default preferences, not those of the user.
+    // Uses default preferences, not those of the user.
     let home = fixtures::node_directory();
     let mut command = Command::new("tshark");
     command.env("HOME", &home).env("XDG_CONFIG_HOME", &home).env("WIRESHARK_CONFIG_DIR", &home);
@@ -85,7 +85,7 @@ fn wireshark(path: &Path, expected: usize) {
 fn udp_frames_are_recorded_with_ip_and_udp_headers() {
     let path = record(fixtures::udp_replicast().unwrap(), "udp");
     let (link, packets) = read(&path);
-    // A copy to each of three remotes, one unicast, one arrival.
+    // A copy to each of three remotes, one unicast and one arrival.
     assert_eq!((link, packets.len()), (101, 5));
     for packet in &packets {
         assert_eq!(packet[28..], discovery());

@@ -75,7 +75,7 @@ fn default_mtu_fits_the_interface() {
         Ok(found) => assert_eq!(found, [1500 - 28, 1500 - 48]),
         Err(reason) => fixtures::skipped("udp mtu", &reason),
     }
-    // The loopback interface allows 64 KiB, with which few frames would fill the buffers.
+    // The loopback interface allows 64 KiB, but then a few frames would fill the buffers.
     assert_eq!(open(&config(vec![])).mtu(), 14_000);
 }
 

@@ -83,7 +83,7 @@ fn found_receiver_that_does_not_read_shares_its_messages_with_the_other() {
 }
 
 #[test]
-fn sender_is_told_when_any_receiver_without_a_lane_reads() {
+fn sender_is_notified_when_any_receiver_without_a_lane_reads() {
     let found = (0..5).any(|_| {
         let mut field = Field::new();
         if !field.fill() {
@@ -91,7 +91,7 @@ fn sender_is_told_when_any_receiver_without_a_lane_reads() {
         }
         let service = ServiceAddr::new(18888, 17);
         let is_told = field.wait_reason() == Some(WaitReason::ReceiversFull { service, receivers: 2 });
-        // The second one, although the process has found the first one.
+        // The second receiver, although the process has found the first.
         assert!(field.drain(1) > 5);
         let port = field.port;
         let found = PortId { port: field.receivers[0].1, node: OWN };
@@ -120,7 +120,7 @@ fn polled_sender_becomes_writable_when_any_receiver_without_a_lane_reads() {
         if !field.fill() {
             return false;
         }
-        // As a library does after a would-block.
+        // As a library does after EWOULDBLOCK.
         packets::fill(&near);
         field.sender.call(&SocketCall::Rearm.on(port)).unwrap();
         if poll_out(0) {

@@ -29,7 +29,7 @@ pub(crate) fn path() -> PathBuf {
     std::env::temp_dir().join(format!("utipc-daemon-{}-{number}.sock", std::process::id()))
 }
 
-/// A daemon with a node of its own.
+/// A daemon with its own node.
 pub(crate) struct Host {
     pub(crate) daemon: Option<Daemon>,
     pub(crate) path: PathBuf,
@@ -105,7 +105,7 @@ pub(crate) fn shake_hands(path: &Path, greeting: Greeting, takes_lanes: bool) ->
     (channel, answered)
 }
 
-/// Runs `connect` on a thread with the credentials of another user, which the daemon sees; none without root.
+/// Runs `connect` on a thread with the credentials of another user, which the daemon sees; `None` without root.
 pub(crate) fn as_user<T: Send>(uid: u32, connect: impl FnOnce() -> T + Send) -> Option<T> {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: other users need root");

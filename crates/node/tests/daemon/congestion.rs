@@ -31,7 +31,7 @@ fn full_queue_is_shown_as_congested_at_its_importance_until_it_drains() {
     let low = Stack::level(port, Importance::Low);
     sender.send(port, TO, b"hello").unwrap();
     assert!(!replica.is_congested(FAR, low));
-    // The wire drops everything, so the queue fills.
+    // The bearer drops everything, so the queue fills.
     wire.set(Direction::Send, Faults::loss(100));
     let mut sent = 0;
     while !replica.is_congested(FAR, low) {

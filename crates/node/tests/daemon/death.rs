@@ -131,7 +131,8 @@ fn process_of_a_daemon_that_panics() {
     }
     let host = Host::new();
     let _: Option<()> = host.daemon().with(|_, _| panic!("a defect of the daemon"));
-    // The process would go on without its daemon. The thread unwinds while this one learns that the order is gone.
+    // The process would continue without its daemon. The daemon's thread unwinds while this one learns that the order
+    // is gone.
     std::thread::sleep(2 * LIMIT);
     std::process::exit(0);
 }

@@ -61,7 +61,7 @@ fn policy_decides_which_users_attach_bind_and_manage() {
     assert!(matches!(refused, Err(Failure::Bind(_))), "{refused:?}");
     let set = LinkSet { name: "x".into(), properties: Properties::default() };
     let (_, answer) = client.try_call(&Request::Manage { from: 0 }, &set.to_daemon()).unwrap();
-    assert_eq!(entries(&answer).unwrap_err().errno, Errno::INVALID, "there is no such link");
+    assert_eq!(entries(&answer).unwrap_err().errno, Errno::INVALID, "the link does not exist");
     let (_, answer) = shake_hands(&host.path, Greeting::OWN, false);
     assert!(answer.unwrap().1.is_ok(), "user {}", own_user());
 }
@@ -119,7 +119,7 @@ fn connections_without_handshake_do_not_keep_processes_out() {
         "{:?}",
         host.daemon().counters().ended
     );
-    // After the handshake a process does not need such a place.
+    // After the handshake a process does not need a place.
     let clients: Vec<Client> = (0..100).map(|_| Client::attach_with_retries(&host.path)).collect();
     assert!(clients.len() == 100 && host.daemon().counters().attached >= 100);
     drop(silent);

@@ -35,7 +35,7 @@ struct Polled {
     bystander: Bystander,
 }
 
-/// A third process with a polled socket of its own, to which the second one sends.
+/// A third process with its own polled socket, to which the second one sends.
 struct Bystander {
     client: Client,
     port: u32,
@@ -126,7 +126,7 @@ fn only_writers_and_holders_get_a_copy() {
 }
 
 #[test]
-fn junk_in_a_far_end_harms_nobody_else() {
+fn junk_in_a_far_end_harms_no_other_process() {
     let mut it = Polled::new();
     let far = it.far();
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -143,7 +143,7 @@ fn junk_in_a_far_end_harms_nobody_else() {
 }
 
 #[test]
-fn reading_a_far_end_harms_nobody_else() {
+fn reading_a_far_end_harms_no_other_process() {
     let mut it = Polled::new();
     let far = it.far();
     for _ in 0..10 {

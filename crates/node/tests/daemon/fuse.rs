@@ -64,7 +64,7 @@ fn mounted(device: Arc<File>, waiting: Arc<Waiting>) -> Option<File> {
 
 fn serve(mut device: &File, waiting: &Waiting) {
     let mut request = vec![0; 1 << 17];
-    // Fails once nothing is mounted and open any more.
+    // Fails once nothing is mounted and open.
     while let Ok(len) = device.read(&mut request) {
         assert!(len >= 40, "a request has a header");
         let word = |at: usize| u32::from_ne_bytes(request[at..at + 4].try_into().unwrap());
@@ -74,7 +74,7 @@ fn serve(mut device: &File, waiting: &Waiting) {
                 let mut init = [0; 64];
                 init[..4].copy_from_slice(&word(40).to_ne_bytes());
                 init[4..8].copy_from_slice(&word(44).to_ne_bytes());
-                // Most bytes of a write.
+                // Maximum number of bytes of a write.
                 init[20..24].copy_from_slice(&4096_u32.to_ne_bytes());
                 answer(device, unique, 0, &init);
             }

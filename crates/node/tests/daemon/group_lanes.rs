@@ -1,4 +1,5 @@
-//! Lanes between members of a group (decision 39): who has them, when they begin, and what follows their end.
+//! Lanes between members of a group (decision 39): which members have them, when they begin, and what follows their
+//! end.
 
 use utipc_attach::{Failure, LaneCall, LaneEnd, Notice, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::addr::ServiceAddr;

@@ -68,7 +68,7 @@ fn connections_carry_messages_and_streams_and_end() {
 }
 
 #[test]
-fn sender_is_blocked_while_the_receiver_does_not_read_and_notified_of_room() {
+fn sender_blocks_while_the_receiver_does_not_read_and_is_notified_of_room() {
     let host = Host::new();
     let (mut server, mut client) = (host.client(), host.client());
     let (from, port) = connect(&mut server, &mut client, SocketKind::SeqPacket);

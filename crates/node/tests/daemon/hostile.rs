@@ -20,7 +20,7 @@ use crate::lanes::{Lanes, Two};
 
 const SERVICE: ServiceRange = ServiceRange::new(4200, 1, 1);
 
-/// Time for which the pair exchanges messages, once alone and once beside the hostile process.
+/// Time for which the pair exchanges messages, once alone and once together with the hostile process.
 const TIME: Duration = Duration::from_millis(1500);
 
 /// The longest sleep. A sleep that times out although the peer rang before its end has missed a wake-up. Load of the
@@ -39,7 +39,7 @@ struct End {
     reader: Reader,
     /// Messages received.
     received: u64,
-    /// Sleeps, and of these, wake-ups missed.
+    /// Number of sleeps, and of wake-ups missed in them.
     sleeps: u64,
     missed: u64,
 }
@@ -266,7 +266,7 @@ fn hostile_process_does_not_cause_missed_wake_ups() {
     while third.receive_soon(victim).1 != b"still there" {}
 }
 
-/// Descriptors on their way count against the daemon's user: the kernel refuses further ones to everybody.
+/// Descriptors in flight count against the daemon's user: the kernel refuses further ones to every process.
 #[test]
 fn process_that_leaves_descriptors_unread_is_detached() {
     let host = Host::new();

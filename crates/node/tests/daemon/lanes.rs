@@ -97,7 +97,7 @@ impl Lanes {
         writer.send(message.bytes(), &[], 1).map(|_| ())
     }
 
-    /// The next message in a lane; `None` if there is none, an error at its end.
+    /// The next message in a lane; `None` if no message waits, an error at the lane's end.
     pub(crate) fn read(&mut self, port: u32, from: u32) -> Result<Option<Vec<u8>>, LaneId> {
         let (lane, reader) = self.readers.get_mut(&(port, from)).unwrap();
         match reader.peek().unwrap() {
@@ -197,7 +197,7 @@ fn connection_has_lanes_from_accept_to_shutdown() {
         done(&mut t.two, over, LaneEnd::Reader);
         let (end, _) = t.two.receive(port).unwrap();
         assert_eq!(end.returned.map(|r| r.code), Some(ErrorCode::ConnShutdown));
-        // The lane back has no reader any more.
+        // The lane back no longer has a reader.
         let refused = t.two_lanes.write(port, from, MessageType::Conn, b"too late");
         assert!(matches!(refused, Err(LaneError::Gone { .. })), "{refused:?}");
         t.update();

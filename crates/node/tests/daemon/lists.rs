@@ -112,7 +112,7 @@ fn sockets_are_listed_in_parts_of_bounded_cost() {
     assert!(sockets.len() >= 2000);
 }
 
-/// A part must follow one that was fetched: finding any other one would cost a walk through the list.
+/// A part must follow a fetched one: finding any other part would cost a walk through the list.
 #[test]
 fn part_in_the_middle_of_the_bindings_is_refused() {
     let host = Host::new();
@@ -168,7 +168,7 @@ fn links_and_nodes_are_listed_in_parts_of_bounded_cost() {
     assert_eq!(all.len(), 1 + 2 * NODES as usize);
     let without: Vec<&String> = all.iter().filter(|name| !name.contains("link:")).collect();
     assert!(without.into_iter().eq(&links), "in the same order");
-    // Every one is found by its name.
+    // Every link is found by its name.
     for name in [&all[0], &all[1], &all[2], all.last().unwrap()] {
         let get = Request::LinkGet { name: name.clone() };
         let found = names(whole(&host, &mut client, &get));

@@ -114,7 +114,7 @@ fn identity_and_address_are_set_before_the_first_bearer() {
     let answer = ask(&mut client, &Request::Net);
     let Entry::Net(net) = &answer.entries[0] else { panic!("{:?}", answer.entries) };
     assert_eq!((net.id, net.identity, net.address), (4712, identity, Some(0x6265_7461)));
-    // Bindings that were there have the new address, and the node's own binding too.
+    // Earlier bindings, and the node's own, have the new address.
     let answer = ask(&mut client, &Request::Names);
     let rows: Vec<_> = answer
         .entries
@@ -162,7 +162,7 @@ fn link(client: &mut Client, up: bool) -> utipc_manage::Link {
     }
 }
 
-/// Two daemons on addresses of their own, linked by bearers that are enabled while they run.
+/// Two daemons on separate addresses, linked by bearers that are enabled while they run.
 #[test]
 fn bearers_are_enabled_and_disabled_while_the_daemon_runs() {
     let (one, two) = (Host::new(), Host::with(|c| c.node.stack.address = Some(NodeAddr(0x1002))));
@@ -199,7 +199,7 @@ fn bearers_are_enabled_and_disabled_while_the_daemon_runs() {
     assert_eq!(answer.entries.len(), 2);
     let remove = |at: &str| Request::BearerRemove { name: "udp:U".to_owned(), remote: at.parse().unwrap() };
     done(&mut a, &remove(&other));
-    assert_eq!(refusal(&mut a, &remove(&other)), Errno::INVALID, "it is not a remote any more");
+    assert_eq!(refusal(&mut a, &remove(&other)), Errno::INVALID, "it is no longer a remote");
     assert_eq!(ask(&mut a, &Request::Remotes { name: "udp:U".to_owned() }).entries.len(), 1);
     link(&mut a, true);
 
@@ -313,7 +313,7 @@ fn policies_and_what_slow_members_missed_are_listed() {
     let list = ask(&mut client, &Request::GroupMembers { port }).entries;
     let [Entry::GroupMember(listed)] = &list[..] else { panic!("{list:?}") };
     assert_eq!((listed.dropped, listed.conflated, listed.kept), (member.slow.dropped, 0, 0));
-    // A socket in no group has no key.
+    // A socket outside groups has no key.
     let outside = client.open(SocketKind::Rdm);
     let keyed = SocketCall::SendKeyed { to: None, key: 7 }.on(outside);
     assert_eq!(client.try_call(&keyed, b"x").unwrap().0, Answered::Failed(Failure::State));

@@ -1,4 +1,4 @@
-//! The binding table in memory of the process, and messages to sockets that were found there.
+//! The binding table in memory of the process, and messages to sockets that were found in it.
 
 use utipc_attach::{Failure, ProcessCall, Reply, Request, SocketCall};
 use utipc_core::addr::{NodeAddr, PortId, ServiceAddr, ServiceRange};

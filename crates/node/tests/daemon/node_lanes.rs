@@ -266,7 +266,7 @@ fn malformed_record_ends_the_connection_at_both_ends_and_is_counted() {
         &|m| m.set_dest_port(m.dest_port() + 1),
         &|m| m.set_origin_port(m.origin_port() + 1),
         &|m| m.set_prev_node(NodeAddr(0x1002)),
-        // What only a node sets: an error, a connection request, fields of a link.
+        // Fields that only a node sets: an error, a connection request, fields of a link.
         &|m| m.set_error_code(ErrorCode::NoPort),
         &|m| m.set_syn(true),
         &|m| m.set_non_sequenced(true),
@@ -316,7 +316,7 @@ fn malformed_record_without_a_connection_ends_only_that_lane() {
         &|port| message(MessageType::Direct, 32, 0x1001, port),
         &|port| message(MessageType::Direct, 32, 0, port),
         &|port| message(MessageType::Mcast, 44, 0x1002, port),
-        // The header of another type, no data, no header at all.
+        // A header of another type, no data, no header at all.
         &|port| message(MessageType::Named, 32, 0x1002, port),
         &|port| message(MessageType::Direct, 40, 0x1002, port),
         &|port| message(MessageType::Direct, 32, 0x1002, port)[..32].to_vec(),
@@ -399,7 +399,7 @@ fn only_a_holder_of_a_socket_makes_the_daemon_read_its_lane() {
 /// Many processes have filled their lanes. A turn reads a bounded part of them; the rest follows in later turns.
 #[test]
 fn many_full_lanes_are_read_in_several_turns() {
-    /// Bytes of one turn, and what a message counts beside its own; as in `lanes::daemon`.
+    /// Bytes of one turn, and the bytes that a message counts in addition to its own; as in `lanes::daemon`.
     const TURN_BYTES: usize = 1 << 20;
     const MESSAGE_COST: usize = 256;
     let host = Host::new();
@@ -415,7 +415,7 @@ fn many_full_lanes_are_read_in_several_turns() {
     }
     assert!(written > 4 * TURN_BYTES, "only {written} bytes");
     let before = host.daemon().counters().turns;
-    // All of them are there when the next turn begins.
+    // All of them have arrived when the next turn begins.
     let wakers: Vec<Waker> = writers.iter().map(|(.., lanes)| lanes.knock.clone()).collect();
     for (.., lanes) in &mut writers {
         let _ = lanes.out.1.flush().unwrap();

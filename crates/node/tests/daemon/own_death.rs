@@ -52,7 +52,7 @@ fn daemon() {
     drop(daemon);
 }
 
-/// The number of a thread of this process, by its name. On a busy machine one list of thousands lacked the thread.
+/// The number of a thread of this process, by its name. On a busy machine, one list in thousands lacked the thread.
 fn thread_of(name: &str) -> String {
     let named =
         |path: &PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
@@ -166,7 +166,7 @@ impl Doomed {
     }
 
     /// Runs a thread until its `step`-th entry to a system call or return from one, and kills the process there; false
-    /// if it ended before.
+    /// if it ended earlier.
     fn die_at(&mut self, tid: Pid, step: usize) -> bool {
         let died = run_to(tid, step) == Reached::Point;
         traced::kill(&mut self.child, tid);
@@ -296,7 +296,7 @@ fn daemon_stopped_at_any_system_call_serves_on() {
     for step in traced::points(11) {
         let Some(mut serving) = Serving::start(&place.0) else { return };
         let reached = run_to(serving.tid, step) == Reached::Point;
-        // Meanwhile the clients wait.
+        // During that time the clients wait.
         std::thread::sleep(Duration::from_millis(5));
         serving.doomed.die_at(serving.tid, usize::MAX);
         assert!(serving.end(step), "a client was not served by a daemon that was stopped at step {step}");

@@ -1,5 +1,5 @@
-//! Descriptors that a hostile process passes to the daemon: of wrong kinds, too many, where none belongs, and such
-//! whose last close blocks.
+//! Descriptors that a hostile process passes to the daemon: of wrong kinds, too many, in wrong places, and with a last
+//! close that blocks.
 
 use std::fs::File;
 use std::io::{IoSlice, Write};
@@ -33,7 +33,7 @@ const LINGER: Duration = Duration::from_secs(3600);
 /// A connection whose last close blocks until the other end is closed: it has data that the peer does not read.
 struct Lingering {
     end: OwnedFd,
-    /// Dropping it ends the close of `end`, in whichever process that waits.
+    /// Dropping it ends the close of `end`, whichever process is waiting in it.
     peer: TcpStream,
 }
 
@@ -92,7 +92,7 @@ fn descriptors_whose_close_blocks_do_not_stop_the_daemon() {
             assert_eq!(other.call(&Request::Process(ProcessCall::Notices)), Ok(Reply::Done), "{what}");
         }
     };
-    // With requests: one that takes a descriptor, one that takes none, and more than any takes.
+    // With requests: one that takes a descriptor, one that takes none, and more descriptors than any takes.
     for (what, request, copies) in [
         ("a claim", Request::Process(ProcessCall::Claim), 1),
         ("another request", Request::Process(ProcessCall::Notices), 1),
@@ -159,7 +159,7 @@ fn has_released(host: &Host, attached: usize, sockets: usize, descriptors: usize
     }
 }
 
-/// `Adopt` with everything that is not the far end or the near end of a socket of the process.
+/// `Adopt` with descriptors that are neither the far end nor the near end of a socket of the process.
 #[test]
 fn adopted_descriptors_of_wrong_kinds_are_refused() {
     let host = Host::new();
@@ -183,13 +183,13 @@ fn adopted_descriptors_of_wrong_kinds_are_refused() {
         for fd in &wrong {
             assert_eq!(hostile.call_with_fd(&adopt, fd), Err(Failure::State), "{fd:?}");
         }
-        // A socket of another process, and one that there is not.
+        // A socket of another process, and one that does not exist.
         for port in [of_honest, 0, u32::MAX] {
             let adopt = SocketCall::Adopt { near }.on(port);
             assert_eq!(hostile.call_with_fd(&adopt, &near_of_honest), Err(Failure::NoSocket(port)));
         }
     }
-    // A far end first, then near ends that are none, or that of another socket.
+    // A far end first, then descriptors that are not near ends or belong to another socket.
     let ((near, far), (unmarked, _far)) = (packets::pair().unwrap(), packets::pair().unwrap());
     packets::mark(&far).unwrap();
     assert_eq!(hostile.call_with_fd(&SocketCall::Adopt { near: false }.on(port), &far), Ok(Reply::Done));
@@ -198,7 +198,7 @@ fn adopted_descriptors_of_wrong_kinds_are_refused() {
     assert_eq!(hostile.call_with_fd(&adopt_near, &near_of_honest), Err(Failure::State), "of another socket");
     assert_eq!(hostile.call_with_fd(&adopt_near, &near), Ok(Reply::Done));
     assert_eq!(hostile.call_with_fd(&adopt_near, &near), Err(Failure::State), "a second time");
-    // The honest process still has its socket, and its descriptor that of its socket.
+    // The honest process still has its socket and its descriptor.
     hostile.send(port, TO, b"a message").unwrap();
     assert_eq!(honest.receive(of_honest).unwrap().1, b"a message");
     let claimed = honest.call_with_fd(&Request::Process(ProcessCall::Claim), &near_of_honest);
@@ -207,7 +207,7 @@ fn adopted_descriptors_of_wrong_kinds_are_refused() {
     has_released(&host, 1, 1, 1);
 }
 
-/// `Adopt` with packet sockets that are something else: far ends in use, the attachment itself, listening sockets.
+/// `Adopt` with packet sockets of other kinds: far ends in use, the attachment itself, listening sockets.
 #[test]
 fn adopted_packet_sockets_affect_no_other_process() {
     let host = Host::new();
@@ -225,7 +225,8 @@ fn adopted_packet_sockets_affect_no_other_process() {
         assert_eq!(hostile.call_with_fd(&adopt(ports[1]), &far), Ok(Reply::Done));
         assert_eq!(hostile.call_with_fd(&adopt(ports[1]), &unkept), Err(Failure::State));
         assert_eq!(hostile.call_with_fd(&adopt(ports[2]), &far), Ok(Reply::Done));
-        // A near end with the mark is none, nor a connection to the daemon: it would not end with its process.
+        // Neither a near end with the mark nor a connection to the daemon is accepted: it would not end with its
+        // process.
         assert_eq!(hostile.call_with_fd(&adopt(ports[2]), &kept), Err(Failure::State));
         let idle = Channel::connect(&host.path).unwrap();
         assert_eq!(hostile.call_with_fd(&adopt(ports[1]), &idle), Err(Failure::State));
@@ -287,7 +288,7 @@ fn descriptors_that_wait_for_a_blocked_close_are_limited_for_each_user() {
     assert_eq!(as_user(MALLORY, attach), Some(false));
     assert!(host.ended("unclosed-descriptors") >= 3);
     assert!((WAITING_PER_USER..2 * WAITING_PER_USER).contains(&host.daemon().counters().closing));
-    // Other users notice nothing.
+    // Other users are not affected.
     let mut bystander = host.client_of(BYSTANDER).unwrap();
     bystander.open(SocketKind::Rdm);
     // Once the close has returned, the user is served again.
@@ -299,7 +300,7 @@ fn descriptors_that_wait_for_a_blocked_close_are_limited_for_each_user() {
     }
 }
 
-/// `Adopt` with ends whose other ends the daemon has too: it would never see these close, and keep both sockets for
+/// `Adopt` with ends whose other ends the daemon also has: it would never see them close, and keep both sockets for
 /// ever.
 #[test]
 fn adopted_ends_of_the_daemons_own_pairs_keep_no_socket() {

@@ -1,4 +1,4 @@
-//! Attacks of one user on what the node has: a bystander, who belongs to another user, must get its part of it.
+//! Attacks of one user on the node's resources: a bystander of another user must get its part.
 
 use std::os::fd::OwnedFd;
 
@@ -77,7 +77,7 @@ fn connections_without_handshake_of_one_user_leave_places_for_another_user() {
     let host = Host::new();
     let connect = || (0..400).map(|_| Channel::connect(&host.path).unwrap()).collect::<Vec<_>>();
     let Some(silent) = as_user(MALLORY, connect) else { return };
-    // At the first attempt, while none of the silent connections is old enough to be replaced.
+    // At the first attempt, while no silent connection is old enough to be replaced.
     host.client_of(BYSTANDER).unwrap();
     assert!(host.ended("too-many") >= 200 && host.ended("silent") == 0);
     drop(silent);
@@ -195,7 +195,7 @@ fn open_pairs(client: &mut Client, instances: std::ops::Range<u32>) -> Vec<(u32,
     instances.map(&mut open).collect()
 }
 
-/// Sends datagrams to sockets that are not read, until none is accepted. Each has a sender of its own, because a sender
+/// Sends datagrams to sockets that are not read, until none is accepted. Each has its own sender, because a sender
 /// waits for the first receiver that is full.
 fn fill(client: &mut Client, pairs: &[(u32, u32)]) {
     for (from, instance) in pairs.iter().copied() {
@@ -210,7 +210,7 @@ fn fill(client: &mut Client, pairs: &[(u32, u32)]) {
     }
 }
 
-/// What a user uses of a resource.
+/// A user's use of a resource.
 fn used(host: &Host, uid: u32, resource: &str) -> u64 {
     let quotas = host.daemon().counters().quotas;
     quotas.iter().find(|quota| quota.resource == resource).unwrap().used_by(uid)

@@ -85,7 +85,7 @@ fn start(host: &Host) -> nix::Result<(Child, Pid)> {
     traced.map(|()| (child, tid))
 }
 
-/// Kills a victim at its `step`-th entry to a system call or return from one; false if it ended before.
+/// Kills a victim at its `step`-th entry to a system call or return from one; false if it ended earlier.
 fn die_at(host: &Host, step: usize) -> nix::Result<bool> {
     let (mut child, tid) = start(host)?;
     child.stdin.take().unwrap().write_all(b"!").unwrap();

@@ -1,6 +1,6 @@
 //! Sockets change hands (forks, execs, passed descriptors, lanes with messages in them) while one of the processes is
-//! killed, or stopped for a moment, at each system call. Every message arrives once and in order as far as it was sent,
-//! and nothing is left at the daemon.
+//! killed, or stopped for a moment, at each system call. Every sent message arrives once and in order, and nothing is
+//! left at the daemon.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
@@ -119,7 +119,7 @@ fn send_rest(other: &mut Client, from: u32) {
     }
 }
 
-/// Passes a socket on whose lane has messages.
+/// Passes on a socket whose lane has messages.
 fn pass(path: &Path, to: &Channel) {
     let (mut own, mut other, mut lanes, port, from) = server_with_messages(path);
     let near = own.call_for_fd(&SocketCall::Keep.on(port)).pop().unwrap();
@@ -266,8 +266,8 @@ impl Stage {
         }
     }
 
-    /// Runs a process of the scenario to a point; `None` if this process may not trace its children. True if it got
-    /// there.
+    /// Runs a process of the scenario to a point; `None` if this process may not trace its children. True if it reached
+    /// the point.
     fn run(
         &mut self,
         scenario: &str,
@@ -308,8 +308,8 @@ impl Stage {
     }
 }
 
-/// Whether this process runs one test alone. If not, it starts one that does: a process that starts others has copies
-/// of its descriptors for a moment, which tests beside it would notice.
+/// Whether this process runs one test alone. If not, it starts one that does: a starting process has copies of the
+/// descriptors for a moment, which parallel tests would notice.
 fn is_alone() -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;

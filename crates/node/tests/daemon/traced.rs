@@ -25,7 +25,7 @@ pub(crate) fn points(first: usize) -> impl Iterator<Item = usize> {
 /// How a process was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reached {
-    /// At the point: it is stopped there.
+    /// Stopped at the point.
     Point,
     /// The thread has ended before; with the status of the process if it was its main thread.
     End(Option<i32>),
@@ -50,7 +50,7 @@ pub(crate) fn run_to(tid: Pid, point: usize) -> Reached {
     run_from((tid, tid), point).1
 }
 
-/// [`run_to`], also through an exec, by which the thread becomes the `main` thread. Returns which one it is.
+/// [`run_to`], also through an exec, by which the thread becomes the `main` thread. Returns the thread's id.
 pub(crate) fn run_from((mut tid, main): (Pid, Pid), point: usize) -> (Pid, Reached) {
     let (mut stops, mut signal) = (0, None);
     loop {

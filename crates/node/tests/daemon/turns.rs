@@ -58,7 +58,7 @@ fn turns_are_counted_with_the_longest_and_its_cause() {
     assert!(turns.longest.handler_micros <= turns.longest.micros);
 }
 
-/// A process that asks for lists all the time, and reads no reply, gets one part of a list in a turn.
+/// A process that requests lists all the time, and reads no reply, gets one part of a list per turn.
 #[test]
 fn one_attachment_gets_one_part_of_a_list_in_a_turn() {
     let host = Host::new();
@@ -81,7 +81,7 @@ fn one_attachment_gets_one_part_of_a_list_in_a_turn() {
     assert!(visited <= turns * LIST_ITEMS, "{visited} entries in {turns} turns");
 }
 
-/// A process ends with many sockets and bindings. The clean-up takes as many turns as it needs, and is complete.
+/// A process ends with many sockets and bindings. The clean-up takes several turns, and is complete.
 #[test]
 fn death_of_a_large_process_takes_several_turns() {
     const SOCKETS: u32 = 3000;
@@ -105,7 +105,7 @@ fn death_of_a_large_process_takes_several_turns() {
     assert!(cut >= items / RELEASE_ITEMS - 1, "{cut} turns were cut for {items} items");
 }
 
-/// The close of a socket with many bindings is answered when they are gone, and others are served meanwhile.
+/// The close of a socket with many bindings is answered when they are gone; others are served in between.
 #[test]
 fn close_with_many_bindings_is_answered_when_they_are_gone() {
     let host = Host::with(|config| config.limits = Limits::default());
@@ -172,8 +172,8 @@ fn request_of_another_user_waits_for_few_of_many_attachments() {
     assert!(served < ATTACHMENTS as u64 / 2, "{served} requests before the bystander's");
 }
 
-/// A fork hands many sockets over in several turns; others are served meanwhile. What it costs stays charged until it
-/// is undone.
+/// A fork hands over many sockets in several turns; others are served in between. Its cost stays charged until it is
+/// undone.
 #[test]
 fn fork_of_a_large_process_takes_several_turns_and_is_charged_until_it_is_undone() {
     const SOCKETS: u32 = 3000;

@@ -1,5 +1,5 @@
-//! The binding table's replica: one reader beside the writer, in every interleaving and every reordering that the
-//! memory model allows; and the same models with one rule of the writer broken, which must fail.
+//! The binding table's replica: one reader and the writer, in every interleaving and reordering that the memory model
+//! allows; the same models with one rule of the writer broken must fail.
 //!
 //! `cargo test -p utipc-node --release --features loom --test table_loom`
 
@@ -96,7 +96,7 @@ fn moved_table_is_complete_in_the_old_or_the_new_place() {
     }
 }
 
-/// Sequentially: a reader of a ring whose start is withdrawn ends, wherever it is at that time.
+/// Sequential: a reader of a ring whose start is withdrawn ends, wherever it is at that time.
 #[test]
 fn reader_of_a_ring_whose_start_is_withdrawn_restarts() {
     let stuck = |broken| models::walk_a_ring(broken);

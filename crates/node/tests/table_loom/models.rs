@@ -1,4 +1,4 @@
-//! The models: a table, a change of it, and what its reader may find meanwhile.
+//! The models: a table, a change of it, and what its reader may find during the change.
 
 use std::cell::Cell as StdCell;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ const SUPERSEDED: u64 = u64::MAX;
 /// How the reader finds a socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
-    /// The next one in turn.
+    /// The next binding in turn.
     Lookup,
-    /// The least loaded one. No socket is idle, so the reader goes round the ring; the one that was bound last, perhaps
-    /// in memory that was used before, has the least load.
+    /// The least loaded binding. No socket is idle, so the reader walks the ring; the socket that was bound last,
+    /// perhaps in reused memory, has the least load.
     Choose,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Read {
     /// Ports that may be found during the change, and those that are found after it.
     may: &'static [u32],
     after: &'static [u32],
-    /// The lookup may be overtaken so often that it fails.
+    /// Changes may overtake the lookup so often that it fails.
     unsettled: bool,
 }
 
@@ -262,7 +262,7 @@ fn ring_of_three(writer: &mut Writer) {
     }
 }
 
-/// A reader that is sent to the new place finds everything there.
+/// A reader that is redirected to the new place finds everything there.
 pub(crate) fn explore_growth(way: Way, broken: Broken, preemptions: usize) {
     let mut writer = Writer::new(PLENTY, GRACE);
     for n in 1..=4 {
@@ -295,7 +295,7 @@ pub(crate) fn explore_growth(way: Way, broken: Broken, preemptions: usize) {
         });
         let to = ServiceAddr::new(SERVICE, read.instance);
         match way.find(&View::with_grace(tables[0].areas::<true>(), GRACE), to) {
-            // The version that sends readers elsewhere orders everything before it; the descriptor comes in a message.
+            // The version that redirects readers orders everything before it; the descriptor comes in a message.
             Err(ViewError::Superseded) => {
                 Modelled::<true>::fence();
                 read.ask(way, &View::with_grace(tables[1].areas::<true>(), GRACE), false);
@@ -345,7 +345,7 @@ impl Access for Sequential {
     }
 }
 
-/// Walks a ring whose start is withdrawn, in each run at another load; returns how often the reader missed a bound
+/// Walks a ring whose start is withdrawn, at another load in each run; returns how often the reader missed a bound
 /// port.
 pub(crate) fn walk_a_ring(broken: Broken) -> usize {
     let mut writer = Writer::new(PLENTY, GRACE);

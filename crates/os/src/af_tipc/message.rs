@@ -43,10 +43,10 @@ impl Receive {
     }
 }
 
-/// What a member of a group has done, of which the kernel tells with an empty message.
+/// A membership event of a group, which the kernel reports as an empty message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberEvent {
-    /// It has joined, or was there before (MSG_OOB).
+    /// It has joined, or was a member already (MSG_OOB).
     Joined,
     /// It has left (MSG_OOB and MSG_EOR).
     Left,
@@ -81,7 +81,7 @@ impl Origin {
     }
 }
 
-/// The result of a receive beside the bytes in the buffer.
+/// What a receive returns besides the bytes in the buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// Bytes in the buffer.
@@ -94,7 +94,7 @@ pub struct Message {
     pub truncated: bool,
     /// The message ends here (MSG_EOR).
     pub end_of_record: bool,
-    /// It is no message: the member has joined or left. The buffer holds the kernel's event.
+    /// Not a message: the member has joined or left. The buffer holds the kernel's event.
     pub event: Option<MemberEvent>,
 }
 
@@ -128,7 +128,7 @@ pub(super) fn send(fd: BorrowedFd<'_>, data: &[u8], to: Option<Address>, now: bo
     let name = to.map(|to| to.to_bytes(0));
     let (name, len) = name.as_ref().map_or((std::ptr::null(), 0), |name| (name.as_ptr(), LEN));
     let flags = libc::MSG_NOSIGNAL | if now { libc::MSG_DONTWAIT } else { 0 };
-    // SAFETY: `data` and, if it is given, `name` are valid for reads of the lengths beside them during the call.
+    // SAFETY: `data` and, if given, `name` are valid for reads of their lengths during the call.
     let sent = unsafe {
         libc::sendto(
             fd.as_raw_fd(),
@@ -156,7 +156,7 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], how: Receive) -> io
     header.msg_iovlen = 1;
     header.msg_control = control.as_mut_ptr().cast();
     header.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: each part of the header points to live memory of the length beside it, exclusively borrowed for the call.
+    // SAFETY: each part of the header points to live memory of the given length, exclusively borrowed for the call.
     let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, how.flags()) };
     let len = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
     let named = (header.msg_namelen as usize).min(name.len());
@@ -168,7 +168,7 @@ pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], how: Receive) -> io
         end_of_record: header.msg_flags & (libc::MSG_EOR | libc::MSG_OOB) == libc::MSG_EOR,
         event: MemberEvent::from_flags(header.msg_flags),
     };
-    // SAFETY: the kernel has set `msg_controllen` to what it wrote into `control`, which lives.
+    // SAFETY: the kernel has set `msg_controllen` to the length it wrote into `control`, which is live.
     let mut item = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
     while !item.is_null() {
         // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR yield headers that lie within `control`, aligned, written by the

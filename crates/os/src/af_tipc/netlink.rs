@@ -34,7 +34,7 @@ impl Netlink {
         for option in [CAP_ACK, EXT_ACK] {
             let on: i32 = 1;
             let length = size_of::<i32>() as libc::socklen_t;
-            // SAFETY: the kernel reads one number, which lives.
+            // SAFETY: the kernel reads one number, which is live.
             let set = unsafe {
                 libc::setsockopt(socket.as_raw_fd(), SOL_NETLINK, option, (&raw const on).cast(), length)
             };

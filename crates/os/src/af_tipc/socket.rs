@@ -148,7 +148,7 @@ impl KernelSocket {
         known.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not an address of family AF_TIPC"))
     }
 
-    /// Sets an option; `None` for one without a value.
+    /// Sets an option; `None` for an option without a value.
     pub fn set_option(&self, option: KernelOption, value: Option<u32>) -> io::Result<()> {
         let (level, name) = option.place();
         let bytes = value.map(u32::to_ne_bytes);

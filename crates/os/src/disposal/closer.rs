@@ -13,7 +13,7 @@ use crate::hangup::keep_only;
 use crate::signals;
 
 /// Kinds of packets to the thread: descriptors, and that their sender has closed its copies. If the thread ended its
-/// copies before, the sender would close the last ones.
+/// copies earlier, the sender would close the last ones.
 const PASSED: u8 = 0;
 const CLOSED: u8 = 1;
 
@@ -21,11 +21,11 @@ const CLOSED: u8 = 1;
 pub(super) struct Closer(Channel);
 
 impl Closer {
-    /// Starts the thread. Its table has no descriptors but its own and those passed to it, so that a thread that exits
-    /// with a copy of the table closes nothing else. Call it while the process has no descriptors of others.
+    /// Starts the thread. Its table has only its own descriptors and those passed to it, so that a thread that exits
+    /// with a copy of the table closes nothing else. Call it before the process has descriptors of other processes.
     ///
     /// # Errors
-    /// The system cannot create a thread or a descriptor, or gives no thread a table of its own (before Linux 5.9).
+    /// The system cannot create a thread or a descriptor, or cannot give a thread its own table (before Linux 5.9).
     pub(super) fn start() -> io::Result<Closer> {
         let (near, far) = Channel::pair().map_err(io::Error::other)?;
         let (report, started) = channel();
@@ -49,7 +49,7 @@ impl Closer {
         }
     }
 
-    /// Closes sockets for the calling thread, which has this number among those of [`super::Disposal`].
+    /// Closes sockets for the calling thread, thread `number` of [`super::Disposal`].
     pub(super) fn close(&self, thread: u8, fds: Vec<OwnedFd>) {
         if fds.is_empty() {
             return;

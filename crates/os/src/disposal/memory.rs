@@ -22,7 +22,7 @@ impl fmt::Debug for Large {
     }
 }
 
-/// Drops values on a thread of its own, which starts with the first one and ends with this value.
+/// Drops values on a separate thread, which starts with the first value and ends with this one.
 #[derive(Default)]
 pub struct Reclaim {
     thread: Option<Sender<Large>>,
@@ -67,7 +67,7 @@ mod tests {
     use std::thread::{self, ThreadId};
     use std::time::Duration;
 
-    /// Tells which thread drops it.
+    /// Reports which thread drops it.
     struct Told(Sender<ThreadId>);
 
     impl Drop for Told {

@@ -1,9 +1,9 @@
 //! Closing what other processes have passed. The last close of a descriptor may block for as long as its sender wants:
-//! that of a TCP socket with `SO_LINGER` and a peer that does not read, or that of a file of FUSE. It also happens when
-//! a socket is closed in whose queue such a descriptor lies, and when a receive has no room for one. A thread that
-//! serves several processes therefore receives all descriptors of a packet ([`Channel::receive_all`]), and leaves their
-//! close to threads that do nothing else. Sockets that linger do not delay these either: the option is reset, and where
-//! it cannot be, in the queue of a local socket, a thread closes by exiting, at which the kernel waits for no peer.
+//! of a TCP socket with `SO_LINGER` and a peer that does not read, or of a FUSE file. It also happens when a socket is
+//! closed in whose queue such a descriptor lies, and when a receive has no room for one. A thread that serves several
+//! processes therefore receives all descriptors of a packet ([`Channel::receive_all`]), and leaves closing them to
+//! threads that do nothing else. Lingering sockets do not delay these either: the option is reset; where it cannot be
+//! (in the queue of a local socket), a thread closes by exiting, because then the kernel does not wait for the peer.
 
 mod closer;
 mod memory;
@@ -27,15 +27,15 @@ use closer::Closer;
 
 pub use memory::{Large, Reclaim};
 
-/// Maximum number of threads, each of which starts when it is needed. A user always has the same one, which it shares
-/// with others only by chance, so that descriptors whose close blocks delay those of their own user.
+/// Maximum number of threads, each of which starts when it is needed. A user always has the same thread and shares it
+/// only by chance, so that a blocking close delays mostly the user's own descriptors.
 const THREADS: usize = 64;
 
 /// Maximum number of descriptors that a thread closes together.
 const TOGETHER: usize = 1024;
 
-/// Descriptors of one user that may wait before [`Disposal::is_full`]. Those whose close does not block wait for
-/// microseconds.
+/// Descriptors of one user that may wait before [`Disposal::is_full`]. A descriptor whose close does not block waits
+/// for microseconds.
 pub const WAITING_PER_USER: usize = 1024;
 
 /// The same while [`CROWDED`] descriptors of all users wait.
@@ -44,7 +44,7 @@ const WAITING_WHEN_CROWDED: usize = 64;
 /// Descriptors of all users: four users that have as many as they may.
 const CROWDED: usize = 4 * WAITING_PER_USER;
 
-/// Closes descriptors of other processes on threads of its own. Copies share the threads, which end with the last copy.
+/// Closes descriptors of other processes on separate threads. Copies share the threads, which end with the last copy.
 #[derive(Clone, Default)]
 pub struct Disposal(Arc<Shared>);
 
@@ -61,7 +61,7 @@ type Close = dyn Fn(u8, Vec<OwnedFd>) + Send + Sync;
 /// A thread takes a descriptor and its user.
 type Thread = Sender<(u32, OwnedFd)>;
 
-/// The descriptors that wait for a thread, or that one closes: of each user that has some, and of all.
+/// The number of descriptors that wait for a thread or are being closed: of each user with some, and in all.
 #[derive(Debug, Default)]
 struct Waiting {
     of_users: Mutex<HashMap<u32, usize>>,
@@ -118,8 +118,8 @@ impl Disposal {
         }
     }
 
-    /// Whether a process of this user must pass nothing more: descriptors of its user whose close blocks would take all
-    /// that this process may have open.
+    /// Whether processes of this user must pass no more descriptors: blocked closes of this user's descriptors could
+    /// use up this process's limit of open files.
     #[must_use]
     pub fn is_full(&self, user: u32) -> bool {
         let Waiting { of_users, all } = &*self.0.waiting;
@@ -138,7 +138,7 @@ impl Disposal {
     /// Ends a connection to a process of this user, and closes it, without waiting.
     pub fn end(&self, user: u32, channel: Channel) {
         channel.shut();
-        // Most have nothing unread: their close does not block.
+        // Usually nothing is unread, and the close does not block.
         if channel.has_unread_after_shut() {
             self.close_one(user, channel.into_fd());
         }
@@ -259,7 +259,7 @@ mod tests {
         (end.into(), peer)
     }
 
-    /// A socket whose close waits lies in the queue of a socket that lies in a queue, behind another one.
+    /// A socket whose close blocks is in the queue of a socket that is itself queued behind another one.
     #[test]
     fn sockets_that_linger_in_queues_delay_no_close() {
         let disposal = Disposal::default();

@@ -2,7 +2,7 @@
 
 use super::window::{UNIT, UNITS};
 
-/// No span, or no chunk.
+/// Marks the absence of a span or chunk.
 pub(super) const NONE: u32 = u32::MAX;
 /// Spans of a chunk: each has at least two units.
 pub(super) const SPANS: usize = 128;
@@ -58,7 +58,7 @@ impl Span {
 /// The state of a chunk.
 #[repr(C)]
 pub(super) struct Chunk {
-    /// Bit for each unit that no span has.
+    /// Bit set for each unit that belongs to no span.
     free: [u64; WORDS],
     /// Bit for each free unit that may still have memory.
     dirty: [u64; WORDS],

@@ -2,8 +2,8 @@
 //! back to the system when it is empty.
 //!
 //! A program installs it with `#[global_allocator] static HEAP: Heap = Heap;`. Everything but messages comes from the
-//! system's allocator as before. Freeing a buffer is what it always is, a drop of its `Vec`: the addresses of messages
-//! form one range. In a program without it, [`is_installed`] is false and no message is kept.
+//! system's allocator as before. A buffer is freed by dropping its `Vec`, as always: messages are recognised by their
+//! range of addresses. In a program without it, [`is_installed`] is false and messages are not stored here.
 
 mod chunk;
 mod reserve;
@@ -34,7 +34,7 @@ static LENGTH: AtomicUsize = AtomicUsize::new(0);
 static CHANGED: AtomicBool = AtomicBool::new(false);
 static SPANS: Mutex<Option<Spans>> = Mutex::new(None);
 
-/// The place of an address among those of messages.
+/// The offset of an address in the range of messages.
 fn place(address: usize) -> Option<usize> {
     // The length is stored after the first address.
     let length = LENGTH.load(Ordering::Acquire);
@@ -129,7 +129,7 @@ fn buffer_of(owner: u32, size: usize, growth: usize) -> Option<Vec<u8>> {
     Some(unsafe { Vec::from_raw_parts(std::ptr::with_exposed_provenance_mut(address), 0, size) })
 }
 
-/// An empty buffer for a message of more than 4 KiB that belongs to nobody: [`keep`] does not copy it.
+/// An empty buffer without an owner, for a message of more than 4 KiB: [`keep`] does not copy it.
 #[must_use]
 pub fn buffer(size: usize) -> Option<Vec<u8>> {
     if size > MOST_SLOT { buffer_of(NOBODY, size, usize::MAX) } else { None }
@@ -137,8 +137,8 @@ pub fn buffer(size: usize) -> Option<Vec<u8>> {
 
 /// Moves bytes to the memory of an owner, who may get at most `growth` bytes more from the system.
 ///
-/// # Errors
-/// The bytes: the owner may not, or the system has no memory left. It has none for messages while [`is_short`].
+/// # Errors The bytes: the owner may not, or the system has no memory left. It has none for messages while
+/// [`is_short`].
 pub fn keep(owner: u32, bytes: Vec<u8>, growth: usize) -> Result<Vec<u8>, Vec<u8>> {
     if bytes.is_empty() {
         return Ok(bytes);
@@ -146,7 +146,7 @@ pub fn keep(owner: u32, bytes: Vec<u8>, growth: usize) -> Result<Vec<u8>, Vec<u8
     if is_short() {
         return Err(bytes);
     }
-    // A message that was cut would hold the memory of the whole one.
+    // A truncated message would hold the memory of the whole one.
     if bytes.len() > bytes.capacity() / 2
         && let Some(place) = place(bytes.as_ptr().addr())
         && with_spans(|spans| spans.give(place, owner, growth)) == Some(true)
@@ -181,15 +181,14 @@ pub fn needs_trim() -> bool {
     LENGTH.load(Ordering::Relaxed) > 0 && with_spans(|spans| spans.needs_trim()) == Some(true)
 }
 
-/// Gives memory back that nothing uses, some of it the next time. Call it every second while [`needs_trim`].
+/// Gives back unused memory; some of it only at the next call. Call it every second while [`needs_trim`].
 pub fn trim() {
     if LENGTH.load(Ordering::Relaxed) > 0 {
         with_spans(Spans::trim);
     }
 }
 
-/// Whether the system has refused memory, and still does: what may be refused is refused, so that what may not finds
-/// some.
+/// Whether the system refuses memory now: callers then refuse optional work, so that memory is left for the rest.
 #[must_use]
 pub fn is_short() -> bool {
     reserve::is_spent() && !reserve::restore()

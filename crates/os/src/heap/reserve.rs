@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Bytes of the reserve. Ours: what one turn of the daemon may need for replies, tables and frames.
+/// Bytes of the reserve. Our choice: what one turn of the daemon may need for replies, tables and frames.
 const RESERVE: usize = 16 << 20;
 
 /// No reserve is wanted yet.

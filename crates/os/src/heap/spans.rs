@@ -1,5 +1,5 @@
 //! Buffers of messages by owner. A buffer of up to 4 KiB is a slot in a span of 16 KiB that has slots of one size and
-//! of one owner; a larger one has a span of its own, which can change its owner. Spans lie in chunks.
+//! of one owner; a larger one has a separate span, which can change its owner. Spans lie in chunks.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const SIZES: [u16; 24] = [
     64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536, 1808,
     2048, 2720, 3264, 4096,
 ];
-/// Class of a span that is one buffer.
+/// Class of a span that holds one large buffer.
 const WHOLE: u8 = SIZES.len() as u8;
 /// Units of a span with slots.
 const SLOTTED: usize = 4;
@@ -22,13 +22,13 @@ pub(super) const MOST: usize = 17 * UNIT;
 /// Free units that may keep their memory until the next [`Spans::trim`], so that queues that fill and drain do not ask
 /// the system for it each time: 8 MiB.
 const MOST_DIRTY: usize = (8 << 20) / UNIT;
-/// Lists of chunks by their longest run of free units: at least so many.
+/// Chunks by their longest run of free units; an index is the minimum length of the run.
 const BINS: [usize; 4] = [2, 4, 8, 17];
 
 /// The owner of large buffers that belong to no user.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// What an owner has.
+/// The memory of one owner.
 struct Owner {
     units: usize,
     /// Spans with free slots, by class: the first of each list.
@@ -42,14 +42,14 @@ pub(super) struct Spans {
     window: Window,
     /// Chunks that were ever in use have numbers below this.
     started: u32,
-    /// Those of them that have no memory now.
+    /// Those of these classes that have no memory now.
     unused: Vec<u32>,
     bins: [u32; BINS.len() + 1],
     owners: BTreeMap<u32, Owner>,
     /// Owners that have more or less units than was last reported.
     changed: Vec<u32>,
     dirty: usize,
-    /// An owner may have idle classes, or nothing at all.
+    /// An owner may have idle classes or none.
     is_idle: bool,
 }
 
@@ -176,7 +176,7 @@ impl Spans {
         self.dirty > 0 || self.is_idle
     }
 
-    /// Gives back memory that nothing uses, and spans that were empty the last time too.
+    /// Gives back unused memory, and spans that were already empty at the last call.
     pub(super) fn trim(&mut self) {
         if core::mem::take(&mut self.is_idle) {
             self.trim_owners();
@@ -219,7 +219,7 @@ impl Spans {
         if chunk.is_empty() {
             self.unbin(number);
             self.window.decommit(number);
-            // There was room for it.
+            // Capacity was reserved for it.
             self.unused.push(number);
             return;
         }
@@ -268,7 +268,7 @@ impl Spans {
         let number = match self.unused.pop() {
             Some(number) => number,
             None => {
-                // So that the list has room for every chunk.
+                // Keeps capacity in the list for every chunk.
                 self.unused.try_reserve(self.started as usize + 1).ok()?;
                 let number = self.started;
                 (number < self.window.chunks() as u32).then_some(number)?
@@ -421,7 +421,7 @@ mod tests {
             } else if let Some(place) = taken.keys().copied().nth(random(&mut state) % taken.len().max(1)) {
                 let (size, owner) = taken.remove(&place).unwrap();
                 let moved = spans.give(place, 9, usize::MAX);
-                assert_eq!(moved, size > MOST_SLOT, "only spans of their own are given");
+                assert_eq!(moved, size > MOST_SLOT, "only separate spans change their owner");
                 assert_eq!(spans.owner_of(place), if moved { 9 } else { owner });
                 spans.free(place);
             }

@@ -1,4 +1,4 @@
-//! What the system's allocator, and tables in its memory, give back.
+//! How the system's allocator, and tables in its memory, give memory back.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash};
@@ -6,14 +6,14 @@ use std::hash::{BuildHasher, Hash};
 /// Bytes of a large block of the system's allocator.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const LARGE: libc::c_int = 128 << 10;
-/// Free bytes at the end of its memory from which it gives them back at once.
+/// Free bytes at the end of its memory above which it returns them at once.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const FREE: libc::c_int = 1 << 20;
 
-/// Entries for which [`shrink_queue`] leaves the memory in any case.
+/// Number of entries for which [`shrink_queue`] always keeps the memory.
 const LEAST: usize = 1024;
 
-/// Gives memory of a map back that uses less than a quarter of it, if that is more than for `least` entries. Takes time
+/// Shrinks a map that uses less than a quarter of its memory, if that holds more than `least` entries. Takes time
 /// in proportion to the entries left, and to the memory that goes back.
 pub fn shrink_map<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>, least: usize) {
     if map.capacity() > least && map.len() < map.capacity() / 4 {
@@ -37,11 +37,11 @@ pub fn trim_system() {
     };
 }
 
-/// Large blocks of the system's allocator are mappings of their own, which the system gets back when they are freed. By
-/// default it raises the size from which they are with each one that is freed, up to 32 MiB.
+/// Large blocks of the system's allocator are separate mappings, which return to the system when they are freed. By
+/// default each freed block raises the size above which this holds, up to 32 MiB.
 pub(super) fn map_large_blocks() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: sets numbers of the allocator, which has its own locks.
+    // SAFETY: sets parameters of the allocator, which has its own locks.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
         libc::mallopt(libc::M_TRIM_THRESHOLD, FREE);

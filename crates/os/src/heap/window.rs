@@ -78,13 +78,13 @@ impl Window {
         if unsafe { mprotect(at, CHUNK, flags) }.is_err() {
             return false;
         }
-        // A huge page would take memory that no message uses. A kernel without huge pages refuses it.
+        // A huge page would take unused memory. A kernel without huge pages refuses it.
         // SAFETY: as above; the contents do not change.
         let _ = unsafe { madvise(at, CHUNK, Advice::LinuxNoHugepage) };
         true
     }
 
-    /// Gives back all memory of a chunk, which nothing uses.
+    /// Gives back all memory of an unused chunk.
     pub(super) fn decommit(&mut self, chunk: u32) {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         let at = self.address(chunk, 0);
@@ -95,7 +95,7 @@ impl Window {
         }
     }
 
-    /// Gives back the memory of units that nothing uses; their addresses stay usable.
+    /// Gives back the memory of unused units; their addresses stay usable.
     pub(super) fn discard(&mut self, chunk: u32, first: usize, units: usize) {
         if !self.has_small_pages && units < UNITS {
             return;
@@ -107,7 +107,7 @@ impl Window {
     /// The state of a committed chunk, which is at its beginning.
     pub(super) fn chunk(&mut self, chunk: u32) -> &mut Chunk {
         // SAFETY: the first units of a committed chunk are readable and writable, aligned to a page, and used for its
-        // state only; zeros are a valid value. The exclusive reference to the window makes this one exclusive.
+        // state only; zeros are a valid value. Exclusive because the reference to the window is.
         unsafe { &mut *self.address(chunk, 0).cast::<Chunk>() }
     }
 }

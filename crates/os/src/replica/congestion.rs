@@ -57,7 +57,7 @@ pub(super) fn set(words: &[AtomicU64], of: u32, level: u8, congested: bool) -> b
     let old = if known.is_some() { levels(load(place)) } else { 0 };
     let new = if congested { old | bit } else { old & !bit };
     store(place, u64::from(of) << 32 | u64::from(new));
-    // Remove empty words that are followed by a free place, the last one first: no search has to pass them.
+    // Remove empty words that are followed by a free place, the last one first: no search has to skip them.
     let mut last = place;
     while levels(load(last)) == 0 && load(last) != 0 && load((last + 1) % WORDS) == 0 {
         store(last, 0);

@@ -22,7 +22,7 @@ pub enum Fence {
     /// Ringer: between the change that it announces and checking whether a thread sleeps; also between marking a lane
     /// gone and reading its unread records.
     Ring,
-    /// Reader: between freeing room and checking whether the writer waits for it.
+    /// Reader: between freeing space and checking whether the writer waits for it.
     Release,
     /// Writer: between announcing that it waits for room and checking for room once more.
     WantRoom,
@@ -81,7 +81,7 @@ pub trait Memory: Send + Sync {
     fn and32(&self, at: usize, bits: u32) -> u32;
     /// Sequentially consistent fence.
     fn fence(&self, which: Fence);
-    /// Copies bytes out, each exactly once. Bytes that a peer changes meanwhile may be torn, which is defined
+    /// Copies bytes out, each exactly once. Bytes that a peer changes during the copy may be torn, which is defined
     /// behaviour.
     fn read(&self, at: usize, into: &mut [u8]);
     /// Appends a copy of `len` bytes to `into`, as [`Memory::read`] reads them.

@@ -2,9 +2,8 @@
 //! 10).
 //!
 //! A connected socket does no route lookup per datagram, at either end, which saves about a tenth of a round trip on
-//! one host. The socket blocks: a thread that expects frames from this peer only waits in the system call that reads
-//! them, which saves half a microsecond of the event loop twice. Frames of other peers still arrive at the first
-//! socket.
+//! one host. The socket blocks: a thread that expects frames only from this peer waits in the call that reads them,
+//! which twice saves half a microsecond of the event loop. Frames of other peers still arrive at the first socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -56,7 +55,7 @@ impl Express {
         grow_buffers(&fd, options);
         let segmentation = AtomicBool::new(options.offloads && gso::probe(fd.as_fd()));
         if options.offloads {
-            // If this fails, every datagram arrives by itself, which the receiver handles too.
+            // If this fails, every datagram arrives separately, which the receiver also handles.
             gro::enable(fd.as_fd());
         }
         Ok(Express {
@@ -103,8 +102,8 @@ impl Express {
         self.can_wake.load(Ordering::Relaxed)
     }
 
-    /// Reads at most `most` datagrams into `ring`. If there are none, it waits for the first at most `limit` and at
-    /// least half as long. [`ReceiveRing::deliver`] then passes the frames on.
+    /// Reads at most `most` datagrams into `ring`. If there are none, it waits for the first: at least half of `limit`,
+    /// at most `limit`. [`ReceiveRing::deliver`] then passes the frames on.
     ///
     /// # Errors
     /// As [`ReceiveRing::receive`].
@@ -117,7 +116,7 @@ impl Express {
     ///
     /// # Errors
     /// As [`Express::wait`].
-    pub fn look(&self, ring: &mut ReceiveRing, most: usize) -> io::Result<()> {
+    pub fn poll(&self, ring: &mut ReceiveRing, most: usize) -> io::Result<()> {
         ring.read(self.fd.as_fd(), most, false)
     }
 
@@ -137,7 +136,7 @@ impl Express {
         }
     }
 
-    /// Sends `datagrams`, which have no address, to the peer. See [`mmsg::send_all`].
+    /// Sends `datagrams` without addresses to the peer. See [`mmsg::send_all`].
     pub fn send(&self, frames: &impl Frames, datagrams: &[Datagram]) -> SendReport {
         let mut report = SendReport::default();
         // Locked, because the socket is connected to itself while another thread calls `wake`.

@@ -197,7 +197,7 @@ impl AsFd for UdpSocket {
 }
 
 /// Sets the don't-fragment bit, and lets the kernel fragment only datagrams above a path MTU that
-/// a router has reported: a slow path is better than one that drops every full frame.
+/// a router has reported: a slow path is better than a path that drops every full frame.
 fn discover_path_mtu(fd: &OwnedFd, v4: bool) -> rustix::io::Result<()> {
     if v4 {
         sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::WANT)

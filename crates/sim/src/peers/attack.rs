@@ -11,14 +11,14 @@ pub enum Attack {
     BroadcastGaps,
     /// Discovery messages of invented nodes, with addresses of other nodes, and with changing signatures and places.
     Discovery,
-    /// Discovery messages of invented nodes, each with an identity, an address and often a host of its own: the table
+    /// Discovery messages of invented nodes, each with its own identity, address and often host: the table
     /// of known nodes is full.
     Identities,
     /// STATE messages that report everything as missing, with gap blocks, and ask for replies.
     Nacks,
     /// Nothing is acknowledged, and every message sent causes the node to send one.
     Silence,
-    /// Publications, withdrawals, huge ranges, and numbered updates after one that is missing.
+    /// Publications, withdrawals, huge ranges, and numbered updates after a missing one.
     Bindings,
     /// Connections to the topology server and subscriptions to everything.
     Subscriptions,
@@ -29,7 +29,7 @@ pub enum Attack {
 }
 
 impl Attack {
-    /// All of them.
+    /// All attacks.
     pub const ALL: [Self; 10] = [
         Self::Deferred,
         Self::BroadcastGaps,

@@ -1,4 +1,4 @@
-//! A campaign: virtual time, two networks, honest nodes, and hostile peers that take turns.
+//! A campaign: virtual time, two networks, honest nodes, and hostile peers in turn.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use super::honest::{Honest, address, media};
 use super::hostile::{Frame, Hostile, Victim};
 use super::{Cost, Probe, Report, ceilings};
 
-/// Honest nodes: the one that is attacked, two neighbours, and one that starts in the middle.
+/// Honest nodes: the attacked node, two neighbours, and a newcomer that starts in the middle.
 const HONEST: usize = 4;
-/// The one that starts in the middle.
+/// The newcomer.
 const NEWCOMER: usize = 3;
 /// Step of the virtual time, milliseconds.
 const STEP_MS: u64 = 5;
@@ -19,11 +19,11 @@ const STEP_MS: u64 = 5;
 const LONG_STEP_MS: u64 = 50;
 /// Steps between two messages of an application.
 const PACE: u64 = 8;
-/// Interval at which a hostile peer speaks, milliseconds: less than the tolerance of a link.
+/// Interval at which a hostile peer sends, milliseconds: less than the tolerance of a link.
 const SPEAK_MS: u64 = 500;
 /// Time in which the honest nodes find each other, milliseconds.
 const QUIET_MS: u64 = 5_000;
-/// Time after which a peer that is down is forgotten, and some more, milliseconds.
+/// Time after which a peer that is down is forgotten, with a margin, milliseconds.
 const FORGET_MS: u64 = 330_000;
 /// Longest time until a newcomer has contact, milliseconds: the trial of its address, and an interval of discovery.
 const NEWCOMER_MS: u64 = 2_000;
@@ -220,7 +220,7 @@ impl Run {
         }
     }
 
-    /// The hostile peers whose turn it is speak.
+    /// The hostile peers whose turn it is send.
     fn attack(&mut self) {
         let turns = SPEAK_MS / STEP_MS;
         let turn = (self.steps % turns) as usize;
@@ -241,7 +241,7 @@ impl Run {
             cost.longest = cost.longest.max(cpu);
             out.clear();
             self.out = out;
-            // Frames leave after a few received ones, as in a turn of the daemon.
+            // Frames leave after a few received frames, as in a turn of the daemon.
             self.deliver(0);
         }
     }

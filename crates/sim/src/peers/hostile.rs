@@ -20,9 +20,9 @@ const ITEMS: usize = DATA / 20;
 const FORGED_TYPES: u32 = 100_000;
 /// Connections to the topology server that one peer opens.
 const CONNECTIONS: usize = 64;
-/// Turns after which a peer without an answer begins again.
+/// Number of turns without a reply after which a peer begins again.
 const PATIENCE: u64 = 3;
-/// Sessions of a peer that has left its link differ by this much.
+/// Difference between successive sessions of a peer that leaves its link.
 const NEXT_SESSION: u16 = 1;
 
 /// A frame of a hostile peer, and where it goes.
@@ -64,7 +64,7 @@ pub struct Hostile {
     seqno: u16,
     state: u16,
     broadcast: u16,
-    /// What the victim has sent: the next packet of its link, its last broadcast.
+    /// The state of the victim: the next packet of its link, its last broadcast.
     sent: u16,
     last_broadcast: u16,
     /// Number of calls of [`Self::speak`] in this session.
@@ -76,7 +76,7 @@ pub struct Hostile {
 }
 
 impl Hostile {
-    /// Peer `index` with an address of its own.
+    /// Peer `index`, with its own address.
     #[must_use]
     pub fn new(index: u32, attack: Attack, media: MediaAddr, seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ u64::from(index) << 32);
@@ -407,7 +407,7 @@ impl Hostile {
         state.set_last_bcast(self.broadcast.wrapping_sub(1));
         state.set_seq_gap(gap);
         state.set_probe(probe);
-        // From the first acknowledgement on the victim waits for this peer with its broadcasts.
+        // From the first acknowledgement on, the victim's broadcasts wait for this peer.
         state.set_ack(if gap == 0 && self.sent > 1 { 1 } else { 0 });
         state.set_bcast_ack(self.broadcast_ack());
         state

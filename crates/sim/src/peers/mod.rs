@@ -1,4 +1,4 @@
-//! Hostile peers against one node with honest neighbours: what they can cost, and that honest traffic survives.
+//! Hostile peers against one node with honest neighbours: checks their cost, and that honest traffic survives.
 
 mod attack;
 mod campaign;
@@ -11,7 +11,7 @@ pub use attack::Attack;
 pub use campaign::{Campaign, run};
 pub use hostile::{Frame, Hostile, Victim};
 
-/// What hostile peers may cost a node. A campaign fails beyond these.
+/// Ceilings for the cost of hostile peers to a node. A campaign fails beyond these.
 ///
 /// The values and their reasons are also in `docs/operating/campaigns.md`.
 pub mod ceilings {
@@ -28,18 +28,18 @@ pub mod ceilings {
     /// tables that shrink late.
     pub const MEMORY_LEFT: usize = 24 << 20;
     /// Memory that the binding table keeps for each binding that it has had at the same time, bytes: programs map a
-    /// part of it, which therefore never shrinks, and is used again.
+    /// part of it, so it never shrinks, but is reused.
     pub const PER_BINDING: usize = 400;
     /// Processor time for one frame on average over an attack: a node handles 50,000 frames a second of the worst
     /// attack on one processor, a hundred times more than links need to stay up. Checked in release builds only.
     pub const CPU_PER_FRAME: Duration = Duration::from_micros(20);
     /// The same for a frame of 65 bindings: 4 µs for each, half of it when it is withdrawn.
     pub const CPU_PER_BINDINGS: Duration = Duration::from_micros(260);
-    /// Bytes that the node sends for each byte that it gets from hostile peers: a peer that reports everything as
-    /// missing gets its window again, but not every millisecond.
+    /// Bytes that the node sends for each byte from hostile peers: a peer that reports everything as missing gets its
+    /// window again, but not every millisecond.
     pub const AMPLIFICATION: f64 = 16.0;
-    /// The same for discovery messages, which can name any host: a response and five setup messages, and what keeps the
-    /// link of the peer up that sends them.
+    /// The same for discovery messages, which can name any host: a response, five setup messages, and what keeps the
+    /// sending peer's link up.
     pub const AMPLIFICATION_OF_DISCOVERY: f64 = 5.5;
 
     /// The same for a request to the topology server: a subscription begins with an event for each binding that exists.
@@ -64,13 +64,13 @@ pub mod ceilings {
         }
     }
 
-    /// The ceiling of what is left after an attack in which so many bindings were made.
+    /// The ceiling for the memory left after an attack that made this many bindings.
     #[must_use]
     pub fn memory_left(bindings: u64) -> usize {
         MEMORY_LEFT + usize::try_from(bindings).unwrap_or(usize::MAX).min(MOST_BINDINGS) * PER_BINDING
     }
 
-    /// The most bindings of a node: its limit, and those that each peer may have in any case.
+    /// Maximum number of bindings of a node: its limit, and those that each peer may have in any case.
     const MOST_BINDINGS: usize =
         utipc_core::names::MAX_BINDINGS + utipc_core::limits::MAX_PEERS * utipc_core::names::ASSURED_BINDINGS;
 }
@@ -84,14 +84,14 @@ pub struct Probe {
     pub cpu: fn() -> Duration,
 }
 
-/// What an attack has cost.
+/// The cost of an attack.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// Frames that the hostile peers sent.
     pub frames: u64,
-    /// Bytes of these.
+    /// Bytes of these frames.
     pub bytes: u64,
-    /// Processor time of the node for them.
+    /// Processor time of the node for these frames.
     pub cpu: Duration,
     /// Processor time of the most expensive turn of a peer, with all its frames.
     pub longest: Duration,
@@ -116,7 +116,7 @@ impl Cost {
 /// Results of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Hostile peers, and those of them that were in contact at the same time at most.
+    /// Number of hostile peers, and the maximum in contact at the same time.
     pub peers: usize,
     /// See [`Self::peers`].
     pub most_linked: usize,

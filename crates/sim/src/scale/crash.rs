@@ -18,13 +18,13 @@ const AFTERMATH_MS: u64 = 3_000;
 pub mod bounds {
     use super::TICK_MS;
 
-    /// A few times the latency, and turns of the virtual network.
+    /// A few times the latency and the turns of the virtual network.
     const LATENCY_MS: u64 = 5;
-    /// By a node that supervises the crashed one: five silent ticks, and the rest of the one in which it crashed.
+    /// By a node that supervises the crashed one: five silent ticks, and the rest of the tick of the crash.
     pub const DIRECT_MS: u64 = 6 * TICK_MS + LATENCY_MS;
-    /// By the others, if four nodes supervise the crashed one: their reports leave at a tick, and count at the next.
+    /// By the others, if four nodes supervise the crashed one: their reports leave at one tick, and count at the next.
     pub const REPORTED_MS: u64 = DIRECT_MS + 2 * TICK_MS;
-    /// By the others, if fewer report it: they find out themselves, after the first report.
+    /// By the others, if fewer report it: they detect it themselves, after the first report.
     pub const PROBED_MS: u64 = DIRECT_MS + 2 * TICK_MS + DIRECT_MS;
 }
 
@@ -39,13 +39,13 @@ pub struct Detection {
     pub median_ms: f64,
     /// The last survivor, for the last crashed node.
     pub last_ms: f64,
-    /// Pairs in which the survivor supervised the crashed node itself, and the last one of these.
+    /// Pairs in which the survivor supervised the crashed node itself, and the last of these.
     pub direct: usize,
     /// See [`Self::direct`].
     pub last_direct_ms: f64,
 }
 
-/// What the survivors of a crash have reported.
+/// The reports of the survivors of a crash.
 pub(super) struct Crash {
     crashed: BTreeSet<NodeAddr>,
     /// Pairs of a survivor and a crashed node that it supervised.
@@ -126,7 +126,7 @@ impl Run<'_> {
         self.check_contacts()
     }
 
-    /// The pairs of a node that runs and one of these nodes that it supervises.
+    /// The pairs of a running node and one of these nodes that it supervises.
     fn supervisors(&self, of: &BTreeSet<NodeAddr>) -> BTreeSet<(usize, NodeAddr)> {
         let mut pairs = BTreeSet::new();
         for (index, stack) in self.segment.running().filter(|(_, stack)| !of.contains(&stack.own_node())) {

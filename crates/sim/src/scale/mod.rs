@@ -1,9 +1,9 @@
-//! Clusters of many nodes on one segment: what supervision costs, how much memory a node needs, and when the others
-//! learn that nodes have crashed.
+//! Clusters of many nodes on one segment: the cost of supervision, the memory of a node, and the time until the others
+//! learn of crashes.
 //!
 //! A run waits until all nodes are in contact and the monitor of each knows the domains of all others, counts in a
 //! quiet time, crashes one node, and then a domain: √n consecutive nodes of the ring. The nodes that would report most
-//! of them are among the dead. Every stage checks its invariants.
+//! of the crashes have crashed too. Every stage checks its invariants.
 
 mod crash;
 mod segment;
@@ -38,7 +38,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// Results of a run; those of a node are the mean over all nodes.
+/// Results of a run; results per node are the mean over all nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Whether the monitor is active: there are more nodes than its threshold.

@@ -1,7 +1,7 @@
 //! Nodes on one network segment, in virtual time: every frame arrives after the same time, and none is lost.
 //!
-//! Frames that were sent first arrive first, so the frames in flight are a queue. Each of its entries is the batch that
-//! a node has produced in one call, as it is: a broadcast is stored once.
+//! Frames that were sent first arrive first, so the frames in flight are a queue. Each entry is the unchanged batch
+//! that a node has produced in one call: a broadcast is stored once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use utipc_core::{
 const LATENCY: Duration = Duration::from_micros(100);
 /// Largest packet, bytes: Ethernet's.
 const MTU: u32 = 1500;
-/// Threshold of the monitor that no cluster of the simulator exceeds: all nodes supervise each other.
+/// A monitor threshold above every cluster of the simulator: all nodes supervise each other.
 const NO_MONITOR: usize = 4095;
 
-/// What nodes have sent. A broadcast counts once.
+/// Counts of what nodes have sent. A broadcast counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// STATE messages that request a reply.
@@ -60,7 +60,7 @@ pub(super) struct Change {
 pub(super) enum What {
     ContactUp,
     ContactLost,
-    /// With the reason.
+    /// The reason.
     LinkDown(String),
 }
 
@@ -145,7 +145,7 @@ impl Segment {
         self.addrs.get(&addr).is_some_and(|index| self.nodes[*index].is_some())
     }
 
-    /// Ends a node without a word to the others.
+    /// Ends a node without notice to the others.
     pub(super) fn crash(&mut self, index: usize) {
         self.nodes[index] = None;
         if let Some(due) = self.due[index].take() {
@@ -207,7 +207,7 @@ impl Segment {
         self.spare.push(flight.batch);
     }
 
-    /// A call of a node, if it runs, and what follows from it.
+    /// Calls a node, if it runs, and processes the results.
     fn with(&mut self, index: usize, call: impl FnOnce(Time, &mut Stack)) {
         let now = self.now;
         let Some(stack) = self.nodes.get_mut(index).and_then(Option::as_mut) else { return };

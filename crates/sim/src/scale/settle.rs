@@ -5,7 +5,7 @@ use utipc_core::monitor::MonitorNode;
 
 use super::{Run, What};
 
-/// Step in which the cluster is looked at, milliseconds.
+/// Interval at which the cluster is checked, milliseconds.
 const STEP_MS: u64 = 1000;
 /// Longest time until all nodes are in contact, milliseconds: the slowest interval of discovery, twice, and some more.
 const LONGEST_CONTACT_MS: u64 = 150_000;
@@ -13,7 +13,7 @@ const LONGEST_CONTACT_MS: u64 = 150_000;
 const LONGEST_SETTLE_MS: u64 = 20_000;
 
 impl Run<'_> {
-    /// Runs until every node is in contact with every other one. A link that goes down meanwhile is an error.
+    /// Runs until every node is in contact with every other one. A link that goes down during this is an error.
     pub(super) fn connect(&mut self) -> Result<(), String> {
         let begin = self.segment.now;
         let all = self.plan.nodes * (self.plan.nodes - 1);
@@ -89,7 +89,7 @@ impl Run<'_> {
         (1..).find(|size| size * size >= self.plan.nodes).unwrap_or(1)
     }
 
-    /// Pairs of nodes of which one supervises the other.
+    /// Number of pairs in which one node supervises the other.
     pub(super) fn count_supervised(&self) -> usize {
         let count = |(_, stack): (usize, &Stack)| match self.report.is_monitored {
             true => monitor_of(stack).skip(1).filter(|node| node.local || node.head).count(),

@@ -1,10 +1,10 @@
-//! gRPC by service name. Start two servers and a client, and kill one of the servers: the client goes on.
+//! gRPC by service name. Start two servers and a client, and kill one of the servers: the client continues.
 //!
 //! ```text
 //! cargo run --example greeter server red
 //! cargo run --example greeter server blue
 //! cargo run --example greeter client 100
-//! cargo run --release --example greeter compare     # the round trip beside gRPC over TCP
+//! cargo run --release --example greeter compare # the round trip compared with gRPC over TCP
 //! ```
 
 mod service;
@@ -74,7 +74,7 @@ async fn greeting(client: &mut GreeterClient) -> Result<String, Box<dyn Error>> 
     }
 }
 
-/// Measures gRPC over utipc and over TCP in turn: the servers are threads of this process with runtimes of their own.
+/// Measures gRPC over utipc and over TCP in turn: the servers are threads of this process with separate runtimes.
 async fn compare() -> Result<(), Box<dyn Error>> {
     const ROUNDS: u32 = 2000;
     const RUNS: usize = 5;
@@ -109,7 +109,7 @@ async fn compare() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Serves both transports on one thread, and tells the TCP address.
+/// Serves both transports on one thread, and reports the TCP address.
 fn servers(node: &Node, tell: &std::sync::mpsc::Sender<std::net::SocketAddr>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

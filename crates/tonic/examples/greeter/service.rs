@@ -102,7 +102,7 @@ impl tower_service::Service<http::Request<Body>> for Greeter {
         let greeter = self.clone();
         Box::pin(async move {
             if request.uri().path() != METHOD {
-                return Ok(Status::unimplemented("there is no such method").into_http());
+                return Ok(Status::unimplemented("unknown method").into_http());
             }
             Ok(tonic::server::Grpc::new(Text).unary(greeter, request).await)
         })

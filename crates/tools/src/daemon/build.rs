@@ -15,8 +15,8 @@ use super::faults::{At, Fault};
 use super::file::{self, File, Media};
 use super::{system, users};
 
-/// Makes the daemon's configuration from a file without faults, and opens nothing. So a start fails afterwards only if
-/// the system refuses something.
+/// Makes the daemon's configuration from a file without faults; opens nothing. A start can then fail only if the system
+/// refuses something.
 pub(crate) fn config(file: &File, instance: &str, socket: PathBuf) -> Result<DaemonConfig> {
     let identity = file.node.identity.as_deref();
     let wrong = |why: String| anyhow::anyhow!(why);
@@ -97,7 +97,7 @@ pub(crate) fn usual_place(instance: &str, create: bool) -> Result<PathBuf> {
     let given = given.as_deref().and_then(|list| std::env::split_paths(list).next());
     match given.filter(|folder| folder.is_absolute()) {
         Some(folder) => Ok(folder.join(file)),
-        // Finding the directory of another user creates only this user's own, which is empty without a daemon.
+        // Finding the directory of another user creates only this user's, which is empty without a daemon.
         None if !create && nix::unistd::geteuid().is_root() => Ok(Path::new(system::SYSTEM).join(file)),
         None => Ok(usual_socket(instance)?),
     }
@@ -148,7 +148,7 @@ pub(crate) fn policy(file: &file::Policy) -> Result<Policy> {
         let types = service_types(types).map_err(|why| anyhow::anyhow!(why))?;
         policy.bind.push((types, users::who(allowed)?));
     }
-    // A table in the file has no order, and sorted as text "1000" comes before "200".
+    // A table in the file has no order, and as text "1000" sorts before "200".
     policy.bind.sort_by_key(|(types, _)| (types.end().saturating_sub(*types.start()), *types.start()));
     Ok(policy)
 }

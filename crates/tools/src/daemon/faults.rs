@@ -63,7 +63,7 @@ impl std::error::Error for Faults {}
 pub(crate) struct Source {
     path: Option<PathBuf>,
     text: String,
-    /// Options that stand for bearers, after those of the file.
+    /// Options that add bearers, after those of the file.
     options: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl Source {
         &self.text
     }
 
-    /// Notes an option that stands for one more bearer.
+    /// Notes an option that adds a bearer.
     pub(crate) fn add_option(&mut self, option: String) {
         self.options.push(option);
     }
@@ -122,7 +122,7 @@ impl Source {
         if let Some(option) = at.number.and_then(|number| self.options.get(number.checked_sub(written)?)) {
             return (usize::MAX, option.clone());
         }
-        // The value is a default, or an option of its own, which the fault names.
+        // The value is a default, or a separate option, which the fault names.
         (usize::MAX, String::new())
     }
 }
@@ -134,7 +134,7 @@ fn bearers(table: &DeTable<'_>) -> usize {
     }
 }
 
-/// Where a value stands in the text. A key that is not there has the place of its table.
+/// Where a value stands in the text. A missing key has the place of its table.
 fn span(table: &DeTable<'_>, at: &At) -> Option<Range<usize>> {
     let section = table.get(at.section)?;
     let (keys, whole) = match (section.get_ref(), at.number) {

@@ -56,7 +56,7 @@ pub(crate) struct Bearer {
     pub(crate) name: Option<String>,
     /// UDP: local address; port 6118 if it has none.
     pub(crate) local: Option<Local>,
-    /// UDP: multicast group; by default that of the cluster number, as on kernel nodes.
+    /// UDP: multicast group; by default the group of the cluster number, as on kernel nodes.
     pub(crate) group: Option<Local>,
     /// UDP: peers for unicast instead of multicast.
     #[serde(default)]
@@ -141,7 +141,7 @@ pub(crate) struct Encryption {
     pub(crate) master_key_file: Option<PathBuf>,
     /// Keys of single nodes by their identities, this one included.
     pub(crate) node_key_files: BTreeMap<String, PathBuf>,
-    /// Whether to refuse clear text as soon as there is a key; default true if this table names a key file.
+    /// Whether to refuse clear text as soon as a key exists; default true if this table names a key file.
     pub(crate) strict: Option<bool>,
     /// Interval of new session keys, minutes, 0 for none; default 1440.
     pub(crate) rekeying_minutes: Option<u32>,
@@ -182,7 +182,8 @@ pub(crate) struct Policy {
 pub(crate) struct Limits {
     /// Processes attached at a time; default 4096.
     pub(crate) processes: Option<usize>,
-    /// Processes of one user. This and all other limits of one user are by default half of what all have together.
+    /// Processes of one user. This and all other limits of one user are by default half of the limit of all users
+    /// together.
     pub(crate) processes_per_user: Option<usize>,
     /// Sockets of all processes together; default 262144.
     pub(crate) sockets: Option<usize>,
@@ -204,11 +205,11 @@ pub(crate) struct Limits {
     pub(crate) lanes_per_user: Option<usize>,
     /// Descriptors of sockets that programs poll, and of forks; default 65536, or what RLIMIT_NOFILE allows.
     pub(crate) descriptors: Option<usize>,
-    /// The same, for one user.
+    /// The same for one user.
     pub(crate) descriptors_per_user: Option<usize>,
     /// Memory of queued messages, lanes and the daemon's tables, MiB; default half of the machine's.
     pub(crate) memory_mib: Option<u64>,
-    /// The same, for one user.
+    /// The same for one user.
     pub(crate) memory_per_user_mib: Option<u64>,
 }
 
@@ -226,7 +227,7 @@ pub(crate) struct Log {
 pub(crate) struct Metrics {
     /// Address and port to listen on, or a port of 127.0.0.1; by default none.
     pub(crate) listen: Option<String>,
-    /// Names by which browsers may request the page, beside addresses, `localhost` and the name of this host.
+    /// Names by which browsers may request the page, besides addresses, `localhost` and the name of this host.
     pub(crate) hosts: Vec<String>,
 }
 

@@ -16,11 +16,11 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     }
 }
 
-/// The identity of a daemon on the host `host`; `None` if the name says nothing. `beside` tells daemons of one host
+/// The identity of a daemon on the host `host`; `None` if the name is not specific. `beside` tells daemons of one host
 /// apart: the instance, the user, or the socket.
 ///
 /// A name that is too long keeps its beginning and gets eight digits of a hash, so that hosts whose names begin alike
-/// differ.
+/// still differ.
 pub(super) fn by_host(host: &str, beside: Option<&str>) -> Option<String> {
     let label = host.split('.').next().unwrap_or_default();
     if MEANINGLESS.contains(&label) {

@@ -38,7 +38,7 @@ pub(super) struct Key {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Section {
     pub(super) name: &'static str,
-    /// Whether it is written `[[name]]` and may stand there several times.
+    /// Whether it is written `[[name]]` and may occur several times.
     pub(super) is_list: bool,
     pub(super) keys: &'static [Key],
 }
@@ -127,7 +127,7 @@ pub(super) const SECTIONS: &[Section] = &[
 ];
 
 impl Key {
-    /// What the value must be.
+    /// The required form of the value.
     pub(super) fn wanted(&self) -> String {
         match self.kind {
             Kind::Text => format!("text, as in {}", self.example),
@@ -149,7 +149,7 @@ pub(super) fn is_address(text: &str) -> bool {
     text.parse::<SocketAddr>().is_ok() || text.parse::<IpAddr>().is_ok()
 }
 
-/// `unknown`'s nearest name, as a remedy; else the list of names.
+/// A remedy: the name most like `unknown`, else the list of names.
 pub(super) fn nearest(unknown: &str, names: &[&str]) -> String {
     match utipc_cli::nearest(unknown, names) {
         Some(name) => format!("did you mean {name}?"),

@@ -53,7 +53,7 @@ pub(crate) enum Stage {
     Stopping,
 }
 
-/// Notifies the service manager, if there is one (`Type=notify`, or `notify-reload`).
+/// Notifies the service manager, if present (`Type=notify`, or `notify-reload`).
 pub(crate) fn notify(stage: Stage) {
     let states = match stage {
         Stage::Ready => vec![NotifyState::Ready],
@@ -71,14 +71,12 @@ pub(crate) fn passed_socket() -> Result<Option<Doorway>> {
     let mut numbers = sd_notify::listen_fds().context("cannot read LISTEN_FDS (unset it)")?;
     let Some(number) = numbers.next() else { return Ok(None) };
     if numbers.next().is_some() {
-        bail!(
-            "cannot use the passed sockets: there are several (name one ListenSequentialPacket= in the socket unit)"
-        );
+        bail!("several sockets were passed (name one ListenSequentialPacket= in the socket unit)");
     }
     Ok(Some(Doorway::passed(number)?))
 }
 
-/// Feeds the watchdog of the service manager (`WatchdogSec=`), if it has one, as long as the event loop turns.
+/// Feeds the watchdog of the service manager (`WatchdogSec=`), if it has one, while the event loop runs.
 pub(crate) fn feed_watchdog(pulse: Pulse) -> Result<()> {
     let mut limit_us = 0;
     if !sd_notify::watchdog_enabled(false, &mut limit_us) || limit_us == 0 {
@@ -106,7 +104,7 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// What the daemon has served, in one line for its log.
+/// A summary of what the daemon has served, for its log.
 pub(crate) fn balance(time: Duration, counters: &DaemonCounters) -> String {
     let (seconds, node) = (time.as_secs(), &counters.node);
     format!(

@@ -62,7 +62,7 @@ pub struct Options {
     /// Identity of the node, up to 16 characters [default: the name of the host]
     #[arg(long, value_name = "NAME", value_parser = identity_of)]
     identity: Option<String>,
-    /// Name of this daemon, if several run side by side, each with a node of its own
+    /// Name of this daemon, if several run side by side, each with its own node
     #[arg(long, value_name = "NAME", env = "UTIPC_INSTANCE", default_value = "default", value_parser = instance_of)]
     instance: String,
     /// Path of the socket that programs attach to
@@ -168,7 +168,7 @@ fn check(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// What the daemon is going to serve, for its log.
+/// What the daemon will serve, for its log.
 fn served(config: &DaemonConfig) -> String {
     let stack = &config.node.stack;
     let name = match (stack.identity, stack.address) {
@@ -181,8 +181,8 @@ fn served(config: &DaemonConfig) -> String {
     format!("{name} of cluster {}, {network}", stack.cluster.0)
 }
 
-/// Gives the node its identity, unless the configuration has one: that of its last start, if a state file has it; else
-/// the name of the host; else a random one, which a state file keeps.
+/// Gives the node its identity, unless the configuration has one: the identity of its last start, if a state file has
+/// it; else the name of the host; else a random one, which a state file keeps.
 fn keep_identity(options: &Options, settings: &Settings, config: &mut DaemonConfig) -> Option<state::Kept> {
     let stack = &mut config.node.stack;
     if stack.identity.is_some() || stack.address.is_some() {
@@ -223,7 +223,7 @@ fn give_up_rights(options: &Options, file: &File, place: Option<&Path>) -> Resul
     Ok(())
 }
 
-/// A daemon in this process, at a path of its own, which serves until it is stopped.
+/// A daemon in this process, at its own path, which serves until it is stopped.
 ///
 /// # Errors
 /// As [`run`].
@@ -244,7 +244,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Obeys signals until one ends the daemon.
+    /// Handles signals until one of them ends the daemon.
     fn until_end(&mut self, options: &Options, log: &Log, signals: &mut life::Signals) -> Result<()> {
         loop {
             match signals.next() {

@@ -1,7 +1,7 @@
 //! Reports other nodes of the cluster that have this node's identity: hosts with one name, or a copied state file.
 //!
-//! Such nodes get different addresses, because each checks its address first; but after a restart they may swap them,
-//! links have one name, and commands that take an identity mean either.
+//! Such nodes get different addresses, because each checks its address first; but after a restart they may swap
+//! addresses, their links have the same name, and commands that take an identity mean either.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -58,7 +58,7 @@ fn look(daemon: &Daemon, identity: NodeId, ended: &Receiver<()>) {
         for node in namesakes.unwrap_or_default() {
             if reported.insert(node) {
                 tracing::error!(
-                    "node {node} has the identity of this node too, \"{identity}\": two hosts have one name or a \
+                    "node {node} has the identity of this node too, \"{identity}\": two hosts share a name or a \
                      copied state file (give one of them another, with `utipcd --identity NAME` or node.identity)"
                 );
             }

@@ -1,4 +1,4 @@
-//! Rules between the values of a configuration, which need nothing of the host.
+//! Rules between the values of a configuration, checked without looking at the host.
 
 use std::collections::BTreeSet;
 
@@ -137,7 +137,7 @@ fn addresses(bearer: &Bearer) -> Option<(&'static str, String)> {
         remote.is_ipv4() != local.is_ipv4() || remote.ip().is_multicast() || remote.ip().is_unspecified()
     })?;
     let text = format!(
-        "remotes: {} is no host that {} reaches (write unicast addresses of the same IP version)",
+        "remotes: {} is not reachable from {} (write unicast addresses of the same IP version)",
         wrong.ip(),
         local.ip()
     );
@@ -176,7 +176,7 @@ mod tests {
                 &format!("{udp}group = \"10.0.0.9\"\n"),
                 "c.toml:4: group = \"10.0.0.9:6118\": not a multicast group",
             ),
-            (&format!("{udp}remotes = [\"::1\"]\n"), "c.toml:4: remotes: ::1 is no host"),
+            (&format!("{udp}remotes = [\"::1\"]\n"), "c.toml:4: remotes: ::1 is not reachable"),
             (
                 "[[bearer]]\nmedia = \"udp\"\nlocal = \"0.0.0.0\"\n",
                 "c.toml:3: local = \"0.0.0.0\": peers cannot send",

@@ -62,7 +62,7 @@ impl Settings {
         build::config(&self.file, &self.instance, self.socket.clone())
     }
 
-    /// Refuses a place where the socket cannot be created, and one where a daemon serves.
+    /// Refuses a path where the socket cannot be created or a daemon serves.
     pub(super) fn check_place(&self) -> Result<()> {
         let second = || system::is_served(&self.socket).then(|| system::second(&self.socket));
         match system::place(&self.socket).or_else(second) {
@@ -71,9 +71,9 @@ impl Settings {
         }
     }
 
-    /// The identity that the host's name gives the node. A daemon beside the system's usual one adds its instance, its
-    /// user or a hash of its socket's path. `None` if the host has no name, or for a daemon elsewhere without a
-    /// network: programs start such for themselves.
+    /// The identity that the host's name gives the node. A daemon other than the system's usual one adds its instance,
+    /// its user or a hash of its socket's path. `None` if the host has no name, or for a private daemon that a program
+    /// started for itself.
     pub(super) fn identity_by_host(&self) -> Option<String> {
         if self.is_elsewhere && self.file.bearer.is_empty() {
             return None;

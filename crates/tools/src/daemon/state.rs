@@ -1,5 +1,5 @@
 //! The identity of the node across restarts. With the same identity a node gets the same address, so that the cluster
-//! sees a restart and not a new node beside one that is down.
+//! sees a restart instead of a new node and one that is down.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
@@ -32,9 +32,9 @@ pub(crate) struct Kept {
     _lock: File,
 }
 
-/// The directory for the state if the configuration names none: that of the service manager; else, for a daemon at
-/// its usual place, the system's or the user's. A daemon at another place (`is_elsewhere`) keeps none, because several
-/// could run side by side under one instance name.
+/// The directory for the state if the configuration names none: the service manager's; else, for a daemon at its usual
+/// place, the system's or the user's. A daemon at another place (`is_elsewhere`) keeps none, because several could run
+/// side by side under one instance name.
 pub(crate) fn usual_folder(is_elsewhere: bool) -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let managed = std::env::var_os("STATE_DIRECTORY");
@@ -51,7 +51,7 @@ pub(crate) fn usual_folder(is_elsewhere: bool) -> Option<PathBuf> {
     user.map(|folder| folder.join("utipc"))
 }
 
-/// Whether there is a state file of an instance.
+/// Whether an instance has a state file.
 pub(crate) fn exists(folder: &Path, instance: &str) -> bool {
     std::fs::symlink_metadata(folder.join(format!("{instance}.node"))).is_ok()
 }
@@ -64,7 +64,7 @@ pub(crate) fn restore(node: &mut NodeConfig, folder: &Path, instance: &str) -> O
         Ok(kept) => Some(kept),
         Err(why) => {
             node.stack.identity = None;
-            tracing::warn!("the node gets an identity that is not kept: {why:#}");
+            tracing::warn!("the node's identity will not be kept: {why:#}");
             None
         }
     }
@@ -104,7 +104,7 @@ fn open(path: &Path, write: bool) -> Result<File> {
         .with_context(|| format!("open {}", path.display()))
 }
 
-/// Reads a state file; `None` if there is none.
+/// Reads a state file; `None` if the file does not exist.
 fn read(path: &Path) -> Result<Option<NodeId>> {
     if std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
         return Ok(None);
@@ -135,7 +135,7 @@ fn parse(text: &str) -> Result<NodeId> {
     Ok(NodeId(number.to_be_bytes()))
 }
 
-/// Writes a state file as a whole or not at all.
+/// Writes a state file completely or not at all.
 fn write(folder: &Path, path: &Path, identity: NodeId) -> Result<()> {
     let failed = || format!("cannot write the state {}", path.display());
     let content = Content { identity: format!("{:032x}", u128::from_be_bytes(identity.0)) };
@@ -244,6 +244,6 @@ mod tests {
     fn state_that_cannot_be_written_stops_no_daemon() {
         let mut node = NodeConfig::default();
         assert!(restore(&mut node, Path::new("/proc/utipc"), "default").is_none());
-        assert_eq!(node.stack.identity, None, "it is chosen as without a state");
+        assert_eq!(node.stack.identity, None, "it is chosen as if there were no state");
     }
 }

@@ -14,7 +14,7 @@ use super::faults::{At, Fault};
 use super::file::{Bearer, File, Media};
 use super::{build, users};
 
-/// Longest path of a socket, bytes: that of the system, less the mark of a socket that does not listen yet.
+/// Longest path of a socket, bytes: the system's limit, less the mark of a socket that does not listen yet.
 const MAX_PATH: usize = 106;
 
 /// The directory of the system's daemons, which a daemon of root creates.
@@ -56,7 +56,7 @@ pub(super) fn users(file: &File) -> Vec<Fault> {
     faults
 }
 
-/// Whether a daemon serves at this path: it holds the lock beside the socket.
+/// Whether a daemon serves at this path: it holds the lock next to the socket.
 pub(super) fn is_served(socket: &Path) -> bool {
     let mut lock = socket.as_os_str().to_owned();
     lock.push(".lock");
@@ -88,7 +88,7 @@ pub(super) fn place(socket: &Path) -> Option<Fault> {
             folder.display()
         )
     } else if socket.symlink_metadata().is_ok_and(|found| !found.file_type().is_socket()) {
-        "a file that is no socket is there (remove it, or name another place with --socket)".to_owned()
+        "this path exists and is not a socket (remove it, or name another place with --socket)".to_owned()
     } else {
         return None;
     };

@@ -9,7 +9,7 @@ use utipc_tools::namespaces;
 
 use super::narrator::Narrator;
 
-/// A node: embedded, or the kernel's in a network namespace of its own.
+/// A node: embedded, or the kernel's in a separate network namespace.
 pub(super) struct Host {
     node: Node,
     namespace: Option<Namespace>,
@@ -28,8 +28,7 @@ impl Host {
         &self.node
     }
 
-    /// Whether the node is in a network namespace of its own, where it cannot be reached by the loopback
-    /// addresses of this one.
+    /// Whether the node is in a separate network namespace, which the loopback addresses of this one do not reach.
     pub(super) fn has_namespace(&self) -> bool {
         self.namespace.is_some()
     }

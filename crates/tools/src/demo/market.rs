@@ -15,13 +15,13 @@ use super::narrator::Narrator;
 
 /// The items that the consumer opens.
 const ITEMS: [&str; 3] = ["TRI.N", "IBM.N", "VOD.L"];
-/// Updates per second, of all items together.
+/// Updates per second for all items together.
 const RATE: u64 = 20;
 /// Quotes that are printed.
 const SHOWN: usize = 16;
 
 /// Runs publisher and source distributor at red, point-to-point server and consumer at blue. Kernel nodes are in
-/// namespaces of their own: there the whole chain is at red.
+/// separate namespaces: then the whole chain is at red.
 pub(super) fn run(out: &mut Narrator, red: &Host, blue: &Host) -> Result<()> {
     out.chapter("Market data: publisher -> src_dist on red == backbone == p2ps on blue -> consumer");
     out.line("Publisher and consumer speak RSSL/RWF over TCP, as programs of trading rooms do; between the");

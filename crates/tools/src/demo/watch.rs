@@ -7,7 +7,7 @@ use utipc::{Change, Event, Topology};
 
 use super::narrator::Narrator;
 
-/// A subscriber and the node whose view it has.
+/// A subscriber, and the node whose view it sees.
 pub(super) struct Watch {
     who: String,
     pub(super) topology: Topology,

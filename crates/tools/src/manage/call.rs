@@ -46,7 +46,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The remedy for a refusal with one of the texts that Linux has too.
+/// The remedy for a refusal with a text that Linux also has.
 fn remedy_of_text(text: &str) -> Option<&'static str> {
     Some(match text {
         "Bearer not found" => "`bearer list` has the names: media udp name NAME, or media eth device DEVICE",
@@ -139,7 +139,7 @@ impl Call {
         })
     }
 
-    /// Sends a request that changes something, which has no entries as its answer.
+    /// Sends a request that changes something; the reply has no entries.
     pub(super) fn order(&self, request: &Request) -> Ended {
         self.ask(request).map(drop)
     }

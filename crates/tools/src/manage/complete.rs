@@ -9,7 +9,7 @@ pub(crate) use clap_complete::Shell;
 /// Prints the script for a shell: the commands of clap, and those of the management tool.
 pub(crate) fn completion(shell: Shell, command: Command, out: &mut dyn std::io::Write) {
     let mut command = COMMANDS.iter().fold(command, |command, word| {
-        // These commands of clap only have names so far.
+        // So far these commands of clap have only names.
         command.mut_subcommand(word.name, |known| with_words(known, word))
     });
     clap_complete::generate(shell, &mut command, "utipc", out);

@@ -98,7 +98,7 @@ fn print_member(out: &mut Output, member: &GroupMember) {
     }
 }
 
-/// What a slow member did not get, if it has missed anything.
+/// The messages that a slow member has missed, if any.
 fn slow_counters(member: &GroupMember) -> String {
     let GroupMember { dropped, conflated, kept, .. } = member;
     if (*dropped, *conflated, *kept) == (0, 0, 0) {

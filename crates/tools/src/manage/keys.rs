@@ -45,7 +45,7 @@ fn print(out: &mut Output, key: &KeyState) {
     out.any("introduced_by", key.introduced_by.as_str(), &format!("{}\n", key.introduced_by));
 }
 
-/// The key in the file that the next word names, so that it appears in no list of processes.
+/// The key in the file that the next word names, so that lists of processes do not show it.
 pub(super) fn from_file(call: &mut Call) -> Result<Secret, Failure> {
     let path = needed(call.words.next(), "the key file")?;
     let key = key_file::read(path.as_ref()).map_err(|error| Failure::Unable(error.to_string()))?;

@@ -49,7 +49,7 @@ pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Runs the command line if it is one of the management tool: always under the name `tipc`, else if its first word
-/// abbreviates one of the tool's commands and is none of `others`.
+/// abbreviates one of the tool's commands and is not among `others`.
 pub(crate) fn run(args: &[String], others: &[&str]) -> Option<ExitCode> {
     let program = args.first().map(PathBuf::from).unwrap_or_default();
     let as_tipc = program.file_name().is_some_and(|name| name == "tipc");

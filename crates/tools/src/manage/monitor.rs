@@ -27,7 +27,7 @@ pub(super) fn get_threshold(call: &mut Call) -> Ended {
             if call.options.own {
                 call.out.object("", threshold);
             } else {
-                // iproute2 prints no object around it, which is no JSON.
+                // iproute2 prints no object around it, which is not valid JSON.
                 threshold(&mut call.out);
             }
             call.out.end();

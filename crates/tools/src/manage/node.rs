@@ -43,7 +43,7 @@ pub(super) fn counters(call: &mut Call) -> Ended {
     Ok(())
 }
 
-/// One line for each value, with its path. The depth is that of the daemon's types.
+/// One line for each value, with its path. The depth equals that of the daemon's types.
 fn lines(out: &mut String, path: &str, value: &Value) {
     let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     match value {

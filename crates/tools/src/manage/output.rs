@@ -73,7 +73,7 @@ impl Output {
         }
     }
 
-    /// Begins JSON output, one array up to [`Self::end`], if JSON was requested.
+    /// Begins JSON output, one array until [`Self::end`], if JSON was requested.
     pub(super) fn begin(&mut self, json: bool, pretty: bool) {
         if json {
             self.json = Some(Json { pretty, ..Json::default() });

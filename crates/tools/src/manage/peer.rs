@@ -9,7 +9,7 @@ pub(super) fn remove_address(call: &mut Call) -> Ended {
     let word = needed(call.words.peek().map(str::to_owned), "the address")?;
     let decimal = word.parse().ok().filter(|number| *number != 0);
     let address = match (decimal, identity::hexadecimal_address(&word)) {
-        // A plain number is accepted too. Hexadecimal digits may look like one: a known node decides.
+        // A plain number is accepted too. Hexadecimal digits may look like an identity: a known node decides.
         (Some(number), None) => number,
         (Some(number), Some(address)) => {
             if is_known(call, address)? {

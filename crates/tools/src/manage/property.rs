@@ -6,10 +6,10 @@ use super::call::{Call, Ended, Failure, needed};
 
 /// A kind of things with properties: bearers, links or media.
 pub(super) trait Subject {
-    /// Parses the name of one of them. `udp_only`: the property exists only for medium udp.
+    /// Parses the name of one property. `udp_only`: the property exists only for medium udp.
     fn name(call: &mut Call, udp_only: bool) -> Result<String, Failure>;
 
-    /// The properties of one of them, from the node.
+    /// The properties of one object, from the node.
     fn properties(call: &Call, name: String) -> Result<Properties, Failure>;
 
     /// The request that sets the given properties.

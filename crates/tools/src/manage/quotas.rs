@@ -1,4 +1,4 @@
-//! `node quotas`: what each user uses of the limits of a daemon.
+//! `node quotas`: each user's use of the limits of a daemon.
 
 use utipc_manage::{Entry, Errno, Quota, Refusal, Request};
 
@@ -9,7 +9,7 @@ pub(super) fn show(call: &mut Call) -> Ended {
     let quotas = match call.ask(&Request::Quotas) {
         Err(Failure::Refused(Refusal { errno: Errno::NOT_SUPPORTED, .. })) => {
             return Err(Failure::Unable(
-                "this node has no quotas of users (only daemons have; use a daemon of this release)"
+                "this node has no user quotas (only daemons have them; use a daemon of this release)"
                     .to_owned(),
             ));
         }

@@ -57,7 +57,7 @@ pub(super) const COMMANDS: &[Word] = &[
                 "Add data to an existing bearer",
                 &[run(
                     "media",
-                    "Copy the broadcasts of a UDP bearer to one more remote",
+                    "Add a remote to which a UDP bearer copies its broadcasts",
                     "udp name NAME remoteip IP [remoteport PORT]",
                     UDP_KEYS,
                     bearer::add,
@@ -116,7 +116,7 @@ pub(super) const COMMANDS: &[Word] = &[
                 "Remove data from an existing bearer",
                 &[run(
                     "media",
-                    "Copy the broadcasts of a UDP bearer to one remote less, and end the link to it",
+                    "Remove a remote of a UDP bearer, and end the link to it",
                     "udp name NAME remoteip IP [remoteport PORT]",
                     UDP_KEYS,
                     bearer::remove,
@@ -235,7 +235,7 @@ pub(super) const COMMANDS: &[Word] = &[
                         "Set monitor properties",
                         &[run(
                             "threshold",
-                            "Nodes above which the ring is used",
+                            "Number of nodes above which the ring is used",
                             "NODES",
                             &[],
                             monitor::set_threshold,
@@ -246,7 +246,7 @@ pub(super) const COMMANDS: &[Word] = &[
                         "Get monitor properties",
                         &[run(
                             "threshold",
-                            "Nodes above which the ring is used",
+                            "Number of nodes above which the ring is used",
                             "",
                             &[],
                             monitor::get_threshold,
@@ -264,7 +264,7 @@ pub(super) const COMMANDS: &[Word] = &[
         &[
             branch(
                 "get",
-                "Get what new bearers begin with",
+                "Get the defaults of new bearers",
                 &[
                     run("priority", "Priority", "media MEDIA", &["media"], get::<Media, Priority>),
                     run("tolerance", "Tolerance, ms", "media MEDIA", &["media"], get::<Media, Tolerance>),
@@ -275,7 +275,7 @@ pub(super) const COMMANDS: &[Word] = &[
             run("list", "List media", "", &[], media::list),
             branch(
                 "set",
-                "Set what new bearers begin with",
+                "Set the defaults of new bearers",
                 &[
                     run("priority", "Priority", "PRIORITY media MEDIA", &["media"], set::<Media, Priority>),
                     run(
@@ -296,7 +296,7 @@ pub(super) const COMMANDS: &[Word] = &[
         "Show the binding table",
         &[run(
             "show",
-            "Show the binding table, or the bindings that agree with all given values",
+            "Show the binding table, or the bindings that match all given values",
             "[type TYPE] [instance INSTANCE] [scope {cluster | node}] [node {IDENTITY | ADDRESS}] [port PORT]",
             &["type", "instance", "scope", "node", "port"],
             nametable::show,
@@ -307,7 +307,7 @@ pub(super) const COMMANDS: &[Word] = &[
         "Show or modify node related parameters",
         &[
             run("list", "List remote nodes", "", &[], node::list),
-            run("quotas", "Show what each user uses of the limits", "", &[], quotas::show),
+            run("quotas", "Show each user's use of the limits", "", &[], quotas::show),
             run(
                 "counters",
                 "Counters of the node and its daemon, with its longest turn",

@@ -16,7 +16,7 @@ pub(super) struct Options {
     pub(super) own: bool,
 }
 
-/// Options without a value, and with one.
+/// Options without and with a value.
 const FLAGS: [&str; 3] = ["help", "json", "pretty"];
 const OWN_FLAGS: [&str; 2] = ["why", "processes"];
 
@@ -63,7 +63,7 @@ pub(super) fn split(args: &[String], own: bool) -> Result<(Options, Vec<String>)
     Ok((options, words))
 }
 
-/// The value that begins with `prefix`, if there is exactly one.
+/// The value that begins with `prefix`, if exactly one does.
 pub(super) fn unique<'a>(all: impl Iterator<Item = &'a str>, prefix: &str) -> Option<&'a str> {
     let mut found = all.filter(|name| name.starts_with(prefix));
     let first = found.next();

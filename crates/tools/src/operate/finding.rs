@@ -40,7 +40,7 @@ pub(crate) struct Finding {
     pub(crate) check: &'static str,
     pub(crate) level: Level,
     pub(crate) text: String,
-    /// What to do; empty if there is nothing to do.
+    /// The remedy; empty if none is needed.
     pub(crate) remedy: String,
 }
 

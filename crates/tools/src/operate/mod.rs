@@ -1,6 +1,6 @@
-//! What an operator looks at: `utipc status`, `top`, `doctor` and `capture`.
+//! Commands for operators: `utipc status`, `top`, `doctor` and `capture`.
 //!
-//! `snapshot.rs` is the state of a node, `finding.rs` what is wrong with it; `node.rs` asks the node.
+//! `snapshot.rs` is the state of a node, `finding.rs` its problems; `node.rs` asks the node.
 
 pub(crate) mod capture;
 pub(crate) mod doctor;

@@ -1,4 +1,4 @@
-//! The node that a command looks at: the connection, and requests to it.
+//! The node that a command inspects: the connection, and requests to it.
 
 use anyhow::{Result, bail};
 use utipc::Engine;
@@ -8,7 +8,7 @@ use utipc_manage::{Entry, Errno, Refusal, Request};
 /// The option that selects a node; commands flatten it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Target {
-    /// Engine to query: daemon or kernel; by default the daemon, or the kernel's TIPC if there is no daemon
+    /// Engine to query: daemon or kernel; by default the daemon, or the kernel's TIPC if no daemon runs
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<String>,
 }

@@ -122,7 +122,7 @@ pub(crate) struct Neighbour {
     pub(crate) up: bool,
 }
 
-/// What a user uses of the resources that have quotas.
+/// A user's use of the resources that have quotas.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct User {
     /// Absent for all together.
@@ -174,7 +174,7 @@ pub(crate) struct Socket {
     /// Bytes of memory that its lanes have carried.
     pub(crate) lane_sent_bytes: u64,
     pub(crate) lane_received_bytes: u64,
-    /// What its sender waits for.
+    /// The condition that its sender waits for.
     pub(crate) waits_for: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `utipc status`: the state of the node on one screen. What is wrong comes first.
+//! `utipc status`: the state of the node on one screen. Problems come first.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -38,7 +38,7 @@ struct Report<'a> {
     shot: Option<&'a Snapshot>,
 }
 
-/// Prints the state. The exit code is 0 if the node answers, 1 if there is none.
+/// Prints the state. The exit code is 0 if the node answers, otherwise 1.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let node = match options.target.open() {
         Ok(node) => node,

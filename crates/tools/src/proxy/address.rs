@@ -68,7 +68,7 @@ fn service(rest: &str) -> Result<ServiceRange, String> {
 }
 
 impl Address {
-    /// The service of a backend, which is one instance.
+    /// The service of a backend: a single instance.
     pub(crate) fn instance(&self) -> Option<ServiceAddress> {
         match self {
             Self::Service(range) if range.lower == range.upper => {

@@ -1,7 +1,7 @@
 //! The side to which the proxy connects, and its health.
 //!
-//! The health of a service comes from topology events. That of a TCP or Unix server comes from connections: one that
-//! fails marks it as down, and then a probe each second looks for its return.
+//! The health of a service comes from topology events. The health of a TCP or Unix server comes from connections: one
+//! that fails marks it as down, and a probe each second then looks for its return.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ impl Back {
         self.health.subscribe()
     }
 
-    /// Connects to the backend. With a limit to wait, tries again until it has passed.
+    /// Connects to the backend. With a limit, tries again until that has passed.
     pub(super) async fn connect(&self) -> Result<Server> {
         let end = Instant::now() + self.wait.unwrap_or_default();
         let mut pause = FIRST_PAUSE;

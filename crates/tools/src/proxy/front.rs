@@ -126,7 +126,7 @@ fn service(node: &Node, kind: SocketKind, range: ServiceRange) -> utipc::Result<
     Listener::new(node.listen(kind, range)?)
 }
 
-/// Removes the file of a socket on which no program listens any more.
+/// Removes the file of a socket on which no program listens.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt;
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());

@@ -58,10 +58,10 @@ pub(crate) struct Options {
     /// Maximum number of connections at once; further clients wait in the queue of the listening socket
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     max_connections: u32,
-    /// After a client has ended its direction: close when the service has sent nothing for so long, seconds
+    /// After a client has ended its direction: close when the service has sent nothing for this long, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     linger: u64,
-    /// After SIGTERM or SIGINT: let connections go on for so long, seconds; a second signal ends them at once
+    /// After SIGTERM or SIGINT: let connections continue for this long, seconds; a second signal ends them at once
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     grace: u64,
     /// Threads that copy
@@ -119,7 +119,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until the peers have received everything: a node that ends drops what its links have not delivered.
+/// Waits until the peers have received everything: an ending node drops what its links have not delivered.
 fn drain(node: &Node) {
     if node.describe().engine != Engine::Embedded {
         return;
@@ -178,7 +178,7 @@ async fn serve(options: &Options, node: &Node) -> Result<()> {
         () = signals.next() => {}
     }
     if !sessions.is_empty() {
-        warn!("connections cut after {} s or a second signal: {}", options.grace, sessions.len());
+        warn!("connections closed after {} s or a second signal: {}", options.grace, sessions.len());
     }
     sessions.shutdown().await;
     Ok(())
@@ -266,8 +266,8 @@ async fn reopen(front: &mut Front) {
     }
 }
 
-/// After an error of the listening socket: a service is opened again, because its daemon may have ended. Others lack
-/// descriptors, which come back.
+/// After an error of the listening socket: a service is opened again, because its daemon may have ended. Other errors
+/// mean too few descriptors, which become free again.
 async fn recover(front: &mut Front, error: &anyhow::Error) {
     sleep(PAUSE).await;
     if error.downcast_ref::<utipc::Error>().is_some() {

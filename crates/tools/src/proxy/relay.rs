@@ -1,8 +1,8 @@
 //! One connection: copies bytes in both directions, each through one buffer, until both have ended.
 //!
-//! A connection of TIPC ends in both directions at once. By default the end of what a TCP client sends is therefore
-//! kept from the service: its reply still passes. Two proxies with `--half-close` send each piece as a message whose
-//! first byte tells data from the end of the direction.
+//! A connection of TIPC ends in both directions at once. By default, therefore, the end of a TCP client's data is not
+//! passed to the service, so that the reply still passes. Two proxies with `--half-close` send each piece as a message
+//! whose first byte tells data from the end of the direction.
 
 use std::future::Future;
 use std::io;
@@ -12,13 +12,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
 use utipc::tokio::Connection;
 
-/// Bytes that one direction holds: the next ones are read when these are written.
+/// Bytes that one direction holds: more are read when these are written.
 const BUFFER: usize = 64 * 1024;
 /// First message of each end with `--half-close`: name and version.
 const HELLO: &[u8] = b"utipc proxy 1\n";
 /// Longest wait for the other proxy's first message.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
-/// After the service has ended, data of the client is discarded until none has come for so long: the kernel resets a
+/// After the service has ended, data of the client is discarded until none has come for this long: the kernel resets a
 /// connection that is closed with unread data, and drops what the client has not yet received.
 const DISCARD_QUIET: Duration = Duration::from_secs(2);
 /// Longest time for which data of a client is discarded.
@@ -35,7 +35,7 @@ pub(super) struct Service {
     framed: bool,
 }
 
-/// The result of a connection: bytes towards the service, and from it.
+/// The result of a connection: bytes to and from the service.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) to_service: u64,
@@ -129,9 +129,9 @@ impl Last {
 /// The party that is not a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Party {
-    /// After its end the service is waited for until it has sent nothing for so long, unless it frames.
+    /// After its end, wait until the service has sent nothing for this long, unless it frames.
     Client(Duration),
-    /// Its end is that of the connection, unless the service frames.
+    /// Its end is the end of the connection, unless the service frames.
     Server,
 }
 

@@ -30,7 +30,7 @@ impl Plain {
         Ok(())
     }
 
-    /// Closes with a reset, by which the peer tells a failure from an end.
+    /// Closes with a reset, so that the peer can tell a failure from an end.
     fn abort(self) {
         if let Self::Tcp(stream) = &self {
             let _ = rustix::net::sockopt::set_socket_linger(stream.as_fd(), Some(Duration::ZERO));
@@ -95,7 +95,7 @@ async fn serve(
     }
 }
 
-/// Connects the client to the server. After a failure returns the client's end, if it is the plain one.
+/// Connects the client to the server. After a failure, returns the client's end if that is the plain one.
 async fn pair(client: Client, back: &Back) -> Result<(Plain, Connection), (Option<Plain>, anyhow::Error)> {
     let plain = match client {
         Client::Tcp(stream) => Plain::Tcp(stream),
@@ -111,7 +111,7 @@ async fn pair(client: Client, back: &Back) -> Result<(Plain, Connection), (Optio
     };
     match back.connect().await {
         Ok(Server::Service(connection)) => Ok((plain, *connection)),
-        Ok(_) => Err((Some(plain), anyhow::anyhow!("no end is a service"))),
+        Ok(_) => Err((Some(plain), anyhow::anyhow!("neither end is a service"))),
         Err(error) => Err((Some(plain), error)),
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use super::text;
 
-/// A folder with a copy of `utipc`, which finds nothing beside it or in PATH unless a test puts it there.
+/// A folder with a copy of `utipc`, which finds nothing in it or in PATH unless a test puts it there.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -38,7 +38,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn bench_passes_all_arguments_to_the_program_beside_it_or_in_the_path() {
+fn bench_passes_all_arguments_to_the_program_in_its_folder_or_in_the_path() {
     let folder = Folder::new("bench-passes");
     folder.program("path/utipc-lab");
     for place in ["path/utipc-lab", "utipc-lab"] {

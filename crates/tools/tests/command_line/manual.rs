@@ -1,11 +1,11 @@
-//! The manual pages have the options that `--help` prints, and no others; that of the configuration has every key.
+//! The manual pages have the options that `--help` prints, and no others; the page of the configuration has every key.
 
 use std::collections::BTreeSet;
 
 use super::page::{commands, documented, help, options, page};
 
-/// Commands of `utipc` whose options the page utipc(1) has. `daemon` has those of utipcd(8), `bench` a page and a
-/// program of its own.
+/// Commands of `utipc` whose options the page utipc(1) has. `daemon` has the options of utipcd(8); `bench` is a
+/// separate program with its own page.
 const OWN: [&str; 9] =
     ["demo", "run", "status", "doctor", "top", "capture", "proxy", "completion", "install-tipc"];
 
@@ -47,7 +47,7 @@ fn page_of_utipc_has_every_option_of_its_commands_and_no_other() {
     assert_eq!(in_page, known);
 }
 
-/// Every command of the management tool, with its words: those that have no list of commands in their help.
+/// Every command of the management tool, with its words: the help of a command contains no list of commands.
 fn managed(utipc: &str) -> Vec<String> {
     let others = OWN.iter().chain(&["bench", "daemon", "help"]);
     let others: BTreeSet<&str> = others.copied().collect();

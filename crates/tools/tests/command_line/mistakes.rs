@@ -122,7 +122,7 @@ impl Drop for Stage {
     }
 }
 
-/// The output of a command, which is killed if it does not end: then it accepted the mistake.
+/// The output of a command; it is killed if it does not end, because then it accepted the mistake.
 fn ended(mut command: Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
@@ -215,7 +215,7 @@ const DAEMON: &[(&str, u8, &str)] = &[
     (
         "--socket DIR/file",
         1,
-        "utipcd: cannot create the socket DIR/file: a file that is no socket is there (remove it, *)",
+        "utipcd: cannot create the socket DIR/file: this path exists and is not a socket (remove it, *)",
     ),
     ("LOG=loud", 1, "utipcd: UTIPC_LOG=loud: not a log level (write one of off, error, *)"),
 ];
@@ -298,12 +298,7 @@ const PROGRAMS_LINES: &[(&str, &str, u8, &str)] = &[
         "utipc: link list: unknown engine \"warp\" (use daemon or kernel)",
     ),
     ("utipc", "LIVE bearer list x", 2, "utipc: bearer list: unexpected word \"x\" (see `--help`)"),
-    (
-        "utipc",
-        "LIVE link get tolerance link nope",
-        1,
-        "utipc: link get tolerance: no link is called nope (*)",
-    ),
+    ("utipc", "LIVE link get tolerance link nope", 1, "utipc: link get tolerance: there is no link nope (*)"),
     (
         "utipc",
         "LIVE link set tolerance 3s link nope",
@@ -431,7 +426,7 @@ const PROGRAMS_LINES: &[(&str, &str, u8, &str)] = &[
     ),
 ];
 
-/// Mistakes of a user without rights, which only root can play.
+/// Mistakes of a user without rights; only root can run these.
 const NOBODYS: &[(&str, &str, u8, &str)] = &[
     (
         "utipcd",

@@ -19,7 +19,7 @@ pub(crate) fn options(text: &str) -> BTreeSet<String> {
     names.filter(|name| name.len() > 2).map(str::to_owned).collect()
 }
 
-/// What a program prints with `--help` after these words.
+/// The output of a program with `--help` after these words.
 pub(crate) fn help(program: &str, words: &[&str]) -> String {
     let output = Command::new(program).args(words).arg("--help").output().unwrap();
     assert!(output.status.success(), "{program} {words:?}");
@@ -37,7 +37,7 @@ pub(crate) fn documented(program: &str, words: &[&str]) -> BTreeSet<String> {
 pub(crate) fn commands(help: &str) -> Vec<String> {
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let lines = list.take_while(|line| line.starts_with(' '));
-    // What is indented further continues a line.
+    // Deeper indentation continues a line.
     let names =
         lines.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
     names.map(str::to_owned).collect()

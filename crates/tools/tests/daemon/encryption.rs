@@ -95,7 +95,7 @@ impl Keyed {
         self.json(&["--json", "node", "counters"]).pointer(path).and_then(Value::as_u64).unwrap_or_default()
     }
 
-    /// Frames that were not accepted: received before, without a proof, under a key that is gone, of unknown nodes.
+    /// Frames that were not accepted: replayed, without a proof, under a removed key, or from unknown nodes.
     fn refused(&self) -> u64 {
         let counters = self.json(&["--json", "node", "counters"]);
         counters["dropped"].as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum()
@@ -124,7 +124,7 @@ fn write_key(path: &Path, key: &str) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
 }
 
-/// Numbered messages, each of which may arrive once.
+/// Numbered messages; each may arrive once.
 struct Flow {
     receiver: Socket,
     next: u32,
@@ -139,8 +139,7 @@ impl Flow {
         Self { receiver, next: 0, got: BTreeSet::new() }
     }
 
-    /// Sends messages from another node, each of which arrives before the next one is sent, so that no two share a
-    /// frame.
+    /// Sends messages from another node; each arrives before the next is sent, so that no two share a frame.
     fn send(&mut self, from: &Keyed, count: u32) {
         let node = from.node();
         node.wait_for_service(SERVICE, Duration::from_secs(60)).unwrap();
@@ -176,7 +175,7 @@ fn recorded(capture: &[u8], to: Ipv4Addr) -> Vec<Vec<u8>> {
         let len = u32::from_le_bytes(head[4..].try_into().unwrap()) as usize;
         if word(0) == 6 {
             let packet = &rest[28..28 + word(20) as usize];
-            // IP follows a header of Ethernet, if there is one.
+            // IP follows an Ethernet header, if present.
             let ip = if packet[0] >> 4 == 4 && packet[9] == 17 { packet } else { &packet[14..] };
             if ip[16..20] == to.octets() {
                 frames.push(ip[28..].to_vec());
@@ -211,7 +210,7 @@ fn recordings_are_refused_after_rotation_by_key_files_and_restarts() {
     let (first, downs) =
         (a.own_key("pending").unwrap_or_else(|| a.own_key("active").unwrap()), "/links_down");
 
-    // Rotation by reload, within 10 s after the start: the new key waits for the first one.
+    // Rotation by reload within 10 s after the start: the new key waits for the first.
     for daemon in [&a, &b] {
         write_key(&daemon.key_file, KEY2);
         daemon.signal(Signal::SIGHUP);
@@ -251,7 +250,7 @@ fn recordings_are_refused_after_rotation_by_key_files_and_restarts() {
         assert_eq!(a.counter(downs), ended, "recordings reset no link");
     }
 
-    // The sender is away, the receiver is new: only discovery is believed, and makes no contact.
+    // The sender is gone and the receiver is new: only discovery is accepted, and it makes no contact.
     b.stop();
     a.restart();
     let mut flow = Flow::new(&a);

@@ -48,7 +48,7 @@ struct Daemon {
     child: Child,
     socket: PathBuf,
     local: Ipv4Addr,
-    /// The namespace of the daemon and of the commands to it, if that is not the test's own.
+    /// The namespace of the daemon and of the commands to it, if it is not the test's.
     namespace: Option<Namespace>,
 }
 
@@ -202,7 +202,7 @@ fn doctor_finds_frames_that_show_a_problem() {
     b.enable(a.local);
     a.finds("foreign-cluster", "warning");
     let stranger = UdpSocket::bind((address(), 0)).unwrap();
-    // Version 7 of the header is that of encrypted messages.
+    // Version 7 of the header marks encrypted messages.
     stranger.send_to(&[0xe0; 64], (a.local, 6118)).unwrap();
     a.finds("undecryptable-frames", "error");
     stranger.send_to(b"GET / HTTP/1.1\r\n\r\n and some more bytes", (a.local, 6118)).unwrap();
@@ -222,7 +222,7 @@ fn doctor_finds_duplicate_addresses() {
 }
 
 #[test]
-fn doctor_finds_peer_lists_of_one_side() {
+fn doctor_finds_one_sided_peer_lists() {
     let scratch = Scratch::new("one-sided");
     let (a, b) = (Daemon::start(&scratch, "a"), Daemon::start(&scratch, "b"));
     a.enable(b.local);
@@ -256,7 +256,7 @@ fn doctor_finds_paths_that_carry_less_than_their_link() {
         found.find(|found| found["check"] == check).unwrap()["level"].clone()
     };
     assert_eq!(level("path-mtu"), "ok");
-    // As a tunnel on the way.
+    // Like a tunnel on the path.
     let ip = a.namespace.as_ref().unwrap();
     ip.ip(&["route", "replace", &format!("{second}/32"), "dev", CABLE.interface, "mtu", "900"]).unwrap();
     a.finds("path-mtu", "warning");
@@ -275,7 +275,7 @@ fn captured(daemon: &Daemon, args: &[&str], mut send: impl FnMut()) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// What `tshark` prints for a file; `None` where there is none.
+/// The output of `tshark` for a file; `None` if it is not installed.
 fn tshark(file: &std::path::Path, fields: &[&str]) -> Option<String> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args(["-Y", "tipc", "-T", "fields"]);

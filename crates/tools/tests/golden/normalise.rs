@@ -9,8 +9,8 @@
 /// | `text` | numbers, but no part of a label, and neither priority nor tolerance |
 /// | `table` | numbers of six digits and more, hexadecimal addresses, generations; not the width of their column |
 /// | `blocks` | as `text` outside of braces; the order of the paragraphs |
-/// | `media` | whether there is InfiniBand |
-/// | `object` | braces: iproute2 prints an array with a name in it, which is no JSON |
+/// | `media` | the presence of InfiniBand |
+/// | `object` | braces: iproute2 prints an array with a name in it, which is not valid JSON |
 pub(crate) fn normalise(how: &str, text: &str) -> String {
     match how {
         "text" => text.lines().map(|line| numbers(line) + "\n").collect(),
@@ -22,7 +22,7 @@ pub(crate) fn normalise(how: &str, text: &str) -> String {
     }
 }
 
-/// Settings, which are equal in the same state.
+/// Settings; these are equal in the same state.
 const KEPT: [&str; 6] =
     ["Priority:", "Tolerance:", "\"priority\":", "\"tolerance\":", "\"priority\": ", "\"tolerance\": "];
 

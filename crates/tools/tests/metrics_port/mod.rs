@@ -142,7 +142,7 @@ fn hostile_clients_of_the_port_do_not_delay_programs() {
         };
         clients.push(client);
     }
-    // The daemon serves programs, and its event loop has no long turn because of them.
+    // The daemon serves programs, and its event loop has no long turns because of HTTP clients.
     for _ in 0..5 {
         assert!(utipc(&scratch, &["node", "counters"]).contains("daemon.attached"));
     }

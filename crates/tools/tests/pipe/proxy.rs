@@ -31,7 +31,7 @@ on_each_engine!(
 struct Proxy {
     program: Running,
     lines: Receiver<String>,
-    /// Address on which it listens.
+    /// Address on which the proxy listens.
     listens: String,
 }
 
@@ -89,7 +89,7 @@ fn limit(stream: &TcpStream) {
     stream.set_write_timeout(Some(LIMIT)).unwrap();
 }
 
-/// A loopback address that no other test uses: none takes a port that was closed there.
+/// A loopback address that no other test uses: none reuses a port that was closed on it.
 fn own_address() -> String {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
@@ -216,7 +216,7 @@ fn server_that_ends_at_once_is_heard(engine: Engine) {
     const CLIENTS: usize = 100;
     let place = Place::new(engine);
     let (listener, _there, here) = chain(&place, "");
-    // Not in a scope: after a failure it may wait for a client for ever.
+    // Not in a thread scope: after a failure it may wait for a client for ever.
     thread::spawn(move || (0..CLIENTS).for_each(|_| accept(&listener).write_all(b"at once").unwrap()));
     for number in 0..CLIENTS {
         let mut text = String::new();

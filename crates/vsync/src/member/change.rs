@@ -63,7 +63,7 @@ impl Member {
         }
     }
 
-    /// Takes a proposal; it is accepted once all messages up to the cut are here.
+    /// Takes a proposal; it is accepted once all messages up to the cut have arrived.
     pub(super) fn receive_proposal(&mut self, ballot: Ballot, proposal: Proposal, holders: &[MemberId]) {
         let promised = ballot == self.ballots.promised() || active(Fault::PromiseBroken);
         if !matches!(self.state, State::Flushing | State::Prepared) || !promised {
@@ -134,8 +134,8 @@ impl Member {
         }
         if !proposal.view.contains(self.me) {
             if self.leaving {
-                // The others install the view when they hear from a member that has done so. As the coordinator this
-                // one may be the only one, and without it they may have no majority of the old view.
+                // The others install the view when they hear from a member that has done so. A coordinator may be the
+                // only such member; without it the others may lack a majority of the old view.
                 let hello = Hello { view: proposal.view.id, ..self.hello() };
                 self.transmit(Target::All, &Message::Hello(hello));
                 self.depart(Event::Left);
@@ -161,7 +161,7 @@ impl Member {
         debug_assert!(stepped);
         self.has_state = !wait;
         if self.config.components == Components::Primary {
-            // A founder that the group has left behind must not found a second one.
+            // A founder that the group has left behind must not found a second group.
             self.config.founding = Founding::Never;
         }
         self.losses.begin(&view, self.me, |id| self.peers.contains_key(&id));
@@ -188,7 +188,7 @@ impl Member {
         }
     }
 
-    /// The group goes on without this member's part of the old view.
+    /// The group continues without this member's part of the old view.
     fn abandon_view(&mut self) {
         let had_state = self.has_state;
         let leaving = self.leaving;
@@ -198,7 +198,7 @@ impl Member {
         }
     }
 
-    /// A member whose application does not take its messages leaves.
+    /// A member leaves if its application does not take its messages.
     fn refuse_backlog(&mut self) {
         let backlog = self.history.undelivered();
         let limit = self.reading_room() + MAX_BACKLOG * self.config.window as usize;

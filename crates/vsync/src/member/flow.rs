@@ -1,4 +1,4 @@
-//! What a driver asks about flow control, and the end of a member whose application does not keep up.
+//! Queries of a driver about flow control, and the end of a member whose application does not keep up.
 
 use utipc_core::Time;
 
@@ -22,7 +22,7 @@ impl Member {
         self.history.log().map_or(0, |log| log.in_flight(self.rank()).0)
     }
 
-    /// At the sequencer: the member that is furthest behind, if one is behind. Other members do not know it.
+    /// At the sequencer: the member that is furthest behind, if any. Other members do not know it.
     #[must_use]
     pub fn slowest(&self) -> Option<MemberId> {
         let view = self.view().filter(|view| view.sequencer() == Some(self.me))?;

@@ -73,7 +73,7 @@ pub enum SendError {
     NeedsPrimary,
 }
 
-/// What cannot be done in this state.
+/// The call that is impossible in this state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("impossible in state {0:?}")]
 pub struct StateError(pub State);
@@ -322,7 +322,7 @@ impl Member {
         self.depart(Event::Excluded(cause));
     }
 
-    /// Forgets the current view and what is not delivered of it.
+    /// Forgets the current view and its undelivered messages.
     fn drop_view(&mut self) {
         self.history.drop_view();
         self.has_state = false;

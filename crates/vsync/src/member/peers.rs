@@ -1,4 +1,4 @@
-//! Peers, and the question whether the view must change and by whom.
+//! Peers, and whether the view must change and which member does so.
 
 use utipc_core::Time;
 
@@ -13,14 +13,14 @@ use crate::wire::{Hello, Message};
 /// A member that the transport reaches.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
-    /// What it told last.
+    /// The last status that it sent.
     pub(super) hello: Option<Hello>,
     /// It is left out until this time, because it does not answer or waits for another coordinator.
     pub(super) out_until: Time,
     incompatible: bool,
 }
 
-/// Peers that one member knows, at most: all members and as many that are about to join.
+/// Maximum number of peers that one member knows: all members, and as many about to join.
 const MAX_PEERS: usize = 4 * crate::MAX_MEMBERS;
 
 impl Member {
@@ -35,7 +35,7 @@ impl Member {
         self.reconsider();
     }
 
-    /// The transport does not reach a member any more; messages may be lost in both directions.
+    /// The transport no longer reaches a member; messages may be lost in both directions.
     pub fn peer_down(&mut self, now: Time, peer: MemberId) {
         self.times.now = now;
         if self.peers.remove(&peer).is_none() {
@@ -57,7 +57,7 @@ impl Member {
         self.reconsider();
     }
 
-    /// What this member tells others.
+    /// The status that this member sends.
     pub(super) fn hello(&self) -> Hello {
         let mut reaches: Vec<MemberId> = self.peers.keys().copied().take(crate::MAX_MEMBERS - 1).collect();
         reaches.push(self.me);
@@ -69,7 +69,7 @@ impl Member {
             weight: self.config.weight,
             fresh: !self.has_state,
             leaving: self.leaving,
-            // The view cannot go on without a member that has stopped for a ballot.
+            // The view cannot continue without a member that has stopped for a ballot.
             broken: self.losses.is_broken() || !self.state.is_in_view(),
             reaches,
         }
@@ -87,7 +87,7 @@ impl Member {
             self.times.not_before = self.times.now + self.config.settle;
         }
         peer.hello = same.then_some(hello);
-        // A notice more or less does not matter to an application that has left so many.
+        // One notice more or less does not matter to an application with this many unread.
         if !same && !std::mem::replace(&mut peer.incompatible, true) && self.is_attentive() {
             self.history.notify(Event::Incompatible(from));
         }
@@ -102,8 +102,8 @@ impl Member {
         self.peer_down(self.times.now, from);
     }
 
-    /// Peers that take part in view changes, with what they told last.
-    pub(super) fn partners(&self) -> impl Iterator<Item = (MemberId, &Hello)> {
+    /// Peers that take part in view changes, with their last status.
+    pub(super) fn participants(&self) -> impl Iterator<Item = (MemberId, &Hello)> {
         self.peers.iter().filter_map(|(id, peer)| {
             let hello = peer.hello.as_ref()?;
             (peer.out_until <= self.times.now && hello.reaches.contains(&self.me)).then_some((*id, hello))
@@ -114,35 +114,35 @@ impl Member {
     fn waits_for_founder(&self) -> bool {
         self.config.components == Components::Primary
             && self.view().is_none()
-            && self.partners().all(|(_, hello)| hello.view == crate::ViewId::default())
+            && self.participants().all(|(_, hello)| hello.view == crate::ViewId::default())
     }
 
-    /// Whether this member answers any coordinator: only the founder asks, and does not say so before.
+    /// Whether this member answers any coordinator: only the founder asks, and does not announce that.
     pub(super) fn follows_anyone(&self) -> bool {
         self.config.founding == Founding::Never && self.waits_for_founder()
     }
 
-    /// The member that should coordinate, as far as this one knows.
+    /// The member that should coordinate, as far as this member knows.
     pub(super) fn coordinator(&self) -> MemberId {
         if self.config.founding == Founding::Alone && self.waits_for_founder() {
             return self.me;
         }
         let asked = self.ballots.promised().coordinator;
-        if self.follows_anyone() && self.partners().any(|(id, _)| id == asked) {
+        if self.follows_anyone() && self.participants().any(|(id, _)| id == asked) {
             return asked;
         }
         let own = self.hello();
-        let best = self.partners().map(|(id, hello)| (priority(id, hello), id)).min();
+        let best = self.participants().map(|(id, hello)| (priority(id, hello), id)).min();
         match best {
             Some((key, id)) if key < priority(self.me, &own) => id,
             _ => self.me,
         }
     }
 
-    /// Members that would make the next view with this one as the coordinator.
+    /// Members of the next view if this member coordinated.
     pub(super) fn candidates(&self) -> Vec<MemberId> {
         let own = self.hello();
-        let all = self.partners().chain(std::iter::once((self.me, &own)));
+        let all = self.participants().chain(std::iter::once((self.me, &own)));
         clique(self.me, all).into_iter().map(|(id, _)| id).collect()
     }
 
@@ -152,7 +152,7 @@ impl Member {
             State::Idle => false,
             State::Joining => {
                 let found = self.config.founding == Founding::Alone;
-                found || self.partners().any(|(_, hello)| hello.view != crate::ViewId::default())
+                found || self.participants().any(|(_, hello)| hello.view != crate::ViewId::default())
             }
             State::Flushing | State::Prepared | State::Blocked => true,
             State::Operational | State::Transferring => self.view_is_broken() || self.can_admit(),
@@ -164,8 +164,8 @@ impl Member {
         let Some(view) = self.view() else { return true };
         let settled = self.times.installed + self.config.patience <= self.times.now;
         let missing = |id: MemberId| {
-            let partner = self.partners().find(|(partner, _)| *partner == id);
-            match partner {
+            let participant = self.participants().find(|(participant, _)| *participant == id);
+            match participant {
                 None => !self.peers.get(&id).is_some_and(|peer| peer.hello.is_none() && !settled),
                 // It installs this view a moment later, or it never will.
                 Some((_, hello)) if hello.view != view.id => settled || hello.view > view.id,
@@ -203,7 +203,7 @@ impl Member {
         fresh || others().any(|(fresh, leaving)| !fresh && !leaving) || others().all(|(_, leaving)| leaving)
     }
 
-    /// Starts a view change, or waits for the one that should, if the view must change.
+    /// If the view must change, starts that, or waits for the member that should.
     pub(super) fn reconsider(&mut self) {
         if self.round.is_some() {
             return;
@@ -214,7 +214,7 @@ impl Member {
         }
         let coordinator = self.coordinator();
         if coordinator != self.me {
-            // A working member leaves it to the coordinator whom to admit.
+            // A working member lets the coordinator decide which members to admit.
             if self.state.is_in_view() && !self.view_is_broken() {
                 self.times.patience = None;
                 return;
@@ -246,7 +246,7 @@ impl Member {
         }
     }
 
-    /// The next time at which [`Member::handle_timeout`] has something to do; [`Time::NEVER`] if none.
+    /// The next time at which [`Member::handle_timeout`] has work; [`Time::NEVER`] if none.
     #[must_use]
     pub fn deadline(&self) -> Time {
         if self.state == State::Idle {

@@ -1,4 +1,4 @@
-//! What the application sees, in order.
+//! Events for the application, in order.
 
 use super::Member;
 use crate::config::Ordering;
@@ -6,8 +6,8 @@ use crate::event::{Delivery, Event, Outcome, Payload};
 use crate::wire::{Class, DATA_HEADER, next_message};
 
 impl Member {
-    /// The next event for the application. Messages that it does not take are not acknowledged beyond a window, which
-    /// makes the senders wait.
+    /// The next event for the application. Messages that it does not take are acknowledged only up to a window, so that
+    /// the senders wait.
     pub fn poll_event(&mut self) -> Option<Event> {
         loop {
             let Some((epoch, current)) = self.history.first_mut() else { return self.history.next_after() };
@@ -18,7 +18,7 @@ impl Member {
                 return Some(event);
             }
             if !epoch.ready {
-                // Notices of a member that has no state yet; the others keep their place.
+                // Notices of a member without state; other events keep their place.
                 return None;
             }
             if let Some(change) = epoch.change.take() {

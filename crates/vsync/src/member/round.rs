@@ -95,7 +95,7 @@ impl Member {
                 self.transmit(Target::One(id), &Message::Propose { ballot, proposal, holders });
             }
         }
-        // This member may not be part of a view that is proposed again.
+        // This member may be missing from a view that is proposed again.
         self.check_accepted();
     }
 

@@ -1,6 +1,6 @@
 //! Messages in a view: packets, their order, acknowledgements.
 //!
-//! A member broadcasts its packets; the sequencer broadcasts the order. A packet costs no acknowledgement of its own:
+//! A member broadcasts its packets; the sequencer broadcasts the order. A packet costs no separate acknowledgement:
 //! acknowledgements travel in packets, after a quarter of the window, after a delay, or, if a safe message waits, once
 //! in each turn of the caller's loop.
 
@@ -63,8 +63,8 @@ impl Member {
         self.reconsider();
     }
 
-    /// What one sender may have in flight, as a receiver sees it: its share in this window and in the one before,
-    /// whose stability this member may not have learned yet.
+    /// The packets that a sender may have in flight, as a receiver sees it: its share in this window and in the
+    /// previous one, which may be stable without this member's knowledge.
     fn flood_limit(&self) -> (u64, usize) {
         (2 * MAX_IN_FLIGHT, 3 * self.share() + 2 * MAX_PACKET)
     }
@@ -153,7 +153,7 @@ impl Member {
         }
     }
 
-    /// As the sequencer: a member has all packets up to a place.
+    /// As the sequencer: notes that a member has all packets up to a place.
     fn receive_ack(&mut self, from: MemberId, place: u64) {
         if !self.is_sequencer() || !self.state.is_in_view() {
             return;

@@ -15,9 +15,9 @@ use crate::wire::Message;
 pub(super) struct Transfer {
     /// At the donor: the joiners, and the pieces that each has taken.
     taken: BTreeMap<MemberId, u64>,
-    /// At the donor: the application is still to be asked.
+    /// At the donor: the application has not been asked yet.
     pub(super) ask: bool,
-    /// At the donor: the application may give pieces.
+    /// At the donor: the application may provide pieces.
     open: bool,
     /// Pieces sent, or received.
     pieces: u64,
@@ -44,7 +44,7 @@ impl Member {
         }
     }
 
-    /// The transport does not reach a joiner any more.
+    /// The transport no longer reaches a joiner.
     pub(super) fn transfer_lost(&mut self, peer: MemberId) {
         self.transfer.taken.remove(&peer);
     }

@@ -5,8 +5,8 @@ use super::codec::{Reader, Writer};
 use crate::config::MAX_IN_FLIGHT;
 use crate::view::{Ballot, MAX_MEMBERS, MemberId, View, ViewId};
 
-/// Maximum number of runs of an order: every packet in flight may be a run, in the window that is not stable and in the
-/// one before, whose stability not every member has learned yet.
+/// Maximum number of runs of an order: every packet in flight may be a run, in the unstable window and in the previous
+/// one, whose stability not every member knows yet.
 pub(crate) const MAX_RUNS: usize = 2 * MAX_IN_FLIGHT as usize + MAX_MEMBERS;
 /// Maximum number of views that one change merges.
 pub(crate) const MAX_CUTS: usize = 3;
@@ -40,7 +40,7 @@ fn counts(r: &mut Reader<'_>) -> Result<Vec<u64>, WireError> {
     r.list(MAX_MEMBERS, Reader::count)
 }
 
-/// What a member tells all others when it meets them and when it changes.
+/// The status that a member sends to all others when it meets them and when it changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hello {
     /// Settings that all members must share.
@@ -90,10 +90,10 @@ impl Hello {
     }
 }
 
-/// What a member has of its last view.
+/// The packets that a member has of its last view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Places that it knows to be stable: every member has all packets up to there.
+    /// Places that it knows to be stable: every member has all packets up to this one.
     pub(crate) stable: u64,
     /// For each sender, its packets in those places.
     pub(crate) base: Vec<u64>,
@@ -179,7 +179,7 @@ impl Proposal {
         w.members(&self.joining);
     }
 
-    /// The cut that a member of `view` moves on by.
+    /// The cut by which a member of `view` moves on.
     pub(crate) fn cut_of(&self, view: ViewId, member: MemberId) -> Option<&Cut> {
         self.cuts.iter().find(|cut| cut.view == view && cut.together.contains(&member))
     }

@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A counter. Half of the range is refused, so that adding to one never overflows.
+    /// A counter. Half of the range is refused, so that additions never overflow.
     pub(crate) fn count(&mut self) -> Result<u64, WireError> {
         let n = self.u64()?;
         if n > u64::MAX / 2 { Err(WireError::OutOfRange) } else { Ok(n) }

@@ -1,4 +1,4 @@
-//! Packets: messages of one sender and one class, each with its length before it. A packet has one place in the order.
+//! Packets: messages of one sender and one class, each preceded by its length. A packet has one place in the order.
 
 use std::sync::Arc;
 

@@ -44,7 +44,7 @@ pub enum WireError {
 /// Why a member refuses a ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It has promised a later one.
+    /// The member has promised a later ballot.
     Outdated,
     /// It waits for another coordinator.
     Deferred,
@@ -87,7 +87,7 @@ pub(crate) enum Message<'a> {
         after: u64,
         end: u64,
     },
-    /// A packet of another sender, as that one sent it.
+    /// A packet of another sender, unchanged.
     Relay {
         rank: u8,
         packet: &'a [u8],
@@ -113,7 +113,7 @@ pub(crate) enum Message<'a> {
         last: bool,
         bytes: &'a [u8],
     },
-    /// The joiner has taken so many pieces.
+    /// The joiner has taken this many pieces.
     ChunkAck {
         view: ViewId,
         taken: u64,
@@ -204,7 +204,7 @@ impl<'a> Message<'a> {
         Ok(message)
     }
 
-    /// The message as bytes. Packets have an encoding of their own, see [`finish_data`].
+    /// The message as bytes. Packets have a separate encoding, see [`finish_data`].
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut w = Writer(vec![VERSION, self.kind(), 0, 0]);
         match self {

@@ -9,6 +9,7 @@ mod links;
 mod lints;
 mod portable;
 mod source;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,7 @@ pub(crate) fn run() -> Result<()> {
         findings.extend(portable::check(file, &text));
         findings.extend(columns::check(file, &text));
         findings.extend(source::check(file, &text));
+        findings.extend(words::check(file, &text));
         links.add(file, &text);
     }
     findings.extend(links.check());

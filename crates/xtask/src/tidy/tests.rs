@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::arrows::{self, Member};
-use super::{Finding, code, columns, links, lints, portable, source};
+use super::{Finding, code, columns, links, lints, portable, source, words};
 
 fn rules(found: &[Finding]) -> Vec<&str> {
     found.iter().map(|f| f.rule).collect()
@@ -188,4 +188,13 @@ fn pages_that_the_book_does_not_list_are_found() {
     let found = links.check();
     let places: Vec<_> = found.iter().map(|f| f.place.as_str()).collect();
     assert_eq!(places, ["docs/guide/b.md"], "{found:?}");
+}
+
+#[test]
+fn words_that_the_glossary_replaces_are_found() {
+    let text = concat!("let lane_part", "ner = 1;\n// The Part", "ners wait.\n// partnership\n");
+    let found = words::check("crates/node/src/lib.rs", text);
+    assert_eq!(rules(&found), ["words", "words"]);
+    assert_eq!(found[1].place, "crates/node/src/lib.rs:2");
+    assert_eq!(words::check("docs/glossary.md", text), []);
 }

@@ -71,7 +71,7 @@ pub struct FieldDef {
     pub name: String,
     /// Long name ("DDE acronym").
     pub long_name: String,
-    /// The field that gets the previous value when this one changes; 0 if there is none.
+    /// The field that gets the previous value when this one changes; 0 for none.
     pub ripples_to: i16,
     /// Type before RWF.
     pub field_type: FieldType,
@@ -104,7 +104,7 @@ impl Default for Fields {
 }
 
 impl Fields {
-    /// The type of a field's values; `DataType::UNKNOWN` if there is no such field.
+    /// The type of a field's values; `DataType::UNKNOWN` if the field does not exist.
     #[inline]
     #[must_use]
     pub fn data_type(&self, id: i16) -> DataType {

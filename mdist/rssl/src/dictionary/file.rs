@@ -53,7 +53,7 @@ const DATA_TYPES: [(&str, DataType); 36] = [
     ("JSON", DataType::JSON),
 ];
 
-/// One line, which is parsed from the left.
+/// One line, parsed from the left.
 struct Line<'a> {
     number: usize,
     left: &'a str,

@@ -1,5 +1,5 @@
 //! Combining the dictionaries of several sources. The definitions of the higher version win; the other dictionary adds
-//! what that one lacks.
+//! what is missing.
 
 use super::{Edition, EnumTable, Enums, Fields};
 
@@ -18,7 +18,7 @@ impl Edition {
 
 impl Fields {
     /// Merges the fields of another dictionary into these, and returns whether these have changed. A field that both
-    /// define, by id or by name, is that of the higher version; of equal versions, these.
+    /// define, by id or name, comes from the higher version; if equal, from this dictionary.
     pub fn merge(&mut self, mut other: Fields) -> bool {
         let newer = other.edition.is_newer_than(&self.edition);
         if newer {
@@ -37,7 +37,7 @@ impl Fields {
 
 impl Enums {
     /// Merges the tables of another dictionary into these, and returns whether these have changed. The values of a
-    /// field that both have a table for are those of the higher version; of equal versions, these.
+    /// field for which both have a table come from the higher version; if equal, from this dictionary.
     pub fn merge(&mut self, mut other: Enums) -> bool {
         let newer = other.edition.is_newer_than(&self.edition);
         if newer {

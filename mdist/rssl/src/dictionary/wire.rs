@@ -27,7 +27,7 @@ const LONGEST_TEXT: usize = 1024;
 /// series has at most 65,535 bytes. Stock readers refuse a second row for the same fields, so a table is split
 /// only if it is longer.
 const ROW_ROOM: usize = 65_535 - 128;
-/// Largest number of tables accepted: one for each possible field.
+/// Maximum number of tables accepted: one for each possible field.
 const MAX_TABLES: usize = 1 << 16;
 /// Count hints of this size and above are not sent, because stock encoders write them wrongly.
 const HINT_LIMIT: usize = 16_384;
@@ -49,7 +49,7 @@ const MINIMAL_COLUMNS: usize = 7;
 
 impl Fields {
     /// The payloads (series) of the refreshes that transfer these fields: each at most `part` bytes long, unless a
-    /// single row is longer. There is always at least one.
+    /// single row is longer. At least one refresh is returned.
     ///
     /// # Errors
     /// Names that are too long for a message.
@@ -141,7 +141,7 @@ fn take_column(def: &mut FieldDef, element: &Element<'_>) -> Result<()> {
 
 impl Enums {
     /// The payloads (series) of the refreshes that transfer these tables: each at most `part` bytes long, unless a
-    /// single table is longer. There is always at least one.
+    /// single table is longer. At least one refresh is returned.
     ///
     /// # Errors
     /// Displays that are too long for a message.

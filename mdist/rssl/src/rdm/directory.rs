@@ -423,7 +423,7 @@ fn write_info(w: &mut Writer<'_>, info: &Info) -> Result<()> {
     if !info.dictionaries_used.is_empty() {
         list.array_ascii("DictionariesUsed", &info.dictionaries_used)?;
     }
-    // Stock examples use the first one without checking that there is one.
+    // Stock examples use the first one without checking that it exists.
     let default = [Qos::REALTIME_TICK];
     list.array_qos("QoS", if info.qos.is_empty() { &default } else { &info.qos })?;
     list.uint("SupportsQoSRange", info.supports_qos_range.into())?;

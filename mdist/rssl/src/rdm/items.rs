@@ -70,7 +70,7 @@ pub fn stream_ids(payload: &[u8]) -> Result<Option<Vec<i32>>> {
 /// The view of a request.
 ///
 /// # Errors
-/// Content that is cut short, no view, or one of a type that does not exist.
+/// Content that is cut short, no view, or a view of an unknown type.
 pub fn view(payload: &[u8]) -> Result<View> {
     let (mut kind, mut data) = (None, None);
     elements(payload, |e| {

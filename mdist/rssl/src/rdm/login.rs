@@ -127,8 +127,8 @@ impl<'a> Attributes<'a> {
         true
     }
 
-    /// The attributes of the refresh with which `server` accepts these: who the client is and what it chose, but
-    /// nothing that only the server had to know.
+    /// The attributes of the refresh with which `server` accepts these: the client's identity and choices, but no
+    /// secrets.
     #[must_use]
     pub fn accepted(&self, server: &'a [u8]) -> Self {
         Attributes {
@@ -242,7 +242,7 @@ impl<'a> Request<'a> {
         if is_name { self.user } else { b"" }
     }
 
-    /// The bytes that distinguish this user from others: the name, token or cookie. A client may claim any of them.
+    /// The bytes that distinguish this user from others: the name, token or cookie. A client may claim any of these.
     #[must_use]
     pub fn identity(&self) -> &'a [u8] {
         let token = self.attributes.authentication_token.unwrap_or_default();
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_repeat_who_the_client_is_and_no_secrets() {
+    fn replies_repeat_the_clients_identity_and_no_secrets() {
         let attributes = Attributes {
             application_id: Some(b"256"),
             application_name: Some(b"client"),
@@ -532,7 +532,7 @@ mod tests {
             Request { user: b"secret", name_type: name_type::TOKEN, attributes: attributes.clone() };
         assert_eq!((request.user_name(), request.identity()), (&b""[..], &b"secret"[..]));
         let reply = Reply { attributes: attributes.accepted(b"server"), ..Reply::to(&request) };
-        // The second one is of a server that forgets to choose.
+        // The second is from a server that forgets to choose.
         for reply in [reply, Reply { attributes: attributes.clone(), ..Reply::to(&request) }] {
             let bytes = to_vec(|w| reply.encode(1, w)).unwrap();
             assert!(!bytes.windows(6).any(|part| part == b"secret"), "{}", bytes.escape_ascii());

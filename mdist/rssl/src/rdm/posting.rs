@@ -30,7 +30,7 @@ pub fn posted<'a>(post: &Post<'a>) -> Result<Posted<'a>> {
 }
 
 /// Writes the acknowledgement of a post, if it requests one and has an id: success, or a refusal with one of
-/// [`crate::rwf::nak`] and a text. Returns whether one was written.
+/// [`crate::rwf::nak`] and a text. Returns whether it was written.
 ///
 /// # Errors
 /// [`crate::Error::Full`].

@@ -48,7 +48,7 @@ pub trait SummaryKind: Kind + Default {
 /// A vector or a series, over borrowed bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EntryContainer<'a, K> {
-    /// Flags, those of optional parts included.
+    /// Flags, including those of optional parts.
     pub flags: K,
     /// Type of the entries and of the summary.
     pub container: DataType,
@@ -168,7 +168,7 @@ pub(super) fn write_container(w: &mut Writer<'_>, container: DataType) -> Result
 /// Flag in the action byte of an entry that has permission data.
 const ENTRY_PERMISSION: u8 = 0x10;
 
-/// Reads the permission data of an entry whose first byte is `action`, if it has some.
+/// Reads the permission data of an entry whose first byte is `action`, if present.
 #[inline]
 pub(super) fn read_permission<'a>(
     r: &mut Reader<'a>,
@@ -264,7 +264,7 @@ impl<'w, 'b, K: Kind> EntryContainerWriter<'w, 'b, K> {
         Ok(at)
     }
 
-    /// Counts one more entry, and returns the writer to which the caller then writes it.
+    /// Counts one more entry, and returns the writer for it.
     pub(super) fn next_entry(&mut self, perm: Option<&[u8]>) -> Result<&mut Writer<'b>> {
         self.begin_entries()?;
         if self.count == K::MAX_ENTRIES {
@@ -292,8 +292,7 @@ impl<'w, 'b, K: Kind> EntryContainerWriter<'w, 'b, K> {
 
     /// Fills in the count.
     ///
-    /// # Errors
-    /// [`Error::Full`] if there is no entry and no space for the count.
+    /// # Errors [`Error::Full`] if there is no entry and no space for the count.
     pub fn finish(mut self) -> Result<()> {
         let at = self.begin_entries()?;
         if K::MAX_ENTRIES > 0xFF {

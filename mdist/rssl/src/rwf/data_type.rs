@@ -97,7 +97,7 @@ impl DataType {
         self.0.checked_sub(128)
     }
 
-    /// Whether this is an id of containers (128 and above), which messages, opaque bytes and "no data" have too.
+    /// Whether this is an id of containers (128 and above), which include messages, opaque bytes and "no data".
     #[inline]
     #[must_use]
     pub const fn is_container(self) -> bool {

@@ -293,7 +293,7 @@ impl<'w, 'b> ElementListWriter<'w, 'b> {
         self.container(name, DataType::STATE, |w| value.write(w))
     }
 
-    /// ARRAY of UINT, of the smallest fixed length that all values fit.
+    /// ARRAY of UINT, with the smallest fixed length that fits all values.
     ///
     /// # Errors
     /// As [`ElementListWriter::element`].

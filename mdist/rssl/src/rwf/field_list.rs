@@ -508,7 +508,7 @@ mod tests {
             fields(&plain),
             [(22, real.to_bytes().to_vec()), (30, vec![0, 9]), (3, b"abc".to_vec()), (31, vec![4])]
         );
-        // Set data without standard fields goes on to the end of the list; set 0 needs no id.
+        // Set data without standard fields continues to the end of the list; set 0 needs no id.
         let definitions = to_vec(|w| write_field_sets(w, &[(0, &definition[1..2])])).unwrap();
         let sets = FieldSets::decode(&definitions).unwrap();
         let list = FieldList::decode(&[2, 1, 2], Some(&sets)).unwrap();

@@ -48,9 +48,9 @@ pub struct FilterEntry<'a> {
 /// A filter list, over borrowed bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FilterList<'a> {
-    /// Flags, that of the hint included.
+    /// Flags, including that of the hint.
     pub flags: FilterListFlags,
-    /// Type of entries without a type of their own.
+    /// Type of entries without their own type.
     pub container: DataType,
     /// Estimate of the number of entries in all parts.
     pub hint: Option<u8>,
@@ -84,7 +84,7 @@ impl<'a> FilterList<'a> {
     }
 }
 
-/// Flag in the action byte of an entry that has a container type of its own.
+/// Flag in the action byte of an entry that has its own container type.
 const ENTRY_CONTAINER: u8 = 0x20;
 
 impl Kind for FilterListFlags {
@@ -123,7 +123,7 @@ pub type FilterEntries<'a> = Entries<'a, FilterListFlags>;
 pub type FilterListWriter<'w, 'b> = EntryContainerWriter<'w, 'b, FilterListFlags>;
 
 impl<'w, 'b> FilterListWriter<'w, 'b> {
-    /// Begins a list; `container` is the type of entries without a type of their own.
+    /// Begins a list; `container` is the type of entries without their own type.
     ///
     /// # Errors
     /// [`crate::Error::Full`], [`crate::Error::Malformed`] if `container` is not a container type.
@@ -153,7 +153,7 @@ impl<'w, 'b> FilterListWriter<'w, 'b> {
         self.entry_with(action, id, self.container(), None, f)
     }
 
-    /// An entry of any type, with its permission data if there are some.
+    /// An entry of any type, with its permission data if present.
     ///
     /// # Errors
     /// As [`FilterListWriter::entry`].

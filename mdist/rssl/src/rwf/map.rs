@@ -53,7 +53,7 @@ pub struct MapEntry<'a> {
 /// A map, over borrowed bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Map<'a> {
-    /// Flags, those of optional parts included.
+    /// Flags, including those of optional parts.
     pub flags: MapFlags,
     /// Primitive type of the keys.
     pub key_type: DataType,

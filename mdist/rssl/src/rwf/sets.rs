@@ -1,7 +1,7 @@
 //! Set definitions: the ids and types of the entries of a set, so that only values are sent. Spec: rssl.md §4.3.
 //!
-//! Containers carry *local* definitions (ids 0 to 15); *global* ones (16 and up) come from dictionaries and are given
-//! by the caller.
+//! Containers carry *local* definitions (ids 0 to 15); *global* ones (16 and up) come from dictionaries; the caller
+//! passes them.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ macro_rules! sets {
         pub struct $name<'a>(Table<'a>);
 
         impl<'a> $name<'a> {
-            /// Reads the definitions of a container; no bytes are no definitions.
+            /// Reads the definitions of a container; no bytes mean no definitions.
             ///
             /// # Errors
             /// Cut short, or an id above 15.
@@ -172,7 +172,7 @@ fn write_set_head(w: &mut Writer<'_>, id: u16, entries: usize) -> Result<()> {
     w.u8(u8::try_from(entries).map_err(|_| Error::TooLong { what: "set", len: entries, max: 255 })?)
 }
 
-/// Reads one value of a set. Its length is that of its type, or precedes it.
+/// Reads one value of a set. Its length is fixed by its type, or precedes it.
 #[inline]
 pub(super) fn read_value<'a>(r: &mut Reader<'a>, data_type: DataType) -> Result<&'a [u8]> {
     let n = match data_type.0 {

@@ -159,7 +159,7 @@ impl<'a> State<'a> {
         if bytes.is_empty() { Ok(None) } else { Self::read(&mut Reader::new(bytes)).map(Some) }
     }
 
-    /// Whether nothing follows on the stream; true for non-streaming too.
+    /// Whether nothing follows on the stream; also true for non-streaming.
     #[inline]
     #[must_use]
     pub const fn is_final(&self) -> bool {

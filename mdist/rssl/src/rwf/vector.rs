@@ -28,15 +28,15 @@ flags! {
 /// Effect of an entry at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VectorAction {
-    /// Changes the entry there.
+    /// Changes the entry at this index.
     Update = 1,
-    /// Replaces the entry there.
+    /// Replaces the entry at this index.
     Set = 2,
-    /// Empties the entry there.
+    /// Empties the entry at this index.
     Clear = 3,
-    /// Puts an entry before the one there.
+    /// Inserts an entry before the one at this index.
     Insert = 4,
-    /// Removes the entry there.
+    /// Removes the entry at this index.
     Delete = 5,
 }
 
@@ -122,7 +122,7 @@ impl<'w, 'b> VectorWriter<'w, 'b> {
         Ok(vector)
     }
 
-    /// An entry, with its permission data if there are some. `f` writes its content, and is not called if the action is
+    /// An entry, with its permission data if present. `f` writes its content, and is not called if the action is
     /// [`VectorAction::Clear`] or [`VectorAction::Delete`], or the vector's container is [`DataType::NO_DATA`].
     ///
     /// # Errors

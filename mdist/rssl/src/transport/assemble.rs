@@ -2,7 +2,7 @@
 
 use super::frame::Part;
 
-/// Messages of one connection that may be assembled at the same time.
+/// Maximum number of messages of one connection that are assembled at the same time.
 const ASSEMBLIES_MAX: usize = 32;
 /// Capacity of a buffer that is reused for the next message instead of freed, in bytes.
 const MAX_SPARE_BYTES: usize = 256 << 10;
@@ -19,7 +19,7 @@ struct Assembly {
 #[derive(Debug)]
 pub(super) struct Assembler {
     open: Vec<Assembly>,
-    /// Limit of one message and of all incomplete ones together, in bytes.
+    /// Limit for one message and for all incomplete ones together, in bytes.
     limit: usize,
     /// Bytes of all incomplete messages.
     held: usize,
@@ -33,7 +33,7 @@ impl Assembler {
         Assembler { open: Vec::new(), limit, held: 0, spare: Vec::new(), dropped: 0 }
     }
 
-    /// Adds a fragment to its message. Returns whether that completed the message, which is then in `done`. A
+    /// Adds a fragment to its message. Returns whether the message, then in `done`, is complete. A
     /// fragment of an unknown message (the first one announced too much, or was not received) is skipped, as
     /// stock receivers do; a repeated first fragment drops the message so far.
     pub(super) fn take(&mut self, part: Part, bytes: &[u8], done: &mut Vec<u8>) -> bool {

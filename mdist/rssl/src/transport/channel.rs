@@ -38,7 +38,7 @@ pub enum Pulled<'x> {
 /// Counts of what a channel dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Fragments without a first one, and messages that were too long to assemble or were started again.
+    /// Fragments without a first one, and messages that were too long to assemble or were restarted.
     pub fragments_dropped: u64,
 }
 

@@ -99,13 +99,13 @@ pub(super) struct Expander {
 }
 
 impl Expander {
-    /// `limit`: bytes that one payload may expand to.
+    /// `limit`: maximum number of bytes to which one payload may expand.
     pub(super) fn new(kind: Compression, limit: usize) -> Self {
         let zlib = (kind == Compression::Zlib).then(|| Box::new(Decompress::new(true)));
         Expander { zlib, begun: None, held: Vec::new(), limit }
     }
 
-    /// Part and flags of the first frame of an incomplete payload, if there is one.
+    /// Part and flags of the first frame of an incomplete payload, if any.
     pub(super) fn begun(&self) -> Option<(Part, u8)> {
         self.begun
     }

@@ -20,8 +20,8 @@ pub(super) const EXT_FIRST_FRAGMENT: u8 = 0x08;
 /// Bytes that a receiver accepts beyond the agreed payload: the longest header, and the slack of stock receivers.
 pub(super) const HEADER_SLACK: usize = 17;
 
-/// Header of a plain frame around one message of `len` bytes. `len` must be at most 65,532, and a longer one
-/// is reduced to that: longer messages have to be fragmented (`Channel::write`).
+/// Header of a plain frame around one message of `len` bytes. `len` must be at most 65,532 and is reduced to that:
+/// longer messages must be fragmented (`Channel::write`).
 #[must_use]
 pub const fn frame_header(len: usize) -> [u8; FRAME_HEADER] {
     let whole = if len > 0xffff - FRAME_HEADER { 0xffff } else { len + FRAME_HEADER };
@@ -49,10 +49,7 @@ pub(super) fn extended(flags: u8, body: &[u8], wide_ids: bool) -> Result<(Part, 
     } else if ext & EXT_FRAGMENT != 0 {
         (None, rest)
     } else {
-        return Err(Error::Frame {
-            flags,
-            what: "its extended flags belong to no frame of an open connection",
-        });
+        return Err(Error::Frame { flags, what: "its extended flags are not valid on an open connection" });
     };
     let (id, rest) = if wide_ids {
         let (id, rest) = rest.split_first_chunk().ok_or(short)?;

@@ -27,7 +27,7 @@ const LARGEST_FRAGMENT: u16 = 65_518;
 /// Options of a client's connection.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Version to ask for, 10 to 14. If a server closes the connection without an answer, try an older one.
+    /// Version to ask for, 10 to 14. If a server closes the connection without a reply, try an older one.
     pub version: u8,
     /// Name of this host; at most 160 bytes are sent.
     pub host: String,
@@ -80,7 +80,7 @@ pub struct ServerOptions {
     pub component: String,
     /// Longest message put together from fragments, in bytes.
     pub max_assembled: usize,
-    /// Refuses every client with this text, of which at most 253 bytes are sent.
+    /// Refuses every client with this text; at most 253 bytes of it are sent.
     pub refuse: Option<String>,
 }
 
@@ -113,7 +113,7 @@ pub struct Opened {
     pub max_message: u16,
     /// Time without received bytes after which a side closes the connection.
     pub ping_timeout: Duration,
-    /// Whether this side has to ping when it has nothing to send.
+    /// Whether this side must ping when it has nothing to send.
     pub we_ping: bool,
     /// Whether the peer pings, so that its silence is an error.
     pub peer_pings: bool,

@@ -26,8 +26,8 @@ pub struct InputBuffer {
 }
 
 impl InputBuffer {
-    /// Calls `handle` with the unread bytes followed by `bytes`, and keeps those that it does not pull. `bytes`
-    /// are copied only if there are unread ones.
+    /// Calls `handle` with the unread bytes followed by `bytes`, and keeps those that it does not pull. `bytes` are
+    /// copied only if unread bytes precede them.
     pub fn receive<T>(&mut self, bytes: &[u8], handle: impl FnOnce(&mut Received<'_>) -> T) -> T {
         if self.unread.is_empty() {
             return self.receive_joined(bytes, handle);
@@ -40,7 +40,7 @@ impl InputBuffer {
         result
     }
 
-    /// As [`InputBuffer::receive`], if `bytes` already begins with those of [`InputBuffer::unread`]. Copies
+    /// As [`InputBuffer::receive`], if `bytes` already begins with [`InputBuffer::unread`]. Copies
     /// only what is not pulled.
     #[inline]
     pub fn receive_joined<T>(&mut self, bytes: &[u8], handle: impl FnOnce(&mut Received<'_>) -> T) -> T {
@@ -71,7 +71,7 @@ pub struct Received<'b> {
 }
 
 impl Received<'_> {
-    /// Pulls the next thing out of these bytes; [`Pulled::NeedMore`] once nothing but the front of a frame is left.
+    /// Pulls the next thing out of these bytes; [`Pulled::NeedMore`] once only the front of a frame is left.
     ///
     /// # Errors
     /// As [`Channel::pull`].
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::transport::{ClientOptions, ServerOptions};
 
-    /// A server's channel that is open, and the bytes of three frames for it.
+    /// An open channel of a server, and the bytes of three frames for it.
     fn open() -> (Channel, Vec<u8>) {
         let (mut client, mut server) =
             (Channel::client(ClientOptions::default()), Channel::server(ServerOptions::default()));

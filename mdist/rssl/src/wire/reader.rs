@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// Whether everything was read.
+    /// Whether all bytes were read.
     #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -14,7 +14,7 @@ use super::{datagram_sender, node};
 const SHARED: u32 = 19_623;
 /// The instance that all receivers have bound.
 const ALL: u32 = 1000;
-/// Messages between two looks at the clock.
+/// Messages between two readings of the clock.
 const SLICE: u32 = 256;
 /// Part of the time that is not measured.
 const WARM_UP: u32 = 5;
@@ -44,7 +44,7 @@ pub(in super::super) fn anycast_receiver(job: &Job, parent: &Parent) -> Result<E
     Ok(EndResult::default())
 }
 
-/// Sends for so many milliseconds; the value is the number of messages that arrive in a second.
+/// Sends for this many milliseconds; the value is the number of messages that arrive per second.
 pub(in super::super) fn anycast_sender(job: &Job, parent: &Parent) -> Result<EndResult> {
     let (_node, socket) = datagram_sender(job, SHARED)?;
     parent.ready_to_go()?;

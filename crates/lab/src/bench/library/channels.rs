@@ -11,7 +11,7 @@ use super::super::traffic::END;
 use super::super::variant::Kind;
 use super::{SERVICE, SOCKETS, members, node, ordered, packets, prepare, retry, service};
 
-/// Bytes and messages that may be unconfirmed to one receiver: far below the limits at which it returns them (tipc.md
+/// Bytes and messages to one receiver that may be unconfirmed: far below the limits at which it returns them (tipc.md
 /// §8.7), far above what it receives between two sleeps.
 const WINDOW: (usize, u64) = (512 << 10, 1024);
 

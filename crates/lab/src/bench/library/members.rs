@@ -17,11 +17,11 @@ const DRIVER: u32 = 1000;
 struct MemberChannel {
     group: Group,
     busy: Option<Spinner>,
-    /// The other members, of the driver.
+    /// The other members, if this is the driver.
     servers: u32,
     /// Servers that have confirmed the end.
     ended: u32,
-    /// The source of the last message, of a server.
+    /// The source of the last message, if this is a server.
     source: Option<PortId>,
 }
 

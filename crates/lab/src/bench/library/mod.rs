@@ -96,7 +96,7 @@ fn udp(job: &Job) -> UdpConfig {
     let mut remotes: Vec<_> =
         others.map(|index| SocketAddr::new(job.site.remote, port(other, index))).collect();
     if job.role == Role::Serve && job.variant.kind.is_ordered() {
-        // The members of a view all see one another.
+        // All members of a view see one another.
         let servers = (0..job.servers).filter(|index| *index != job.index);
         remotes.extend(servers.map(|index| SocketAddr::new(job.site.local, port(Role::Serve, index))));
     }
@@ -125,7 +125,7 @@ fn spins(job: &Job) -> bool {
 }
 
 /// Configures how a socket waits. In busy mode, attached sockets and polling nodes spin by themselves; the returned
-/// spinner is for a crowded embedded node, whose callers have to yield.
+/// spinner is for an embedded node with more threads than cores, whose callers must yield.
 fn prepare(socket: &Socket, job: &Job) -> Option<Spinner> {
     socket.set_receive_timeout(Some(LIMIT));
     socket.set_send_timeout(Some(LIMIT));

@@ -20,7 +20,7 @@ const DRIVER: u32 = 1000;
 /// A member. The driver sends, and receives its own messages too.
 struct OrderedChannel {
     member: Ordered,
-    /// The other members, of the driver.
+    /// The other members, if this is the driver.
     servers: u32,
     /// Servers that have confirmed the end.
     ended: u32,
@@ -74,7 +74,8 @@ impl Channel for OrderedChannel {
         Ok(self.member.multicast(data)?)
     }
 
-    /// The driver receives the confirmations of the end, which it reports as one; a server what the driver sends.
+    /// The driver receives the confirmations of the end, which it reports as one; a server receives what the driver
+    /// sends.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
         loop {
             if self.servers > 0 && self.ended == self.servers {

@@ -20,7 +20,7 @@ const SEEN: u32 = 19_619;
 const MANY: u32 = 19_620;
 /// Time between two bindings of [`binder`].
 const PACE: Duration = Duration::from_millis(2);
-/// Messages of each client before the measured ones; the first ones go through the daemon.
+/// Messages of each client before the measured ones; the first few go through the daemon.
 const WARM_UP: u64 = 3;
 
 /// Accepts a connection and a TCP connection and holds both until this process is killed.
@@ -28,7 +28,7 @@ pub(in super::super) fn victim(job: &Job, parent: &Parent) -> Result<EndResult> 
     let node = node(job).context("start a node")?;
     let listener = node.listen(SocketKind::SeqPacket, service(job.index, 0)).context("listen")?;
     let tcp = TcpListener::bind((job.site.local, 0)).context("listen by TCP")?;
-    let port = tcp.local_addr().context("look at a TCP socket")?.port();
+    let port = tcp.local_addr().context("query a TCP socket")?.port();
     parent.ready(ServerAddress { ports: vec![port], ..ServerAddress::default() })?;
     let connection = listener.accept().context("accept")?;
     let plain = tcp.accept().context("accept by TCP")?;
@@ -234,7 +234,7 @@ pub(in super::super) fn look_up_all(job: &Job, parent: &Parent) -> Result<EndRes
     Ok(EndResult { value, ..EndResult::default() })
 }
 
-/// Nanoseconds of one of `lookups` lookups among the `bindings` of a service type.
+/// Mean nanoseconds per lookup, over `lookups` lookups among the `bindings` of a service type.
 pub(in super::super) fn look_up(node: &Node, service: u32, bindings: u32, lookups: u64) -> Result<f64> {
     let mut instance = 1_u32;
     let began = now_ns();

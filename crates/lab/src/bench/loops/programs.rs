@@ -23,7 +23,7 @@ const SCRIPT: &str = include_str!("../../../../../bench/loops/asyncio_echo.py");
 const LIBRARY: &str = "libutipc.so";
 const SHIM: &str = "libutipc_preload.so";
 
-/// What runs the event loop of both ends.
+/// The library that runs the event loop of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bench) enum Ends {
     /// `epoll_wait` under the shim.
@@ -99,7 +99,7 @@ impl Program {
     fn python(place: &Place) -> Result<Result<Self, String>> {
         let probe = Command::new("python3").args(["-c", "import utipc.aio"]).output();
         match probe {
-            Err(why) => return Ok(Err(format!("there is no Python (python3: {why})"))),
+            Err(why) => return Ok(Err(format!("no Python found (python3: {why})"))),
             Ok(output) if !output.status.success() => {
                 return Ok(Err("Python has no package utipc (see docs/python.md; PYTHONPATH)".to_owned()));
             }

@@ -37,7 +37,7 @@ impl Stream {
     }
 }
 
-/// Does the job of one end.
+/// Runs the job of one end.
 pub(super) fn run(end: &End) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -106,7 +106,7 @@ async fn drive(end: &End, port: u32) -> Result<()> {
         });
     }
     let mut active = streams.pop().context("there is a connection")?;
-    // The idle ones have tasks that wait, as in a server.
+    // The idle connections have waiting tasks, as in a server.
     for mut stream in streams {
         tokio::spawn(async move { stream.receive(&mut [0; SIZE]).await });
     }

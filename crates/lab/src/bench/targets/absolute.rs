@@ -13,7 +13,7 @@ use super::super::run::{self, Case, Name};
 use super::super::variant::{Engine, Kind, Mode, Scope, Transport, Variant};
 use super::Bench;
 
-/// Receivers beside a busy process, and messages per second to each.
+/// Receivers that compete with a busy process, and messages per second to each.
 const NEIGHBOURS: (u32, f64) = (8, 100.0);
 /// Duration of the measurement of the busy process, seconds.
 const SPIN_SECONDS: f64 = 2.0;

@@ -1,4 +1,4 @@
-//! Rows for programs with event loops: each beside the same loop on TCP, with looking switched off, and with idle
+//! Rows for programs with event loops: each compared with the same loop on TCP, without busy polling, and with idle
 //! connections in its set.
 
 use anyhow::Result;

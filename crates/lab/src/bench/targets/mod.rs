@@ -37,7 +37,7 @@ pub(super) struct Options {
     /// Engine of the nodes on this host
     #[arg(long, value_enum, default_value_t = Engine::Daemon)]
     engine: Engine,
-    /// Messages of a round instead of its duration: a quick test of the tool, without valid figures
+    /// Number of messages of a round instead of its duration: a quick test of the tool, without valid figures
     #[arg(long)]
     messages: Option<u64>,
 }

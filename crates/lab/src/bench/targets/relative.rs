@@ -178,7 +178,7 @@ pub(super) fn group(bench: &Bench) -> Result<Verdict> {
     Ok(Verdict::new(got, group >= 0.8 * plain))
 }
 
-/// Messages to a service with several receivers, to one with a single receiver, and in turn on TCP connections.
+/// Messages to a service with several receivers, to a service with one receiver, and in turn on TCP connections.
 pub(super) fn anycast(bench: &Bench) -> Result<Verdict> {
     let place = bench.intra()?;
     let milliseconds = bench.repetitions((1e3 * bench.seconds) as u64);

@@ -22,7 +22,7 @@ const SOURCE: &str = include_str!("../../../../../bench/zeromq/ends.c");
 const PROBE: &str = "#include <zmq.h>\nint main(void) { return zmq_errno(); }\n";
 /// Message size, bytes.
 const SIZE: &str = "64";
-/// Messages of a round: round trips, and in one direction.
+/// Messages of a round: of round trips, and in one direction.
 const ROUND_TRIPS: u64 = 10_000;
 const FLOW: u64 = 1_000_000;
 /// Runs of `zeromq-close`, and the messages of each.
@@ -56,7 +56,7 @@ impl Ends {
         let place = Place::new(Scope::Intra, Engine::Daemon)?;
         let folder = place.folder()?;
         if compile(folder, "probe", PROBE, &["-lzmq"]).is_err() {
-            return Ok(Err("there is no libzmq (apt-get install libzmq3-dev)".to_owned()));
+            return Ok(Err("no libzmq found (apt-get install libzmq3-dev)".to_owned()));
         }
         let compiled = compile(folder, "ends", SOURCE, &["-lzmq"])?;
         Ok(compiled.map(|program| Self { program, preload, place }))

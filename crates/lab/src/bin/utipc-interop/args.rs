@@ -148,7 +148,7 @@ impl<'a> Args<'a> {
         self.get("to").map_or(Ok(None), destination)
     }
 
-    /// `to`: as for [`Args::destination`], or a list of such, with null for none.
+    /// `to`: as for [`Args::destination`], or a list of these, with null for none.
     pub(crate) fn destinations(&self) -> Result<Vec<Option<Destination>>, Refusal> {
         match self.get("to") {
             Some(Value::Array(all)) => all.iter().map(destination).collect(),

@@ -1,7 +1,7 @@
 //! utipc's end of the interop matrix: a node that a line protocol on standard input controls.
 //!
 //! One JSON object per line: `{"id":7,"op":"send","s":3,"length":1400,"to":{"name":[18888,17]}}` is answered by
-//! `{"id":7,"ok":{…}}` or `{"id":7,"error":"EHOSTUNREACH"}`. Every request runs on a thread of its own, so a waiting
+//! `{"id":7,"ok":{…}}` or `{"id":7,"error":"EHOSTUNREACH"}`. Every request runs on a separate thread, so that a waiting
 //! request does not delay others. `interop/matrix/kernel_peer.py` answers the same requests by the kernel's AF_TIPC.
 
 mod args;

@@ -26,7 +26,7 @@ pub(crate) struct Settings {
     rekeying_minutes: Option<u32>,
 }
 
-/// What a key is for.
+/// The purpose of a key.
 #[derive(Clone)]
 enum KeyUse {
     Cluster,

@@ -15,7 +15,7 @@ use crate::{Answer, lock};
 const KEPT: usize = 200;
 
 /// Interval in which a waiting request checks.
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Counts other nodes that appeared and disappeared since the node started.
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl Watch {
             if Instant::now() > end {
                 return Err(Refusal::TIMED_OUT);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 }

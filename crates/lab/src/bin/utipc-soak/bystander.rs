@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use utipc::{Connection, Engine, Node, Scope, ServiceAddress, SocketKind};
 
-/// Service of the connections, and of datagrams that the server reads and throws away: hostile processes find both.
+/// Service of the connections, and of datagrams that the server reads and discards: hostile processes find both.
 pub(crate) const ECHO: ServiceAddress = ServiceAddress::new(9501, 1);
 pub(crate) const TARGET: ServiceAddress = ServiceAddress::new(9502, 1);
 
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Bytes of a message, which begins with its number.
 const SIZE: usize = 64;
 
-/// What a bystander does.
+/// The role of a bystander.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Role {
     /// Answers.
@@ -68,7 +68,7 @@ impl Window {
     }
 }
 
-/// Serves or asks until its input ends. Fails if a message is lost, late or another one.
+/// Serves or asks until its input ends. Fails if a message is lost, late or wrong.
 pub(crate) fn live(bystander: &Bystander) -> Result<()> {
     let node = Node::builder().engine(Engine::Daemon).daemon_at(&bystander.socket).start();
     let node = node.context("attach to the daemon")?;
@@ -84,7 +84,7 @@ fn serve(node: &Node) -> Result<()> {
     let target = node.rdm()?;
     target.bind(TARGET, Scope::Cluster)?;
     std::thread::spawn(move || {
-        // Hostile processes send to it, and damage the lanes to it: that ends no more than these lanes.
+        // Hostile processes send to it and damage the lanes to it: that ends only these lanes.
         let mut buffer = vec![0; 66_000];
         loop {
             let _ = target.receive_into(&mut buffer);
@@ -129,7 +129,7 @@ fn ask(node: &Node) -> Result<()> {
         let got =
             connection.receive_into(&mut buffer).with_context(|| format!("answer to number {number}"))?;
         if buffer.get(..got.len) != Some(&message[..]) {
-            bail!("the answer to number {number} is another one, of {} bytes", got.len);
+            bail!("wrong answer to number {number}: {} bytes", got.len);
         }
         Ok(())
     })

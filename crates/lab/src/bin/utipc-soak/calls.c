@@ -25,9 +25,9 @@
 #include <unistd.h>
 
 enum { FIRST = 100, SOCKETS = 40, THREADS = 16, MAIL = 400, NOTHING = 401, LENGTH = 70000, TYPE = 9500 };
-/* Most children at a time. */
+/* Maximum number of children at a time. */
 enum { CHILDREN = 8 };
-/* Most milliseconds for which a blocking connect waits: Linux's default, which TIPC_CONN_TIMEOUT replaces. */
+/* Maximum time for which a blocking connect waits, milliseconds: Linux's default, which TIPC_CONN_TIMEOUT replaces. */
 enum { CONNECT_MS = 8000 };
 /* Seconds after which a call is stuck. */
 enum { STUCK = 40 };
@@ -77,7 +77,7 @@ static int a_number(struct thread *t)
 	return FIRST + (int)below(t, SOCKETS);
 }
 
-/* Gives a new descriptor one of the fixed numbers; closes it if it is none. */
+/* Gives a new descriptor one of the fixed numbers; closes it if none is free. */
 static void keep(struct thread *t, int fd)
 {
 	if (fd < 0)
@@ -404,7 +404,7 @@ static void have_child(struct thread *t)
 		atomic_fetch_sub(&children, 1);
 }
 
-/* Takes note of a child that has ended; returns whether there is one. */
+/* Notes a child that has ended; returns whether one has. */
 static int reap(int how)
 {
 	int status;

@@ -14,18 +14,17 @@ use serde_json::json;
 use crate::daemon::Watched;
 use crate::report::{Rest, Tolerance};
 
-/// The program, in C: nothing but the calls.
+/// The program, in C: only the calls.
 const PROGRAM: &str = include_str!("calls.c");
 
-/// Time that a process may take beyond its duration: that after which it reports a call that does not return, and its
-/// children.
+/// Time that a process may take beyond its duration: until it reports a call that does not return, plus its children.
 const LONGER: Duration = Duration::from_secs(120);
 
-/// The part of the tolerance that a second run may gain: the first one, which gained more than all of it, has filled
-/// the reserve of the allocator.
+/// The part of the tolerance that a second run may gain: a first run that gained more than all of it has filled the
+/// reserve of the allocator.
 const AGAIN: u64 = 2;
 
-/// Pause between two looks at the processes.
+/// Pause between two checks of the processes.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Options of a run.
@@ -92,7 +91,7 @@ fn finish(child: &mut Child, until: Instant) -> Result<std::result::Result<u64, 
     Ok(said.parse().map_err(|_| format!("a process says: {said}")))
 }
 
-/// Runs the processes once; returns their calls, and what is wrong with them.
+/// Runs the processes once; returns their calls, and the faults.
 fn round(options: &Options, program: &Path, socket: &Path) -> Result<(u64, Vec<String>)> {
     let until = Instant::now() + Duration::from_secs_f64(options.seconds) + LONGER;
     let start = |number| start(options, program, socket, number);
@@ -108,7 +107,7 @@ fn round(options: &Options, program: &Path, socket: &Path) -> Result<(u64, Vec<S
 }
 
 /// Runs the processes; false if something is wrong. If the daemon holds much more memory than a fresh one, they run
-/// again: what the daemon lost is lost once more, while the reserve of its allocator is used again.
+/// again: a leak then repeats, while the reserve of the allocator is reused.
 pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bool> {
     ensure!(options.seconds > 0.0 && options.processes > 0, "nothing to do (give seconds and processes)");
     let mut daemon = Watched::start(program)?;

@@ -13,14 +13,14 @@ use utipc::{Connection, Engine, Listener, Node, ServiceAddress, SocketKind};
 
 use crate::daemon::Watched;
 
-/// Type of the services; each process has an instance of its own.
+/// Type of the services; each process has its own instance.
 const SERVICE: u32 = 9401;
 
 /// Descriptors that the daemon may hold for a process: its connection, pidfd, memory and doorbells, its listener, and
 /// both ends of the few connections that its two threads have open.
 const DESCRIPTORS_PER_PROCESS: usize = 16;
 
-/// Pause between two looks at the daemon.
+/// Pause between two checks of the daemon.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// The message of the last connection.
@@ -71,7 +71,7 @@ pub(crate) fn call(caller: &Caller) -> Result<()> {
     let mut count = 0_u64;
     while Instant::now() < end {
         let connection = connect(b"a message")?;
-        // The longer way and the shorter one.
+        // Both ways to connect.
         if count.is_multiple_of(2) {
             // The peer may have been faster.
             let _ = connection.shutdown();
@@ -90,7 +90,7 @@ fn accept(listener: &Listener) -> Result<()> {
         if connection.receive()?.data == END {
             return Ok(());
         }
-        // The end, in one of its forms.
+        // Ends the connection, in one of several ways.
         let _ = connection.receive();
     }
 }

@@ -16,7 +16,7 @@ use crate::message::Random;
 use crate::tally::Tally;
 
 /// Interval between two checks of all processes.
-const LOOK: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Interval between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
@@ -103,7 +103,7 @@ impl Crew {
 
     fn start(&mut self, place: usize) -> Result<()> {
         self.number += 1;
-        // Half of them die by kill -9. Lives last from an eighth of the average to nearly twice of it.
+        // Half of them die by kill -9. Lives last from an eighth of the average to nearly twice the average.
         let manner = match self.random.below(4) {
             0 => Manner::Orderly,
             1 => Manner::Exit,
@@ -147,7 +147,7 @@ impl Crew {
                 next += PROGRESS;
                 self.progress(daemon)?;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Crew {
     fn end_if_due(&mut self, place: usize) -> Result<bool> {
         let Some(member) = &mut self.members[place] else { return Ok(true) };
         let late = Instant::now().saturating_duration_since(member.due);
-        if let Some(status) = member.child.try_wait().context("look at a process")? {
+        if let Some(status) = member.child.try_wait().context("check a process")? {
             let (manner, id) = (member.manner, member.child.id());
             self.members[place] = None;
             let expected = manner == Manner::Killed && status.code().is_none() || status.success();
@@ -199,7 +199,7 @@ impl Crew {
             for place in 0..self.members.len() {
                 self.end_if_due(place)?;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Marks the line of the log with the counters.
 const COUNTERS: &str = "counters: ";
 
-/// A running daemon in a folder of its own.
+/// A running daemon in its own folder.
 pub(crate) struct Watched {
     child: Child,
     folder: PathBuf,
@@ -31,10 +31,10 @@ pub(crate) struct Watched {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) descriptors: usize,
-    /// Without those of threads.
+    /// Without the mappings of threads.
     pub(crate) mappings: usize,
     pub(crate) resident_kib: u64,
-    /// The shared part of it.
+    /// Its shared part.
     pub(crate) shared_kib: u64,
 }
 
@@ -45,7 +45,7 @@ impl Watched {
         Self::start_with(program, "", "[node]\naddress = \"1.1.1\"\n")
     }
 
-    /// Starts one of several daemons, with this configuration.
+    /// Starts one of several daemons with this configuration.
     pub(crate) fn start_with(program: &Path, name: &str, configuration: &str) -> Result<Self> {
         Self::start_by(Command::new(program), name, configuration)
     }
@@ -90,7 +90,7 @@ impl Watched {
 
     /// Fails if the daemon has ended.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
-        match self.child.try_wait().context("look at the daemon")? {
+        match self.child.try_wait().context("check the daemon")? {
             None => Ok(()),
             Some(status) => bail!("the daemon has ended ({status}); its log is above"),
         }
@@ -110,7 +110,7 @@ impl Watched {
 
     pub(crate) fn held(&self) -> Result<Held> {
         let proc = Path::new("/proc").join(self.child.id().to_string());
-        let read = |name: &str| std::fs::read_to_string(proc.join(name)).context("look at the daemon");
+        let read = |name: &str| std::fs::read_to_string(proc.join(name)).context("check the daemon");
         let status = read("status")?;
         let kib = |name: &str| -> Option<u64> {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -133,7 +133,7 @@ impl Watched {
     /// The processor time that it has used, to 10 ms.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        let stat = stat.context("look at the daemon")?;
+        let stat = stat.context("check the daemon")?;
         // The name of the program, in parentheses, may have spaces.
         let fields = stat.rsplit_once(')').context("read the daemon's times")?.1.split_whitespace();
         let ticks = fields.skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>();
@@ -149,7 +149,7 @@ impl Watched {
     }
 }
 
-/// Resident memory of a process, KiB; 0 if there is none.
+/// Resident memory of a process, KiB; 0 if it has ended.
 pub(crate) fn resident_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -159,10 +159,10 @@ pub(crate) fn resident_kib(pid: u32) -> u64 {
 /// Mappings of a thread: its stack with a guard page, and the allocator's arena with one.
 const MAPPINGS_OF_THREAD: usize = 4;
 
-/// The number of descriptors in this folder of a process, without the load of the system, which the daemon opens when
-/// it spins for the first time.
+/// The number of descriptors in this folder of a process, without the file of the system's load, which the daemon opens
+/// when it first spins.
 fn descriptors(folder: &Path) -> Result<usize> {
-    let all = std::fs::read_dir(folder).context("look at the daemon")?.map_while(std::result::Result::ok);
+    let all = std::fs::read_dir(folder).context("check the daemon")?.map_while(std::result::Result::ok);
     let is_load = |path: PathBuf| std::fs::read_link(path).is_ok_and(|to| to == Path::new("/proc/loadavg"));
     Ok(all.filter(|entry| !is_load(entry.path())).count())
 }

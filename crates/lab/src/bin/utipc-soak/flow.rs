@@ -17,7 +17,7 @@ impl Flows {
         if self.0.len() >= MOST {
             self.0.clear();
         }
-        // Later copies of a multicast may reach a receiver that the first ones did not.
+        // Later copies of a multicast may reach a receiver that the first ones missed.
         match self.0.insert(head.flow, head.number) {
             Some(last) if head.number <= last => Err(format!("number {last} came before {head:?}")),
             Some(last) => Ok(head.number - last - 1),

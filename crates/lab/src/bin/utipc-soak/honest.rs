@@ -1,4 +1,4 @@
-//! The honest processes beside an attack, seen from the run that starts them.
+//! The honest processes during an attack, seen from the run that starts them.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::bystander::Window;
 
-/// This program, also for users who may not enter the folder that it lies in.
+/// This program, usable also by users who may not enter its folder.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// The user number of honest processes. The user need not exist.

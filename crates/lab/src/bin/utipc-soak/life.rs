@@ -16,7 +16,7 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs until the end of its life.
 pub(crate) fn live(life: &Life) -> Result<()> {
-    // The run has the other end of the input: if the run ends, so does this process.
+    // The run has the other end of the input: if it ends, this process ends too.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(3);

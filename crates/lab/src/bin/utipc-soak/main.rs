@@ -50,7 +50,7 @@ enum Part {
     Caller(connections::Caller),
     /// Opens and closes connections as fast as possible; the daemon must hold only those that are open
     Connections(connections::Options),
-    /// Attacks a daemon with hostile processes of several users beside honest ones, which must lose nothing
+    /// Attacks a daemon with hostile processes of several users; honest processes must lose nothing
     Hostile(hostile::Options),
     /// Searches for the attack of one user, within its quotas, that costs others most
     Search(hostile::SearchOptions),
@@ -63,7 +63,7 @@ enum Part {
     /// One of the honest processes; the run itself starts them
     #[command(hide = true)]
     Bystander(bystander::Bystander),
-    /// Attacks a daemon by hostile peers in network namespaces, beside honest nodes, which must lose nothing
+    /// Attacks a daemon with hostile peers in network namespaces; honest nodes must lose nothing
     Peers(peers::Options),
     /// Sends over a path between two daemons that loses, delays, duplicates and reorders packets, and drops large ones
     Path(path::Options),
@@ -98,7 +98,7 @@ struct Options {
     /// Keep a process that does not end, for a debugger, and end the run
     #[arg(long)]
     keep: bool,
-    /// The program of the daemon [default: the one beside this program]
+    /// The program of the daemon [default: utipcd in the folder of this program]
     #[arg(long)]
     daemon: Option<PathBuf>,
     /// Print the result as one JSON object

@@ -1,5 +1,5 @@
 //! Two daemons over a path that loses, delays, duplicates and reorders packets, and drops large ones: four kinds of
-//! senders at a time. No message may be lost or change its place, the link stays up, and no send waits long.
+//! senders at the same time. No message may be lost or change its place, the link stays up, and no send waits long.
 
 use std::io::Read as _;
 use std::net::Ipv4Addr;
@@ -49,7 +49,7 @@ pub(crate) struct Options {
     /// Largest IP packet that the path carries
     #[arg(long, default_value_t = 65_535)]
     width: usize,
-    /// Seconds after which the path becomes that narrow; from the start if absent
+    /// Seconds after which the path becomes narrow; from the start if absent
     #[arg(long)]
     narrow_after: Option<f64>,
     /// Messages that each sender sends in a second
@@ -106,7 +106,7 @@ impl Kind {
     }
 }
 
-/// What a sender has done.
+/// The result of a sender.
 #[derive(Clone, Debug, Serialize)]
 struct Done {
     kind: Kind,
@@ -163,7 +163,7 @@ impl Receiver {
             if data == message(LAST, most) {
                 return Ok((number, Instant::now()));
             }
-            ensure!(data == message(number, most), "message {number} is damaged, or not the next one");
+            ensure!(data == message(number, most), "message {number} is damaged or out of order");
             number += 1;
         }
     }

@@ -15,7 +15,7 @@ use crate::tally::Tally;
 /// Time limit of the daemon for releasing everything. Pairs without lanes stay for ten seconds.
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// What the daemon may gain.
+/// The growth that the daemon may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tolerance {
     /// Resident memory, KiB.
@@ -28,7 +28,7 @@ impl Tolerance {
     /// Mappings that the system's allocator needs.
     pub(crate) const MAPPINGS: usize = 16;
 
-    /// That of a daemon with the system's allocator.
+    /// The growth of a daemon with the system's allocator.
     pub(crate) fn of(kib: u64) -> Self {
         Self { kib, mappings: Self::MAPPINGS }
     }
@@ -41,7 +41,7 @@ pub(crate) struct Rest {
     sockets: u64,
     lanes: u64,
     pairs: u64,
-    /// Bindings in the table, counted by a process that attaches for this.
+    /// Bindings in the table, counted by a process that attaches for that purpose.
     bindings: usize,
     descriptors: usize,
     mappings: usize,
@@ -108,7 +108,7 @@ impl Rest {
         self.resident_kib
     }
 
-    /// The resources that the daemon holds beyond those of a fresh one, except memory.
+    /// The resources, except memory, that the daemon holds beyond those of a fresh one.
     pub(crate) fn leaks(&self, fresh: &Rest) -> Vec<String> {
         let rows = [
             ("attached processes", self.attached, fresh.attached),

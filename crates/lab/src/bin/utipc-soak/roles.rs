@@ -74,7 +74,7 @@ impl Server {
         message::write(&mut stop, actor.flow(), 0, HEAD, Ask::Stop);
         let mut sent_at = None::<Instant>;
         while !self.thread.is_finished() {
-            // A server whose queue is full may have lost it.
+            // A server with a full queue may have lost it.
             if sent_at.is_none_or(|at| at.elapsed() > REPEAT) {
                 sent_at = Some(Instant::now());
                 match self.stop {
@@ -469,7 +469,7 @@ fn wait_readable(socket: &Socket, limit: Duration) -> Done {
     Ok(())
 }
 
-/// A connection with bursts of messages, of which some are echoed.
+/// A connection with bursts of messages, some of which are echoed.
 fn connect(actor: &Actor, random: &mut Random, kind: SocketKind, service: u32, place: u32) -> Done {
     let service = ServiceAddress::new(service, place);
     let socket = actor.node.socket(kind).map_err(|e| e.to_string())?;
@@ -500,7 +500,7 @@ fn exchange(
     let mut talk = Talk::new(connection);
     let flow = actor.flow();
     let (mut number, mut bytes) = (0, Vec::new());
-    // Echoes have a flow of their own, without gaps: requests for an echo are counted apart.
+    // Echoes have a separate flow without gaps: requests for an echo are counted separately.
     for _ in 0..1 + random.below(10) {
         let plain = random.below(30);
         for part in 0..=plain {

@@ -16,7 +16,7 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
     /// Multicasts to at least one destination.
     pub(crate) multicasts: u64,
-    /// Connections that were set up, and those of them that ended before their work was done.
+    /// Connections that were set up, and those that ended before their work was done.
     pub(crate) connections: u64,
     pub(crate) broken: u64,
     /// Connections and messages to services without a binding, or refused.

@@ -64,7 +64,7 @@ fn recovery_ends_although_the_writer_writes_empty_records_all_the_time() {
     let at = pair.arena.layout.slot(Side::Zero, 3).unwrap();
     let order = std::sync::atomic::Ordering::Relaxed;
     let end = loop {
-        // The daemon gives no room back. The writer takes it.
+        // The daemon releases no space. The writer takes it.
         let read = pair.arena.memory.load64(at + crate::layout::slot::EXACT, order);
         pair.arena.memory.store64(at + crate::layout::slot::RELEASED, read, order);
         while writer.push(&[], &[], 0).is_ok() {}
@@ -72,7 +72,7 @@ fn recovery_ends_although_the_writer_writes_empty_records_all_the_time() {
             Ok(Some(_)) => records += 1,
             end => break end,
         }
-        // As many as fit the rings that a correct writer can have.
+        // At most as many as fit the rings of a correct writer.
         assert!(records <= 100_000, "it reads as long as the writer writes");
     };
     assert!(end.is_err(), "{end:?} after {records}");

@@ -248,7 +248,7 @@ fn frozen_lane_is_read_to_its_last_record() {
     pair.arena.open_slot(Side::Zero, 4).unwrap();
     let _ = pair.arena.freeze(Side::Zero, 4).unwrap();
     assert_eq!(pair.into.reader(4).unwrap().peek(), Ok(Peek::Ended));
-    // A slot that the daemon has not opened, and one that does not exist.
+    // Neither an unopened slot nor a missing one.
     assert_eq!(pair.out.writer(5).unwrap().send(b"x", &[], 1), Err(LaneError::Frozen));
     assert!(pair.out.writer(70).is_err() && pair.into.reader(70).is_err());
 }
@@ -450,11 +450,12 @@ fn steps_of_reading_out_and_of_counting_have_a_bounded_size() {
         }
     }
     assert_eq!((read, steps), (sent, sent / 10 + 1));
-    // It has given no room back: the writer cannot go on as long as the daemon reads.
+    // It has released no space: the writer cannot continue while the daemon reads.
     assert_eq!(writer.push(&[], &[], 0), Err(LaneError::Full));
 }
 
-/// What a reader has taken, also without giving room back, is not taken back by a writer that learns of its end.
+/// A writer that learns of the end does not take back what the reader has taken, even before the reader releases the
+/// space.
 #[test]
 fn writer_that_learns_of_the_end_takes_back_what_was_not_read_out() {
     let pair = pair(SMALL);

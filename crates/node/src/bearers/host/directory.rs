@@ -1,7 +1,7 @@
 //! The directory of the nodes on a host: a socket for each, named by its address.
 //!
-//! A process that changes the directory holds the lock of `.lock`. So all nodes have an order: each connects to those
-//! that were there before it. A socket at which no process listens was left by a dead node.
+//! A process that changes the directory holds the lock of `.lock`. So all nodes have an order: each connects to the
+//! nodes before it. A socket on which no process listens was left by a dead node.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -15,13 +15,12 @@ use utipc_os::fdpass::{Channel, Doorway};
 use utipc_os::file_lock::FileLock;
 use utipc_os::{OsError, Result, random};
 
-/// Longest wait for another node that changes the directory. It takes microseconds, but the process may be stopped
-/// meanwhile.
+/// Longest wait for another node that changes the directory. It takes microseconds, unless the process is stopped.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 const LOCK_NAME: &str = ".lock";
 
-/// First byte of an address that is made of a node's address, and of a random one: both locally administered.
+/// First byte of an address made from a node's address, and of a random address: both locally administered.
 const OF_NODE: [u8; 2] = [0x02, 0];
 const RANDOM: u8 = 0x06;
 
@@ -80,8 +79,8 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Opens the own socket in the directory: at `wanted` if no other node has that, else at a random address. Returns
-    /// the nodes that were there before.
+    /// Opens the own socket in the directory: at `wanted` if that is free, else at a random address. Returns the nodes
+    /// that were present before.
     ///
     /// # Errors
     /// The directory cannot be changed.
@@ -97,7 +96,7 @@ impl Directory {
         Ok((Directory { path: path.to_owned(), own, door: Some(door) }, found))
     }
 
-    /// Opens the own socket again if it was removed. Returns the nodes that came meanwhile.
+    /// Opens the own socket again if it was removed. Returns the nodes that have joined since.
     ///
     /// # Errors
     /// `WouldBlock`: another node changes the directory. Others: the directory cannot be changed.
@@ -107,7 +106,7 @@ impl Directory {
             return Ok(Vec::new());
         }
         let _guard = FileLock::lock(&self.path.join(LOCK_NAME), Duration::ZERO)?;
-        // Before the new one, because it removes the file at its path.
+        // Dropped before the new one, because it removes the file at its path.
         self.door = None;
         self.door = Some(Doorway::replace(&path, 0o600)?);
         connect_to_all(&self.path, &[known, &[self.own]].concat())

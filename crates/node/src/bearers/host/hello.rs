@@ -50,12 +50,12 @@ impl Hello {
     /// Reads the hello of a connection; `None` if it has not come yet.
     ///
     /// # Errors
-    /// The connection has ended, or its first packet is no hello of this version.
+    /// The connection has ended, or its first packet is not a hello of this version.
     pub(super) fn receive(channel: &Channel) -> Result<Option<Hello>> {
         let (mut bytes, mut fds) = ([0; LEN], Vec::new());
         match channel.receive(&mut bytes, &mut fds, FDS, false)? {
             Got::Packet(LEN) => {}
-            Got::Packet(_) => return Err(broken("its first packet is no hello", ErrorKind::InvalidData)),
+            Got::Packet(_) => return Err(broken("its first packet is not a hello", ErrorKind::InvalidData)),
             Got::Nothing => return Ok(None),
             Got::End => {
                 return Err(broken("it ended before its hello", ErrorKind::ConnectionReset));
@@ -63,7 +63,7 @@ impl Hello {
         }
         let [m @ .., v0, v1, v2, v3, a, b, c, d, e, f, _, _] = bytes;
         if m != MAGIC {
-            return Err(broken("its first packet is no hello", ErrorKind::InvalidData));
+            return Err(broken("its first packet is not a hello", ErrorKind::InvalidData));
         }
         if u32::from_le_bytes([v0, v1, v2, v3]) != VERSION {
             return Err(broken("it speaks another version: use the same release", ErrorKind::Unsupported));

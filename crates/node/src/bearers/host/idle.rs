@@ -1,4 +1,4 @@
-//! Waiting for frames without the bearer, which another thread may use meanwhile.
+//! Waiting for frames without the bearer, so that another thread may use it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ impl HostIdle {
 }
 
 impl Idle for HostIdle {
-    fn look(&self) -> bool {
+    fn has_frames(&self) -> bool {
         self.more.load(Ordering::Acquire) || lock(&self.links).iter().any(|(reports, _)| reports.has_ready())
     }
 

@@ -7,7 +7,7 @@
 //!
 //! | Question | File |
 //! |---|---|
-//! | Which nodes are there, and how do they find each other? | `directory.rs` |
+//! | How do the nodes find each other? | `directory.rs` |
 //! | What does a node say when it connects? | `hello.rs` |
 //! | How do frames move between two nodes? | `peer.rs` |
 //! | How does a thread wait for frames without the bearer? | `idle.rs` |
@@ -44,7 +44,8 @@ use peer::{Peer, Push};
 /// Largest frame, bytes: the largest packet of TIPC.
 const MTU: usize = 65_535;
 
-/// Frames that one call of `receive` takes from one peer, and their bytes; one frame may exceed them.
+/// Maximum number of frames that one call of `receive` takes from one peer, and of their bytes; one frame may exceed
+/// these.
 const FRAMES_MAX: usize = 256;
 /// See [`FRAMES_MAX`].
 const BYTES_MAX: usize = 1 << 20;
@@ -55,13 +56,13 @@ const SEND_STALL: Duration = Duration::from_millis(2);
 /// Peers, as many as a node knows.
 const PEERS_MAX: usize = utipc_core::limits::MAX_PEERS;
 
-/// Connections that have not said hello yet; the oldest is closed for a new one.
-const STRANGERS_MAX: usize = 64;
+/// Maximum number of connections without a hello; the oldest is closed for a new one.
+const UNIDENTIFIED_MAX: usize = 64;
 
-/// Connections accepted in one turn.
+/// Maximum number of connections accepted in one turn.
 const ACCEPTS_MAX: usize = 16;
 
-/// Calls of `receive_spinning` per check of the descriptors, which is a system call.
+/// Calls of `receive_spinning` per check of the descriptors, which costs a system call.
 const SPINS: u32 = 64;
 
 /// Delay before another attempt to restore the own socket while a starting node holds the directory's lock.
@@ -72,8 +73,8 @@ const RETRY: Duration = Duration::from_millis(50);
 pub struct HostConfig {
     /// The name after `host:`, 1 to 15 characters.
     pub name: String,
-    /// The directory of the nodes; `None`: one for each user and network namespace. Nodes in containers share one that
-    /// is mounted in each of them.
+    /// The directory of the nodes; `None`: one for each user and network namespace. Nodes in containers share a
+    /// directory that is mounted in each of them.
     pub directory: Option<PathBuf>,
     /// The node's address. If no other node of the directory has it, the bearer [owns](Bearer::owns_address) it.
     pub address: Option<NodeAddr>,
@@ -85,7 +86,7 @@ impl Default for HostConfig {
     }
 }
 
-/// Tokens of the reactor; those of peers and strangers are above, four for each.
+/// Tokens of the reactor; those of peers and of connections without a hello follow, four for each.
 const DOOR: u64 = 0;
 const WATCH: u64 = 1;
 const TIMER: u64 = 2;
@@ -102,8 +103,8 @@ pub struct HostBearer {
     watch: Option<DirWatch>,
     timer: Timer,
     peers: Vec<Peer>,
-    strangers: Vec<(u64, Channel)>,
-    /// Addresses of peers that are gone, until the node has been told.
+    unidentified: Vec<(u64, Channel)>,
+    /// Addresses of peers that are gone, until they are reported to the node.
     gone: Vec<MediaAddr>,
     idle: Arc<HostIdle>,
     next_token: u64,
@@ -113,10 +114,9 @@ pub struct HostBearer {
 }
 
 impl HostBearer {
-    /// Joins the directory: finds the nodes that are there, and can be found by later ones.
+    /// Joins the directory: finds the nodes in it, and can be found by later ones.
     ///
-    /// # Errors
-    /// There is no directory that only the user can write, or no descriptor is free.
+    /// # Errors No directory that only the user can write is available, or no descriptor is free.
     pub fn open(config: &HostConfig) -> Result<HostBearer, BearerError> {
         let path = match &config.directory {
             Some(path) => path.clone(),
@@ -146,7 +146,7 @@ impl HostBearer {
             watch,
             timer,
             peers: Vec::new(),
-            strangers: Vec::new(),
+            unidentified: Vec::new(),
             gone: Vec::new(),
             idle: Arc::default(),
             next_token: FIRST_PEER,
@@ -198,7 +198,7 @@ impl HostBearer {
         peer.watch(&self.reactor)?;
         self.peers.push(peer);
         self.idle.set(&self.peers);
-        // Its lane reports nothing before it is read for the first time.
+        // Its lane reports nothing before its first read.
         self.idle.set_more(true);
         Ok(())
     }
@@ -231,8 +231,8 @@ impl HostBearer {
         Ok(asked)
     }
 
-    /// Prepares a wait for the descriptor: peers wake this node from now on, and the descriptor is readable if there
-    /// is something already.
+    /// Prepares a wait for the descriptor: peers wake this node from now on, and the descriptor is readable if
+    /// something is already there.
     fn wait_by_descriptor(&self) {
         if self.idle.prepare_sleep() || !self.gone.is_empty() {
             self.reactor.waker().wake();
@@ -250,14 +250,14 @@ impl HostBearer {
                 tracing::warn!("a process of another user tried to connect to this node");
                 continue;
             }
-            // Nearly always the hello is there already.
+            // Nearly always the hello has arrived already.
             self.welcome(channel);
         }
     }
 
     fn serve_peer(&mut self, token: u64) {
-        if let Some(at) = self.strangers.iter().position(|(known, _)| *known == token) {
-            let (_, channel) = self.strangers.remove(at);
+        if let Some(at) = self.unidentified.iter().position(|(known, _)| *known == token) {
+            let (_, channel) = self.unidentified.remove(at);
             // The connection is watched again, with the rest of the peer.
             let _ = self.reactor.remove(&channel);
             return self.welcome(channel);
@@ -274,10 +274,10 @@ impl HostBearer {
         let added = match Hello::receive(&channel) {
             Ok(Some(hello)) => Peer::answer(token, hello, channel).and_then(|peer| self.add(peer)),
             Ok(None) => self.reactor.add(&channel, token, Interest::Read).map(|()| {
-                if self.strangers.len() >= STRANGERS_MAX {
-                    self.strangers.remove(0);
+                if self.unidentified.len() >= UNIDENTIFIED_MAX {
+                    self.unidentified.remove(0);
                 }
-                self.strangers.push((token, channel));
+                self.unidentified.push((token, channel));
             }),
             Err(error) => Err(error),
         };
@@ -304,7 +304,7 @@ impl HostBearer {
                 Change::Appeared(_) => {}
             });
             if let Err(error) = taken {
-                tracing::warn!(%error, "the directory of the nodes on this host is not watched any more");
+                tracing::warn!(%error, "the directory of this host's nodes is no longer watched");
                 let _ = self.reactor.remove(watch);
                 self.watch = None;
             }
@@ -314,7 +314,7 @@ impl HostBearer {
         }
     }
 
-    /// Restores the own socket in the directory, if it is missing, and connects to the nodes that came meanwhile.
+    /// Restores the own socket in the directory, if it is missing, and connects to the nodes that have joined since.
     fn rejoin(&mut self) {
         let known: Vec<_> = self.peers.iter().map(Peer::host_address).collect();
         if let Some(door) = self.directory.door() {
@@ -453,7 +453,7 @@ impl Bearer for HostBearer {
 
     fn receive_spinning(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
         self.spins = self.spins.wrapping_add(1);
-        // Peers need not wake a node that spins: each wake-up would be a system call for them.
+        // Peers need not wake a spinning node: each wake-up would cost them a system call.
         let asked = self.spins.is_multiple_of(SPINS) && self.serve()?;
         let more = self.read(sink);
         if asked {

@@ -24,7 +24,7 @@ pub(super) const SHAPE: Shape = Shape { slots: 1, region: 16 << 20, ring_shifts:
 /// Class of the largest ring.
 const LARGEST: u8 = 3;
 
-/// The one lane of each direction.
+/// The only lane of each direction.
 const SLOT: u32 = 0;
 
 /// Tokens of a peer: its waker, its connection, its process.
@@ -59,7 +59,7 @@ pub(super) struct Peer {
     armed: bool,
     /// Frames were pushed since the last flush.
     pushed: bool,
-    /// A batch waited for room in vain: further ones do not wait until there is some.
+    /// A batch has waited for room in vain: later batches do not wait until there is some.
     stalled: bool,
     ended: bool,
 }
@@ -152,7 +152,7 @@ impl Peer {
         (self.token..self.token + TOKENS).contains(&token)
     }
 
-    /// Whether an event means that the other node is gone: its connection carries nothing else.
+    /// Whether an event means that the other node is gone: its connection carries nothing after the hello.
     pub(super) fn has_ended(&self, token: u64) -> bool {
         token != self.token + WAKER
     }
@@ -171,7 +171,7 @@ impl Peer {
         !self.armed || self.ended || self.reports.has_ready()
     }
 
-    /// Hands frames to `sink`, at most as many, and bytes, as `most`. Returns whether there are more.
+    /// Passes frames to `sink`: at most `most` of them, and of their bytes. Returns whether there are more.
     ///
     /// # Errors
     /// The other node has written what no node writes.
@@ -191,7 +191,7 @@ impl Peer {
             }
             (frames, bytes) = (frames - 1, bytes.saturating_sub(record.len()));
             let copied = self.reader.copy_payload(&record, 0, buffer);
-            // A longer record is no frame of this bearer.
+            // A longer record is not a frame of this bearer.
             let is_frame = record.kind() == Kind::Data && copied == record.len();
             self.reader.consume(record, 1);
             if let Some(frame) = buffer.get(..copied).filter(|_| is_frame) {
@@ -204,7 +204,7 @@ impl Peer {
         Ok(more)
     }
 
-    /// Asks the other node to report its next frame. Returns true if there is one already.
+    /// Asks the other node to report its next frame. Returns true if one is already there.
     fn arm(&mut self) -> std::result::Result<bool, Corrupt> {
         let found = !self.ended && self.reader.arm()?;
         self.armed = !found;
@@ -257,7 +257,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Also if a forked child has the connection.
+        // This works even if a forked child has the connection.
         self.channel.shut();
     }
 }

@@ -1,4 +1,4 @@
-//! What a broken process of the same user, or a slow one, does to a node, and what it does not.
+//! How a broken or slow process of the same user affects a node.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -60,7 +60,7 @@ fn exchange(one: &mut HostBearer, other: &mut HostBearer) -> bool {
 }
 
 #[test]
-fn owned_address_is_the_first_one_of_its_node_only() {
+fn owned_address_is_only_the_first_of_its_node() {
     let host = Host::new();
     let address = Some(NodeAddr(0x0100_1001));
     let config = HostConfig { directory: Some(host.0.clone()), address, ..HostConfig::default() };
@@ -86,7 +86,7 @@ fn connection_without_a_proper_hello_is_closed_and_others_work_on() {
         (&[0; 20], &fds),
         (&hello(2), &fds),
         (&hello(1), &fds[..2]),
-        // Descriptors that are no memory.
+        // Descriptors that are not memory.
         (&hello(1), &fds),
     ];
     for (bytes, fds) in bad {
@@ -95,25 +95,25 @@ fn connection_without_a_proper_hello_is_closed_and_others_work_on() {
         received(&mut one);
         assert_eq!(broken.receive(&mut [0; 8], &mut Vec::new(), 0, true).unwrap(), Got::End, "{bytes:?}");
     }
-    assert_eq!((one.peers().len(), one.strangers.len()), (1, 1));
+    assert_eq!((one.peers().len(), one.unidentified.len()), (1, 1));
     assert!(exchange(&mut one, &mut other));
     drop(silent);
     received(&mut one);
-    assert!(one.strangers.is_empty());
+    assert!(one.unidentified.is_empty());
 }
 
 #[test]
 fn silent_connections_are_bounded() {
     let host = Host::new();
     let mut one = host.node();
-    let silent: Vec<_> = (0..STRANGERS_MAX + 10)
+    let silent: Vec<_> = (0..UNIDENTIFIED_MAX + 10)
         .map(|_| {
             let channel = host.connect(&one);
             received(&mut one);
             channel
         })
         .collect();
-    assert_eq!(one.strangers.len(), STRANGERS_MAX);
+    assert_eq!(one.unidentified.len(), UNIDENTIFIED_MAX);
     assert_eq!(silent[0].receive(&mut [0; 8], &mut Vec::new(), 0, false).unwrap(), Got::End);
     let mut other = host.node();
     received(&mut one);

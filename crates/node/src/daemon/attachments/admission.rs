@@ -23,7 +23,7 @@ const SILENCE_WHEN_FULL_MS: u64 = 500;
 /// Maximum number of connections without a handshake.
 const MAX_SILENT: usize = 256;
 
-/// Maximum number of them of one user, except root and the daemon's own, so that others find a place at once.
+/// Maximum number of these of one user, except root and the daemon's own, so that others find a place at once.
 const MAX_SILENT_PER_USER: usize = MAX_SILENT / 2;
 
 /// Pause when the system has no descriptor for a new connection, milliseconds.
@@ -51,7 +51,7 @@ pub(in crate::daemon) struct Handshake {
     pub(in crate::daemon) hello: Hello,
 }
 
-/// Reason why a process may not attach, and the answer to it, if any.
+/// Reason why a process may not attach, and the reply to it, if any.
 pub(in crate::daemon) type Refused = (EndReason, Option<Refusal>);
 
 /// The doorway and the connections that have not completed the handshake.
@@ -62,7 +62,7 @@ pub(in crate::daemon) struct Admission {
     next: AttachmentId,
     /// Connections without a handshake, oldest first, with the time when they are closed and their user.
     silent: VecDeque<(Time, AttachmentId, u32)>,
-    /// Time when the doorway is watched again, after the system had no descriptor.
+    /// Time at which the doorway is watched again, after the system was out of descriptors.
     reopen: Option<Time>,
 }
 
@@ -100,7 +100,7 @@ impl Admission {
         self.next
     }
 
-    /// Adds the connection with the number [`Self::next_id`], which has to complete the handshake.
+    /// Adds the connection with the number [`Self::next_id`]; it must complete the handshake.
     pub(in crate::daemon) fn add(&mut self, now: Time, peer: &Peer, attachments: &Attachments) {
         self.silent.push_back((now.plus_millis(SILENCE_MS), self.next, peer.uid));
         self.next = following(self.next, |id| attachments.contains(id));
@@ -111,7 +111,7 @@ impl Admission {
         self.silent.len() >= MAX_SILENT
     }
 
-    /// Whether a user has as many connections without a handshake as one user may have.
+    /// Whether a user has its maximum number of connections without a handshake.
     pub(in crate::daemon) fn is_full_for(&self, peer: &Peer, rules: &Rules) -> bool {
         let of_user = self.silent.iter().filter(|(.., uid)| *uid == peer.uid).count();
         peer.uid != 0 && peer.uid != rules.own_user() && of_user >= MAX_SILENT_PER_USER
@@ -170,7 +170,7 @@ impl Admission {
         self.answer(&Ok(welcome))
     }
 
-    /// The answer to a process that may not attach.
+    /// The reply to a process that may not attach.
     pub(in crate::daemon) fn refusal(&self, refusal: Refusal) -> Vec<u8> {
         self.answer(&Err(refusal))
     }

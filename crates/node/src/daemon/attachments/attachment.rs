@@ -23,14 +23,14 @@ pub(super) struct Session {
     pub(super) requests: u32,
 }
 
-/// Kinds of notices of which a socket has at most one that waits.
+/// Kinds of notices of which at most one waits for each socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Single {
     SoleHolder,
     GroupChanged,
 }
 
-/// Kind and socket of such a notice.
+/// Kind and socket of a notice that waits at most once.
 fn single(notice: Notice) -> Option<(Single, u32)> {
     match notice {
         Notice::SoleHolder { port } => Some((Single::SoleHolder, port)),
@@ -48,13 +48,12 @@ pub(super) struct Attachment {
     pub(super) session: Option<Session>,
     /// Sockets with a waiting notice about their readiness; each at most once (see `noted` in `sockets`).
     ready: VecDeque<u32>,
-    /// Other notices. Each names a lane, a pair, a socket or the node's address, of which there are as many as the
-    /// limits allow.
+    /// Other notices. Each names a lane, a pair, a socket or the node's address; the limits bound their number.
     others: VecDeque<Notice>,
-    /// The sockets with waiting notices of these kinds; each at most once, because other processes can cause any
+    /// The sockets with waiting notices of these kinds, each at most once, because other processes can cause any
     /// number.
     single: BTreeSet<(Single, u32)>,
-    /// Its doorbell rings at the end of the turn.
+    /// Whether its doorbell rings at the end of the turn.
     pub(super) rings: bool,
     /// A reply that the system did not take, and those behind it.
     pub(super) delayed: Option<Delayed>,
@@ -84,7 +83,7 @@ impl Attachment {
             && !self.single.insert(single)
         {
             match single.0 {
-                // The later one counts: a notice that the socket is shared may be between them.
+                // The later one counts: a notice that the socket is shared may lie between them.
                 Single::SoleHolder => self.others.retain(|other| *other != notice),
                 Single::GroupChanged => return,
             }

@@ -1,5 +1,5 @@
-//! Replies with descriptors that the system did not take, because too many descriptors of the daemon's user are on
-//! their way: those of all processes of this user count, also of other programs. The replies leave when there is room.
+//! Replies with descriptors that the system refused, because too many descriptors of the daemon's user are in flight:
+//! those of all processes of this user count, even of other programs. The replies leave when there is room.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -12,9 +12,9 @@ use utipc_os::fdpass::Put;
 use super::{AttachmentId, Attachments, Outgoing};
 use crate::daemon::counters::EndReason;
 
-/// Pause between two tries, milliseconds: nothing reports that there is room.
+/// Pause between two tries, milliseconds: the system does not report that there is room.
 const RETRY_MS: u64 = 10;
-/// Time after which the process is disconnected. By then its own wait for the reply is over.
+/// Time after which the process is disconnected. By then its own wait for the reply has expired.
 const LONGEST: Duration = Duration::from_secs(30);
 /// Maximum number of replies behind the delayed one. A process has at most 64 requests without a reply.
 const BEHIND_MAX: usize = 64;

@@ -46,9 +46,9 @@ pub(super) struct Outgoing {
 
 /// The next packet of a process.
 pub(super) enum Received {
-    /// The handshake, of this length.
+    /// The handshake; its length.
     Handshake(usize),
-    /// A request, of this length.
+    /// A request; its length.
     Request(usize),
     Nothing,
     /// The connection has ended.
@@ -211,7 +211,7 @@ impl Attachments {
         }
     }
 
-    /// Queues a notice about the readiness of a socket, unless `noted`: one waits already.
+    /// Queues a notice about the readiness of a socket, unless one waits already (`noted`).
     pub(super) fn notify_ready(&mut self, id: AttachmentId, port: u32, noted: &mut bool) {
         let Some(attachment) = self.all.get_mut(&id) else { return };
         if !std::mem::replace(noted, true) {
@@ -267,8 +267,8 @@ impl Attachments {
             return delayed.push(outgoing).map(|()| true);
         }
         let Outgoing { reply, payload, fds, .. } = outgoing;
-        // Descriptors on their way count against the daemon's user, for whom the kernel limits them: no process may
-        // keep more of them there than one reply has. A process reads a reply before its next request.
+        // Descriptors in flight count against the daemon's user, for whom the kernel limits them: no process may keep
+        // more in flight than one reply has. A process reads a reply before its next request.
         if !fds.is_empty() && packets::has_unread(&attachment.channel) {
             return Err(EndReason::Unread);
         }

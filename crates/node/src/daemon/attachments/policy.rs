@@ -12,7 +12,8 @@ use crate::daemon::config::Limits;
 pub enum Users {
     /// All users.
     All,
-    /// These users, and those whose primary group is one of these. Root and the daemon's own user always belong to it.
+    /// These users, and users whose primary group is one of these. Root and the daemon's own user always belong to this
+    /// set.
     Only {
         /// User numbers.
         users: Vec<u32>,
@@ -44,8 +45,8 @@ impl Users {
 pub struct Policy {
     /// Users that may attach: open sockets, send, receive.
     pub attach: Users,
-    /// Users that may bind service types: the first rule with the type decides. All users may bind a type in no rule,
-    /// except [`Policy::RESERVED`].
+    /// Users that may bind service types: the first rule with the type decides. All users may bind a type that no rule
+    /// has, except [`Policy::RESERVED`].
     pub bind: Vec<(RangeInclusive<u32>, Users)>,
     /// Users that may change the node: links and bearers.
     pub manage: Users,
@@ -58,8 +59,8 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Service types that only root and the daemon's user may bind unless a rule has the type: that of mdist's source
-    /// distributors, whose data every point-to-point server of the cluster accepts.
+    /// Service types that only root and the daemon's user may bind unless a rule has the type: the type of mdist's
+    /// source distributors, whose data every point-to-point server of the cluster accepts.
     pub const RESERVED: RangeInclusive<u32> = 18_500..=18_500;
 
     fn may_attach(&self, peer: &Peer, own: u32) -> bool {
@@ -135,7 +136,7 @@ mod tests {
         let usual = Policy::default();
         let may = |policy: &Policy, uid| policy.may_bind(&of(uid), 5, source);
         assert_eq!([0, 5, 1000].map(|uid| may(&usual, uid)), [true, true, false]);
-        // Also a rule for a wider range, which a file may have had before.
+        // This also applies to a rule for a wider range, from an earlier file.
         let feed = Users::Only { users: vec![1000], groups: Vec::new() };
         let ruled = Policy { bind: vec![(18_000..=18_999, feed)], ..Policy::default() };
         assert_eq!([0, 5, 1000, 1001].map(|uid| may(&ruled, uid)), [true, true, true, false]);

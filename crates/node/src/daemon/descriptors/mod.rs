@@ -3,13 +3,13 @@
 //!
 //! The near end is readable while it has a byte to read, unwritable while its send buffer is full, and hung up
 //! after the far end's shutdown. The daemon adds the byte and drains the buffer; the library reads the byte and
-//! fills the buffer, and then checks its doorbell and lanes again. So the daemon rings the doorbell before it
-//! adds the byte, and need not add one while there is one: the library has not checked yet.
+//! fills the buffer, and then checks its doorbell and lanes again. So the daemon rings the doorbell before it adds the
+//! byte, and need not add one while one is there: the library has not checked yet.
 //!
-//! A far end that has hung up itself stays hung up, so that only the *change* shows that the last copy of the near end
-//! is closed. [`Descriptors`] therefore watches the changes of each user's far ends by a reactor of its own, which it
-//! reads right after each shutdown: an end that was reported later is that of the near end. While there are more
-//! changes than one read reports, the shutdown waits, and they are read step by step.
+//! A far end that was shut down stays hung up, so that only the *change* shows that the last copy of the near end is
+//! closed. [`Descriptors`] therefore watches the changes of each user's far ends by a separate reactor, which it reads
+//! right after each shutdown: a hang-up reported later is that of the near end. While there are more changes than one
+//! read reports, the shutdown waits, and they are read step by step.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -39,9 +39,9 @@ struct FarEnd {
     is_shut: bool,
     /// Its own hang-up is not reported yet.
     is_unread: bool,
-    /// No process has the near end any more; or the library owned it, and this end has hung up.
+    /// No process has the near end; or the library owned it, and this end has hung up.
     closed: bool,
-    /// The user that is charged for it, whose reactor watches it.
+    /// The user that is charged for it and whose reactor watches it.
     user: UserId,
     /// The cookie of the near end, if the program owns that: it may pass it on and keep it over an exec.
     cookie: Option<u64>,
@@ -69,7 +69,7 @@ impl FarEnd {
         }
     }
 
-    /// Makes the near end readable, unless it is. False if no process has it any more.
+    /// Makes the near end readable, unless it is. False if no process has it.
     fn set_readable(&self) -> bool {
         packets::has_unread(&self.channel)
             || !matches!(self.channel.send(&[IoSlice::new(&[1])], &[], false), Ok(Put::Gone))
@@ -79,7 +79,7 @@ impl FarEnd {
 /// Whether a near end that the program owns is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NearEnd {
-    /// The program does not own it, or no process has it any more: the socket ends.
+    /// The program does not own it, or no process has it: the socket ends.
     Closed,
     /// A process has it.
     Open,
@@ -91,9 +91,9 @@ pub(super) enum NearEnd {
 /// Consequence of the end of a near end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HangUp {
-    /// None: the far end is unknown, or was replaced.
+    /// Nothing: the far end is unknown, or was replaced.
     Ignore,
-    /// The library closed a descriptor of its own: the far end goes.
+    /// The library closed its own descriptor: the far end is dropped.
     Drop,
     /// The program owned it: the socket ends.
     EndSocket,
@@ -102,17 +102,17 @@ pub(super) enum HangUp {
 /// The far ends of one user.
 #[derive(Debug)]
 struct Ends {
-    /// Reports each change of one once.
+    /// Reports each change of a far end once.
     reactor: Reactor,
     /// Their number.
     watched: usize,
-    /// Those that hang up when all changes so far are read.
+    /// The far ends that hang up when all changes so far are read.
     waiting: VecDeque<u32>,
-    /// Reads for the first of them so far.
+    /// The number of reads so far for the first of them.
     reads: usize,
 }
 
-/// Far ends that hang up in one step.
+/// Maximum number of far ends that hang up in one step.
 const HANG_UPS: usize = 8;
 
 /// All far ends, by port.
@@ -172,11 +172,11 @@ impl Descriptors {
         added
     }
 
-    /// The counterpart of [`Self::watch`]; without the far end if it is not watched.
+    /// The counterpart of [`Self::watch`]; `None` if the far end is not watched.
     fn unwatch(&mut self, reactors: &mut Reactors, user: UserId, far: Option<&Channel>) {
         let Some(ends) = self.ends.get_mut(&user) else { return };
         ends.watched -= 1;
-        // A process that was forked meanwhile may hold a copy.
+        // A process forked since then may hold a copy.
         let _ = far.map(|far| ends.reactor.remove(far));
         if ends.watched == 0
             && let Some(ends) = self.ends.remove(&user)
@@ -247,8 +247,8 @@ impl Descriptors {
         Ok(true)
     }
 
-    /// The program owns the near end of an adopted descriptor; false if it is not one that can be claimed, or is that
-    /// of another socket.
+    /// Notes that the program owns the near end of an adopted descriptor; false if it cannot be claimed or belongs to
+    /// another socket.
     pub(super) fn adopt_near(&mut self, port: u32, near: &OwnedFd) -> utipc_os::Result<bool> {
         let Some(far) = self.far_ends.get_mut(&port).filter(|far| far.cookie.is_none()) else {
             return Ok(false);
@@ -265,7 +265,7 @@ impl Descriptors {
         Ok(true)
     }
 
-    /// The library owns the near end of a descriptor, which cannot become the far end of another one.
+    /// Notes that the library owns the near end of a descriptor, which cannot become the far end of another one.
     pub(super) fn give_to_library(&self, port: u32) -> utipc_os::Result<()> {
         self.far_ends.get(&port).map_or(Ok(()), |far| packets::hold(&far.channel))
     }
@@ -283,7 +283,7 @@ impl Descriptors {
 
     /// The port of a descriptor that a process has passed to the daemon. Only the near end itself has its cookie, so a
     /// process cannot claim a socket without its descriptor. The process may belong to another user than the one that
-    /// opened the socket: the descriptor is the right, as after an exec with another user, or SCM_RIGHTS to one.
+    /// opened the socket, as after an exec or SCM_RIGHTS: the descriptor is the right.
     pub(super) fn find(&self, passed: &OwnedFd) -> Option<u32> {
         if !packets::is_marked(passed) {
             return None;
@@ -293,7 +293,7 @@ impl Descriptors {
     }
 
     /// A copy of a far end. Its holder can do what this end can (read, write, shut down, change the flags of the open
-    /// file), so no call here relies on the far end's flags, or on bytes to be there.
+    /// file), so no call here relies on the far end's flags or on bytes in it.
     pub(super) fn share(&self, port: u32) -> Option<OwnedFd> {
         let far = self.far_ends.get(&port).filter(|far| !far.hung_up)?;
         far.channel.as_fd().try_clone_to_owned().ok()
@@ -329,7 +329,7 @@ impl Descriptors {
         false
     }
 
-    /// The next user for whom [`Self::hang_up_some`] has something to do.
+    /// The next user for whom [`Self::hang_up_some`] has work.
     pub(super) fn next_waiting(&mut self) -> Option<UserId> {
         self.waiting.pop_front()
     }
@@ -350,11 +350,11 @@ impl Descriptors {
         (ports, self.ends.get(&user).is_some_and(|ends| !ends.waiting.is_empty()))
     }
 
-    /// Whether one read reports all changes of a user's far ends, up to a few that come in this moment. Reads some.
+    /// Whether one read reports all changes of a user's far ends, except a few that come at this moment. Reads some.
     fn is_read(&mut self, user: UserId) -> bool {
         let Some(ends) = self.ends.get_mut(&user) else { return true };
-        // Each change is reported once, the oldest first, so that these reads find all that there were before. A
-        // process that causes others all the time does not delay the hang-up of what it has passed to another one.
+        // Each change is reported once, the oldest first, so that these reads find all earlier changes. A process that
+        // keeps causing changes does not delay the hang-up of descriptors that it has passed to another one.
         if ends.watched <= EVENTS_MAX || ends.reads > ends.watched / EVENTS_MAX {
             return true;
         }
@@ -386,7 +386,7 @@ impl Descriptors {
         }
     }
 
-    /// Notes which near ends of a user were closed, some of them if there are many; returns the number of changes.
+    /// Notes which near ends of a user were closed, only some if there are many; returns the number of changes.
     pub(super) fn collect(&mut self, user: UserId) -> usize {
         let Some(ends) = self.ends.get_mut(&user) else { return 0 };
         let mut events = std::mem::take(&mut self.events);
@@ -414,7 +414,7 @@ impl Descriptors {
         self.closed.pop_front()
     }
 
-    /// What follows from the close of a near end.
+    /// The consequence of the close of a near end.
     pub(super) fn consequence(&self, port: u32) -> HangUp {
         match self.far_ends.get(&port).filter(|far| far.closed) {
             None => HangUp::Ignore,
@@ -426,7 +426,7 @@ impl Descriptors {
     /// Makes a descriptor readable.
     pub(super) fn set_readable(&self, port: u32) {
         if let Some(far) = self.far_ends.get(&port) {
-            // False only if no process has the near end any more, which is reported.
+            // False only if no process has the near end, which is reported.
             let _ = far.set_readable();
         }
     }
@@ -452,7 +452,7 @@ impl Descriptors {
         if is_closed { NearEnd::Closed } else { NearEnd::HungUp }
     }
 
-    /// Hangs up a descriptor and removes it. Returns false if there is none.
+    /// Hangs up a descriptor and removes it. Returns false if it has none.
     pub(super) fn close(&mut self, reactors: &mut Reactors, port: u32) -> bool {
         let Some(far) = self.far_ends.remove(&port) else { return false };
         self.unwatch(reactors, far.user, Some(&far.channel));
@@ -542,7 +542,7 @@ mod tests {
             drop(near);
             assert_eq!(descriptors.near_end(*port), NearEnd::HungUp);
             drop(copy);
-            // A process that looks at the descriptors of all others holds one for a moment.
+            // A process that inspects the descriptors of all others holds one for a moment.
             let begun = std::time::Instant::now();
             while descriptors.near_end(*port) != NearEnd::Closed {
                 assert!(begun.elapsed() < Duration::from_secs(10), "the close of {port} is not noticed");
@@ -622,7 +622,7 @@ mod tests {
             .collect();
         assert_eq!(hung_up, [100]);
         let all = closed(&mut descriptors);
-        assert_eq!(all.len(), 99, "the near end of the other was closed meanwhile");
+        assert_eq!(all.len(), 99, "the near end of the other was closed in between");
     }
 
     /// Each shutdown of a near end is a change of its far end.

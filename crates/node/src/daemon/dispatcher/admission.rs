@@ -13,7 +13,7 @@ use crate::daemon::attachments::{AttachmentId, Handshake, Received, Refused};
 use crate::daemon::counters::EndReason;
 use crate::daemon::quotas;
 
-/// Connections that one turn takes.
+/// Maximum number of connections that one turn accepts.
 const BATCH: usize = 8;
 
 impl Dispatcher {
@@ -21,7 +21,7 @@ impl Dispatcher {
     pub(super) fn accept_processes(&mut self, now: Time) {
         for _ in 0..BATCH {
             let Some(channel) = self.admission.accept(now, &self.reactors.main) else { return };
-            // More connections without a handshake than fit are a flood; processes that are turned away try again.
+            // More connections without a handshake than fit are a flood; refused processes try again.
             let peer = channel.peer().ok();
             let uid = peer.as_ref().map_or(0, |peer| peer.uid);
             let is_full = self.disposal.is_full(uid);
@@ -110,7 +110,7 @@ impl Dispatcher {
         self.end_attachment(id, reason);
     }
 
-    /// Checks that the user of a process may have one more.
+    /// Checks that the user of a process may have one more attachment.
     fn check_user(&mut self, id: AttachmentId) -> Result<(), Refused> {
         let user = self.user(id).map_err(|_| (EndReason::Closed, None))?;
         let ledger = self.driver.stack.ledger_mut();

@@ -1,4 +1,4 @@
-//! The event loop: a turn does what users have to do, in their turns, reads the wire, handles timers, and then sends
+//! The event loop: a turn does the users' jobs, one user after the other, reads frames, handles timers, then sends
 //! frames, replies and notices and rings doorbells. The order ensures that a reply is never sent before the change that
 //! it reports.
 
@@ -33,7 +33,7 @@ fn whose(event: &Ready) -> (Handler, AttachmentId) {
     }
 }
 
-/// Interval at which captures look into lanes, and try again to hand records to a slow reader, milliseconds.
+/// Interval at which captures read lanes, and retry a slow reader, milliseconds.
 const CAPTURE_MS: u64 = 1;
 
 /// The timers of a daemon, beside those of its node.
@@ -77,7 +77,7 @@ impl Dispatcher {
         self.leave(now());
     }
 
-    /// Waits for events, not at all if there are jobs; returns whether there may be orders, nothing if the wait failed.
+    /// Waits for events, unless there are jobs; returns whether there may be orders, `None` if the wait failed.
     fn wait(&mut self, events: &mut Vec<Ready>) -> Option<bool> {
         let time = now();
         let has_more = !self.shares.is_empty() || self.lanes.is_ringing() || self.driver.stack.has_work();
@@ -89,7 +89,7 @@ impl Dispatcher {
         self.lanes.wait(&mut self.reactors.main, pause, events).ok()
     }
 
-    /// Goes on with the messages of peers that earlier turns have left, then reads frames.
+    /// Continues with the messages of peers that earlier turns have left, then reads frames.
     fn receive_frames(&mut self, time: Time, events: Option<&[Ready]>) {
         self.driver.begin_turn(time);
         if self.driver.stack.has_work() {
@@ -113,7 +113,7 @@ impl Dispatcher {
                 token::USER if self.reactors.note_ready(UserId(id)) => {
                     self.shares.push(UserId(id), Job::Poll)
                 }
-                // The last look before a wait found something.
+                // The last check before a wait found something.
                 token::LANES => self.with_lanes(now, |lanes, context| lanes.serve(context, PairId(id))),
                 // Bearers are read later.
                 _ => {}
@@ -126,7 +126,7 @@ impl Dispatcher {
         });
     }
 
-    /// Runs jobs until their time in this turn is over: those of each user in its turn, which is charged for them.
+    /// Runs jobs until their time in this turn is over, one user after the other; each is charged for its jobs.
     fn run_jobs(&mut self, time: Time) {
         let mut at = now();
         while !self.turns.jobs_are_over(at)
@@ -219,7 +219,7 @@ impl Dispatcher {
         }
     }
 
-    /// What follows at once from a job, or from the frames and timers of a turn.
+    /// Carries out what follows at once from a job, or from the frames and timers of a turn.
     fn settle(&mut self, now: Time) {
         self.end_attachments(now);
         self.update_ready(now);
@@ -238,7 +238,7 @@ impl Dispatcher {
         }
     }
 
-    /// From now on this handler runs.
+    /// Starts the time of this handler.
     fn enter(&mut self, handler: Handler, attachment: AttachmentId) {
         self.turns.enter(now(), handler, attachment);
     }
@@ -425,7 +425,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether users are charged for exactly what there is. Takes time in proportion to the sockets.
+    /// Whether users are charged for exactly what exists. Takes time in proportion to the sockets.
     fn is_balanced(&self) -> bool {
         let used = self.driver.stack.ledger().total().used;
         let is = |resource, number: usize| used.get(resource) == number as u64;

@@ -18,7 +18,7 @@ use crate::daemon::inheritance::InheritanceId;
 use crate::daemon::quotas::INHERITED_SOCKET;
 use crate::daemon::sockets::{Holder, Release};
 
-/// Orphaned sockets that end in one turn.
+/// Maximum number of orphaned sockets that end in one turn.
 const ORPHANS_PER_TURN: usize = 64;
 
 impl Dispatcher {
@@ -62,7 +62,7 @@ impl Dispatcher {
     /// Makes a descriptor for a socket that the program owns.
     pub(super) fn give_descriptor(&mut self, id: AttachmentId, port: u32) -> Result<OwnedFd, Failure> {
         let near = self.open_descriptor(id, port)?;
-        // Names the far end too, as `give_to_library` does.
+        // Also names the far end, as `give_to_library` does.
         let given = self.descriptors.give_to_program(port, &near);
         given.map_err(|e| Failure::Limit(e.to_string()))?;
         Ok(near)

@@ -12,7 +12,7 @@ use super::tasks::Task;
 use super::{Answer, Dispatcher};
 use crate::daemon::attachments::AttachmentId;
 
-/// What follows when work on lanes is done.
+/// The continuation when work on lanes is done.
 #[derive(Debug)]
 pub(super) enum Then {
     /// Nothing.
@@ -25,7 +25,7 @@ pub(super) enum Then {
     Leave(AttachmentId, u32),
     /// The request to shut down a connection is carried out.
     ShutDown(AttachmentId, u32),
-    /// The number that was counted is added to this one, which the attachment has asked for.
+    /// The counted number is added to this one, which the attachment has asked for.
     Counted(AttachmentId, u32),
     /// The packet of this attachment, a request, is carried out.
     Execute(AttachmentId, Vec<u8>),
@@ -33,7 +33,7 @@ pub(super) enum Then {
     Close(u32, Option<AttachmentId>),
     /// These sockets have lost their last holder.
     CloseAll(Vec<u32>, Option<Box<Task>>),
-    /// Another task goes on.
+    /// Another task continues.
     Task(Box<Task>),
 }
 
@@ -81,7 +81,7 @@ impl Dispatcher {
             Then::Reply(id, reply) => (id, Ok(reply)),
             Then::Leave(id, port) => {
                 let reply = self.leave_group(now, port).unwrap_or_else(Reply::Failed);
-                return self.run_task(now, Task::Told { port, id, reply });
+                return self.run_task(now, Task::Announced { port, id, reply });
             }
             Then::ShutDown(id, port) => (id, self.shut_down_endpoint(now, port)),
             Then::Counted(id, value) => (id, Ok(Reply::Number(value.saturating_add(counted)))),
@@ -143,8 +143,8 @@ impl Dispatcher {
         self.driver.stack.close_all(now, &ports);
     }
 
-    /// Ends the lanes of sockets without holders, then the sockets, then goes on with another task. Nobody reaches them
-    /// any more.
+    /// Ends the lanes of sockets without holders, then the sockets, then continues with another task. No process
+    /// reaches them.
     pub(super) fn end_sockets(&mut self, ports: Vec<u32>, next: Option<Task>) -> Task {
         for port in &ports {
             self.forget_socket(*port);
@@ -161,7 +161,7 @@ impl Dispatcher {
         self.begin_task(now, user, Task::Lanes { work, then: Then::Close(port, reply_to) });
     }
 
-    /// From now on no process reaches the socket; it lives until its lanes have ended.
+    /// From now on no process reaches the socket; it stays until its lanes have ended.
     fn forget_socket(&mut self, port: u32) {
         self.close_descriptor(port);
         if self.sockets.contains(port) {

@@ -64,12 +64,12 @@ struct Answer {
     comes_later: bool,
 }
 
-/// What a user has to do in its turn: each one is a bounded step.
+/// A user's jobs, each of which is a bounded step in the user's turn.
 #[derive(Debug)]
 enum Job {
     /// Read events of its descriptors.
     Poll,
-    /// Handle one of them.
+    /// Handle one of these events.
     Event(Ready),
     /// All that were read are handled.
     EndPoll,
@@ -77,11 +77,11 @@ enum Job {
     CarryOut(u32),
     /// Write to the lane by which its socket receives from the node.
     Fill(u32),
-    /// Go on with the lanes that a pair's process has used.
+    /// Continue with the lanes that a pair's process has used.
     Serve(PairId),
     /// Open more lanes to its socket.
     Open(u32),
-    /// Go on with unsent messages of its socket.
+    /// Continue with unsent messages of its socket.
     Resend(u32),
     /// Handle the close of a socket's descriptor.
     Closed(u32),
@@ -89,9 +89,9 @@ enum Job {
     HangUp,
     /// Collect receivers of multicasts of its socket, or of another node, or make copies for them.
     Spread(Origin),
-    /// Go on with work of the topology server.
+    /// Continue with work of the topology server.
     Subscriber(SubscriberWork),
-    /// Go on with a task.
+    /// Continue a task.
     Task(Task),
 }
 
@@ -138,14 +138,14 @@ pub(super) struct Dispatcher {
     replies: Vec<Outgoing>,
     /// Attachments that have ended in this turn.
     ended: Vec<(AttachmentId, EndReason)>,
-    /// Sockets that no process reaches any more and whose lanes have not ended yet: their bindings are still there.
+    /// Sockets that no process reaches and whose lanes have not ended yet: their bindings still exist.
     ending: usize,
     /// Processes that have ended and whose sockets and lanes are being freed.
     leaving: usize,
-    /// By socket: the attachment that waits until the receivers of its multicast are known, and the bytes that it has
-    /// sent.
+    /// By socket: the attachment that waits until the receivers of its multicast are known, and the number of bytes
+    /// that it has sent.
     collecting: BTreeMap<u32, (AttachmentId, u32)>,
-    /// What users have to do in their turns.
+    /// The jobs of users.
     shares: Shares<Job>,
     /// Buffer for the events of one user.
     events: Vec<Ready>,
@@ -155,9 +155,9 @@ pub(super) struct Dispatcher {
     /// The address that processes know.
     address: NodeAddr,
     orders: Arc<Orders>,
-    /// Buffer for one packet that comes in.
+    /// Buffer for one incoming packet.
     packet: Vec<u8>,
-    /// Buffer for the start of one that goes out.
+    /// Buffer for the start of an outgoing packet.
     head: Vec<u8>,
     stop: bool,
 }

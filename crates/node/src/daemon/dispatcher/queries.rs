@@ -50,7 +50,7 @@ impl Dispatcher {
         Ok(Reply::Awaited { number, nodes })
     }
 
-    /// The counters of the node, and beside them those of the daemon, as JSON; `None` if that is too long.
+    /// The counters of the node and of the daemon, as JSON; `None` if that is too long.
     pub(super) fn counters_as_text(&self) -> Option<Vec<u8>> {
         let mut daemon = self.count();
         let all = AllCounters { node: std::mem::take(&mut daemon.node), daemon };

@@ -19,7 +19,7 @@ const GONE: Readiness = Readiness { readable: true, writable: false, read_closed
 /// The number that the kernel reports for every user that this user namespace does not know.
 const UNMAPPED: u32 = 65_534;
 
-/// Whether two processes belong to one user, so that neither gains power over the other by a copy of its far end.
+/// Whether two processes belong to one user: then neither gains power over the other by a copy of its far end.
 fn is_same_user(one: Option<u32>, other: Option<u32>) -> bool {
     one == other && one.is_some_and(|uid| uid != UNMAPPED)
 }
@@ -38,7 +38,7 @@ impl Dispatcher {
             // A sender that waits learns of the end: its next send fails.
             readiness.writable = true;
         }
-        // Such messages arrive by the lane as soon as it has room, without a request.
+        // These messages arrive by the lane as soon as it has room, without a request.
         let by_lane = is_datagram(stack, port) && self.lanes.comes_by_lane(stack, port);
         readiness.readable &= !by_lane && !self.lanes.follows_a_lane(stack, port);
         readiness
@@ -75,9 +75,8 @@ impl Dispatcher {
         }
     }
 
-    /// A member of a socket's group has come or gone, or takes lanes from now on. Its process learns it before any
-    /// other process gets a reply of this turn: a member that has learnt of a new one gets none of its messages too
-    /// early.
+    /// A member of a socket's group has come or gone, or takes lanes from now on. Its process learns of it before any
+    /// other process gets a reply of this turn, so that no member gets a message of a new member before the event.
     pub(super) fn report_group(&mut self, port: u32) {
         if let Some(owner) = self.sockets.owner(port).filter(|_| self.lanes.is_direct(port)) {
             self.attachments.notify(owner, Notice::GroupChanged { port });
@@ -109,7 +108,7 @@ impl Dispatcher {
         }
     }
 
-    /// Hangs up some descriptors of a user that have waited for it; false if no others wait.
+    /// Hangs up some descriptors of a user that are waiting for it; false if no others wait.
     pub(super) fn hang_up_some(&mut self, now: Time, user: UserId) -> bool {
         let (ports, has_more) = self.descriptors.hang_up_some(user);
         for port in ports {
@@ -176,7 +175,7 @@ impl Dispatcher {
         }
     }
 
-    /// The process has read the byte, or filled the buffer, of a descriptor: updates its poll result again.
+    /// Handles that the process has read the byte, or filled the buffer, of a descriptor: updates its poll result.
     pub(super) fn rearm(&mut self, now: Time, port: u32) -> Readiness {
         let readiness = self.readiness(port);
         self.sockets.set_seen(port, readiness);

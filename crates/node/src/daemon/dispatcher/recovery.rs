@@ -1,4 +1,4 @@
-//! Clean-up after an attachment has ended for any reason: frees everything that only its process held.
+//! Clean-up after an attachment has ended, for any reason: frees everything that only its process held.
 
 use utipc_core::Time;
 use utipc_core::quota::{Resource, UserId};

@@ -40,7 +40,7 @@ impl Dispatcher {
             return self.end_attachment(id, EndReason::Garbage);
         }
         if !self.attachments.begin_request(id) {
-            // The process does not wait for this reply any more.
+            // The process no longer waits for this reply.
             let reply = Reply::Failed(Failure::State);
             return self.replies.push(Outgoing { to: id, reply, payload: Vec::new(), fds: Vec::new() });
         }
@@ -175,7 +175,7 @@ impl Dispatcher {
                 if !self.in_group(port) {
                     return self.leave_group(now, port);
                 }
-                // For a process that has not made it hosted first.
+                // Hosts the socket first if the process has not done so.
                 let work = Work::end(port, EndCause::Hosted(None));
                 self.work_for_request(now, id, (work, Then::Leave(id, port)), answer)
             }
@@ -208,7 +208,7 @@ impl Dispatcher {
         }
     }
 
-    /// A call of the process; `passed` is the descriptor that came with it.
+    /// A call of the process; `passed` is the descriptor that came with the request.
     fn process_call(
         &mut self,
         now: Time,
@@ -337,7 +337,7 @@ impl Dispatcher {
         if !self.rules.may_bind(&peer, range) {
             let what = format!("bind service type {}", range.service);
             self.counters.bindings_refused += 1;
-            // A user who tries again and again must not fill the log.
+            // A user who keeps trying must not fill the log.
             if self.counters.bindings_refused.is_power_of_two() {
                 let refused = self.counters.bindings_refused;
                 tracing::warn!(
@@ -377,7 +377,7 @@ impl Dispatcher {
         let in_group = self.in_group(port);
         self.driver.stack.unbind(now, port, which).map_err(Failure::Bind)?;
         if in_group {
-            // It may have left the group by that.
+            // By this it may have left the group.
             self.with_lanes(now, |lanes, context| lanes.stop_group_lanes(context, port));
         }
         self.sockets.remove_bindings(port, which.is_none());

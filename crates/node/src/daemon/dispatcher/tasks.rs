@@ -1,7 +1,7 @@
 //! Tasks: work that may be long, in steps. A step has a bounded number of items, is charged to the user who caused the
-//! task, and is followed by a step of the other users that have work ([`utipc_core::shares::Shares`]). The first step
-//! of a task runs at once, so that a small one is done in the turn in which it begins. A request is answered when its
-//! task is done.
+//! task, and is followed by a step of each other user with work ([`utipc_core::shares::Shares`]). The first step of a
+//! task runs at once, so that a small one is done in the turn in which it begins. A request is answered when its task
+//! is done.
 
 use std::os::fd::OwnedFd;
 
@@ -22,10 +22,9 @@ use crate::daemon::inheritance::InheritanceId;
 use crate::daemon::quotas::{self, INHERITED_SOCKET};
 use crate::daemon::sockets::Holder;
 
-/// Items of one step: a socket is one, each of its bindings too, each of its lanes [`LANE_ITEMS`], and some of the
-/// members of its group. Ours: about 0.1 ms.
-/// The sockets of a step end together: all names go before the first message goes back, and all messages before the
-/// first connection ends.
+/// Items of one step: a socket is one, each of its bindings one, each of its lanes [`LANE_ITEMS`]; some members of its
+/// group count too. Our choice: about 0.1 ms. The sockets of a step end together: all names go before the first message
+/// goes back, and all messages before the first connection ends.
 pub(super) const STEP_ITEMS: usize = 64;
 
 /// Members of a group that a socket forgets in the time of an item.
@@ -57,13 +56,13 @@ pub(super) enum Task {
         user: UserId,
         number: InheritanceId,
         near: OwnedFd,
-        /// The last socket of the steps so far.
+        /// The last socket that was handled.
         after: u32,
     },
     /// Work on the lanes of sockets, the last one first; see `lane_tasks.rs`.
     Lanes { work: Vec<Work>, then: Then },
-    /// A request about a socket is answered when all sockets of this node have been told what it has changed.
-    Told { port: u32, id: AttachmentId, reply: Reply },
+    /// A request about a socket is answered when its changes are announced to all sockets of this node.
+    Announced { port: u32, id: AttachmentId, reply: Reply },
     /// A process claims the sockets of an inheritance.
     Inherit { id: AttachmentId, number: InheritanceId, after: u32, claimed: u32 },
 }
@@ -77,7 +76,7 @@ impl Dispatcher {
         is_done
     }
 
-    /// Goes on with a task.
+    /// Continues a task.
     pub(super) fn continue_task(&mut self, now: Time, user: UserId, task: Task) {
         let rest = self.run_task(now, task);
         self.shares_push(user, rest);
@@ -113,13 +112,13 @@ impl Dispatcher {
         self.begin_task(now, user, Task::Unbind { port, closes, reply_to });
     }
 
-    /// Answers a request that has changed a binding of a socket when all sockets of this node know it: a process
-    /// cannot make changes faster than they are told.
+    /// Answers a request that has changed a binding of a socket when all sockets of this node know it: a process cannot
+    /// make changes faster than they are announced.
     pub(super) fn answer_when_told(&mut self, id: AttachmentId, port: u32, answer: &mut Answer) -> Done {
         if self.driver.stack.is_spreading(port) {
             let user = self.user(id)?;
             answer.comes_later = true;
-            self.shares_push(user, Some(Task::Told { port, id, reply: Reply::Done }));
+            self.shares_push(user, Some(Task::Announced { port, id, reply: Reply::Done }));
         }
         Ok(Reply::Done)
     }
@@ -140,8 +139,8 @@ impl Dispatcher {
     pub(super) fn end_tasks(&mut self, now: Time) {
         while let Some((user, job)) = self.shares.take() {
             match job {
-                // Nothing more is told.
-                Job::Task(Task::Told { .. }) => {}
+                // Nothing is left to announce.
+                Job::Task(Task::Announced { .. }) => {}
                 Job::Task(task) => self.continue_task(now, user, task),
                 _ => {}
             }
@@ -215,9 +214,9 @@ impl Dispatcher {
                 }
             }
             Task::Lanes { work, then } => self.step_lanes(now, work, then),
-            Task::Told { port, id, reply } => {
+            Task::Announced { port, id, reply } => {
                 if self.driver.stack.is_spreading(port) {
-                    return Some(Task::Told { port, id, reply });
+                    return Some(Task::Announced { port, id, reply });
                 }
                 self.reply_later(id, reply, Vec::new());
                 None
@@ -249,7 +248,7 @@ impl Dispatcher {
         }
     }
 
-    /// Makes a socket one of an inheritance too.
+    /// Adds a socket to an inheritance.
     fn hand_over(&mut self, (user, port): (UserId, u32), number: InheritanceId) -> Result<(), Failure> {
         let ledger = self.driver.stack.ledger_mut();
         if let Err(exceeded) = ledger.try_charge(user, Resource::Memory, INHERITED_SOCKET) {
@@ -263,12 +262,12 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Answers a request whose answer comes later.
+    /// Sends a delayed reply.
     pub(super) fn reply_later(&mut self, to: AttachmentId, reply: Reply, fds: Vec<OwnedFd>) {
         self.replies.push(Outgoing { to, reply, payload: Vec::new(), fds });
     }
 
-    /// Takes the sockets that end next. A socket with more bindings than there are items loses some of them, and stays.
+    /// Takes the sockets that end next. A socket with more bindings than items are left loses some of them, and stays.
     fn next_batch(&mut self, now: Time, ports: &mut Many<u32>, holder: Holder) -> Vec<u32> {
         let (mut batch, mut items) = (Vec::new(), STEP_ITEMS);
         while items > 0

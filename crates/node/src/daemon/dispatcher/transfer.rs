@@ -62,7 +62,7 @@ impl Dispatcher {
             return Err(Failure::Send(SendError::WouldBlock));
         }
         if endpoint.group().is_some() {
-            // What a member sends through the node follows what it has written into lanes.
+            // Messages that a member sends through the node follow those that it has written into lanes.
             self.with_lanes(now, |lanes, context| lanes.stop_group_lanes(context, port));
         }
         self.submit(now, (id, port), to, answer, |stack| stack.send(now, port, payload, to))
@@ -91,7 +91,7 @@ impl Dispatcher {
         Ok(reply)
     }
 
-    /// Goes on with the multicasts of a sender; false if all copies are made.
+    /// Continues the multicasts of a sender; false if all copies are made.
     pub(super) fn continue_spread(&mut self, now: Time, origin: Origin) -> bool {
         let has_more = self.driver.stack.continue_spread(now, origin);
         if let Some((port, lanes)) = self.driver.stack.take_collected()
@@ -109,8 +109,7 @@ impl Dispatcher {
         own.map_or(Ok(()), |refused| Err(quotas::refuse(self.driver.stack.ledger(), refused.quota)))
     }
 
-    /// Checks that nothing of a connectionless socket's lane, which was carried out before, is unsent: a request does
-    /// not overtake it.
+    /// Checks that nothing from a connectionless socket's lane is unsent: a request must not overtake it.
     fn check_earlier_messages(&mut self, port: u32) -> Result<(), Failure> {
         if !self.lanes.holds_back(port) || !is_datagram(&self.driver.stack, port) {
             return Ok(());
@@ -122,7 +121,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The reply to a send. `lanes` in it: receivers that the process must reach by its lanes. `is_multicast`:
+    /// The reply to a send. Its `lanes` are receivers that the process must reach by its lanes. `is_multicast`:
     /// other sockets got the message.
     fn sent(&mut self, now: Time, port: u32, sent: Result<usize, SendError>, is_multicast: bool) -> Done {
         if sent == Err(SendError::WouldBlock) {
@@ -181,7 +180,7 @@ impl Dispatcher {
             self.sockets.wants_to_read(port);
         }
         if options.peek {
-            // After a peek, the process may wait for more messages than there are.
+            // After a peek, the process may wait for more messages than the queue holds.
             self.sockets.watch(port);
         }
         self.with_lanes(now, |lanes, context| lanes.consider_node_lanes(context, port));

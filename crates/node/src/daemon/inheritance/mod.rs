@@ -27,7 +27,7 @@ use super::token;
 pub(super) type InheritanceId = u32;
 
 /// Maximum number of nonces that one request reads, so that a process that writes all the time does not hold the
-/// daemon; and most that are kept for processes that have not presented them yet, older ones being forgotten.
+/// daemon. Also the maximum number kept for processes that have not presented them yet; older ones are forgotten.
 const MAX_NONCES: usize = 128;
 
 /// The sockets that one fork hands over.
@@ -152,7 +152,7 @@ impl Inheritances {
         Some((inheritance.user, std::mem::take(&mut inheritance.ports)))
     }
 
-    /// The sockets of an inheritance that has ended are released: its user is no longer charged for so many.
+    /// Releases sockets of an ended inheritance: its user is no longer charged for this many.
     pub(super) fn release(&self, ledger: &mut Ledger, number: InheritanceId, sockets: usize) {
         if let Some(inheritance) = self.open.get(&number) {
             ledger.release(inheritance.user, Resource::Memory, sockets as u64 * INHERITED_SOCKET);
@@ -191,7 +191,7 @@ mod tests {
         assert!(written > MAX_NONCES, "only {written} fit");
         assert!(!inheritances.redeem(number, 0));
         assert!(packets::has_unread(&near), "all {written} were read");
-        // Later ones are found by later requests.
+        // Later requests find the rest.
         let last = written as u64;
         assert!((0..written).any(|_| inheritances.redeem(number, last)));
     }

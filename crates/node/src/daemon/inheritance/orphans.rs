@@ -2,8 +2,8 @@
 //! them.
 //!
 //! A socket is orphaned between an exec, or the end of the process that passed its descriptor on, and the claim of
-//! the process that has the descriptor now. The close of the last copy ends it. Where the connection is over, the
-//! daemon may miss that close (see `NearEnd::HungUp`), so the socket ends after a fixed time too.
+//! the process that has the descriptor now. The close of the last copy ends it. If the connection is over, the daemon
+//! may miss that close (see `NearEnd::HungUp`), so the socket also ends after a fixed time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn orphan_that_was_claimed_meanwhile_waits_its_whole_time_again() {
+    fn orphan_that_was_claimed_in_between_waits_its_whole_time_again() {
         let (start, mut orphans) = (Time::ZERO, Orphans::default());
         orphans.add(start, 1);
         orphans.remove(1);

@@ -49,7 +49,7 @@ impl Access<'_> {
     pub(super) fn show_remotes(&self, name: &str) -> Result<Vec<Entry>, Refusal> {
         let info = self.bearer_named(name)?;
         let bearer = self.driver.bearer(info.id).ok_or_else(not_found)?;
-        let udp = addresses(bearer).ok_or_else(|| invalid("it is no UDP bearer"))?;
+        let udp = addresses(bearer).ok_or_else(|| invalid("it is not a UDP bearer"))?;
         let remotes = bearer.broadcast_targets().into_iter().filter(|_| udp.replicast);
         Ok(remotes.filter_map(socket_address).map(Entry::Remote).collect())
     }
@@ -138,7 +138,7 @@ impl Access<'_> {
         bearer.add_remote(remote).map_err(|e| refused(&e))
     }
 
-    /// Stops copying broadcasts to a remote, and takes the link to it down, which cannot do without them.
+    /// Stops copying broadcasts to a remote, and takes its link down, which needs them.
     pub(super) fn remove_remote(&mut self, name: &str, remote: SocketAddr) -> Result<(), Refusal> {
         let id = self.bearer_named(name)?.id;
         let bearer = self.driver.bearer_mut(id).ok_or_else(not_found)?;

@@ -17,7 +17,7 @@ pub(super) const REPLICAST: u32 = 2;
 pub(super) const CHOSEN: u32 = 4;
 
 pub(super) fn no_link(name: &str) -> Refusal {
-    Refusal::new(Errno::INVALID, format!("no link is called {name} (the names are those of `link list`)"))
+    Refusal::new(Errno::INVALID, format!("there is no link {name} (see `link list`)"))
 }
 
 fn invalid(text: impl Into<String>) -> Refusal {

@@ -1,4 +1,4 @@
-//! Lists of groups: the sockets of this node that are in one, and the members that each of them knows.
+//! Lists of groups: the sockets of this node in groups, and the members that each of them knows.
 
 use utipc_core::addr::{NodeAddr, PortId};
 use utipc_core::group::{GroupPolicy, MemberInfo, SlowMember};
@@ -42,11 +42,11 @@ impl Access<'_> {
         })
     }
 
-    /// By port, then by node, as the group has them. A position has the port in its upper half.
+    /// By port, then by node, as in the group. A position has the port in its upper half.
     pub(super) fn show_group_members(&self, port: u32, from: u64) -> Result<Part, Refusal> {
         let group = self.driver.stack.endpoint(port).and_then(Endpoint::group);
         let Some(group) = group else {
-            return Err(Refusal::new(Errno::INVALID, format!("socket {port} is in no group")));
+            return Err(Refusal::new(Errno::INVALID, format!("socket {port} is not in a group")));
         };
         let own = self.driver.stack.own_node();
         let first = PortId { port: high(from), node: NodeAddr(low(from)) };
@@ -60,7 +60,7 @@ impl Access<'_> {
     }
 }
 
-/// The policy for slow members as text; none: that of Linux.
+/// The policy for slow members as text; `None` is Linux's policy.
 fn policy(policy: GroupPolicy) -> Option<String> {
     let mut text = match policy.slow {
         SlowMember::Conflate { keys, bytes } => format!("conflate, {keys} keys and {bytes} bytes each"),

@@ -1,4 +1,4 @@
-//! The media, and the properties with which their new bearers begin. Spec: tipc.md §13, §15.
+//! The media, and the default properties of their new bearers. Spec: tipc.md §13, §15.
 
 use utipc_core::BearerConfig;
 use utipc_core::limits::{
@@ -91,7 +91,7 @@ impl Defaults {
         }
     }
 
-    /// MTU of new UDP bearers, bytes; `None`: each takes the one that fits its interface.
+    /// MTU of new UDP bearers, bytes; `None`: each bearer takes the MTU that fits its interface.
     pub(super) fn udp_mtu(&self) -> Option<usize> {
         self.0.iter().find(|m| m.name == "udp")?.mtu.map(|mtu| mtu as usize)
     }

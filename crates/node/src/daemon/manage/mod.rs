@@ -2,12 +2,12 @@
 //!
 //! | Question | File |
 //! |---|---|
-//! | Which requests are there, and how is a long list split into parts? | here |
+//! | Which requests exist, and how is a long list split into parts? | here |
 //! | Where do the values of an entry come from? | `show.rs` |
 //! | Where does the next part of a list begin? | `positions.rs` |
 //! | What is in the lists of groups? | `groups.rs` |
 //! | How are changes made? | `change.rs`, `bearers.rs` |
-//! | With which properties do new bearers begin? | `media.rs` |
+//! | Which default properties do new bearers have? | `media.rs` |
 
 mod bearers;
 mod change;
@@ -39,11 +39,11 @@ use positions::Positions;
 /// A part of a list ends with the entry that goes beyond this, bytes.
 const PART: usize = 48 * 1024;
 
-/// Maximum number of entries that one request visits: the work of a part does not depend on the length of the list. A
-/// process has one request in a turn.
+/// Maximum number of entries that one request visits: the work of a part does not depend on the length of the list.
+/// Each process gets one request per turn.
 const LIST_ITEMS: usize = 256;
 
-/// The number for the owner's lists, which no attachment has.
+/// The number for the owner's lists; no attachment has it.
 const OWNER: AttachmentId = 0;
 
 /// The parts of the node's name that are chosen.
@@ -53,7 +53,7 @@ enum Naming {
     Open,
     /// The identity; the cluster may still change.
     Identified,
-    /// All of it: an address was chosen, or there was a bearer.
+    /// All of it is fixed: an address was chosen, or there was a bearer.
     Final,
 }
 
@@ -71,7 +71,7 @@ impl Naming {
 /// Entries of one part of a list, each with the position after it.
 type Part = Vec<(u64, Entry)>;
 
-/// State beside the management's own that a request may touch.
+/// State outside the management that a request may touch.
 pub(super) struct Access<'a> {
     pub(super) now: Time,
     pub(super) driver: &'a mut NodeDriver,
@@ -87,7 +87,7 @@ pub(super) struct Access<'a> {
 /// Management of a node, and the settings that apply to later bearers.
 #[derive(Debug)]
 pub(super) struct Management {
-    /// Properties with which new bearers begin.
+    /// Default properties of new bearers.
     media: Defaults,
     naming: Naming,
     /// Where lists continue.
@@ -106,7 +106,7 @@ impl Management {
         }
     }
 
-    /// Carries out one request of the family; returns its answer and the position of the next part of a list.
+    /// Carries out one request of the family; returns its reply and the position of the next part of a list.
     /// An error of the request is part of the answer.
     pub(super) fn execute(
         &mut self,
@@ -162,7 +162,7 @@ impl Management {
         Ok((part.into_iter().map(|(_, entry)| entry).collect(), next))
     }
 
-    /// A list from `from` on: [`LIST_ITEMS`] entries at most. Lists without a position of their own are short.
+    /// A list from `from` on: [`LIST_ITEMS`] entries at most. Lists without their own position are short.
     fn show(
         &mut self,
         access: &Access<'_>,
@@ -250,7 +250,7 @@ impl Access<'_> {
         }
         let system = |error: utipc_os::OsError| Refusal::new(Errno::NO_MEMORY, error.to_string());
         self.driver.captures.begin(id, capture).map_err(system)?.ok_or_else(|| {
-            Refusal::new(Errno::BUSY, "the daemon has as many captures as it may have (end one of them)")
+            Refusal::new(Errno::BUSY, "the daemon has its maximum number of captures (end one of them)")
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Where the lists of bindings of processes continue: such a position does not fit the number that a request carries.
+//! Where the lists of bindings of processes continue: the position does not fit the number that a request carries.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,8 +6,8 @@ use utipc_core::names::ListPosition;
 
 use crate::daemon::attachments::AttachmentId;
 
-/// Positions that are kept for one process. Ours: more threads of a process seldom fetch lists at the same time; the
-/// oldest list has to begin again.
+/// Maximum number of positions kept for one process. Our choice: seldom do more threads of a process fetch lists at the
+/// same time; the oldest list then begins again.
 const MAX_POSITIONS: usize = 16;
 
 /// The positions of all processes.

@@ -5,7 +5,7 @@ use utipc_manage::{Entry, Quota, ResourceUse};
 
 use super::{Access, Part};
 
-/// Users of one part: their entries are longer than a packet.
+/// Maximum number of users of one part: their entries are longer than a packet.
 const PART_USERS: usize = 1024;
 
 impl Access<'_> {
@@ -24,7 +24,7 @@ impl Access<'_> {
     }
 }
 
-/// Of all together every resource, of one user those that it uses or was refused.
+/// Every resource for all users together; for one user those that it uses or was refused.
 fn entry(user: Option<u32>, usage: &Usage, limits: &Amounts) -> Entry {
     let resources = Resource::ALL.into_iter().map(|resource| ResourceUse {
         name: resource.name().to_owned(),

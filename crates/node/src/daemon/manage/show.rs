@@ -116,7 +116,7 @@ impl Access<'_> {
         for (at, binding) in self.driver.stack.list_bindings(after).take(LIST_ITEMS) {
             part.push((number, entry(&binding)));
             if part.len() == LIST_ITEMS {
-                // These entries are so small that no part ends before.
+                // These entries are so small that they always fit one part.
                 positions.put(id, number, at);
             }
         }
@@ -267,7 +267,7 @@ impl Access<'_> {
         self.driver.stack.monitors().into_iter().map(entry).collect()
     }
 
-    /// The nodes of a bearer's monitor. A position is the distance of an address from the own one.
+    /// The nodes of a bearer's monitor. A position is the distance of an address from the node's own.
     pub(super) fn show_monitor_peers(&self, bearer: u32, from: u64) -> Result<Part, Refusal> {
         let Ok(first) = u32::try_from(from) else { return Ok(Part::new()) };
         let stack = &self.driver.stack;

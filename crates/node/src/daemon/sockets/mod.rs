@@ -33,7 +33,7 @@ struct Held {
 /// The holders of a socket after one of them has released it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Release {
-    /// There is no such socket.
+    /// The socket does not exist.
     Unknown,
     /// Other processes still hold the socket.
     Shared,
@@ -75,7 +75,7 @@ impl Sockets {
         self.sockets.contains(&port)
     }
 
-    /// The process that owns a socket; none if only inheritances hold it, or nothing.
+    /// The process that owns a socket; `None` if only inheritances hold it, or nothing.
     pub(super) fn owner(&self, port: u32) -> Option<AttachmentId> {
         self.sockets.get(&port).and_then(|socket| socket.owner)
     }
@@ -168,7 +168,7 @@ impl Sockets {
         }
     }
 
-    /// A process holds a socket too; it owns it if no process did. True if another one owns it.
+    /// Adds a holder; it becomes the owner if no process was. True if another one owns it.
     pub(super) fn join(&mut self, port: u32, id: AttachmentId) -> bool {
         match self.sockets.get_mut(&port) {
             Some(socket) if socket.owner.is_none() => {
@@ -260,12 +260,12 @@ impl Sockets {
         self.change_seen(port, |known| *known = seen);
     }
 
-    /// A receive found nothing: its process waits for a message.
+    /// Notes that a receive found nothing: its process waits for a message.
     pub(super) fn wants_to_read(&mut self, port: u32) {
         self.change_seen(port, |seen| seen.readable = false);
     }
 
-    /// A send found no room: its process waits for room.
+    /// Notes that a send found no room: its process waits for room.
     pub(super) fn wants_to_write(&mut self, port: u32) {
         self.change_seen(port, |seen| seen.writable = false);
     }
@@ -276,16 +276,16 @@ impl Sockets {
         }
     }
 
-    /// A process waits for more than there is: each further change causes a notice.
+    /// Notes that a process waits for more than is there: each further change causes a notice.
     pub(super) fn watch(&mut self, port: u32) {
         if let Some(socket) = self.sockets.get_mut(&port) {
             socket.watched = true;
         }
     }
 
-    /// Updates the known readiness of a socket. Returns the processes that want a notice: each with the mark
-    /// that one waits already, which the caller sets. `by_lane`: its process sends, and receives, by lanes,
-    /// which report their own readiness.
+    /// Updates the known readiness of a socket. Returns the processes that want a notice, each with its mark that a
+    /// notice waits, which the caller sets. `by_lane`: whether its process sends, and receives, by lanes, which report
+    /// their own readiness.
     pub(super) fn update(
         &mut self,
         port: u32,

@@ -5,11 +5,11 @@ use utipc_core::socket::Readiness;
 use super::Holder;
 use crate::daemon::attachments::AttachmentId;
 
-/// A holder beside the owner.
+/// A holder other than the owner.
 #[derive(Debug)]
 pub(super) struct Sharer {
     pub(super) holder: Holder,
-    /// A notice about the socket waits for it.
+    /// Whether a notice about the socket waits for it.
     pub(super) noted: bool,
 }
 
@@ -30,15 +30,15 @@ impl Sharer {
 /// A socket of the node that processes hold.
 #[derive(Debug)]
 pub(super) struct Socket {
-    /// None if only inheritances hold it, or nothing.
+    /// `None` if only inheritances hold it, or nothing.
     pub(super) owner: Option<AttachmentId>,
-    /// The other holders. If there is one, requests carry the socket's data instead of lanes.
+    /// The other holders. If it has holders, requests carry the socket's data instead of lanes.
     pub(super) sharers: Vec<Sharer>,
     /// Its readiness at the last notice to, or the last request of, its process.
     pub(super) seen: Readiness,
     /// A notice about it waits for the owner.
     pub(super) noted: bool,
-    /// A process waits for more than there is: each further change causes a notice.
+    /// A process waits for more than is there: each further change causes a notice.
     pub(super) watched: bool,
     pub(super) bindings: usize,
     /// Applications poll a descriptor in its place.
@@ -63,7 +63,7 @@ impl Socket {
         self.owner == Some(id) || self.sharers.iter().any(|sharer| sharer.process() == Some(id))
     }
 
-    /// Removes the process that follows the owner from the sharers, and the mark that a notice waits for it.
+    /// Removes the next owner from the sharers, and its mark that a notice waits.
     pub(super) fn take_successor(&mut self) -> Option<(AttachmentId, bool)> {
         let at = self.sharers.iter().position(|sharer| sharer.process().is_some())?;
         let successor = self.sharers.remove(at);
@@ -79,7 +79,7 @@ impl Socket {
         sharer.is_some_and(|sharer| std::mem::take(&mut sharer.noted))
     }
 
-    /// The processes that hold it, the owner first, each with the mark that a notice waits for it.
+    /// The processes that hold it, the owner first, each with its mark that a notice waits.
     pub(super) fn processes_mut(&mut self) -> impl Iterator<Item = (AttachmentId, &mut bool)> {
         let owner = self.owner.map(|id| (id, &mut self.noted));
         let sharers = self.sharers.iter_mut();

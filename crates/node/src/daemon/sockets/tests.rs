@@ -124,7 +124,7 @@ fn act(sockets: &mut Sockets, choices: &mut Choices) {
     }
 }
 
-/// A counter that was charged to one process and released from another would wrap, and refuse that one for ever.
+/// A counter charged to one process and released from another would wrap, and refuse the latter for ever.
 #[test]
 fn every_process_is_charged_with_exactly_what_its_sockets_cost() {
     for seed in 0..300 {

@@ -1,4 +1,4 @@
-//! The replica of the binding table that processes read, and the congestion state beside it.
+//! The replica of the binding table that processes read, and the congestion state.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

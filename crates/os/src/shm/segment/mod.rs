@@ -266,19 +266,19 @@ impl Memory for Segment {
             return;
         }
         // SAFETY: `place` checked the source; the destination is an exclusive slice of this process, outside any
-        // segment. A peer may write meanwhile: these are plain bytes, any value of which is valid.
+        // segment. A peer may write at the same time: these are plain bytes, any value of which is valid.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         // Keeps the compiler from reading the source again in place of the copy.
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Without clearing the space first, which for a large message takes a fifth of the copy's time.
+    /// The space is not cleared first: for a large message that takes a fifth of the copy's time.
     fn append(&self, at: usize, len: usize, into: &mut Vec<u8>) {
         let from = self.place(at, len, 1, self.size);
         into.reserve(len);
         let space = into.spare_capacity_mut().as_mut_ptr();
-        // SAFETY: `place` checked the source; the vector has space for `len` more bytes, which are its own and outside
-        // any segment. A peer may write meanwhile: these are plain bytes, any value of which is valid.
+        // SAFETY: `place` checked the source; the vector has space for `len` more bytes outside any segment. A peer may
+        // write at the same time: these are plain bytes, any value of which is valid.
         unsafe {
             std::ptr::copy_nonoverlapping(from, space.cast::<u8>(), len);
             compiler_fence(Ordering::SeqCst);

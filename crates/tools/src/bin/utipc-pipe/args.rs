@@ -1,4 +1,4 @@
-//! Options: those of `tipc-pipe`, by their names, and some more.
+//! Options: those of `tipc-pipe`, with the same names, and some more.
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ pub(crate) enum AddrType {
 
 /// netcat for service addresses: sends standard input to a TIPC socket and prints what the socket receives
 ///
-/// Without -l and -s it is a client of the service {TYPE, ADDRESS1}: it connects, sends its input and closes the
-/// connection at the end of it.
+/// Without -l and -s it is a client of the service {TYPE, ADDRESS1}: it connects, sends its input and then closes the
+/// connection.
 #[derive(Debug, Parser)]
 #[command(name = "utipc-pipe", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Print each socket that binds or unbinds an instance of {TYPE, ADDRESS1 to ADDRESS2}
     #[arg(long)]
     pub(crate) top: bool,
-    /// Wait for the service, at most so many milliseconds; forever if negative, not at all if 0
+    /// Wait for the service, at most this many milliseconds; forever if negative, not at all if 0
     #[arg(
         short = 'w',
         long = "wait_peer",
@@ -56,7 +56,7 @@ pub(crate) struct Args {
         allow_negative_numbers = true
     )]
     pub(crate) wait: i64,
-    /// After the end of the input, stay until nothing has arrived for so many milliseconds
+    /// After the end of the input, stay until nothing has arrived for this many milliseconds
     #[arg(short = 'q', long = "quit", value_name = "MS", default_value_t = 0)]
     pub(crate) quit: u64,
     /// Do not read standard input
@@ -104,13 +104,13 @@ pub(crate) struct Args {
     /// Limit of messages per second
     #[arg(long, value_name = "MESSAGES", conflicts_with = "delay")]
     pub(crate) rate: Option<u32>,
-    /// End after so many received messages (on a stream: pieces)
+    /// End after this many received messages (on a stream: pieces)
     #[arg(short = 'n', long, value_name = "MESSAGES")]
     pub(crate) count: Option<u64>,
-    /// Send so many numbered lines instead of the input
+    /// Send this many numbered lines instead of the input
     #[arg(long = "data_num", value_name = "COUNT", default_value_t = 0)]
     pub(crate) data_num: u64,
-    /// Length of each of them, bytes
+    /// Length of each numbered line, bytes
     #[arg(long = "data_size", value_name = "BYTES", default_value_t = 0, requires = "data_num")]
     pub(crate) data_size: usize,
     /// Check that no numbered line is missing in received data

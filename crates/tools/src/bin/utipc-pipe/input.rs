@@ -54,7 +54,7 @@ fn read_input(buffer: &mut [u8]) -> Result<usize> {
     }
 }
 
-/// Whether there is input that is not sent yet.
+/// Whether some input is not sent yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending(Arc<AtomicBool>);
 
@@ -64,7 +64,7 @@ impl Pending {
     }
 }
 
-/// Reads everything and hands it to `send` on a thread, until `send` returns false.
+/// Reads the input on a thread and passes it to `send`, until `send` returns false.
 pub(crate) fn pump(
     args: &Args,
     node: &Node,

@@ -96,7 +96,7 @@ impl Task<'_> {
     }
 }
 
-/// Waits for the service, and checks for signals meanwhile.
+/// Waits for the service, checking for signals.
 fn wait(task: Task<'_>, services: utipc::ServiceRange) -> Result<End> {
     const PIECE: Duration = Duration::from_millis(200);
     let mut left = u64::try_from(task.args.wait).map(Duration::from_millis).ok();

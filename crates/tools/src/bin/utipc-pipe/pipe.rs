@@ -18,7 +18,7 @@ use crate::{End, Event, Task, input, unwritten};
 /// Interval in which a receiver checks whether to end.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
-/// The receiving part, on a thread of its own.
+/// The receiving part, on a separate thread.
 pub(crate) struct Receiving {
     thread: Option<thread::JoinHandle<()>>,
     state: Arc<State>,
@@ -27,7 +27,7 @@ pub(crate) struct Receiving {
 #[derive(Default)]
 struct State {
     stop: AtomicBool,
-    /// Set at the end of the input: report when nothing arrives for a while.
+    /// Set at the end of the input: report when nothing has arrived for a while.
     closing: AtomicBool,
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn connection(task: Task<'_>, socket: Socket, ends_with_input: bool) 
     Ok(end)
 }
 
-/// Handles events until one ends the program.
+/// Handles events until one of them ends the program.
 fn converse(
     events: &Receiver<Event>,
     receiving: &Receiving,
@@ -166,8 +166,8 @@ fn converse(
     bail!("every source of events has ended")
 }
 
-/// Ends after the peer has closed the connection, or after enough was received. Input that is already there can
-/// no longer be sent, which is an error; later input is not waited for.
+/// Ends after the peer has closed the connection, or after enough was received. Input already read can no longer be
+/// sent, which is an error; do not wait for later input.
 fn after_the_peer(events: &Receiver<Event>, pending: &Pending) -> Result<End> {
     loop {
         match events.recv_timeout(LOOK) {
@@ -212,7 +212,7 @@ pub(crate) fn datagrams(task: Task<'_>) -> Result<End> {
     }
     let to = (!server).then(|| args.destination());
     if matches!(to, Some(Destination::Range(_))) {
-        // Replicast copies go through the same links as the message by which `drain` checks that they have arrived.
+        // Replicast copies use the same links as the message by which `drain` checks that they have arrived.
         socket.set_multicast_method(Method::Replicast)?;
     }
     let pending = (!args.deaf && (!server || args.replay)).then(|| {
@@ -234,7 +234,7 @@ pub(crate) fn datagrams(task: Task<'_>) -> Result<End> {
     Ok(end)
 }
 
-/// Waits until there is a last sender, and returns it.
+/// Waits until a last sender is known, and returns it.
 fn sender(socket: &Weak<Socket>, last: &Mutex<Option<PortId>>) -> Option<Destination> {
     while socket.strong_count() > 0 {
         if let Some(from) = *last.lock().unwrap_or_else(PoisonError::into_inner) {

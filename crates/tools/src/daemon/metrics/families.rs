@@ -20,7 +20,7 @@ type Sample = (Labels, f64);
 
 /// One metric.
 struct Family {
-    /// Name without the prefix `utipc_` and, of a counter, without `_total`.
+    /// Name without the prefix `utipc_` and, for a counter, without `_total`.
     name: &'static str,
     is_counter: bool,
     help: &'static str,
@@ -65,7 +65,7 @@ macro_rules! bearer {
     };
 }
 
-/// A metric of each resource that has a quota: of all users together, and of each user.
+/// A metric of each resource with a quota: for all users together, and for each user.
 macro_rules! quota {
     ($kind:ident $name:literal, $help:literal, all, $value:expr) => {
         $kind($name, $help, |snapshot: &Snapshot| quotas(snapshot, false, $value))
@@ -76,7 +76,7 @@ macro_rules! quota {
 }
 
 const FAMILIES: &[Family] = &[
-    one!(gauge "up", "1 while the daemon answers; 0 while its event loop does not turn", |s| flag(s.is_current)),
+    one!(gauge "up", "1 while the daemon's event loop answers, 0 while it does not", |s| flag(s.is_current)),
     one!(gauge "snapshot_age_seconds", "Age of the values", |s| s.age().map_or(f64::NAN, |age| age.as_secs_f64())),
     gauge("node_info", "Always 1; the labels name the node", node_info),
     // Nodes and links.
@@ -233,7 +233,7 @@ fn quotas(snapshot: &Snapshot, of_users: bool, value: fn(&ResourceUse) -> u64) -
     let all = snapshot.quotas.entries.iter().filter(|quota| quota.user.is_some() == of_users);
     let samples = all.flat_map(|quota| {
         let limited = quota.resources.iter().map(|resource| (resource, value(resource)));
-        // The largest number stands for no limit.
+        // The largest number means no limit.
         limited
             .filter(|(_, value)| *value < u64::MAX)
             .map(|(resource, value)| (labels(quota, resource), value as f64))
@@ -282,7 +282,7 @@ impl Collector for Values {
     }
 }
 
-/// Writes whole numbers as such.
+/// Writes whole numbers without a fraction.
 fn put(
     metric: &mut prometheus_client::encoding::MetricEncoder<'_>,
     is_counter: bool,

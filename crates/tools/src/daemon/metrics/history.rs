@@ -1,4 +1,4 @@
-//! What happened to links, nodes and services, found by comparing each snapshot with the one before.
+//! Events of links, nodes and services, found by comparing each snapshot with the previous one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::snapshot::{Snapshot, millis};
 /// Maximum number of events that are kept.
 const EVENTS: usize = 500;
 
-/// The first service type of programs; those below report nodes and links, which have events of their own.
+/// The first service type of programs; those below report nodes and links, which have separate events.
 const FIRST_TYPE: u32 = 64;
 
 /// Something that happened.
@@ -61,7 +61,7 @@ impl History {
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         self.compare_nodes(snapshot, time, is_first);
         self.compare_links(snapshot, time, is_first);
-        // Of a list that is cut, an entry may be missing although it is there.
+        // A truncated list may lack an entry that exists.
         if snapshot.names.is_complete {
             self.compare_services(snapshot, time, is_first);
         }

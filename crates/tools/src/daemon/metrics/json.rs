@@ -10,7 +10,7 @@ use utipc_manage::{Bearer, Link, Node, Publication, Quota, Socket};
 use super::history::Event;
 use super::snapshot::{Snapshot, millis};
 
-/// What serves the page, and which views it has.
+/// The program that serves the page, and its views.
 pub(super) fn about() -> Value {
     json!({ "program": "utipcd", "version": env!("CARGO_PKG_VERSION"), "views": ["node"] })
 }
@@ -135,7 +135,7 @@ fn quota(quota: &Quota) -> Value {
         .resources
         .iter()
         .map(|resource| {
-            // The largest number stands for no limit.
+            // The largest number means no limit.
             let limit = Some(resource.limit).filter(|limit| *limit < u64::MAX);
             json!({ "name": resource.name, "used": resource.used, "limit": limit, "refused": resource.refused })
         })

@@ -1,13 +1,13 @@
 //! `utipcd --metrics`: metrics for Prometheus, and the web page.
 //!
 //! One thread reads the counters and lists of the daemon once a second and keeps them as a snapshot; the threads of the
-//! HTTP server read only the snapshot. So the number of HTTP clients and what they do change nothing for the daemon's
+//! HTTP server read only the snapshot. So neither the number of HTTP clients nor what they do affects the daemon's
 //! event loop.
 //!
 //! | Question | File |
 //! |---|---|
 //! | What is read, how often, and how much of long lists? | `collector.rs`, `snapshot.rs` |
-//! | Which metrics are there? | `families.rs` |
+//! | Which metrics exist? | `families.rs` |
 //! | Which JSON gets the page? | `json.rs` |
 //! | How does the page know what happened before it was opened? | `history.rs` |
 
@@ -49,7 +49,7 @@ impl Port {
     }
 }
 
-/// Address and port of `--metrics`: a port alone is one of 127.0.0.1.
+/// Address and port of `--metrics`: a port alone is a port of 127.0.0.1.
 pub(crate) fn address(text: &str) -> Result<String> {
     let is_port = |text: &str| text.parse::<u16>().is_ok();
     if is_port(text) {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn port_alone_is_one_of_this_host() {
+    fn port_alone_is_a_port_of_this_host() {
         for (text, expected) in [
             ("9618", "127.0.0.1:9618"),
             ("10.0.0.1:80", "10.0.0.1:80"),

@@ -16,7 +16,7 @@ const MOST: usize = 5000;
 /// Longest wait for the event loop.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A list, perhaps not all of it.
+/// A list, perhaps truncated.
 #[derive(Clone, Debug)]
 pub(super) struct List<T> {
     pub(super) entries: Vec<T>,
@@ -29,10 +29,10 @@ impl<T> Default for List<T> {
     }
 }
 
-/// The state of the node and its daemon at one instant, about.
+/// The state of the node and its daemon at approximately one instant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshot {
-    /// When the collector began, which tells the page that events are counted from 1 again.
+    /// Start of the collector: if it changes, the page knows that events count from 1 again.
     pub(super) started: Option<SystemTime>,
     /// When it was taken; `None` before the first.
     pub(super) taken: Option<SystemTime>,
@@ -88,7 +88,7 @@ macro_rules! list {
 impl Snapshot {
     /// Reads everything; sockets only `with_sockets`.
     pub(super) fn take(meter: &Meter, with_sockets: bool) -> Result<Self> {
-        let counters = meter.counters_within(PATIENCE).context("the event loop does not turn")?;
+        let counters = meter.counters_within(PATIENCE).context("the event loop does not answer")?;
         let sockets = if with_sockets { list!(meter, Request::Sockets, Socket)? } else { List::default() };
         let nodes = list!(meter, Request::Nodes, Node)?;
         let identity = |node: &Node| node.identity.map(|identity| NodeId(identity).to_string());

@@ -137,7 +137,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_uname,
 ];
 
-/// Older forms of allowed calls, which only some machines have.
+/// Older forms of allowed calls, present only on some machines.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[c_long] = &[
     libc::SYS_access,

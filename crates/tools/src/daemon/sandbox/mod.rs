@@ -1,6 +1,6 @@
 //! `utipcd --sandbox`: what the unit file has from systemd, without systemd.
 //!
-//! The daemon gives its rights up once the bearers are open, before it listens: no program is ever served by root.
+//! The daemon drops its privileges once the bearers are open, before it listens: root never serves a program.
 //! The threads that it starts afterwards inherit user, capabilities and filter.
 
 mod calls;
@@ -21,7 +21,7 @@ const DESCRIPTORS: u64 = 1 << 20;
 /// Part of the machine's memory that the daemon's heap may take (`MemoryMax=50%` of the unit). Lanes do not count: the
 /// quotas of users bound them.
 const MEMORY_PART: u64 = 2;
-/// The one capability that is kept: an administrator may add Ethernet bearers while the daemon runs.
+/// The only capability that is kept: an administrator may add Ethernet bearers while the daemon runs.
 const KEPT: CapabilitySet = CapabilitySet::NET_RAW;
 
 /// Gives up all rights that the daemon does not need: becomes `account`, sets the limits and installs the filter of

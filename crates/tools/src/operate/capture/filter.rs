@@ -6,7 +6,7 @@ use utipc_manage::capture::{Origin, Place, Record};
 use super::header;
 use crate::operate::snapshot::Snapshot;
 
-/// What a record must have; all that is given.
+/// The conditions on a record; all given ones must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filter {
     /// The bearer of a link, and the media address of its peer.
@@ -18,11 +18,10 @@ pub(super) struct Filter {
 impl Filter {
     /// The frames of the link with this name.
     ///
-    /// # Errors
-    /// The node has no such link.
+    /// # Errors The link does not exist.
     pub(super) fn set_link(&mut self, name: &str, shot: &Snapshot) -> Result<()> {
         let Some(link) = shot.links.iter().find(|link| link.name == name) else {
-            bail!("no link is called {name} (see `utipc link list`)");
+            bail!("there is no link {name} (see `utipc link list`)");
         };
         self.link = Some((link.bearer.clone(), link.peer_media.clone()));
         Ok(())

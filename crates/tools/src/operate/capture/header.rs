@@ -14,14 +14,14 @@ pub(super) struct Header {
     pub(super) user: u8,
     pub(super) kind: u8,
     pub(super) size: usize,
-    /// Ports of sender and receiver; of data messages only.
+    /// Ports of sender and receiver; only data messages have them.
     pub(super) ports: Option<[u32; 2]>,
-    /// Service type, of messages to a service.
+    /// Service type, for messages to a service.
     pub(super) service: Option<u32>,
 }
 
 impl Header {
-    /// `None` if these bytes are no TIPC message.
+    /// `None` if these bytes are not a TIPC message.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let word = |n: usize| bytes.get(n * 4..n * 4 + 4)?.try_into().ok().map(u32::from_be_bytes);
         let (first, second) = (word(0)?, word(1)?);

@@ -68,7 +68,7 @@ pub(crate) struct Options {
     snap: Option<u32>,
 }
 
-/// What has been captured.
+/// Counts of what has been captured.
 #[derive(Debug, Default)]
 struct Tally {
     frames: u64,
@@ -149,7 +149,7 @@ impl Output {
 
     fn record(&mut self, record: &Record) -> io::Result<()> {
         match self {
-            // A gap is no packet.
+            // A gap is not a packet.
             Self::File(_) if record.missed > 0 => Ok(()),
             Self::File(writer) => writer.record(record),
             Self::Lines(out) => out.write_all(line(record).as_bytes()),

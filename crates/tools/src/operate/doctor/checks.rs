@@ -14,7 +14,7 @@ const ARENA: u64 = 256 << 20;
 /// Share of the memory that should be available, percent.
 const AVAILABLE_PERCENT: u64 = 5;
 
-/// All checks of a host, with the node if there is one.
+/// All checks of a host, and of the node if there is one.
 pub(crate) fn all(host: &Host, shot: Option<&Snapshot>, ethernet: bool) -> Vec<Finding> {
     let mut findings = vec![shared_memory(host), memlock(host), open_files(host)];
     findings.push(net_raw(host, shot, ethernet));
@@ -92,7 +92,7 @@ fn net_raw(host: &Host, shot: Option<&Snapshot>, ethernet: bool) -> Finding {
     match &host.daemon {
         Some(process) if process.has_net_raw => Finding::ok(CHECK, "the daemon may use Ethernet"),
         Some(_) if uses => {
-            Finding::ok(CHECK, "the daemon has opened its Ethernet bearers and given the capability up")
+            Finding::ok(CHECK, "the daemon has opened its Ethernet bearers and dropped the capability")
         }
         Some(_) => {
             let level = if ethernet { Level::Error } else { Level::Note };
@@ -122,7 +122,7 @@ fn multicast(host: &Host) -> Vec<Finding> {
     host.probes.iter().map(finding).collect()
 }
 
-/// Checks that no process but the daemon has TIPC's UDP port.
+/// Checks that no process except the daemon uses TIPC's UDP port.
 fn port(host: &Host, shot: Option<&Snapshot>) -> Finding {
     const CHECK: &str = "port-6118";
     let daemon = shot.and_then(|shot| shot.daemon.as_ref()).map(|daemon| daemon.pid);

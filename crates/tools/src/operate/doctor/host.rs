@@ -1,4 +1,4 @@
-//! What the host shows: the evidence for the checks of `host_checks.rs`. Tests fill it with what they like.
+//! Observations of the host: the evidence for the checks of `host_checks.rs`. Tests fill it with what they like.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -59,7 +59,7 @@ pub(crate) struct Route {
     pub(crate) needed: u32,
 }
 
-/// What the host shows.
+/// Observations of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Host {
     /// This process may see the descriptors of all processes.
@@ -155,7 +155,7 @@ fn process(pid: u32) -> Option<Process> {
     })
 }
 
-/// Sends a message to the group of each bearer, from a port of its own.
+/// Sends a message to the group of each bearer, from a separate port.
 fn probes(shot: &Snapshot) -> Vec<Probe> {
     let groups = shot.bearers.iter().filter_map(|bearer| {
         let local: SocketAddr = bearer.local.as_ref()?.parse().ok()?;

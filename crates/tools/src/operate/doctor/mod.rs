@@ -1,7 +1,7 @@
 //! `utipc doctor`: looks for what is wrong, and says what to do.
 //!
 //! `node/` checks what the node reports, `checks.rs` what `host.rs` sees of the host. To add a check: a function there,
-//! its provocation in the tests beside it, and a line in `docs/operating/operate.md`.
+//! its provocation in the tests next to it, and a line in `docs/operating/operate.md`.
 
 mod checks;
 mod host;
@@ -97,7 +97,7 @@ fn permissions(node: &Node) -> Result<Finding> {
     if node.0.is_kernel() {
         return Ok(Finding::ok(CHECK, "the kernel lets root change its node"));
     }
-    // It changes nothing: no link has this name.
+    // It changes nothing, because no link has this name.
     let answer = node.0.ask(&Request::LinkReset { name: "-".to_owned() })?;
     let refused = replies(&answer)
         .any(|reply| matches!(reply, Ok(Reply::Refused(refusal)) if refusal.errno == Errno::NOT_PERMITTED));
@@ -107,7 +107,7 @@ fn permissions(node: &Node) -> Result<Finding> {
 fn permission(refused: bool) -> Finding {
     const CHECK: &str = "permissions";
     if refused {
-        let text = "this user may use and look at the node, not change it";
+        let text = "this user may use and inspect the node, but not change it";
         return Finding::new(CHECK, Level::Note, text, "to allow it: policy.manage in utipcd.toml");
     }
     Finding::ok(CHECK, "this user may change the node")

@@ -134,7 +134,7 @@ fn holder_of_the_port_is_named() {
 #[test]
 fn multicast_fails_without_interfaces() {
     let tried = std::thread::spawn(|| {
-        // Not everyone may make a network namespace.
+        // Not every user may make a network namespace.
         utipc_netns::unshare().ok()?;
         Some(probe(
             "127.0.0.1".parse().unwrap(),

@@ -58,7 +58,7 @@ impl App {
         }
     }
 
-    /// A new snapshot, or the reason why there is none.
+    /// A new snapshot, or the reason why it failed.
     pub(super) fn update(&mut self, shot: Result<Snapshot>) {
         match shot {
             Ok(shot) => {

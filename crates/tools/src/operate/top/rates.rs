@@ -73,13 +73,13 @@ fn rate(before: u64, after: u64, milliseconds: u64) -> f64 {
     (after - before) as f64 * 1000.0 / milliseconds as f64
 }
 
-/// As [`rate`], of a count of 32 bits that wraps.
+/// As [`rate`], for a 32-bit count that wraps.
 fn rate32(before: u32, after: u32, milliseconds: u64) -> f64 {
     rate(0, after.wrapping_sub(before).into(), milliseconds)
 }
 
 impl Rates {
-    /// The rates from one snapshot to a later one. What is new counts from now on.
+    /// The rates from one snapshot to a later one. New objects count from now on.
     pub(super) fn between(before: &Snapshot, after: &Snapshot) -> Self {
         let interval_ms = after.time.saturating_sub(before.time);
         let known: BTreeMap<u32, &Socket> =
@@ -175,7 +175,7 @@ mod tests {
         let after = Snapshot {
             time: 3000,
             node,
-            // Lanes have ended, so their count begins again; and a second socket is new.
+            // Lanes have ended, so their count begins again; a second socket is new.
             sockets: vec![socket(30, 64), Socket { port: 8, sent: 99, ..Socket::default() }],
             links: vec![link(9)],
             services: vec![binding(1), binding(2), Service { node: "2".to_owned(), ..binding(3) }],

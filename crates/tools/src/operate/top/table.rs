@@ -25,7 +25,7 @@ impl Tab {
         }
     }
 
-    /// Titles and widths of the columns. The last one takes what is left.
+    /// Titles and widths of the columns. The last column takes the remaining width.
     pub(super) const fn columns(self) -> &'static [(&'static str, u16)] {
         match self {
             Self::Sockets => &[
@@ -62,7 +62,7 @@ impl Tab {
     }
 }
 
-/// A cell: its text, and its number for the order if it has one.
+/// A cell: its text, and the number by which it sorts, if any.
 #[derive(Clone, Debug, PartialEq)]
 struct Cell(String, Option<f64>);
 

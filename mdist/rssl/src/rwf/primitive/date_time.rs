@@ -129,7 +129,7 @@ impl Time {
 }
 
 impl fmt::Display for Time {
-    /// `14:15:00`, and decimals of the second if there are any; blank parts are dashes.
+    /// `14:15:00`, and decimals of the second if any; blank parts are dashes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let two = |f: &mut fmt::Formatter<'_>, part: u8| {
             if part == 255 { f.write_str("--") } else { write!(f, "{part:02}") }

@@ -113,7 +113,7 @@ impl Real {
     }
 
     /// Parses a decimal number (`-12.50`), a fraction with a power of two below (`12 3/8`) or `Inf`, `-Inf`,
-    /// `NaN`. `None` if it is none of them, or has more than 14 decimal places or 18 digits.
+    /// `NaN`. `None` if it is none of these, or has more than 14 decimal places or 18 digits.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -152,7 +152,7 @@ impl Real {
     }
 }
 
-/// Reads a number that consists of digits and nothing else.
+/// Reads a number that consists only of digits.
 fn number(text: &str) -> Option<i64> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
 }

@@ -22,7 +22,7 @@ impl Short {
         short
     }
 
-    /// Puts one byte in front of at most 15.
+    /// Puts one byte in front of at most 15 bytes.
     #[inline]
     pub(super) fn after(mut self, first: u8) -> Self {
         self.bytes.copy_within(0..15, 1);

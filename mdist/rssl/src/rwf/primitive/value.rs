@@ -36,8 +36,7 @@ pub enum Value<'a> {
 impl<'a> Value<'a> {
     /// Reads a value of type `data_type`; forms of set definitions count as their plain type.
     ///
-    /// # Errors
-    /// Bytes that are not such a value.
+    /// # Errors The bytes are not a value of this type.
     pub fn decode(data_type: DataType, bytes: &'a [u8]) -> Result<Self> {
         if bytes.is_empty() {
             return Ok(Self::Blank);

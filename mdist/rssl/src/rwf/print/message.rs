@@ -6,7 +6,7 @@ use super::{Bytes, Printer, Sets};
 use crate::rwf::rmtes::Text;
 use crate::rwf::{Key, Message, PostUser, Qos, State, update_kind};
 
-/// Shows each part that is there on a line of its own.
+/// Shows each part that is present on a separate line.
 macro_rules! parts {
     ($printer:expr, $depth:expr, $message:expr, $($part:ident $text:literal),*) => {
         $(if let Some(value) = &$message.$part {

@@ -44,7 +44,7 @@ impl Names for NoNames {
     }
 }
 
-/// Shows a message, one part per line; a malformed part is shown as such in its place.
+/// Shows a message, one part per line; a malformed part is marked in its place.
 #[derive(Clone, Copy)]
 pub struct Printed<'a> {
     message: &'a [u8],
@@ -92,7 +92,7 @@ impl<'a> Sets<'a> {
 struct Printer<'p, 'f> {
     out: &'p mut fmt::Formatter<'f>,
     names: &'p dyn Names,
-    /// Containers around the current one.
+    /// Number of containers around the current one.
     level: usize,
 }
 

@@ -181,7 +181,7 @@ mod tests {
             (b"x\x1B$)G\xB1\xB2\x1B(Bz", "x\\xb1\\xb2z"),
             (b"\x1B&@\x1B$B0!\x1B(B!", "\\x30\\x21!"),
             (b"\x1B&@\x1B$)B\xB0\x8Eq\x1Bnq\x1B}", "\\xb0\\x8e\\x71\\x71"),
-            // A sequence that is not known, and one that is cut short.
+            // An unknown sequence, and one that is cut short.
             (b"\x1B[3`q\x1B", "\\x1b[3`q\\x1b"),
             (b"\x9B\x8E\xFF\x7F", "\\x9b\\x8e\\xff\\x7f"),
         ] {

@@ -1,4 +1,4 @@
-//! A hostile process: attacks with everything that an attached process has, until its time is over. Its choices come
+//! A hostile process: attacks with every means of an attached process, until its time is over. Its choices come
 //! from a seed.
 
 use std::fs::File;
@@ -51,7 +51,7 @@ pub(crate) struct Attacker {
     services: Vec<u64>,
 }
 
-/// What a process has done.
+/// Counts of what a process has done.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) attachments: u64,
@@ -281,7 +281,7 @@ impl Link<'_> {
         (0..self.below(200)).all(|_| self.read())
     }
 
-    /// A request that takes a descriptor, with one of any kind.
+    /// A request that takes a descriptor, with a descriptor of any kind.
     fn pass_one(&mut self) -> bool {
         let kind = if self.below(3) == 0 { grammar::CLAIM } else { grammar::ADOPT };
         let packet = grammar::request(self.random, &self.known, kind);
@@ -295,7 +295,7 @@ impl Link<'_> {
         sent && self.read()
     }
 
-    /// Packets and descriptors in what the daemon reads beside requests: near ends, inheritances.
+    /// Packets and descriptors through the other channels that the daemon reads: near ends, inheritances.
     fn put_into_kept(&mut self) -> bool {
         let Some(at) = self.any_kept() else { return true };
         let junk: Vec<OwnedFd> = (0..2).filter_map(|_| self.junk.make(self.random)).collect();
@@ -338,7 +338,7 @@ impl Link<'_> {
         true
     }
 
-    /// A child that has a copy of the attachment, and attacks by it too.
+    /// A child that has a copy of the attachment and also attacks with it.
     fn hand_down(&mut self, attacker: &Attacker) {
         let Ok(copy) = self.channel.try_clone() else { return };
         let mut child = Command::new(OWN_PROGRAM);

@@ -1,5 +1,5 @@
-//! The requests of the attach protocol as a grammar, written from docs/spec/attach.md and not with the project's own
-//! encoder: what it makes is valid, or nearly so.
+//! The requests of the attach protocol as a grammar, written from docs/spec/attach.md, without the project's own
+//! encoder: the results are valid, or nearly valid.
 
 use crate::message::Random;
 
@@ -12,7 +12,7 @@ enum Field {
     Number,
     Long,
     Flag,
-    /// A variant of an enum without fields, of which there are so many.
+    /// A variant of an enum without fields; the number of variants.
     Variant(u64),
     /// Service type, lower and upper instance.
     Range,
@@ -21,9 +21,9 @@ enum Field {
     Pair,
     /// A service address, or a socket address.
     Two,
-    /// One of these with one number: an option's value.
+    /// A variant with one number: an option's value.
     OneOf(u64),
-    /// What happens to a slow member of a group.
+    /// The policy for a slow member of a group.
     Slow,
     /// There, or not.
     Maybe(&'static [Field]),
@@ -126,7 +126,7 @@ pub(super) const CLAIM: u64 = FIRST_PROCESS + 1;
 pub(super) const FORK: u64 = FIRST_PROCESS + 2;
 pub(super) const FETCH_TABLE: u64 = FIRST_PROCESS + 5;
 
-/// The group of a kind, its number in there, and its fields.
+/// The group of a kind, its number in the group, and its fields.
 fn place(kind: u64) -> (u64, u64, &'static [Field]) {
     let groups: [(u64, &[&[Field]]); 3] = [(0, &SOCKET), (FIRST_LANE, &LANE), (FIRST_PROCESS, &PROCESS)];
     for (group, (first, calls)) in (0..).zip(groups) {
@@ -151,18 +151,18 @@ fn begin(kind: u64, port: u64) -> Vec<u8> {
 /// Maximum number of bytes of a payload.
 const PAYLOAD_MAX: u64 = 66_000;
 
-/// What a process knows of its state at the daemon.
+/// A process's knowledge of its state at the daemon.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) ports: Vec<u64>,
     /// Pair, writing side, slot.
     pub(super) lanes: Vec<[u64; 3]>,
-    /// Types of services that are worth an attack.
+    /// Service types worth attacking.
     pub(super) services: Vec<u64>,
 }
 
 impl Known {
-    /// Mostly one of these, sometimes another number.
+    /// Usually one of these, sometimes another number.
     fn port(&self, random: &mut Random) -> u64 {
         pick(random, &self.ports).unwrap_or_else(|| number(random))
     }
@@ -349,8 +349,8 @@ impl Reading<'_> {
     }
 }
 
-/// Adds what a reply says about sockets and lanes, of which the last 64 are kept; `None` if it says something else, or
-/// is no reply.
+/// Adds what a reply says about sockets and lanes; the last 64 are kept; `None` if it says something else, or is not a
+/// reply.
 pub(super) fn learn(known: &mut Known, reply: &[u8]) -> Option<()> {
     learn_all(known, reply, 64)
 }

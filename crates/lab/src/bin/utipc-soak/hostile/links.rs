@@ -20,7 +20,7 @@ pub(super) struct Links {
 pub(super) struct Lost {
     /// Links to honest nodes.
     pub(super) honest: u32,
-    /// Links to the hostile node, which may give them up itself.
+    /// Links to the hostile node, which may itself give them up.
     pub(super) hostile: u32,
 }
 

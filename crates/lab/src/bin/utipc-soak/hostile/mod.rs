@@ -43,7 +43,7 @@ const USERS: u32 = 3;
 /// Longest life of a hostile process, seconds.
 const LIFE: f64 = 5.0;
 
-/// Pause between two looks at the processes.
+/// Pause between two checks of the processes.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time after which a hostile process that does not end is killed.
@@ -79,7 +79,7 @@ pub(crate) struct Options {
     /// Fail also if a turn is too long or the honest processes become too slow: only on a machine without other work
     #[arg(long)]
     timed: bool,
-    /// The daemon is a build with AddressSanitizer, which `cargo xtask soak` makes: it may gain another 256 MiB
+    /// The daemon is built with AddressSanitizer (by `cargo xtask soak`): it may gain another 256 MiB
     #[arg(long)]
     asan: bool,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Options {
 const ASAN_KIB: u64 = 256 << 10;
 
 impl Options {
-    /// Whether the daemon must be named, because that of this build is another one.
+    /// Whether the daemon must be named, because this build's daemon differs.
     pub(crate) fn needs_daemon(&self) -> bool {
         self.asan
     }
@@ -159,7 +159,7 @@ impl Mob<'_> {
             }
             let mut at = 0;
             while let Some(hostile) = self.living.get_mut(at) {
-                if hostile.child.try_wait().context("look at a hostile process")?.is_some() {
+                if hostile.child.try_wait().context("check a hostile process")?.is_some() {
                     let mut said = String::new();
                     if let Some(mut output) = hostile.child.stdout.take() {
                         let _ = output.read_to_string(&mut said);
@@ -183,7 +183,7 @@ impl Mob<'_> {
     }
 }
 
-/// As many processes as attack, which only compute: what honest processes lose to these, they lose to the scheduler.
+/// As many computing processes as attackers: what honest processes lose to these, they lose to the scheduler.
 fn crowd(options: &Options) -> Result<Vec<Hostile>> {
     let one = |number: u32| {
         let mut command = Command::new("sh");
@@ -272,7 +272,7 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
     let fresh = [Rest::take(&mut daemons[0])?, Rest::take(&mut daemons[1])?];
     let names = names::Hostile::new(&addresses)?;
     let server = Honest::start(daemons[0].socket(), "server")?;
-    // By lanes, and from the other node.
+    // Over lanes, and from the other node.
     let mut clients =
         [Honest::start(daemons[0].socket(), "client")?, Honest::start(daemons[1].socket(), "client")?];
     let mut windows = |what: &str| -> Result<[Window; 2]> {

@@ -15,7 +15,7 @@ use crate::message::Random;
 /// Port of TIPC over UDP.
 const PORT: u16 = 6118;
 
-/// Bindings at a time, of one socket.
+/// Number of bindings of one socket at a time.
 const BINDINGS: u64 = 2000;
 
 /// Address of the node.
@@ -39,7 +39,7 @@ impl Hostile {
         Ok(Self(node))
     }
 
-    /// Binds and unbinds names until the end, those of others among them; returns how many.
+    /// Binds and unbinds names, including those of others, until the end; returns how many.
     pub(super) fn flood(&self, seed: u64, over: &AtomicBool) -> u64 {
         let (mut random, mut count) = (Random(seed << 40), 0);
         while !over.load(Relaxed) {

@@ -1,6 +1,6 @@
 //! The memory of lanes, written directly after docs/spec/lanes.md: many lanes to one socket whose start words lead to
-//! rings full of small messages, granted or not, also several to one ring. Then the socket's waiting messages are
-//! counted, or its lanes end.
+//! rings full of small messages, granted or not, some to the same ring. Then the socket's waiting messages are counted,
+//! or its lanes end.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt;
 use super::attacker::Link;
 use super::grammar::{self, CLOSE, FETCH_PAIR, GET_OPTION, GROW, MAKE_HOSTED, OPEN, SEND, WANT_LANE};
 
-/// Sockets that write to one.
+/// Number of sockets that write to one.
 const SENDERS: usize = 40;
 
-/// Rings that they fill; some have one together.
+/// Number of rings that they fill; some sockets share one.
 const RINGS: u64 = 12;
 
 /// Class and log2 of the size of the largest rings.

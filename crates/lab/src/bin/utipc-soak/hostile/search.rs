@@ -1,6 +1,6 @@
 //! A search for the attack of one unprivileged user that costs others most: random [`Shape`]s within the default
-//! limits, each against a fresh daemon, and mutations of the worst so far. Bystanders of another user measure what
-//! requests to the daemon take, and compare it with the same beside as many processes that only compute.
+//! limits, each against a fresh daemon, and mutations of the worst so far. Bystanders of another user measure the time
+//! of requests to the daemon, and compare it with the time while as many processes only compute.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ use crate::daemon::Watched;
 use crate::honest::{Honest, OWN_PROGRAM, as_user};
 use crate::message::Random;
 
-/// Pause between two looks at the daemon's memory.
+/// Pause between two checks of the daemon's memory.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time after which the memory of a user that has left must be returned.
@@ -27,14 +27,14 @@ const RETURNED: Duration = Duration::from_secs(10);
 /// Resident memory that may stay, KiB.
 const LEFT_KIB: u64 = 4 << 10;
 
-/// Resident memory beyond what users are charged for, KiB; and the part of that by which it may exceed it.
+/// Resident memory beyond what users are charged for: KiB, and as a part of the charge.
 const BEYOND_KIB: u64 = 16 << 10;
 const BEYOND_PART: u64 = 4;
 
 /// The longest turn, microseconds of processor time.
 const TURN_US: u64 = 20_000;
 
-/// Attacks for whose time the processes compute that the attacks are compared with.
+/// Number of attacks for whose duration the computing processes run, for comparison.
 const COMPUTING: f64 = 3.0;
 
 /// Attacks for whose time an attack that has missed a target goes on when it is repeated.
@@ -61,7 +61,7 @@ pub(crate) struct Options {
     /// Fail if a target is missed: only on a machine without other work
     #[arg(long)]
     timed: bool,
-    /// Attach the bystanders to a daemon of their own, which shares only the processors with the attacked one
+    /// Attach the bystanders to a separate daemon, which shares only the processors with the attacked one
     #[arg(long)]
     apart: bool,
     /// Run this shape only, given as JSON
@@ -76,7 +76,7 @@ impl Options {
     }
 }
 
-/// What an attack has cost.
+/// The cost of an attack.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Cost {
     /// Requests of a bystander.
@@ -86,7 +86,7 @@ struct Cost {
     /// The longest turn of the daemon, microseconds of processor time, and its handler.
     turn_us: u64,
     handler: String,
-    /// The most resident memory beyond the start, KiB, and what users were charged for at the same time.
+    /// Maximum resident memory beyond the start, KiB, and what users were charged for at that time.
     resident_kib: u64,
     charged_kib: u64,
     /// Resident memory beyond the start after the user has left, KiB.
@@ -121,7 +121,7 @@ impl Cost {
     }
 }
 
-/// Bytes that users are charged for, and the longest turn with its handler.
+/// Bytes charged to users, and the longest turn with its handler.
 fn counters(daemon: &mut Watched) -> Result<(u64, u64, String)> {
     let counters = daemon.counters()?;
     let quotas = counters.get("quotas").and_then(Value::as_array).context("no quotas")?;
@@ -132,7 +132,7 @@ fn counters(daemon: &mut Watched) -> Result<(u64, u64, String)> {
     Ok((charged, super::longest_us(turns), handler.to_owned()))
 }
 
-/// Starts a process of an attack, which takes as long as that.
+/// Starts a process that runs for the duration of an attack.
 fn start_shaped(socket: &Path, options: &Options, seed: u64, shape: &Shape, end: Instant) -> Result<Hostile> {
     let mut command = Command::new(OWN_PROGRAM);
     let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
@@ -147,7 +147,7 @@ fn start_shaped(socket: &Path, options: &Options, seed: u64, shape: &Shape, end:
 
 /// Whether a process still lives, and may.
 fn is_alive(process: &mut Hostile) -> Result<bool> {
-    let has_ended = process.child.try_wait().context("look at a hostile process")?.is_some();
+    let has_ended = process.child.try_wait().context("check a hostile process")?.is_some();
     Ok(!has_ended && Instant::now() < process.until)
 }
 
@@ -210,7 +210,7 @@ fn attack(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result
     Ok(cost)
 }
 
-/// What a bystander's requests take beside processes of the attacker that only compute.
+/// The time of a bystander's requests while the attacker's processes only compute.
 fn beside_computing(program: &Path, options: &Options) -> Result<Window> {
     let daemon = Watched::start_with(program, "-search", CONFIGURATION)?;
     let mut caller = Honest::start(daemon.socket(), "caller")?;

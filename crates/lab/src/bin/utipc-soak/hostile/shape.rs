@@ -1,4 +1,4 @@
-//! The shape of an attack by one user: what its process sets up, which requests it repeats, and how it ends. A shape
+//! The shape of an attack by one user: what a process sets up, which requests it repeats, and how it ends. A shape
 //! can be mutated, so that a search finds those that cost the daemon most.
 
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ use crate::message::Random;
 /// The service that all sockets of the process may be bound to.
 const SERVICE: u64 = 9600;
 
-/// A request that is no number of the protocol: a multicast to all sockets of [`SERVICE`].
+/// A request outside the protocol's numbers: a multicast to all sockets of [`SERVICE`].
 const MULTICAST: u64 = 1000;
 
 /// Sockets that a process remembers: enough for every request to meet many.
@@ -43,7 +43,7 @@ pub(super) struct Shape {
     pub(super) sockets: u64,
     /// Requests that are made once for each socket, by their numbers in the grammar.
     pub(super) setup: Vec<u64>,
-    /// Requests that are repeated, in turns.
+    /// Requests that are repeated in turn.
     pub(super) repeated: Vec<u64>,
     /// Requests of each attachment that may wait for their reply.
     pub(super) depth: u64,
@@ -60,7 +60,7 @@ fn spread(random: &mut Random, most: u64) -> u64 {
     (random.next() % (1 << (1 + random.below(bits)))).clamp(1, most)
 }
 
-/// A request for each socket: mostly one that makes something.
+/// A request for each socket: usually one that makes something.
 fn setup(random: &mut Random) -> u64 {
     const MAKING: [u64; 8] = [
         grammar::BIND,

@@ -1,4 +1,4 @@
-//! Hostile peers in network namespaces of their own against a real `utipcd`, which has honest neighbours: the attacks
+//! Hostile peers in separate network namespaces against a real `utipcd` with honest neighbours: the attacks
 //! of the simulator's campaign, over real sockets, timers and system calls. Honest processes must lose nothing.
 
 mod network;
@@ -24,7 +24,7 @@ use phase::Phase;
 pub(crate) use network::{Traffic, wait_for_link};
 pub(crate) use peer::{Peer, attack};
 
-/// Pause between two looks at a daemon.
+/// Pause between two checks of a daemon.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Longest wait for a link between honest nodes.
@@ -44,10 +44,10 @@ const LONGEST_TURN_US: u64 = 50_000;
 /// Options of a run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Hostile peers, each in a network namespace of its own
+    /// Hostile peers, each in a separate network namespace
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=i64::from(PEERS_MAX)))]
     peers: u32,
-    /// Duration of all attacks together, seconds: each alone for a tenth of it, and at last all together
+    /// Total duration, seconds: each attack alone for a tenth of it, then all together
     #[arg(long, default_value_t = 1800.0)]
     seconds: f64,
     /// Attacks, as `nacks,bindings`; all if absent
@@ -77,7 +77,7 @@ pub(crate) struct Options {
 struct Honesty {
     daemons: Vec<Watched>,
     server: Honest,
-    /// By lanes, from the neighbour, and from the newcomer.
+    /// Over lanes, from the neighbour, and from the newcomer.
     clients: Vec<Honest>,
 }
 
@@ -96,7 +96,7 @@ impl Honesty {
         self.clients.iter_mut().take(2).map(Honest::window).collect()
     }
 
-    /// The links of honest nodes that went down: those have no others.
+    /// The number of links that went down at honest nodes, which have only honest links.
     fn lost_links(&mut self) -> Result<Vec<String>> {
         let expected = self.daemons.len() as u64 - 1;
         let mut lost = Vec::new();
@@ -129,7 +129,7 @@ fn wait_until_forgotten(daemon: &Watched, honest: usize) -> Result<Option<String
     }
 }
 
-/// Each attack alone, then all together, in the middle of which a node starts.
+/// Each attack alone, then all together; in the middle of that a node starts.
 fn attacks(options: &Options, network: &Network, program: &Path, honest: &mut Honesty) -> Result<Vec<Phase>> {
     let all = if options.attacks.is_empty() { Attack::ALL.to_vec() } else { options.attacks.clone() };
     let part = Duration::from_secs_f64(options.seconds / (all.len() + 1) as f64);
@@ -222,7 +222,7 @@ fn finish(
     if options.forget {
         wrong.extend(wait_until_forgotten(&daemons[0], daemons.len() - 1)?);
     }
-    // The neighbour that came later: its bindings go with it.
+    // The newcomer ends: its bindings go with it.
     for late in daemons.drain(fresh.len()..) {
         if !late.end()? {
             wrong.push("the late daemon has failed".to_owned());

@@ -13,7 +13,7 @@ use crate::daemon::Watched;
 
 /// Port of TIPC over UDP.
 pub(super) const PORT: u16 = 6118;
-/// Honest hosts: the one that is attacked, its neighbour, and one that starts in the middle.
+/// Honest hosts: the attacked host, its neighbour, and one that starts in the middle.
 pub(super) const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const HONEST: [Ipv4Addr; 3] = [VICTIM, Ipv4Addr::new(10, 77, 0, 2), Ipv4Addr::new(10, 77, 0, 3)];
 /// Bits of the network's number.
@@ -34,7 +34,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Makes it, with so many hosts for hostile peers.
+    /// Makes the network, with this many hosts for hostile peers.
     pub(super) fn new(peers: u32) -> Result<Self> {
         let mut switch = Switch::new()?;
         let honest = HONEST.iter().map(|address| switch.join(*address, PREFIX)).collect::<Result<_>>()?;
@@ -47,9 +47,9 @@ impl Network {
         &self.hostile
     }
 
-    /// Starts the daemon of an honest host, which takes processes of all users.
+    /// Starts the daemon of an honest host, which accepts processes of all users.
     pub(super) fn daemon(&self, at: usize, program: &Path) -> Result<Watched> {
-        let (host, address) = self.honest.get(at).zip(HONEST.get(at)).context("there is no such host")?;
+        let (host, address) = self.honest.get(at).zip(HONEST.get(at)).context("the host does not exist")?;
         let others = HONEST.iter().filter(|other| *other != address).map(|other| format!("\"{other}\""));
         let configuration = format!(
             "[node]\naddress = \"1.1.{}\"\n[[bearer]]\nmedia = \"udp\"\nname = \"lan\"\nlocal = \"{address}\"\n\

@@ -1,4 +1,4 @@
-//! A hostile peer: a process in a network namespace of its own that speaks TIPC over UDP.
+//! A hostile peer: a process in a separate network namespace that speaks TIPC over UDP.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -21,7 +21,7 @@ const FRAME_MAX: usize = 66_000;
 /// A hostile peer; the run itself starts them
 #[derive(Debug, Args)]
 pub(crate) struct Peer {
-    /// Its number, which gives its address
+    /// Its number, which determines its address
     #[arg(long)]
     number: u32,
     #[arg(long)]
@@ -36,7 +36,7 @@ pub(crate) struct Peer {
     seed: u64,
 }
 
-/// What a peer has done.
+/// Counts of what a peer has done.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Done {
     /// Frames and bytes sent.

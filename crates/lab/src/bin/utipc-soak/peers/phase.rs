@@ -1,4 +1,4 @@
-//! One attack of all peers: starts them, and measures the daemon meanwhile.
+//! One attack of all peers: starts them, and measures the daemon.
 
 use std::io::Read;
 use std::process::{Child, Stdio};
@@ -17,11 +17,11 @@ use super::{INTERVAL, Options};
 use crate::bystander::Window;
 use crate::daemon::{Watched, resident_kib};
 
-/// Processor time of a frame beyond that of the core, of which [`ceilings::cpu_per_frame`] is the ceiling: system
-/// calls, the event loop, programs that are told of changed bindings.
+/// Processor time of a frame outside the core (whose ceiling is [`ceilings::cpu_per_frame`]): system calls, the event
+/// loop, notices of changed bindings.
 const CPU_OF_SYSTEM: Duration = Duration::from_micros(60);
 
-/// What an attack has cost the daemon.
+/// The cost of an attack to the daemon.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Phase {
     /// Its name; `all` if the peers take turns.
@@ -33,7 +33,7 @@ pub(super) struct Phase {
     us_per_frame: f64,
     /// Bytes sent for each byte received.
     amplification: f64,
-    /// The most resident memory of the daemon, KiB.
+    /// Maximum resident memory of the daemon, KiB.
     pub(super) resident_kib: u64,
     /// Links of hostile peers that came up, and those that went down.
     links_up: u64,
@@ -43,7 +43,7 @@ pub(super) struct Phase {
 }
 
 impl Phase {
-    /// What is beyond its ceiling, or does not show anything.
+    /// The figures above their ceiling, and figures that prove nothing.
     pub(super) fn faults(&self, options: &Options) -> Vec<String> {
         let mut found = Vec::new();
         let mut expect = |ok: bool, what: String| {
@@ -90,7 +90,7 @@ impl Phase {
     }
 }
 
-/// A hostile peer, which ends when its input does.
+/// A hostile peer, which ends with its input.
 struct Running(Child);
 
 impl Running {

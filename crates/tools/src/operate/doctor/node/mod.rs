@@ -45,7 +45,7 @@ pub(crate) fn all(shot: &Snapshot) -> Vec<Finding> {
     findings
 }
 
-/// At most [`MAX_FINDINGS`]; the last one counts the others.
+/// At most [`MAX_FINDINGS`]; the last counts the others.
 fn limited(mut findings: Vec<Finding>) -> Vec<Finding> {
     let more = findings.len().saturating_sub(MAX_FINDINGS);
     findings.truncate(MAX_FINDINGS);
@@ -55,7 +55,7 @@ fn limited(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-/// The findings, or one that all is well.
+/// The findings, or one that reports no problem.
 fn or_ok(findings: Vec<Finding>, check: &'static str, text: impl Into<String>) -> Vec<Finding> {
     if findings.is_empty() { vec![Finding::ok(check, text)] } else { findings }
 }
@@ -156,7 +156,7 @@ fn neighbours(shot: &Snapshot) -> Vec<Finding> {
         } else {
             "if there are other nodes: check firewall, addresses and port 6118 on both sides"
         };
-        ("no neighbour, and no frame of any node has arrived", remedy)
+        ("no neighbour, and no frames have arrived from any node", remedy)
     } else {
         (
             "no neighbour, although frames arrive",
@@ -166,7 +166,7 @@ fn neighbours(shot: &Snapshot) -> Vec<Finding> {
     vec![Finding::new(CHECK, if silent { Level::Note } else { Level::Warning }, text, remedy)]
 }
 
-/// A peer list that only one side has: broadcasts go one way only.
+/// A peer list that only one side has: broadcasts go only one way.
 fn one_sided_peers(shot: &Snapshot) -> Vec<Finding> {
     const CHECK: &str = "one-sided-peers";
     let mut found = Vec::new();
@@ -219,7 +219,7 @@ fn recent(
     let on = if problem.bearer.is_empty() { String::new() } else { format!(" on {}", problem.bearer) };
     let text = format!("{} ({} frames{on}, the last {} ago)", what(problem), problem.count, duration(ago));
     if ago > RECENT_MS {
-        return vec![Finding::new(check, Level::Note, text, "it may be solved: none came since")];
+        return vec![Finding::new(check, Level::Note, text, "none has arrived since; it may be solved")];
     }
     vec![Finding::new(check, level, text, remedy)]
 }
@@ -256,15 +256,13 @@ fn wrong_key(shot: &Snapshot) -> Vec<Finding> {
                   old key file needs the present key in that file, and another restart";
     recent(shot, "wrong-key", "wrong-key", Level::Error, remedy, |_| match (sender, known) {
         (Some(_), Some(node)) if !node.up => format!(
-            "{} is out of the cluster: frames in its name are encrypted with another key than this node has",
+            "{} is out of the cluster: frames in its name are encrypted with a key that this node lacks",
             node.identity
         ),
         (Some(sender), None) => {
-            format!("frames in the name of node {sender} are encrypted with another key than this node has")
+            format!("frames in the name of node {sender} are encrypted with a key that this node lacks")
         }
-        _ => {
-            "frames arrive that are encrypted with another key than this node has, or were altered".to_owned()
-        }
+        _ => "frames arrive that are altered or encrypted with a key that this node lacks".to_owned(),
     })
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::operate::snapshot::{Daemon, Neighbour, OwnNode, Resource, User};
 
-/// A node of which nothing is wrong, an hour after its start.
+/// A healthy node, an hour after its start.
 fn healthy() -> Snapshot {
     Snapshot {
         engine: "daemon",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package io.github.utipc;
 
-/** What a message or a connection can be sent to. Numbers are unsigned. */
+/** A destination of messages and connections. Numbers are unsigned. */
 public sealed interface Address permits Service, PortId {
 }

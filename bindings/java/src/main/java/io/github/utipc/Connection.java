@@ -11,7 +11,7 @@ import java.util.concurrent.locks.ReentrantLock;
 
 /** A connection. It carries bytes ({@link #input}, {@link #output}) or messages ({@link #send}, {@link #receive}). */
 public final class Connection extends Socket {
-    /** The longest time that the library can be told to wait for a connection, ms. */
+    /** The maximum time that the library can wait for a connection, ms. */
     private static final long LONGEST_CONNECT = 65_535;
 
     private final boolean carriesBytes;
@@ -176,7 +176,7 @@ public final class Connection extends Socket {
         }
     }
 
-    /** What was sent before reaches the peer, and then the end. */
+    /** The peer gets everything sent before, then the end. */
     @Override
     void end(Scratch scratch) throws Throwable {
         int done = (int) Native.SHUTDOWN.invokeExact(scratch.state, sd);

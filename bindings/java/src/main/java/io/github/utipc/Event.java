@@ -14,11 +14,11 @@ public record Event(Change change, ServiceRange service, PortId port, int node) 
     private static final int LINK_STATE = 2;
     private static final int PUBLISHED = 1;
 
-    /** What an event reports. */
+    /** The subject of an event. */
     public enum Change {
         SERVICE_UP, SERVICE_DOWN, NODE_UP, NODE_DOWN, LINK_UP, LINK_DOWN;
 
-        /** Whether something is there now. */
+        /** Whether the subject is up now. */
         public boolean isUp() {
             return this == SERVICE_UP || this == NODE_UP || this == LINK_UP;
         }

@@ -15,12 +15,12 @@ import java.util.Optional;
  * opens it.
  *
  * <p>A message goes to one member ({@link #send}, {@link #anycast}), to all members with an instance
- * ({@link #multicast}) or to all ({@link #broadcast}). Each member receives the messages of one sender in the order in
- * which they were sent, over all four calls, none twice and none left out, as long as both are members. Closing the
- * value leaves the group, which the other members are told.
+ * ({@link #multicast}) or to all ({@link #broadcast}). Each member receives the messages of one sender exactly once and
+ * in the order in which they were sent, over all four calls, as long as both are members. Closing the value leaves the
+ * group; the other members get an event.
  *
  * <p>A send waits while the window of a member that it goes to is full, because that member does not receive; a
- * {@link Policy} says otherwise. A send fails with {@link TipcException.Unreachable} if there is no such member, and
+ * {@link Policy} says otherwise. A send fails with {@link TipcException.Unreachable} if no member matches, and
  * with {@link TipcException.Evicted} if this one was evicted.
  */
 public final class Group implements AutoCloseable {
@@ -80,7 +80,7 @@ public final class Group implements AutoCloseable {
         return socket;
     }
 
-    /** Sends to all members; to this one only with {@link Option#LOOPBACK}. */
+    /** Sends to all members; to this member only with {@link Option#LOOPBACK}. */
     public void broadcast(byte[] data) throws IOException {
         transmit(data, scratch ->
             (int) Native.SEND.invokeExact(scratch.state, socket.sd, scratch.data, (long) data.length));
@@ -115,7 +115,7 @@ public final class Group implements AutoCloseable {
             (long) data.length, MemorySegment.NULL, key));
     }
 
-    /** As {@link #multicast}, with a key as that of {@link #broadcastKeyed}. */
+    /** As {@link #multicast}, with a key as for {@link #broadcastKeyed}. */
     public void multicastKeyed(byte[] data, int to, long key) throws IOException {
         transmit(data, scratch -> {
             scratch.destination(new ServiceRange(type, to, to));
@@ -124,12 +124,12 @@ public final class Group implements AutoCloseable {
         });
     }
 
-    /** As {@link #send(byte[], Member)}, with a key as that of {@link #broadcastKeyed}. */
+    /** As {@link #send(byte[], Member)}, with a key as for {@link #broadcastKeyed}. */
     public void sendKeyed(byte[] data, Member to, long key) throws IOException {
         sendKeyed(data, to.port(), key);
     }
 
-    /** As {@link #send(byte[], PortId)}, with a key as that of {@link #broadcastKeyed}. */
+    /** As {@link #send(byte[], PortId)}, with a key as for {@link #broadcastKeyed}. */
     public void sendKeyed(byte[] data, PortId to, long key) throws IOException {
         transmit(data, scratch -> {
             scratch.destination(to);
@@ -166,14 +166,14 @@ public final class Group implements AutoCloseable {
     }
 
     /**
-     * What a member did not get from this one because it is slow. Without such a member it fails with
-     * {@link TipcException.Unreachable}: the counters end with the membership.
+     * The messages that a slow member has missed from this one. Fails with {@link TipcException.Unreachable} if it is
+     * not a member: the counters end with the membership.
      */
     public SlowCounters slowCounters(Member of) throws IOException {
         return slowCounters(of.port());
     }
 
-    /** As {@link #slowCounters(Member)}, of the member with that socket. */
+    /** As {@link #slowCounters(Member)}, for the member with that socket. */
     public SlowCounters slowCounters(PortId of) throws IOException {
         SlowCounters[] counters = new SlowCounters[1];
         socket.control(scratch -> {
@@ -198,7 +198,7 @@ public final class Group implements AutoCloseable {
         return incoming[0];
     }
 
-    /** As {@link #receive()}, waiting at most so long. Nothing is lost by a time-out. */
+    /** As {@link #receive()}, with a maximum wait. Nothing is lost by a time-out. */
     public GroupIncoming receive(Duration limit) throws IOException {
         GroupIncoming[] incoming = new GroupIncoming[1];
         socket.untilReadable(limit, scratch -> take(scratch, incoming));
@@ -263,8 +263,8 @@ public final class Group implements AutoCloseable {
     }
 
     /**
-     * Leaves the group and returns the socket, which can join again. What has arrived can still be received. Closing
-     * this value closes the socket.
+     * Leaves the group and returns the socket, which can join again. Messages that have arrived can still be received.
+     * Closing this value closes the socket.
      */
     public PacketSocket leave() throws IOException {
         socket.control(scratch ->

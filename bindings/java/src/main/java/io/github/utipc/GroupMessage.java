@@ -8,7 +8,7 @@ import java.nio.charset.StandardCharsets;
  *
  * @param data its bytes
  * @param member the sender
- * @param sentTo to whom it was sent
+ * @param sentTo its destination
  * @param afterLoss whether earlier messages of the sender are missing: its policy has dropped them, or replaced them by
  *     newer ones; only if this member joined with a {@link Policy}
  */

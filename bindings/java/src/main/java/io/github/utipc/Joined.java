@@ -2,7 +2,7 @@
 package io.github.utipc;
 
 /**
- * A member has joined, or was there before; only with {@link Group.Option#EVENTS}.
+ * A member has joined, or was already in the group; only with {@link Group.Option#EVENTS}.
  *
  * @param member the member
  */

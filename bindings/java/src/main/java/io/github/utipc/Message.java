@@ -17,9 +17,9 @@ public record Message(byte[] data, PortId source, ServiceRange destination, Retu
     public enum Returned {
         /** No socket is bound to the service. */
         NOT_BOUND,
-        /** There is no such socket. */
+        /** The socket does not exist. */
         NO_SOCKET,
-        /** The node is not there any more. */
+        /** The node is gone. */
         NODE_LOST,
         /** The queue of the receiver is full. */
         QUEUE_FULL,

@@ -85,7 +85,7 @@ final class Native {
     static final MethodHandle RECVGROUP =
         failing("utipc_recvgroup", JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, ADDRESS, ADDRESS);
     static final MethodHandle WAIT_REASON = failing("utipc_wait_reason", JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS);
-    // Not utipc_epoll_wait: the threads that wait look for messages themselves.
+    // Not utipc_epoll_wait: the waiting threads check for messages themselves.
     static final MethodHandle EPOLL_WAIT = system("epoll_wait", JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT);
     static final MethodHandle EPOLL_CREATE = system("epoll_create1", JAVA_INT);
     static final MethodHandle EPOLL_CTL = system("epoll_ctl", JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS);
@@ -164,7 +164,7 @@ final class Native {
         return result;
     }
 
-    /** An exception of a method handle, of which only those of checked results are expected. */
+    /** An exception of a method handle; only those of checked results are expected. */
     static IOException rethrown(Throwable failure) {
         if (failure instanceof IOException expected) {
             return expected;

@@ -9,9 +9,9 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * A TIPC node. It is that of this host's daemon if one runs; otherwise this process is a node that finds the other nodes
- * of this user on this host. The environment variables UTIPC_ENGINE, UTIPC_SOCKET and UTIPC_INSTANCE choose. A process
- * has one node; every {@link #start} returns a value for the same one.
+ * A TIPC node. It is the node of this host's daemon if one runs; otherwise this process is a node that finds the other
+ * nodes of this user on this host. The environment variables UTIPC_ENGINE, UTIPC_SOCKET and UTIPC_INSTANCE choose. A
+ * process has one node; every {@link #start} returns a value for that node.
  */
 public final class Node implements AutoCloseable {
     /** Size of the longest message, bytes. */
@@ -120,9 +120,9 @@ public final class Node implements AutoCloseable {
     }
 
     /**
-     * Requests a connection that carries bytes by its first data, 1 to 66000 bytes, which saves a round trip. It does not
-     * wait: the first read returns the reply, or the reason why there is no connection. A send waits until the server
-     * has accepted.
+     * Requests a connection that carries bytes with its first data, 1 to 66000 bytes, which saves a round trip. It does
+     * not wait: the first read returns the reply, or why the connection failed. A send waits until the
+     * server has accepted.
      */
     public Connection connectWith(Address to, byte[] first) throws IOException {
         return Connection.request(this, to, first);

@@ -72,7 +72,7 @@ public final class PacketSocket extends Socket {
         return message[0];
     }
 
-    /** Waits for a message, at most so long. */
+    /** Waits for a message, for at most the given time. */
     public Message receive(Duration limit) throws IOException {
         Message[] message = new Message[1];
         untilReadable(limit, scratch -> take(scratch, message));

@@ -5,8 +5,8 @@ import java.time.Duration;
 import java.util.Objects;
 
 /**
- * What a membership does about slow members: those that have no window left for a message, because they do not receive.
- * It concerns what this member sends. Without a policy sends wait, as on Linux, also for sockets that are bound to the
+ * How a membership treats slow members: those without window for a message, because they do not receive.
+ * It concerns what this member sends. Without a policy sends wait, as on Linux, even for sockets that are bound to the
  * group's type and never join; with any policy they do not wait for these, and {@link Group#receive()} reports missing
  * messages ({@link GroupMessage#afterLoss}) and evictions ({@link Evicted}).
  *
@@ -25,8 +25,8 @@ public sealed interface Policy {
     /**
      * The slow member gets the newest message of each key when it receives again; see {@link Group#broadcastKeyed}.
      *
-     * @param keys most messages that are kept for one member, up to 65536; 0 for 1024
-     * @param bytes most memory that they take, up to 64 MiB; 0 for 1 MiB. The oldest message gives way
+     * @param keys maximum number of messages kept for one member, up to 65536; 0 for 1024
+     * @param bytes maximum memory of these, up to 64 MiB; 0 for 1 MiB. The oldest message gives way
      */
     record Conflate(int keys, int bytes) implements Policy {
         /** At most 1024 messages and 1 MiB for each member. */
@@ -36,8 +36,8 @@ public sealed interface Policy {
     }
 
     /**
-     * The send waits, and a member that holds it up for too long is evicted. If that member has this policy, too, it
-     * leaves the group, which all members see; otherwise it is left out by this member only.
+     * The send waits, and a member that holds it up for too long is evicted. If that member also has this policy, it
+     * leaves the group, and all members see that; otherwise only this member leaves it out.
      *
      * @param after how long a member may hold up a send, 1 ms to one hour
      */

@@ -71,11 +71,11 @@ final class Poller {
         try {
             control(CTL_DEL, sd, 0, 0);
         } catch (IOException gone) {
-            // The descriptor is not watched any more, which is what was asked for.
+            // The descriptor is no longer watched, as requested.
         }
     }
 
-    /** Ends the thread. No socket is watched any more. */
+    /** Ends the thread. No socket is watched now. */
     void stop() {
         stopped = true;
         try (Scratch scratch = Scratch.take()) {

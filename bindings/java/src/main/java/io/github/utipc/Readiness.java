@@ -11,12 +11,12 @@ import java.util.concurrent.locks.ReentrantLock;
  */
 final class Readiness {
     /** Longest time for which a call is repeated before its thread waits, ns. */
-    private static final long LOOK = 50_000;
-    /** A look may pay after a wait that was shorter than this, ns: a wake-up of both ends takes less. */
+    private static final long SPIN = 50_000;
+    /** Spinning may pay after a wait that was shorter than this, ns: a wake-up of both ends takes less. */
     private static final long SHORT = 300_000;
-    /** Threads of the process that may look at once. */
-    private static final int LOOKERS = Math.max(2, Runtime.getRuntime().availableProcessors() / 2);
-    private static final AtomicInteger LOOKING = new AtomicInteger();
+    /** Threads of the process that may spin at once. */
+    private static final int SPINNERS_MAX = Math.max(2, Runtime.getRuntime().availableProcessors() / 2);
+    private static final AtomicInteger SPINNING = new AtomicInteger();
 
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
@@ -42,23 +42,23 @@ final class Readiness {
         }
     }
 
-    /** How long to repeat a call before its thread waits, ns; after 0, {@link #looked} is not called. */
-    long look() {
+    /** How long to repeat a call before its thread waits, ns; after 0, {@link #spun} is not called. */
+    long spinTime() {
         if (lastWait > SHORT) {
             return 0;
         }
-        if (LOOKING.incrementAndGet() > LOOKERS) {
-            LOOKING.decrementAndGet();
+        if (SPINNING.incrementAndGet() > SPINNERS_MAX) {
+            SPINNING.decrementAndGet();
             return 0;
         }
-        return LOOK;
+        return SPIN;
     }
 
-    void looked() {
-        LOOKING.decrementAndGet();
+    void spun() {
+        SPINNING.decrementAndGet();
     }
 
-    /** Waits until there were other events than so many; false if that takes longer than {@code nanos}. */
+    /** Waits until the number of events differs from {@code seen}; false if that takes longer than {@code nanos}. */
     boolean await(long seen, long nanos) throws InterruptedException {
         lock.lockInterruptibly();
         long begun = System.nanoTime();

@@ -12,8 +12,8 @@ import java.time.Duration;
 import java.util.concurrent.ConcurrentLinkedDeque;
 
 /**
- * Native memory for one call. A call takes one and gives it back, and never waits meanwhile, so there are about as many
- * as processors.
+ * Native memory for one call. A call takes one and gives it back, and never waits in between, so their number is about
+ * that of processors.
  */
 final class Scratch implements AutoCloseable {
     /** Size of the longest message, bytes. */
@@ -78,7 +78,7 @@ final class Scratch implements AutoCloseable {
         }
     }
 
-    /** Stores a policy in {@link #number}. Values that are out of their ranges stay so: the library refuses them. */
+    /** Stores a policy in {@link #number}. Values out of range stay so: the library refuses them. */
     void policy(Policy policy) {
         switch (policy) {
             case Policy.Wait wait -> policy(0, 0, 0, 0);
@@ -88,7 +88,7 @@ final class Scratch implements AutoCloseable {
         }
     }
 
-    /** The part of a millisecond counts as a whole one. */
+    /** A part of a millisecond counts as a whole one. */
     private static int milliseconds(Duration limit) {
         long nanos = Socket.nanos(limit);
         long ms = nanos / 1_000_000 + (nanos % 1_000_000 > 0 ? 1 : 0);
@@ -115,7 +115,7 @@ final class Scratch implements AutoCloseable {
         return new PortId(address.get(JAVA_INT, 4), address.get(JAVA_INT, 8));
     }
 
-    /** What a sender addressed; null if it was the socket itself. */
+    /** The address that a sender used; null if it was the socket itself. */
     static ServiceRange range(MemorySegment address) {
         int type = address.get(JAVA_INT, 0);
         if (type == 0) {
@@ -123,7 +123,7 @@ final class Scratch implements AutoCloseable {
         }
         int lower = address.get(JAVA_INT, 4);
         int upper = address.get(JAVA_INT, 8);
-        // A single instance has no upper end in the library's answer.
+        // For a single instance the library returns no upper end.
         return new ServiceRange(type, lower, Integer.compareUnsigned(lower, upper) > 0 ? lower : upper);
     }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package io.github.utipc;
 
-/** To whom a member has sent a message. */
+/** The destination of a group message. */
 public enum SentTo {
-    /** To this member alone. */
+    /** Only this member. */
     MEMBER,
-    /** To all members with this one's instance. */
+    /** All members with this member's instance. */
     INSTANCE,
-    /** To all members. */
+    /** All members. */
     ALL,
     /** The kernel engine does not tell. */
     UNKNOWN

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 package io.github.utipc;
 
-/** What a socket can be bound to, and what a {@link Topology} can watch. */
+/** What a socket can bind, and a {@link Topology} can watch. */
 public sealed interface Service extends Address permits ServiceAddress, ServiceRange {
     /** The service type; those below 64 are reserved. */
     int type();

@@ -6,7 +6,7 @@ package io.github.utipc;
  *
  * @param type the service type; those below 64 are reserved
  * @param instance the instance
- * @param node the node where the socket is bound, or 0 for any; in a binding, the own node or 0 for the whole cluster
+ * @param node the node where the socket is bound, or 0 for any; in a binding, this node or 0 for the whole cluster
  */
 public record ServiceAddress(int type, int instance, int node) implements Service {
     /** A service anywhere in the cluster. */

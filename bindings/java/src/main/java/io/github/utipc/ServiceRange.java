@@ -7,7 +7,7 @@ package io.github.utipc;
  * @param type the service type; those below 64 are reserved
  * @param lower the first instance
  * @param upper the last instance
- * @param node the node, or 0 for all; in a binding, the own node or 0 for the whole cluster
+ * @param node the node, or 0 for all; in a binding, this node or 0 for the whole cluster
  */
 public record ServiceRange(int type, int lower, int upper, int node) implements Service {
     /** A range in the whole cluster. */

@@ -2,10 +2,10 @@
 package io.github.utipc;
 
 /**
- * What a member did not get because it is slow.
+ * The messages that a slow member has missed.
  *
  * @param dropped messages that were dropped
- * @param conflated messages that newer ones with their key have replaced
+ * @param conflated messages that newer ones with the same key have replaced
  * @param kept messages that wait until the member receives
  */
 public record SlowCounters(long dropped, long conflated, int kept) {

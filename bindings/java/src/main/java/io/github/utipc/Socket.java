@@ -9,7 +9,7 @@ import java.time.Duration;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
-/** A socket of the C library: waits for it, and closes it when no call uses it any more. */
+/** A socket of the C library: waits for it, and closes it when no call uses it. */
 abstract class Socket implements AutoCloseable {
     /** The result of a call that has to be repeated when the socket is ready. */
     static final int AGAIN = -1;
@@ -31,7 +31,7 @@ abstract class Socket implements AutoCloseable {
     private boolean closed;
     private volatile long timeout = FOR_EVER;
 
-    /** Takes the socket {@code sd}, which it closes if that fails. */
+    /** Takes over the socket {@code sd}; closes it on failure. */
     Socket(Node node, int sd) throws IOException {
         this.node = node;
         this.sd = sd;
@@ -90,14 +90,14 @@ abstract class Socket implements AutoCloseable {
         }
     }
 
-    /** Repeats a call until it is complete; meanwhile its thread waits, without a native call. */
+    /** Repeats a call until it is complete; in between its thread waits, without a native call. */
     private int repeat(Readiness readiness, long limit, Attempt attempt) throws IOException {
         long begun = limit == FOR_EVER ? 0 : System.nanoTime();
         while (true) {
             long seen = readiness.events();
             int result = guarded(attempt);
             if (result == AGAIN) {
-                result = look(readiness, attempt);
+                result = spin(readiness, attempt);
             }
             if (result != AGAIN) {
                 return result;
@@ -109,8 +109,8 @@ abstract class Socket implements AutoCloseable {
         }
     }
 
-    private int look(Readiness readiness, Attempt attempt) throws IOException {
-        long limit = readiness.look();
+    private int spin(Readiness readiness, Attempt attempt) throws IOException {
+        long limit = readiness.spinTime();
         if (limit == 0) {
             return AGAIN;
         }
@@ -129,7 +129,7 @@ abstract class Socket implements AutoCloseable {
             } while (result == AGAIN && System.nanoTime() - begun < limit);
             return result;
         } finally {
-            readiness.looked();
+            readiness.spun();
         }
     }
 

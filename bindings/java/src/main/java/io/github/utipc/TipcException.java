@@ -20,7 +20,7 @@ public class TipcException extends IOException {
         return errno;
     }
 
-    /** The socket that is bound there does not listen, or has refused. */
+    /** The socket bound there does not listen, or has refused. */
     public static final class Refused extends TipcException {
         private static final long serialVersionUID = 1;
 
@@ -38,7 +38,7 @@ public class TipcException extends IOException {
         }
     }
 
-    /** No socket is bound there, or the node is not there. */
+    /** No socket is bound there, or the node is unreachable. */
     public static final class Unreachable extends TipcException {
         private static final long serialVersionUID = 1;
 

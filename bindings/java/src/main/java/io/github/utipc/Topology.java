@@ -29,12 +29,12 @@ public final class Topology implements AutoCloseable {
         return new Topology(Connection.open(node, Native.SEQPACKET, server, null));
     }
 
-    /** Subscribes to the bindings that overlap the service; those that are there already are reported as events. */
+    /** Subscribes to the bindings that overlap the service; existing bindings are also reported as events. */
     public void services(Service service) throws IOException {
         subscribe(service.type(), service.lower(), service.upper());
     }
 
-    /** Subscribes to the nodes of the cluster, including the own one. */
+    /** Subscribes to the nodes of the cluster, including this one. */
     public void nodes() throws IOException {
         subscribe(NODE_STATE, 0, -1);
     }
@@ -60,7 +60,7 @@ public final class Topology implements AutoCloseable {
         return next(Duration.ofSeconds(Long.MAX_VALUE));
     }
 
-    /** Waits for an event, at most so long. No event is lost by a time-out. */
+    /** Waits for an event, for at most the given time. No event is lost by a time-out. */
     public Event next(Duration limit) throws IOException {
         Event[] event = new Event[1];
         long end = System.nanoTime() + Math.min(Socket.nanos(limit), Long.MAX_VALUE / 2);

@@ -4,7 +4,7 @@ package io.github.utipc;
 import java.util.Optional;
 
 /**
- * What a call waits for.
+ * The condition that a call waits for.
  *
  * @param text describes it
  * @param member the socket of the member that a send waits for; empty if it waits for something else

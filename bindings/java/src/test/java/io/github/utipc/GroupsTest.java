@@ -379,7 +379,7 @@ class GroupsTest {
                 int instance = 100 + number;
                 tasks.add(new Rig.Task(true, () -> {
                     try (Group own = node.join(type, instance)) {
-                        // The first message says that all members are there.
+                        // The first message says that all members have joined.
                         GroupMessage start = (GroupMessage) own.receive(Rig.SOON);
                         for (int round = 0; round < rounds; round++) {
                             byte[] data = Integer.toString(round).getBytes();

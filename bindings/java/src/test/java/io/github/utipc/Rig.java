@@ -6,7 +6,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** What the tests share: a node, and addresses that no other test uses. */
+/** Shared by the tests: a node, and addresses that no other test uses. */
 final class Rig {
     static final Duration SOON = Duration.ofSeconds(60);
     private static final AtomicInteger NEXT = new AtomicInteger((int) (ProcessHandle.current().pid() % 100_000) * 1000);

@@ -8,7 +8,7 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.util.Arrays;
 
-/** Round trips of 64 bytes between two threads, by utipc and by Java's own TCP in turns: `cargo xtask java --bench`. */
+/** Round trips of 64 bytes between two threads, over utipc and Java's own TCP in turn: `cargo xtask java --bench`. */
 final class RoundTrip {
     private static final int SIZE = 64;
     private static final int TRIPS = 20_000;

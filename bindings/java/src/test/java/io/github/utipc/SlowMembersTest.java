@@ -65,7 +65,7 @@ class SlowMembersTest {
         assertEquals(afterLoss, message.afterLoss(), text);
     }
 
-    /** Receives messages until something else comes. */
+    /** Receives messages until something else arrives. */
     private static GroupIncoming event(Group group) throws IOException {
         while (true) {
             GroupIncoming incoming = group.receive(Rig.SOON);
@@ -160,7 +160,7 @@ class SlowMembersTest {
             List<GroupIncoming> events = new ArrayList<>();
             for (int number = 0; isMember(red, member); number++) {
                 assertTrue(number < 100, "a member that does not receive is not evicted");
-                // The send that waits for the slow member goes on without it.
+                // The send that waits for the slow member continues without it.
                 red.broadcast(numbered(number));
                 for (Group reader : all.subList(1, 3)) {
                     GroupIncoming incoming = reader.receive(Rig.SOON);
@@ -245,7 +245,7 @@ class SlowMembersTest {
             }
             bindStranger(node, linux);
             for (List<Group> members : groups) {
-                // The socket may still join; sends with the policies that wait do so for that time, and no longer.
+                // The socket may still join; sends with a policy that waits do so for that time only.
                 for (String text : List.of("first", "second")) {
                     members.get(0).broadcast(text.getBytes());
                     hears(members.get(1), text, false);

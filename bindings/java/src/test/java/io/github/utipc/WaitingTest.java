@@ -12,7 +12,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class WaitingTest {
-    /** The build gives virtual threads one carrier: a thread that kept it while it waits would stop all others. */
+    /** The build gives virtual threads one carrier: a thread that kept it while waiting would stop all others. */
     @Test
     void waitingVirtualThreadsOccupyNoCarrier() throws Exception {
         ServiceAddress service = Rig.service();

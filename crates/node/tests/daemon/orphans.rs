@@ -15,7 +15,7 @@ use crate::client::{Client, Host, LIMIT};
 const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
 const TO: Option<Destination> = Some(Destination::service(18888, 17));
 
-/// Requests within which the daemon has noticed everything that happened before: each takes one of its turns.
+/// Number of requests after which the daemon has noticed everything that happened before: each takes one turn.
 const TURNS: usize = 4;
 
 /// A socket with the descriptor that its program owns.
@@ -38,7 +38,7 @@ impl Kept {
         assert!(closed == Ok(Reply::Done) || closed == gone, "{closed:?}");
     }
 
-    /// The process ends its use of the socket; another one has the descriptor.
+    /// The process stops using the socket; another one has the descriptor.
     fn pass_on(self, client: &mut Client) -> OwnedFd {
         assert_eq!(client.call(&SocketCall::Close.on(self.port)), Ok(Reply::Done));
         self.near
@@ -63,7 +63,7 @@ fn held(host: &Host) -> (usize, usize) {
 
 /// Waits until the daemon has no socket but the listener. The daemon closes passed copies on another thread, and a
 /// process that another test forks has copies of all descriptors for a moment. The wait is shorter than the time after
-/// which a socket ends whose close the daemon has missed.
+/// which a socket with a missed close ends.
 fn wait_for_listener_alone(host: &Host, case: &str) {
     let begun = Instant::now();
     while held(host) != (1, 0) {
@@ -195,7 +195,7 @@ fn fork(host: &Host, parent: &mut Client) -> Client {
     child
 }
 
-/// Descriptors and bindings that a process may have beside those that it has.
+/// Descriptors and bindings that a process may have in addition to those that it has.
 fn quota(client: &mut Client) -> (usize, usize) {
     let ports = [0; 4].map(|_| client.open(SocketKind::Rdm));
     let bind = |port| {
@@ -209,7 +209,7 @@ fn quota(client: &mut Client) -> (usize, usize) {
     (descriptors.len(), bindings)
 }
 
-/// What one holder of a socket adds and another one releases is charged to and released from the same one.
+/// An addition by one holder and its release by another are charged to the same user.
 #[test]
 fn sharing_sockets_changes_no_quota() {
     let limits = Limits { descriptors_per_attachment: 3, bindings_per_attachment: 3, ..Limits::default() };
@@ -245,7 +245,7 @@ fn sharing_sockets_changes_no_quota() {
     }
 }
 
-/// A process that claims and releases a socket all the time fills no memory of the daemon.
+/// A process that claims and releases a socket all the time does not fill the daemon's memory.
 #[test]
 fn idle_owner_gets_one_notice_that_it_is_the_sole_holder_again() {
     let host = Host::new();

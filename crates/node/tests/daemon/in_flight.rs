@@ -1,4 +1,4 @@
-//! Descriptors on their way count against the user of the daemon, for whom the kernel limits them. Another program of
+//! Descriptors in flight count against the user of the daemon, for whom the kernel limits them. Another program of
 //! this user may use the limit up.
 
 use std::io::IoSlice;
@@ -13,12 +13,12 @@ use utipc_os::fork;
 
 use crate::client::{Host, LIMIT};
 
-/// Limit of open files, and so of descriptors on their way.
+/// Limit of open files, and so of descriptors in flight.
 const FILES: u64 = 200;
 /// A user without privileges: the limit does not apply to root.
 const NOBODY: u32 = 65_534;
 
-/// Makes this process one of a user without privileges and with a low limit.
+/// Makes this process run as a user without privileges and with a low limit.
 fn drop_privileges() {
     if rustix::process::getuid().is_root() {
         nix::unistd::setgroups(&[]).unwrap();
