@@ -14,7 +14,7 @@ use mdist::backbone::{Address, FeedId, FeedReader, Result, SinkEnd, SinkEvent, S
 use mdist::cache::FieldTypes;
 use mdist::hub::{Batch, Hub, HubRequest, HubTurn, ItemSpec, Now, Options, SideId, UpstreamId};
 use rssl::dictionary::Fields;
-use rssl::rdm::directory::{self, Action, Service};
+use rssl::rdm::directory::{self, Service};
 use rssl::rwf::{Domain, Key, Refresh, State, Update};
 use rssl::wire::to_vec;
 
