@@ -96,7 +96,7 @@ impl Options {
     fn tolerance(&self) -> Tolerance {
         match self.asan {
             false => Tolerance::of(self.tolerance),
-            true => Tolerance { kib: self.tolerance + ASAN_KIB, mappings: 16 * Tolerance::MAPPINGS },
+            true => Tolerance { kib: self.tolerance + ASAN_KIB, mappings: 8 * Tolerance::MAPPINGS },
         }
     }
 }
