@@ -156,8 +156,8 @@ pub(crate) fn resident_kib(pid: u32) -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Mappings of a thread: its stack with a guard page, and the allocator's arena with one.
-const MAPPINGS_OF_THREAD: usize = 4;
+/// Mappings of a thread: its stack, its stack for signals and the allocator's arena, each with what guards it.
+const MAPPINGS_OF_THREAD: usize = 6;
 
 /// The number of descriptors in this folder of a process, without the file of the system's load, which the daemon opens
 /// when it first spins.

@@ -28,7 +28,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crew::Crew;
 use daemon::Watched;
-use report::{Rest, Verdict};
+use report::{Rest, Tolerance, Verdict};
 
 /// Runs many processes on one daemon for a long time
 #[derive(Debug, Parser)]
@@ -169,7 +169,7 @@ fn run(options: &Options) -> Result<bool> {
     for number in 1..=options.rests {
         crew.work(round, &mut daemon)?;
         crew.end_all()?;
-        let rest = Rest::after(&mut daemon, &fresh)?;
+        let rest = Rest::after(&mut daemon, &fresh, Tolerance::of(options.tolerance))?;
         eprintln!("rest {number} of {}: {rest}", options.rests);
         rests.push(rest);
     }

@@ -230,7 +230,7 @@ fn finish(
     }
     let mut rests = Vec::new();
     for (daemon, fresh) in daemons.iter_mut().zip(fresh) {
-        let rest = Rest::after(daemon, fresh)?;
+        let rest = Rest::after(daemon, fresh, Tolerance::of(options.tolerance))?;
         wrong.extend(rest.leaks(fresh));
         wrong.extend(rest.gained(fresh, Tolerance::of(options.tolerance)));
         rests.push(rest);
