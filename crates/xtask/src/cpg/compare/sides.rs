@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
 
 use super::super::programs;
 use super::super::sources::link_with;
@@ -183,8 +184,8 @@ impl Daemons<'_> {
         logs.map(|(node, daemon)| format!("\nnode {node}:\n{}", daemon.tail())).collect()
     }
 
-    /// Kills the daemon of a node.
-    pub(super) fn kill(&mut self, node: usize) -> Result<()> {
-        self.children.get_mut(node).context("two nodes")?.kill()
+    /// Kills the daemon of a node, without waiting for its end.
+    pub(super) fn kill(&self, node: usize) -> Result<()> {
+        self.children.get(node).context("two nodes")?.signal(Signal::SIGKILL)
     }
 }
