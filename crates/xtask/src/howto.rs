@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::blocks::{Block, blocks};
 use crate::needs::Skip;
 use crate::process::{follow, user_is_root};
 use crate::step::Tally;
@@ -74,26 +75,13 @@ fn isolated() -> Command {
 }
 
 /// The steps of a page.
-fn steps(text: &str) -> Vec<Step> {
+fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    let mut block: Option<(&str, usize, String)> = None;
-    for (number, line) in (1..).zip(text.lines()) {
-        match (&mut block, line.strip_prefix("```")) {
-            (None, Some(kind)) => block = Some((kind, number, String::new())),
-            (None, None) => {}
-            (Some((_, _, lines)), None) => {
-                lines.push_str(line);
-                lines.push('\n');
-            }
-            (Some(_), Some(_)) => match block.take() {
-                Some(("sh", line, commands)) => steps.push(Step { line, commands, output: None }),
-                Some(("text", _, output)) => {
-                    if let Some(step) = steps.last_mut() {
-                        step.output = Some(output);
-                    }
-                }
-                _ => {}
-            },
+    for Block { kind, line, text, .. } in blocks(page) {
+        match (kind, steps.last_mut()) {
+            ("sh", _) => steps.push(Step { line, commands: text, output: None }),
+            ("text", Some(step)) => step.output = Some(text),
+            _ => {}
         }
     }
     steps

@@ -1,6 +1,7 @@
 //! Development commands: tests, tidy checks, interop lab.
 
 mod apt;
+mod blocks;
 mod book;
 mod clean_root;
 mod conformance;
@@ -13,6 +14,7 @@ mod install;
 mod interop;
 mod java;
 mod judge;
+mod kernel;
 mod lab;
 mod needs;
 mod packages;
@@ -204,8 +206,8 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Go => go::run(),
         Chore::Java { bench: true } => done(java::bench()),
         Chore::Java { bench: false } => java::run(),
-        Chore::Python { in_guest, .. } if !in_guest.is_empty() => python::in_guest(&in_guest),
-        Chore::Python { kernel: true, .. } => python::on_kernel(),
+        Chore::Python { in_guest, .. } if !in_guest.is_empty() => kernel::in_guest(&in_guest),
+        Chore::Python { kernel: true, .. } => kernel::run(),
         Chore::Python { .. } => python::run(),
         Chore::CleanRoot => clean_root::run(),
         Chore::Package { options } => done(packages::package(&options)),

@@ -153,6 +153,12 @@ pub(crate) fn within(words: &str, command: &Command) -> Command {
     outer
 }
 
+/// The last lines of a text.
+pub(crate) fn tail(text: &str, count: usize) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().collect();
+    lines.get(lines.len().saturating_sub(count)..).unwrap_or_default().to_vec()
+}
+
 /// The lines of a stream as they come. The channel ends with the stream.
 pub(crate) fn lines(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (send, lines) = channel();

@@ -1,21 +1,20 @@
 //! `cargo xtask python`: builds the wheel of the Python package, installs it into a clean environment, and tests it
-//! there; or tests the package and the examples of all languages on the kernel's own TIPC, in the lab's machine.
+//! there.
 //!
 //! Everything that is downloaded or built stays below `target/python`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::blocks::blocks;
 use crate::judge::Judge::{Pytest, Success};
 use crate::judge::before;
 use crate::needs::Skip;
-use crate::process::{missing, output, succeeds};
+use crate::process::{missing, output};
 use crate::step::{Site, Step, Tally};
 use crate::workspace::{Scratch, daemon, empty_folder, files, root, target};
-use crate::{examples, lab};
 
 /// A clean environment must not find packages of this machine.
 const README: Step = Step::new("the program in its README", 2, Success, "{python} -c {readme}").with(&[
@@ -59,14 +58,6 @@ const TYPES: [Step; 2] = [
     .at("crates/python")
     .with(ENV),
 ];
-
-const ON_KERNEL: Step =
-    Step::new("pytest", 9, Pytest, "{python} -m pytest -q --color=no -p no:cacheprovider -k kernel tests")
-        .at("crates/python")
-        .with(&[("UTIPC_TEST_ENGINES", "kernel"), ("PYTHONDONTWRITEBYTECODE", "1")]);
-
-/// Time limit of all tests and examples on the kernel's TIPC, including the boot, on an emulated processor.
-const BUDGET: Duration = Duration::from_secs(9 * 60);
 
 /// A virtual environment below `target/python`.
 struct Environment(PathBuf);
@@ -152,11 +143,11 @@ pub(crate) fn run() -> Result<bool> {
     let home = Scratch::new("python")?;
     let readme =
         std::fs::read_to_string(root().join("crates/python/README.md")).context("read the README")?;
-    let program = readme.split("```python\n").nth(1).and_then(|rest| rest.split("```").next());
+    let program = blocks(&readme).into_iter().find(|block| block.kind == "python");
     let site = Site::new()?
         .with("{python}", clean.interpreter())
         .with("{home}", &home.0)
-        .with("{readme}", program.context("the package's README has no program")?);
+        .with("{readme}", program.context("the package's README has no program")?.text);
     let mut tally = Tally::new("python");
     tally.step(&site, &README)?;
     clean.pip(&["pytest".as_ref(), "mypy".as_ref()])?;
@@ -171,10 +162,14 @@ pub(crate) fn run() -> Result<bool> {
     Ok(tally.end())
 }
 
-/// Builds the wheel and installs it for the examples; returns the interpreter that can import it.
-pub(crate) fn install() -> Result<PathBuf> {
-    Environment::fresh("examples")?.install(&wheel()?)?;
-    Ok(interpreter())
+/// Builds the wheel and installs it for the examples.
+pub(crate) fn install() -> Result<()> {
+    Environment::fresh("examples")?.install(&wheel()?)
+}
+
+/// Installs pytest for tests beside the examples.
+pub(crate) fn install_pytest() -> Result<()> {
+    Environment::at("examples").pip(&["pytest".as_ref()])
 }
 
 /// The interpreter that can import the package, once it is installed.
@@ -195,28 +190,4 @@ pub(crate) fn wheel() -> Result<PathBuf> {
         Some(wheel) if status.success() => Ok(wheel),
         _ => bail!("maturin cannot build the wheel: {status}"),
     }
-}
-
-/// Builds package and examples, and runs this program in the guest. Returns whether all passed.
-pub(crate) fn on_kernel() -> Result<bool> {
-    let languages = examples::build_for_kernel()?;
-    if !languages.iter().any(|name| name == "Python") {
-        install()?;
-    }
-    Environment::at("examples").pip(&["pytest".as_ref()])?;
-    let args: Vec<String> =
-        ["python", "--in-guest"].map(str::to_owned).into_iter().chain(languages).collect();
-    let own = std::env::current_exe().context("find this program")?;
-    let limits = lab::Limits { time: BUDGET, ..lab::Limits::default() };
-    Ok(lab::show(&own, &args, &target().join("python/guest"), limits)? == 0)
-}
-
-/// Runs the tests and examples; called in the guest.
-pub(crate) fn in_guest(languages: &[String]) -> Result<bool> {
-    // Without an address the kernel's node does not announce itself.
-    ensure!(succeeds("tipc node set address 1.1.1"), "the kernel's node takes no address");
-    let mut tally = Tally::new("python-kernel");
-    examples::run_on_kernel(languages, &mut tally)?;
-    tally.step(&Site::new()?.with("{python}", interpreter()), &ON_KERNEL)?;
-    Ok(tally.end())
 }

@@ -1,13 +1,10 @@
 //! Programs that run while a chore looks at them: daemons, and examples whose lines are compared.
 
-use std::io::Write;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use crate::process::{lines, wait};
 
@@ -28,7 +25,6 @@ pub(crate) enum Output {
 pub(crate) struct Running {
     name: String,
     child: Child,
-    input: Option<ChildStdin>,
     lines: Receiver<String>,
     seen: Vec<String>,
 }
@@ -39,7 +35,7 @@ impl Running {
         Self::spawn(command.stdin(Stdio::null()), output)
     }
 
-    /// Starts a program that [`Self::tell`] writes to.
+    /// Starts a program whose input stays open.
     pub(crate) fn start_with_input(command: &mut Command) -> Result<Self> {
         Self::spawn(command.stdin(Stdio::piped()), Output::Standard)
     }
@@ -51,13 +47,12 @@ impl Running {
             Output::Error => command.stdout(Stdio::null()).stderr(Stdio::piped()),
         };
         let mut child = command.spawn().with_context(|| format!("start {command:?}"))?;
-        let input = child.stdin.take();
         let lines = match (child.stdout.take(), child.stderr.take()) {
             (Some(out), _) => lines(out),
             (None, Some(error)) => lines(error),
             (None, None) => bail!("{name} has no output"),
         };
-        Ok(Self { name, child, input, lines, seen: Vec::new() })
+        Ok(Self { name, child, lines, seen: Vec::new() })
     }
 
     /// Starts a `utipcd`, and waits until programs may attach. `command` names its socket or its configuration.
@@ -70,12 +65,6 @@ impl Running {
 
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
-    }
-
-    /// Writes a line to it.
-    pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
-        let input = self.input.as_mut().context("the input is closed")?;
-        writeln!(input, "{line}").with_context(|| format!("write to {}", self.name))
     }
 
     /// The next line; nothing if it has ended.
@@ -120,21 +109,9 @@ impl Running {
         self.line(text, |line| line.contains(text))
     }
 
-    /// The words of the next line that begins with this one.
-    pub(crate) fn words_of(&mut self, word: &str) -> Result<Vec<String>> {
-        let line = self.line(word, |line| line.split_whitespace().next() == Some(word))?;
-        Ok(line.split_whitespace().map(str::to_owned).collect())
-    }
-
     /// Waits for the next `count` lines.
     pub(crate) fn lines(&mut self, count: usize) -> Result<Vec<String>> {
         (0..count).map(|_| self.line("a line", |_| true)).collect()
-    }
-
-    /// Sends a signal, as `SIGINT` of Ctrl-C.
-    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = Pid::from_raw(i32::try_from(self.id()).context("a process id is small")?);
-        kill(pid, signal).with_context(|| format!("send {signal} to {}", self.name))
     }
 
     pub(crate) fn kill(&mut self) -> Result<()> {

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::blocks::blocks;
 use crate::needs::{Need, Skip};
 use crate::process::{missing, output};
 use crate::running::{Output, Running};
@@ -55,7 +56,7 @@ static LANGUAGES: [Language; 5] = [
         name: "Python",
         source: "python/{}.py",
         obstacle: python::obstacle,
-        build: || python::install().map(drop),
+        build: python::install,
         command: || Ok(vec![text(&python::interpreter()), text(&root().join("examples/python/{}.py"))]),
     },
     Language {
@@ -122,12 +123,14 @@ pub(crate) fn run(only: &[String]) -> Result<bool> {
 /// Checks that README.md shows the programs `hello` exactly as they are in the tree, where they are tested.
 fn readme_shows_hello() -> Result<String> {
     let readme = fs::read_to_string(root().join("README.md")).context("read README.md")?;
-    for (language, file) in [("rust", "rust/hello.rs"), ("c", "c/hello.c"), ("python", "python/hello.py")] {
+    for (kind, file) in [("rust", "rust/hello.rs"), ("c", "c/hello.c"), ("python", "python/hello.py")] {
         let path = root().join("examples").join(file);
-        let program = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        if !readme.contains(&format!("```{language}\n{program}```")) {
-            bail!("it does not show examples/{file} as it is: copy the file into its block for {language}");
-        }
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let is_shown = blocks(&readme).iter().any(|block| block.kind == kind && block.text == text);
+        ensure!(
+            is_shown,
+            "it does not show examples/{file} as it is: copy the file into its block for {kind}"
+        );
     }
     Ok(String::new())
 }

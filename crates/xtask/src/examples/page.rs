@@ -4,31 +4,21 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
+use crate::blocks::blocks;
+
 /// Blocks of lines by the name of the program.
 #[derive(Debug)]
 pub(super) struct Page(BTreeMap<String, Vec<Vec<String>>>);
 
 impl Page {
-    /// Parses every code block of the kind `text` below a heading of level two.
+    /// Takes every code block of the kind `text`, by the heading of level two above it.
     pub(super) fn parse(text: &str) -> Self {
-        let mut blocks: BTreeMap<String, Vec<Vec<String>>> = BTreeMap::new();
-        let mut name = String::new();
-        let mut inside = false;
-        for line in text.lines() {
-            if inside && line != "```" {
-                if let Some(block) = blocks.get_mut(&name).and_then(|all| all.last_mut()) {
-                    block.push(line.to_owned());
-                }
-            } else if let Some(heading) = line.strip_prefix("## ") {
-                heading.clone_into(&mut name);
-            } else if line == "```text" {
-                inside = true;
-                blocks.entry(name.clone()).or_default().push(Vec::new());
-            } else {
-                inside = false;
-            }
+        let mut programs: BTreeMap<String, Vec<Vec<String>>> = BTreeMap::new();
+        for block in blocks(text).into_iter().filter(|block| block.kind == "text") {
+            let lines = block.text.lines().map(str::to_owned).collect();
+            programs.entry(block.heading.to_owned()).or_default().push(lines);
         }
-        Self(blocks)
+        Self(programs)
     }
 
     /// One block of a program.

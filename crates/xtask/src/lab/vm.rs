@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::{Lab, joined};
-use crate::process::{End, follow, path};
+use crate::process::{self, End, follow, path};
 use crate::workspace::{make_folder, root};
 
 /// The resources of one boot.
@@ -69,9 +69,7 @@ fn script_code(control: &Path) -> Result<i32> {
 
 fn tail(control: &Path) -> String {
     let text = fs::read(control.join("console")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let lines: Vec<_> = text.lines().collect();
-    lines.get(lines.len().saturating_sub(30)..).unwrap_or_default().join("\n")
+    process::tail(&String::from_utf8_lossy(&text), 30).join("\n")
 }
 
 /// The shell text that the guest runs.

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::judge::{Counts, names_failure, slow_test};
 use crate::needs::Skip;
-use crate::process::{Followed, follow, within};
+use crate::process::{Followed, follow, tail, within};
 use crate::step::Site;
 use crate::workspace::{make_folder, root};
 use table::{SUITES, Suite, When};
@@ -158,11 +158,8 @@ fn run_one(run: &Run, suite: &Suite, share: Share) -> Result<Ran> {
     }
     let counts = step.judge.counts(&output, end.is_good());
     if counts.failed > 0 {
-        let lines: Vec<&str> = output.lines().collect();
         if !suite.live {
-            for line in lines.get(lines.len().saturating_sub(SHOWN_LINES)..).unwrap_or_default() {
-                println!("  | {line}");
-            }
+            tail(&output, SHOWN_LINES).iter().for_each(|line| println!("  | {line}"));
         }
         println!("{name}: failed ({end}); all of its output: {}", path.display());
     }

@@ -316,7 +316,7 @@ pub(crate) const SUITES: &[Suite] = &[
     .needs(&[needs::captures])
     .optional(),
     // Corosync's own test programs on libcpg.so.4. By name, because it downloads Corosync's sources and packages.
-    suite("cpg", 20, Total("cpg"), "xtask cpg").by_name().needs(&[needs::c_tools]).optional(),
+    suite("cpg", 20, Total("cpg"), "xtask cpg").by_name().needs(&[needs::c_tools, needs::make]).optional(),
     // The Python package and every example on it.
     suite("python-kernel", 20, Total("python-kernel"), "xtask python --kernel")
         .by_name()

@@ -146,67 +146,16 @@ fn hostile_names(stage: &Stage, page: &mut Page) -> Result<()> {
     open(page, WIDE, &address)?;
     page.wait_for("the program with the hostile name", &has(HOSTILE))?;
     page.wait_for("both peers are up", BOTH_UP)?;
-    let script = r#"(async () => {
-      const evil = "<img src=x onerror='window.harmed=1'><script>window.harmed=1</script>\"'>";
-      const { NodeView } = await import("/page/node.js");
-      const { MarketView } = await import("/page/market.js");
-      const place = document.createElement("main");
-      document.body.append(place);
-      const state = await (await fetch("/api/state")).json();
-      for (const all of [state.nodes, state.links, state.sockets, state.services]) for (const one of all) {
-        for (const key of Object.keys(one)) if (typeof one[key] === "string" && key !== "address" && key !== "peer") one[key] = evil;
-      }
-      const view = new NodeView(place);
-      view.update([state, [{ number: 1, time_ms: 1, kind: evil, node: evil, what: evil, reason: evil }]]);
-      for (const [kind, id] of [["node", state.nodes[0].address], ["link", evil], ["socket", state.sockets[0].port], ["service", evil]]) view.choose(kind, id);
-      const shown = place.textContent.includes(evil);
-      const market = document.createElement("main");
-      document.body.append(market);
-      const other = new MarketView(market, { program: evil, version: evil });
-      other.watch = [[evil, evil]];
-      other.update([{ time_ms: 1, program: evil, services: [{ id: 1, name: evil, up: true }],
-        items: [{ service: evil, name: evil, domain: evil, ok: true, state: evil, holders: 1 }],
-        watch: [{ service: evil, item: evil, values: [{ name: evil, value: evil }] }], totals: {},
-        upstreams: [{ kind: evil, name: evil, state: 2, messages: 1 }],
-        mounts: [{ user: evil, peer: evil, position: evil, messages_out: 1 }],
-        disconnects: [{ at_unix_s: 1, kind: evil, reason: evil, what: { user: evil } }] }]);
-      const made = document.querySelectorAll("main img, main script").length;
-      return [shown && market.textContent.includes(evil), made, window.harmed === undefined];
-    })()"#;
-    let result = page.value(script)?;
+    let result = page.value(include_str!("hostile.js"))?;
     ensure!(result == serde_json::json!([true, 0, true]), "shown, elements made, unharmed: {result}");
     no_errors(page)
 }
-
-/// The contrast of every text with its background, as WCAG defines it.
-const CONTRAST: &str = r#"(() => {
-  const light = (css) => {
-    const parts = css.match(/[\d.]+/g).map(Number);
-    const line = (c) => { const s = c / 255; return s <= 0.03928 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4; };
-    return [0.2126 * line(parts[0]) + 0.7152 * line(parts[1]) + 0.0722 * line(parts[2]), parts[3] ?? 1];
-  };
-  const back = (node) => {
-    for (; node; node = node.parentElement) {
-      const [value, alpha] = light(getComputedStyle(node).backgroundColor);
-      if (alpha > 0) return value;
-    }
-    return 1;
-  };
-  const bad = [];
-  for (const node of document.querySelectorAll("h1, h2, h3, td, th, dt, dd, button, span, time, .name, .value, .note")) {
-    if (!node.textContent || !node.offsetParent) continue;
-    const [a, b] = [light(getComputedStyle(node).color)[0], back(node)];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) bad.push(`${node.tagName} ${node.className} ${node.textContent.slice(0, 20)} ${ratio.toFixed(1)}`);
-  }
-  return bad;
-})()"#;
 
 /// The page is not wider than the window, and its texts can be read.
 fn is_legible(page: &mut Page) -> Result<()> {
     let wide = page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth")?;
     ensure!(wide == 0, "the page is {wide} px too wide");
-    let bad = page.value(CONTRAST)?;
+    let bad = page.value(include_str!("contrast.js"))?;
     ensure!(bad.as_array().is_some_and(Vec::is_empty), "too little contrast: {bad}");
     Ok(())
 }
