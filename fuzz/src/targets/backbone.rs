@@ -6,15 +6,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use mdist::backbone::sink_side::{SinkSide, UpstreamEvents};
+use mdist::backbone::sink_side::SinkSide;
 use mdist::backbone::wire::{
     Answer, AnswerKind, Entry, HEADER, Header, Part, Record, Records, VERSION, decode_credit, encode_credit,
 };
 use mdist::backbone::{Address, FeedId, FeedReader, Result, SinkEnd, SinkEvent, SourceId};
 use mdist::cache::FieldTypes;
-use mdist::hub::{Batch, Hub, HubRequest, ItemSpec, Now, Options, SideId, UpstreamId};
+use mdist::hub::{Batch, Hub, HubRequest, HubTurn, ItemSpec, Now, Options, SideId, UpstreamId};
 use rssl::dictionary::Fields;
-use rssl::rdm::directory::{self, Action, Service};
+use rssl::rdm::directory::{self, Service};
 use rssl::rwf::{Domain, Key, Refresh, State, Update};
 use rssl::wire::to_vec;
 
@@ -134,35 +134,12 @@ impl SinkEnd for End {
     }
 }
 
-struct HubEvents {
-    hub: Hub,
-    out: Batch,
-}
-
-impl UpstreamEvents for HubEvents {
-    fn message(&mut self, now: Now, up: UpstreamId, message: &[u8]) -> std::result::Result<(), String> {
-        self.hub.message(now, up, message, &mut self.out).map_err(|reason| reason.to_string())
-    }
-
-    fn up(&mut self, now: Now, up: UpstreamId) {
-        self.hub.upstream_up(now, up, false, &mut self.out);
-        self.hub.upstream_recovers(up);
-    }
-
-    fn services(&mut self, now: Now, up: UpstreamId, services: Vec<(Action, Service)>) {
-        self.hub.upstream_services(now, up, services, true, &mut self.out);
-    }
-
-    fn down(&mut self, now: Now, up: UpstreamId, reason: &str) {
-        self.hub.upstream_down(now, up, reason, &mut self.out);
-    }
-}
-
 /// A server's half of the backbone, with its hub.
 struct Server {
     sink: SinkSide,
     events: Arc<Mutex<Vec<SinkEvent>>>,
-    hub_events: HubEvents,
+    hub: Hub,
+    log: Batch,
     now: Now,
     /// Number of the next entry from a correct source.
     next: u64,
@@ -177,7 +154,8 @@ impl Server {
         Self {
             sink: SinkSide::new(Some(end), UpstreamId(0), 2, "fuzzed"),
             events,
-            hub_events: HubEvents { hub, out: Batch::default() },
+            hub,
+            log: Batch::default(),
             now: Duration::from_secs(1),
             next: 1,
             position: 0,
@@ -231,7 +209,7 @@ impl Server {
 
     fn open(&mut self, name: u8) {
         let name = [b'A' + name % 4];
-        let service = self.hub_events.hub.services().services.first().map_or(1, |service| service.id);
+        let service = self.hub.services().services.first().map_or(1, |service| service.id);
         let key = Key { name: Some(&name), ..Key::default() };
         let spec = ItemSpec::new(service, Domain::MARKET_PRICE, &key, None, false).expect("a short key");
         let ask = HubRequest::Open {
@@ -241,7 +219,7 @@ impl Server {
             worst_qos: None,
             streaming: true,
         };
-        self.hub_events.hub.handle(self.now, ask, &mut self.hub_events.out);
+        self.hub.handle(self.now, ask, &mut self.log);
     }
 
     fn act(&mut self, source: &mut Source<'_>, seen: &mut Seen) {
@@ -335,26 +313,28 @@ impl Server {
         self.position += packet.len() as u64;
         self.next = first + u64::from(header.count);
         let before = packet.clone();
-        self.sink.feed(self.now, &mut packet, &mut self.hub_events);
+        let turn = &mut HubTurn { hub: &mut self.hub, log: &mut self.log, now: self.now };
+        self.sink.feed(&mut packet, turn);
         assert_eq!(packet, before, "the packet must not change");
     }
 
     fn turn(&mut self, seen: &mut Seen) {
-        self.sink.poll(self.now, &mut self.hub_events).expect("the endpoint never fails");
-        self.hub_events.hub.tick(self.now, &mut self.hub_events.out);
-        let orders: Vec<_> = self.hub_events.hub.outgoing().collect();
+        let turn = &mut HubTurn { hub: &mut self.hub, log: &mut self.log, now: self.now };
+        self.sink.poll(turn).expect("the endpoint never fails");
+        self.hub.tick(self.now, &mut self.log);
+        let orders: Vec<_> = self.hub.outgoing().collect();
         for (up, order) in orders {
             self.sink.order(up, order);
         }
         self.sink.flush();
-        for entry in &self.hub_events.out.entries {
+        for entry in &self.log.entries {
             seen.note((
                 "said",
                 core::mem::discriminant(&entry.kind),
-                magnitude(self.hub_events.out.message(entry).len()),
+                magnitude(self.log.message(entry).len()),
             ));
         }
         seen.note(("sources", self.sink.sources().filter(|source| source.3).count()));
-        self.hub_events.out.clear();
+        self.log.clear();
     }
 }

@@ -14,7 +14,7 @@ use mdist::backbone::POLL_EVERY;
 use mdist::backbone::sink_side::{SinkSide, UpstreamEvents};
 use mdist::backbone::source_side::{Policy, SourceSide};
 use mdist::backbone::tipc::{Options, TipcSink, TipcSource};
-use mdist::hub::{Batch, HubRequest, ItemId, Kind, Now, SideId, UpstreamId};
+use mdist::hub::{Batch, HubRequest, ItemId, Kind, SideId, UpstreamId};
 use mdist::net::{Interest, Poller};
 use rssl::rdm::directory::{Action, Info, Service, ServiceState};
 use rssl::rwf::{DataType, Domain, Key, Refresh, RefreshFlags, Request, RequestFlags, State, Update};
@@ -42,7 +42,7 @@ struct Counter {
 
 impl UpstreamEvents for Counter {
     #[inline]
-    fn message(&mut self, _: Now, _: UpstreamId, message: &[u8]) -> Result<(), String> {
+    fn message(&mut self, _: UpstreamId, message: &[u8]) -> Result<(), String> {
         if message.get(2) == Some(&4) {
             self.updates += 1;
         } else {
@@ -51,9 +51,9 @@ impl UpstreamEvents for Counter {
         Ok(())
     }
 
-    fn up(&mut self, _: Now, _: UpstreamId) {}
+    fn up(&mut self, _: UpstreamId) {}
 
-    fn services(&mut self, _: Now, up: UpstreamId, services: Vec<(Action, Service)>) {
+    fn services(&mut self, up: UpstreamId, services: Vec<(Action, Service)>) {
         for (_, service) in services {
             for item in 0..ITEMS {
                 let name = format!("ITEM{item}");
@@ -70,7 +70,7 @@ impl UpstreamEvents for Counter {
         }
     }
 
-    fn down(&mut self, _: Now, _: UpstreamId, why: &str) {
+    fn down(&mut self, _: UpstreamId, why: &str) {
         println!("lost the source: {why}");
         self.downs += 1;
     }
@@ -105,7 +105,6 @@ fn sink(node: &Node, stop: &Arc<Progress>) -> anyhow::Result<()> {
     let poller = Poller::new()?;
     poller.add(side.descriptor().context("no end")?, 1, Interest::Read)?;
     let shared = Arc::new(Mutex::new(Shared { side, hub: Counter::default() }));
-    let start = Instant::now();
     let (theirs, told) = (Arc::clone(&shared), Arc::clone(stop));
     std::thread::spawn(move || {
         let mut events = Vec::new();
@@ -116,7 +115,7 @@ fn sink(node: &Node, stop: &Arc<Progress>) -> anyhow::Result<()> {
             }
             let Ok(mut shared) = theirs.lock() else { return };
             let Shared { side, hub } = &mut *shared;
-            if side.poll(start.elapsed(), hub).is_err() {
+            if side.poll(hub).is_err() {
                 return;
             }
             shared.send();
@@ -130,9 +129,9 @@ fn sink(node: &Node, stop: &Arc<Progress>) -> anyhow::Result<()> {
             let Ok(Some(packet)) = feeds.next(Duration::from_millis(100)) else { continue };
             let Ok(mut shared) = shared.lock() else { return };
             let Shared { side, hub } = &mut *shared;
-            side.feed(start.elapsed(), packet, hub);
+            side.feed(packet, hub);
             while let Ok(Some(packet)) = feeds.next(Duration::ZERO) {
-                side.feed(start.elapsed(), packet, hub);
+                side.feed(packet, hub);
             }
             shared.send();
             told.updates.store(shared.hub.updates, Ordering::Relaxed);

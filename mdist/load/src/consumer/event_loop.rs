@@ -1,5 +1,6 @@
 //! One thread of a consumer: the sockets of its mounts, and the messages that they send at a rate.
 
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::mount_state::Stamp;
 use super::{Counts, Disconnect, OutgoingKind, Shared, Snapshot, ThreadLink};
 use crate::pace::Pace;
 use crate::timer::Timer;
-use mdist::net::{Event, Interest, Poller, Socket, SocketOptions, connect, now};
+use mdist::net::{Connection, Disconnected, Event, Interest, Poller, SocketOptions, connect, now};
 
 const TIMER: u64 = u64::MAX - 1;
 /// Bytes read at once.
@@ -65,14 +66,13 @@ struct Sending {
     until: u64,
 }
 
-/// One mount and its socket.
+/// One mount and its connection.
 struct Client {
     number: usize,
     mount: Mount,
-    socket: Option<Socket>,
+    connection: Option<Connection>,
     connecting: bool,
     out: Vec<u8>,
-    blocked: bool,
     /// Time at which to connect, and the backoff after the next failure; `None` while connected, or if it must
     /// not reconnect.
     next_attempt: Option<(Duration, Duration)>,
@@ -95,10 +95,9 @@ impl EventLoop {
             .map(|number| Client {
                 number,
                 mount: Mount::new(shared.clone(), number),
-                socket: None,
+                connection: None,
                 connecting: false,
                 out: Vec::new(),
-                blocked: false,
                 next_attempt: Some((Duration::ZERO, first_pause)),
                 backoff: Duration::ZERO,
             })
@@ -188,17 +187,14 @@ impl EventLoop {
             free -= 1;
             let longest = self.shared.reconnect.map_or(Duration::ZERO, |pause| pause.1);
             client.next_attempt = Some((at + pause, (pause * 2).min(longest)));
-            let connection = connect(self.shared.to, SocketOptions::default()).and_then(|socket| {
-                self.poller.add(&socket, place as u64, Interest::Write)?;
-                Ok(socket)
-            });
+            let connection = connect(self.shared.to, SocketOptions::default())
+                .and_then(|socket| Connection::new(socket, place as u64, self.poller.registry()));
             match connection {
-                Ok(socket) => {
-                    client.socket = Some(socket);
+                Ok(connection) => {
+                    client.connection = Some(connection);
                     client.connecting = true;
                     client.next_attempt = None;
                     client.out.clear();
-                    client.blocked = false;
                     client.mount.restart(&mut client.out);
                     self.dirty = true;
                     client.backoff = pause;
@@ -214,7 +210,7 @@ impl EventLoop {
     fn serve(&mut self, place: usize, event: Event) {
         let shared = self.shared.clone();
         let Some(client) = self.clients.get_mut(place) else { return };
-        if let Err(error) = client.serve(&shared, place as u64, event, &self.poller, &mut self.buffer) {
+        if let Err(error) = client.serve(&shared, event, &mut self.buffer) {
             self.disconnect(place, &error);
         } else {
             self.dirty |= self.clients.get(place).is_some_and(|client| !client.out.is_empty());
@@ -226,9 +222,9 @@ impl EventLoop {
         self.startup = None;
         let Some(client) = self.clients.get_mut(place) else { return };
         if self.ended.len() < MAX_KEPT {
-            let socket = client.socket.as_ref();
-            let local = socket.and_then(|socket| rustix::net::getsockname(socket).ok()?.try_into().ok());
-            let arrived = socket.and_then(|socket| rustix::io::ioctl_fionread(socket).ok()).unwrap_or(0);
+            let ended = client.connection.as_ref();
+            let local = ended.and_then(|ended| rustix::net::getsockname(ended).ok()?.try_into().ok());
+            let arrived = ended.and_then(|ended| rustix::io::ioctl_fionread(ended).ok()).unwrap_or(0);
             self.ended.push(Disconnect {
                 mount: client.number,
                 local,
@@ -238,7 +234,7 @@ impl EventLoop {
                 unread: arrived + client.mount.unread().len() as u64,
             });
         }
-        client.socket = None;
+        client.connection = None;
         let was_open = !std::mem::take(&mut client.connecting);
         client.mount.state.streams.reset();
         let Some((first, longest)) = self.shared.reconnect else {
@@ -259,7 +255,11 @@ impl EventLoop {
             return;
         }
         self.dirty = true;
-        if !self.clients.iter().any(|client| client.socket.is_some() && client.mount.has_items_to_request()) {
+        if !self
+            .clients
+            .iter()
+            .any(|client| client.connection.is_some() && client.mount.has_items_to_request())
+        {
             self.requests = None;
             return;
         }
@@ -273,7 +273,7 @@ impl EventLoop {
             }
             let place = (self.next_client + step) % count;
             let Some(client) = self.clients.get_mut(place) else { continue };
-            if client.socket.is_none() || client.out.len() >= FULL {
+            if client.connection.is_none() || client.out.len() >= FULL {
                 continue;
             }
             match client.mount.request(left, &mut client.out) {
@@ -312,7 +312,7 @@ impl EventLoop {
                 };
                 let stamp = stamped.then_some(burst.scheduled);
                 for (place, client) in self.clients.iter_mut().enumerate() {
-                    if client.socket.is_none() || client.out.len() >= FULL {
+                    if client.connection.is_none() || client.out.len() >= FULL {
                         continue;
                     }
                     if let Err(error) = client.mount.send(kind, burst.count, stamp, &mut client.out) {
@@ -333,10 +333,10 @@ impl EventLoop {
         }
         for place in 0..self.clients.len() {
             let Some(client) = self.clients.get_mut(place) else { continue };
-            if client.out.is_empty() && !pings || client.connecting || client.socket.is_none() {
+            if client.out.is_empty() && !pings || client.connecting || client.connection.is_none() {
                 continue;
             }
-            if let Err(error) = client.flush(place as u64, at, &self.poller) {
+            if let Err(error) = client.flush(at) {
                 self.disconnect(place, &error);
             }
         }
@@ -394,67 +394,48 @@ impl EventLoop {
 }
 
 impl Client {
-    fn serve(
-        &mut self,
-        shared: &Shared,
-        token: u64,
-        event: Event,
-        poller: &Poller,
-        buffer: &mut [u8],
-    ) -> Result<()> {
-        let Some(socket) = &mut self.socket else { return Ok(()) };
-        if event.writable && (self.connecting || self.blocked) {
-            if self.connecting {
-                socket.connected()?;
-                self.connecting = false;
-                self.backoff = Duration::ZERO;
+    fn serve(&mut self, shared: &Shared, event: Event, buffer: &mut [u8]) -> Result<()> {
+        let Self { mount, connection: Some(connection), out, .. } = self else { return Ok(()) };
+        if self.connecting {
+            if !event.writable || !connection.open()? {
+                return Ok(());
             }
-            self.blocked = false;
-            poller.change(&*socket, token, Interest::Read)?;
+            self.connecting = false;
+            self.backoff = Duration::ZERO;
         }
-        if !event.readable || self.connecting {
+        connection.writable(event)?;
+        if !connection.has_input(event) {
             return Ok(());
         }
-        let unread = self.mount.unread();
-        let from = UNREAD_SPACE.checked_sub(unread.len()).context("a frame that is too long")?;
-        buffer.get_mut(from..UNREAD_SPACE).context("a frame that is too long")?.copy_from_slice(unread);
-        let into = buffer.get_mut(UNREAD_SPACE..).unwrap_or_default();
-        let into = match shared.slow {
+        let end = match shared.slow {
             Some(rate) => {
-                let most = into.len().min((rate / 100).max(1) as usize);
                 std::thread::sleep(Duration::from_millis(10));
-                into.get_mut(..most).unwrap_or_default()
+                buffer.len().min(UNREAD_SPACE + (rate / 100).max(1) as usize)
             }
-            None => into,
+            None => buffer.len(),
         };
-        match socket.read(into)? {
-            Some(0) => bail!("the server closed the connection"),
-            Some(count) => {
-                self.mount.state.counts.bytes += count as u64;
-                let bytes = buffer.get(from..UNREAD_SPACE + count).unwrap_or_default();
-                self.mount.input(now(), bytes, &mut self.out)
-            }
-            None => Ok(()),
+        let mut taken = Ok(());
+        let read = connection.read_behind(UNREAD_SPACE, buffer.get_mut(..end).unwrap_or_default(), |bytes| {
+            taken = mount.read(bytes, UNREAD_SPACE, out);
+            taken.is_ok()
+        });
+        taken?;
+        match read {
+            Ok(()) => Ok(()),
+            Err(Disconnected::Closed) => bail!("the server closed the connection"),
+            Err(Disconnected::Broken(why)) => Err(why.into()),
         }
     }
 
-    fn flush(&mut self, token: u64, at: Duration, poller: &Poller) -> Result<()> {
+    fn flush(&mut self, at: Duration) -> Result<()> {
         self.mount.tick(at, &mut self.out)?;
-        let Some(socket) = &mut self.socket else { return Ok(()) };
-        let mut sent = 0;
-        while sent < self.out.len() && !self.blocked {
-            match socket.write(self.out.get(sent..).unwrap_or_default())? {
-                Some(count) => {
-                    sent += count;
-                    self.mount.sent(at);
-                }
-                None => {
-                    self.blocked = true;
-                    poller.change(&*socket, token, Interest::Both)?;
-                }
-            }
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        if !self.out.is_empty()
+            && let Some(count) = connection.write(&[IoSlice::new(&self.out)])?
+        {
+            self.out.drain(..count);
+            self.mount.sent(at);
         }
-        self.out.drain(..sent);
         Ok(())
     }
 }

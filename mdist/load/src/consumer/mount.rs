@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use mdist::net::now;
 use rssl::rwf::{Key, Request, RequestFlags};
 use rssl::transport::{Channel, InputBuffer, Pulled, Tick};
 use rssl::wire::to_vec;
@@ -34,13 +35,21 @@ impl Mount {
         self.channel.take_output(out);
     }
 
-    /// Handles received bytes, which begin with those of [`Self::unread`].
+    /// Handles received bytes, which are behind the first `front` bytes of the buffer: those are space for the ones that
+    /// are [unread](Self::unread).
     ///
     /// # Errors
     /// The reason why the connection is over.
-    pub(super) fn input(&mut self, now: Duration, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn read(&mut self, buffer: &mut [u8], front: usize, out: &mut Vec<u8>) -> Result<()> {
         let Self { channel, input, scratch, state } = self;
-        channel.received(now);
+        channel.received(now());
+        state.counts.bytes += (buffer.len() - front) as u64;
+        let unread = input.unread();
+        let from = front.checked_sub(unread.len()).context("a frame that is too long")?;
+        if let Some(space) = buffer.get_mut(from..front) {
+            space.copy_from_slice(unread);
+        }
+        let bytes = buffer.get(from..).unwrap_or_default();
         input.receive_joined(bytes, |received| {
             loop {
                 match received.pull(channel)? {
@@ -66,7 +75,7 @@ impl Mount {
         })
     }
 
-    /// The front of an incomplete frame: the bytes to put before the next ones that are read.
+    /// The front of an incomplete frame.
     pub(super) fn unread(&self) -> &[u8] {
         self.input.unread()
     }

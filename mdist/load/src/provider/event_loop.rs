@@ -1,6 +1,7 @@
 //! The publisher's thread: its sockets, and a timer finer than a millisecond.
 
 use std::collections::HashMap;
+use std::io::IoSlice;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +13,7 @@ use super::session::Session;
 use super::state::Role;
 use super::{Counts, Shared};
 use crate::timer::Timer;
-use mdist::net::{Event, Interest, Poller, Socket, SocketOptions, connect, now};
+use mdist::net::{Connection, Disconnected, Event, Interest, Poller, SocketOptions, accept, connect, now};
 
 const LISTENER: u64 = 0;
 const TIMER: u64 = 1;
@@ -46,12 +47,10 @@ pub(super) struct EventLoop {
 }
 
 struct Peer {
-    socket: Socket,
+    connection: Connection,
     session: Session,
     connecting: bool,
     out: Vec<u8>,
-    sent: usize,
-    blocked: bool,
 }
 
 impl EventLoop {
@@ -119,7 +118,7 @@ impl EventLoop {
     }
 
     fn deadline(&self) -> Option<Duration> {
-        let open = self.peers.values().filter(|peer| !peer.blocked && !peer.connecting);
+        let open = self.peers.values().filter(|peer| !peer.connection.is_full() && !peer.connecting);
         open.filter_map(|peer| peer.session.deadline())
             .chain(self.next_attempt.map(|attempt| attempt.0))
             .min()
@@ -127,10 +126,10 @@ impl EventLoop {
 
     fn accept(&mut self) -> Result<()> {
         let Some(listener) = &self.listener else { return Ok(()) };
-        while let Some(socket) = Socket::accept(listener, self.options)? {
+        while let Some(socket) = accept(listener, self.options)? {
             let session = Session::new(self.shared.clone(), Role::Interactive);
-            self.poller.add(&socket, self.next, Interest::Read)?;
-            let peer = Peer { socket, session, connecting: false, out: Vec::new(), sent: 0, blocked: false };
+            let connection = Connection::new(socket, self.next, self.poller.registry())?;
+            let peer = Peer { connection, session, connecting: false, out: Vec::new() };
             self.peers.insert(self.next, peer);
             self.next += 1;
         }
@@ -153,9 +152,8 @@ impl EventLoop {
         let mut session = Session::new(self.shared.clone(), Role::Publisher);
         let mut out = Vec::new();
         session.take_output(&mut out);
-        self.poller.add(&socket, self.next, Interest::Write)?;
-        self.peers
-            .insert(self.next, Peer { socket, session, connecting: true, out, sent: 0, blocked: false });
+        let connection = Connection::new(socket, self.next, self.poller.registry())?;
+        self.peers.insert(self.next, Peer { connection, session, connecting: true, out });
         self.next += 1;
         self.next_attempt = None;
         Ok(())
@@ -163,7 +161,7 @@ impl EventLoop {
 
     fn serve(&mut self, token: u64, event: Event) {
         let Some(peer) = self.peers.get_mut(&token) else { return };
-        if let Err(error) = peer.serve(token, event, &self.poller, &mut self.buffer) {
+        if let Err(error) = peer.serve(event, &mut self.buffer) {
             self.disconnect(token, &format!("{error:#}"));
         }
     }
@@ -171,7 +169,7 @@ impl EventLoop {
     fn work(&mut self, at: Duration) {
         let mut failed = Vec::new();
         for (&token, peer) in self.peers.iter_mut().filter(|(_, peer)| !peer.connecting) {
-            if let Err(error) = peer.work(token, at, &self.poller) {
+            if let Err(error) = peer.work(at) {
                 failed.push((token, format!("{error:#}")));
             }
         }
@@ -183,8 +181,8 @@ impl EventLoop {
     fn disconnect(&mut self, token: u64, reason: &str) {
         let Some(peer) = self.peers.remove(&token) else { return };
         self.past.add(&Counts { items: 0, cut: 1, ..peer.session.counts() });
-        self.record(format!("{}: {reason}", peer.socket.peer()));
-        if self.publish == Some(peer.socket.peer()) {
+        self.record(format!("{}: {reason}", peer.connection.peer()));
+        if self.publish == Some(peer.connection.peer()) {
             let pause = if peer.connecting { BACKOFF.1.min(BACKOFF.0 * 4) } else { BACKOFF.0 };
             self.next_attempt = Some((now() + pause, pause * 2));
         }
@@ -221,52 +219,39 @@ impl EventLoop {
 }
 
 impl Peer {
-    fn serve(&mut self, token: u64, event: Event, poller: &Poller, buffer: &mut [u8]) -> Result<()> {
-        if event.writable {
-            if self.connecting {
-                self.socket.connected()?;
-                self.connecting = false;
-                self.blocked = true;
+    fn serve(&mut self, event: Event, buffer: &mut [u8]) -> Result<()> {
+        if self.connecting {
+            if !event.writable || !self.connection.open()? {
+                return Ok(());
             }
-            if self.blocked {
-                self.blocked = false;
-                poller.change(&self.socket, token, Interest::Read)?;
-            }
+            self.connecting = false;
         }
-        if event.readable && !self.connecting {
-            match self.socket.read(buffer)? {
-                Some(0) => anyhow::bail!("the peer closed the connection"),
-                Some(count) => {
-                    self.session.input(now(), buffer.get(..count).unwrap_or_default(), &mut self.out)?;
-                }
-                None => {}
-            }
+        self.connection.writable(event)?;
+        if !self.connection.has_input(event) {
+            return Ok(());
         }
-        Ok(())
+        let Self { connection, session, out, .. } = self;
+        let mut taken = Ok(());
+        let read = connection.read(buffer, |bytes| {
+            taken = session.input(now(), bytes, out);
+            taken.is_ok()
+        });
+        taken?;
+        match read {
+            Ok(()) => Ok(()),
+            Err(Disconnected::Closed) => anyhow::bail!("the peer closed the connection"),
+            Err(Disconnected::Broken(why)) => Err(why.into()),
+        }
     }
 
-    fn work(&mut self, token: u64, at: Duration, poller: &Poller) -> Result<()> {
-        while !self.blocked {
+    fn work(&mut self, at: Duration) -> Result<()> {
+        while !self.connection.is_full() {
             let more = self.session.work(at, &mut self.out)?;
-            while self.sent < self.out.len() {
-                match self.socket.write(self.out.get(self.sent..).unwrap_or_default())? {
-                    Some(count) => {
-                        self.sent += count;
-                        self.session.sent(at);
-                    }
-                    None => {
-                        self.blocked = true;
-                        poller.change(&self.socket, token, Interest::Both)?;
-                        break;
-                    }
-                }
-            }
-            if self.sent == self.out.len() {
-                self.out.clear();
-                self.sent = 0;
-            } else if self.sent > 0 {
-                self.out.drain(..self.sent);
-                self.sent = 0;
+            if !self.out.is_empty()
+                && let Some(count) = self.connection.write(&[IoSlice::new(&self.out)])?
+            {
+                self.out.drain(..count);
+                self.session.sent(at);
             }
             if !more {
                 break;

@@ -20,7 +20,7 @@ use super::source_side::WINDOW;
 use super::wire::{Answer, Header, Record, VERSION};
 use super::{Address, Error, FeedId, Result, SinkEnd, SinkEvent, SourceId};
 use crate::dictionaries::{Half, Incoming};
-use crate::hub::{Now, UpstreamId};
+use crate::hub::{HubTurn, UpstreamId};
 use crate::metrics::components::Upstream;
 use crate::upstream::is_wanted;
 
@@ -38,16 +38,35 @@ pub trait UpstreamEvents {
     ///
     /// # Errors
     /// The message is invalid: the upstream has to be disconnected.
-    fn message(&mut self, now: Now, up: UpstreamId, message: &[u8]) -> std::result::Result<(), String>;
+    fn message(&mut self, up: UpstreamId, message: &[u8]) -> std::result::Result<(), String>;
 
     /// An upstream is available. It recovers its items itself, and its messages have the states of its services.
-    fn up(&mut self, now: Now, up: UpstreamId);
+    fn up(&mut self, up: UpstreamId);
 
     /// All services of an upstream; they replace those of earlier calls.
-    fn services(&mut self, now: Now, up: UpstreamId, services: Vec<(Action, directory::Service)>);
+    fn services(&mut self, up: UpstreamId, services: Vec<(Action, directory::Service)>);
 
     /// An upstream is lost, with all its services and streams.
-    fn down(&mut self, now: Now, up: UpstreamId, why: &str);
+    fn down(&mut self, up: UpstreamId, why: &str);
+}
+
+impl UpstreamEvents for HubTurn<'_> {
+    fn message(&mut self, up: UpstreamId, message: &[u8]) -> std::result::Result<(), String> {
+        HubTurn::message(self, up, message).map_err(|why| why.to_string())
+    }
+
+    fn up(&mut self, up: UpstreamId) {
+        self.upstream_up(up, false);
+        self.hub.upstream_recovers(up);
+    }
+
+    fn services(&mut self, up: UpstreamId, services: Vec<(Action, directory::Service)>) {
+        self.upstream_services(up, services, true);
+    }
+
+    fn down(&mut self, up: UpstreamId, why: &str) {
+        self.upstream_down(up, why);
+    }
 }
 
 /// Counters of the adapter.
@@ -176,11 +195,11 @@ impl SinkSide {
     }
 
     /// Reason why the endpoint was lost since the last call, if it was. All its sources are then lost.
-    pub fn take_lost(&mut self, now: Now, hub: &mut impl UpstreamEvents) -> Option<Error> {
+    pub fn take_lost(&mut self, hub: &mut impl UpstreamEvents) -> Option<Error> {
         let why = self.end.take_lost()?;
         let text = why.to_string();
         let sources: Vec<_> = self.sources.keys().copied().collect();
-        sources.into_iter().for_each(|id| self.source_down(now, id, &text, hub));
+        sources.into_iter().for_each(|id| self.source_down(id, &text, hub));
         Some(why)
     }
 
@@ -239,7 +258,7 @@ impl SinkSide {
     }
 
     /// Handles a packet that [`Feeds`] has returned, and thereby found to be from its source. This is the hot path.
-    pub fn feed(&mut self, now: Now, packet: &mut [u8], hub: &mut impl UpstreamEvents) {
+    pub fn feed(&mut self, packet: &mut [u8], hub: &mut impl UpstreamEvents) {
         // Ignore undecodable packets.
         let Ok(header) = Header::decode(packet) else { return };
         let Some(source) = self.sources.get_mut(&header.source) else { return };
@@ -251,12 +270,12 @@ impl SinkSide {
         let mut refused = None;
         let outcome = source.merge.packet(&header, packet, &mut |message| {
             *messages += 1;
-            if let Err(why) = hub.message(now, up, message) {
+            if let Err(why) = hub.message(up, message) {
                 refused = Some(why);
             }
         });
         source.messages += self.stats.messages - before;
-        self.handle_outcome(now, header.source, outcome, refused, hub);
+        self.handle_outcome(header.source, outcome, refused, hub);
     }
 
     /// Reports that the feeds' thread has read all packets that were there.
@@ -272,14 +291,14 @@ impl SinkSide {
     ///
     /// # Errors
     /// None at present: a failing endpoint is dropped, see [`SinkSide::take_lost`].
-    pub fn poll(&mut self, now: Now, hub: &mut impl UpstreamEvents) -> Result<()> {
+    pub fn poll(&mut self, hub: &mut impl UpstreamEvents) -> Result<()> {
         let mut events = std::mem::take(&mut self.events);
         self.end.poll(&mut events)?;
         for event in events.drain(..) {
             match event {
                 SinkEvent::SourceUp(id) => self.source_up(id),
-                SinkEvent::SourceDown(id, why) => self.source_down(now, id, &why, hub),
-                SinkEvent::Record(id, record) => self.handle_record(now, id, &record, hub)?,
+                SinkEvent::SourceDown(id, why) => self.source_down(id, &why, hub),
+                SinkEvent::Record(id, record) => self.handle_record(id, &record, hub)?,
             }
         }
         self.events = events;
@@ -288,7 +307,7 @@ impl SinkSide {
         for id in ids {
             let Some(source) = self.sources.get_mut(&id) else { continue };
             let checked = source.merge.check(clock);
-            self.handle_outcome(now, id, checked, None, hub);
+            self.handle_outcome(id, checked, None, hub);
             self.rejoin(id, clock)?;
         }
         self.end.flush();
@@ -365,7 +384,7 @@ impl SinkSide {
         self.end.send(id, &hello.encode());
     }
 
-    fn source_down(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
+    fn source_down(&mut self, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.remove(&id) else { return };
         self.stats.sources_lost += 1;
         self.senders.leave(id);
@@ -377,7 +396,7 @@ impl SinkSide {
             *slot = None;
         }
         if source.announced {
-            hub.down(now, source.up, why);
+            hub.down(source.up, why);
         }
     }
 
@@ -385,7 +404,6 @@ impl SinkSide {
     /// disconnects a source after an invalid message. `refused`: the reason why the hub refused a message.
     fn handle_outcome(
         &mut self,
-        now: Now,
         id: SourceId,
         outcome: std::result::Result<(), MergeError>,
         refused: Option<String>,
@@ -404,21 +422,21 @@ impl SinkSide {
                 None,
             ) => {
                 self.stats.gaps += 1;
-                self.resynchronise(now, id, &why.to_string(), hub);
+                self.resynchronise(id, &why.to_string(), hub);
             }
             (Err(MergeError::Cut), None) => {
                 self.stats.cuts += 1;
-                self.resynchronise(now, id, TOO_SLOW, hub);
+                self.resynchronise(id, TOO_SLOW, hub);
             }
             (Err(MergeError::Wire(_) | MergeError::Invalid { .. }), _) | (_, Some(_)) => {
-                self.disconnect(now, id, "it sent an invalid message", hub);
+                self.disconnect(id, "it sent an invalid message", hub);
             }
         }
     }
 
     /// Drops all streams and images of a source, and joins its feeds again when the packets under way have been
     /// read.
-    fn resynchronise(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
+    fn resynchronise(&mut self, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.get_mut(&id) else { return };
         tracing::warn!("resynchronising with {id} ({}): {why}", source.name);
         let sink = source.merge.sink;
@@ -427,7 +445,7 @@ impl SinkSide {
         source.phase = Phase::Draining { since: Instant::now(), caught_up: false };
         source.epoch = source.epoch.wrapping_add(1);
         if std::mem::take(&mut source.announced) {
-            hub.down(now, source.up, why);
+            hub.down(source.up, why);
         }
     }
 
@@ -460,13 +478,7 @@ impl SinkSide {
         Ok(())
     }
 
-    fn handle_record(
-        &mut self,
-        now: Now,
-        id: SourceId,
-        record: &[u8],
-        hub: &mut impl UpstreamEvents,
-    ) -> Result<()> {
+    fn handle_record(&mut self, id: SourceId, record: &[u8], hub: &mut impl UpstreamEvents) -> Result<()> {
         let Some(source) = self.sources.get_mut(&id) else { return Ok(()) };
         match Record::decode(record) {
             Ok(Record::Welcome { version, sink, sender, name }) if version == VERSION => {
@@ -474,29 +486,29 @@ impl SinkSide {
                 (source.merge.sink, source.name) = (sink, name);
             }
             Ok(Record::Directory { feeds, payload }) => match directory::decode(&payload) {
-                Ok(services) => self.handle_directory(now, id, feeds, services, hub)?,
-                Err(why) => self.disconnect(now, id, &format!("its directory is invalid: {why}"), hub),
+                Ok(services) => self.handle_directory(id, feeds, services, hub)?,
+                Err(why) => self.disconnect(id, &format!("its directory is invalid: {why}"), hub),
             },
             Ok(Record::Dictionary { enums, first, last, payload }) => {
                 let [fields, types] = &mut source.incoming;
                 match if enums { types } else { fields }.take(&payload, first, last) {
                     Ok(Some(half)) => self.dictionaries.push((source.name.clone(), half)),
                     Ok(None) => {}
-                    Err(why) => self.disconnect(now, id, &format!("its dictionary is invalid: {why}"), hub),
+                    Err(why) => self.disconnect(id, &format!("its dictionary is invalid: {why}"), hub),
                 }
             }
             Ok(Record::Joined { epoch, feed, number, window, .. }) if epoch == source.epoch => {
                 source.window = source.window.max(window);
-                self.handle_joined(now, id, feed, number, hub);
+                self.handle_joined(id, feed, number, hub);
             }
             Ok(Record::Answer(answer)) if source.announced => {
                 source.bytes += record.len() as u64;
-                self.handle_answer(now, id, answer, hub);
+                self.handle_answer(id, answer, hub);
             }
             Ok(Record::Newest { feed, number }) => source.merge.newest(feed, number),
             Ok(Record::Cut { epoch, why }) if epoch == source.epoch => {
                 self.stats.cuts += 1;
-                self.resynchronise(now, id, &format!("{TOO_SLOW}: {why}"), hub);
+                self.resynchronise(id, &format!("{TOO_SLOW}: {why}"), hub);
             }
             // A feed from before a resynchronisation.
             Ok(Record::Joined { .. } | Record::Answer(_) | Record::Cut { .. }) => {}
@@ -504,19 +516,18 @@ impl SinkSide {
                 let why = format!(
                     "it uses version {version} of the backbone's format and this program {VERSION}: run the same version of mdist on both sides"
                 );
-                self.disconnect(now, id, &why, hub);
+                self.disconnect(id, &why, hub);
             }
             Ok(Record::Hello { .. } | Record::Join { .. } | Record::Ask { .. }) => {
-                self.disconnect(now, id, "it sent a record that only a sink sends", hub);
+                self.disconnect(id, "it sent a record that only a sink sends", hub);
             }
-            Err(why) => self.disconnect(now, id, &why.to_string(), hub),
+            Err(why) => self.disconnect(id, &why.to_string(), hub),
         }
         Ok(())
     }
 
     fn handle_directory(
         &mut self,
-        now: Now,
         id: SourceId,
         feeds: Vec<(u16, FeedId)>,
         services: Vec<(Action, directory::Service)>,
@@ -531,55 +542,48 @@ impl SinkSide {
             source.phase = Phase::Active;
         }
         self.join(id)?;
-        self.announce(now, id, hub);
+        self.announce(id, hub);
         Ok(())
     }
 
-    fn handle_joined(
-        &mut self,
-        now: Now,
-        id: SourceId,
-        feed: FeedId,
-        number: u64,
-        hub: &mut impl UpstreamEvents,
-    ) {
+    fn handle_joined(&mut self, id: SourceId, feed: FeedId, number: u64, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.get_mut(&id) else { return };
         // No item of the feed is open yet, so these are states of its service, which the hub has to know first.
         let (up, mut states) = (source.up, Vec::new());
         let outcome = source.merge.joined(feed, number, &mut |message| states.push(message.to_vec()));
-        self.handle_outcome(now, id, outcome, None, hub);
+        self.handle_outcome(id, outcome, None, hub);
         self.window.set(self.sources.values().map(|source| source.window).max().unwrap_or(WINDOW));
-        self.announce(now, id, hub);
+        self.announce(id, hub);
         let mut refused = None;
         for message in states {
             self.stats.messages += 1;
-            refused = hub.message(now, up, &message).err().or(refused);
+            refused = hub.message(up, &message).err().or(refused);
         }
-        self.handle_outcome(now, id, Ok(()), refused, hub);
+        self.handle_outcome(id, Ok(()), refused, hub);
     }
 
-    fn handle_answer(&mut self, now: Now, id: SourceId, answer: Answer, hub: &mut impl UpstreamEvents) {
+    fn handle_answer(&mut self, id: SourceId, answer: Answer, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.get_mut(&id) else { return };
         let before = self.stats.messages;
         let (up, messages) = (source.up, &mut self.stats.messages);
         let mut refused = None;
         let outcome = source.merge.answer(answer, &mut |message| {
             *messages += 1;
-            if let Err(why) = hub.message(now, up, message) {
+            if let Err(why) = hub.message(up, message) {
                 refused = Some(why);
             }
         });
         source.messages += self.stats.messages - before;
-        self.handle_outcome(now, id, outcome, refused, hub);
+        self.handle_outcome(id, outcome, refused, hub);
     }
 
-    fn disconnect(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
+    fn disconnect(&mut self, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
         self.end.disconnect(id);
-        self.source_down(now, id, why, hub);
+        self.source_down(id, why, hub);
     }
 
     /// Announces the services whose feeds are joined to the hub.
-    fn announce(&mut self, now: Now, id: SourceId, hub: &mut impl UpstreamEvents) {
+    fn announce(&mut self, id: SourceId, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.get_mut(&id) else { return };
         let joined: Vec<_> =
             source.merge.feeds().filter(|(_, active)| *active).map(|(feed, _)| feed).collect();
@@ -595,8 +599,8 @@ impl SinkSide {
             }
             source.announced = true;
             tracing::info!("connected to {id} ({})", source.name);
-            hub.up(now, source.up);
+            hub.up(source.up);
         }
-        hub.services(now, source.up, services);
+        hub.services(source.up, services);
     }
 }

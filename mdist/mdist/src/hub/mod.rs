@@ -43,6 +43,7 @@ mod streams;
 mod sweeps;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod upstream_messages;
 mod upstream_streams;
 mod upstreams;
@@ -57,3 +58,4 @@ pub use request::{HubRequest, ItemSpec, Target};
 pub use services::Directory;
 pub(crate) use services::{NoSuchQos, choose_qos};
 pub use state::{Hub, Options, Posts, Stats};
+pub use turn::HubTurn;

@@ -34,6 +34,19 @@ pub enum Interest {
 }
 
 impl Interest {
+    /// Whether space to write is reported.
+    pub(super) fn has_write(self) -> bool {
+        matches!(self, Self::Both | Self::Write)
+    }
+
+    /// The same, and space to write.
+    pub(super) fn with_write(self) -> Self {
+        match self {
+            Self::Read | Self::Both => Self::Both,
+            Self::Write | Self::End => Self::Write,
+        }
+    }
+
     fn flags(self) -> EventFlags {
         match self {
             Self::Read => EventFlags::IN | EventFlags::RDHUP,

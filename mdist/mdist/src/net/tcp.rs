@@ -1,10 +1,12 @@
-//! Non-blocking TCP connections.
+//! Streams of TCP.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::sockopt;
+
+use super::{Interest, Socket, Stream};
 
 /// Connections that may wait to be accepted. While the queue is full, the system drops attempts, and a client tries
 /// again only after a second; so a flood must not fill it. The system's own limit is usually the same.
@@ -41,61 +43,55 @@ impl SocketOptions {
     }
 }
 
-/// A connection.
+/// A TCP connection.
 #[derive(Debug)]
-pub struct Socket {
+struct Tcp {
     stream: TcpStream,
-    peer: SocketAddr,
+    /// Whether this host has begun to open it, and the result is not known yet.
+    opening: bool,
 }
 
-impl Socket {
-    /// Accepts a connection that waits at `listener`; `None`: none waits.
-    ///
-    /// # Errors
-    /// The system refuses it, usually because it is out of descriptors.
-    pub fn accept(listener: &TcpListener, options: SocketOptions) -> io::Result<Option<Self>> {
-        match listener.accept() {
-            Ok((stream, peer)) => {
-                options.set(&stream)?;
-                Ok(Some(Self { stream, peer }))
-            }
-            // The peer has closed the waiting connection; the next one may be fine.
-            Err(why) if matches!(why.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {
-                Ok(None)
-            }
-            Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(None),
-            Err(why) => Err(why),
-        }
+impl Stream for Tcp {
+    fn open(&mut self) -> io::Result<bool> {
+        self.stream.take_error()?.map_or(Ok(()), Err)?;
+        self.opening = false;
+        Ok(true)
     }
 
-    /// The peer's address.
-    #[must_use]
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    /// The result of [`connect`], once the socket is writable.
-    ///
-    /// # Errors
-    /// Refused, unreachable, timed out.
-    pub fn connected(&self) -> io::Result<()> {
-        self.stream.take_error()?.map_or(Ok(()), Err)
-    }
-
-    /// Reads at most `into.len()` bytes without waiting; `None`: there are none now; 0: the peer has closed.
-    ///
-    /// # Errors
-    /// The connection is broken.
-    pub fn read(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
         without_waiting(|| self.stream.read(into))
     }
 
-    /// Writes as many bytes as the send buffer takes; `None`: it is full.
-    ///
-    /// # Errors
-    /// The connection is broken.
-    pub fn write(&mut self, from: &[u8]) -> io::Result<Option<usize>> {
-        without_waiting(|| self.stream.write(from))
+    fn write(&mut self, from: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        without_waiting(|| match from {
+            [one] => self.stream.write(one),
+            parts => self.stream.write_vectored(parts),
+        })
+    }
+
+    fn wants(&self) -> Interest {
+        if self.opening { Interest::Write } else { Interest::Read }
+    }
+
+    fn has_buffered(&self) -> bool {
+        false
+    }
+}
+
+/// Accepts a connection that waits at `listener`; `None`: none waits.
+///
+/// # Errors
+/// The system refuses it, usually because it is out of descriptors.
+pub fn accept(listener: &TcpListener, options: SocketOptions) -> io::Result<Option<Socket>> {
+    match listener.accept() {
+        Ok((stream, peer)) => {
+            options.set(&stream)?;
+            Ok(Some(Socket::new(Tcp { stream, opening: false }, peer)))
+        }
+        // The peer has closed the waiting connection; the next one may be fine.
+        Err(why) if matches!(why.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => Ok(None),
+        Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(None),
+        Err(why) => Err(why),
     }
 }
 
@@ -110,7 +106,7 @@ fn without_waiting(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Op
     }
 }
 
-impl AsFd for Socket {
+impl AsFd for Tcp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -140,7 +136,7 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     bind().map_err(named)
 }
 
-/// Starts to connect. The socket becomes writable when the attempt has ended; [`Socket::connected`] returns the result.
+/// Starts to connect; [`Connection::open`](super::Connection::open) returns the result once the socket is writable.
 ///
 /// # Errors
 /// The attempt fails at once.
@@ -153,45 +149,55 @@ pub fn connect(to: SocketAddr, options: SocketOptions) -> io::Result<Socket> {
     // Before connecting, because the window scale is negotiated then.
     options.set(&stream)?;
     match rustix::net::connect(&stream, &to) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(Socket { stream, peer: to }),
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(Socket::new(Tcp { stream, opening: true }, to)),
         Err(why) => Err(why.into()),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::IoSlice;
     use std::time::Duration;
 
-    use super::{Socket, SocketOptions, connect, listen};
-    use crate::net::{Interest, Poller};
+    use super::{SocketOptions, accept, connect, listen};
+    use crate::net::{Connection, Event, Poller};
+
+    fn event_of(poller: &Poller, token: u64) -> Event {
+        let mut events = Vec::new();
+        loop {
+            poller.wait(Some(Duration::from_secs(5)), &mut events).unwrap();
+            if let Some(event) = events.iter().find(|event| event.token == token) {
+                return *event;
+            }
+        }
+    }
 
     #[test]
     fn connecting_does_not_wait_and_reports_a_refusal() {
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let at = listener.local_addr().unwrap();
         let poller = Poller::new().unwrap();
-        let mut near = connect(at, SocketOptions::default()).unwrap();
-        poller.add(&near, 1, Interest::Write).unwrap();
-        poller.wait(None, &mut Vec::new()).unwrap();
-        near.connected().unwrap();
-        let mut far = Socket::accept(&listener, SocketOptions::default()).unwrap().unwrap();
-        assert_eq!(far.read(&mut [0; 8]).unwrap(), None);
-        assert_eq!(near.write(b"abc").unwrap(), Some(3));
-        poller.add(&far, 2, Interest::Read).unwrap();
-        let mut events = Vec::new();
-        while !events.iter().any(|e: &crate::net::Event| e.token == 2) {
-            poller.wait(Some(Duration::from_secs(5)), &mut events).unwrap();
-        }
-        assert_eq!(far.read(&mut [0; 8]).unwrap(), Some(3));
+        let near = connect(at, SocketOptions::default()).unwrap();
+        let mut near = Connection::new(near, 1, poller.registry()).unwrap();
+        assert!(event_of(&poller, 1).writable && near.open().unwrap());
+        let far = accept(&listener, SocketOptions::default()).unwrap().unwrap();
+        let mut far = Connection::new(far, 2, poller.registry()).unwrap();
+        far.read(&mut [0; 8], |_| unreachable!("nothing has arrived")).unwrap();
+        assert_eq!(near.write(&[IoSlice::new(b"ab"), IoSlice::new(b"c")]).unwrap(), Some(3));
+        assert!(event_of(&poller, 2).readable);
+        let mut read = Vec::new();
+        let take = |bytes: &[u8]| {
+            read.extend_from_slice(bytes);
+            true
+        };
+        far.read(&mut [0; 8], take).unwrap();
+        assert_eq!(read, b"abc");
         drop(near);
         drop(listener);
 
         let Ok(lost) = connect(at, SocketOptions::default()) else { return };
-        poller.add(&lost, 3, Interest::Write).unwrap();
-        events.clear();
-        while !events.iter().any(|e| e.token == 3) {
-            poller.wait(Some(Duration::from_secs(5)), &mut events).unwrap();
-        }
-        assert!(lost.connected().is_err());
+        let mut lost = Connection::new(lost, 3, poller.registry()).unwrap();
+        event_of(&poller, 3);
+        assert!(lost.open().is_err());
     }
 }

@@ -3,14 +3,11 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 
 use anyhow::{Context as _, Result, ensure};
 use rssl::dictionary::Dictionary;
 use rssl::transport::ClientOptions;
 
-use crate::backbone::feeds::Feeds;
-use crate::backbone::sink_side::SinkSide;
 use crate::cache::FieldTypes;
 use crate::config::Config;
 use crate::dictionaries::{self, Dictionaries};
@@ -19,17 +16,18 @@ use crate::metrics::Metrics;
 use crate::net::{Now, Poller, Registry, SocketOptions, reaches, resolve};
 
 use super::connector::{Connector, Target};
-use super::driver::{Driver, READ};
+use super::driver::Driver;
+use super::feed_thread::FeedsToRead;
 use super::hub_metrics::HubMetrics;
 use super::identity::{component, login};
 use super::known_dictionary::KnownDictionary;
 use super::listeners::Listeners;
 use super::news::News;
-use super::publishers::Publishers;
 use super::reconnect::Reconnect;
 use super::running::Running;
 use super::side::Side;
 use super::turns::TurnMeter;
+use super::upstreams::Upstreams;
 use super::workers::Workers;
 
 /// A program under construction: its settings, dictionary and main poller.
@@ -49,12 +47,9 @@ pub(super) struct Parts {
     /// Whether reads are stamped with the time, for latency statistics.
     pub(super) timed: bool,
     pub(super) listeners: Listeners,
-    pub(super) connectors: Vec<Connector>,
-    pub(super) publishers: Option<Publishers>,
-    /// The sources of the backbone, as upstreams.
-    pub(super) sources: Option<SinkSide>,
-    /// The feeds of those sources, and the number of packets of them that are read in a row.
-    pub(super) feeds: Option<(Receiver<Feeds>, usize)>,
+    pub(super) upstreams: Upstreams,
+    /// The feeds of the backbone, if that is upstream.
+    pub(super) feeds: Option<FeedsToRead>,
     pub(super) side: Side,
     pub(super) workers: Workers,
     pub(super) reconnect: Reconnect,
@@ -150,16 +145,13 @@ impl<'a> Assembly<'a> {
             dictionary: known,
             reconnect: parts.reconnect,
             hub: Hub::new(parts.hub, types),
-            batch: Batch { timed: parts.timed, ..Batch::default() },
-            connectors: parts.connectors,
-            publishers: parts.publishers,
-            sources: parts.sources,
+            log: Batch { timed: parts.timed, ..Batch::default() },
+            upstreams: parts.upstreams,
             listeners: parts.listeners,
             side,
             workers: parts.workers,
             requests: VecDeque::new(),
             poll_backbone_at: Now::ZERO,
-            buffer: vec![0; READ],
             main_wakes_at: Now::ZERO,
             hub_metrics: parts.hub_metrics,
             news: News::default(),

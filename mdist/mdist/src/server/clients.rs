@@ -1,8 +1,10 @@
-//! One worker's mounts with their sockets.
+//! One worker's mounts with their connections.
+
+use std::io::IoSlice;
 
 use crate::metrics::{MOUNTS, Metrics, PUBLISH_INTERVAL, Published, components};
 use crate::mounts::{MountId, MountStats, Reason, Worker};
-use crate::net::{Interest, Now, Registry, Socket, now as clock};
+use crate::net::{Connection, Disconnected, Event, Now, Registry, Socket, now as clock};
 
 use super::tokens::FIRST_CLIENT;
 use super::turns::TurnMeter;
@@ -10,13 +12,11 @@ use super::turns::TurnMeter;
 /// Maximum number of bytes that are read from one client before the next is served.
 const READ: usize = 64 * 1024;
 
-/// One client's socket.
+/// One client's connection.
 #[derive(Debug)]
 struct Client {
     id: MountId,
-    socket: Socket,
-    /// Whether the socket's send buffer is full, so that the poller reports when it is not.
-    full: bool,
+    connection: Connection,
     /// Whether the mount is in [`Clients::unwritten`].
     queued: bool,
 }
@@ -39,10 +39,20 @@ pub(super) enum Writes {
     },
 }
 
-/// The mounts of one worker, their sockets, and the output that waits to be written.
+impl From<Disconnected> for Reason {
+    fn from(why: Disconnected) -> Self {
+        match why {
+            Disconnected::Closed => Self::PeerClosed,
+            Disconnected::Broken(why) => Self::Lost(why.to_string()),
+        }
+    }
+}
+
+/// The mounts of one worker, their connections, and the output that waits to be written.
 pub(super) struct Clients {
     pub(super) worker: Worker,
-    sockets: Vec<Option<Client>>,
+    /// By index of the mount.
+    list: Vec<Option<Client>>,
     registry: Registry,
     writes: Writes,
     last_flush: Now,
@@ -72,7 +82,7 @@ impl Clients {
     ) -> Self {
         Self {
             worker,
-            sockets: Vec::new(),
+            list: Vec::new(),
             registry,
             writes,
             last_flush: Now::ZERO,
@@ -94,45 +104,40 @@ impl Clients {
         let id = self.worker.open(now, socket.peer().to_string());
         self.past.accepted += 1;
         let place = id.index();
-        if let Err(why) = self.registry.add(&socket, FIRST_CLIENT + place as u64, Interest::Read) {
-            self.leave(id, Reason::Lost(why.to_string()), now);
-            return;
-        }
-        if self.sockets.len() <= place {
-            self.sockets.resize_with(place + 1, || None);
-        }
-        self.sockets[place] = Some(Client { id, socket, full: false, queued: false });
-    }
-
-    /// Handles readiness of the client with this token.
-    pub(super) fn ready(&mut self, token: u64, readable: bool, writable: bool, now: Now) {
-        let place = usize::try_from(token - FIRST_CLIENT).unwrap_or(usize::MAX);
-        let Some(client) = self.sockets.get_mut(place).and_then(Option::as_mut) else { return };
-        let id = client.id;
-        if writable && client.full {
-            client.full = false;
-            if let Err(why) = self.registry.change(&client.socket, token, Interest::Read) {
-                return self.leave(id, Reason::Lost(why.to_string()), now);
-            }
-            self.write(id, now);
-        }
-        if readable {
-            self.read(place, now);
-        }
-    }
-
-    fn read(&mut self, place: usize, now: Now) {
-        let Some(client) = self.sockets.get_mut(place).and_then(Option::as_mut) else { return };
-        let id = client.id;
-        match client.socket.read(&mut self.input) {
-            Ok(None) => {}
-            Ok(Some(0)) => self.leave(id, Reason::PeerClosed, now),
-            Ok(Some(count)) => {
-                if let Some(bytes) = self.input.get(..count) {
-                    self.worker.input(id, bytes, now);
+        match Connection::new(socket, FIRST_CLIENT + place as u64, &self.registry) {
+            Ok(connection) => {
+                if self.list.len() <= place {
+                    self.list.resize_with(place + 1, || None);
                 }
+                self.list[place] = Some(Client { id, connection, queued: false });
             }
             Err(why) => self.leave(id, Reason::Lost(why.to_string()), now),
+        }
+    }
+
+    /// Handles readiness of a client.
+    pub(super) fn ready(&mut self, event: Event, now: Now) {
+        let place = usize::try_from(event.token - FIRST_CLIENT).unwrap_or(usize::MAX);
+        let Some(client) = self.list.get_mut(place).and_then(Option::as_mut) else { return };
+        let id = client.id;
+        match client.connection.writable(event) {
+            Ok(false) => {}
+            Ok(true) => self.write(id, now),
+            Err(why) => return self.leave(id, Reason::Lost(why.to_string()), now),
+        }
+        self.read(place, event, now);
+    }
+
+    fn read(&mut self, place: usize, event: Event, now: Now) {
+        let client = self.list.get_mut(place).and_then(Option::as_mut);
+        let Some(client) = client.filter(|client| client.connection.has_input(event)) else { return };
+        let (id, worker) = (client.id, &mut self.worker);
+        let read = client.connection.read(&mut self.input, |bytes| {
+            worker.input(id, bytes, now);
+            true
+        });
+        if let Err(why) = read {
+            self.leave(id, why.into(), now);
         }
     }
 
@@ -143,7 +148,7 @@ impl Clients {
         self.select_due(now);
         let mut due = std::mem::take(&mut self.dirty);
         for id in due.drain(..) {
-            if let Some(client) = self.sockets.get_mut(id.index()).and_then(Option::as_mut) {
+            if let Some(client) = self.list.get_mut(id.index()).and_then(Option::as_mut) {
                 client.queued = false;
             }
             self.write(id, now);
@@ -156,7 +161,7 @@ impl Clients {
     fn queue_dirty(&mut self) {
         self.worker.dirty(&mut self.dirty);
         for id in self.dirty.drain(..) {
-            if let Some(client) = self.sockets.get_mut(id.index()).and_then(Option::as_mut)
+            if let Some(client) = self.list.get_mut(id.index()).and_then(Option::as_mut)
                 && !client.queued
             {
                 client.queued = true;
@@ -252,35 +257,26 @@ impl Clients {
     }
 
     fn write(&mut self, id: MountId, now: Now) {
-        let Some(client) = self.sockets.get_mut(id.index()).and_then(Option::as_mut) else { return };
-        if client.full || client.id != id {
+        let Some(client) = self.list.get_mut(id.index()).and_then(Option::as_mut) else { return };
+        if client.connection.is_full() || client.id != id {
             return;
         }
-        let socket = &mut client.socket;
         let writes = &mut self.past.writes;
         let written = self.worker.write(id, now, |bytes| {
             *writes += 1;
-            socket.write(bytes)
+            client.connection.write(&[IoSlice::new(bytes)])
         });
         self.worker.written(id, clock);
         match written {
-            Ok(true) => return,
-            Ok(false) => {}
-            Err(why) => return self.leave(id, Reason::Lost(why.to_string()), now),
-        }
-        client.full = true;
-        self.past.writes_full += 1;
-        if let Err(why) =
-            self.registry.change(&client.socket, FIRST_CLIENT + id.index() as u64, Interest::Both)
-        {
-            self.leave(id, Reason::Lost(why.to_string()), now);
+            Ok(true) => {}
+            Ok(false) => self.past.writes_full += 1,
+            Err(why) => self.leave(id, Reason::Lost(why.to_string()), now),
         }
     }
 
     fn leave(&mut self, id: MountId, reason: Reason, now: Now) {
         // The socket is closed when this function returns, so the reason is recorded before the peer sees the end.
-        let _socket =
-            self.sockets.get_mut(id.index()).and_then(|place| place.take_if(|client| client.id == id));
+        let _socket = self.list.get_mut(id.index()).and_then(|place| place.take_if(|client| client.id == id));
         if let Some(farewell) = self.worker.closed(id, reason) {
             count(&mut self.past, &farewell.stats);
             let crowded = matches!(farewell.reason, Reason::Crowded { .. });

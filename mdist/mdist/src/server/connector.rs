@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use rssl::transport::{ClientOptions, VERSION_NEWEST, VERSION_OLDEST};
 
-use super::connection::{Connection, Tally};
 use super::tokens::FIRST_CONNECTOR;
+use super::upstream::{Tally, Terms, Upstream};
 use crate::dictionaries::Half;
-use crate::hub::{Batch, Hub, UpstreamId};
-use crate::metrics::Metrics;
-use crate::metrics::components::Upstream;
-use crate::net::{Interest, Now, Registry, Socket, SocketOptions, connect, resolve};
+use crate::hub::{HubTurn, UpstreamId};
+use crate::metrics::{Metrics, components};
+use crate::net::{Connection, Event, Now, Registry, SocketOptions, connect, resolve};
 use crate::upstream::{Consumer, Login, Session as _, SessionError};
 
 /// Pause before the first attempt to reconnect; doubled after each further one.
@@ -42,14 +41,14 @@ pub(super) struct Target {
 enum State {
     /// Not connected; the next attempt is due then.
     Down(Now),
-    Connecting(Socket),
-    Open(Connection<Consumer>),
+    Connecting(Connection),
+    Open(Upstream<Consumer>),
 }
 
 /// Keeps a connection to one upstream.
 #[derive(Debug)]
 pub(super) struct Connector {
-    id: UpstreamId,
+    terms: Terms,
     target: Target,
     state: State,
     token: u64,
@@ -69,7 +68,7 @@ impl Connector {
     /// Connects to `target` at the first tick; `id` is its number in the hub.
     pub(super) fn new(id: UpstreamId, target: Target, registry: Registry, metrics: Metrics) -> Self {
         Self {
-            id,
+            terms: Terms { id, services: target.services.clone().into() },
             target,
             state: State::Down(Now::ZERO),
             token: FIRST_CONNECTOR + u64::from(id.0),
@@ -90,24 +89,21 @@ impl Connector {
 
     /// Counts of all sessions.
     pub(super) fn tally(&self) -> &Tally {
-        if let State::Open(connection) = &self.state { &connection.tally } else { &self.tally }
+        if let State::Open(upstream) = &self.state { &upstream.tally } else { &self.tally }
     }
 
     /// Records how long a message of this upstream stayed in the program.
     pub(super) fn record_latency(&mut self, took: Duration) {
-        let tally = if let State::Open(connection) = &mut self.state {
-            &mut connection.tally
-        } else {
-            &mut self.tally
-        };
+        let tally =
+            if let State::Open(upstream) = &mut self.state { &mut upstream.tally } else { &mut self.tally };
         tally.latency.record(took);
     }
 
     /// Kind, label and counters, as metrics show them.
-    pub(super) fn counters(&self) -> (&'static str, String, Upstream) {
+    pub(super) fn counters(&self) -> (&'static str, String, components::Upstream) {
         let state = match &self.state {
             State::Down(_) => 0,
-            State::Open(connection) if connection.session.is_open() => 2,
+            State::Open(upstream) if upstream.session.is_open() => 2,
             State::Connecting(_) | State::Open(_) => 1,
         };
         (self.target.kind, self.label(), self.tally().counters(state))
@@ -119,13 +115,11 @@ impl Connector {
     }
 
     fn connect(&mut self, now: Now) {
-        let attempt = resolve(self.host(), PORT).and_then(|to: SocketAddr| connect(to, self.target.socket));
-        let registered = attempt.and_then(|socket| {
-            self.registry.add(&socket, self.token, Interest::Write)?;
-            Ok(socket)
+        let attempt = resolve(self.host(), PORT).and_then(|to: SocketAddr| {
+            Connection::new(connect(to, self.target.socket)?, self.token, &self.registry)
         });
-        match registered {
-            Ok(socket) => self.state = State::Connecting(socket),
+        match attempt {
+            Ok(connection) => self.state = State::Connecting(connection),
             Err(why) => self.failed(now, &why),
         }
     }
@@ -142,9 +136,9 @@ impl Connector {
     }
 
     /// Ends the session: notifies the hub and schedules the next attempt.
-    fn lost(&mut self, now: Now, why: &SessionError, hub: &mut Hub, out: &mut Batch) {
+    fn lost(&mut self, why: &SessionError, turn: &mut HubTurn<'_>) {
         tracing::warn!(host = self.host(), %why, "the upstream is lost");
-        hub.upstream_down(now, self.id, why.for_consumers(), out);
+        turn.upstream_down(self.terms.id, why.for_consumers());
         self.tally = *self.tally();
         let what = serde_json::json!({ "host": self.host(), "reason": why.to_string() });
         self.metrics.disconnect(self.target.kind, why.label(), what);
@@ -152,7 +146,7 @@ impl Connector {
             // Old servers close the connection without a reply to a version they do not know.
             SessionError::NoAnswer if self.version > VERSION_OLDEST => {
                 self.version -= 1;
-                self.state = State::Down(now);
+                self.state = State::Down(turn.now);
                 return;
             }
             SessionError::NoAnswer => self.version = VERSION_NEWEST,
@@ -160,67 +154,54 @@ impl Connector {
             _ => {}
         }
         self.host += 1;
-        self.retry(now);
+        self.retry(turn.now);
     }
 
-    /// Handles readiness of the socket.
-    pub(super) fn ready(
-        &mut self,
-        (readable, writable): (bool, bool),
-        now: Now,
-        buffer: &mut [u8],
-        hub: &mut Hub,
-        out: &mut Batch,
-    ) {
+    /// Handles readiness of the connection.
+    pub(super) fn ready(&mut self, event: Event, buffer: &mut [u8], turn: &mut HubTurn<'_>) {
         match &mut self.state {
             State::Down(_) => {}
-            State::Connecting(socket) => match socket.connected() {
-                Ok(()) => self.opened(now),
-                Err(why) => self.failed(now, &why),
+            State::Connecting(connection) => match connection.open() {
+                Ok(true) => {
+                    self.opened(turn.now);
+                    self.ready(event, buffer, turn);
+                }
+                Ok(false) => {}
+                Err(why) => self.failed(turn.now, &why),
             },
-            State::Open(connection) => {
-                let result = connection.ready(
-                    readable,
-                    writable,
-                    now,
-                    self.id,
-                    &self.target.services,
-                    buffer,
-                    hub,
-                    out,
-                );
-                if connection.session.is_open() {
+            State::Open(upstream) => {
+                let result = upstream.ready(event, buffer, turn);
+                if upstream.session.is_open() {
                     self.pause = BACKOFF;
                     if !std::mem::replace(&mut self.reported, true) {
-                        let peer = connection.peer();
+                        let peer = upstream.peer();
                         tracing::info!(host = self.host(), %peer, "connected to the {}", self.target.kind);
                     }
                 }
                 if let Err(why) = result {
-                    self.lost(now, &why, hub, out);
+                    self.lost(&why, turn);
                 }
             }
         }
     }
 
     fn opened(&mut self, now: Now) {
-        let State::Connecting(socket) = std::mem::replace(&mut self.state, State::Down(now)) else { return };
-        if let Err(why) = self.registry.change(&socket, self.token, Interest::Read) {
-            return self.failed(now, &why);
-        }
+        let State::Connecting(connection) = std::mem::replace(&mut self.state, State::Down(now)) else {
+            return;
+        };
         let transport = ClientOptions { version: self.version, ..self.target.transport.clone() };
         let session = Consumer::new(transport, self.target.login.clone(), now);
-        let mut connection = Connection::new(socket, session, self.token, &self.registry);
-        *connection.tally = self.tally;
+        let mut upstream = Upstream::new(self.terms.clone(), connection, session);
+        *upstream.tally = self.tally;
         self.reported = false;
-        self.state = State::Open(connection);
+        self.state = State::Open(upstream);
     }
 
     /// The dictionaries that have arrived since the last call, each with the name of the upstream; logs which do not
     /// come.
     pub(super) fn take_dictionaries(&mut self) -> Vec<(String, Half)> {
-        let State::Open(connection) = &mut self.state else { return Vec::new() };
-        let (received, failures) = connection.session.take_dictionaries();
+        let State::Open(upstream) = &mut self.state else { return Vec::new() };
+        let (received, failures) = upstream.session.take_dictionaries();
         let host = self.host().to_owned();
         for why in failures {
             tracing::warn!(host, "no dictionary {why}");
@@ -230,30 +211,30 @@ impl Connector {
 
     /// Queues a message of the hub for the upstream.
     pub(super) fn send(&mut self, message: &[u8]) {
-        if let State::Open(connection) = &mut self.state
-            && let Err(why) = connection.session.send(message)
+        if let State::Open(upstream) = &mut self.state
+            && let Err(why) = upstream.session.send(message)
         {
             tracing::warn!(host = self.host(), %why, "cannot send a request to the upstream");
         }
     }
 
     /// Writes queued output.
-    pub(super) fn flush(&mut self, now: Now, hub: &mut Hub, out: &mut Batch) {
-        if let State::Open(connection) = &mut self.state
-            && let Err(why) = connection.flush(now)
+    pub(super) fn flush(&mut self, turn: &mut HubTurn<'_>) {
+        if let State::Open(upstream) = &mut self.state
+            && let Err(why) = upstream.flush(turn.now)
         {
-            self.lost(now, &why, hub, out);
+            self.lost(&why, turn);
         }
     }
 
     /// Runs the timers that are due: attempts to connect, pings, timeouts.
-    pub(super) fn tick(&mut self, now: Now, hub: &mut Hub, out: &mut Batch) {
+    pub(super) fn tick(&mut self, turn: &mut HubTurn<'_>) {
         match &mut self.state {
-            State::Down(until) if *until <= now => self.connect(now),
-            State::Open(connection) => {
-                connection.release_directories(now, self.id, &self.target.services, hub, out);
-                if let Err(why) = connection.session.tick(now) {
-                    self.lost(now, &why, hub, out);
+            State::Down(until) if *until <= turn.now => self.connect(turn.now),
+            State::Open(upstream) => {
+                upstream.release_directories(turn);
+                if let Err(why) = upstream.session.tick(turn.now) {
+                    self.lost(&why, turn);
                 }
             }
             State::Down(_) | State::Connecting(_) => {}
@@ -265,8 +246,8 @@ impl Connector {
         match &self.state {
             State::Down(until) => Some(*until),
             State::Connecting(_) => None,
-            State::Open(connection) => {
-                let session = &connection.session;
+            State::Open(upstream) => {
+                let session = &upstream.session;
                 [session.deadline(), session.release_due()].into_iter().flatten().min()
             }
         }

@@ -10,26 +10,19 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::backbone::POLL_EVERY;
-use crate::backbone::sink_side::SinkSide;
-use crate::dictionaries::Half;
-use crate::hub::{Batch, Hub, HubRequest};
+use crate::hub::{Batch, Hub, HubRequest, HubTurn};
 use crate::net::{Event, Now, Registry, Socket, now as clock};
 
-use super::connector::Connector;
-use super::hub_input::HubInput;
 use super::hub_metrics::{HubMetrics, Sources};
 use super::known_dictionary::KnownDictionary;
 use super::listeners::{ACCEPTS_PER_TURN, Listeners};
 use super::news::News;
-use super::publishers::Publishers;
 use super::reconnect::Reconnect;
 use super::side::Side;
-use super::tokens::{BACKBONE, FIRST_CLIENT, FIRST_CONNECTOR, FIRST_PUBLISHER};
+use super::tokens::{BACKBONE, FIRST_CLIENT, FIRST_CONNECTOR};
 use super::turns::TurnMeter;
+use super::upstreams::{Received, Upstreams};
 use super::workers::Workers;
-
-/// Maximum number of bytes that one read of an upstream takes, so that many updates share a turn.
-pub(super) const READ: usize = 256 * 1024;
 
 /// Maximum number of rounds of requests and log entries in one turn. The rest waits for the next turn, so that sockets
 /// are served in between.
@@ -47,13 +40,8 @@ pub(super) struct Driver {
     pub(super) hub: Hub,
     pub(super) dictionary: KnownDictionary,
     /// The hub's log of the current turn.
-    pub(super) batch: Batch,
-    /// Connections that this program makes, by upstream number.
-    pub(super) connectors: Vec<Connector>,
-    /// Publishers that connect to this program; their upstream numbers are above the connectors'.
-    pub(super) publishers: Option<Publishers>,
-    /// The sources of the backbone, if it is upstream.
-    pub(super) sources: Option<SinkSide>,
+    pub(super) log: Batch,
+    pub(super) upstreams: Upstreams,
     pub(super) listeners: Listeners,
     pub(super) side: Side,
     /// Threads besides the main one that serve mounts.
@@ -61,8 +49,6 @@ pub(super) struct Driver {
     pub(super) requests: VecDeque<HubRequest>,
     /// Time at which to poll the backbone next. Set to the present time when its descriptor is ready.
     pub(super) poll_backbone_at: Now,
-    /// Buffer for reads of upstreams.
-    pub(super) buffer: Vec<u8>,
     /// Time at which the main thread wakes by itself.
     pub(super) main_wakes_at: Now,
     pub(super) hub_metrics: HubMetrics,
@@ -73,36 +59,30 @@ pub(super) struct Driver {
 impl Driver {
     /// Handles an event of the main poller; a turn has to follow.
     pub(super) fn ready(&mut self, event: Event, now: Now) {
-        let Event { token, readable, writable } = event;
-        let ready = (readable, writable);
-        if token >= FIRST_CLIENT {
+        if event.token >= FIRST_CLIENT {
             if let Side::Mounts(clients) = &mut self.side {
-                clients.ready(token, readable, writable, now);
+                clients.ready(event, now);
             }
-        } else if token >= FIRST_PUBLISHER {
-            if let Some(publishers) = &mut self.publishers {
-                publishers.ready(token, ready, now, &mut self.buffer, &mut self.hub, &mut self.batch);
-            }
-        } else if let Some(place) = token.checked_sub(FIRST_CONNECTOR) {
-            if let Some(connector) = self.connectors.get_mut(place as usize) {
-                connector.ready(ready, now, &mut self.buffer, &mut self.hub, &mut self.batch);
-                let received = connector.take_dictionaries();
-                self.learn(received);
-            }
-        } else if token == BACKBONE {
+        } else if event.token >= FIRST_CONNECTOR {
+            let mut turn = HubTurn { hub: &mut self.hub, log: &mut self.log, now };
+            let received = self.upstreams.ready(event, &mut turn);
+            self.learn(received);
+        } else if event.token == BACKBONE {
             self.poll_backbone_at = now;
         } else {
             // The poller reports the listener again if more connections wait.
             for _ in 0..ACCEPTS_PER_TURN {
-                let Some(socket) = self.listeners.accept(token, now) else { break };
+                let Some(socket) = self.listeners.accept(event.token, now) else { break };
                 self.adopt(socket, now);
             }
         }
     }
 
     fn adopt(&mut self, socket: Socket, now: Now) {
-        match (&mut self.publishers, &mut self.side) {
-            (Some(publishers), _) => publishers.adopt(socket, now, &mut self.hub, &mut self.batch),
+        match (&mut self.upstreams.publishers, &mut self.side) {
+            (Some(publishers), _) => {
+                publishers.adopt(socket, &mut HubTurn { hub: &mut self.hub, log: &mut self.log, now });
+            }
             (None, Side::Mounts(clients)) => {
                 if let Some(socket) = self.workers.assign(socket) {
                     clients.adopt(socket, now);
@@ -117,33 +97,25 @@ impl Driver {
     /// # Errors
     /// The system refuses a thread or a watch that the backbone needs.
     pub(super) fn tick(&mut self, now: Now) -> Result<()> {
-        self.hub.tick(now, &mut self.batch);
+        let mut turn = HubTurn { hub: &mut self.hub, log: &mut self.log, now };
+        turn.tick();
         self.listeners.tick(now);
-        for connector in &mut self.connectors {
-            connector.tick(now, &mut self.hub, &mut self.batch);
-        }
-        if let Some(publishers) = &mut self.publishers {
-            publishers.tick(now, &mut self.hub, &mut self.batch);
-        }
+        self.upstreams.tick(&mut turn);
         let poll_backbone = self.poll_backbone_at <= now;
         if poll_backbone {
             self.poll_backbone_at = now + POLL_EVERY;
-            if let Some(sources) = &mut self.sources {
-                sources.poll(now, &mut HubInput { hub: &mut self.hub, out: &mut self.batch })?;
-                let received = sources.take_dictionaries();
-                self.learn(received);
-            }
+            let received = self.upstreams.poll_sources(&mut turn)?;
+            self.learn(received);
         }
         if !self.hub.services().services.is_empty() {
             self.dictionary.warn_if_built_in();
         }
         self.side.tick(now, poll_backbone)?;
-        let mut hub = HubInput { hub: &mut self.hub, out: &mut self.batch };
-        self.reconnect.run(now, &self.registry, self.sources.as_mut(), &mut self.side, &mut hub)
+        let mut turn = HubTurn { hub: &mut self.hub, log: &mut self.log, now };
+        self.reconnect.run(&self.registry, self.upstreams.sources.as_mut(), &mut self.side, &mut turn)
     }
 
-    /// Takes dictionaries of sources, each with the name of its source.
-    fn learn(&mut self, received: Vec<(String, Half)>) {
+    fn learn(&mut self, received: Received) {
         let mut changed = false;
         for (from, half) in received {
             changed |= self.dictionary.learn(&from, half, &mut self.hub);
@@ -167,10 +139,10 @@ impl Driver {
             self.workers.take_hub_requests(&mut self.requests);
             for _ in 0..REQUESTS {
                 let Some(request) = self.requests.pop_front() else { break };
-                self.hub.handle(now, request, &mut self.batch);
+                self.hub.handle(now, request, &mut self.log);
             }
-            self.send_orders(now);
-            if self.batch.is_empty() {
+            self.upstreams.send(&mut HubTurn { hub: &mut self.hub, log: &mut self.log, now });
+            if self.log.is_empty() {
                 self.flush(now)?;
                 self.side.take_hub_requests(&mut self.requests);
                 if self.requests.is_empty() {
@@ -181,11 +153,11 @@ impl Driver {
                 }
                 continue;
             }
-            self.side.apply(&self.batch, self.hub.services())?;
+            self.side.apply(&self.log, self.hub.services())?;
             if self.workers.is_empty() {
-                self.batch.clear();
+                self.log.clear();
             } else {
-                self.workers.apply(&mut self.batch, self.hub.services());
+                self.workers.apply(&mut self.log, self.hub.services());
             }
             if clock() > until {
                 break;
@@ -203,20 +175,8 @@ impl Driver {
         let lost_ends = self.reconnect.lost;
         let denied = self.listeners.denied();
         let turns = self.turns.counts();
-        let Self { hub_metrics, hub, side, sources, connectors, publishers, dictionary, .. } = self;
-        hub_metrics.publish(
-            now,
-            &Sources {
-                hub,
-                side,
-                sources: sources.as_ref(),
-                connectors,
-                publishers: publishers.as_ref(),
-                lost_ends,
-                denied,
-                turns,
-            },
-        );
+        let Self { hub_metrics, hub, side, upstreams, dictionary, .. } = self;
+        hub_metrics.publish(now, &Sources { hub, side, upstreams, lost_ends, denied, turns });
         hub_metrics.publish_market(hub, dictionary.dictionary());
     }
 
@@ -229,11 +189,7 @@ impl Driver {
                 self.hub_metrics.record_disconnect(&farewell);
             }
             for (up, took) in sinks.measured() {
-                if let Some(connector) = self.connectors.get_mut(usize::from(up.0)) {
-                    connector.record_latency(took);
-                } else if let Some(publishers) = &mut self.publishers {
-                    publishers.record_latency(up, took);
-                }
+                self.upstreams.record_latency(up, took);
             }
         }
         Ok(())
@@ -241,42 +197,19 @@ impl Driver {
 
     /// Handles a packet of a feed; a turn has to follow.
     pub(super) fn feed(&mut self, packet: &mut [u8], now: Now) {
-        if let Some(sources) = &mut self.sources {
-            sources.feed(now, packet, &mut HubInput { hub: &mut self.hub, out: &mut self.batch });
-        }
-    }
-
-    fn send_orders(&mut self, now: Now) {
-        for (up, order) in self.hub.outgoing() {
-            if let Some(sources) = self.sources.as_mut().filter(|sources| sources.owns(up)) {
-                sources.order(up, order);
-            } else if let Some(connector) = self.connectors.get_mut(usize::from(up.0)) {
-                connector.send(&order);
-            } else if let Some(publishers) = &mut self.publishers {
-                publishers.send(up, &order);
-            }
-        }
-        if let Some(publishers) = &mut self.publishers {
-            publishers.flush(now, &mut self.hub, &mut self.batch);
-        }
-        for connector in &mut self.connectors {
-            connector.flush(now, &mut self.hub, &mut self.batch);
-        }
-        if let Some(sources) = &mut self.sources {
-            sources.flush();
+        if let Some(sources) = &mut self.upstreams.sources {
+            sources.feed(packet, &mut HubTurn { hub: &mut self.hub, log: &mut self.log, now });
         }
     }
 
     /// Time when [`Driver::tick`] or a turn is due next.
     pub(super) fn deadline(&self) -> Option<Now> {
-        let connectors = self.connectors.iter().filter_map(Connector::deadline);
-        let publishers = self.publishers.as_ref().and_then(Publishers::deadline);
-        let has_backbone = self.sources.is_some() || matches!(self.side, Side::Backbone(_));
+        let has_backbone = self.upstreams.sources.is_some() || matches!(self.side, Side::Backbone(_));
         let backbone = has_backbone.then_some(self.poll_backbone_at);
-        [self.hub.deadline(), self.listeners.deadline(), self.side.deadline(), publishers, backbone]
+        let (hub, upstreams) = (self.hub.deadline(), self.upstreams.deadline());
+        [hub, upstreams, self.listeners.deadline(), self.side.deadline(), backbone]
             .into_iter()
             .flatten()
-            .chain(connectors)
             .min()
     }
 }

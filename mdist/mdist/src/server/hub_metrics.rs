@@ -12,6 +12,7 @@ use crate::upstream::Session as _;
 use super::connector::Connector;
 use super::publishers::Publishers;
 use super::side::Side;
+use super::upstreams::Upstreams;
 
 /// The metrics in which the counters are published.
 pub(super) struct HubMetrics {
@@ -30,9 +31,7 @@ pub(super) struct HubMetrics {
 pub(super) struct Sources<'a> {
     pub(super) hub: &'a Hub,
     pub(super) side: &'a Side,
-    pub(super) sources: Option<&'a SinkSide>,
-    pub(super) connectors: &'a [Connector],
-    pub(super) publishers: Option<&'a Publishers>,
+    pub(super) upstreams: &'a Upstreams,
     /// Endpoints of the backbone lost so far.
     pub(super) lost_ends: u64,
     /// Connections refused because their host is in no allowed network.
@@ -76,7 +75,7 @@ impl HubMetrics {
     /// Publishes all counters.
     pub(super) fn publish(&mut self, now: Now, from: &Sources<'_>) {
         self.due = now + PUBLISH_INTERVAL;
-        self.publish_upstreams(from);
+        self.publish_upstreams(from.upstreams);
         self.publish_hub(from);
         self.publish_backbone(from);
         if let (Some(place), Side::Backbone(sinks)) = (&self.source, from.side) {
@@ -97,7 +96,7 @@ impl HubMetrics {
                 backlog: sinks.backlog() as u64,
             });
         }
-        if let (Some(place), Some(sources)) = (&self.sink, from.sources) {
+        if let (Some(place), Some(sources)) = (&self.sink, &from.upstreams.sources) {
             let stats = sources.stats();
             place.publish(&components::Sink {
                 packets: stats.packets,
@@ -127,21 +126,21 @@ impl HubMetrics {
         self.metrics.set_market(&self.program, Market { services, items, values });
     }
 
-    fn publish_upstreams(&self, from: &Sources<'_>) {
-        let sources = from.sources.iter().flat_map(|sources| sources.sessions());
+    fn publish_upstreams(&self, Upstreams { connectors, publishers, sources, .. }: &Upstreams) {
+        let sources = sources.iter().flat_map(|sources| sources.sessions());
         let sources = sources.map(|(name, counters)| ("backbone", name, counters));
-        let publishers = from.publishers.iter().flat_map(|publishers| publishers.connections());
-        let publishers = publishers.map(|connection| {
-            let open = u64::from(connection.session.is_open());
-            ("publisher", connection.peer().to_string(), connection.tally.counters(1 + open))
+        let publishers = publishers.iter().flat_map(Publishers::connected);
+        let publishers = publishers.map(|upstream| {
+            let open = u64::from(upstream.session.is_open());
+            ("publisher", upstream.peer().to_string(), upstream.tally.counters(1 + open))
         });
-        let connectors = from.connectors.iter().map(Connector::counters);
+        let connectors = connectors.iter().map(Connector::counters);
         self.metrics.set_upstreams(&self.program, connectors.chain(sources).chain(publishers));
     }
 
     fn publish_hub(&self, from: &Sources<'_>) {
         let hub = from.hub;
-        let (pending, crowded) = from.publishers.map_or((0, 0), Publishers::pending);
+        let (pending, crowded) = from.upstreams.publishers.as_ref().map_or((0, 0), Publishers::pending);
         let stats = hub.stats();
         self.hub.publish(&components::Hub {
             services: hub.services().services.len() as u64,
@@ -158,6 +157,7 @@ impl HubMetrics {
             refused: stats.refused,
             cached_images: stats.cached_images,
             cache_errors: stats.cache_errors,
+
             denied: from.denied,
             pending,
             crowded,
@@ -170,7 +170,7 @@ impl HubMetrics {
         let Some(place) = &self.backbone else { return };
         let (away, held) = match from.side {
             Side::Backbone(sinks) => (sinks.is_away(), sinks.held()),
-            Side::Mounts(_) => (from.sources.is_some_and(SinkSide::is_away), 0),
+            Side::Mounts(_) => (from.upstreams.sources.as_ref().is_some_and(SinkSide::is_away), 0),
         };
         let held = held as u64;
         place.publish(&components::Backbone { away: away.into(), lost: from.lost_ends, held });
@@ -179,11 +179,10 @@ impl HubMetrics {
     /// Publishes the latency of messages in a distributor, if it is measured.
     fn publish_latency(&self, sinks: &SourceSide, from: &Sources<'_>) {
         let Some(whole) = sinks.latency() else { return };
-        let connectors =
-            from.connectors.iter().map(|connector| (connector.label(), connector.tally().latency));
-        let publishers = from.publishers.iter().flat_map(|publishers| publishers.connections());
-        let publishers =
-            publishers.map(|connection| (connection.peer().to_string(), connection.tally.latency));
+        let Upstreams { connectors, publishers, .. } = from.upstreams;
+        let connectors = connectors.iter().map(|connector| (connector.label(), connector.tally().latency));
+        let publishers = publishers.iter().flat_map(Publishers::connected);
+        let publishers = publishers.map(|upstream| (upstream.peer().to_string(), upstream.tally.latency));
         let each = connectors.chain(publishers).filter(|_| self.latency_per_server);
         self.metrics.set_latency(&SOURCE, &self.program, *whole, each);
     }

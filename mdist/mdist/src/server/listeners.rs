@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::net::{Interest, Network, Now, Poller, Registry, Socket, SocketOptions, listen, resolve_local};
+use crate::net::{
+    Interest, Network, Now, Poller, Registry, Socket, SocketOptions, accept, listen, resolve_local,
+};
 
 /// Pause after the system refused a connection: while it is out of descriptors, it would refuse the next one too.
 const BACKOFF: Duration = Duration::from_millis(200);
@@ -95,7 +97,7 @@ impl Listeners {
         if self.paused_until.is_some() {
             return None;
         }
-        match Socket::accept(listener, self.options) {
+        match accept(listener, self.options) {
             Ok(accepted) => {
                 if accepted.is_some() && std::mem::take(&mut self.refusals) > 1 {
                     tracing::info!("connections are accepted again");

@@ -3,11 +3,10 @@
 mod assembly;
 mod backbone;
 mod clients;
-mod connection;
 mod connector;
 pub mod demo;
 mod driver;
-mod hub_input;
+mod feed_thread;
 mod hub_metrics;
 mod identity;
 mod known_dictionary;
@@ -24,6 +23,8 @@ pub mod src_dist;
 mod ticket_lock;
 mod tokens;
 mod turns;
+mod upstream;
+mod upstreams;
 mod workers;
 
 pub use backbone::Backbone;

@@ -20,11 +20,13 @@ use super::assembly::{Assembly, Parts, accepted_services, open_poller};
 use super::backbone::{Backbone, tipc_options};
 use super::clients::{Clients, Writes};
 use super::connector::Target;
+use super::feed_thread::FeedsToRead;
 use super::hub_metrics::HubMetrics;
 use super::identity::component;
 use super::reconnect::{Opener, Reconnect, watch};
 use super::running::Running;
 use super::side::Side;
+use super::upstreams::Upstreams;
 use super::workers::Workers;
 
 /// Default port of the listeners for consumers.
@@ -60,9 +62,7 @@ pub fn start(config: &Config, metrics: &Metrics, backbone: &Backbone) -> Result<
         hub: hub_options(config),
         timed: settings.latency_calc.enabled,
         listeners,
-        connectors,
-        publishers: None,
-        sources: None,
+        upstreams: Upstreams::new(connectors, None),
         feeds: None,
         side: Side::Mounts(Box::new(mounts.clients(0, assembly.registry()))),
         workers,
@@ -94,7 +94,7 @@ fn reads_backbone(settings: &P2ps) -> bool {
 /// Adds the backbone's sources to `parts`, as upstreams after the connectors.
 fn open_sources(assembly: &Assembly<'_>, backbone: &Backbone, parts: &mut Parts) -> Result<()> {
     let Config { p2ps: settings, backbone: limits, .. } = assembly.config;
-    let first = UpstreamId(u16::try_from(parts.connectors.len()).unwrap_or(u16::MAX));
+    let first = UpstreamId(u16::try_from(parts.upstreams.connectors.len()).unwrap_or(u16::MAX));
     let (opener, end) =
         Opener::new(backbone, tipc_options(assembly.config), Backbone::open_sink, assembly.poller.waker())?;
     let mut sources = SinkSide::new(end, first, MAX_SOURCES, "p2ps");
@@ -107,9 +107,9 @@ fn open_sources(assembly: &Assembly<'_>, backbone: &Backbone, parts: &mut Parts)
         let _ = to.send(feeds);
     }
     parts.reconnect = Reconnect { sink_end: Some(opener), feeds: Some(to), ..Reconnect::default() };
-    parts.feeds = Some((from, bias as usize));
+    parts.feeds = Some(FeedsToRead { endpoints: from, in_a_row: bias as usize });
     watch(assembly.poller.registry(), sources.descriptor())?;
-    parts.sources = Some(sources);
+    parts.upstreams.sources = Some(sources);
     Ok(())
 }
 
@@ -231,6 +231,7 @@ fn hub_options(config: &Config) -> hub::Options {
         cache: settings.cache,
         cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
         cache_limits: config.cache.limits(),
+
         ..hub::Options::default()
     }
 }

@@ -13,10 +13,10 @@ use anyhow::{Context as _, Result};
 use crate::backbone::feeds::Feeds;
 use crate::backbone::sink_side::SinkSide;
 use crate::backbone::{SinkEnd, SourceEnd, tipc};
-use crate::net::{Interest, Now, Registry, Waker};
+use crate::hub::HubTurn;
+use crate::net::{Interest, Registry, Waker};
 
 use super::backbone::Backbone;
-use super::hub_input::HubInput;
 use super::side::Side;
 use super::tokens::BACKBONE;
 
@@ -138,14 +138,13 @@ impl Reconnect {
     /// The system refuses a thread or a watch on a descriptor.
     pub(super) fn run(
         &mut self,
-        now: Now,
         registry: &Registry,
         sources: Option<&mut SinkSide>,
         side: &mut Side,
-        hub: &mut HubInput<'_>,
+        turn: &mut HubTurn<'_>,
     ) -> Result<()> {
         if let Some(sources) = sources {
-            self.reconnect_sources(now, registry, sources, hub)?;
+            self.reconnect_sources(registry, sources, turn)?;
         }
         if let Side::Backbone(sinks) = side {
             if let (Some(opener), Some(why)) = (&mut self.source_end, sinks.take_lost()) {
@@ -153,7 +152,7 @@ impl Reconnect {
                 self.count_loss(&why);
             }
             if let Some(end) = take_opened(&mut self.source_end)? {
-                sinks.attach(end, &hub.hub.services().services)?;
+                sinks.attach(end, &turn.hub.services().services)?;
                 watch_reopened(registry, sinks.descriptor())?;
             }
         }
@@ -162,13 +161,12 @@ impl Reconnect {
 
     fn reconnect_sources(
         &mut self,
-        now: Now,
         registry: &Registry,
         sources: &mut SinkSide,
-        hub: &mut HubInput<'_>,
+        turn: &mut HubTurn<'_>,
     ) -> Result<()> {
         if let Some(opener) = &mut self.sink_end
-            && let Some(why) = sources.take_lost(now, hub)
+            && let Some(why) = sources.take_lost(turn)
         {
             opener.start_thread()?;
             self.count_loss(&why);

@@ -3,22 +3,21 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::backbone::{self, feeds::Feeds};
 use crate::net::{Poller, Role, ThreadSettings, Waker, now, spawn};
 
 use super::driver::Driver;
+use super::feed_thread::{FeedThread, FeedsToRead};
 use super::side::Side;
 use super::ticket_lock::TicketLock;
 use super::turns::{Part, Ready};
 
 /// Longest sleep, which limits the delay after a missed wake-up.
-const MAX_SLEEP: Duration = Duration::from_millis(500);
+pub(super) const MAX_SLEEP: Duration = Duration::from_millis(500);
 
 /// A program that runs in threads of this process; it stops when dropped.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ impl Running {
     pub(super) fn start(
         driver: Driver,
         poller: Poller,
-        feeds: Option<(Receiver<Feeds>, usize)>,
+        feeds: Option<FeedsToRead>,
         addresses: Vec<SocketAddr>,
         threads: &crate::config::Threads,
     ) -> Result<Self> {
@@ -45,14 +44,11 @@ impl Running {
             waker: poller.waker(),
             threads: Vec::new(),
         };
-        let timed = driver.batch.timed;
+        let timed = driver.log.timed;
         let driver = Arc::new(TicketLock::new(driver));
-        if let Some((feeds, in_a_row)) = feeds {
-            let driver = driver.clone();
-            let waker = poller.waker();
-            running.spawn(Role::Feed, &threads.feed, move |stop| {
-                read_feeds(&driver, &feeds, (in_a_row, timed), &waker, stop)
-            })?;
+        if let Some(feeds) = feeds {
+            let thread = FeedThread { driver: driver.clone(), feeds, timed, main: poller.waker() };
+            running.spawn(Role::Feed, &threads.feed, move |stop| thread.run(stop))?;
         }
         running.spawn(Role::Main, &threads.main, move |stop| serve(&driver, &poller, stop))?;
         Ok(running)
@@ -103,9 +99,6 @@ impl Drop for Running {
     }
 }
 
-/// Time that the feeds' thread waits for the driver before it reads ahead.
-const AHEAD_AFTER: Duration = Duration::from_millis(5);
-
 /// The main thread's loop.
 fn serve(driver: &TicketLock<Driver>, poller: &Poller, stop: &AtomicBool) -> Result<()> {
     let mut ready = Ready::default();
@@ -133,86 +126,4 @@ fn serve(driver: &TicketLock<Driver>, poller: &Poller, stop: &AtomicBool) -> Res
         clients.shut_down(now());
     }
     Ok(())
-}
-
-/// The loop of the feeds' thread: reads the feeds of one endpoint until it is lost, then of the next. `timed`: stamps
-/// packets with the time of their read.
-fn read_feeds(
-    driver: &TicketLock<Driver>,
-    endpoints: &Receiver<Feeds>,
-    (in_a_row, timed): (usize, bool),
-    main: &Waker,
-    stop: &AtomicBool,
-) -> Result<()> {
-    while !stop.load(Ordering::Acquire) {
-        let mut feeds = match endpoints.recv_timeout(MAX_SLEEP) {
-            Ok(feeds) => feeds,
-            Err(RecvTimeoutError::Timeout) => continue,
-            Err(RecvTimeoutError::Disconnected) => break,
-        };
-        feeds.set_timed(timed);
-        while !stop.load(Ordering::Acquire) {
-            let Err(why) = read_some(driver, &mut feeds, in_a_row, main)? else { continue };
-            if let Some(sources) = &mut driver.lock().sources {
-                sources.lose(feeds.generation(), why);
-            }
-            main.wake();
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Waits for packets, and passes them through the hub to the mounts' sockets. The inner error: the endpoint is lost.
-fn read_some(
-    driver: &TicketLock<Driver>,
-    feeds: &mut Feeds,
-    in_a_row: usize,
-    main: &Waker,
-) -> Result<backbone::Result<()>> {
-    // With busy-poll this thread polls the socket without sleeping, and the driver stays unlocked meanwhile.
-    match feeds.fetch(MAX_SLEEP) {
-        Ok(true) => {}
-        Ok(false) => {
-            if let Some(sources) = &mut driver.lock().sources {
-                sources.drained();
-            }
-            return Ok(Ok(()));
-        }
-        Err(why) => return Ok(Err(why)),
-    }
-    let ticket = driver.ticket();
-    while !ticket.wait_for(AHEAD_AFTER) {
-        if let Err(why) = feeds.read_ahead() {
-            return Ok(Err(why));
-        }
-    }
-    let mut driver = ticket.lock();
-    let at = now();
-    let mut state = Ok(());
-    driver.turns.begin(Part::Feeds, at);
-    driver.batch.begin_read(None, || feeds.read_at());
-    for _ in 0..in_a_row {
-        match feeds.next(Duration::ZERO) {
-            Ok(Some(packet)) => driver.feed(packet, at),
-            Ok(None) => break,
-            Err(why) => {
-                state = Err(why);
-                break;
-            }
-        }
-    }
-    driver.batch.end_read();
-    driver.turns.enter(Part::Hub, now());
-    let more = driver.turn(at)?;
-    if let Some(long) = driver.turns.end(now()) {
-        long.log("feeds");
-    }
-    // The main thread runs the timers, and sleeps until the earliest that it knew of.
-    let next = if more { Some(at) } else { driver.deadline() };
-    if let Some(next) = next.filter(|next| *next < driver.main_wakes_at) {
-        driver.main_wakes_at = next;
-        main.wake();
-    }
-    Ok(state)
 }

@@ -21,6 +21,7 @@ use super::publishers::{Acceptance, Publishers};
 use super::reconnect::{Opener, Reconnect, watch};
 use super::running::Running;
 use super::side::Side;
+use super::upstreams::Upstreams;
 use super::workers::Workers;
 
 /// Default port of the listeners for publishers.
@@ -56,9 +57,7 @@ pub fn start(config: &Config, metrics: &Metrics, backbone: &Backbone) -> Result<
         hub: hub_options(config),
         timed: settings.latency_calc.enabled,
         listeners,
-        connectors,
-        publishers: Some(publishers),
-        sources: None,
+        upstreams: Upstreams::new(connectors, Some(publishers)),
         feeds: None,
         side: Side::Backbone(Box::new(side)),
         workers: Workers::default(),
@@ -118,7 +117,7 @@ fn acceptance(settings: &SrcDist, assembly: &Assembly<'_>) -> Result<Acceptance>
             ..ServerOptions::default()
         },
         dictionaries: assembly.given_out.clone(),
-        services: settings.services.clone(),
+        services: settings.services.clone().into(),
         pending: settings.admission.pending(),
         login_timeout: settings.admission.login_timeout(),
     })
@@ -136,6 +135,7 @@ fn hub_options(config: &Config) -> hub::Options {
         cache: settings.defaults.cache,
         cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
         cache_limits: config.cache.limits(),
+
         max_awaited: settings.max_unpublished as usize,
         posts: match settings.posts {
             Posts::Refuse => hub::Posts::Refuse,

@@ -152,7 +152,7 @@ fn serve(
         clients.turns.enter(Part::Sockets, now());
         while let Some(event) = ready.next(now()) {
             if event.token >= FIRST_CLIENT {
-                clients.ready(event.token, event.readable, event.writable, at);
+                clients.ready(event, at);
             }
         }
         clients.turns.enter(Part::Output, now());

@@ -10,7 +10,7 @@ use mdist::backbone::feeds::Feeds;
 use mdist::backbone::sink_side::{SinkSide, UpstreamEvents};
 use mdist::backbone::source_side::{Farewell, Policy, STALL, SourceSide};
 use mdist::backbone::{POLL_EVERY, SinkEnd, SourceEnd};
-use mdist::hub::{Batch, HubRequest, ItemId, ItemSpec, Kind, Now, SideId, Token, UpstreamId};
+use mdist::hub::{Batch, HubRequest, ItemId, ItemSpec, Kind, SideId, Token, UpstreamId};
 use mdist::net::{Interest, Poller};
 use rssl::rdm::directory::{Action, Info, Service, ServiceState};
 use rssl::rwf::{
@@ -300,7 +300,7 @@ impl Consumer {
 }
 
 impl UpstreamEvents for Consumer {
-    fn message(&mut self, _: Now, up: UpstreamId, message: &[u8]) -> Result<(), String> {
+    fn message(&mut self, up: UpstreamId, message: &[u8]) -> Result<(), String> {
         assert_eq!(self.using.map(|(up, _)| up), Some(up), "a message of an upstream that is not used");
         let stream = rssl::rwf::peek(message).unwrap().stream;
         let want = self.streams.get_mut(&stream).expect("a message for a stream that is not open");
@@ -337,11 +337,11 @@ impl UpstreamEvents for Consumer {
         Ok(())
     }
 
-    fn up(&mut self, _: Now, _: UpstreamId) {
+    fn up(&mut self, _: UpstreamId) {
         self.counters.ups += 1;
     }
 
-    fn services(&mut self, _: Now, up: UpstreamId, services: Vec<(Action, Service)>) {
+    fn services(&mut self, up: UpstreamId, services: Vec<(Action, Service)>) {
         for (_, service) in services {
             if service.info.is_some_and(|info| info.name == self.service) {
                 self.offers.insert(up, service.id);
@@ -350,7 +350,7 @@ impl UpstreamEvents for Consumer {
         self.choose();
     }
 
-    fn down(&mut self, _: Now, up: UpstreamId, _: &str) {
+    fn down(&mut self, up: UpstreamId, _: &str) {
         self.counters.downs += 1;
         self.offers.remove(&up);
         if self.using.is_some_and(|(used, _)| used == up) {
@@ -420,7 +420,6 @@ impl RunningSink {
         poller.add(side.descriptor().unwrap(), 1, Interest::Read).unwrap();
         let shared = Arc::new(Mutex::new(Shared { side, hub }));
         let (stop, asleep) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let start = Instant::now();
         let control = {
             let (shared, stop) = (Arc::clone(&shared), Arc::clone(&stop));
             std::thread::spawn(move || {
@@ -430,7 +429,7 @@ impl RunningSink {
                     poller.wait(Some(POLL_EVERY), &mut events).unwrap();
                     let mut shared = shared.lock().unwrap();
                     let Shared { side, hub } = &mut *shared;
-                    side.poll(start.elapsed(), hub).unwrap();
+                    side.poll(hub).unwrap();
                     shared.send();
                 }
             })
@@ -443,7 +442,7 @@ impl RunningSink {
                         std::thread::sleep(Duration::from_millis(1));
                         continue;
                     }
-                    turn(&mut feeds, &shared, start);
+                    turn(&mut feeds, &shared);
                 }
             })
         };
@@ -467,14 +466,14 @@ impl RunningSink {
     }
 }
 
-fn turn(feeds: &mut Feeds, shared: &Mutex<Shared>, start: Instant) {
+fn turn(feeds: &mut Feeds, shared: &Mutex<Shared>) {
     let Some(packet) = feeds.next(Duration::from_millis(50)).unwrap() else { return };
     let mut shared = shared.lock().unwrap();
     let Shared { side, hub } = &mut *shared;
-    side.feed(start.elapsed(), packet, hub);
+    side.feed(packet, hub);
     for _ in 0..16 {
         match feeds.next(Duration::ZERO).unwrap() {
-            Some(packet) => side.feed(start.elapsed(), packet, hub),
+            Some(packet) => side.feed(packet, hub),
             None => {
                 side.drained();
                 break;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use mdist::backbone::feeds::Feeds;
 use mdist::backbone::memory::Memory;
-use mdist::backbone::sink_side::{SinkSide, UpstreamEvents};
+use mdist::backbone::sink_side::SinkSide;
 use mdist::backbone::source_side::SourceSide;
 use mdist::cache::FieldTypes;
-use mdist::hub::{Batch, Hub, HubRequest, Now, Options, SideId, UpstreamId};
+use mdist::hub::{Batch, Hub, HubRequest, HubTurn, Now, Options, SideId, UpstreamId};
 use rssl::rdm::directory::{self, Action, GroupStatus, Service, ServiceState, filter};
 use rssl::rwf::{
     Class, Close, DataState, DataType, Domain, Key, Message, OwnedState, Refresh, RefreshFlags, Request,
@@ -65,25 +65,6 @@ struct Distributor {
     source: SourceSide,
     sink: SinkSide,
     feeds: Feeds,
-}
-
-/// The hub of the server, as the backbone's sources see it.
-struct Input<'a>(&'a mut Hub, &'a mut Batch);
-
-impl UpstreamEvents for Input<'_> {
-    fn message(&mut self, now: Now, up: UpstreamId, message: &[u8]) -> Result<(), String> {
-        self.0.message(now, up, message, self.1).map_err(|why| why.to_string())
-    }
-    fn up(&mut self, now: Now, up: UpstreamId) {
-        self.0.upstream_up(now, up, false, self.1);
-        self.0.upstream_recovers(up);
-    }
-    fn services(&mut self, now: Now, up: UpstreamId, services: Vec<(Action, Service)>) {
-        self.0.upstream_services(now, up, services, true, self.1);
-    }
-    fn down(&mut self, now: Now, up: UpstreamId, why: &str) {
-        self.0.upstream_down(now, up, why, self.1);
-    }
 }
 
 /// A provider, a server, maybe a source distributor between them, and consumers.
@@ -175,10 +156,10 @@ impl Chain {
                 }
                 d.batch.clear();
                 d.source.flush().unwrap();
-                d.sink.poll(now, &mut Input(&mut self.hub, &mut out)).unwrap();
+                d.sink.poll(&mut HubTurn { hub: &mut self.hub, log: &mut out, now }).unwrap();
                 while let Some(packet) = d.feeds.next(Duration::ZERO).unwrap() {
                     moved = true;
-                    d.sink.feed(now, packet, &mut Input(&mut self.hub, &mut out));
+                    d.sink.feed(packet, &mut HubTurn { hub: &mut self.hub, log: &mut out, now });
                 }
                 d.sink.drained();
             }
