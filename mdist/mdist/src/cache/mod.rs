@@ -32,7 +32,7 @@ mod types;
 mod vector;
 
 pub use image::{Image, PartView};
-pub use record::Record;
+pub use record::{Record, is_plain_update};
 pub use types::FieldTypes;
 
 use fields::Scratch;

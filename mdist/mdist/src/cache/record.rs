@@ -29,6 +29,10 @@ pub(super) struct About {
     bytes_bound: usize,
     /// Upper bound of the image's entries: measured, plus those received since.
     entries_bound: usize,
+    /// Bytes of the values when they were last measured; not of a field list, whose bytes are known.
+    measured: usize,
+    /// Estimate of the bytes that were added since.
+    added: usize,
     pub(super) state: OwnedState,
     pub(super) group: Box<[u8]>,
     pub(super) perm: Option<Box<[u8]>>,
@@ -37,6 +41,11 @@ pub(super) struct About {
     pub(super) key: Option<Box<[u8]>>,
     pub(super) ext: Option<Box<[u8]>>,
 }
+
+/// Estimate of the memory that an entry of a table takes besides the bytes of its value.
+const ENTRY: usize = 128;
+/// Estimated bytes that may be added before the values are measured, in addition to half of their last measure.
+const UNMEASURED: usize = 4096;
 
 impl Record {
     /// Whether the image is complete: all parts of a refresh came.
@@ -128,8 +137,30 @@ impl Record {
     /// Memory of this record in bytes, without shared layouts; nested tables are estimated.
     #[must_use]
     pub fn bytes(&self) -> usize {
+        self.body.bytes() + self.other_bytes()
+    }
+
+    /// As [`Record::bytes`], without a walk through the entries of tables, whose bytes are estimated between two
+    /// measurements.
+    #[must_use]
+    pub fn footprint(&self) -> usize {
+        self.value_bytes() + self.other_bytes()
+    }
+
+    /// The part of [`Record::footprint`] that an update without permission data can change.
+    #[inline]
+    #[must_use]
+    pub fn value_bytes(&self) -> usize {
+        match &self.body {
+            Node::Fields(fields) => fields.bytes(),
+            Node::Nothing => 0,
+            Node::Whole(_, value) => value.len(),
+            _ => self.about.as_deref().map_or(0, |about| about.measured + about.added),
+        }
+    }
+
+    fn other_bytes(&self) -> usize {
         size_of::<Self>()
-            + self.body.bytes()
             + self.about.as_deref().map_or(0, |a| {
                 let len = |b: &Option<Box<[u8]>>| b.as_deref().map_or(0, <[u8]>::len);
                 size_of::<About>()
@@ -142,6 +173,27 @@ impl Record {
     }
 }
 
+/// The container and payload of a plain update: nine bytes of header, no flags. Nearly all updates are of this form.
+/// Spec: rssl.md §2.4.
+#[inline]
+fn plain_update(message: &[u8]) -> Option<(DataType, &[u8])> {
+    match message {
+        &[0, 9, class, _, _, _, _, _, 0, container, _kind, ref payload @ ..]
+            if class == Class::Update as u8 =>
+        {
+            Some((DataType::from_container_byte(container)?, payload))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a message can change no more than the [`Record::value_bytes`] of a record with an image.
+#[inline]
+#[must_use]
+pub fn is_plain_update(message: &[u8]) -> bool {
+    plain_update(message).is_some()
+}
+
 impl Cache {
     /// Applies a message of an item: a refresh, update or status. Other messages have no effect.
     ///
@@ -149,14 +201,10 @@ impl Cache {
     /// See [`super::Error`].
     #[inline]
     pub fn message(&mut self, record: &mut Record, message: &[u8]) -> Result<()> {
-        // Nearly all updates have this header: nine bytes, no flags. Spec: rssl.md §2.4.
-        if let &[0, 9, class, _, _, _, _, _, 0, container, _kind, ref payload @ ..] = message
-            && class == Class::Update as u8
-            && let Some(container) = DataType::from_container_byte(container)
-        {
-            return self.payload(record, container, payload);
+        match plain_update(message) {
+            Some((container, payload)) => self.payload(record, container, payload),
+            None => self.any_message(record, message),
         }
-        self.any_message(record, message)
     }
 
     fn any_message(&mut self, record: &mut Record, message: &[u8]) -> Result<()> {
@@ -180,9 +228,10 @@ impl Cache {
             let mut new = Record::default();
             self.payload(&mut new, refresh.container, refresh.payload)?;
             record.body = new.body;
-            let bounds = new.about.as_deref().map_or((0, 0), |a| (a.bytes_bound, a.entries_bound));
+            let new = new.about.unwrap_or_default();
             let about = record.about.get_or_insert_default();
-            (about.bytes_bound, about.entries_bound) = bounds;
+            (about.bytes_bound, about.entries_bound) = (new.bytes_bound, new.entries_bound);
+            (about.measured, about.added) = (new.measured, new.added);
             record.complete = refresh.flags.contains(RefreshFlags::COMPLETE);
         } else {
             self.payload(record, refresh.container, refresh.payload)?;
@@ -283,9 +332,10 @@ impl Cache {
         let limits = self.limits;
         record.reserve(payload.len(), entries, limits)?;
         let applied = record.body.apply(container, payload, &Sets::default(), &mut cx);
-        if applied.is_err() {
+        match applied {
+            Ok(()) => record.measure_if_grown(),
             // A nested value outgrew what the wire can carry: half of the payload is applied.
-            record.drop_image();
+            Err(_) => record.drop_image(),
         }
         applied
     }
@@ -298,6 +348,17 @@ impl Record {
         self.complete = false;
         if let Some(about) = self.about.as_deref_mut() {
             (about.bytes_bound, about.entries_bound) = (0, 0);
+            (about.measured, about.added) = (0, 0);
+        }
+    }
+
+    /// Measures the values if much was added since the last time. The cost for each added byte does not depend on the
+    /// size of the record.
+    fn measure_if_grown(&mut self) {
+        if let Some(about) = self.about.as_deref_mut()
+            && about.added > about.measured / 2 + UNMEASURED
+        {
+            (about.measured, about.added) = (self.body.bytes(), 0);
         }
     }
 
@@ -317,6 +378,7 @@ impl Record {
         }
         about.bytes_bound += bytes;
         about.entries_bound += entries;
+        about.added += bytes + entries * ENTRY;
         Ok(())
     }
 }

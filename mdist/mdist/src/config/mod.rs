@@ -33,7 +33,7 @@ pub struct Config {
     pub dictionary: Dictionary,
     /// Logins towards upstreams.
     pub login: Login,
-    /// Limits of a cached item.
+    /// Limits of the cache.
     pub cache: CacheLimits,
     /// Cores and schedulers of threads by role.
     pub threads: Threads,
@@ -105,7 +105,7 @@ impl Default for Login {
     }
 }
 
-/// Limits of one cached item; an item that exceeds them is passed through uncached.
+/// Limits of the cache. An item that exceeds those of one item is passed through uncached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CacheLimits {
@@ -113,6 +113,9 @@ pub struct CacheLimits {
     pub item_kib: u32,
     /// Entries of one item's maps, vectors and similar containers.
     pub item_entries: u32,
+    /// Memory of all items of the program, MiB; above it, the values of items that nobody has open are dropped, the
+    /// least recently used first. 0: no limit.
+    pub total_mib: u32,
 }
 
 impl CacheLimits {
@@ -121,11 +124,17 @@ impl CacheLimits {
     pub fn limits(&self) -> crate::cache::Limits {
         crate::cache::Limits { bytes: self.item_kib as usize * 1024, entries: self.item_entries as usize }
     }
+
+    /// The limit of all items, bytes; `None`: no limit.
+    #[must_use]
+    pub fn budget(&self) -> Option<usize> {
+        (self.total_mib > 0).then_some((self.total_mib as usize) << 20)
+    }
 }
 
 impl Default for CacheLimits {
     fn default() -> Self {
-        Self { item_kib: 8 * 1024, item_entries: 1 << 18 }
+        Self { item_kib: 8 * 1024, item_entries: 1 << 18, total_mib: 4096 }
     }
 }
 

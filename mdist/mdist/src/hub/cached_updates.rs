@@ -8,7 +8,7 @@
 use std::hint::black_box;
 
 use super::ids::ItemId;
-use super::state::Hub;
+use super::state::{Hub, PORTION};
 use crate::cache::Record;
 
 /// Maximum number of updates that wait: enough to hide the memory's latency, and few enough that the fetched lines are
@@ -24,11 +24,11 @@ impl Hub {
         if message.len() > MAX_PENDING_LEN {
             self.apply_pending_first();
             self.apply_update(id, message);
-            return;
+            return self.evict();
         }
-        self.pending_updates.bytes.extend_from_slice(message);
-        self.pending_updates.list.push((id, message.len()));
-        if self.pending_updates.list.len() >= MAX_PENDING {
+        self.values.pending.bytes.extend_from_slice(message);
+        self.values.pending.list.push((id, message.len()));
+        if self.values.pending.list.len() >= MAX_PENDING {
             self.apply_pending();
         }
     }
@@ -36,14 +36,14 @@ impl Hub {
     /// Applies the updates that wait. To be called before anything except an update is handled.
     #[inline]
     pub(super) fn apply_pending_first(&mut self) {
-        if !self.pending_updates.list.is_empty() {
+        if !self.values.pending.list.is_empty() {
             self.apply_pending();
         }
     }
 
     fn apply_pending(&mut self) {
-        let mut pending = std::mem::take(&mut self.pending_updates);
-        let records = || pending.list.iter().filter_map(|(id, _)| self.records.get(*id));
+        let mut pending = std::mem::take(&mut self.values.pending);
+        let records = || pending.list.iter().filter_map(|(id, _)| self.values.get(*id));
         // Prefetch in two rounds: the second one reads addresses from the memory that the first one has fetched.
         black_box(records().map(Record::touch).sum::<usize>());
         black_box(records().map(Record::touch_values).sum::<usize>());
@@ -54,15 +54,26 @@ impl Hub {
             self.apply_update(id, message);
         }
         pending.bytes.clear();
-        self.pending_updates = pending;
+        self.values.pending = pending;
+        self.evict();
     }
 
     #[inline]
     fn apply_update(&mut self, id: ItemId, message: &[u8]) {
-        if let Some(record) = self.records.get_mut(id)
-            && self.cache.message(record, message).is_err()
-        {
+        if self.values.message(id, message).is_err() {
             self.uncache(id);
+        }
+    }
+
+    /// Drops records that nobody watches, a portion at most, if the cache exceeds its budget. An image that is needed
+    /// later comes from upstream.
+    #[inline]
+    pub(super) fn evict(&mut self) {
+        for _ in 0..PORTION {
+            let Some(id) = self.values.to_evict() else { return };
+            self.values.remove(id);
+            self.stats.evictions += 1;
+            self.route_updates(id);
         }
     }
 }

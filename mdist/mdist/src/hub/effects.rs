@@ -138,9 +138,7 @@ impl Hub {
         let Some(item) = self.items.get_mut(id) else { return };
         if let Some(merged) = &group.merged_to {
             item.group = merged.as_slice().into();
-            if let Some(record) = self.records.get_mut(id) {
-                record.set_group(merged);
-            }
+            self.values.set_group(id, merged);
             let status = Status {
                 domain: item.spec.domain,
                 stream: 1,

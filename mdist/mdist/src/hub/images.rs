@@ -16,7 +16,7 @@ impl Hub {
     /// requested now.
     pub(super) fn provide_image(&mut self, now: Now, id: ItemId, waiter: Waiter, out: &mut Batch) {
         let Some(item) = self.items.get(id) else { return };
-        if self.records.have_image(id, item) {
+        if self.values.have_image(id, item) {
             return self.send_cached_image(now, id, &[waiter], out);
         }
         let is_receiving = item.phase == Phase::Receiving;
@@ -90,8 +90,8 @@ impl Hub {
 
     /// Sends the item's image from the cache to each of `to`.
     pub(super) fn send_cached_image(&mut self, now: Now, id: ItemId, to: &[Waiter], out: &mut Batch) {
-        let Some(item) = self.items.get(id) else { return };
-        let Some(record) = self.records.get(id) else { return };
+        let Some(item) = self.items.get(id).filter(|_| self.values.get(id).is_some()) else { return };
+        self.values.used(id);
         let mut failed = false;
         for snapshot in [false, true] {
             let to = to.iter().filter(|w| w.snapshot == snapshot);
@@ -113,7 +113,7 @@ impl Hub {
                 state: Some(state),
             };
             self.stats.cached_images += to.clone().count() as u64;
-            let sent = self.cache.image(record, &image, self.options.max_part, |bytes| {
+            let sent = self.values.image(id, &image, self.options.max_part, |bytes| {
                 let mut waiters = to.clone();
                 if let Some(w) = waiters.next() {
                     out.push(Kind::Image, w.side, id, w.token, bytes);
@@ -136,12 +136,14 @@ impl Hub {
     /// Makes a stale item good again on all streams, with the image in the cache.
     pub(super) fn refresh_from_cache(&mut self, id: ItemId, out: &mut Batch) {
         let Some(item) = self.items.get_mut(id) else { return };
-        if !self.records.have_image(id, item) || item.state.data != DataState::Suspect {
+        if !self.values.have_image(id, item) || item.state.data != DataState::Suspect {
             return;
         }
         item.set_state(&State::OK);
         self.stats.recovered += 1;
-        let Some(record) = self.records.get(id).filter(|_| !item.holders.is_empty()) else { return };
+        if item.holders.is_empty() {
+            return;
+        }
         let image = Image {
             domain: item.spec.domain,
             stream: id.stream(),
@@ -150,7 +152,7 @@ impl Hub {
             state: Some(State::OK),
         };
         let send = |bytes: &[u8]| out.push(Kind::Message, SideId::ALL, id, 0, bytes);
-        if self.cache.image(record, &image, self.options.max_part, send).is_err() {
+        if self.values.image(id, &image, self.options.max_part, send).is_err() {
             self.uncache(id);
         }
     }
@@ -162,7 +164,7 @@ impl Hub {
         if let Some(item) = self.items.get_mut(id) {
             item.cacheable = false;
         }
-        self.records.take(id);
+        self.values.remove(id);
         self.route_updates(id);
     }
 }

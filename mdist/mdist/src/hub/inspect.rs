@@ -9,8 +9,8 @@ use rssl::rwf::{
 use rssl::rwf::{Names as _, Refresh};
 use serde::Serialize;
 
+use super::ItemSpec;
 use super::state::Hub;
-use super::{ItemId, ItemSpec};
 use crate::cache::Image;
 
 /// Maximum number of places of the item table that a list visits.
@@ -95,28 +95,29 @@ impl Hub {
     /// The first `most` open items.
     #[must_use]
     pub fn view_items(&self, most: usize) -> Vec<ItemView> {
-        let places = (0..VISITED as u32).map_while(|at| self.items.place(ItemId(at)));
-        let open = places.flatten().take(most);
-        open.map(|item| {
-            let key = item.spec.key(item.spec.service);
-            let text = Text(&item.state.text);
-            let stream = match item.state.stream {
-                StreamState::Open => "open",
-                StreamState::NonStreaming => "snapshot",
-                StreamState::ClosedRecover => "being recovered",
-                StreamState::Closed => "closed",
-                _ => "being opened",
-            };
-            ItemView {
-                service: self.name_of_service(item.spec.service),
-                name: cut(Text(key.name.unwrap_or_default())),
-                domain: item.spec.domain.to_string(),
-                ok: item.state.data == DataState::Ok,
-                state: cut(format_args!("{stream} {text}")).trim_end().to_owned(),
-                holders: item.holders.iter().fold(0, |sum, (_, holds)| sum.saturating_add(*holds)),
-            }
-        })
-        .collect()
+        self.items
+            .in_places(VISITED)
+            .take(most)
+            .map(|item| {
+                let key = item.spec.key(item.spec.service);
+                let text = Text(&item.state.text);
+                let stream = match item.state.stream {
+                    StreamState::Open => "open",
+                    StreamState::NonStreaming => "snapshot",
+                    StreamState::ClosedRecover => "being recovered",
+                    StreamState::Closed => "closed",
+                    _ => "being opened",
+                };
+                ItemView {
+                    service: self.name_of_service(item.spec.service),
+                    name: cut(Text(key.name.unwrap_or_default())),
+                    domain: item.spec.domain.to_string(),
+                    ok: item.state.data == DataState::Ok,
+                    state: cut(format_args!("{stream} {text}")).trim_end().to_owned(),
+                    holders: item.holders.iter().fold(0, |sum, (_, holds)| sum.saturating_add(*holds)),
+                }
+            })
+            .collect()
     }
 
     /// The cached values of an item with the default quality of service, decoded with `dictionary`.
@@ -147,12 +148,14 @@ impl Hub {
             self.items.find(&spec)
         });
         let found = found.ok_or("not open: no consumer has requested it")?;
-        let (Some(item), Some(record)) = (self.items.get(found), self.records.get(found)) else {
-            return Err("its values are not cached (turn the cache of its service on)");
+        let Some(item) = self.items.get(found).filter(|_| self.values.get(found).is_some()) else {
+            return Err(
+                "its values are not cached (turn the cache of its service on, or raise cache.total-mib)",
+            );
         };
         let image = Image { domain: item.spec.domain, stream: 1, ..Image::default() };
         let mut fields = Vec::new();
-        let shown = self.cache.image(record, &image, self.options.max_part, |message| {
+        let shown = self.values.image(found, &image, self.options.max_part, |message| {
             if fields.len() < FIELDS {
                 decode(message, dictionary, &mut fields);
             }

@@ -169,10 +169,8 @@ impl Hub {
     fn apply_post(&mut self, id: ItemId, post: &Post<'_>, out: &mut Batch) -> Result<(), Refusal> {
         let item = self.items.get(id).ok_or((nak::NOT_OPEN, "The item is not open"))?;
         let message = posted_message(id, item, post)?;
-        if let Some(record) = self.records.get_mut(id) {
-            let unfit = (nak::INVALID_CONTENT, "The content of the post does not fit the item");
-            self.cache.message(record, &message).map_err(|_| unfit)?;
-        }
+        let unfit = (nak::INVALID_CONTENT, "The content of the post does not fit the item");
+        self.values.message(id, &message).map_err(|_| unfit)?;
         if self.items.get(id).is_some_and(|i| !i.holders.is_empty()) {
             out.push(Kind::Message, SideId::ALL, id, 0, &message);
         }

@@ -103,29 +103,30 @@ impl Hub {
         Some(Part { first, restarts, complete })
     }
 
-    /// Puts a part into the cache, if the item is cached. Only a first part clears the record.
+    /// Puts a part into the cache, if the item is cached. Only a first part clears the record. A further part of an
+    /// image whose first part is not cached any more is not cached either.
     fn cache_refresh(&mut self, id: ItemId, refresh: &Refresh<'_>, part: Part) {
         let Some(item) = self.items.get(id) else { return };
         let service = self.services.index(item.spec.service).and_then(|at| self.services.list.get(at));
         let cached = service.is_some_and(|service| service.cached || item.publication.is_published());
         let forbidden = refresh.flags.contains(RefreshFlags::DO_NOT_CACHE);
         if !cached || item.spec.private || item.snapshot || !item.cacheable || forbidden {
-            self.records.take(id);
+            return self.values.remove(id);
+        }
+        if !part.first && self.values.get(id).is_none() {
             return;
         }
-        let mut record = self.records.take(id).unwrap_or_default();
         let clears = refresh.flags.contains(RefreshFlags::CLEAR_CACHE);
         let clear = if part.first { clears || part.restarts } else { false };
         let applied = if clear == clears {
-            self.cache.refresh(&mut record, refresh)
+            self.values.refresh(id, refresh)
         } else {
             let flags = refresh.flags.without(RefreshFlags::CLEAR_CACHE);
             let flags = if clear { flags.with(RefreshFlags::CLEAR_CACHE) } else { flags };
-            self.cache.refresh(&mut record, &Refresh { flags, ..refresh.clone() })
+            self.values.refresh(id, &Refresh { flags, ..refresh.clone() })
         };
-        match applied {
-            Ok(_) => self.records.put(id, record),
-            Err(_) => self.uncache(id),
+        if applied.is_err() {
+            self.uncache(id);
         }
     }
 
@@ -191,7 +192,7 @@ impl Hub {
         self.watch_if_stale(now, id);
         let Some(item) = self.items.get_mut(id) else { return };
         if !item.waiting.is_empty() {
-            if self.records.have_image(id, item) {
+            if self.values.have_image(id, item) {
                 let waiting = item.waiting.take();
                 self.send_cached_image(now, id, &waiting, out);
             } else {

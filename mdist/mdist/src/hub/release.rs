@@ -17,7 +17,7 @@ impl Hub {
         if has_ended && !item.holders.is_empty() || !has_ended && !item.is_unwanted() {
             return;
         }
-        let is_empty = item.link.is_none() && self.records.get(id).is_none();
+        let is_empty = item.link.is_none() && self.values.get(id).is_none();
         if has_ended || is_empty || item.spec.private || hold.is_zero() {
             self.close_and_free(now, id);
         } else if item.closing.is_none() {
@@ -51,7 +51,7 @@ impl Hub {
     pub(super) fn free(&mut self, id: ItemId) {
         self.stop_awaiting(id);
         self.items.free(id);
-        self.records.take(id);
+        self.values.remove(id);
     }
 
     /// Ends an item for good: its upstream closed it, or it cannot be recovered.
@@ -61,7 +61,7 @@ impl Hub {
         self.items.hide(id);
         let Some(item) = self.items.get_mut(id) else { return };
         item.apply(Event::Ended);
-        self.records.take(id);
+        self.values.remove(id);
         for w in item.waiting.take().into_iter().chain(item.receiving.drain(..)).filter(|w| w.snapshot) {
             let bytes = encode::status(&mut self.scratch, item.spec.domain, &item.state.borrow());
             out.push(Kind::Refused, w.side, id, w.token, bytes);

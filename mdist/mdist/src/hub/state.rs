@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::batch::Batch;
 use super::ids::{ItemId, Now, Token, UpstreamId};
 use super::item::Items;
+use super::last_values::LastValues;
 use super::pacing::Bucket;
 use super::pending_posts::PendingPosts;
-use super::records::{PendingUpdates, Records};
 use super::request::{HubRequest, OpenRequest, Target};
 use super::services::{Directory, Services};
 use super::streams::Streams;
 use super::sweeps::Sweeps;
-use crate::cache::{Cache, FieldTypes, Limits};
+use crate::cache::{FieldTypes, Limits};
 
 /// Items, requests or posts of one kind that a call of the hub handles, each in 1 to 4 µs: sockets wait
 /// meanwhile.
@@ -56,6 +56,9 @@ pub struct Options {
     pub posts: Posts,
     /// Limits of a cached item.
     pub cache_limits: Limits,
+    /// Maximum number of bytes of all cached items; above it, the values of items that no side holds are dropped.
+    /// `None`: no limit.
+    pub cache_budget: Option<usize>,
     /// Longest payload of one part of an image from the cache, in bytes.
     pub max_part: usize,
 }
@@ -71,6 +74,7 @@ impl Default for Options {
             cache: false,
             cache_of: HashMap::new(),
             cache_limits: Limits::default(),
+            cache_budget: None,
             max_items: 4_000_000,
             max_awaited: 1_000_000,
             posts: Posts::Cache,
@@ -101,6 +105,8 @@ pub struct Stats {
     pub timeouts: u64,
     /// Messages that the cache could not apply; their items are not cached any more.
     pub cache_errors: u64,
+    /// Items whose values were dropped because the cache exceeded its budget.
+    pub evictions: u64,
     /// Refused requests of sides.
     pub refused: u64,
     /// Suspect items that became current again.
@@ -132,9 +138,7 @@ pub struct Hub {
     pub(super) items: Items,
     pub(super) services: Services,
     pub(super) upstreams: Vec<Upstream>,
-    pub(super) cache: Cache,
-    pub(super) records: Records,
-    pub(super) pending_updates: PendingUpdates,
+    pub(super) values: LastValues,
     pub(super) posts: PendingPosts,
     /// Messages for upstreams, in order.
     pub(super) outgoing: VecDeque<(UpstreamId, Vec<u8>)>,
@@ -168,9 +172,7 @@ impl Hub {
             items: Items::default(),
             services: Services::default(),
             upstreams: Vec::new(),
-            cache: Cache::new(types, options.cache_limits),
-            records: Records::default(),
-            pending_updates: PendingUpdates::default(),
+            values: LastValues::new(types, options.cache_limits, options.cache_budget),
             posts: PendingPosts::default(),
             outgoing: VecDeque::new(),
             holds: VecDeque::new(),
@@ -210,7 +212,7 @@ impl Hub {
     /// Replaces the types of fields: a dictionary came after the start.
     pub fn set_types(&mut self, types: FieldTypes) {
         self.apply_pending_first();
-        self.cache.set_types(types);
+        self.values.set_types(types);
     }
 
     /// Takes the messages to send: RWF messages with the stream id of their upstream, in order.
@@ -236,6 +238,12 @@ impl Hub {
         self.items.len()
     }
 
+    /// Bytes of all cached values, estimated.
+    #[must_use]
+    pub fn cache_bytes(&self) -> usize {
+        self.values.bytes()
+    }
+
     /// Performs what is due, of each kind a portion at most: continues sweeps, ends holds, drops requests and posts
     /// without an answer in time, makes delayed requests, those of items that stay suspect, and the next portion of a
     /// recovery. While something is left, [`Hub::deadline`] has passed.
@@ -248,6 +256,7 @@ impl Hub {
         self.refuse_overdue_posts(now, out);
         self.resume_delayed(now);
         self.request_stale_items(now);
+        self.evict();
         for at in 0..self.services.list.len() {
             self.pump(now, at);
         }
@@ -264,7 +273,8 @@ impl Hub {
             self.watched.first().map(|w| w.0),
             self.posts.deadline(),
             paced.then(|| self.bucket.next()),
-            (self.has_more || !self.sweeps.is_empty()).then_some(Now::ZERO),
+            (self.has_more || !self.sweeps.is_empty() || self.values.to_evict().is_some())
+                .then_some(Now::ZERO),
         ]
         .into_iter()
         .flatten()

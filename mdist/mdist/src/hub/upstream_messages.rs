@@ -65,7 +65,9 @@ impl Hub {
             self.stats.early += u64::from(!slot.to_cache);
             return Ok(());
         }
-        self.item_message(now, up, head, message, out)
+        let handled = self.item_message(now, up, head, message, out);
+        self.evict();
+        handled
     }
 
     /// Settles the item of a stream.
@@ -194,10 +196,8 @@ impl Hub {
         if let Some(group) = status.group {
             item.group = group.into();
         }
-        if let Some(record) = self.records.get_mut(id)
-            && self.cache.status(record, status).is_err()
-        {
-            self.records.take(id);
+        if self.values.status(id, status).is_err() {
+            self.values.remove(id);
         }
         if status.flags.contains(StatusFlags::CLEAR_CACHE) {
             item.apply(Event::ImageCleared);

@@ -134,16 +134,18 @@ impl Hub {
         self.pump_item(now, id);
     }
 
-    /// Sets whether updates on the item's stream go to the sides, and into the cache.
+    /// Sets whether updates on the item's stream go to the sides, and into the cache. To be called when a side holds or
+    /// releases the item, and when its record comes or goes.
     pub(super) fn route_updates(&mut self, id: ItemId) {
         let Some(item) = self.items.get(id) else { return };
+        self.values.set_watched(id, !item.holders.is_empty());
         let Some(link) = item.link else { return };
         let Some(upstream) = self.upstreams.get_mut(usize::from(link.up.0)) else { return };
         let is_there = link.offer > upstream.since;
         if let Some(slot) = upstream.streams.get_mut(link.stream).filter(|_| is_there) {
             let is_live = item.phase.is_live();
             slot.to_sides = is_live && !item.holders.is_empty();
-            slot.to_cache = is_live && self.records.get(id).is_some();
+            slot.to_cache = is_live && self.values.get(id).is_some();
         }
     }
 }

@@ -43,6 +43,8 @@ component! {
         Counter refused "hub_refused" "Requests of mounts or sinks that the hub refused",
         Counter cached_images "hub_images_from_cache" "Images sent from the cache",
         Counter cache_errors "hub_cache_errors" "Messages that the cache could not apply; their items are no longer cached",
+        Gauge cache_bytes "hub_cache_bytes" "Bytes of cached values now, estimated between two measurements",
+        Counter evictions "hub_cache_evictions" "Items whose cached values were dropped because the cache exceeded its budget (cache.total-mib)",
         Counter denied "hub_connections_denied" "Connections closed because their host is in no allowed network",
         Gauge pending "hub_publishers_pending" "Connections of publishers that have not logged in",
         Counter crowded "hub_publishers_crowded_out" "Connections closed because newer ones had not logged in either",

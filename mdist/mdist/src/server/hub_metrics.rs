@@ -157,7 +157,8 @@ impl HubMetrics {
             refused: stats.refused,
             cached_images: stats.cached_images,
             cache_errors: stats.cache_errors,
-
+            cache_bytes: hub.cache_bytes() as u64,
+            evictions: stats.evictions,
             denied: from.denied,
             pending,
             crowded,

@@ -1,4 +1,4 @@
-//! The log of what goes well: services that are up, and items that are current again.
+//! The log of what changes at the hub: services that are up or down, items that are current again, and a full cache.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(super) struct News {
     logged: u64,
     /// Time of the last change of `recovered`.
     changed_at: Now,
+    /// Whether the log has that the cache is full.
+    cache_is_full: bool,
 }
 
 impl News {
@@ -29,6 +31,11 @@ impl News {
         if !self.directory.as_ref().is_some_and(|last| Arc::ptr_eq(last, directory)) {
             self.directory = Some(directory.clone());
             self.report_services(directory);
+        }
+        if hub.stats().evictions > 0 && !std::mem::replace(&mut self.cache_is_full, true) {
+            tracing::warn!(
+                "the cache exceeds cache.total-mib: values of items that nobody has open are dropped, the least recently used first; further ones are only counted (hub_cache_evictions)"
+            );
         }
         let recovered = hub.stats().recovered;
         if recovered != self.recovered {

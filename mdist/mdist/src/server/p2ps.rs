@@ -231,6 +231,7 @@ fn hub_options(config: &Config) -> hub::Options {
         cache: settings.cache,
         cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
         cache_limits: config.cache.limits(),
+        cache_budget: config.cache.budget(),
 
         ..hub::Options::default()
     }

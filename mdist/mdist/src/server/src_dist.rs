@@ -135,6 +135,7 @@ fn hub_options(config: &Config) -> hub::Options {
         cache: settings.defaults.cache,
         cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
         cache_limits: config.cache.limits(),
+        cache_budget: config.cache.budget(),
 
         max_awaited: settings.max_unpublished as usize,
         posts: match settings.posts {

@@ -23,9 +23,9 @@ impl Items {
         self.list.len() - self.free.len()
     }
 
-    /// The item at a place; `None` behind the last place, `Some(None)` if the place is free.
-    pub(in crate::hub) fn place(&self, id: ItemId) -> Option<Option<&Item>> {
-        self.list.get(id.index()).map(|item| Some(item).filter(|item| item.phase != Phase::Free))
+    /// The items in the first `count` places.
+    pub(in crate::hub) fn in_places(&self, count: usize) -> impl Iterator<Item = &Item> {
+        self.list.iter().take(count).filter(|item| item.phase != Phase::Free)
     }
 
     pub(in crate::hub) fn get(&self, id: ItemId) -> Option<&Item> {

@@ -1,5 +1,6 @@
 //! Scenarios: a hub between model publishers and model sides, without sockets or clocks.
 
+mod cache_budget;
 mod items;
 mod lifecycle;
 mod models;

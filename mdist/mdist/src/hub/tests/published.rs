@@ -11,13 +11,13 @@ const OK: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState:
 const STALE: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Suspect));
 
 /// A publisher that offers service 5 under its own id 1.
-fn publisher(rig: &mut Rig) -> usize {
+pub(super) fn publisher(rig: &mut Rig) -> usize {
     let up = rig.model(true);
     rig.services(up, vec![listed(1, "QUOTES", true)]);
     up
 }
 
-fn publish(rig: &mut Rig, up: usize, stream: i32, name: &str) {
+pub(super) fn publish(rig: &mut Rig, up: usize, stream: i32, name: &str) {
     let opened = Stream {
         name: name.into(),
         domain: Domain::MARKET_PRICE,
@@ -31,7 +31,7 @@ fn publish(rig: &mut Rig, up: usize, stream: i32, name: &str) {
 }
 
 /// Opens an item; the hub uses the publisher's service id.
-fn open(rig: &mut Rig, side: usize, name: &str, streaming: bool) -> Token {
+pub(super) fn open(rig: &mut Rig, side: usize, name: &str, streaming: bool) -> Token {
     let token = rig.start_in(1, side, name, streaming, false);
     rig.run();
     token
