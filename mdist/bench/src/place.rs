@@ -91,7 +91,7 @@ impl Place {
         let end = side as usize;
         let (local, remote) = (CABLE.addresses[end], CABLE.addresses[1 - end]);
         format!(
-            "[backbone.node]\naddress = \"1.1.{}\"\ncluster = {CLUSTER}\nlocal = \"{local}\"\n\
+            "[backbone.tipc.node]\naddress = \"1.1.{}\"\ncluster = {CLUSTER}\nlocal = \"{local}\"\n\
              remotes = [\"{remote}\"]\n",
             1 + end
         )

@@ -184,12 +184,7 @@ fn as_stranger<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
 fn another_user_of_the_daemon_cannot_announce_a_source() {
     let host = Host::start();
     host.admit_all();
-    let configured = mdist::config::Config::default().backbone;
-    let options = Options {
-        source_type: configured.source_type,
-        feed_type: configured.feed_type,
-        ..Options::default()
-    };
+    let options = Options::from_config(&mdist::config::Config::default());
     let source = RunningSource::start(
         Box::new(TipcSource::open(&host.attach(), options).unwrap()),
         "QUOTES",

@@ -17,7 +17,7 @@ use rssl::rwf::Real;
 fn consumer_gets_an_image_and_updates_of_every_requested_item() {
     let mut config = Config::default();
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
-    let backbone = Backbone::Memory(Memory::new());
+    let backbone = Backbone::on(Memory::new());
     let chain = Chain::start(&config, &Metrics::new("p2ps"), &backbone, &backbone, 500).unwrap();
     let names = ["TRI.N", "any name", "äöü"];
     // Images and updates of each item.

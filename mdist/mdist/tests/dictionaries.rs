@@ -108,7 +108,7 @@ fn behind(provider: SocketAddr, direct: bool) -> Config {
 }
 
 fn chain(config: &Config) -> (Running, Running) {
-    let backbone = Backbone::Memory(Memory::new());
+    let backbone = Backbone::on(Memory::new());
     let distributor = src_dist::start(config, &Metrics::new("src_dist"), &backbone).unwrap();
     (distributor, p2ps::start(config, &Metrics::new("p2ps"), &backbone).unwrap())
 }
@@ -119,7 +119,7 @@ fn dictionary_of_the_provider_reaches_consumers_of_a_server() {
     let mut config = settings(&[]);
     let hosts = vec![provider.address().unwrap().to_string()];
     config.p2ps.upstream = vec![Upstream { kind: UpstreamKind::Provider, hosts, services: Vec::new() }];
-    let server = p2ps::start(&config, &Metrics::new("p2ps"), &Backbone::Memory(Memory::new())).unwrap();
+    let server = p2ps::start(&config, &Metrics::new("p2ps"), &Backbone::on(Memory::new())).unwrap();
     let (fields, enums) = received(server.addresses[0]);
     assert_eq!(fields.edition.version, "9.1");
     assert_eq!(fields.named("PROD_PERM").unwrap().id, 215);

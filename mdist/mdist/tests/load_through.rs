@@ -38,7 +38,7 @@ fn config(source: SocketAddr, at: Option<SocketAddr>, cache: bool) -> Config {
 }
 
 fn server(source: SocketAddr, at: Option<SocketAddr>, cache: bool) -> Running {
-    p2ps::start(&config(source, at, cache), &Metrics::new("p2ps"), &Backbone::Memory(Memory::new())).unwrap()
+    p2ps::start(&config(source, at, cache), &Metrics::new("p2ps"), &Backbone::on(Memory::new())).unwrap()
 }
 
 fn client(to: SocketAddr, mounts: usize, own: usize) -> Consumer {
@@ -87,7 +87,7 @@ fn counted(metrics: &Metrics, name: &str) -> u64 {
 fn distributor_and_backbone_deliver_all_messages() {
     for (cache, flush_ms) in [(false, 0), (true, 0), (true, 30)] {
         let (begin, provider) = (Instant::now(), publisher(20_000));
-        let bus = Backbone::Memory(Memory::new());
+        let bus = Backbone::on(Memory::new());
         let mut settings = config(provider.address().unwrap(), None, cache);
         settings.p2ps.upstream = vec![Upstream::default()];
         settings.src_dist.defaults.flush_interval_ms = flush_ms;
@@ -114,7 +114,7 @@ fn backbone_between_own_nodes_delivers_all_messages() {
     let node = |local: &str, remote: &str| {
         let mut settings = config(provider.address().unwrap(), None, true);
         settings.p2ps.upstream = vec![Upstream::default()];
-        settings.backbone.node =
+        settings.backbone.tipc.node =
             Some(OwnNode { local: local.into(), remotes: vec![remote.into()], address: None, cluster: 4770 });
         settings.check().unwrap();
         settings

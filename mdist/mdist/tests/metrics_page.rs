@@ -39,7 +39,7 @@ fn page_shows_mounts_and_reasons_of_disconnects() {
     let mut config = Config::default();
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
     let metrics = Metrics::new("p2ps");
-    let backbone = Backbone::Memory(Memory::new());
+    let backbone = Backbone::on(Memory::new());
     let chain = Chain::start(&config, &metrics, &backbone, &backbone, 10).unwrap();
     let server = Server::start("127.0.0.1:0", &[], &metrics).unwrap();
     until(&server, "/metrics", "mdist_hub_services{program=\"p2ps\",hub=\"p2ps\"} 1");
@@ -61,7 +61,7 @@ fn value(page: &str, line: &str) -> Option<f64> {
 /// Starts a chain and a consumer of `items` items.
 fn chain(config: &mut Config, metrics: &Metrics, items: usize) -> (Chain, Consumer) {
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
-    let backbone = Backbone::Memory(Memory::new());
+    let backbone = Backbone::on(Memory::new());
     let chain = Chain::start(config, metrics, &backbone, &backbone, 1_000).unwrap();
     let sets = Arc::new(built_in().unwrap());
     let consumer = Consumer::start(ConsumerOptions::new(chain.server.addresses[0], items, sets)).unwrap();
@@ -162,7 +162,7 @@ fn page_shows_upstreams_and_reasons_why_they_and_sinks_left() {
     config.src_dist.listen.clear();
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
     config.p2ps.upstream = vec![Upstream { kind: UpstreamKind::Backbone, ..Upstream::default() }];
-    let backbone = Backbone::Memory(Memory::new());
+    let backbone = Backbone::on(Memory::new());
     let (above, below) = (Metrics::new("src_dist"), Metrics::new("p2ps"));
     let _distributor = src_dist::start(&config, &above, &backbone).unwrap();
     let server = p2ps::start(&config, &below, &backbone).unwrap();

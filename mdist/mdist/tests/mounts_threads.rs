@@ -27,7 +27,7 @@ fn server(provider: &Provider, metrics: &Metrics, change: impl FnOnce(&mut Confi
         services: Vec::new(),
     }];
     change(&mut config);
-    p2ps::start(&config, metrics, &Backbone::Memory(Memory::new())).unwrap()
+    p2ps::start(&config, metrics, &Backbone::on(Memory::new())).unwrap()
 }
 
 /// Starts mounts that share half of their items, and compare all fields.

@@ -228,7 +228,7 @@ fn chain(services: &[&str]) -> (Running, Running, SocketAddr, SocketAddr) {
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
     config.p2ps.services = services.iter().map(|&name| name.into()).collect();
     config.src_dist.listen = vec!["127.0.0.1:0".into()];
-    let backbone = Backbone::Memory(Memory::new());
+    let backbone = Backbone::on(Memory::new());
     let metrics = Metrics::new("test");
     let distributor = src_dist::start(&config, &metrics, &backbone).unwrap();
     let server = p2ps::start(&config, &metrics, &backbone).unwrap();

@@ -3,10 +3,12 @@
 use std::fmt::Display;
 
 use anyhow::{Context as _, Result, ensure};
+use mdist::backbone::tipc::Tipc;
 use mdist::config::Config;
 use mdist::metrics::Metrics;
 use mdist::server::demo::Chain;
 use mdist::server::{Backbone, quotes};
+use utipc::Node;
 
 use super::host::Host;
 use super::narrator::Narrator;
@@ -28,7 +30,8 @@ pub(super) fn run(out: &mut Narrator, red: &Host, blue: &Host) -> Result<()> {
     red.at(|node| {
         let mut config = Config::default();
         config.p2ps.listen = vec!["127.0.0.1:0".into()];
-        let (above, below) = (Backbone::Node(node.clone()), Backbone::Node(below.node().clone()));
+        let on = |node: &Node| Backbone::on(Tipc::on_node(node.clone(), &config));
+        let (above, below) = (on(node), on(below.node()));
         let chain = Chain::start(&config, &Metrics::new("demo"), &above, &below, RATE)?;
         show(out, &chain)
     })?

@@ -9,8 +9,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::wire::MAX_PACKET;
 use super::{
-    Address, Credit, Ended, Error, FeedId, FeedReader, Result, SinkEnd, SinkEvent, SinkId, SourceEnd,
-    SourceEvent, SourceId,
+    Address, Carrier, Credit, Ended, Error, FeedId, FeedReader, Opening, Result, SinkEnd, SinkEvent, SinkId,
+    SourceEnd, SourceEvent, SourceId,
 };
 
 /// Maximum number of bytes that wait for one reader; further packets are dropped, as on any backbone.
@@ -122,6 +122,20 @@ impl State {
                 to.readiness.set();
             }
         }
+    }
+}
+
+impl Carrier for Memory {
+    fn open_source(&self) -> anyhow::Result<Opening<dyn SourceEnd>> {
+        Ok(Opening::Opened(Box::new(self.source()?)))
+    }
+
+    fn open_sink(&self) -> anyhow::Result<Opening<dyn SinkEnd>> {
+        Ok(Opening::Opened(Box::new(self.sink()?)))
+    }
+
+    fn remedy(&self) -> &'static str {
+        "close descriptors: the process has none left"
     }
 }
 

@@ -1,7 +1,7 @@
 //! The path between source distributors and point-to-point servers: feeds by multicast, requests and images on
 //! connections.
 //!
-//! Every backbone has to implement the traits here; `docs/decisions/0014-backbone.md` maps them to TIPC and
+//! Every carrier of a backbone has to implement the traits here; `docs/decisions/0014-backbone.md` maps them to TIPC and
 //! others. The adapters between them and the hub, [`source_side`] and [`sink_side`], work on every backbone.
 #![cfg_attr(
     not(test),
@@ -60,6 +60,33 @@ impl fmt::Display for FeedId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "feed {:08x}", self.0)
     }
+}
+
+/// The carrier of a backbone: a network with its options, or memory. A program opens its endpoints on it, the first one
+/// at its start, another one after a loss.
+pub trait Carrier: fmt::Debug + Send + Sync {
+    /// Opens a source distributor's endpoint.
+    ///
+    /// # Errors
+    /// The carrier refuses it.
+    fn open_source(&self) -> anyhow::Result<Opening<dyn SourceEnd>>;
+
+    /// Opens a point-to-point server's endpoint.
+    ///
+    /// # Errors
+    /// The carrier refuses it.
+    fn open_sink(&self) -> anyhow::Result<Opening<dyn SinkEnd>>;
+
+    /// What the administrator can do while no endpoint can be opened.
+    fn remedy(&self) -> &'static str;
+}
+
+/// The outcome of opening an endpoint.
+pub enum Opening<E: ?Sized> {
+    /// The endpoint.
+    Opened(Box<E>),
+    /// The carrier does not run now, and may start later. The text tells how that shows.
+    Absent(&'static str),
 }
 
 /// Reason why a call on the backbone failed.

@@ -62,7 +62,7 @@ fn run(cli: Cli) -> Result<()> {
         return Ok(());
     }
     if cli.demo {
-        let bus = Backbone::Memory(Memory::new());
+        let bus = Backbone::on(Memory::new());
         return program::serve("p2ps", &config, |config, metrics| {
             Chain::start(config, metrics, &bus, &bus, cli.demo_rate)
         });

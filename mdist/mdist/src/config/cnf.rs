@@ -77,7 +77,7 @@ pub fn apply(config: &mut Config, text: &str, this_host: &str) -> Result<Vec<Ign
     // The sort is stable: among lines with as many components the later one is applied later and wins.
     lines.sort_by_key(|line| (line.host.is_some(), line.components.len()));
     for line in &lines {
-        if let Err(why) = set(config, line)? {
+        if let Applied::Not(why) = set(config, line)? {
             let text = format!(
                 "{}{}*{} {}",
                 line.host.as_deref().unwrap_or_default(),
@@ -119,7 +119,16 @@ fn service_of(line: &Line) -> Option<&str> {
     line.components.iter().map(String::as_str).find(|c| !PROGRAMS.iter().any(|p| is(c, p)))
 }
 
-type Outcome = Result<Result<(), &'static str>, Error>;
+/// What became of a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Applied {
+    /// It has set something.
+    Set,
+    /// It has no effect, for this reason.
+    Not(&'static str),
+}
+
+type Outcome = Result<Applied, Error>;
 
 const FORM: &str = "it is not `*component*parameter value` or `host*component*parameter value`";
 const UNKNOWN: &str = "the parameter is not known";
@@ -130,7 +139,7 @@ fn set(config: &mut Config, line: &Line) -> Outcome {
     // A line without components, or with only a service, applies to every program that has the parameter.
     let any = !PROGRAMS.iter().any(|p| program(p));
     let service = service_of(line);
-    let mut outcome = Err(UNKNOWN);
+    let mut outcome = Applied::Not(UNKNOWN);
     for (name, apply) in [
         ("p2ps", p2ps as fn(&mut Config, &Line, Option<&str>) -> Outcome),
         ("src_dist", src_dist),
@@ -141,13 +150,13 @@ fn set(config: &mut Config, line: &Line) -> Outcome {
         } else {
             // Other components try the parameter on a copy of the settings, to tell a misplaced parameter from
             // an unknown one.
-            apply(&mut Config::default(), line, service)
-                .map_or(Err(ELSEWHERE), |known| known.and(Err(ELSEWHERE)))
+            match apply(&mut Config::default(), line, service) {
+                Ok(Applied::Not(why)) => Applied::Not(why),
+                Ok(Applied::Set) | Err(_) => Applied::Not(ELSEWHERE),
+            }
         };
-        match known {
-            Ok(()) => outcome = Ok(()),
-            Err(why) if outcome == Err(UNKNOWN) => outcome = Err(why),
-            Err(_) => {}
+        if known == Applied::Set || outcome == Applied::Not(UNKNOWN) {
+            outcome = known;
         }
     }
     Ok(outcome)
@@ -159,7 +168,7 @@ fn p2ps(config: &mut Config, line: &Line, service: Option<&str>) -> Outcome {
         ("readBias", Some(service)) => {
             p2ps.service.entry(service.into()).or_default().read_bias = Some(number(line, 1, 1_000)?);
         }
-        (_, Some(_)) => return Ok(Err(UNKNOWN)),
+        (_, Some(_)) => return Ok(Applied::Not(UNKNOWN)),
         ("tcpNoDelay", _) => p2ps.tcp_no_delay = truth(line)?,
         ("timedWrites", _) => p2ps.timed_writes = truth(line)?,
         ("flushInterval", _) => p2ps.flush_interval_ms = number(line, 0, 1_000)?,
@@ -168,9 +177,9 @@ fn p2ps(config: &mut Config, line: &Line, service: Option<&str>) -> Outcome {
         ("poolSize", _) => p2ps.pool_size = number(line, 0, 10_000_000)?,
         ("latencyCalcEnabled", _) => p2ps.latency_calc.enabled = truth(line)?,
         ("latencyCalcMountBased", _) => p2ps.latency_calc.per_connection = truth(line)?,
-        _ => return Ok(Err(UNKNOWN)),
+        _ => return Ok(Applied::Not(UNKNOWN)),
     }
-    Ok(Ok(()))
+    Ok(Applied::Set)
 }
 
 fn src_dist(config: &mut Config, line: &Line, service: Option<&str>) -> Outcome {
@@ -180,22 +189,22 @@ fn src_dist(config: &mut Config, line: &Line, service: Option<&str>) -> Outcome 
             src_dist.service.entry(service.into()).or_default().flush_interval_ms =
                 Some(number(line, 0, 1_000)?);
         }
-        (_, Some(_)) => return Ok(Err(UNKNOWN)),
+        (_, Some(_)) => return Ok(Applied::Not(UNKNOWN)),
         ("rrmpFlushInterval", None) => src_dist.defaults.flush_interval_ms = number(line, 0, 1_000)?,
         ("tcpNoDelay", _) => src_dist.tcp_no_delay = truth(line)?,
         ("latencyCalcEnabled", _) => src_dist.latency_calc.enabled = truth(line)?,
         ("latencyCalcServerBased", _) => src_dist.latency_calc.per_connection = truth(line)?,
-        _ => return Ok(Err(UNKNOWN)),
+        _ => return Ok(Applied::Not(UNKNOWN)),
     }
-    Ok(Ok(()))
+    Ok(Applied::Set)
 }
 
 fn rrcp(config: &mut Config, line: &Line) -> Outcome {
     let rrcp = &mut config.backbone.rrcp;
     let any = || number(line, 0, u32::MAX);
     match line.parameter.as_str() {
-        "udpRecvBufSize" => config.backbone.receive_buffer_kib = Some(number(line, 1, 1 << 20)?),
-        "udpSendBufSize" => config.backbone.send_buffer_kib = Some(number(line, 1, 1 << 20)?),
+        "udpRecvBufSize" => config.backbone.tipc.receive_buffer_kib = Some(number(line, 1, 1 << 20)?),
+        "udpSendBufSize" => config.backbone.tipc.send_buffer_kib = Some(number(line, 1, 1 << 20)?),
         "maxPktPoolSize" => rrcp.max_pkt_pool_size = any()?,
         "pktPoolLimitHigh" => rrcp.pkt_pool_limit_high = any()?,
         "pktPoolLimitLow" => rrcp.pkt_pool_limit_low = any()?,
@@ -217,9 +226,9 @@ fn rrcp(config: &mut Config, line: &Line) -> Outcome {
         "hsmMultAddress" => rrcp.hsm_mult_address = Some(line.value.clone()),
         "hsmPort" => rrcp.hsm_port = Some(line.value.clone()),
         "hashFiltering" => rrcp.hash_filtering = truth(line)?,
-        _ => return Ok(Err(UNKNOWN)),
+        _ => return Ok(Applied::Not(UNKNOWN)),
     }
-    Ok(Ok(()))
+    Ok(Applied::Set)
 }
 
 fn number(line: &Line, least: u32, most: u32) -> Result<u32, Error> {
@@ -279,7 +288,7 @@ mod tests {
         assert_eq!(config.src_dist.service("OTHER").flush_interval_ms, 0);
         assert!(!config.p2ps.tcp_no_delay && config.p2ps.timed_writes && config.src_dist.tcp_no_delay);
         assert_eq!(config.p2ps.flush_timer(), Some(std::time::Duration::from_millis(20)));
-        assert_eq!(config.backbone.receive_buffer_kib, Some(8192));
+        assert_eq!(config.backbone.tipc.receive_buffer_kib, Some(8192));
         assert_eq!((config.p2ps.read_bias("DF_RMDS"), config.p2ps.read_bias("IDN_RDF")), (60, 8));
     }
 
@@ -340,7 +349,7 @@ mod tests {
         let whys: Vec<(usize, &str)> = ignored.iter().map(|i| (i.number, i.why)).collect();
         assert_eq!(whys, [(1, UNKNOWN), (2, FORM), (3, ELSEWHERE), (4, FORM), (8, FORM)]);
         assert_eq!(config.backbone.rrcp.twait, 9);
-        assert_eq!(config.backbone.receive_buffer_kib, None);
+        assert_eq!(config.backbone.tipc.receive_buffer_kib, None);
     }
 
     #[test]

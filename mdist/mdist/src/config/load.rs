@@ -83,13 +83,32 @@ pub struct Args {
     pub stats_interval: Option<u32>,
 }
 
-/// Settings, and the lines of `.cnf` files without effect.
+/// Settings, and what there is to say about the files.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// One text for each line, with file and line number.
+    /// One text for each line of `.cnf` files without effect, with file and line number.
     pub ignored: Vec<String>,
+    /// Keys directly below `[backbone]` that are options of TIPC.
+    former: Vec<&'static str>,
+}
+
+impl Loaded {
+    /// Says where settings belong that a file has in their former place.
+    #[must_use]
+    pub fn former_places(&self) -> Option<String> {
+        let list = |table: &str| {
+            self.former.iter().map(|key| format!("{table}.{key}")).collect::<Vec<_>>().join(", ")
+        };
+        (!self.former.is_empty()).then(|| {
+            format!(
+                "{} in a settings file: the options of TIPC belong below [backbone.tipc] now ({})",
+                list("backbone"),
+                list("backbone.tipc")
+            )
+        })
+    }
 }
 
 impl Args {
@@ -108,6 +127,9 @@ impl Args {
                 loaded.ignored.extend(ignored.iter().map(|i| format!("{}, {i}", path.display())));
             } else {
                 loaded.config = over(&loaded.config, &text, path)?;
+                let former = loaded.config.backbone.move_former();
+                loaded.former.retain(|key| !former.contains(key));
+                loaded.former.extend(former);
             }
         }
         if let Some(seconds) = self.stats_interval {
@@ -170,7 +192,9 @@ mod tests {
     use crate::config::{OnFull, UpstreamKind};
 
     fn toml(text: &str) -> Result<Config, Error> {
-        over(&Config::default(), text, Path::new("x.toml"))
+        let mut config = over(&Config::default(), text, Path::new("x.toml"))?;
+        config.backbone.move_former();
+        Ok(config)
     }
 
     #[test]
@@ -254,7 +278,7 @@ mod tests {
         );
         let list = config.unwrap().without_effect();
         let names =
-            ["p2ps.latency-calc", "backbone.send-buffer-kib", "backbone.rrcp (maxPkt", "backbone.rrcp:"];
+            ["p2ps.latency-calc", "backbone.tipc.send-buffer-kib", "backbone.rrcp (maxPkt", "backbone.rrcp:"];
         assert_eq!(list.len(), names.len());
         assert!(list.iter().zip(names).all(|(text, name)| text.starts_with(name)), "{list:?}");
     }
@@ -267,6 +291,32 @@ mod tests {
             other.len() == 1 && other[0].contains("18600") && other[0].contains("[policy.bind]"),
             "{other:?}"
         );
+    }
+
+    #[test]
+    fn options_of_tipc_are_accepted_in_their_former_place_with_one_warning() {
+        let dir = std::env::temp_dir().join(format!("mdist-former-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let files = ["one.toml", "two.toml", "three.toml"].map(|name| dir.join(name));
+        let former = "[backbone]\nsource-type = 7\nreceive-buffer-kib = 2048\n[backbone.node]\nlocal = \"127.0.0.1\"\n";
+        std::fs::write(&files[0], former).unwrap();
+        std::fs::write(&files[1], "[backbone.tipc]\nfeed-type = 9\nreceive-buffer-kib = 4096\n").unwrap();
+        std::fs::write(&files[2], "[backbone]\nsource-type = 8\n").unwrap();
+        let loaded = Args { config: files.to_vec(), ..Args::default() }.load().unwrap();
+        let tipc = &loaded.config.backbone.tipc;
+        assert_eq!((tipc.source_type, tipc.feed_type, tipc.receive_buffer_kib), (8, 9, Some(4096)));
+        assert_eq!(tipc.node.as_ref().unwrap().local, "127.0.0.1");
+        assert_eq!(
+            loaded.former_places().unwrap(),
+            "backbone.receive-buffer-kib, backbone.node, backbone.source-type in a settings file: the options of TIPC \
+             belong below [backbone.tipc] now (backbone.tipc.receive-buffer-kib, backbone.tipc.node, \
+             backbone.tipc.source-type)"
+        );
+        let printed = loaded.config.print();
+        assert_eq!(toml(&printed).unwrap(), loaded.config, "{printed}");
+        let new = Args { config: files[1..2].to_vec(), ..Args::default() }.load().unwrap();
+        assert_eq!(new.former_places(), None);
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! change them. Reference: docs/operating/mdist-config.md.
 
 mod admission;
+mod backbone;
 pub mod cnf;
 mod load;
 mod own_node;
@@ -10,6 +11,7 @@ mod rrcp;
 mod src_dist;
 
 pub use admission::Admission;
+pub use backbone::{Backbone, Carrier, Tipc};
 pub use load::{Args, Error, Loaded, check_hosts};
 pub use own_node::OwnNode;
 pub use p2ps::{Compression, LatencyCalc, P2ps, P2psService, Upstream, UpstreamKind};
@@ -39,40 +41,6 @@ pub struct Config {
     pub threads: Threads,
     /// Metrics and statistics.
     pub metrics: Metrics,
-}
-
-/// The network between source distributors and point-to-point servers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Backbone {
-    /// TIPC service type of source distributors.
-    pub source_type: u32,
-    /// TIPC service type of the multicast feeds.
-    pub feed_type: u32,
-    /// Receive buffer of the feeds' socket, KiB; unset: the largest.
-    pub receive_buffer_kib: Option<u32>,
-    /// Send buffer, KiB; has no effect.
-    pub send_buffer_kib: Option<u32>,
-    /// Recent packets that a sink keeps to bring images up to date, MiB per source distributor.
-    pub history_mib: u32,
-    /// A node of the program's own, instead of the host's utipcd.
-    pub node: Option<OwnNode>,
-    /// Parameters of the vendor's protocol, from `rmds.cnf`-style files.
-    pub rrcp: Rrcp,
-}
-
-impl Default for Backbone {
-    fn default() -> Self {
-        Self {
-            source_type: 18_500,
-            feed_type: 18_501,
-            receive_buffer_kib: None,
-            send_buffer_kib: None,
-            history_mib: 32,
-            node: None,
-            rrcp: Rrcp::default(),
-        }
-    }
 }
 
 /// Files of field types and enumerated values.
@@ -192,8 +160,8 @@ impl Config {
         note(alone(&self.p2ps.latency_calc), "p2ps.latency-calc", ALONE);
         note(alone(&self.src_dist.latency_calc), "src-dist.latency-calc", ALONE);
         note(
-            self.backbone.send_buffer_kib.is_some(),
-            "backbone.send-buffer-kib (udpSendBufSize)",
+            self.backbone.tipc.send_buffer_kib.is_some(),
+            "backbone.tipc.send-buffer-kib (udpSendBufSize)",
             "the socket that sends is the UDP bearer's, which belongs to the TIPC node; a feed goes by TIPC's window",
         );
         let (rrcp, usual) = (&self.backbone.rrcp, Rrcp::default());
@@ -216,13 +184,13 @@ impl Config {
     /// Advice on settings that weaken the protection of the backbone, for the log.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let found = self.backbone.source_type;
+        let found = self.backbone.tipc.source_type;
         let reserved = utipc::daemon::Policy::RESERVED;
         let unprotected = !reserved.contains(&found);
         unprotected
             .then(|| {
                 format!(
-                    "backbone.source-type = {found}: every user who may attach to a utipcd of the cluster can announce \
+                    "backbone.tipc.source-type = {found}: every user who may attach to a utipcd of the cluster can announce \
                      sources of market data, unless its configuration has \"{found}\" below [policy.bind]; type {} is \
                      reserved without configuration",
                     reserved.start()
@@ -239,7 +207,7 @@ impl Config {
     pub fn check(&self) -> Result<(), Error> {
         self.p2ps.check()?;
         self.src_dist.check()?;
-        self.backbone.node.as_ref().map_or(Ok(()), OwnNode::check)?;
+        self.backbone.tipc.node.as_ref().map_or(Ok(()), OwnNode::check)?;
         let no =
             |what: &str, allowed: &str| Err(Error::Value { setting: what.into(), allowed: allowed.into() });
         if self.cache.item_kib == 0 || self.cache.item_entries == 0 {

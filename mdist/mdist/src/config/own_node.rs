@@ -32,7 +32,10 @@ fn cluster() -> u32 {
 }
 
 fn value<T>(setting: &str, allowed: &str, found: Option<T>) -> Result<T, Error> {
-    found.ok_or_else(|| Error::Value { setting: format!("backbone.node.{setting}"), allowed: allowed.into() })
+    found.ok_or_else(|| Error::Value {
+        setting: format!("backbone.tipc.node.{setting}"),
+        allowed: allowed.into(),
+    })
 }
 
 fn socket(text: &str) -> Option<SocketAddr> {
@@ -120,11 +123,11 @@ mod tests {
     #[test]
     fn error_names_the_setting_that_is_not_allowed() {
         for (text, named) in [
-            ("local = \"nowhere\"", "backbone.node.local"),
-            ("local = \"127.0.0.1\"\nremotes = [\"x\"]", "backbone.node.remotes"),
-            ("local = \"127.0.0.1\"\naddress = \"1.1\"", "backbone.node.address"),
-            ("local = \"127.0.0.1\"\naddress = \"1.1.0\"", "backbone.node.address"),
-            ("local = \"127.0.0.1\"\ncluster = 0", "backbone.node.cluster"),
+            ("local = \"nowhere\"", "backbone.tipc.node.local"),
+            ("local = \"127.0.0.1\"\nremotes = [\"x\"]", "backbone.tipc.node.remotes"),
+            ("local = \"127.0.0.1\"\naddress = \"1.1\"", "backbone.tipc.node.address"),
+            ("local = \"127.0.0.1\"\naddress = \"1.1.0\"", "backbone.tipc.node.address"),
+            ("local = \"127.0.0.1\"\ncluster = 0", "backbone.tipc.node.cluster"),
         ] {
             let why = node(text).check().unwrap_err().to_string();
             assert!(why.contains(named), "{text}: {why}");

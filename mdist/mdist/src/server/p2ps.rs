@@ -17,7 +17,7 @@ use crate::mounts::{self, AllowAll, Limits, Shared, Worker};
 use crate::net::{Registry, Role, SocketOptions};
 
 use super::assembly::{Assembly, Parts, accepted_services, open_poller};
-use super::backbone::{Backbone, tipc_options};
+use super::backbone::Backbone;
 use super::clients::{Clients, Writes};
 use super::connector::Target;
 use super::feed_thread::FeedsToRead;
@@ -95,8 +95,7 @@ fn reads_backbone(settings: &P2ps) -> bool {
 fn open_sources(assembly: &Assembly<'_>, backbone: &Backbone, parts: &mut Parts) -> Result<()> {
     let Config { p2ps: settings, backbone: limits, .. } = assembly.config;
     let first = UpstreamId(u16::try_from(parts.upstreams.connectors.len()).unwrap_or(u16::MAX));
-    let (opener, end) =
-        Opener::new(backbone, tipc_options(assembly.config), Backbone::open_sink, assembly.poller.waker())?;
+    let (opener, end) = Opener::new(backbone, |carrier| carrier.open_sink(), assembly.poller.waker())?;
     let mut sources = SinkSide::new(end, first, MAX_SOURCES, "p2ps");
     sources.accept_only(services_of_backbone(settings));
     sources.set_history((limits.history_mib as usize) << 20);
@@ -232,7 +231,6 @@ fn hub_options(config: &Config) -> hub::Options {
         cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
         cache_limits: config.cache.limits(),
         cache_budget: config.cache.budget(),
-
         ..hub::Options::default()
     }
 }

@@ -25,11 +25,15 @@ pub fn main(name: &str, run: impl FnOnce() -> Result<()>) -> ExitCode {
     }
 }
 
-/// The loaded settings; logs a warning for each ignored line, and a notice for each setting without effect.
+/// The loaded settings; logs a warning for each ignored line and for settings in a former place, and a notice for each
+/// setting without effect.
 #[must_use]
 pub fn settings(loaded: Loaded) -> Config {
     for line in &loaded.ignored {
         tracing::warn!("ignored: {line}");
+    }
+    if let Some(text) = loaded.former_places() {
+        tracing::warn!("{text}");
     }
     for text in loaded.config.without_effect() {
         tracing::info!("has no effect: {text}");

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 
 use crate::backbone::feeds::Feeds;
 use crate::backbone::sink_side::SinkSide;
-use crate::backbone::{SinkEnd, SourceEnd, tipc};
+use crate::backbone::{Carrier, Opening, SinkEnd, SourceEnd};
 use crate::hub::HubTurn;
 use crate::net::{Interest, Registry, Waker};
 
@@ -27,11 +27,13 @@ const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// Interval between two warnings about failed attempts.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Opens an endpoint of one kind on a carrier.
+type Open<E> = fn(&dyn Carrier) -> Result<Opening<E>>;
+
 /// Opens endpoints of one kind, at once or in a thread of its own.
 pub(super) struct Opener<E: ?Sized> {
-    backbone: Backbone,
-    options: tipc::Options,
-    open: fn(&Backbone, tipc::Options) -> Result<Option<Box<E>>>,
+    carrier: Arc<dyn Carrier>,
+    open: Open<E>,
     waker: Waker,
     attempt: Option<Attempt<E>>,
 }
@@ -48,28 +50,24 @@ impl<E: ?Sized + Send + 'static> Opener<E> {
     ///
     /// # Errors
     /// The carrier refuses the endpoint, or the system refuses the thread.
-    pub(super) fn new(
-        backbone: &Backbone,
-        options: tipc::Options,
-        open: fn(&Backbone, tipc::Options) -> Result<Option<Box<E>>>,
-        waker: Waker,
-    ) -> Result<(Self, Option<Box<E>>)> {
-        let end = open(backbone, options)?;
-        let mut opener = Self { backbone: backbone.clone(), options, open, waker, attempt: None };
-        if end.is_none() {
-            opener.start_thread()?;
+    pub(super) fn new(backbone: &Backbone, open: Open<E>, waker: Waker) -> Result<(Self, Option<Box<E>>)> {
+        let mut opener = Self { carrier: backbone.carrier().clone(), open, waker, attempt: None };
+        match open(&*opener.carrier)? {
+            Opening::Opened(end) => Ok((opener, Some(end))),
+            Opening::Absent(_) => {
+                opener.start_thread()?;
+                Ok((opener, None))
+            }
         }
-        Ok((opener, end))
     }
 
     fn start_thread(&mut self) -> Result<()> {
         let ((to, end), wanted) = (channel(), Arc::new(()));
-        let (backbone, options, open, waker) =
-            (self.backbone.clone(), self.options, self.open, self.waker.clone());
+        let (carrier, open, waker) = (self.carrier.clone(), self.open, self.waker.clone());
         let still_wanted = Arc::downgrade(&wanted);
         std::thread::Builder::new()
             .name("mdist-attach".into())
-            .spawn(move || open_with_backoff(&still_wanted, || open(&backbone, options), &to, &waker))
+            .spawn(move || open_with_backoff(&still_wanted, (&*carrier, open), &to, &waker))
             .context("start the thread that waits for the backbone")?;
         self.attempt = Some(Attempt { end, _wanted: wanted });
         Ok(())
@@ -91,27 +89,25 @@ impl<E: ?Sized + Send + 'static> Opener<E> {
 
 fn open_with_backoff<E: ?Sized>(
     wanted: &Weak<()>,
-    open: impl Fn() -> Result<Option<Box<E>>>,
+    (carrier, open): (&dyn Carrier, Open<E>),
     to: &Sender<Box<E>>,
     waker: &Waker,
 ) {
     let (mut pause, mut warned) = (BACKOFF, None::<Instant>);
     while wanted.strong_count() > 0 {
-        let why = match open() {
-            Ok(Some(end)) => {
+        let why = match open(carrier) {
+            Ok(Opening::Opened(end)) => {
                 // Fails if the program ends, and the endpoint is not needed any more.
                 let _ = to.send(end);
                 waker.wake();
                 return;
             }
-            Ok(None) => "nothing answers at its socket".to_owned(),
+            Ok(Opening::Absent(why)) => why.to_owned(),
             Err(why) => format!("{why:#}"),
         };
         if warned.is_none_or(|warned| warned.elapsed() >= WARN_INTERVAL) {
             warned = Some(Instant::now());
-            tracing::warn!(
-                "the backbone is unavailable ({why}): start utipcd on this host or set UTIPC_SOCKET to its socket; retrying"
-            );
+            tracing::warn!("the backbone is unavailable ({why}): {}; retrying", carrier.remedy());
         }
         std::thread::sleep(pause);
         pause = (2 * pause).min(MAX_BACKOFF);

@@ -13,7 +13,7 @@ use crate::metrics::Metrics;
 use crate::net::SocketOptions;
 
 use super::assembly::{Assembly, Parts, accepted_services};
-use super::backbone::{Backbone, tipc_options};
+use super::backbone::Backbone;
 use super::connector::Target;
 use super::hub_metrics::HubMetrics;
 use super::identity::component;
@@ -39,8 +39,7 @@ pub fn start(config: &Config, metrics: &Metrics, backbone: &Backbone) -> Result<
     let assembly = Assembly::new("src_dist", config, metrics, MAX_FRAGMENT)?;
     let mut listeners = assembly.listen(&settings.listen, PORT, socket(settings))?;
     let connectors = assembly.connect(&listeners, providers(settings, &assembly))?;
-    let (opener, end) =
-        Opener::new(backbone, tipc_options(config), Backbone::open_source, assembly.poller.waker())?;
+    let (opener, end) = Opener::new(backbone, |carrier| carrier.open_source(), assembly.poller.waker())?;
     let side = source_side(settings, end)?;
     watch(assembly.poller.registry(), side.descriptor())?;
     listeners.allow(settings.admission.networks(), "src-dist.admission.allow", "publish data");
@@ -136,7 +135,6 @@ fn hub_options(config: &Config) -> hub::Options {
         cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
         cache_limits: config.cache.limits(),
         cache_budget: config.cache.budget(),
-
         max_awaited: settings.max_unpublished as usize,
         posts: match settings.posts {
             Posts::Refuse => hub::Posts::Refuse,

@@ -35,7 +35,7 @@ fn consumers_and_publishers_log_in_beside_thousands_of_idle_connections() {
     config.src_dist.listen = vec!["127.0.0.1:0".into()];
     // Longer than the test: the timeout alone must not help.
     (config.p2ps.admission.login_timeout_s, config.src_dist.admission.login_timeout_s) = (255, 255);
-    let backbone = Backbone::Memory(Memory::new());
+    let backbone = Backbone::on(Memory::new());
     let idle_count = affordable(2 * IDLE) / 2;
     for (role, name) in [(login::CONSUMER, "mdist_mounts"), (login::PROVIDER, "mdist_hub_publishers")] {
         let metrics = Metrics::new("test");
@@ -88,7 +88,7 @@ fn client_that_logs_in_without_end_keeps_nobody_out() {
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
     config.p2ps.max_mounts = 400;
     config.src_dist.listen = vec!["127.0.0.1:0".into()];
-    let backbone = Backbone::Memory(Memory::new());
+    let backbone = Backbone::on(Memory::new());
     let consumers = p2ps::start(&config, &Metrics::new("p2ps"), &backbone).unwrap();
     let publishers = src_dist::start(&config, &Metrics::new("src_dist"), &backbone).unwrap();
     let (here, there) = (Ipv4Addr::LOCALHOST, address(1));
@@ -131,7 +131,7 @@ fn only_hosts_of_allowed_networks_may_connect() {
         services: Vec::new(),
     }];
     let metrics = Metrics::new("p2ps");
-    let server = p2ps::start(&config, &metrics, &Backbone::Memory(Memory::new())).unwrap();
+    let server = p2ps::start(&config, &metrics, &Backbone::on(Memory::new())).unwrap();
     let to = server.addresses[0];
     for number in 0..3 {
         let mut denied = connect_from(address(number), to).unwrap();

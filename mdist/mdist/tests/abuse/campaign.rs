@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mdist::backbone::tipc::Tipc;
 use mdist::backbone::wire::{Header, encode_credit};
 use mdist::backbone::{FeedId, SourceId};
 use mdist::config::{Config, Provider as Source};
@@ -144,9 +145,10 @@ fn found(node: &Node, service: u32) -> (u32, utipc::PortId) {
 /// Sends forged packets to the feed, and forged credits to its readers.
 fn injected(node: &Node, config: &Config) -> impl FnMut(u64) -> io::Result<u64> + Send + 'static {
     let socket = node.rdm().unwrap();
-    let source = SourceId(found(node, config.backbone.source_type).0);
-    let (feed, reader) = found(node, config.backbone.feed_type);
-    let range = ServiceRange::new(config.backbone.feed_type, feed, feed);
+    let tipc = &config.backbone.tipc;
+    let source = SourceId(found(node, tipc.source_type).0);
+    let (feed, reader) = found(node, tipc.feed_type);
+    let range = ServiceRange::new(tipc.feed_type, feed, feed);
     move |round| {
         std::thread::sleep(INJECTION);
         let first = if round % 2 == 0 { 1 << 40 } else { 1 };
@@ -188,8 +190,9 @@ fn well_behaved_consumers_lose_nothing_beside_every_abuse_at_once() {
     let hosts = vec![provider.address().unwrap().to_string()];
     config.src_dist.provider = vec![Source { hosts, services: Vec::new() }];
     let (above, below) = (Metrics::new("src_dist"), Metrics::new("p2ps"));
-    let mut distributor = src_dist::start(&config, &above, &Backbone::Node(host.attach())).unwrap();
-    let mut server = p2ps::start(&config, &below, &Backbone::Node(host.attach())).unwrap();
+    let backbone = || Backbone::on(Tipc::on_node(host.attach(), &config));
+    let mut distributor = src_dist::start(&config, &above, &backbone()).unwrap();
+    let mut server = p2ps::start(&config, &below, &backbone()).unwrap();
     let (to, publishers) = (server.addresses[0], distributor.addresses[0]);
 
     let mut options = ConsumerOptions::new(to, 0, Arc::new(sets()));

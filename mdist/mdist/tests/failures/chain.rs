@@ -156,7 +156,7 @@ impl Backbone {
         std::fs::create_dir_all(&folder).unwrap();
         let settings = folder.join("mdist.toml");
         let text = format!(
-            "[backbone]\nsource-type = {}\nfeed-type = {}\n",
+            "[backbone.tipc]\nsource-type = {}\nfeed-type = {}\n",
             20_000_000 + 2 * own,
             20_000_001 + 2 * own
         );

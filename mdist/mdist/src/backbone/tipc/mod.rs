@@ -5,10 +5,12 @@
 //! goes: there are no heartbeats. Packets are sent from one datagram socket of the source, which is never polled, so
 //! that on one host they take lanes; credits come back to the same socket.
 
+mod carrier;
 mod connection;
 mod sink;
 mod source;
 
+pub use carrier::Tipc;
 pub use sink::TipcSink;
 pub use source::TipcSource;
 
