@@ -1,16 +1,32 @@
 //! Requests of consumers for dictionaries, and notices of dictionaries that have been replaced.
 
+use std::sync::Arc;
+
 use rssl::rwf::{Request, RequestFlags, code};
 
 use super::mount::{Role, Stream};
 use super::slots::Ticket;
 use super::states::closed_suspect;
 use super::worker::Worker;
+use crate::dictionaries::Dictionaries;
+
+/// The dictionaries that the server gives out.
+pub(super) struct GivenOut {
+    pub(super) dictionaries: Arc<Dictionaries>,
+    /// The replacements of which the streams were notified.
+    reported: u64,
+}
+
+impl GivenOut {
+    pub(super) fn new(dictionaries: Arc<Dictionaries>) -> Self {
+        Self { reported: dictionaries.revision(), dictionaries }
+    }
+}
 
 impl Worker {
     /// Handles a request for a dictionary on a new stream.
     pub(super) fn dictionary_request(&mut self, id: Ticket, request: &Request<'_>) {
-        let Some(given) = self.dictionaries.current(request.key.name.unwrap_or_default()) else {
+        let Some(given) = self.given_out.dictionaries.current(request.key.name.unwrap_or_default()) else {
             let text = unknown(request);
             let state = closed_suspect(code::NOT_FOUND, text.as_bytes());
             return self.status(id, request.domain, request.stream, false, state);
@@ -28,7 +44,7 @@ impl Worker {
         if request.flags.contains(RequestFlags::NO_REFRESH) {
             return;
         }
-        let Some(given) = self.dictionaries.current(request.key.name.unwrap_or_default()) else {
+        let Some(given) = self.given_out.dictionaries.current(request.key.name.unwrap_or_default()) else {
             let text = unknown(request);
             return self.refuse_stream(ticket, closed_suspect(code::NOT_FOUND, text.as_bytes()));
         };
@@ -37,7 +53,7 @@ impl Worker {
     }
 
     fn dictionary_refresh(&mut self, ticket: Ticket, request: &Request<'_>) {
-        let Some(messages) = self.dictionaries.answer(request) else { return };
+        let Some(messages) = self.given_out.dictionaries.answer(request) else { return };
         let Some(stream) = self.streams.get(ticket) else { return };
         let (mount, streaming) = (stream.mount, stream.streaming());
         for message in messages {
@@ -50,8 +66,8 @@ impl Worker {
 
     /// Notifies the open streams of dictionaries that have been replaced since the last call.
     pub(super) fn report_dictionaries(&mut self) {
-        let revision = self.dictionaries.revision();
-        if std::mem::replace(&mut self.dictionaries_seen, revision) == revision {
+        let revision = self.given_out.dictionaries.revision();
+        if std::mem::replace(&mut self.given_out.reported, revision) == revision {
             return;
         }
         let is_open = |(ticket, stream): (Ticket, &Stream)| match stream.role {
@@ -60,7 +76,7 @@ impl Worker {
         };
         let open: Vec<_> = self.streams.iter().filter_map(is_open).collect();
         for (ticket, mount, id, mut given) in open {
-            let Some(notice) = self.dictionaries.notice(id, &mut given) else { continue };
+            let Some(notice) = self.given_out.dictionaries.notice(id, &mut given) else { continue };
             if let Some(stream) = self.streams.get_mut(ticket) {
                 stream.role = Role::Dictionary(given);
             }

@@ -166,8 +166,12 @@ impl Worker {
     fn shown(&self, service: &Service) -> Service {
         let mut shown = service.clone();
         if let Some(info) = &mut shown.info {
-            info.dictionaries_provided =
-                info.dictionaries_used.iter().filter(|name| self.dictionaries.has(name)).cloned().collect();
+            info.dictionaries_provided = info
+                .dictionaries_used
+                .iter()
+                .filter(|name| self.given_out.dictionaries.has(name))
+                .cloned()
+                .collect();
             // Stock consumers request a dictionary only of a service that lists the domain.
             let dictionary = Domain::DICTIONARY.0;
             if !info.dictionaries_provided.is_empty() && !info.capabilities.contains(&dictionary) {

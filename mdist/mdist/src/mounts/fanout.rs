@@ -7,7 +7,8 @@ use rssl::rwf::{DataState, RequestFlags, State, Status, StreamState, Update};
 use rssl::wire::to_vec;
 
 use super::item_trouble::{ItemTrouble, ReportedState, reported_state};
-use super::mount::{MountId, Stream};
+use super::mount::Stream;
+use super::outputs::Fanned;
 use super::patch::{self, RefreshView};
 use super::slots::Ticket;
 use super::states::{closed_suspect, recover_suspect};
@@ -23,7 +24,7 @@ impl Worker {
     /// Applies the hub's log of one turn to all mounts. `services` are the hub's present ones; they are read only if
     /// the batch has a change of them.
     pub fn apply(&mut self, batch: &Batch, services: &[rssl::rdm::directory::Service]) {
-        let dirty = self.dirty.len();
+        let dirty = self.outputs.dirty().len();
         for (at, entry) in batch.entries.iter().enumerate() {
             if let Some(soon) = batch.entries.get(at + PREFETCH)
                 && let Some(item) = self.items.get(soon.item.index())
@@ -65,42 +66,14 @@ impl Worker {
         }
         let Some(item) = self.items.get(entry.item.index()) else { return };
         let same_for_all = entry.framed && is_same_for_all(class, message);
-        let framed = batch.framed(entry);
-        let subscribers = item.subscribers.as_slice();
-        // With one subscriber and no lists a copy is cheaper than a list.
-        let shared = subscribers.len() > 1 || !self.arena.is_idle();
-        if shared && !self.arena.make_room(framed.len()) {
-            let older = self.arena.older();
-            for output in &mut self.outputs {
-                output.copy_list_of(older, &mut self.arena);
+        let fanned = Fanned { framed: batch.framed(entry), same_for_all };
+        let individual = &mut self.memory.individual;
+        self.outputs.fan_out(fanned, item.subscribers.as_slice(), &self.shared.pool, |subscriber| {
+            if subscriber.flags() & flag::WAITING == 0 || class == patch::STATUS {
+                individual.push(subscriber);
             }
-            self.arena.make_room(framed.len());
-        }
-        let mut stored = None;
-        for &subscriber in subscribers {
-            if let Some(output) = self.outputs.get_mut(subscriber.mount())
-                && same_for_all
-                && subscriber.flags() == 0
-                && output.plain
-            {
-                let (arena, pool) = (&mut self.arena, &self.shared.pool);
-                let done = if shared && output.can_list() {
-                    let at = *stored.get_or_insert_with(|| arena.store(framed));
-                    output.list(at, framed.len(), subscriber.id, arena, pool)
-                } else {
-                    output.push_frame(framed, subscriber.id, arena, pool)
-                };
-                if let Err(overflow) = done {
-                    self.slow_consumers.push((output.mount, overflow));
-                } else if !output.dirty {
-                    output.dirty = true;
-                    self.dirty.push(MountId(output.mount));
-                }
-            } else if subscriber.flags() & flag::WAITING == 0 || class == patch::STATUS {
-                self.individual.push(subscriber);
-            }
-        }
-        if !self.individual.is_empty() {
+        });
+        if !self.memory.individual.is_empty() {
             self.deliver_individually(message, class);
         }
         self.disconnect_slow_consumers();
@@ -109,7 +82,7 @@ impl Worker {
     /// Delivers a message to the subscribers in `individual`, edited for each of them.
     #[cold]
     fn deliver_individually(&mut self, message: &[u8], class: u8) {
-        let mut individual = mem::take(&mut self.individual);
+        let mut individual = mem::take(&mut self.memory.individual);
         for subscriber in individual.drain(..) {
             let Some(ticket) = self.stream_of(subscriber) else { continue };
             match class {
@@ -126,7 +99,7 @@ impl Worker {
                 _ => self.deliver_copy(ticket, message),
             }
         }
-        self.individual = individual;
+        self.memory.individual = individual;
     }
 
     /// Whether a request for the stream's image is at the hub.
@@ -138,12 +111,12 @@ impl Worker {
     fn deliver_copy(&mut self, ticket: Ticket, message: &[u8]) {
         let Some(stream) = self.streams.get(ticket) else { return };
         let (mount, id) = (stream.mount, stream.id);
-        let mut own = mem::take(&mut self.copy);
+        let mut own = mem::take(&mut self.memory.copy);
         own.clear();
         own.extend_from_slice(message);
         patch::set_stream(&mut own, id);
         self.send(mount, &own);
-        self.copy = own;
+        self.memory.copy = own;
     }
 
     /// Delivers an update as the stream requested it: not while it is paused, filtered by its view, and with

@@ -90,8 +90,8 @@ impl Worker {
         let (Some(latency), Some(read)) = (&mut self.latency, batch.reads_with_entries().next()) else {
             return;
         };
-        for id in self.dirty.get(from..).unwrap_or_default() {
-            let (Some(mount), Some(output)) = (self.mounts.get(id.0), self.outputs.get(id.index())) else {
+        for id in self.outputs.dirty().get(from..).unwrap_or_default() {
+            let (Some(mount), Some(output)) = (self.mounts.get(id.0), self.outputs.get(id.0)) else {
                 continue;
             };
             latency.follow(id.0, read.at, mount.tally.bytes_out + output.waiting() as u64);

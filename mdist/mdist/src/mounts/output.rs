@@ -2,6 +2,7 @@
 //! bounded.
 
 use super::arena::{Arena, Listed};
+use super::delivery::Delivery;
 use super::pool::{BUFFER, Pool};
 use super::slots::Ticket;
 use super::slow_consumer::{Limits, Overflow, buffers_to_borrow};
@@ -37,6 +38,8 @@ pub(crate) struct Output {
     pub(crate) plain: bool,
     /// Whether the mount is in the worker's list of mounts to write.
     pub(crate) dirty: bool,
+    /// The policy of what is queued. One that does not keep all messages in order excludes `plain`.
+    pub(crate) delivery: Delivery,
     /// Whether bytes wait, so that no message may be listed.
     has_bytes: bool,
     /// The half of the arena in which the list began.
@@ -64,6 +67,7 @@ impl Output {
             mount,
             plain: false,
             dirty: false,
+            delivery: Delivery::default(),
             has_bytes: false,
             upper: false,
             staged: 0,

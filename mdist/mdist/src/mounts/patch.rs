@@ -6,6 +6,12 @@ pub(crate) fn class(message: &[u8]) -> u8 {
     message.get(2).map_or(0, |byte| byte & 0x1f)
 }
 
+/// The stream id of a message. Spec: rssl.md §2.1
+#[inline]
+pub(crate) fn stream(message: &[u8]) -> i32 {
+    message.get(4..).and_then(<[u8]>::first_chunk).map_or(0, |id| i32::from_be_bytes(*id))
+}
+
 pub(crate) const REFRESH: u8 = 2;
 pub(crate) const STATUS: u8 = 3;
 pub(crate) const UPDATE: u8 = 4;

@@ -2,6 +2,7 @@
 
 use rssl::rwf::{State, code};
 
+use super::delivery::Delivery;
 use super::states::{closed_suspect, recover_suspect};
 
 /// Reason why a permission is denied; the consumer gets it as a status.
@@ -41,6 +42,11 @@ pub trait Permissions: Send {
     /// # Errors
     /// The stream is refused with this denial.
     fn item(&mut self, user: &[u8], service: &str, domain: u8, name: &[u8]) -> Result<(), Denial>;
+
+    /// The policy by which the mounts of a user that logs in get their messages.
+    fn delivery(&self, _user: &[u8]) -> Delivery {
+        Delivery::Ordered
+    }
 }
 
 /// Permits everything to every user.

@@ -71,9 +71,7 @@ impl Worker {
     }
 
     fn window(&self, id: Ticket) -> Window {
-        let Some(output) = self.outputs.get(id.index() as usize) else {
-            return Window { usual: 0, shared: 0 };
-        };
+        let Some(output) = self.outputs.get(id) else { return Window { usual: 0, shared: 0 } };
         let (mark, waiting) = (Self::image_mark(output.limits()), output.waiting());
         let left = mark.saturating_sub(waiting);
         let images = |bytes: usize| (bytes / self.image_bytes.max(1)).max(1);
@@ -87,7 +85,7 @@ impl Worker {
 
     /// Counts bytes that a consumer has read, while requests of it wait.
     pub(super) fn grant_images(&mut self, id: Ticket, bytes: usize) {
-        let Some(output) = self.outputs.get(id.index() as usize) else { return };
+        let Some(output) = self.outputs.get(id) else { return };
         let mark = Self::image_mark(output.limits());
         if let Some(mount) = self.mounts.get_mut(id).filter(|mount| !mount.queue.is_empty()) {
             mount.image_share.read(bytes, mark);

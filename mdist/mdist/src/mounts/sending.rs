@@ -4,30 +4,26 @@ use rssl::rwf::{Domain, State, Status, StatusFlags};
 use rssl::transport::Channel;
 use rssl::wire::to_vec;
 
-use super::mount::MountId;
+use super::delivery::Subject;
+use super::patch;
 use super::reason::Reason;
 use super::slots::Ticket;
 use super::worker::Worker;
 
 impl Worker {
-    /// Lets the mount's channel append to its output; disconnects the mount if it is a slow consumer.
+    /// Lets the mount's channel append to its output, and carries out the decision if that has no space.
     pub(super) fn append_output<T>(
         &mut self,
         id: Ticket,
+        subject: Subject,
         write: impl FnOnce(&mut Channel, &mut Vec<u8>) -> T,
     ) -> Option<T> {
         let mount = self.mounts.get_mut(id).filter(|mount| mount.disconnecting.is_none() && !mount.ending)?;
-        let output = self.outputs.get_mut(id.index() as usize)?;
-        match output.append(&mut self.arena, &self.shared.pool, |out| write(&mut mount.channel, out)) {
-            Ok(result) => {
-                if !output.dirty && output.waiting() > 0 {
-                    output.dirty = true;
-                    self.dirty.push(MountId(id));
-                }
-                Some(result)
-            }
-            Err(overflow) => {
-                self.disconnect_slow_consumer(id, overflow);
+        let channel = &mut mount.channel;
+        match self.outputs.queue(id, subject, &self.shared.pool, |out| write(channel, out))? {
+            Ok(result) => Some(result),
+            Err(verdict) => {
+                self.overflowed(id, verdict);
                 None
             }
         }
@@ -35,14 +31,10 @@ impl Worker {
 
     /// Sends one message to a mount.
     pub(super) fn send(&mut self, id: Ticket, message: &[u8]) {
-        match self.append_output(id, |channel, out| channel.write(message, out)) {
-            Some(Ok(())) => {
-                if let Some(output) = self.outputs.get_mut(id.index() as usize) {
-                    output.messages += 1;
-                }
-            }
-            Some(Err(error)) => self.disconnect(id, Reason::Protocol(error.to_string())),
-            None => {}
+        let subject = Subject::Stream(patch::stream(message));
+        if let Some(Err(error)) = self.append_output(id, subject, |channel, out| channel.write(message, out))
+        {
+            self.disconnect(id, Reason::Protocol(error.to_string()));
         }
     }
 

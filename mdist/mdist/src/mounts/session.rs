@@ -82,6 +82,7 @@ impl Worker {
         if let Some(pending) = self.mounts.get_mut(id).and_then(|mount| mount.pending.take()) {
             self.pending.remove(pending);
         }
+        self.outputs.set_delivery(id, self.permissions.delivery(&user));
         let stream = self.add_stream(Stream::own(id, request, Role::Login));
         if let (Some(stream), Some(mount)) = (stream, self.mounts.get_mut(id)) {
             let name = text(login_request.attributes.application_name);

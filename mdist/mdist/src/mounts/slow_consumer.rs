@@ -4,9 +4,10 @@
 //! mounts share. A mount that needs more than it may have, or than the pool has, is a slow consumer. Its next message
 //! is refused with an [`Overflow`], and the mount is disconnected with that reason; no message is dropped or coalesced.
 //!
-//! [`Output`](super::output::Output) counts the bytes and asks [`buffers_to_borrow`]; it returns the overflow to the
-//! worker, which disconnects the mount here.
+//! [`Output`](super::output::Output) counts the bytes and asks [`buffers_to_borrow`]. The mount's policy
+//! ([`Delivery`](super::delivery::Delivery)) decides about the overflow, and the worker disconnects the mount here.
 
+use super::delivery::Verdict;
 use super::pool::Pool;
 use super::slots::Ticket;
 use super::worker::Worker;
@@ -67,16 +68,18 @@ pub(super) fn buffers_to_borrow(
 }
 
 impl Worker {
-    /// Disconnects a mount whose output has no space for its next message.
-    pub(super) fn disconnect_slow_consumer(&mut self, mount: Ticket, overflow: Overflow) {
-        self.disconnect(mount, overflow.into());
+    /// Carries out the decision about a mount whose output has no space for its next message.
+    pub(super) fn overflowed(&mut self, mount: Ticket, verdict: Verdict) {
+        match verdict {
+            Verdict::Disconnect(overflow) => self.disconnect(mount, overflow.into()),
+        }
     }
 
-    /// Disconnects the mounts whose output had no space for the message that was just fanned out.
+    /// Carries out the decisions about mounts whose output had no space for the message that was just fanned out.
     #[inline]
     pub(super) fn disconnect_slow_consumers(&mut self) {
-        while let Some((mount, overflow)) = self.slow_consumers.pop() {
-            self.disconnect_slow_consumer(mount, overflow);
+        while let Some((mount, verdict)) = self.outputs.take_overflow() {
+            self.overflowed(mount, verdict);
         }
     }
 }

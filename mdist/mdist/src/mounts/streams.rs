@@ -132,7 +132,7 @@ impl Worker {
 
     /// The stream of a subscriber.
     pub(super) fn stream_of(&self, subscriber: Subscriber) -> Option<Ticket> {
-        self.find_stream(self.outputs.get(subscriber.mount())?.mount, subscriber.id)
+        self.find_stream(self.outputs.mount_of(subscriber)?, subscriber.id)
     }
 
     pub(super) fn logged_in(&self, id: Ticket) -> bool {

@@ -83,8 +83,7 @@ impl Worker {
         let streams = std::mem::take(&mut mount.ids);
         mount.directories.clear();
         mount.ending = true;
-        let output = self.outputs.get_mut(id.index() as usize);
-        let plain = output.is_some_and(|output| std::mem::take(&mut output.plain));
+        let plain = self.outputs.set_plain(id, false);
         self.begin(id, Task::End { streams: streams.into_iter(), plain });
     }
 
@@ -113,9 +112,7 @@ impl Worker {
         let Some(mount) = self.mounts.get_mut(id) else { return };
         if let Task::End { plain, .. } = task {
             mount.ending = false;
-            if let Some(output) = self.outputs.get_mut(id.index() as usize) {
-                output.plain = *plain;
-            }
+            self.outputs.set_plain(id, *plain);
             if mount.closed {
                 self.mounts.remove(id);
             }

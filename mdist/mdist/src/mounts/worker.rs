@@ -8,16 +8,17 @@ use rssl::rwf::Message;
 use rssl::transport::{Channel, Pulled, Received, Tick};
 
 use super::announce::Announcements;
-use super::arena::Arena;
 use super::config::{Config, Shared, refusal_text};
+use super::delivery::Subject;
+use super::dictionary::GivenOut;
 use super::directory::Services;
 use super::latency::MountLatencies;
 use super::mount::{Mount, MountId, MountStats, Stream};
-use super::output::{CHUNK, Output};
+use super::output::Output;
+use super::outputs::Outputs;
 use super::permissions::Permissions;
 use super::reason::Reason;
 use super::slots::{Slots, Ticket};
-use super::slow_consumer::Overflow;
 use super::subscribers::{Item, Subscriber};
 use super::tasks::Tasks;
 use crate::dictionaries::Dictionaries;
@@ -64,19 +65,14 @@ pub struct Worker {
     pub(super) side: SideId,
     pub(super) config: Arc<Config>,
     pub(super) shared: Arc<Shared>,
-    pub(super) dictionaries: Arc<Dictionaries>,
-    /// The replacements of dictionaries of which the streams were notified.
-    pub(super) dictionaries_seen: u64,
+    pub(super) given_out: GivenOut,
     pub(super) permissions: Box<dyn Permissions>,
     pub(super) services: Services,
     pub(super) announcements: Announcements,
     pub(super) mounts: Slots<Mount>,
     /// Mounts that have not logged in.
     pub(super) pending: Pending<Ticket>,
-    /// Outputs of the mounts, by index of the mount.
-    pub(super) outputs: Vec<Output>,
-    /// The messages that outputs list.
-    pub(super) arena: Arena,
+    pub(super) outputs: Outputs,
     pub(super) streams: Slots<Stream>,
     /// Subscribers of items, by item id.
     pub(super) items: Vec<Item>,
@@ -85,24 +81,25 @@ pub struct Worker {
     pub(super) tasks: Tasks,
     /// Mounts whose queued requests may be sent.
     pub(super) resumable: Vec<Ticket>,
-    pub(super) dirty: Vec<MountId>,
     pub(super) pending_disconnects: Vec<Disconnect>,
-    /// Subscribers that do not get the frame of the message that is being fanned out: it has to be edited or
-    /// checked for each of them.
-    pub(super) individual: Vec<Subscriber>,
-    /// Mounts whose output has no space for the message that is being fanned out.
-    pub(super) slow_consumers: Vec<(Ticket, Overflow)>,
     /// Moving average of an image's length, in bytes.
     pub(super) image_bytes: usize,
-    /// Memory for the copy of a message for one stream.
-    pub(super) copy: Vec<u8>,
-    /// Memory for a message that was received.
-    scratch: Vec<u8>,
-    /// Memory in which listed messages are gathered for a socket.
-    chunk: Vec<u8>,
+    pub(super) memory: Memory,
     next_tick: Now,
     /// Latency of messages in the server; `None`: not measured.
     pub(super) latency: Option<Box<MountLatencies>>,
+}
+
+/// Memory that is used again and again.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// Subscribers that do not get the frame of the message that is being fanned out: it has to be edited or
+    /// checked for each of them.
+    pub(super) individual: Vec<Subscriber>,
+    /// The copy of a message for one stream.
+    pub(super) copy: Vec<u8>,
+    /// A message that was received.
+    message: Vec<u8>,
 }
 
 impl Worker {
@@ -121,28 +118,21 @@ impl Worker {
             latency,
             config,
             shared,
-            dictionaries_seen: dictionaries.revision(),
-            dictionaries,
+            given_out: GivenOut::new(dictionaries),
             permissions,
             services: Services::default(),
             announcements: Announcements::default(),
             mounts: Slots::default(),
             pending,
-            outputs: Vec::new(),
-            arena: Arena::default(),
+            outputs: Outputs::default(),
             streams: Slots::default(),
             items: Vec::new(),
             hub_requests: Vec::new(),
             tasks: Tasks::default(),
             resumable: Vec::new(),
-            dirty: Vec::new(),
             pending_disconnects: Vec::new(),
-            individual: Vec::new(),
-            slow_consumers: Vec::new(),
             image_bytes: 512,
-            copy: Vec::new(),
-            scratch: Vec::new(),
-            chunk: vec![0; CHUNK],
+            memory: Memory::default(),
             next_tick: Now::ZERO,
         }
     }
@@ -160,11 +150,7 @@ impl Worker {
         channel.received(now);
         channel.sent(now);
         let ticket = self.mounts.insert(Mount::new(peer, channel, refused, now));
-        let output = Output::new(ticket, self.config.output);
-        match self.outputs.get_mut(ticket.index() as usize) {
-            Some(place) => *place = output,
-            None => self.outputs.push(output),
-        }
+        self.outputs.open(ticket, self.config.output);
         self.await_login(ticket);
         MountId(ticket)
     }
@@ -205,9 +191,9 @@ impl Worker {
     fn handle_input(&mut self, id: Ticket, bytes: &[u8]) {
         let Some(mount) = self.mounts.get_mut(id) else { return };
         let mut input = mem::take(&mut mount.input);
-        let mut scratch = mem::take(&mut self.scratch);
+        let mut scratch = mem::take(&mut self.memory.message);
         input.receive(bytes, |received| self.process_frames(id, received, &mut scratch));
-        self.scratch = scratch;
+        self.memory.message = scratch;
         if let Some(mount) = self.mounts.get_mut(id) {
             mount.input = input;
         }
@@ -235,9 +221,7 @@ impl Worker {
                 }
                 Ok(Pulled::Opened(opened)) => {
                     let plain = !opened.compress_sent && usize::from(opened.max_message) >= MAX_FRAMED;
-                    if let Some(output) = self.outputs.get_mut(id.index() as usize) {
-                        output.plain = plain;
-                    }
+                    self.outputs.set_plain(id, plain);
                 }
                 Ok(Pulled::Handshake) => {}
                 Ok(Pulled::Refused { .. }) if mount.refused => {
@@ -245,7 +229,7 @@ impl Worker {
                 }
                 Ok(Pulled::Refused { text }) => end = Some(Reason::Refused(text.to_owned())),
             }
-            self.append_output(id, |channel, out| channel.take_output(out));
+            self.append_output(id, Subject::Transport, |channel, out| channel.take_output(out));
             if let Some(reason) = end {
                 self.disconnect(id, reason);
             }
@@ -281,12 +265,7 @@ impl Worker {
 
     /// Adds the mounts that have had output since the last call, each once.
     pub fn dirty(&mut self, into: &mut Vec<MountId>) {
-        for id in self.dirty.drain(..) {
-            if let Some(output) = self.outputs.get_mut(id.index()).filter(|output| output.mount == id.0) {
-                output.dirty = false;
-                into.push(id);
-            }
-        }
+        self.outputs.take_dirty(into);
     }
 
     /// Takes the requests for the hub, in order.
@@ -301,7 +280,7 @@ impl Worker {
 
     /// Number of bytes that wait for the mount's socket.
     pub fn waiting(&self, id: MountId) -> usize {
-        self.outputs.get(id.index()).filter(|output| output.mount == id.0).map_or(0, Output::waiting)
+        self.outputs.get(id.0).map_or(0, Output::waiting)
     }
 
     /// Writes the mount's waiting bytes with `put`, which returns how many its socket took, or `None` if it can take
@@ -316,8 +295,7 @@ impl Worker {
         put: impl FnMut(&[u8]) -> Result<Option<usize>, E>,
     ) -> Result<bool, E> {
         let Some(mount) = self.mounts.get_mut(id.0) else { return Ok(true) };
-        let Some(output) = self.outputs.get_mut(id.index()) else { return Ok(true) };
-        let (count, result) = output.write(&mut self.arena, &self.shared.pool, &mut self.chunk, put);
+        let Some((count, result)) = self.outputs.write(id.0, &self.shared.pool, put) else { return Ok(true) };
         if count > 0 {
             mount.channel.sent(now);
             mount.tally.last_write = now;
@@ -343,9 +321,7 @@ impl Worker {
         if !mount.ending {
             self.mounts.remove(id.0);
         }
-        if let Some(output) = self.outputs.get_mut(id.index()) {
-            output.release(&mut self.arena, &self.shared.pool);
-        }
+        self.outputs.release(id.0, &self.shared.pool);
         Some(ClosedMount { reason, stats })
     }
 
@@ -372,8 +348,8 @@ impl Worker {
                 Tick::None => {}
                 Tick::SendPing => {
                     // Bytes that wait will show the consumer that this server is alive, as a ping would.
-                    if self.outputs.get(id.index() as usize).is_some_and(|output| output.waiting() == 0) {
-                        self.append_output(id, Channel::ping);
+                    if self.outputs.get(id).is_some_and(|output| output.waiting() == 0) {
+                        self.append_output(id, Subject::Transport, Channel::ping);
                     }
                 }
                 Tick::PeerSilent => {
@@ -408,7 +384,7 @@ impl Worker {
     /// The statistics of a mount; `None`: it is closed.
     pub fn stats(&self, id: MountId) -> Option<MountStats> {
         let mount = self.mounts.get(id.0).filter(|mount| !mount.closed)?;
-        let output = self.outputs.get(id.index())?;
+        let output = self.outputs.get(id.0)?;
         let login = mount.login.as_ref().or(mount.past_login.as_ref());
         Some(MountStats {
             peer: mount.peer.clone(),
