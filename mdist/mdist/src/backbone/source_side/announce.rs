@@ -1,5 +1,7 @@
 //! States of services, and announcements of states and groups of their items, in the feeds.
 
+use std::collections::HashMap;
+
 use rssl::rdm::directory::{self, Action, Service, ServiceState};
 use rssl::rwf::{DataType, Domain, Update, UpdateFlags};
 use rssl::wire::to_vec;
@@ -9,12 +11,21 @@ use crate::backbone::Result;
 use crate::backbone::wire::{Entry, SERVICE_STREAM};
 use crate::hub::{Announcement, Batch, Change, Directory, Kind, Token};
 
+/// What sinks have to know before statuses of many items.
+#[derive(Debug, Default)]
+pub(super) struct Announcing {
+    /// The last states of services, by id.
+    states: HashMap<u16, ServiceState>,
+    /// Announcements that wait for the change of the directory that follows.
+    waiting: Vec<Announcement>,
+}
+
 impl SourceSide {
     /// Takes the announcement at index `at` of the log. It goes into the feed at once, or with the change of its
     /// service's state that follows.
     pub(super) fn announced(&mut self, batch: &Batch, at: usize) -> Result<()> {
         let announcement = batch.entries.get(at).and_then(|entry| batch.announcement(entry));
-        self.announced.extend(announcement.cloned());
+        self.announcing.waiting.extend(announcement.cloned());
         match batch.entries.get(at + 1).map(|next| next.kind) {
             Some(Kind::Announced | Kind::Services) => Ok(()),
             _ => self.put_announcements(),
@@ -25,12 +36,12 @@ impl SourceSide {
     pub(super) fn states_changed(&mut self, directory: &Directory) -> Result<()> {
         for service in &directory.services {
             let Some(state) = &service.state else { continue };
-            if self.states.get(&service.id) == Some(state) {
+            let Announcing { states, waiting } = &mut self.announcing;
+            if states.get(&service.id) == Some(state) {
                 continue;
             }
-            let was_known = self.states.insert(service.id, state.clone()).is_some();
-            let announced = self
-                .announced
+            let was_known = states.insert(service.id, state.clone()).is_some();
+            let announced = waiting
                 .iter()
                 .any(|one| one.service == service.id && matches!(one.change, Change::Service(_)));
             if was_known && !announced {
@@ -41,10 +52,10 @@ impl SourceSide {
     }
 
     fn put_announcements(&mut self) -> Result<()> {
-        for Announcement { number, service, change } in std::mem::take(&mut self.announced) {
+        for Announcement { number, service, change } in std::mem::take(&mut self.announcing.waiting) {
             match change {
                 Change::Service(status) => {
-                    let state = self.states.get(&service).cloned().unwrap_or_default();
+                    let state = self.announcing.states.get(&service).cloned().unwrap_or_default();
                     self.put_state(
                         service,
                         Some(ServiceState { status: Some(status), ..state }),
@@ -60,8 +71,9 @@ impl SourceSide {
 
     /// Ends an announcement: no more statuses of it follow.
     pub(super) fn announcement_ended(&mut self, number: Token) -> Result<()> {
-        let ended = self.covering.iter().filter(|(_, (_, covering))| *covering == number);
-        let ended: Vec<u16> = ended.map(|(feed, _)| *feed).collect();
+        let is_covered = |(_, covering): (u16, Token)| covering == number;
+        let ended = self.feeds.iter().filter(|(_, feed)| feed.covering.is_some_and(is_covered));
+        let ended: Vec<u16> = ended.map(|(feed, _)| feed).collect();
         ended.into_iter().try_for_each(|feed| self.cover(feed, 0))
     }
 
@@ -69,9 +81,9 @@ impl SourceSide {
     /// with others between.
     #[inline]
     pub(super) fn cover(&mut self, feed: u16, number: Token) -> Result<()> {
-        match self.covering.get(&feed) {
-            Some((service, covering)) if *covering != number => {
-                self.put_state(*service, None, Vec::new(), number)
+        match self.feeds.get(feed).and_then(|feed| feed.covering) {
+            Some((service, covering)) if covering != number => {
+                self.put_state(service, None, Vec::new(), number)
             }
             _ => Ok(()),
         }
@@ -84,8 +96,10 @@ impl SourceSide {
         groups: Vec<directory::GroupStatus>,
         number: Token,
     ) -> Result<()> {
-        let Some(feed) = self.services.get(&id).copied() else { return Ok(()) };
-        self.covering.insert(feed, (id, number));
+        let Some(feed) = self.feeds.of_service(id) else { return Ok(()) };
+        if let Some(feed) = self.feeds.get_mut(feed) {
+            feed.covering = Some((id, number));
+        }
         let update = Update {
             domain: Domain::DIRECTORY,
             stream: SERVICE_STREAM,

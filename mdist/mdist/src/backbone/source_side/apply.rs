@@ -33,7 +33,7 @@ impl SourceSide {
         for (at, entry) in (range.start..).zip(batch.entries.get(range).unwrap_or_default()) {
             if matches!(entry.kind, Kind::Message | Kind::Covered) {
                 // This is the hot path: one table look-up, one copy.
-                let feed = self.feed_of(entry.item);
+                let feed = self.items.feed(entry.item);
                 if feed != NONE && entry.is_for(self.side) {
                     let message = batch.message(entry);
                     if is_status(message) {
@@ -55,12 +55,6 @@ impl SourceSide {
             }
         }
         Ok(services)
-    }
-
-    /// The feed that carries an item, or [`NONE`].
-    #[inline]
-    fn feed_of(&self, item: ItemId) -> u16 {
-        self.feed_of.get(item.index()).copied().unwrap_or(NONE)
     }
 
     /// Applies an entry that is not a message for all streams of an item.
@@ -90,7 +84,7 @@ impl SourceSide {
         let complete =
             Refresh::decode(message).is_ok_and(|refresh| refresh.flags.contains(RefreshFlags::COMPLETE));
         self.stats.images += 1;
-        let feed = self.feed_of(entry.item);
+        let feed = self.items.feed(entry.item);
         if feed != NONE && self.in_feed.contains(&entry.token) {
             if complete {
                 self.in_feed.remove(&entry.token);
@@ -111,7 +105,7 @@ impl SourceSide {
 
     /// Ends an item: puts the end into the feed, with the item's final status, and removes the streams on it.
     fn gone(&mut self, batch: &Batch, at: usize, entry: &hub::Entry) -> Result<()> {
-        let feed = self.feed_of(entry.item);
+        let feed = self.items.feed(entry.item);
         if feed != NONE {
             let before = batch.entries.get(..at).unwrap_or(&[]).iter().rev();
             let last = before
@@ -122,15 +116,13 @@ impl SourceSide {
             self.cover(feed, 0)?;
             self.put(feed, &Entry::Gone { item: entry.item.stream(), message })?;
         }
-        let Some(holders) = self.holders.get_mut(entry.item.index()) else { return Ok(()) };
+        let Some(holders) = self.items.holders.get_mut(entry.item.index()) else { return Ok(()) };
         for (id, stream) in holders.streams.drain(..) {
             self.sinks.get_mut(&id).map(|sink| sink.streams.remove(&stream));
             self.in_feed.remove(&token(id, stream));
         }
         let holds = std::mem::take(&mut holders.holds);
-        if let Some(feed) = self.feed_of.get_mut(entry.item.index()) {
-            *feed = NONE;
-        }
+        self.items.leave_feed(entry.item);
         if holds > 0 {
             self.asks.push(HubRequest::Close { side: self.side, item: entry.item, holds });
         }
@@ -143,11 +135,11 @@ impl SourceSide {
 
     fn opened(&mut self, id: SinkId, stream: i32, item: ItemId) {
         let index = item.index();
-        if self.holders.len() <= index {
-            self.holders.resize_with(index + 1, Holders::default);
-            self.feed_of.resize(index + 1, NONE);
+        if self.items.holders.len() <= index {
+            self.items.holders.resize_with(index + 1, Holders::default);
+            self.items.feed.resize(index + 1, NONE);
         }
-        let Some(holders) = self.holders.get_mut(index) else { return };
+        let Some(holders) = self.items.holders.get_mut(index) else { return };
         holders.holds += 1;
         let known = self.sinks.get_mut(&id).and_then(|sink| sink.streams.get_mut(&stream));
         let Some(known) = known else {
@@ -160,8 +152,10 @@ impl SourceSide {
         if known.private {
             return;
         }
-        if let (Some(feed), Some(place)) = (self.services.get(&known.service), self.feed_of.get_mut(index)) {
-            *place = *feed;
+        if let (Some(feed), Some(place)) =
+            (self.feeds.of_service(known.service), self.items.feed.get_mut(index))
+        {
+            *place = feed;
         }
         self.answer(AnswerKind::Opened, id, stream, &[]);
     }
@@ -169,7 +163,7 @@ impl SourceSide {
     /// Sends a message of a private stream's item, which no feed carries, to the streams that hold it.
     #[cold]
     fn answer_private(&mut self, entry: &hub::Entry, message: &[u8]) {
-        let Some(holders) = self.holders.get(entry.item.index()) else { return };
+        let Some(holders) = self.items.holders.get(entry.item.index()) else { return };
         for (id, stream) in holders.streams.clone() {
             self.answer(AnswerKind::Reply, id, stream, message);
         }
@@ -182,16 +176,16 @@ impl SourceSide {
             // The stream has been closed or has ended. Replies are sent anyway: posts need no item stream.
             return;
         }
-        let index = known.and_then(|known| self.services.get(&known.service)).copied().unwrap_or(NONE);
-        let feed = self.feeds.get(usize::from(index));
+        let feed = known.and_then(|known| self.feeds.out(self.feeds.of_service(known.service)?));
         let (feed, as_of) = feed.map_or((FeedId(0), 0), |feed| (feed.id, feed.number()));
         let item =
             known.filter(|known| known.item != ItemId::NONE && !known.private).map_or(0, |k| k.item.stream());
-        self.scratch.clear();
-        wire::answer(&mut self.scratch, kind, feed, as_of, stream, item, message);
-        self.end.send(id, &self.scratch);
+        let record = &mut self.memory.answer;
+        record.clear();
+        wire::answer(record, kind, feed, as_of, stream, item, message);
+        self.end.send(id, record);
         if let Some(sink) = self.sinks.get_mut(&id) {
-            sink.pace.answered(kind, self.scratch.len());
+            sink.pace.answered(kind, record.len());
         }
     }
 }

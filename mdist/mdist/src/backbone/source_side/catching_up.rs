@@ -9,8 +9,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::backlog::Backlog;
+use super::feed_table::Feed;
 use super::{Sink, SourceSide};
+use crate::backbone::feed_out::FeedOut;
 use crate::backbone::meter::unread;
 use crate::backbone::wire::mark_unordered;
 use crate::backbone::{Result, SinkId};
@@ -46,13 +47,13 @@ impl SourceSide {
     /// Sets the memory for packets that stalled sinks have not been sent yet, bytes, shared by all feeds; 0: feeds wait
     /// for stalled sinks, at most for their hold.
     pub fn set_stall(&mut self, bytes: usize) {
-        self.stall = bytes;
+        self.feeds.set_stall(bytes);
     }
 
     /// Bytes kept for sinks that are behind.
     #[must_use]
     pub fn backlog(&self) -> usize {
-        self.backlog_bytes
+        self.feeds.kept()
     }
 
     /// Number of sinks that are behind.
@@ -69,10 +70,7 @@ impl SourceSide {
 
     /// Marks a packet if it may overtake earlier ones of its feed. `behind`: whether a sink is behind in it.
     pub(super) fn mark_if_unordered(&mut self, feed: u16, behind: bool, packet: &mut [u8]) {
-        let index = usize::from(feed);
-        let (Some(out), Some(backlog)) = (self.feeds.get(index), self.backlogs.get_mut(index)) else {
-            return;
-        };
+        let Some(Feed { out, backlog, .. }) = self.feeds.get_mut(feed) else { return };
         if !behind && backlog.unordered_until.is_none() {
             return;
         }
@@ -88,7 +86,7 @@ impl SourceSide {
 
     /// Lets a sink be behind in a feed, from the next packet on.
     pub(super) fn fall_behind(&mut self, id: SinkId, feed: u16) {
-        let Some(end) = self.backlogs.get(usize::from(feed)).map(Backlog::end) else { return };
+        let Some(end) = self.feeds.get(feed).map(|feed| feed.backlog.end()) else { return };
         let Some(sink) = self.sinks.get_mut(&id) else { return };
         if !sink.is_behind() {
             self.stats.stalls += 1;
@@ -99,28 +97,18 @@ impl SourceSide {
         }
     }
 
-    /// Keeps a packet for the sinks that are behind.
-    pub(super) fn keep(&mut self, feed: u16, packet: &[u8]) {
-        if let Some(backlog) = self.backlogs.get_mut(usize::from(feed)) {
-            backlog.push(packet);
-            self.backlog_bytes += packet.len();
-        }
-    }
-
     /// Sends kept packets to the sinks that are behind, as far as they have room.
     pub(super) fn send_kept(&mut self) -> Result<()> {
-        if self.backlog_bytes == 0 {
+        if self.feeds.kept() == 0 {
             return Ok(());
         }
         for sink in self.sinks.values_mut() {
             let Some(reader) = sink.reader else { continue };
             for joined in &mut sink.joined {
                 let Some(mut next) = joined.next else { continue };
-                let at = usize::from(joined.feed);
-                let policy = self.feed_policies.get(at).copied().unwrap_or(self.policy);
-                let Some(backlog) = self.backlogs.get(at).filter(|backlog| next < backlog.end()) else {
-                    continue;
-                };
+                let policy = self.feeds.policy_of(joined.feed);
+                let backlog = self.feeds.get(joined.feed).map(|feed| &feed.backlog);
+                let Some(backlog) = backlog.filter(|backlog| next < backlog.end()) else { continue };
                 while let Some(packet) = backlog.get(next) {
                     let len = packet.len() as u64;
                     if sink.in_flight + len > unread(policy.window) {
@@ -141,20 +129,15 @@ impl SourceSide {
 
     /// Frees the packets that no sink waits for.
     pub(super) fn trim_backlogs(&mut self) {
-        if self.backlog_bytes == 0 {
-            return;
-        }
-        for (feed, backlog) in (0..).zip(&mut self.backlogs) {
-            let next = self.sinks.values().filter_map(|sink| sink.joined(feed)?.next).min();
-            self.backlog_bytes -= backlog.trim(next.unwrap_or(backlog.end()));
-        }
+        let Self { feeds, sinks, .. } = self;
+        feeds.trim(|feed| sinks.values().filter_map(|sink| sink.joined(feed)?.next).min());
     }
 
     /// Makes room for a packet of `len` bytes in the backlog: waits at most `hold` for sinks that still read, and
     /// disconnects those that do not from their feeds.
     pub(super) fn make_room(&mut self, len: u64, hold: Duration) -> Result<()> {
         let start = Instant::now();
-        while self.backlog_bytes as u64 + len > self.stall as u64 {
+        while self.feeds.kept() as u64 + len > self.feeds.stall() as u64 {
             let now = Instant::now();
             let silent = |sink: &Sink| sink.is_behind() && now - sink.progressed >= hold;
             let mut late: Vec<_> =
@@ -170,7 +153,7 @@ impl SourceSide {
             }
             late.into_iter().for_each(|id| self.cut(id));
             self.trim_backlogs();
-            if self.backlog_bytes == 0 {
+            if self.feeds.kept() == 0 {
                 break;
             }
         }
@@ -186,13 +169,13 @@ impl SourceSide {
     /// Bytes that a sink has not been sent because it is behind.
     pub(super) fn unsent(&self, sink: &Sink) -> u64 {
         let behind = sink.joined.iter().filter(|joined| joined.next.is_some());
-        let position = |feed: u16| self.feeds.get(usize::from(feed)).map_or(0, |feed| feed.position());
+        let position = |feed: u16| self.feeds.out(feed).map_or(0, FeedOut::position);
         behind.map(|joined| position(joined.feed).saturating_sub(joined.sent)).sum()
     }
 
     /// Continues to send to sinks that are behind, and waits a short time for those that read.
     pub(super) fn catch_up(&mut self) -> Result<()> {
-        if self.backlog_bytes == 0 {
+        if self.feeds.kept() == 0 {
             return Ok(());
         }
         self.read_credits(Duration::ZERO)?;
@@ -207,7 +190,7 @@ impl SourceSide {
 
     /// Time of the next look for credits of sinks that are behind: their credits do not wake the source.
     pub(super) fn look_at(&self) -> Option<Instant> {
-        if self.backlog_bytes == 0 {
+        if self.feeds.kept() == 0 {
             return None;
         }
         let now = Instant::now();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{NONE, SourceSide};
+use super::SourceSide;
 use crate::hub::{Batch, Kind, Now, Read, UpstreamId};
 use crate::metrics::LatencyHistogram;
 
@@ -74,8 +74,8 @@ impl SourceSide {
         let (Some(latency), Some(up)) = (&mut self.latency, read.up) else { return };
         let entries = batch.entries.get(read.entries.0..read.entries.1).unwrap_or_default();
         let last = entries.iter().rev().filter(|entry| entry.kind == Kind::Message).find_map(|entry| {
-            let feed = self.feed_of.get(entry.item.index()).copied().unwrap_or(NONE);
-            self.feeds.get(usize::from(feed)).map(|out| (feed, out))
+            let feed = self.items.feed(entry.item);
+            self.feeds.out(feed).map(|out| (feed, out))
         });
         let Some((feed, out)) = last else { return };
         if !out.is_empty() {

@@ -14,10 +14,8 @@ impl SourceSide {
         for (id, sink) in &mut self.sinks {
             let Some(reader) = sink.reader else { continue };
             sink.wanted.retain(|feed| {
-                let listens = self
-                    .feeds
-                    .get(usize::from(*feed))
-                    .is_some_and(|feed| self.listening.contains(&(reader, feed.id)));
+                let listens =
+                    self.feeds.out(*feed).is_some_and(|feed| self.listening.contains(&(reader, feed.id)));
                 if listens {
                     ready.push((*id, *feed));
                 }
@@ -27,16 +25,14 @@ impl SourceSide {
         for (id, feed) in ready {
             // The sink's first entry begins a packet.
             self.seal(feed)?;
-            let (Some(out), Some(sink)) = (self.feeds.get(usize::from(feed)), self.sinks.get_mut(&id)) else {
+            let window = self.feeds.policy_of(feed).window;
+            let (Some(known), Some(sink)) = (self.feeds.get_mut(feed), self.sinks.get_mut(&id)) else {
                 continue;
             };
-            let (number, position) = (out.number(), out.position());
+            known.members += 1;
+            let (number, position) = (known.out.number(), known.out.position());
             sink.joined.push(Joined { feed, credited: position, sent: position, next: None });
-            if let Some(members) = self.members.get_mut(usize::from(feed)) {
-                *members += 1;
-            }
-            let (epoch, feed_id) = (sink.epoch, out.id);
-            let window = self.policy_of(feed).window;
+            let (epoch, feed_id) = (sink.epoch, known.out.id);
             let joined = Record::Joined { epoch, feed: feed_id, number, position, window };
             self.end.send(id, &joined.encode());
         }
@@ -47,12 +43,11 @@ impl SourceSide {
     pub(super) fn leave(&mut self, id: SinkId, feed: Option<u16>) {
         let Some(sink) = self.sinks.get_mut(&id) else { return };
         for joined in &sink.joined {
-            if feed.is_none_or(|feed| feed == joined.feed) {
-                let index = usize::from(joined.feed);
-                if let Some(members) = self.members.get_mut(index) {
-                    *members -= 1;
-                    sink.in_flight = sink.in_flight.saturating_sub(joined.sent - joined.credited);
-                }
+            if feed.is_none_or(|feed| feed == joined.feed)
+                && let Some(known) = self.feeds.get_mut(joined.feed)
+            {
+                known.members -= 1;
+                sink.in_flight = sink.in_flight.saturating_sub(joined.sent - joined.credited);
             }
         }
         sink.joined.retain(|joined| feed.is_some_and(|feed| feed != joined.feed));

@@ -7,6 +7,7 @@ mod announce;
 mod apply;
 mod backlog;
 mod catching_up;
+mod feed_table;
 mod latency;
 mod membership;
 mod multicast;
@@ -22,8 +23,9 @@ use std::time::{Duration, Instant};
 
 use rssl::rdm::directory;
 
-use self::backlog::Backlog;
+use self::announce::Announcing;
 pub use self::catching_up::STALL;
+use self::feed_table::FeedTable;
 use self::pacing::Pace;
 pub use self::reason::{Farewell, Reason};
 use super::feed_out::FeedOut;
@@ -31,7 +33,7 @@ use super::reconnecting::Reconnecting;
 use super::wire::{MAX_FEEDS, Record};
 use super::{Address, Credit, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent};
 use crate::dictionaries::Half;
-use crate::hub::{Announcement, HubRequest, ItemId, SideId, Token};
+use crate::hub::{HubRequest, ItemId, SideId, Token};
 
 /// Default of [`Policy::window`], bytes.
 pub const WINDOW: u64 = 8 << 20;
@@ -130,6 +132,45 @@ struct Stream {
     private: bool,
 }
 
+/// The feed and the streams of each item, by item.
+#[derive(Debug, Default)]
+struct Items {
+    /// The feed that carries the item, or [`NONE`].
+    feed: Vec<u16>,
+    holders: Vec<Holders>,
+}
+
+impl Items {
+    /// The feed that carries an item, or [`NONE`].
+    #[inline]
+    fn feed(&self, item: ItemId) -> u16 {
+        self.feed.get(item.index()).copied().unwrap_or(NONE)
+    }
+
+    /// Takes an item out of its feed.
+    fn leave_feed(&mut self, item: ItemId) {
+        if let Some(feed) = self.feed.get_mut(item.index()) {
+            *feed = NONE;
+        }
+    }
+}
+
+/// The records that a sink gets when it connects.
+#[derive(Debug, Default)]
+struct Greeting {
+    directory: Option<Vec<u8>>,
+    /// The records of the dictionaries; none while only the built-in ones are known.
+    dictionaries: Vec<Vec<u8>>,
+}
+
+/// Memory that is used again and again.
+#[derive(Debug, Default)]
+struct Memory {
+    events: Vec<SourceEvent>,
+    credits: Vec<Credit>,
+    answer: Vec<u8>,
+}
+
 /// The streams on an item.
 #[derive(Debug, Default)]
 struct Holders {
@@ -143,37 +184,12 @@ pub struct SourceSide {
     end: Reconnecting<dyn SourceEnd>,
     side: SideId,
     name: String,
-    /// Policies of services, by name.
-    policies: HashMap<String, Policy>,
-    /// Policy of all other services.
-    policy: Policy,
-    feeds: Vec<FeedOut>,
-    /// Policies by feed.
-    feed_policies: Vec<Policy>,
-    /// Packets for sinks that are behind, by feed.
-    backlogs: Vec<Backlog>,
-    /// Bytes of all backlogs.
-    backlog_bytes: usize,
-    /// Maximum number of bytes of all backlogs.
-    stall: usize,
-    /// Feeds by service id.
-    services: HashMap<u16, u16>,
-    /// The last states of services, by id.
-    states: HashMap<u16, directory::ServiceState>,
-    /// Announcements that wait for the change of the directory that follows.
-    announced: Vec<Announcement>,
-    /// By feed: its service, and the announcement to which its last status belongs (0: to none).
-    covering: HashMap<u16, (u16, Token)>,
-    /// Number of joined sinks by feed.
-    members: Vec<u32>,
-    /// The feed that carries an item, or [`NONE`]; by item.
-    feed_of: Vec<u16>,
-    holders: Vec<Holders>,
+    feeds: FeedTable,
+    announcing: Announcing,
+    items: Items,
     sinks: HashMap<SinkId, Sink>,
     listening: HashSet<(Address, FeedId)>,
-    directory: Option<Vec<u8>>,
-    /// The records of the dictionaries; none while only the built-in ones are known.
-    dictionaries: Vec<Vec<u8>>,
+    greeting: Greeting,
     asks: Vec<HubRequest>,
     /// Streams of sinks that have left, still to be closed.
     released: VecDeque<(SinkId, std::collections::hash_map::IntoIter<i32, Stream>)>,
@@ -181,9 +197,7 @@ pub struct SourceSide {
     pending_cuts: Vec<(u16, SinkId)>,
     /// Tokens of streams that want their image in the feed.
     in_feed: HashSet<Token>,
-    events: Vec<SourceEvent>,
-    credits: Vec<Credit>,
-    scratch: Vec<u8>,
+    memory: Memory,
     checked: Instant,
     stats: Stats,
     /// Sinks that have left or were disconnected from their feeds since the last [`SourceSide::farewells`].
@@ -211,31 +225,17 @@ impl SourceSide {
             end: Reconnecting::new(end),
             side,
             name: name.to_owned(),
-            policies: HashMap::new(),
-            policy: Policy::default(),
-            feeds: Vec::new(),
-            feed_policies: Vec::new(),
-            backlogs: Vec::new(),
-            backlog_bytes: 0,
-            stall: STALL,
-            services: HashMap::new(),
-            states: HashMap::new(),
-            announced: Vec::new(),
-            covering: HashMap::new(),
-            members: Vec::new(),
-            feed_of: Vec::new(),
-            holders: Vec::new(),
+            feeds: FeedTable::default(),
+            announcing: Announcing::default(),
+            items: Items::default(),
             sinks: HashMap::new(),
             listening: HashSet::new(),
-            directory: None,
-            dictionaries: Vec::new(),
+            greeting: Greeting::default(),
             asks: Vec::new(),
             released: VecDeque::new(),
             pending_cuts: Vec::new(),
             in_feed: HashSet::new(),
-            events: Vec::new(),
-            credits: Vec::new(),
-            scratch: Vec::new(),
+            memory: Memory::default(),
             checked: Instant::now(),
             stats: Stats::default(),
             farewells: Vec::new(),
@@ -274,8 +274,8 @@ impl SourceSide {
         if let Some(latency) = &mut self.latency {
             latency.forget();
         }
-        for feed in &mut self.feeds {
-            *feed = FeedOut::new(self.end.id(), self.end.open_feed()?);
+        for feed in self.feeds.iter_mut() {
+            feed.out = FeedOut::new(self.end.id(), self.end.open_feed()?);
         }
         self.directory(services)
     }
@@ -283,10 +283,7 @@ impl SourceSide {
     /// Sets the policy of a service; with `None`, of all services without one of their own. Applies to services that
     /// appear later.
     pub fn set_policy(&mut self, service: Option<&str>, policy: Policy) {
-        match service {
-            Some(name) => drop(self.policies.insert(name.to_owned(), policy)),
-            None => self.policy = policy,
-        }
+        self.feeds.set_policy(service, policy);
     }
 
     /// The sinks that have left or were disconnected from their feeds since the last call.
@@ -322,7 +319,7 @@ impl SourceSide {
         for id in self.sinks.keys() {
             records.iter().for_each(|record| self.end.send(*id, record));
         }
-        self.dictionaries = records;
+        self.greeting.dictionaries = records;
         self.end.flush();
         Ok(())
     }
@@ -333,25 +330,15 @@ impl SourceSide {
     /// The backbone refuses a feed.
     pub fn directory(&mut self, services: &[directory::Service]) -> Result<()> {
         for service in services {
-            if self.services.contains_key(&service.id) || self.feeds.len() >= MAX_FEEDS {
+            if self.feeds.of_service(service.id).is_some() || self.feeds.len() >= MAX_FEEDS {
                 continue;
             }
             let name = service.info.as_ref().map_or("", |info| info.name.as_str());
-            let policy = self.policies.get(name).copied().unwrap_or(self.policy);
             let id = self.end.open_feed()?;
-            // Fits: below `MAX_FEEDS`.
-            self.services.insert(service.id, self.feeds.len() as u16);
-            self.feeds.push(FeedOut::new(self.end.id(), id));
-            self.feed_policies.push(policy);
-            self.backlogs.push(Backlog::default());
-            self.members.push(0);
+            self.feeds.add(service.id, name, FeedOut::new(self.end.id(), id));
         }
-        let feeds: Vec<_> = services
-            .iter()
-            .filter_map(|service| {
-                Some((service.id, self.feeds.get(usize::from(*self.services.get(&service.id)?))?.id))
-            })
-            .collect();
+        let feed = |service: u16| Some((service, self.feeds.out(self.feeds.of_service(service)?)?.id));
+        let feeds: Vec<_> = services.iter().filter_map(|service| feed(service.id)).collect();
         let payload = match rssl::wire::to_vec(|w| directory::encode_all(w, u32::MAX, services)) {
             Ok(payload) => payload,
             Err(why) => {
@@ -363,7 +350,7 @@ impl SourceSide {
         for id in self.sinks.keys() {
             self.end.send(*id, &record);
         }
-        self.directory = Some(record);
+        self.greeting.directory = Some(record);
         self.end.flush();
         Ok(())
     }

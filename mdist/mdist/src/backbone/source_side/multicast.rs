@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::catching_up::PATIENCE;
-use super::{Farewell, Policy, Reason, Sink, SourceSide};
-use crate::backbone::feed_out::FeedOut;
+use super::{Farewell, Reason, Sink, SourceSide};
 use crate::backbone::meter::unread;
 use crate::backbone::wire::{Entry, Record};
 use crate::backbone::{Result, SinkId};
@@ -14,7 +13,7 @@ impl SourceSide {
     /// Appends an entry to a feed, if a sink has joined it.
     #[inline]
     pub(super) fn put(&mut self, feed: u16, entry: &Entry<'_>) -> Result<()> {
-        if self.members.get(usize::from(feed)).is_none_or(|members| *members == 0) {
+        if self.feeds.get(feed).is_none_or(|feed| feed.members == 0) {
             return Ok(());
         }
         self.put_always(feed, entry)
@@ -23,15 +22,14 @@ impl SourceSide {
     /// Appends an entry to a feed.
     #[inline]
     pub(super) fn put_always(&mut self, feed: u16, entry: &Entry<'_>) -> Result<()> {
-        let index = usize::from(feed);
         let size = entry.size();
-        let Some(out) = self.feeds.get_mut(index) else { return Ok(()) };
+        let Some(out) = self.feeds.out_mut(feed) else { return Ok(()) };
         if out.fits(size) {
             out.push(entry);
             return Ok(());
         }
         self.seal(feed)?;
-        let Some(out) = self.feeds.get_mut(index) else { return Ok(()) };
+        let Some(out) = self.feeds.out_mut(feed) else { return Ok(()) };
         if out.fits(size) {
             out.push(entry);
             return Ok(());
@@ -64,13 +62,11 @@ impl SourceSide {
 
     /// Sends the open packet of a feed.
     pub(super) fn seal(&mut self, feed: u16) -> Result<()> {
-        let Some(out) = self.feeds.get_mut(usize::from(feed)).filter(|out| !out.is_empty()) else {
-            return Ok(());
-        };
+        let Some(out) = self.feeds.out_mut(feed).filter(|out| !out.is_empty()) else { return Ok(()) };
         self.stats.entries += u64::from(out.waiting());
         let mut packet = out.seal();
         let sent = self.multicast(feed, &mut packet);
-        if let Some(out) = self.feeds.get_mut(usize::from(feed)) {
+        if let Some(out) = self.feeds.out_mut(feed) {
             out.begin(packet);
         }
         sent?;
@@ -82,33 +78,33 @@ impl SourceSide {
 
     /// Whether the open packet of a feed may wait for more entries.
     pub(super) fn may_wait(&mut self, feed: u16) -> bool {
-        let flush = self.policy_of(feed).flush;
+        let flush = self.feeds.policy_of(feed).flush;
         if flush.is_zero() {
             return false;
         }
-        self.feeds.get_mut(usize::from(feed)).is_some_and(|out| out.may_wait(Instant::now(), flush))
+        self.feeds.out_mut(feed).is_some_and(|out| out.may_wait(Instant::now(), flush))
     }
 
     /// Time at which [`SourceSide::flush`] is due, for a waiting packet or for sinks that are behind.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.feeds.iter().filter_map(FeedOut::due).chain(self.look_at()).min()
+        self.feeds.iter().filter_map(|(_, feed)| feed.out.due()).chain(self.look_at()).min()
     }
 
     /// Sends a packet to the sinks of a feed. One that has no room for it gets it later, from the backlog; without
     /// memory for one the packet waits for room at all sinks, at most for the hold.
     pub(super) fn multicast(&mut self, feed: u16, packet: &mut [u8]) -> Result<()> {
         let len = packet.len() as u64;
-        let policy = self.policy_of(feed);
+        let policy = self.feeds.policy_of(feed);
         let window = unread(policy.window);
-        if self.backlog_bytes > 0 || self.sinks.values().any(|sink| sink.in_flight + len > window / 2) {
+        if self.feeds.kept() > 0 || self.sinks.values().any(|sink| sink.in_flight + len > window / 2) {
             self.wait_for_room(feed, len, window, policy.hold)?;
         }
-        let Some(id) = self.feeds.get(usize::from(feed)).map(|out| out.id) else { return Ok(()) };
+        let Some(id) = self.feeds.out(feed).map(|out| out.id) else { return Ok(()) };
         let behind = self.has_behind(feed);
         self.mark_if_unordered(feed, behind, packet);
         if behind {
-            self.keep(feed, packet);
+            self.feeds.keep(feed, packet);
         } else {
             self.end.multicast(id, packet)?;
         }
@@ -126,18 +122,13 @@ impl SourceSide {
         Ok(())
     }
 
-    /// The policy of a feed.
-    pub(super) fn policy_of(&self, feed: u16) -> Policy {
-        self.feed_policies.get(usize::from(feed)).copied().unwrap_or(self.policy)
-    }
-
     /// Waits until all sinks of a feed that are not behind have room: a short time, then those without room are behind;
     /// without memory for that at most `hold`, then they are disconnected from their feeds. Finally waits for room in
     /// the backlog if the packet needs it.
     fn wait_for_room(&mut self, feed: u16, len: u64, window: u64, hold: Duration) -> Result<()> {
         self.read_credits(Duration::ZERO)?;
         self.send_kept()?;
-        let allows_behind = self.stall > 0;
+        let allows_behind = self.feeds.stall() > 0;
         let limit = if allows_behind { hold.min(PATIENCE) } else { hold };
         let full = |sink: &Sink| {
             sink.in_flight + len > window && sink.joined(feed).is_some_and(|joined| joined.next.is_none())
@@ -171,19 +162,17 @@ impl SourceSide {
 
     /// Handles credits; waits at most `wait` for the first.
     pub(super) fn read_credits(&mut self, wait: Duration) -> Result<()> {
-        let mut credits = std::mem::take(&mut self.credits);
+        let mut credits = std::mem::take(&mut self.memory.credits);
         self.end.credits(wait, &mut credits)?;
         let now = Instant::now();
         for credit in credits.drain(..) {
-            let Some(feed) = self.feeds.iter().position(|feed| feed.id == credit.feed) else { continue };
+            let Some(feed) = self.feeds.index(credit.feed) else { continue };
             let sink = self.sinks.values_mut().find(|sink| sink.reader == Some(credit.reader));
             let Some(sink) = sink else {
                 self.stats.foreign += 1;
                 continue;
             };
-            let Some(joined) = sink.joined.iter_mut().find(|joined| usize::from(joined.feed) == feed) else {
-                continue;
-            };
+            let Some(joined) = sink.joined.iter_mut().find(|joined| joined.feed == feed) else { continue };
             // Ignore old credits, and positions that were not sent yet.
             if credit.position > joined.credited && credit.position <= joined.sent {
                 sink.in_flight = sink.in_flight.saturating_sub(credit.position - joined.credited);
@@ -191,7 +180,7 @@ impl SourceSide {
                 (sink.credited_at, sink.progressed) = (now, now);
             }
         }
-        self.credits = credits;
+        self.memory.credits = credits;
         Ok(())
     }
 

@@ -129,6 +129,6 @@ impl SourceSide {
     /// Bytes of images that may wait on the connection of a sink.
     fn window_of(&self, id: SinkId) -> u64 {
         let joined = self.sinks.get(&id).map_or(&[][..], |sink| &sink.joined);
-        joined.iter().map(|joined| self.policy_of(joined.feed).window).max().unwrap_or(WINDOW)
+        joined.iter().map(|joined| self.feeds.policy_of(joined.feed).window).max().unwrap_or(WINDOW)
     }
 }

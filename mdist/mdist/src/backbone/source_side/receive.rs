@@ -4,10 +4,17 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use super::pacing::{Pace, SinkRequest};
-use super::{REMIND_AFTER, Reason, Sink, SourceSide};
+use super::{Greeting, REMIND_AFTER, Reason, Sink, SourceSide};
 use crate::backbone::wire::{Record, VERSION};
 use crate::backbone::{Address, Result, SinkId, SourceEvent};
 use crate::hub::HubRequest;
+
+/// The outcome of a record of a sink.
+enum Handled {
+    Done,
+    /// The sink broke the protocol: its connection is to be ended.
+    Refused(Reason),
+}
 
 impl SourceSide {
     /// Handles events of the endpoint, without waiting; [`SourceSide::take_asks`] has the resulting requests to the
@@ -16,7 +23,7 @@ impl SourceSide {
     /// # Errors
     /// A packet is longer than the backbone carries.
     pub fn poll(&mut self) -> Result<()> {
-        let mut events = std::mem::take(&mut self.events);
+        let mut events = std::mem::take(&mut self.memory.events);
         self.end.poll(&mut events)?;
         let now = Instant::now();
         for event in events.drain(..) {
@@ -38,7 +45,7 @@ impl SourceSide {
                 }
                 SourceEvent::Left(id, why) => self.remove_sink(id, Reason::Connection(why)),
                 SourceEvent::Record(id, record) => {
-                    if let Err(why) = self.handle_record(id, &record)? {
+                    if let Handled::Refused(why) = self.handle_record(id, &record)? {
                         self.end.disconnect(id);
                         self.remove_sink(id, why);
                     }
@@ -49,14 +56,14 @@ impl SourceSide {
                 }
                 SourceEvent::StoppedListening(reader, feed) => {
                     self.listening.remove(&(reader, feed));
-                    let Some(feed) = self.feeds.iter().position(|known| known.id == feed) else { continue };
+                    let Some(feed) = self.feeds.index(feed) else { continue };
                     let id =
                         self.sinks.iter().find(|(_, sink)| sink.reader == Some(reader)).map(|(id, _)| *id);
-                    id.into_iter().for_each(|id| self.leave(id, Some(feed as u16)));
+                    id.into_iter().for_each(|id| self.leave(id, Some(feed)));
                 }
             }
         }
-        self.events = events;
+        self.memory.events = events;
         self.remind_silent_sinks(now);
         self.end.flush();
         self.resume_held();
@@ -81,7 +88,7 @@ impl SourceSide {
             }
             sink.credited_at = now;
             for joined in &sink.joined {
-                let Some(feed) = self.feeds.get(usize::from(joined.feed)) else { continue };
+                let Some(feed) = self.feeds.out(joined.feed) else { continue };
                 let number = feed.number() - u64::from(feed.waiting());
                 self.end.send(*id, &Record::Newest { feed: feed.id, number }.encode());
             }
@@ -93,52 +100,53 @@ impl SourceSide {
         self.sinks.iter().any(|(other, sink)| *other != id && sink.reader == Some(reader))
     }
 
-    /// Handles a record of a sink; the inner error breaks its connection.
-    fn handle_record(&mut self, id: SinkId, record: &[u8]) -> Result<std::result::Result<(), Reason>> {
+    /// Handles a record of a sink.
+    fn handle_record(&mut self, id: SinkId, record: &[u8]) -> Result<Handled> {
         let decoded = Record::decode(record);
         if let Ok(Record::Hello { address, .. }) = decoded
             && self.is_reader_of_another(id, Address(address))
         {
-            return Ok(Err(Reason::Protocol("its address is that of another sink".into())));
+            return Ok(Handled::Refused(Reason::Protocol("its address is that of another sink".into())));
         }
-        let Some(sink) = self.sinks.get_mut(&id) else { return Ok(Ok(())) };
+        let Some(sink) = self.sinks.get_mut(&id) else { return Ok(Handled::Done) };
         match decoded {
             Ok(Record::Hello { version, .. }) if version != VERSION => {
-                Ok(Err(Reason::Version { theirs: version.into(), ours: VERSION.into() }))
+                let why = Reason::Version { theirs: version.into(), ours: VERSION.into() };
+                return Ok(Handled::Refused(why));
             }
             Ok(Record::Hello { address, name, .. }) => {
                 (sink.reader, sink.name) = (Some(Address(address)), name);
                 let (sender, name) = (self.end.address().0, self.name.clone());
                 let welcome = Record::Welcome { version: VERSION, sink: id.0, sender, name };
                 self.end.send(id, &welcome.encode());
-                self.dictionaries.iter().for_each(|record| self.end.send(id, record));
-                if let Some(directory) = &self.directory {
-                    self.end.send(id, directory);
-                }
-                Ok(Ok(()))
+                let Greeting { dictionaries, directory } = &self.greeting;
+                dictionaries.iter().chain(directory).for_each(|record| self.end.send(id, record));
             }
             Ok(Record::Join { epoch, feed }) => {
-                let feed = self.feeds.iter().position(|known| known.id == feed);
+                let feed = self.feeds.index(feed);
                 if epoch > sink.epoch {
                     sink.epoch = epoch;
                     sink.pace = Pace::default();
                     self.leave(id, None);
                 }
                 if let (Some(feed), Some(sink)) = (feed, self.sinks.get_mut(&id)) {
-                    let feed = feed as u16;
                     if !sink.wanted.contains(&feed) && !sink.joined.iter().any(|joined| joined.feed == feed) {
                         sink.wanted.push(feed);
                     }
                     self.admit_listeners()?;
                 }
-                Ok(Ok(()))
             }
             Ok(Record::Ask { reissue, in_feed, message }) => {
-                let request = SinkRequest { reissue, in_feed, message };
-                Ok(self.pace_request(id, request).map_err(Reason::Protocol))
+                if let Err(why) = self.pace_request(id, SinkRequest { reissue, in_feed, message }) {
+                    return Ok(Handled::Refused(Reason::Protocol(why)));
+                }
             }
-            Ok(_) => Ok(Err(Reason::Protocol("it sent a record that only a source sends".into()))),
-            Err(why) => Ok(Err(Reason::Protocol(why.to_string()))),
+            Ok(_) => {
+                let why = "it sent a record that only a source sends".into();
+                return Ok(Handled::Refused(Reason::Protocol(why)));
+            }
+            Err(why) => return Ok(Handled::Refused(Reason::Protocol(why.to_string()))),
         }
+        Ok(Handled::Done)
     }
 }

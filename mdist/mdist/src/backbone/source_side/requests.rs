@@ -3,7 +3,7 @@
 use rssl::rwf::{self, Class, Request, RequestFlags};
 
 use super::pacing::SinkRequest;
-use super::{NONE, SourceSide, Stream};
+use super::{SourceSide, Stream};
 use crate::backbone::SinkId;
 use crate::hub::{HubRequest, ItemId, ItemSpec, Target, Token};
 
@@ -96,8 +96,8 @@ impl SourceSide {
     ) -> std::result::Result<(), String> {
         let Some(sink) = self.sinks.get_mut(&id) else { return Ok(()) };
         let service = request.key.service.ok_or("a request without a service")?;
-        let feed = self.services.get(&service);
-        let joined = feed.is_some_and(|feed| sink.joined.iter().any(|joined| joined.feed == *feed));
+        let feed = self.feeds.of_service(service);
+        let joined = feed.is_some_and(|feed| sink.joined.iter().any(|joined| joined.feed == feed));
         if reissue || !joined {
             // The stream has ended, or the request is older than the sink's disconnect; the sink learns that
             // from the feed.
@@ -121,7 +121,7 @@ impl SourceSide {
     /// Removes a stream from an item, and closes the item after its last stream.
     pub(super) fn release(&mut self, id: SinkId, stream: i32, item: ItemId) {
         self.in_feed.remove(&token(id, stream));
-        let Some(holders) = self.holders.get_mut(item.index()) else { return };
+        let Some(holders) = self.items.holders.get_mut(item.index()) else { return };
         holders.streams.retain(|holder| *holder != (id, stream));
         if holders.streams.is_empty() && holders.holds > 0 {
             self.asks.push(HubRequest::Close {
@@ -129,9 +129,7 @@ impl SourceSide {
                 item,
                 holds: std::mem::take(&mut holders.holds),
             });
-            if let Some(feed) = self.feed_of.get_mut(item.index()) {
-                *feed = NONE;
-            }
+            self.items.leave_feed(item);
         }
     }
 }
