@@ -65,7 +65,7 @@ impl Hub {
         }
     }
 
-    /// Drops records that nobody watches, a portion at most, if the cache exceeds its budget. An image that is needed
+    /// Drops records of items that no side holds, a portion at most, if the cache exceeds its budget. An image that is needed
     /// later comes from upstream.
     #[inline]
     pub(super) fn evict(&mut self) {

@@ -14,10 +14,10 @@ pub(super) struct LastValues {
     records: Vec<Option<Record>>,
     /// Sum of all records' footprints.
     bytes: usize,
-    /// The bytes above which records that nobody watches are dropped; `None`: no limit.
+    /// The bytes above which records of items that no side holds are dropped; `None`: no limit.
     budget: Option<usize>,
-    /// Items with a record that nobody watches, by their last use.
-    unwatched: Recency,
+    /// Items with a record that no side holds, by their last use.
+    unheld: Recency,
     pub(super) pending: PendingUpdates,
 }
 
@@ -29,7 +29,7 @@ impl LastValues {
             records: Vec::new(),
             bytes: 0,
             budget,
-            unwatched: Recency::default(),
+            unheld: Recency::default(),
             pending: PendingUpdates::default(),
         }
     }
@@ -123,31 +123,31 @@ impl LastValues {
     pub(super) fn remove(&mut self, id: ItemId) {
         if let Some(record) = self.records.get_mut(id.index()).and_then(Option::take) {
             self.bytes -= record.footprint();
-            self.unwatched.remove(id);
+            self.unheld.remove(id);
         }
     }
 
     /// Notes whether a side holds the item. One that is released is used now.
-    pub(super) fn set_watched(&mut self, id: ItemId, is_watched: bool) {
-        if is_watched || self.get(id).is_none() {
-            self.unwatched.remove(id);
-        } else if !self.unwatched.contains(id) {
-            self.unwatched.push(id);
+    pub(super) fn set_held(&mut self, id: ItemId, is_held: bool) {
+        if is_held || self.get(id).is_none() {
+            self.unheld.remove(id);
+        } else if !self.unheld.contains(id) {
+            self.unheld.push(id);
         }
     }
 
     /// Notes that the item's values were sent to a consumer.
     pub(super) fn used(&mut self, id: ItemId) {
-        if self.unwatched.contains(id) {
-            self.unwatched.push(id);
+        if self.unheld.contains(id) {
+            self.unheld.push(id);
         }
     }
 
     /// The item whose record is to be dropped because the records exceed the budget: the least recently used one that
-    /// nobody watches. `None`: they are within the budget, or all are watched.
+    /// no side holds. `None`: they are within the budget, or sides hold all.
     #[inline]
     pub(super) fn to_evict(&self) -> Option<ItemId> {
-        self.budget.filter(|budget| self.bytes > *budget).and_then(|_| self.unwatched.oldest())
+        self.budget.filter(|budget| self.bytes > *budget).and_then(|_| self.unheld.oldest())
     }
 
     /// Bytes of all records.

@@ -138,7 +138,7 @@ impl Hub {
     /// releases the item, and when its record comes or goes.
     pub(super) fn route_updates(&mut self, id: ItemId) {
         let Some(item) = self.items.get(id) else { return };
-        self.values.set_watched(id, !item.holders.is_empty());
+        self.values.set_held(id, !item.holders.is_empty());
         let Some(link) = item.link else { return };
         let Some(upstream) = self.upstreams.get_mut(usize::from(link.up.0)) else { return };
         let is_there = link.offer > upstream.since;

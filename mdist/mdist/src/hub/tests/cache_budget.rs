@@ -1,4 +1,4 @@
-//! The budget of the cache: records that nobody watches are dropped when it is exceeded.
+//! The budget of the cache: records of items that no side holds are dropped when it is exceeded.
 
 use rssl::rwf::{DataState, StreamState};
 
@@ -21,7 +21,7 @@ fn record() -> usize {
 }
 
 #[test]
-fn flood_of_items_leaves_the_watched_ones_and_stays_within_the_budget() {
+fn flood_of_items_leaves_the_open_ones_and_stays_within_the_budget() {
     let budget = 40 * record();
     let mut rig = rig(budget, Now::ZERO);
     let up = publisher(&mut rig);
@@ -49,7 +49,7 @@ fn flood_of_items_leaves_the_watched_ones_and_stays_within_the_budget() {
 }
 
 #[test]
-fn watched_items_alone_may_exceed_the_budget() {
+fn open_items_alone_may_exceed_the_budget() {
     let mut rig = rig(1, Now::ZERO);
     let up = publisher(&mut rig);
     for n in 0..5 {
