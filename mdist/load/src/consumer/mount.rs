@@ -35,8 +35,8 @@ impl Mount {
         self.channel.take_output(out);
     }
 
-    /// Handles received bytes, which are behind the first `front` bytes of the buffer: those are space for the ones that
-    /// are [unread](Self::unread).
+    /// Handles received bytes, which are behind the first `front` bytes of the buffer: those are space for the bytes
+    /// that are [unread](Self::unread).
     ///
     /// # Errors
     /// The reason why the connection is over.

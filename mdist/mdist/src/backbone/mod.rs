@@ -1,8 +1,8 @@
 //! The path between source distributors and point-to-point servers: feeds by multicast, requests and images on
 //! connections.
 //!
-//! Every carrier of a backbone has to implement the traits here; `docs/decisions/0014-backbone.md` maps them to TIPC and
-//! others. The adapters between them and the hub, [`source_side`] and [`sink_side`], work on every backbone.
+//! Every carrier of a backbone has to implement the traits here; `docs/decisions/0014-backbone.md` maps them to TIPC
+//! and others. The adapters between them and the hub, [`source_side`] and [`sink_side`], work on every backbone.
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)

@@ -65,8 +65,8 @@ impl Hub {
         }
     }
 
-    /// Drops records of items that no side holds, a portion at most, if the cache exceeds its budget. An image that is needed
-    /// later comes from upstream.
+    /// Drops records of items that no side holds, a portion at most, if the cache exceeds its budget. An image that is
+    /// needed later comes from upstream.
     #[inline]
     pub(super) fn evict(&mut self) {
         for _ in 0..PORTION {

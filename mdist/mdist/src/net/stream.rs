@@ -7,12 +7,12 @@ use std::os::fd::AsFd;
 
 use super::Interest;
 
-/// A stream of bytes in both directions. No call waits. Its [`Connection`](super::Connection) watches the descriptor and
-/// decides when to read and write.
+/// A stream of bytes in both directions. No call waits. Its [`Connection`](super::Connection) watches the descriptor
+/// and decides when to read and write.
 pub trait Stream: AsFd + fmt::Debug + Send {
-    /// Continues to open the path to the peer; returns whether it is open. To be called when the descriptor is ready for
-    /// what the stream [`wants`](Stream::wants). An accepted stream is open from the start, even if it still has to agree
-    /// on keys: it does so while it is read.
+    /// Continues to open the path to the peer; returns whether it is open. To be called when the descriptor is ready
+    /// for what the stream [`wants`](Stream::wants). An accepted stream is open from the start, even if it still has to
+    /// agree on keys: it does so while it is read.
     ///
     /// # Errors
     /// Refused, unreachable, timed out.
