@@ -93,9 +93,9 @@ impl Connection {
         event.readable || self.stream.has_buffered()
     }
 
-    /// Reads what has arrived into `buffer`, and passes it to `take`: once, and again as long as the stream has bytes
-    /// buffered, of which the poller reports nothing. `take` returns whether to go on; after `false` the connection has
-    /// to be closed.
+    /// Reads what has arrived into `buffer`, which is not empty, and passes it to `take`: once, and again as long as
+    /// the stream has bytes buffered, of which the poller reports nothing. `take` returns whether to go on; after
+    /// `false` the connection has to be closed.
     ///
     /// # Errors
     /// The peer has closed the connection, or it is broken.
