@@ -4,10 +4,11 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use utipc_attach::{LaneCall, LaneId, ProcessCall, Reply, Request, SocketCall, SocketView};
+use utipc_attach::{Failure, LaneCall, LaneId, ProcessCall, Reply, Request, SocketCall, SocketView};
 use utipc_core::addr::NodeAddr;
 use utipc_core::socket::{AcceptError, RecvError, SendError, SocketKind, SocketOption};
 use utipc_lanes::{OwnSocket, Receiver};
+use utipc_os::Wait;
 use utipc_os::futex::Woken;
 use utipc_os::spin::Mode;
 
@@ -15,8 +16,6 @@ use crate::attachment::connection::PAUSE;
 use crate::attachment::{Attachment, Extra};
 use crate::error::Error;
 use crate::state::SocketState;
-use utipc_attach::Failure;
-use utipc_os::Wait;
 
 /// A socket at the daemon of one attachment.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use utipc_attach::{ProcessCall, Reply, Request};
 use utipc_core::addr::{NodeAddr, PortId, ServiceAddr};
 use utipc_core::socket::SocketKind;
-use utipc_os::Left;
 use utipc_os::spin::Mode;
+use utipc_os::{Left, Wait};
 
 use crate::attacher::Attacher;
 use crate::attachment::connection::PAUSE;
@@ -16,7 +16,6 @@ use crate::error::Error;
 use crate::place::Place;
 use crate::ready::descriptor::Ends;
 use crate::socket::Socket;
-use utipc_os::Wait;
 
 /// Pause before the second question about a barrier. Ours: a round trip on a fast network.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);

@@ -4,15 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use utipc_lanes::{BELLS_MAX, Pair, Parked};
-use utipc_os::Left;
 use utipc_os::reentry::Gap;
 use utipc_os::spin::{Mode, Spin};
+use utipc_os::{Left, Wait};
 
 use crate::base::{Base, unless_silent};
 use crate::error::Error;
 use crate::receive::inbox::Asleep;
 use crate::state::Half;
-use utipc_os::Wait;
 
 /// Longest sleep of a thread that waits for more lanes than it can watch at once ([`BELLS_MAX`]).
 const SLICE: Duration = Duration::from_millis(1);
@@ -52,6 +51,7 @@ pub(crate) trait Direction {
     fn before_sleep(&self, noticed: u32) -> Result<BeforeSleep<'_>, Error>;
 
     /// Repeats `attempt` until it yields something or `wait` ends: once, then while spinning, then after each sleep.
+    #[inline]
     fn block<T>(
         &self,
         wait: Wait,
@@ -66,11 +66,25 @@ pub(crate) trait Direction {
             };
             unless_silent(tried, wait)
         };
-        let mut noticed = state.outbox.readiness();
-        if let Some(done) = attempt()? {
-            state.set_waits(Self::HALF, false);
-            return Ok(Some(done));
+        let noticed = state.outbox.readiness();
+        match attempt()? {
+            Some(done) => {
+                state.set_waits(Self::HALF, false);
+                Ok(Some(done))
+            }
+            None => self.block_in_vain(wait, noticed, attempt),
         }
+    }
+
+    /// [`Direction::block`] after the first attempt.
+    #[inline(never)]
+    fn block_in_vain<T>(
+        &self,
+        wait: Wait,
+        mut noticed: u32,
+        mut attempt: impl FnMut() -> Result<Option<T>, Error>,
+    ) -> Result<Option<T>, Error> {
+        let Base { attachment, state } = self.base();
         state.set_waits(Self::HALF, true);
         if wait == Wait::Never {
             return Ok(None);

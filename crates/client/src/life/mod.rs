@@ -6,6 +6,9 @@ pub(crate) mod resume;
 
 use std::sync::{Arc, OnceLock};
 
+use utipc_attach::Failure;
+use utipc_os::Wait;
+
 use crate::attachment::resuming::Resume;
 use crate::attachment::{Attachment, fork};
 use crate::base::Base;
@@ -13,8 +16,6 @@ use crate::error::Error;
 use crate::life::record::Record;
 use crate::life::resume::{Resumable, Resumption, Waited};
 use crate::ready::Readiness;
-use utipc_attach::Failure;
-use utipc_os::Wait;
 
 /// A handle on a socket.
 pub(crate) trait Handle: Resumable {

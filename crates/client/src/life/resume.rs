@@ -20,7 +20,7 @@ use utipc_attach::Refusal;
 use utipc_os::hangup::{self, Table};
 use utipc_os::packets::set_readable;
 use utipc_os::spin::Mode;
-use utipc_os::{Left, lock};
+use utipc_os::{Left, Wait, lock};
 
 use crate::attacher::Attacher;
 use crate::attachment::Attachment;
@@ -30,7 +30,6 @@ use crate::error::Error;
 use crate::life::record::Record;
 use crate::ready::descriptor::Ends;
 use crate::state::SocketState;
-use utipc_os::Wait;
 
 /// What a socket needs to resume, shared with the thread that makes it resume.
 #[derive(Debug)]

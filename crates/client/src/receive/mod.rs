@@ -10,6 +10,7 @@ use utipc_attach::{Failure, Reply, SocketCall};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Received, RecvError, RecvOptions, SocketKind};
 use utipc_lanes::{Check, Next, Pair, ReceiveCall, Receiver, Sink};
+use utipc_os::Wait;
 use utipc_os::spin::Spin;
 
 use crate::base::{Base, unless_blocked};
@@ -19,7 +20,6 @@ use crate::ready::descriptor::Descriptor;
 use crate::receive::inbox::Inbox;
 use crate::state::Half;
 use crate::waiting::{BeforeSleep, Direction};
-use utipc_os::Wait;
 
 /// The receive path of a socket.
 #[derive(Debug)]
@@ -180,7 +180,11 @@ impl ReceivePath {
     fn try_receive(&self, attempt: &mut Attempt<'_>) -> Result<Option<()>, Error> {
         let mut receiver = self.inbox().lock();
         let done = self.receive_on(&mut receiver, attempt);
-        self.base().unlock(receiver)?;
+        let to_wake = receiver.take_lanes_to_wake();
+        drop(receiver);
+        if !to_wake.is_empty() {
+            self.base().wake_peers(to_wake)?;
+        }
         done
     }
 

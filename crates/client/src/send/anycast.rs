@@ -95,13 +95,13 @@ impl SendPath {
                 Found::AskDaemon => return self.send_through_node(half, data, node_request),
             };
             if !choice.has_others() {
-                return self.send_to_found(half, choice.found, message);
+                return self.send_to_found(half, choice.found, &message);
             }
             let sent = match choice.load {
                 Load::Open(_) | Load::Brimming => {
-                    self.try_receiver(half, &mut seen, choice.found, message)?
+                    self.try_receiver(half, &mut seen, choice.found, &message)?
                 }
-                Load::Full => self.wait_for_any(half, &mut seen, choice, message)?,
+                Load::Full => self.wait_for_any(half, &mut seen, choice, &message)?,
                 Load::Silent => {
                     let address = Address::Named(addr, choice.found.scope);
                     half.lanes.overloads += 1;
@@ -124,7 +124,7 @@ impl SendPath {
         &self,
         half: &mut SendHalf,
         Lookup { port, node, scope }: Lookup,
-        message: Anycast<'_>,
+        message: &Anycast<'_>,
     ) -> Result<Option<usize>, Error> {
         let found = PortId { port, node };
         let address = Address::Named(message.addr, scope);
@@ -139,7 +139,7 @@ impl SendPath {
         }
     }
 
-    fn found_request(&self, found: PortId, Anycast { addr, domain, .. }: Anycast<'_>) -> Request {
+    fn found_request(&self, found: PortId, &Anycast { addr, domain, .. }: &Anycast<'_>) -> Request {
         SocketCall::SendFound { to: Destination::Service { addr, domain }, found }.on(self.base().port())
     }
 
@@ -173,9 +173,9 @@ impl SendPath {
         half: &mut SendHalf,
         seen: &mut Seen,
         Lookup { port, node, scope }: Lookup,
-        message: Anycast<'_>,
+        message: &Anycast<'_>,
     ) -> Result<Sent, Error> {
-        let Anycast { addr, data, .. } = message;
+        let &Anycast { addr, data, .. } = message;
         let address = Address::Named(addr, scope);
         let found = PortId { port, node };
         let request = self.found_request(found, message);
@@ -232,7 +232,7 @@ impl SendPath {
         half: &mut SendHalf,
         seen: &mut Seen,
         choice: Choice,
-        message: Anycast<'_>,
+        message: &Anycast<'_>,
     ) -> Result<Sent, Error> {
         let mut is_at_node = seen.node_is_full || seen.others_are_full;
         if let Some(found) = seen.congested {

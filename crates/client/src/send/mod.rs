@@ -24,6 +24,7 @@ use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Destination, SendError, SocketKind};
 use utipc_core::stack::Stack;
 use utipc_lanes::{Address, Pair, SendOptions};
+use utipc_os::Wait;
 use utipc_os::packets::Far;
 use utipc_os::spin::Spin;
 
@@ -33,7 +34,6 @@ use crate::ready::Readiness;
 use crate::send::outbox::{Outbox, SendHalf};
 use crate::state::Half;
 use crate::waiting::{BeforeSleep, Direction};
-use utipc_os::Wait;
 
 /// Period at which a sender whose message does not fit its lane's ring requests a larger one.
 const ASK_AGAIN: Duration = Duration::from_millis(10);

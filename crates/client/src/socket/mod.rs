@@ -14,6 +14,7 @@ use utipc_core::socket::{
     ConnectError, Destination, EndpointStats, OptionValue, Received, RecvOptions, SocketKind, SocketOption,
     State, WaitReason,
 };
+use utipc_os::Wait;
 use utipc_os::spin::Mode;
 
 use crate::attacher::Attacher;
@@ -27,7 +28,6 @@ use crate::receive::{ReceivePath, lanes};
 use crate::send::SendPath;
 use crate::state::{Half, SocketState};
 use crate::waiting::repeat;
-use utipc_os::Wait;
 
 /// One socket of the daemon's node; closed when dropped.
 #[derive(Debug)]
