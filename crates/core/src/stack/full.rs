@@ -67,7 +67,7 @@ impl Stack {
             // The next anycast may go to another receiver.
             let waits = if sender.chooses() { Waits::ForAny } else { Waits::ForAll };
             if self.switch.crowds.sent(now, (from, waits), port, charge, room) && waits == Waits::ForAll {
-                self.with_endpoint(now, from, |sender, _| sender.wait_for_receiver(own));
+                self.with_endpoint(now, from, |sender, _| sender.congestion_mut().begin(own));
             }
         }
     }
