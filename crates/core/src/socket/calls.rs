@@ -40,10 +40,10 @@ impl Endpoint {
             }
             (_, OptionValue::Number(n)) => {
                 self.base.settings.set(self.kind(), option, n)?;
-                if let Role::Connection(connection) = &mut self.role
-                    && option == SocketOption::NoDelay
+                if option == SocketOption::NoDelay
+                    && let Some(session) = self.session_mut()
                 {
-                    connection.set_no_delay(n != 0);
+                    session.set_no_delay(n != 0);
                 }
             }
             _ => return Err(OptionError::Invalid),

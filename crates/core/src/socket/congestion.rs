@@ -8,7 +8,7 @@ use crate::limits::MESSAGE_OVERHEAD;
 
 /// The nodes whose links are congested; the own node while a local receiver is full. Bounded by the number of peers.
 #[derive(Debug, Default)]
-pub(super) struct Congestion {
+pub(crate) struct Congestion {
     /// By node: bytes of this endpoint's messages that the link has taken beyond its limit.
     nodes: BTreeMap<NodeAddr, u64>,
     /// Their sum.
@@ -32,7 +32,7 @@ impl Congestion {
         self.nodes.is_empty()
     }
 
-    pub(super) fn contains(&self, node: NodeAddr) -> bool {
+    pub(crate) fn contains(&self, node: NodeAddr) -> bool {
         self.nodes.contains_key(&node)
     }
 
@@ -47,13 +47,13 @@ impl Congestion {
     }
 
     /// Sends to `node` wait from now on.
-    pub(super) fn begin(&mut self, node: NodeAddr) {
+    pub(crate) fn begin(&mut self, node: NodeAddr) {
         self.nodes.entry(node).or_default();
     }
 
     /// A message of `size` bytes was submitted.
     #[inline]
-    pub(super) fn submitted(&mut self, submitted: Submitted, size: usize) {
+    pub(crate) fn submitted(&mut self, submitted: Submitted, size: usize) {
         if let Submitted::Congested(node) = submitted {
             let size = (size + MESSAGE_OVERHEAD) as u64;
             *self.nodes.entry(node).or_default() += size;
@@ -73,20 +73,20 @@ impl Congestion {
 
     /// The own node passes the last message on to many: sends to it wait until [`Self::release`], whatever ends before,
     /// or `all` sends.
-    pub(super) fn hold(&mut self, own: NodeAddr, all: bool) {
+    pub(crate) fn hold(&mut self, own: NodeAddr, all: bool) {
         self.hold = if all { Hold::All(own) } else { Hold::Node(own) };
         self.begin(own);
     }
 
     /// Only messages to the own node wait still.
-    pub(super) fn release_others(&mut self) {
+    pub(crate) fn release_others(&mut self) {
         if let Hold::All(own) = self.hold {
             self.hold = Hold::Node(own);
         }
     }
 
     /// The last message is passed on to all. [`Self::end`] of the own node follows.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.hold = Hold::Nothing;
     }
 

@@ -2,11 +2,12 @@
 //! Spec: tipc.md §7.6, §8.2 to §8.7.
 
 use super::call::Call;
+use super::congestion::Congestion;
 use super::datagram::Anycast;
 use super::endpoint::{Endpoint, Role};
 use super::listener;
 use super::types::WaitReason;
-use super::uplink::{Submitted, Uplink};
+use super::uplink::Uplink;
 use crate::Load;
 use crate::addr::{Importance, NodeAddr};
 use crate::time::Time;
@@ -66,8 +67,8 @@ impl Endpoint {
         }
         self.handle_message(now, msg, uplink);
         if self.base.queue.len() > before {
-            if let Role::Connection(connection) = &mut self.role {
-                connection.prepay(bytes);
+            if let Some(session) = self.session_mut() {
+                session.prepay(bytes);
             }
             if before == 0 {
                 self.base.queue.set_read(read);
@@ -93,36 +94,13 @@ impl Endpoint {
         }
     }
 
-    /// A local receiver of the last message is full: this socket waits for [`Self::wakeup`] with its own node.
-    pub fn wait_for_receiver(&mut self, own: NodeAddr) {
-        self.base.congestion.begin(own);
+    /// The nodes to which it sends nothing now.
+    pub(crate) fn congestion(&self) -> &Congestion {
+        &self.base.congestion
     }
 
-    /// Records that a congested link has taken a message of so many bytes.
-    pub(crate) fn note_congested(&mut self, submitted: Submitted, size: usize) {
-        self.base.congestion.submitted(submitted, size);
-    }
-
-    /// Whether the link to a node has taken a message beyond its limit, so that the socket sends it nothing.
-    pub(crate) fn waits_for_link(&self, node: NodeAddr) -> bool {
-        self.base.congestion.contains(node)
-    }
-
-    /// The own node passes the last message of this socket on to many, in steps: meanwhile the socket sends nothing to
-    /// it, and no multicast. `collects`: the receivers, on this node and on others, are being collected first;
-    /// meanwhile it sends nothing.
-    pub(crate) fn hold(&mut self, own: NodeAddr, collects: bool) {
-        self.base.congestion.hold(own, collects);
-    }
-
-    /// The receivers of the last multicast are known.
-    pub(crate) fn release_others(&mut self) {
-        self.base.congestion.release_others();
-    }
-
-    /// The last message is passed on to all; [`Self::wakeup`] with the own node follows.
-    pub(crate) fn release(&mut self) {
-        self.base.congestion.release();
+    pub(crate) fn congestion_mut(&mut self) -> &mut Congestion {
+        &mut self.base.congestion
     }
 
     /// Whether its messages have no connection and no group, so that the node chooses the receivers of its anycasts.

@@ -2,7 +2,7 @@
 
 use super::base::Base;
 use super::call::Call;
-use super::connection::Connection;
+use super::connection::{Connection, Session};
 use super::datagram::Datagram;
 use super::error::ConnectError;
 use super::state::State;
@@ -89,6 +89,18 @@ impl Endpoint {
     }
 
     #[inline]
+    /// The connection while it is established.
+    pub(super) fn session(&self) -> Option<&Session> {
+        self.connection()?.session()
+    }
+
+    pub(super) fn session_mut(&mut self) -> Option<&mut Session> {
+        match &mut self.role {
+            Role::Connection(connection) => connection.session_mut(),
+            Role::Datagram(_) | Role::Listener => None,
+        }
+    }
+
     pub(super) fn datagram(&self) -> Option<&Datagram> {
         match &self.role {
             Role::Datagram(datagram) => Some(datagram),
@@ -230,7 +242,7 @@ impl Endpoint {
     /// True if collected data has not been sent yet (Nagle).
     #[must_use]
     pub fn has_unsent(&self) -> bool {
-        self.connection().is_some_and(Connection::has_unsent)
+        self.session().is_some_and(Session::has_unsent)
     }
 
     /// Reason why the last call would have blocked, if it still would.

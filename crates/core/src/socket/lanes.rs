@@ -48,9 +48,9 @@ impl Endpoint {
             if read > 0 && read >= message.data().len() {
                 continue; // all of it was read
             }
-            if let Role::Connection(connection) = &mut self.role {
+            if let Some(session) = self.session_mut() {
                 // These were already acknowledged to the peer.
-                connection.prepay(message.size());
+                session.prepay(message.size());
             }
             let message = Call::new(&mut self.base, uplink).keep_any(message);
             self.base.queue.put_back(message);

@@ -123,7 +123,7 @@ impl Stack {
         let importance = from.importance();
         if found.node != self.own_node() {
             return match () {
-                () if from.waits_for_link(found.node) => Load::Full,
+                () if from.congestion().contains(found.node) => Load::Full,
                 () if self.switch.is_congested(found.node, importance) => Load::Brimming,
                 () => Load::IDLE,
             };

@@ -41,7 +41,7 @@ impl Stack {
             if self.switch.senders.waiters.sent(now, (from, waits), port, charge, room)
                 && waits == Waits::ForAll
             {
-                self.with_endpoint(now, from, |sender, _| sender.wait_for_receiver(own));
+                self.with_endpoint(now, from, |sender, _| sender.congestion_mut().begin(own));
             }
         }
     }

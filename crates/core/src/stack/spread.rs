@@ -88,8 +88,8 @@ impl Stack {
         let size = collecting.message.size();
         if let Origin::Socket(port) = origin {
             self.with_endpoint(now, port, |sender, _| {
-                sender.release_others();
-                sender.note_congested(sent.unwrap_or(Submitted::Done), size);
+                sender.congestion_mut().release_others();
+                sender.congestion_mut().submitted(sent.unwrap_or(Submitted::Done), size);
             });
         }
         let unused = match sent {
@@ -140,7 +140,7 @@ impl Stack {
         let own = self.own_node();
         match origin {
             Origin::Socket(port) => {
-                self.with_endpoint(now, port, |sender, _| sender.hold(own, collects));
+                self.with_endpoint(now, port, |sender, _| sender.congestion_mut().hold(own, collects));
             }
             Origin::Node(node) => self.switch.hold(node),
         }
@@ -151,7 +151,7 @@ impl Stack {
         match origin {
             Origin::Socket(port) => {
                 let own = self.own_node();
-                self.with_endpoint(now, port, |sender, _| sender.release());
+                self.with_endpoint(now, port, |sender, _| sender.congestion_mut().release());
                 self.switch.senders.wake(port, own);
             }
             Origin::Node(node) if !self.waits_for_room(node) => self.switch.resume(node),

@@ -24,7 +24,7 @@ use ending::{Closing, Ended};
 #[cfg(test)]
 pub(super) use flow::INITIAL_WINDOW;
 pub(super) use flow::LEGACY_WINDOW;
-use session::Session;
+pub(super) use session::Session;
 use setup::Request;
 
 /// The connection of one socket.
@@ -135,24 +135,6 @@ impl Connection {
             Phase::Connecting(request) => charge(&request.syn) as u64,
             Phase::Established(session) => session.bytes(),
             Phase::Open | Phase::Ended(_) => 0,
-        }
-    }
-
-    /// Whether collected data has not been sent yet.
-    pub(super) fn has_unsent(&self) -> bool {
-        self.session().is_some_and(Session::has_unsent)
-    }
-
-    pub(super) fn set_no_delay(&mut self, no_delay: bool) {
-        if let Some(session) = self.session_mut() {
-            session.set_no_delay(no_delay);
-        }
-    }
-
-    /// A message of `bytes` arrived over another path: the peer did not count it.
-    pub(super) fn prepay(&mut self, bytes: usize) {
-        if let Some(session) = self.session_mut() {
-            session.prepay(bytes);
         }
     }
 

@@ -80,7 +80,7 @@ impl Session {
     }
 
     /// Whether collected data has not been sent yet.
-    pub(super) fn has_unsent(&self) -> bool {
+    pub(in crate::socket) fn has_unsent(&self) -> bool {
         !self.nagle.is_empty()
     }
 
@@ -89,7 +89,7 @@ impl Session {
         self.nagle.bytes()
     }
 
-    pub(super) fn set_no_delay(&mut self, no_delay: bool) {
+    pub(in crate::socket) fn set_no_delay(&mut self, no_delay: bool) {
         self.nagle.set_no_delay(no_delay);
     }
 
@@ -218,7 +218,7 @@ impl Session {
     }
 
     /// A message of `bytes` arrived over another path: the peer did not count it.
-    pub(super) fn prepay(&mut self, bytes: usize) {
+    pub(in crate::socket) fn prepay(&mut self, bytes: usize) {
         self.flow.prepay(bytes);
     }
 

@@ -1,6 +1,5 @@
 //! A connectionless socket: datagrams, multicasts, and a group that it may be in. Spec: tipc.md §7, §8.7, §9.
 
-mod anycast;
 mod multicast_sync;
 mod overflow;
 mod receive;
@@ -14,9 +13,20 @@ use super::types::{Destination, Readiness, WaitReason};
 use crate::group::Group;
 use crate::time::Time;
 use crate::wire::ErrorCode;
-pub(super) use anycast::Anycast;
 use multicast_sync::MulticastSync;
 use overflow::Overflow;
+
+/// The receivers of the last message, among which the node may choose. Decision 38.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Anycast {
+    /// At most one, or it was no anycast.
+    #[default]
+    One,
+    /// The receiver was chosen among several: only if all are full the next message waits.
+    Several,
+    /// All were full. Ends with the next wake-up, of whichever.
+    AllFull,
+}
 
 /// What a connectionless socket has beside a [`Base`].
 #[derive(Debug, Default)]
@@ -139,7 +149,9 @@ impl Datagram {
 
     /// A link, or a receiver on the own node, accepts messages again.
     pub(super) fn wakeup(&mut self, call: &mut Call<'_>) {
-        self.anycast.wakeup();
+        if self.anycast == Anycast::AllFull {
+            self.anycast = Anycast::Several;
+        }
         if let Some(mut call) = self.group_call(call) {
             call.send_kept();
         }

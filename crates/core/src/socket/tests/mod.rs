@@ -310,8 +310,7 @@ impl Cluster {
 
     /// Blocks that the peer of a connection has not acknowledged.
     fn unacked(&self, at: PortId) -> u32 {
-        let connection = self.sockets[&at].connection().expect("a connection");
-        connection.session().expect("it is established").unacked()
+        self.sockets[&at].session().expect("an established connection").unacked()
     }
 
     /// Delivers everything in flight, and the messages that result.

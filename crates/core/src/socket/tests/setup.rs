@@ -207,7 +207,7 @@ fn connect_over_a_congested_link_would_block() {
     let mut c = Cluster::new();
     c.listener(A, SocketKind::SeqPacket, 500);
     let client = c.open(B, SocketKind::SeqPacket);
-    c.on(client, |s, _, _| s.wait_for_receiver(A));
+    c.on(client, |s, _, _| s.congestion_mut().begin(A));
     assert_eq!(c.connect(client, Destination::service(500, 1)), Err(SendError::WouldBlock.into()));
     assert!(matches!(c.wait_reason(client), Some(WaitReason::LinkCongested { node: A, .. })));
     c.end_congestion(B, A);
