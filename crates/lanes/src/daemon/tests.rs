@@ -16,7 +16,7 @@ use super::work::{STEP_LANES, STEP_RECORDS};
 use super::*;
 use crate::{Arena, Writer};
 
-/// Says that it watches, and wakes nobody.
+/// Accepts every descriptor and watches none.
 #[derive(Debug)]
 struct Blind;
 
