@@ -25,18 +25,19 @@ const LEAST: usize = 16;
 /// Elements that are only looked up.
 ///
 /// They lie in parts, each of which grows and shrinks alone: a single table moves all elements when it doubles, which
-/// takes 20 ms for 57,344 of 250 bytes. An empty one takes 3 KiB: use it for what the daemon has once.
+/// takes 20 ms for 57,344 of 250 bytes. An empty index takes 3 KiB, so no element of another collection has one.
 #[derive(Debug)]
 pub struct Index<K, V> {
     parts: Box<[HashMap<K, V>; PARTS]>,
     len: usize,
 }
 
-/// Chooses a part: a hash that is fast, and that no process can aim at, because the daemon makes the keys.
+/// Chooses the part of a key. A fast hash is enough: daemon and kernel make the keys, so that no process can aim at one
+/// part.
 #[derive(Default)]
-struct Spread(u64);
+struct PartHasher(u64);
 
-impl Hasher for Spread {
+impl Hasher for PartHasher {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.write_u64((*byte).into());
@@ -57,9 +58,9 @@ impl Hasher for Spread {
 }
 
 fn part<K: Hash>(key: &K) -> usize {
-    let mut spread = Spread::default();
-    key.hash(&mut spread);
-    spread.finish() as usize % PARTS
+    let mut hasher = PartHasher::default();
+    key.hash(&mut hasher);
+    hasher.finish() as usize % PARTS
 }
 
 impl<K, V> Default for Many<K, V> {
@@ -161,7 +162,7 @@ impl<K: Eq + Hash, V> Index<K, V> {
 
     /// The value of a key, which is added if it is missing.
     pub fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
-        let Self { parts, len, .. } = self;
+        let Self { parts, len } = self;
         parts[part(&key)].entry(key).or_insert_with(|| {
             *len += 1;
             value()

@@ -91,7 +91,7 @@ fn fill(sender: &Socket, mut number: u32) -> Option<u32> {
     refused.then_some(number)
 }
 
-/// Repeats an attempt that may be too slow. Beside other work, with a sanitizer, that can take dozens of them.
+/// Repeats an attempt that may be too slow. With a sanitizer, beside other work, five attempts were not enough.
 fn until_fast_enough(mut attempt: impl FnMut() -> bool) {
     let start = Instant::now();
     while !attempt() {

@@ -16,7 +16,7 @@ use super::work::{STEP_LANES, STEP_RECORDS};
 use super::*;
 use crate::{Arena, Writer};
 
-/// Claims to watch, but wakes nothing.
+/// Accepts every descriptor and watches none.
 #[derive(Debug)]
 struct Blind;
 

@@ -63,8 +63,8 @@ pub(super) struct Trim {
     /// Largest number of items in use since the last time.
     most: u64,
     at: Option<Time>,
-    /// The part of the tables that goes back next.
-    part: Option<usize>,
+    /// What goes back next.
+    next: Option<Portion>,
 }
 
 /// What goes back to the system in one turn.
@@ -76,24 +76,27 @@ pub(super) enum Portion {
     Heap,
 }
 
+impl Portion {
+    fn next(self) -> Option<Self> {
+        match self {
+            Self::Tables(part) if part + 1 < PARTS => Some(Self::Tables(part + 1)),
+            Self::Tables(_) => Some(Self::Heap),
+            Self::Heap => None,
+        }
+    }
+}
+
 impl Trim {
     /// When [`Self::step`] has something to return.
     pub(super) fn deadline(&self) -> Time {
-        let at = self.at.unwrap_or(Time::NEVER);
-        if self.part.is_some() { Time::ZERO } else { at }
+        match self.next {
+            Some(_) => Time::ZERO,
+            None => self.at.unwrap_or(Time::NEVER),
+        }
     }
 
     /// Notes what is in use now; returns what is to go back. Call it in each turn.
     pub(super) fn step(&mut self, now: Time, ledger: &Ledger) -> Option<Portion> {
-        if self.is_due(now, ledger) {
-            self.part.get_or_insert(0);
-        }
-        let part = self.part?;
-        self.part = (part < PARTS).then_some(part + 1);
-        Some(if part < PARTS { Portion::Tables(part) } else { Portion::Heap })
-    }
-
-    fn is_due(&mut self, now: Time, ledger: &Ledger) -> bool {
         let total = ledger.total().used;
         let items = Resource::ALL.into_iter().map(|resource| match resource {
             Resource::Memory => total.get(resource) / BYTES_PER_ITEM,
@@ -105,11 +108,14 @@ impl Trim {
         if released >= RELEASED && self.at.is_none() {
             self.at = Some(now.plus_millis(PAUSE_MS));
         }
-        let is_due = released >= MOST_RELEASED || self.at.is_some_and(|at| at <= now);
-        if is_due {
+        // What is released before all has gone back is counted for the next time.
+        if self.next.is_none() && (released >= MOST_RELEASED || self.at.is_some_and(|at| at <= now)) {
             (self.most, self.at) = (items, None);
+            self.next = Some(Portion::Tables(0));
         }
-        is_due
+        let portion = self.next?;
+        self.next = portion.next();
+        Some(portion)
     }
 }
 
@@ -119,31 +125,41 @@ mod tests {
 
     const USER: UserId = UserId(1);
 
+    /// Whether memory goes back; all of it does then.
+    fn goes_back(trim: &mut Trim, now: Time, ledger: &Ledger) -> bool {
+        let mut portions = 0;
+        while trim.step(now, ledger).is_some() {
+            portions += 1;
+        }
+        assert!(portions == 0 || portions == PARTS + 1, "{portions}");
+        portions > 0
+    }
+
     #[test]
     fn free_memory_goes_back_a_second_after_much_was_released() {
         let (mut trim, mut ledger) = (Trim::default(), Ledger::default());
         let at = |ms| Time::ZERO.plus_millis(ms);
         ledger.charge(USER, Resource::Sockets, 1000);
-        assert!(!trim.is_due(at(0), &ledger));
+        assert!(!goes_back(&mut trim, at(0), &ledger));
         ledger.release(USER, Resource::Sockets, RELEASED - 1);
-        assert!(!trim.is_due(at(10), &ledger));
+        assert!(!goes_back(&mut trim, at(10), &ledger));
         assert_eq!(trim.deadline(), Time::NEVER, "little was released");
         ledger.release(USER, Resource::Sockets, 1);
-        assert!(!trim.is_due(at(20), &ledger));
+        assert!(!goes_back(&mut trim, at(20), &ledger));
         ledger.release(USER, Resource::Sockets, 500);
-        assert!(!trim.is_due(at(500), &ledger));
+        assert!(!goes_back(&mut trim, at(500), &ledger));
         assert_eq!(trim.deadline(), at(20 + PAUSE_MS));
-        assert!(trim.is_due(at(20 + PAUSE_MS), &ledger));
+        assert!(goes_back(&mut trim, at(20 + PAUSE_MS), &ledger));
         assert_eq!((trim.deadline(), trim.most), (Time::NEVER, 1000 - RELEASED - 500));
         ledger.charge(USER, Resource::Memory, RELEASED * BYTES_PER_ITEM);
-        assert!(!trim.is_due(at(3000), &ledger));
+        assert!(!goes_back(&mut trim, at(3000), &ledger));
         ledger.release(USER, Resource::Memory, RELEASED * BYTES_PER_ITEM);
-        assert!(!trim.is_due(at(3001), &ledger));
+        assert!(!goes_back(&mut trim, at(3001), &ledger));
         assert_eq!(trim.deadline(), at(3001 + PAUSE_MS), "memory counts too");
         ledger.charge(USER, Resource::Memory, 2 * MOST_RELEASED * BYTES_PER_ITEM);
-        assert!(!trim.is_due(at(3002), &ledger));
+        assert!(!goes_back(&mut trim, at(3002), &ledger));
         ledger.release(USER, Resource::Memory, MOST_RELEASED * BYTES_PER_ITEM);
-        assert!(trim.is_due(at(3003), &ledger), "much goes back at once");
+        assert!(goes_back(&mut trim, at(3003), &ledger), "much goes back at once");
         assert_eq!(trim.deadline(), Time::NEVER);
     }
 
@@ -159,5 +175,19 @@ mod tests {
         }
         assert_eq!(trim.step(Time::ZERO, &ledger), Some(Portion::Heap));
         assert_eq!((trim.step(Time::ZERO, &ledger), trim.deadline()), (None, Time::NEVER));
+    }
+
+    #[test]
+    fn what_is_released_while_memory_goes_back_goes_back_too() {
+        let (mut trim, mut ledger) = (Trim::default(), Ledger::default());
+        ledger.charge(USER, Resource::Sockets, 3 * MOST_RELEASED);
+        assert_eq!(trim.step(Time::ZERO, &ledger), None);
+        ledger.release(USER, Resource::Sockets, MOST_RELEASED);
+        assert_eq!(trim.step(Time::ZERO, &ledger), Some(Portion::Tables(0)));
+        ledger.release(USER, Resource::Sockets, MOST_RELEASED);
+        for _ in 0..PARTS {
+            assert!(trim.step(Time::ZERO, &ledger).is_some());
+        }
+        assert_eq!(trim.step(Time::ZERO, &ledger), Some(Portion::Tables(0)));
     }
 }

@@ -116,15 +116,16 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
     let fresh = Rest::take(&mut daemon)?;
     let (sum, mut wrong) = round(options, &calls, daemon.socket())?;
     daemon.check_alive()?;
-    let mut rest = Rest::after(&mut daemon, &fresh, Tolerance::of(options.tolerance))?;
+    let mut tolerance = Tolerance::of(options.tolerance);
+    let mut rest = Rest::after(&mut daemon, &fresh, tolerance)?;
     let mut since = fresh.clone();
     if rest.resident_kib() > fresh.resident_kib() + options.tolerance {
         since = rest;
         wrong.extend(round(options, &calls, daemon.socket())?.1);
         daemon.check_alive()?;
-        rest = Rest::after(&mut daemon, &fresh, Tolerance::of(options.tolerance))?;
+        rest = Rest::after(&mut daemon, &fresh, tolerance)?;
+        tolerance = Tolerance::of(options.tolerance / AGAIN);
     }
-    let tolerance = Tolerance::of(if since == fresh { options.tolerance } else { options.tolerance / AGAIN });
     wrong.extend(rest.faults(&fresh, &since, tolerance));
     if !daemon.end()? {
         wrong.push("the daemon has failed".to_owned());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -119,7 +120,7 @@ impl Watched {
         let threads = kib("Threads:").and_then(|threads| usize::try_from(threads).ok()).unwrap_or(1);
         Ok(Held {
             descriptors: descriptors(&proc.join("fd"))?,
-            mappings: read("maps")?.lines().count().saturating_sub(MAPPINGS_OF_THREAD * threads),
+            mappings: mappings(&read("maps")?).saturating_sub(MAPPINGS_OF_THREAD * threads),
             resident_kib: kib("VmRSS:").unwrap_or(0),
             shared_kib: kib("RssShmem:").unwrap_or(0),
         })
@@ -156,11 +157,34 @@ pub(crate) fn resident_kib(pid: u32) -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Mappings of a thread: its stack, its stack for signals and the allocator's arena, each with what guards it.
+/// Mappings of a thread: its stack, its stack for signals and the allocator's arena, each with the pages behind it.
 const MAPPINGS_OF_THREAD: usize = 6;
 
-/// The number of descriptors in this folder of a process, without the file of the system's load, which the daemon opens
-/// when it first spins.
+/// Bytes of adjacent mappings without a file from which they are the memory of messages.
+const WINDOW: u64 = 1 << 30;
+
+/// Number of mappings in `/proc/PID/maps`. The memory of messages counts as one: it is one reservation, in which each
+/// chunk in use has access rights, and resident memory shows chunks that are lost.
+fn mappings(maps: &str) -> usize {
+    let parsed = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let address = |text| u64::from_str_radix(text, 16).ok();
+        // Rights, offset, device and inode; then the file, if there is one.
+        Some((address(start)?..address(end)?, fields.nth(4).is_none()))
+    };
+    let all: Vec<(Range<u64>, bool)> = maps.lines().filter_map(parsed).collect();
+    let runs = all
+        .chunk_by(|(one, no_file), (next, next_no_file)| *no_file && *next_no_file && one.end == next.start);
+    let counted = |run: &[(Range<u64>, bool)]| {
+        let bytes: u64 = run.iter().map(|(range, _)| range.end - range.start).sum();
+        if bytes < WINDOW { run.len() } else { 1 }
+    };
+    runs.map(counted).sum()
+}
+
+/// The number of descriptors in this folder of a process, without the load of the system, which the daemon opens when
+/// it spins for the first time.
 fn descriptors(folder: &Path) -> Result<usize> {
     let all = std::fs::read_dir(folder).context("check the daemon")?.map_while(std::result::Result::ok);
     let is_load = |path: PathBuf| std::fs::read_link(path).is_ok_and(|to| to == Path::new("/proc/loadavg"));
@@ -173,5 +197,23 @@ impl Drop for Watched {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_messages_is_one_mapping() {
+        let maps = "7fa8e8000000-7fa8e8100000 rw-p 00000000 00:00 0 \n\
+                    7fa8e8100000-7fa8e8900000 ---p 00000000 00:00 0 \n\
+                    7fa8e8900000-7fa8e8a00000 rw-p 00000000 00:00 0 \n\
+                    7fa8e8a00000-7fb8e8000000 ---p 00000000 00:00 0 \n\
+                    7fb8f4000000-7fb8f4021000 rw-p 00000000 00:00 0 \n\
+                    7fb8f4021000-7fb8f8000000 ---p 00000000 00:00 0 \n\
+                    7fb8f859f000-7fb8f9580000 rw-s 00000000 00:01 1045 /memfd:utipc (deleted)\n\
+                    7ffd5a1e0000-7ffd5a201000 rw-p 00000000 00:00 0 [stack]\n";
+        assert_eq!(mappings(maps), 1 + 2 + 1 + 1);
     }
 }

@@ -28,9 +28,8 @@ pub(crate) struct Tolerance {
 }
 
 impl Tolerance {
-    /// Mappings that the allocators need: 300,000 calls leave 6 to 18, chunks of messages and the ends of arenas. What
-    /// leaks is lost at each of thousands of calls.
-    pub(crate) const MAPPINGS: usize = 32;
+    /// Mappings that the system's allocator needs.
+    pub(crate) const MAPPINGS: usize = 16;
 
     /// The growth of a daemon with the system's allocator.
     pub(crate) fn of(kib: u64) -> Self {

@@ -96,7 +96,7 @@ impl Options {
     fn tolerance(&self) -> Tolerance {
         match self.asan {
             false => Tolerance::of(self.tolerance),
-            true => Tolerance { kib: self.tolerance + ASAN_KIB, mappings: 8 * Tolerance::MAPPINGS },
+            true => Tolerance { kib: self.tolerance + ASAN_KIB, mappings: 16 * Tolerance::MAPPINGS },
         }
     }
 }
@@ -325,9 +325,10 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
     drop(names);
     let mut rests = Vec::new();
     for (daemon, fresh) in daemons.iter_mut().zip(&fresh) {
-        let rest = Rest::after(daemon, fresh, options.tolerance())?;
+        let tolerance = options.tolerance();
+        let rest = Rest::after(daemon, fresh, tolerance)?;
         wrong.extend(rest.leaks(fresh));
-        wrong.extend(rest.gained(fresh, options.tolerance()));
+        wrong.extend(rest.gained(fresh, tolerance));
         rests.push(rest);
     }
     let mut slow = Vec::new();

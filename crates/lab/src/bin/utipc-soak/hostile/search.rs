@@ -34,11 +34,9 @@ const BEYOND_PART: u64 = 4;
 /// The longest turn, microseconds of processor time.
 const TURN_US: u64 = 20_000;
 
-/// Number of attacks for whose duration the computing processes run, for comparison.
-const COMPUTING: f64 = 3.0;
-
-/// Attacks for whose time an attack that has missed a target goes on when it is repeated.
-const REPEATED: f64 = 3.0;
+/// How many times as long as an attack the processes compute that it is compared with, and it is repeated if it has
+/// missed a target.
+const LONGER: f64 = 3.0;
 
 const CONFIGURATION: &str =
     "[node]\naddress = \"1.1.1\"\n[policy]\nattach = [\"*\"]\nsocket_mode = \"0666\"\n";
@@ -224,7 +222,7 @@ fn beside_computing(program: &Path, options: &Options) -> Result<Window> {
     let computing = (0..options.processes()).map(compute).collect::<Result<Vec<_>>>()?;
     std::thread::sleep(seconds(0.5));
     caller.window()?;
-    std::thread::sleep(seconds(COMPUTING * options.attack));
+    std::thread::sleep(seconds(LONGER * options.attack));
     let window = caller.window()?;
     drop((computing, caller));
     ensure!(daemon.end()?, "the daemon has failed");
@@ -234,10 +232,9 @@ fn beside_computing(program: &Path, options: &Options) -> Result<Window> {
 /// The targets that an attack misses when it is repeated for longer, and compared with what processes that only compute
 /// cost now. A few milliseconds that the host takes for something else spoil the 99th percentile of seconds.
 fn repeat(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result<Vec<String>> {
-    let options = Options { attack: options.attack * REPEATED, ..options.clone() };
-    let beside =
-        beside_computing(program, &Options { attack: options.attack / COMPUTING, ..options.clone() })?;
-    Ok(attack(program, &options, seed, shape)?.missed(&beside))
+    let beside = beside_computing(program, options)?;
+    let longer = Options { attack: LONGER * options.attack, ..options.clone() };
+    Ok(attack(program, &longer, seed, shape)?.missed(&beside))
 }
 
 /// The worst shape so far in one respect.

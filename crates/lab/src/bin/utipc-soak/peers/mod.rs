@@ -230,9 +230,10 @@ fn finish(
     }
     let mut rests = Vec::new();
     for (daemon, fresh) in daemons.iter_mut().zip(fresh) {
-        let rest = Rest::after(daemon, fresh, Tolerance::of(options.tolerance))?;
+        let tolerance = Tolerance::of(options.tolerance);
+        let rest = Rest::after(daemon, fresh, tolerance)?;
         wrong.extend(rest.leaks(fresh));
-        wrong.extend(rest.gained(fresh, Tolerance::of(options.tolerance)));
+        wrong.extend(rest.gained(fresh, tolerance));
         rests.push(rest);
     }
     for daemon in daemons {
