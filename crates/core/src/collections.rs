@@ -103,10 +103,6 @@ impl<T> Queue<T> {
         self.pieces.front()?.front()
     }
 
-    pub(crate) fn back(&self) -> Option<&T> {
-        self.pieces.back()?.back()
-    }
-
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         let first = self.pieces.front()?;
         match index.checked_sub(first.len()) {
@@ -118,43 +114,78 @@ impl<T> Queue<T> {
     pub(crate) fn pop_front(&mut self) -> Option<T> {
         let item = self.pieces.front_mut()?.pop_front()?;
         self.len -= 1;
-        if self.has_spare(self.pieces.front()) {
+        // The last piece stays: it serves a queue with few items, which come and go.
+        if self.pieces.len() > 1 && self.pieces.front().is_some_and(VecDeque::is_empty) {
             self.pieces.pop_front();
             shrink(&mut self.pieces);
         }
         Some(item)
     }
+}
 
-    pub(crate) fn pop_back(&mut self) -> Option<T> {
-        let item = self.pieces.back_mut()?.pop_back()?;
-        self.len -= 1;
-        if self.has_spare(self.pieces.back()) {
-            self.pieces.pop_back();
-            shrink(&mut self.pieces);
-        }
-        Some(item)
+/// A set of numbers, of which the lowest is taken first. It has a bit for each number up to the highest one ever, so
+/// free numbers of many values that have left keep little memory.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    words: Vec<u64>,
+    /// A bit for each word that is not zero.
+    used_words: Vec<u64>,
+    len: usize,
+}
+
+impl Numbers {
+    pub(crate) const fn len(&self) -> usize {
+        self.len
     }
 
-    /// Whether a piece is not needed. The last one stays: it serves a queue with few items, which come and go.
-    fn has_spare(&self, piece: Option<&VecDeque<T>>) -> bool {
-        self.pieces.len() > 1 && piece.is_some_and(VecDeque::is_empty)
+    pub(crate) fn insert(&mut self, number: u32) {
+        let set = |words: &mut Vec<u64>, at: usize| {
+            let (word, bit) = (at / 64, 1 << (at % 64));
+            if words.len() <= word {
+                words.resize(word + 1, 0);
+            }
+            let before = words[word];
+            words[word] |= bit;
+            before & bit == 0
+        };
+        self.len += usize::from(set(&mut self.words, number as usize));
+        set(&mut self.used_words, number as usize / 64);
+    }
+
+    pub(crate) fn first(&self) -> Option<u32> {
+        let lowest = |words: &[u64], at: usize| Some(at * 64 + words.get(at)?.trailing_zeros() as usize);
+        let word = lowest(&self.used_words, self.used_words.iter().position(|word| *word != 0)?)?;
+        u32::try_from(lowest(&self.words, word)?).ok()
+    }
+
+    pub(crate) fn take_first(&mut self) -> Option<u32> {
+        let first = self.first()?;
+        let word = first as usize / 64;
+        let bits = self.words.get_mut(word)?;
+        *bits &= *bits - 1;
+        if *bits == 0 {
+            let used = self.used_words.get_mut(word / 64)?;
+            *used &= *used - 1;
+        }
+        self.len -= 1;
+        Some(first)
     }
 }
 
 /// Index of a value in a [`Slab`].
 pub(crate) type Slot = u32;
 
-/// Values with stable indices; freed slots are reused.
+/// Values with stable indices; freed slots are reused, the lowest first.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     values: Sparse<T>,
-    free: Queue<Slot>,
+    free: Numbers,
     slots: usize,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { values: Sparse::default(), free: Queue::default(), slots: 0 }
+        Self { values: Sparse::default(), free: Numbers::default(), slots: 0 }
     }
 }
 
@@ -166,11 +197,11 @@ impl<T> Slab<T> {
 
     /// The slot that the next inserted value gets.
     pub(crate) fn next(&self) -> Slot {
-        self.free.back().copied().unwrap_or(self.slots as Slot)
+        self.free.first().unwrap_or(self.slots as Slot)
     }
 
     pub(crate) fn insert(&mut self, value: T) -> Slot {
-        let slot = self.free.pop_back().unwrap_or_else(|| {
+        let slot = self.free.take_first().unwrap_or_else(|| {
             self.slots += 1;
             (self.slots - 1) as Slot
         });
@@ -181,7 +212,7 @@ impl<T> Slab<T> {
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<T> {
         let value = self.values.remove(slot as usize);
         if value.is_some() {
-            self.free.push_back(slot);
+            self.free.insert(slot);
         }
         value
     }
@@ -193,6 +224,8 @@ impl<T> Slab<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::rng::Rng;
 
@@ -222,21 +255,33 @@ mod tests {
             // Longer and shorter in turns.
             let grows = step / 3000 % 2 == 0;
             match rng.below(10) {
-                0..2 => assert_eq!(queue.pop_front(), items.pop_front()),
-                2..4 => assert_eq!(queue.pop_back(), items.pop_back()),
+                0..4 => assert_eq!(queue.pop_front(), items.pop_front()),
                 4..7 if !grows => assert_eq!(queue.pop_front(), items.pop_front()),
                 _ => {
                     queue.push_back(step);
                     items.push_back(step);
                 }
             }
-            assert_eq!(
-                (queue.len(), queue.front(), queue.back()),
-                (items.len(), items.front(), items.back())
-            );
+            assert_eq!((queue.len(), queue.front()), (items.len(), items.front()));
             let index = rng.below(items.len() as u64 + 2) as usize;
             assert_eq!(queue.get(index), items.get(index));
             assert!(queue.pieces.len() <= items.len() / PIECE + 2, "{} pieces", queue.pieces.len());
+        }
+    }
+
+    #[test]
+    fn lowest_number_is_taken_first() {
+        let (mut rng, mut numbers, mut model) = (Rng::new(5), Numbers::default(), BTreeSet::new());
+        for step in 0..20_000 {
+            // More and fewer in turns.
+            if rng.below(10) < if step / 2000 % 2 == 0 { 7 } else { 3 } {
+                let number = rng.below(20_000) as u32;
+                numbers.insert(number);
+                model.insert(number);
+            } else {
+                assert_eq!(numbers.take_first(), model.pop_first());
+            }
+            assert_eq!((numbers.len(), numbers.first()), (model.len(), model.first().copied()));
         }
     }
 

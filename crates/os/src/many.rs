@@ -19,9 +19,6 @@ pub struct Many<K, V = ()>(BTreeMap<K, V>);
 /// Parts of an [`Index`].
 pub const PARTS: usize = 64;
 
-/// Number of entries of a part for which [`Index::shrink`] always keeps the memory.
-const LEAST: usize = 16;
-
 /// Elements that are only looked up.
 ///
 /// They lie in parts, each of which grows and shrinks alone: a single table moves all elements when it doubles, which
@@ -204,7 +201,7 @@ impl<K: Eq + Hash, V> Index<K, V> {
     /// Gives back memory of one of the [`PARTS`], if most of its elements have left.
     pub fn shrink(&mut self, part: usize) {
         if let Some(part) = self.parts.get_mut(part) {
-            shrink_map(part, LEAST);
+            shrink_map(part, 0);
         }
     }
 }
@@ -229,7 +226,7 @@ mod tests {
             }
             assert!(index.is_empty());
             (0..PARTS).for_each(|part| index.shrink(part));
-            assert!(index.parts.iter().all(|part| part.capacity() <= 2 * LEAST));
+            assert!(index.parts.iter().all(|part| part.capacity() == 0));
         }
     }
 }

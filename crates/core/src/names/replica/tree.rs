@@ -278,7 +278,7 @@ impl Tree {
 
     fn retire<A: Access>(&mut self, change: &Change<'_, A>, block: Ref) {
         let slots = if block.level() == 0 { &mut self.leaves } else { &mut self.branches };
-        slots.give_back(change.next, block.number());
+        slots.give_back(change.reclaimable, change.next, block.number());
     }
 }
 

@@ -156,7 +156,7 @@ impl Index {
         self.update_leaf(&change, place, before);
         // Only now, when no reader can find the record, may it become invalid.
         record.set_tag(Tag::FREE);
-        self.records.give_back(change.next, number);
+        self.records.give_back(change.reclaimable, change.next, number);
         self.finish(&change);
     }
 
