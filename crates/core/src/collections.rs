@@ -144,9 +144,11 @@ impl Numbers {
             if words.len() <= word {
                 words.resize(word + 1, 0);
             }
-            let before = words[word];
-            words[word] |= bit;
-            before & bit == 0
+            words.get_mut(word).is_some_and(|bits| {
+                let is_new = *bits & bit == 0;
+                *bits |= bit;
+                is_new
+            })
         };
         self.len += usize::from(set(&mut self.words, number as usize));
         set(&mut self.used_words, number as usize / 64);

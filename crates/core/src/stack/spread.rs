@@ -49,8 +49,9 @@ impl Stack {
             self.process_pending(now);
             return true;
         }
-        for _ in 0..SPREAD_STEP {
-            let Some(Copy { port, message, charge }) = self.switch.spreads.next(origin) else {
+        let mut left = SPREAD_STEP;
+        while left > 0 {
+            let Some(copy) = self.switch.spreads.next(origin) else {
                 let has_more = self.switch.spreads.contains(origin);
                 if !has_more {
                     self.end_spread(now, origin);
@@ -58,6 +59,8 @@ impl Stack {
                 self.process_pending(now);
                 return has_more;
             };
+            left = left.saturating_sub(copy.cost());
+            let Copy { port, message, charge } = copy;
             if let Some((user, memory)) = charge {
                 self.ledger.release(user, Resource::Memory, memory);
             }

@@ -13,6 +13,9 @@ use crate::wire::Message;
 /// Copies of one step. Ours: some 0.1 ms.
 pub(crate) const STEP: usize = 64;
 
+/// Bytes of a message that are copied in the time of a short one.
+const COPY_BYTES: usize = 4096;
+
 /// The sender of messages that wait: a socket of this node, or another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
@@ -42,6 +45,13 @@ pub(crate) struct Copy {
     pub(crate) message: Message,
     /// The charge that ends with it.
     pub(crate) charge: Option<(UserId, u64)>,
+}
+
+impl Copy {
+    /// How many copies of short messages take as long.
+    pub(crate) fn cost(&self) -> usize {
+        1 + self.message.size() / COPY_BYTES
+    }
 }
 
 /// What waits of each sender.

@@ -105,6 +105,28 @@ fn death_of_a_large_process_takes_several_turns() {
     assert!(cut >= items / RELEASE_ITEMS - 1, "{cut} turns were cut for {items} items");
 }
 
+/// A process ends with few sockets and many unread messages. The more a socket has, the fewer end in a step.
+#[test]
+fn death_with_unread_messages_takes_several_turns() {
+    const SOCKETS: u64 = 100;
+    let host = Host::new();
+    let mut client = host.client();
+    let sender = client.open(SocketKind::Rdm);
+    for n in 0..SOCKETS as u32 {
+        let range = ServiceRange::new(1000, n, n);
+        client.server(SocketKind::Rdm, range);
+        for _ in 0..10 {
+            let to = Some(Destination::service(1000, n));
+            assert_eq!(client.send(sender, to, &[0; 60_000]), Ok(60_000));
+        }
+    }
+    let before = host.daemon().counters().turns;
+    drop(client);
+    let after = until(&host, "sockets of a dead process", |c| c.attached == 0 && c.sockets == 0).turns;
+    let cut = after.cut - before.cut;
+    assert!(cut >= SOCKETS / 10, "{cut} turns were cut");
+}
+
 /// The close of a socket with many bindings is answered when they are gone; others are served in between.
 #[test]
 fn close_with_many_bindings_is_answered_when_they_are_gone() {

@@ -55,6 +55,16 @@ fn finish(lan: &mut Lan, receivers: &[u32]) -> (Origin, usize) {
 }
 
 #[test]
+fn step_makes_fewer_copies_of_a_long_message() {
+    let (mut lan, receivers) = crowded(1);
+    let sender = lan.nodes[0].open(lan.now, SocketKind::Rdm).unwrap();
+    assert_eq!(multicast(&mut lan, 0, sender, &[0; 60_000]), Ok(60_000));
+    let (_, steps) = finish(&mut lan, &receivers);
+    assert!(steps >= RECEIVERS / 5, "{steps}");
+    assert_eq!(reached(&lan, &receivers), RECEIVERS);
+}
+
+#[test]
 fn sender_of_a_multicast_to_many_waits_until_all_copies_are_made() {
     let (mut lan, receivers) = crowded(1);
     let sender = lan.nodes[0].open(lan.now, SocketKind::Rdm).unwrap();

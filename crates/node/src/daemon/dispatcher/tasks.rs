@@ -22,13 +22,16 @@ use crate::daemon::inheritance::InheritanceId;
 use crate::daemon::quotas::{self, INHERITED_SOCKET};
 use crate::daemon::sockets::Holder;
 
-/// Items of one step: a socket is one, each of its bindings one, each of its lanes [`LANE_ITEMS`]; some members of its
-/// group count too. Our choice: about 0.1 ms. The sockets of a step end together: all names go before the first message
-/// goes back, and all messages before the first connection ends.
+/// Items of one step: a socket is one, each of its bindings one, each of its lanes [`LANE_ITEMS`]; members of its group
+/// and messages that it has not read count too. Our choice: about 0.1 ms. The sockets of a step end together: all names
+/// go before the first message goes back, and all messages before the first connection ends.
 pub(super) const STEP_ITEMS: usize = 64;
 
 /// Members of a group that a socket forgets in the time of an item.
 const ITEM_MEMBERS: usize = 16;
+
+/// Bytes of messages that the end of a socket frees in the time of an item.
+const ITEM_BYTES: u64 = 16 << 10;
 
 /// Items of a lane: what is unread in it is read or returned.
 const LANE_ITEMS: usize = 16;
@@ -280,9 +283,10 @@ impl Dispatcher {
                 self.unbind_some(now, port);
                 break;
             }
-            let members =
-                self.driver.stack.endpoint(port).and_then(Endpoint::group).map_or(0, Group::member_count);
-            let ended = if ends { bindings + members / ITEM_MEMBERS } else { 0 };
+            let endpoint = self.driver.stack.endpoint(port);
+            let members = endpoint.and_then(Endpoint::group).map_or(0, Group::member_count);
+            let unread = endpoint.map_or(0, |endpoint| endpoint.memory() / ITEM_BYTES) as usize;
+            let ended = if ends { bindings + members / ITEM_MEMBERS + unread } else { 0 };
             let cost = 1 + LANE_ITEMS * self.lanes.count_of(port) + ended;
             items = items.saturating_sub(cost);
             batch.push(port);
