@@ -3,13 +3,11 @@
 //! A receiver that does not read is waited for only for tens of milliseconds. A busy host may keep a test from running
 //! for longer, so what depends on that time is repeated.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Engine, LIMIT, TestNode, alone, makers, on_each_engine, pair};
+use crate::common::{Engine, LIMIT, TestNode, alone, makers, on_each_engine, pair};
 use rustix::event::{PollFd, PollFlags};
 use utipc::{Call, Error, Node, Scope, ServiceAddress, Socket, WaitReason};
 

@@ -1,11 +1,9 @@
 //! Barriers through both engines: an embedded node, and processes of a daemon.
 
-mod common;
-
 use std::thread;
 use std::time::Duration;
 
-use common::{Engine, LIMIT, alone, interrupted, on_each_engine, pair};
+use crate::common::{Engine, LIMIT, alone, interrupted, on_each_engine, pair};
 use utipc::{Error, Scope, ServiceAddress, ServiceRange};
 
 on_each_engine!(

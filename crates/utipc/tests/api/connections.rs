@@ -1,12 +1,10 @@
 //! Connections between two nodes.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
 
-use common::{Engine, LIMIT, connected, fill, on_each_engine, pair};
+use crate::common::{Engine, LIMIT, connected, fill, on_each_engine, pair};
 use utipc::{Call, Connection, Error, ServiceAddress, SocketKind, State, WaitReason};
 
 on_each_engine!(
@@ -43,7 +41,7 @@ fn messages_keep_their_boundaries_until_shutdown(engine: Engine) {
 }
 
 fn receive_after_own_shutdown_fails(engine: Engine) {
-    let node = common::alone(engine);
+    let node = crate::common::alone(engine);
     for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
         for sends in [false, true] {
             let [client, _server] = connected(kind, SERVICE, &node, &node);
@@ -58,7 +56,7 @@ fn receive_after_own_shutdown_fails(engine: Engine) {
 
 /// The server answers and ends before the client looks for the result of its request.
 fn connection_that_has_ended_was_connected(engine: Engine) {
-    let node = common::alone(engine);
+    let node = crate::common::alone(engine);
     for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
         let listener = node.listen(kind, SERVICE).unwrap();
         let client = node.socket(kind).unwrap();
@@ -287,14 +285,14 @@ fn wait_all_fills_the_buffer_of_a_stream(engine: Engine) {
 fn faulty_bearer_loses_no_message(engine: Engine) {
     use utipc::bearers::{Direction, Faults, Middleware};
     const MESSAGES: u32 = 2000;
-    let [red, blue] = common::makers(engine);
+    let [red, blue] = crate::common::makers(engine);
     let (handle, control) = std::sync::mpsc::channel();
     let red = red.middleware(move |bearer| {
         let middleware = Middleware::new(bearer, 7).unwrap();
         handle.send(middleware.control()).unwrap();
         Box::new(middleware)
     });
-    let [red, blue] = common::join([red.address(1), blue.address(2)]);
+    let [red, blue] = crate::common::join([red.address(1), blue.address(2)]);
     let control = control.recv().unwrap();
     let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     for direction in [Direction::Send, Direction::Receive] {

@@ -1,12 +1,10 @@
 //! Situations that only a daemon causes: absence, refusal, its end, and a successor.
 
-mod common;
-
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
-use common::{Home, LIMIT};
+use crate::common::{Home, LIMIT};
 use utipc::{Engine, Error, Node, NodeAddr, Scope, ServiceAddress, ServiceRange, Socket, SocketKind};
 use utipc_core::config::StackConfig;
 use utipc_node::NodeConfig;

@@ -1,12 +1,10 @@
 //! Exclusive bindings through both engines.
 
-mod common;
-
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use common::{Engine, LIMIT, alone, interrupted, on_each_engine, pair};
+use crate::common::{Engine, LIMIT, alone, interrupted, on_each_engine, pair};
 use utipc::{Error, Node, Scope, ServiceAddress, ServiceRange, Socket};
 
 on_each_engine!(

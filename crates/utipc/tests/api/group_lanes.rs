@@ -1,13 +1,11 @@
 //! Members of a group on one daemon exchange messages by lanes (decision 39). Each member is an attachment of its own,
 //! as in another process.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{Engine, LIMIT, TestNode, alone, pair};
+use crate::common::{Engine, LIMIT, TestNode, alone, pair};
 use utipc::{
     Error, Group, GroupIncoming, GroupPolicy, GroupRequest, Node, SendError, SentTo, SlowMember, WaitReason,
 };

@@ -1,10 +1,8 @@
 //! Communication groups through both engines: an embedded node, and processes of a daemon.
 
-mod common;
-
 use std::thread;
 
-use common::{Engine, LIMIT, alone, on_each_engine, pair, three_daemons};
+use crate::common::{Engine, LIMIT, alone, on_each_engine, pair, three_daemons};
 use utipc::{
     Error, Group, GroupIncoming, GroupRequest, JoinError, Member, Node, Scope, SentTo, ServiceAddress,
 };

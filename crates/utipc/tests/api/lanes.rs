@@ -1,12 +1,10 @@
 //! Sockets of one daemon's processes exchange messages directly, over lanes.
 
-mod common;
-
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Engine, LIMIT, TestNode, alone, connected, exchange, fill};
+use crate::common::{Engine, LIMIT, TestNode, alone, connected, exchange, fill};
 use utipc::{
     Call, Connection, Error, ErrorCode, Node, OptionValue, Scope, ServiceAddress, Socket, SocketKind,
     SocketOption, Spin, WaitReason,

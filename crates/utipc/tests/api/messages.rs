@@ -1,8 +1,6 @@
 //! Connectionless messages between two nodes.
 
-mod common;
-
-use common::{Engine, LIMIT, join, makers, on_each_engine, pair};
+use crate::common::{Engine, LIMIT, join, makers, on_each_engine, pair};
 use std::time::Duration;
 
 use utipc::{

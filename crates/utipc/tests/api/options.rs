@@ -1,10 +1,8 @@
 //! Socket options, time limits and the errors that their documentation promises.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Engine, LIMIT, alone, connected, on_each_engine};
+use crate::common::{Engine, LIMIT, alone, connected, on_each_engine};
 use utipc::{
     BindError, Error, Importance, Node, OptionError, OptionValue, Scope, ServiceAddress, ServiceRange,
     SocketKind, SocketOption,

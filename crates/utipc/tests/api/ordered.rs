@@ -1,13 +1,11 @@
 //! Ordered groups through both engines: an embedded node, and processes of a daemon.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Engine, LIMIT, alone, interrupted, on_each_engine, pair, three_daemons};
+use crate::common::{Engine, LIMIT, alone, interrupted, on_each_engine, pair, three_daemons};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use utipc::bearers::{Direction, Faults};
 use utipc::ordered::{
@@ -527,7 +525,7 @@ fn member_whose_node_is_cut_off_waits_and_joins_again() {
 #[test]
 fn three_daemons_and_their_processes_are_one_group() {
     let nodes = three_daemons();
-    let again = nodes.each_ref().map(common::TestNode::again);
+    let again = nodes.each_ref().map(crate::common::TestNode::again);
     // Six members: more than get a copy of each message.
     let members = group([&nodes[0], &nodes[1], &nodes[2], &again[0], &again[1], &again[2]], &settings());
     check_orders(&exchange(&members, 100));

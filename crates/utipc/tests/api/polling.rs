@@ -1,12 +1,10 @@
 //! Readiness that poll and epoll report for a socket's descriptor, whichever path its messages take.
 
-mod common;
-
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use common::{Engine, LIMIT, TestNode, alone, connected, on_each_engine, pair};
+use crate::common::{Engine, LIMIT, TestNode, alone, connected, on_each_engine, pair};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use utipc::{
     Connection, Error, Group, GroupPolicy, GroupRequest, Node, Scope, ServiceAddress, SlowMember, Socket,

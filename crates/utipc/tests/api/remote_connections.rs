@@ -1,11 +1,9 @@
 //! Connections between clients of two daemons: data travels through lanes between each process and its node.
 
-mod common;
-
 use std::thread;
 use std::time::Duration;
 
-use common::{Engine, LIMIT, TestNode, connected, exchange, pair};
+use crate::common::{Engine, LIMIT, TestNode, connected, exchange, pair};
 use utipc::{Connection, ServiceAddress, SocketKind, Spin};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(7100, 1);

@@ -1,11 +1,9 @@
 //! Connectionless messages between clients of several daemons travel through lanes between each process and its node.
 
-mod common;
-
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Engine, LIMIT, TestNode, join, makers_of, meet, pair};
+use crate::common::{Engine, LIMIT, TestNode, join, makers_of, meet, pair};
 use utipc::bearers::{Control, Direction, Faults, Middleware};
 use utipc::{Destination, Importance, LinkProperty, Node, Scope, ServiceAddress, Socket, WaitReason};
 use utipc_core::socket::{OptionValue, SocketOption};

@@ -1,11 +1,9 @@
 //! The end of connections between two nodes, 1,000 times for each engine and kind of socket: the peer reads all data
 //! first, and then the end that it was told.
 
-mod common;
-
 use std::thread;
 
-use common::{Engine, LIMIT, TestNode, ethernet_pair, on_each_engine, pair};
+use crate::common::{Engine, LIMIT, TestNode, ethernet_pair, on_each_engine, pair};
 use utipc::{Connection, Listener, Node, ServiceAddress, SocketKind};
 
 const ROUNDS: usize = 1000;

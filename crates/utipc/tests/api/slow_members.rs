@@ -1,10 +1,8 @@
 //! Policies for slow members of groups through both engines: an embedded node, and processes of a daemon.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::{Engine, LIMIT, alone, on_each_engine, pair};
+use crate::common::{Engine, LIMIT, alone, on_each_engine, pair};
 use utipc::{
     Error, Group, GroupIncoming, GroupPolicy, GroupRequest, JoinError, Node, Scope, SendError, SentTo,
     ServiceAddress, SlowCounters, SlowMember,

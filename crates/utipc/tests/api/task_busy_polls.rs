@@ -1,12 +1,10 @@
 //! Tasks that poll busily for messages before they wait.
 
-mod common;
-
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Engine, LIMIT, TestNode, alone};
+use crate::common::{Engine, LIMIT, TestNode, alone};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};

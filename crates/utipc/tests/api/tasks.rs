@@ -1,10 +1,8 @@
 //! Sockets in tokio's event loop.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Engine, LIMIT, on_each_engine, pair};
+use crate::common::{Engine, LIMIT, on_each_engine, pair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use utipc::tokio::{Connection, Listener, Socket, Topology};
