@@ -5,10 +5,13 @@ use std::io::{IsTerminal, Write as _};
 use std::os::unix::fs::MetadataExt;
 
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{Format, FormatEvent, FormatFields, Full, Writer};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer, Registry};
 
 /// The variable that sets what the programs of utipc log.
 pub const VARIABLE: &str = "UTIPC_LOG";
@@ -24,9 +27,8 @@ const TARGETS: [&str; 3] = ["utipc", "mdist", "rssl"];
 
 /// The filter that a text describes: a level, or a list such as `utipc_node=debug,info`.
 ///
-/// # Errors A part is not a level; with cause and remedy. `EnvFilter` alone takes an unknown level for a target, and
-/// then logs nothing.
-pub fn filter(text: &str) -> Result<EnvFilter, String> {
+/// # Errors A part is not a level; with cause and remedy. `Targets` alone takes an unknown level for a target.
+pub fn filter(text: &str) -> Result<Targets, String> {
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     for part in &parts {
         let (target, level) = part.rsplit_once('=').map_or(("", *part), |(target, level)| (target, level));
@@ -39,19 +41,19 @@ pub fn filter(text: &str) -> Result<EnvFilter, String> {
             ));
         }
     }
-    EnvFilter::try_new(parts.join(","))
-        .map_err(|error| format!("{error} (write a level, or as utipc_node=debug,info)"))
+    let filter = parts.join(",").parse::<Targets>();
+    filter.map_err(|error| format!("{error} (write a level, or as utipc_node=debug,info)"))
 }
 
 /// The filter of the variable `UTIPC_LOG`; `None` if it is not set.
 ///
 /// # Errors
 /// As [`filter`].
-pub fn filter_of_environment() -> Result<Option<EnvFilter>, String> {
+pub fn filter_of_environment() -> Result<Option<Targets>, String> {
     filter_of(VARIABLE)
 }
 
-fn filter_of(variable: &str) -> Result<Option<EnvFilter>, String> {
+fn filter_of(variable: &str) -> Result<Option<Targets>, String> {
     match std::env::var(variable) {
         Ok(text) if !text.is_empty() => {
             filter(&text).map(Some).map_err(|why| format!("{variable}={text}: {why}"))
@@ -73,10 +75,19 @@ pub fn start_of_command(usual: &str) -> Result<(), String> {
 /// # Errors
 /// As [`filter`].
 pub fn start(variable: &str, usual: &str) -> Result<(), String> {
-    let filter = filter_of(variable)?.unwrap_or_else(|| EnvFilter::new(usual));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    lines.with_ansi(is_coloured()).event_format(Lines::new()).init();
+    let filter = match filter_of(variable)? {
+        Some(filter) => filter,
+        None => filter(usual)?,
+    };
+    start_with(filter);
     Ok(())
+}
+
+/// Starts the log with a filter, which may be one that can change.
+pub fn start_with(filter: impl Layer<Registry> + Send + Sync) {
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = lines.with_ansi(is_coloured()).event_format(Lines::new());
+    tracing_subscriber::registry().with(filter).with(lines).init();
 }
 
 /// Whether lines on standard error have colours.
@@ -106,23 +117,16 @@ pub fn print_error(program: &str, text: &str) {
 
 /// The form of a line: with time and level; in the journal, which has the time, with the level as its prefix.
 #[derive(Debug)]
-pub struct Lines {
+struct Lines {
     plain: Format<Full>,
     journal: Option<Format<Full, ()>>,
 }
 
 impl Lines {
     /// The form for this process's standard error.
-    #[must_use]
-    pub fn new() -> Self {
+    fn new() -> Self {
         let journal = is_journal().then(|| Format::default().without_time().with_level(false));
         Self { plain: Format::default(), journal }
-    }
-}
-
-impl Default for Lines {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -21,17 +21,16 @@ mod vendor;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use tracing_subscriber::EnvFilter;
 use utipc_bench_kit::process::as_child;
+use utipc_cli::log;
 
 fn main() -> ExitCode {
     if let Some(why) = as_child(std::env::args_os()) {
         eprintln!("{why:#}");
         return ExitCode::from(127);
     }
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    match run::run(&options::Options::parse()) {
+    let started = log::start(log::MARKET_VARIABLE, "warn").map_err(anyhow::Error::msg);
+    match started.and_then(|()| run::run(&options::Options::parse())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => utipc_cli::output::failed("mdist-bench", &why),
     }

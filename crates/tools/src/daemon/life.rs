@@ -7,9 +7,8 @@ use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Registry, reload};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::{Registry, reload};
 use utipc::daemon::{DaemonCounters, Doorway, Pulse};
 
 use utipc_cli::log;
@@ -121,15 +120,13 @@ pub(crate) fn balance(time: Duration, counters: &DaemonCounters) -> String {
 }
 
 /// The log on standard error; its level can change.
-pub(crate) struct Log(reload::Handle<EnvFilter, Registry>);
+pub(crate) struct Log(reload::Handle<Targets, Registry>);
 
 impl Log {
     /// Starts the log; `UTIPC_LOG` overrides the configuration.
     pub(crate) fn start(level: Option<&str>) -> Result<Self> {
         let (filter, handle) = reload::Layer::new(filter(level)?);
-        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-        let lines = lines.with_ansi(log::is_coloured()).event_format(log::Lines::new());
-        tracing_subscriber::registry().with(filter).with(lines).init();
+        log::start_with(filter);
         Ok(Self(handle))
     }
 
@@ -139,7 +136,7 @@ impl Log {
     }
 }
 
-fn filter(level: Option<&str>) -> Result<EnvFilter> {
+fn filter(level: Option<&str>) -> Result<Targets> {
     let wrong = |why: String| anyhow::anyhow!(why);
     match log::filter_of_environment().map_err(wrong)? {
         Some(filter) => Ok(filter),

@@ -21,14 +21,13 @@ use std::io::{BufRead, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
-use tracing_subscriber::EnvFilter;
+use utipc_cli::log;
 
 use args::{Args, Refusal};
 use node::Peer;
 
 fn main() -> anyhow::Result<()> {
-    let filter = EnvFilter::try_from_env("UTIPC_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr).init();
+    log::start_of_command("info").map_err(anyhow::Error::msg)?;
     let peer = Arc::new(Peer::default());
     for line in std::io::stdin().lock().lines() {
         let request: Value = serde_json::from_str(&line?)?;
