@@ -37,6 +37,9 @@ pub fn remedy(name: &str, folder: &str) -> Result<String> {
     if !build.join(".fingerprint").is_dir() {
         return Ok(format!("install the package {name}, or in a source tree: cargo install --path {folder}"));
     }
-    let release = if build.ends_with("release") { " --release" } else { "" };
-    Ok(format!("cargo build{release} -p {name}"))
+    let profile = match build.file_name().and_then(|folder| folder.to_str()) {
+        Some("debug") | None => String::new(),
+        Some(profile) => format!(" --profile {profile}"),
+    };
+    Ok(format!("cargo build{profile} -p {name}"))
 }

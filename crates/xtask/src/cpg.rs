@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::install::link_cpg;
 use crate::step::Site;
-use crate::workspace::{build, target};
+use crate::workspace::{Profile, target};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     /// Rounds in which members and nodes are killed; 0: none
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=100))]
     kills: u32,
-    /// Measure the release build that is there, without building
+    /// Measure the build that is there (profile `dist`), without building
     #[arg(long, requires = "compare")]
     built: bool,
     /// Print one JSON object for each row
@@ -45,7 +45,7 @@ pub(crate) struct Options {
 const PROGRAMS: &str =
     "python3 interop/cpg/run.py --place {place} --library {place}/lib/libcpg.so.4 --daemon {daemon}";
 const COMPARISON: &str = "python3 interop/cpg/compare.py --place {place} --library {place}/lib/libcpg.so.4 \
-    --programs {target}/release";
+    --programs {target}/dist";
 
 /// Builds and runs the programs, or compares with Corosync.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -53,14 +53,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.compare {
         return compare(&site, options);
     }
-    link_cpg(&target().join("cpg/lib"), options.debug)?;
-    let (option, profile) = if options.debug { ("", "debug") } else { ("--release", "release") };
+    let profile = Profile::chosen(options.debug);
+    link_cpg(&target().join("cpg/lib"), profile)?;
     let daemon = match &options.daemon {
         Some(daemon) => std::path::absolute(daemon).context("find the daemon")?,
-        None => {
-            build(&format!("--package utipc-tools --bin utipcd {option}"))?;
-            target().join(profile).join("utipcd")
-        }
+        None => profile.build("--package utipc-tools --bin utipcd")?.join("utipcd"),
     };
     finish(site.with("{daemon}", daemon).command(PROGRAMS).args(options.bench.then_some("--bench")))
 }
@@ -71,9 +68,9 @@ fn compare(site: &Site, options: &Options) -> Result<ExitCode> {
         return Ok(prepared);
     }
     if !options.built {
-        link_cpg(&target().join("cpg/lib"), false)?;
-        build("--release --package utipc-tools --bin utipcd")?;
-        build("--release --package utipc-lab --bin utipc-lab")?;
+        link_cpg(&target().join("cpg/lib"), Profile::Dist)?;
+        Profile::Dist.build("--package utipc-tools --bin utipcd")?;
+        Profile::Dist.build("--package utipc-lab --bin utipc-lab")?;
     }
     let mut command = site.command(COMPARISON);
     command.args(["--rounds", &options.rounds.to_string(), "--rate-ms", &options.rate_ms.to_string()]);

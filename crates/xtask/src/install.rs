@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::workspace::{build, copy, files, make_folder, root, target};
+use crate::workspace::{Profile, copy, files, make_folder, root, target};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The number in the library's soname; crates/c/build.rs has it too.
@@ -54,7 +54,7 @@ pub(crate) fn staged(before: &Path) -> Result<()> {
 
 /// Builds and installs the C library.
 pub(crate) fn c(options: &Options) -> Result<()> {
-    let profile = compile("utipc-c", options.debug)?;
+    let profile = Profile::chosen(options.debug).build("--package utipc-c")?;
     let prefix = std::path::absolute(&options.prefix).context("find the prefix")?;
     let to = match &options.destdir {
         Some(before) => before.join(prefix.strip_prefix("/").unwrap_or(&prefix)),
@@ -99,7 +99,7 @@ pub(crate) fn c(options: &Options) -> Result<()> {
 /// Corosync's.
 pub(crate) fn cpg(options: &CpgOptions) -> Result<()> {
     let folder = options.prefix.join("lib/utipc");
-    let library = link_cpg(&folder, options.debug)?;
+    let library = link_cpg(&folder, Profile::chosen(options.debug))?;
     headers(
         "crates/cpg/include/corosync",
         &["cpg.h", "corotypes.h"],
@@ -111,8 +111,8 @@ pub(crate) fn cpg(options: &CpgOptions) -> Result<()> {
 }
 
 /// Builds Corosync's groups into `folder`; returns the library's path.
-pub(crate) fn link_cpg(folder: &Path, debug: bool) -> Result<PathBuf> {
-    let archive = compile("utipc-cpg", debug)?.join("libcpg.a");
+pub(crate) fn link_cpg(folder: &Path, profile: Profile) -> Result<PathBuf> {
+    let archive = profile.build("--package utipc-cpg")?.join("libcpg.a");
     let versions = root().join("crates/cpg/libcpg.map");
     let text = fs::read_to_string(&versions).with_context(|| format!("read {}", versions.display()))?;
     let library = folder.join(CPG_SONAME);
@@ -136,13 +136,6 @@ pub(crate) fn link_cpg(folder: &Path, debug: bool) -> Result<PathBuf> {
         bail!("cc cannot link {}", library.display());
     }
     Ok(library)
-}
-
-/// Builds a package; returns the folder of the build.
-fn compile(package: &str, debug: bool) -> Result<PathBuf> {
-    let (option, profile) = if debug { ("", "debug") } else { ("--release", "release") };
-    build(&format!("--package {package} {option}"))?;
-    Ok(target().join(profile))
 }
 
 fn headers(from: &str, names: &[&str], to: &Path) -> Result<()> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::judge::{Counts, slow_line};
 use crate::step::Tally;
-use crate::workspace::{build, empty_folder, root, target};
+use crate::workspace::{Profile, empty_folder, root, target};
 use crate::{lab, wireshark};
 
 /// Options of `cargo xtask interop`.
@@ -106,9 +106,8 @@ fn count(results: &str) -> Option<Counts> {
 /// Builds a program of utipc for the guest. It is optimised unless `dev`, because the guest's emulated CPU is
 /// slow.
 fn compile(package: &str, name: &str, dev: bool) -> Result<String> {
-    let (profile, folder) = if dev { ("dev", "debug") } else { ("release", "release") };
-    build(&format!("--profile {profile} --package {package} --bin {name}"))?;
-    Ok(target().join(folder).join(name).display().to_string())
+    let folder = Profile::chosen(dev).build(&format!("--package {package} --bin {name}"))?;
+    Ok(folder.join(name).display().to_string())
 }
 
 #[cfg(test)]

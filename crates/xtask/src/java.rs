@@ -15,7 +15,7 @@ use crate::needs::Skip;
 use crate::process::{missing, output};
 use crate::running::Running;
 use crate::step::Tally;
-use crate::workspace::{Scratch, build, copy, root, target};
+use crate::workspace::{Profile, Scratch, copy, root, target};
 use crate::{install, python};
 
 /// First version of Java that the package accepts.
@@ -166,15 +166,15 @@ pub(crate) fn run() -> Result<bool> {
     Ok(tally.end())
 }
 
-/// Measures round trips on an embedded node and on a daemon's, with release builds.
+/// Measures round trips on an embedded node and on a daemon's, as packages have the library.
 pub(crate) fn bench() -> Result<()> {
     let (java, _) = javas()?;
     let classes = target().join("java/build");
     output(&mut java.maven(&classes, "test-compile")).context("build the benchmark")?;
-    build("--release --package utipc-c --package utipc-tools")?;
+    let built = Profile::Dist.build("--package utipc-c --package utipc-tools")?;
     let library = target().join("java/run/libutipc.so.0");
-    copy(&target().join("release/libutipc.so"), &library)?;
-    on_both(&target().join("release/utipcd"), |engine, choose| {
+    copy(&built.join("libutipc.so"), &library)?;
+    on_both(&built.join("utipcd"), |engine, choose| {
         let mut command = Command::new(java.program());
         choose(command.args(Java::class(&library, &classes, "io.github.utipc.RoundTrip")));
         print!("{engine}:\n{}", output(&mut command)?);

@@ -90,7 +90,7 @@ enum Chore {
     Go,
     /// Tests the Java package against the C library, on an embedded node and on utipcd
     Java {
-        /// Measures round trips beside Java's own TCP instead, with a release build of the C library
+        /// Measures round trips beside Java's own TCP instead, with the C library as packages have it
         #[arg(long)]
         bench: bool,
     },

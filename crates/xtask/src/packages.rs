@@ -14,7 +14,7 @@ use crate::needs::Skip;
 use crate::process::{missing, output, succeeds, user_is_root};
 use crate::running::{Output, Running};
 use crate::step::{Site, Step, Tally};
-use crate::workspace::{cargo, copy, empty_folder, files, root, target};
+use crate::workspace::{Profile, cargo, copy, empty_folder, files, root, target};
 
 /// Releases of Debian whose clean roots the packages are tested in.
 const RELEASES: &[&str] = &["bookworm", "trixie"];
@@ -101,8 +101,9 @@ exec chroot . "$@""#;
 pub(crate) fn package(args: &[String]) -> Result<()> {
     let has = |option: &str| args.iter().any(|arg| arg == option);
     if !has("--no-build") {
-        let profile = if has("--debug") { "debug" } else { "release" };
-        install::link_cpg(&target().join(profile), has("--debug"))?;
+        let (profile, folder) =
+            if has("--debug") { (Profile::Dev, "debug") } else { (Profile::Dist, "dist") };
+        install::link_cpg(&target().join(folder), profile)?;
     }
     let mut command = cargo("run --quiet --manifest-path packaging/builder/Cargo.toml --target-dir");
     command.arg(target().join("package-builder")).args(["--", "--root"]).arg(root()).args(args);

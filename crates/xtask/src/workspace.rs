@@ -21,6 +21,34 @@ pub(crate) fn target() -> PathBuf {
     profile.and_then(Path::parent).map_or_else(|| root().join("target"), Path::to_path_buf)
 }
 
+/// A profile of cargo.
+#[derive(Clone, Copy)]
+pub(crate) enum Profile {
+    Dev,
+    /// Optimised, for people who build.
+    Release,
+    /// With link-time optimisation, for packages and published figures.
+    Dist,
+}
+
+impl Profile {
+    /// The development build, or what users build.
+    pub(crate) fn chosen(debug: bool) -> Self {
+        if debug { Self::Dev } else { Self::Release }
+    }
+
+    /// Builds with these further words of `cargo build`; returns the folder of the programs.
+    pub(crate) fn build(self, words: &str) -> Result<PathBuf> {
+        let (name, folder) = match self {
+            Self::Dev => ("dev", "debug"),
+            Self::Release => ("release", "release"),
+            Self::Dist => ("dist", "dist"),
+        };
+        build(&format!("--profile {name} {words}"))?;
+        Ok(target().join(folder))
+    }
+}
+
 /// A program of the development build.
 pub(crate) fn built(program: &str) -> PathBuf {
     target().join("debug").join(program)
@@ -44,8 +72,7 @@ pub(crate) fn build(words: &str) -> Result<()> {
 
 /// Builds the daemon and returns its path.
 pub(crate) fn daemon() -> Result<PathBuf> {
-    build("--package utipc-tools --bin utipcd")?;
-    Ok(built("utipcd"))
+    Ok(Profile::Dev.build("--package utipc-tools --bin utipcd")?.join("utipcd"))
 }
 
 /// The exit code of a chore.

@@ -111,7 +111,7 @@ fn run(args: &Args) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
     }
     let wants = |kind| args.only.contains(&kind);
-    let profile = if args.debug { "debug" } else { "release" };
+    let profile = if args.debug { "debug" } else { "dist" };
     let built = target.join(profile);
     let notices = gzip(notices::build(&root, &manifest.build.crates)?.as_bytes())?;
     let project = manifest.project.clone();
@@ -176,14 +176,14 @@ fn build(root: &Path, debug: bool, words: &str, triple: Option<&str>) -> Result<
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet"]).args(words.split_whitespace()).current_dir(root);
     if !debug {
-        command.arg("--release");
+        command.args(["--profile", "dist"]);
     }
     if let Some(triple) = triple {
         // The toolchain's own linker and start files: no C compiler for the target is needed.
         let name = triple.to_uppercase().replace('-', "_");
         command.args(["--target", triple]).env(format!("CARGO_TARGET_{name}_LINKER"), "rust-lld");
         // One unit with all crates: utipcd is a sixth smaller, and needs that to stay below its limit.
-        command.env("CARGO_PROFILE_RELEASE_LTO", "fat").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
+        command.env("CARGO_PROFILE_DIST_LTO", "fat").env("CARGO_PROFILE_DIST_CODEGEN_UNITS", "1");
     }
     if !command.status().context("run cargo build")?.success() {
         let remedy =
