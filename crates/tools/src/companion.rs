@@ -38,8 +38,9 @@ pub fn remedy(name: &str, folder: &str) -> Result<String> {
         return Ok(format!("install the package {name}, or in a source tree: cargo install --path {folder}"));
     }
     let profile = match build.file_name().and_then(|folder| folder.to_str()) {
-        Some("debug") | None => String::new(),
-        Some(profile) => format!(" --profile {profile}"),
+        Some("release") => " --release",
+        Some("dist") => " --profile dist",
+        _ => "",
     };
     Ok(format!("cargo build{profile} -p {name}"))
 }
