@@ -227,7 +227,7 @@ fn framed_update(domain: Domain, body: &Body) -> Result<Vec<u8>> {
     let payload = body.encode()?;
     let update =
         Update { domain, container: body.container(), kind: 1, payload: &payload, ..Update::default() };
-    let message = to_vec(|w| update.encode(w))?;
+    let message = update.to_vec()?;
     ensure!(message.len() <= 6144, "an update of {} bytes is too long for one frame of 6144", message.len());
     let mut frame = frame_header(message.len()).to_vec();
     frame.extend_from_slice(&message);

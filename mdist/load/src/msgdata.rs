@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use roxmltree::{Document, Node};
 use rssl::rwf::{DataType, Date, Domain, Enum, MapAction, Real, Time, int, uint};
 
-use super::default_data::{Line, ORDER_UPDATES, ORDERS, REFRESH, UPDATES};
+use super::default_data::{Change, ORDER_UPDATES, ORDERS, REFRESH, UPDATES};
 use super::message_set::{Body, Field, MessageSet, Order};
 
 /// The built-in messages of both domains: updates of 74 bytes of field list for MarketPrice.
@@ -16,25 +16,11 @@ use super::message_set::{Body, Field, MessageSet, Order};
 /// # Errors
 /// Does not fail: the values are constants.
 pub fn built_in() -> Result<Vec<MessageSet>> {
-    let price = UPDATES.iter().map(|lines| Ok(Body::Fields(fields(lines)?))).collect::<Result<Vec<_>>>()?;
-    let orders = ORDERS
-        .iter()
-        .map(|(key, lines)| {
-            Ok(Order { action: MapAction::Add, key: key.as_bytes().to_vec(), fields: fields(lines)? })
-        })
-        .collect::<Result<_>>()?;
+    let price = UPDATES.iter().map(|list| Ok(Body::Fields(fields(list)?))).collect::<Result<Vec<_>>>()?;
+    let orders = ORDERS.iter().map(|&(key, list)| order(&("ADD_ENTRY", key, list))).collect::<Result<_>>()?;
     let changes = ORDER_UPDATES
         .iter()
-        .map(|changes| {
-            let order = |(action, key, lines): &(&str, &str, &[Line])| {
-                Ok(Order {
-                    action: map_action(action)?,
-                    key: key.as_bytes().to_vec(),
-                    fields: fields(lines)?,
-                })
-            };
-            Ok(Body::Orders(changes.iter().map(order).collect::<Result<_>>()?))
-        })
+        .map(|changes| Ok(Body::Orders(changes.iter().map(order).collect::<Result<_>>()?)))
         .collect::<Result<Vec<_>>>()?;
     Ok(vec![
         MessageSet::new(
@@ -54,8 +40,21 @@ pub fn built_in() -> Result<Vec<MessageSet>> {
     ])
 }
 
-fn fields(lines: &[Line]) -> Result<Vec<Field>> {
-    lines.iter().map(|(id, kind, text)| field(*id, kind, text)).collect()
+fn order(&(action, key, list): &Change) -> Result<Order> {
+    Ok(Order { action: map_action(action)?, key: key.as_bytes().to_vec(), fields: fields(list)? })
+}
+
+fn fields(list: &str) -> Result<Vec<Field>> {
+    lines(list).map(|line| line.and_then(|(id, kind, text)| field(id, kind, text))).collect()
+}
+
+/// Id, type and value of each field of a built-in list.
+fn lines(list: &str) -> impl Iterator<Item = Result<(i16, &str, &str)>> {
+    list.split_terminator('|').map(|line| {
+        let (id, rest) = line.split_once(' ').context("a field without a type")?;
+        let (kind, text) = rest.split_once(' ').context("a field without a value")?;
+        Ok((id.parse()?, kind, text))
+    })
 }
 
 /// Encodes a value from text in the shortest form; an empty text is blank.
@@ -246,9 +245,10 @@ mod tests {
     #[test]
     fn small_dictionary_has_every_field_with_its_type() {
         let known = rssl::dictionary::Dictionary::small();
-        for (id, kind, _) in REFRESH.iter().chain(UPDATES.iter().copied().flatten()) {
-            let field = field(*id, kind, "").unwrap();
-            assert_eq!(known.fields.data_type(*id), field.kind, "field {id}");
+        for line in lines(REFRESH).chain(UPDATES.iter().flat_map(|list| lines(list))) {
+            let (id, kind, _) = line.unwrap();
+            let field = field(id, kind, "").unwrap();
+            assert_eq!(known.fields.data_type(id), field.kind, "field {id}");
         }
     }
 

@@ -261,7 +261,7 @@ fn send_images(side: &mut SourceSide, progress: &[Arc<Progress>], image: &[u8]) 
         poller.wait(Some(Duration::from_millis(1)), &mut events)?;
         side.poll()?;
         batch.clear();
-        for ask in side.take_asks() {
+        for ask in side.take_hub_requests() {
             if let HubRequest::Open { token, spec, .. } = ask {
                 let next = ItemId(items.len() as u32);
                 let item = *items.entry(spec).or_insert(next);

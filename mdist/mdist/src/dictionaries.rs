@@ -10,7 +10,6 @@ use rssl::rwf::{
     DataState, DataType, Domain, Key, Refresh, RefreshFlags, Request, RequestFlags, State, Status,
     StreamState, code,
 };
-use rssl::wire::to_vec;
 
 /// Reads a dictionary from these files; without a file, that half is taken from the built-in small dictionary.
 ///
@@ -119,7 +118,7 @@ impl Dictionaries {
         let text = format!("{} has changed: request it again on this stream", given.name);
         let state = State::new(StreamState::Open, DataState::Suspect, code::NONE, text.as_bytes());
         let domain = Domain::DICTIONARY;
-        to_vec(|w| Status { domain, stream, state: Some(state), ..Status::default() }.encode(w)).ok()
+        Status::new(domain, stream, state).to_vec().ok()
     }
 
     /// The refreshes that answer a request, on its stream; `None` for an unknown dictionary.
@@ -132,7 +131,7 @@ impl Dictionaries {
             let last = usize::from(number) + 1 == parts.len();
             let part = (parts.len() > 1).then_some(number);
             let refresh = Refresh { payload, ..refresh(request.stream, &request.key, streaming, part, last) };
-            to_vec(|w| refresh.encode(w)).ok()
+            refresh.to_vec().ok()
         };
         // Encoding cannot fail: the key was decoded from a message.
         parts.iter().zip(0_u16..).map(message).collect()
@@ -170,7 +169,7 @@ fn longest_header() -> rssl::Result<usize> {
     let key = Key { service, name: Some(name.as_bytes()), filter, ..Key::default() };
     // The highest number that fits the wire.
     let refresh = refresh(i32::MAX, &key, true, Some(0x7fff), true);
-    Ok(to_vec(|w| refresh.encode(w))?.len())
+    Ok(refresh.to_vec()?.len())
 }
 
 fn encode(dictionary: &Dictionary, part: usize) -> rssl::Result<Vec<Named>> {

@@ -7,18 +7,11 @@ use rssl::transport::{Channel, ServerOptions};
 use super::*;
 
 fn request(name: &'static str, verbosity: u32) -> Request<'static> {
-    Request {
-        domain: Domain::DICTIONARY,
-        stream: 3,
-        flags: RequestFlags::STREAMING,
-        key: Key {
-            service: Some(9_999),
-            name: Some(name.as_bytes()),
-            filter: Some(verbosity),
-            ..Key::default()
-        },
-        ..Request::default()
-    }
+    Request::streaming(
+        Domain::DICTIONARY,
+        3,
+        Key { service: Some(9_999), name: Some(name.as_bytes()), filter: Some(verbosity), ..Key::default() },
+    )
 }
 
 /// A server's channel that is open, with frames of at most `max_fragment` bytes of payload.

@@ -1,5 +1,6 @@
 //! The dictionaries of a publisher reach consumers through servers that have no files.
 
+mod client_common;
 mod stock {
     pub(crate) mod consumer;
     pub(crate) mod provider;

@@ -120,110 +120,30 @@ fn documented(text: &str) -> BTreeSet<String> {
     names.filter(|name| !name.is_empty() && !name.contains(['(', ')', ':'])).collect()
 }
 
-/// Mistakes: program, words, exit code, and the line, in which `*` stands for any text and DIR for a folder with the
-/// files of [`FILES`].
-const MISTAKES: &[(&str, &str, i32, &str)] = &[
-    (P2PS, "--bogus", 2, "p2ps: unexpected argument '--bogus' found (see `p2ps --help`)"),
-    (
-        P2PS,
-        "--cache maybe",
-        2,
-        "p2ps: invalid value 'maybe' for '--cache <true|false>' [*true, false] (see *)",
-    ),
-    (P2PS, "--demo-rate 5", 2, "p2ps: the following required arguments were not provided: --demo (see *)"),
-    (
-        P2PS,
-        "--completion tcsh",
-        2,
-        "p2ps: invalid value 'tcsh' for '--completion <SHELL>' [*bash, *] (*see *)",
-    ),
-    (P2PS, "--listen 10.0.0.300:1", 1, "p2ps: '10.0.0.300:1' is not a valid address: * (write HOST:PORT, *)"),
-    (
-        P2PS,
-        "--listen 99999",
-        1,
-        "p2ps: '127.0.0.1:99999' is not a valid address: the port must be * (write *)",
-    ),
-    (
-        P2PS,
-        "--listen 203.0.113.9:1",
-        1,
-        "p2ps: cannot listen on 203.0.113.9:1: * (give an address of this host: *)",
-    ),
-    (P2PS, "--listen USED", 1, "p2ps: cannot listen on USED: Address already in use * (another program *)"),
-    (
-        SRC_DIST,
-        "--listen USED",
-        1,
-        "src_dist: cannot listen on USED: Address already in use * (another program *)",
-    ),
-    (P2PS, "--provider feed1", 1, "p2ps: --provider must be HOST:PORT with a port *; 'feed1' has no port"),
-    (
-        SRC_DIST,
-        "--provider feed1:0",
-        1,
-        "src_dist: --provider must be HOST:PORT with a port *; 'feed1:0' has port 0",
-    ),
-    (
-        P2PS,
-        "--config DIR/absent.toml",
-        1,
-        "p2ps: cannot read the settings DIR/absent.toml: * (check the path)",
-    ),
-    (
-        P2PS,
-        "--config DIR/key.toml",
-        1,
-        "p2ps: DIR/key.toml, line 2: there is no setting `workrs`; did you mean `workers`?",
-    ),
-    (
-        SRC_DIST,
-        "--config DIR/table.toml",
-        1,
-        "src_dist: DIR/table.toml, line 1: unclosed table, expected `]`",
-    ),
-    (
-        P2PS,
-        "--config DIR/value.cnf",
-        1,
-        "p2ps: DIR/value.cnf, line 1: poolSize cannot be `lots`: it must be a whole number, *",
-    ),
-    (
-        P2PS,
-        "--config DIR/net.toml",
-        1,
-        "p2ps: p2ps.admission.allow must be *; '10.1.0.0/99' needs a prefix from 0 to 32",
-    ),
-    (
-        P2PS,
-        "--config DIR/words.toml",
-        1,
-        "p2ps: cannot read the dictionary /none (check dictionary.fields *): *",
-    ),
-    (
-        RMDSVIEW,
-        "",
-        2,
-        "rmdsview: the following required arguments were not provided: <ITEM>... (see `rmdsview --help`)",
-    ),
-    (
-        RMDSVIEW,
-        "--domain Nope X",
-        2,
-        "rmdsview: invalid value 'Nope' for '--domain <DOMAIN>': unknown domain (use MarketPrice, *)",
-    ),
-    (
-        RMDSVIEW,
-        "--server nohost.invalid X",
-        1,
-        "rmdsview: --server: 'nohost.invalid' is not a valid address: * (write *)",
-    ),
-    (
-        RMDSVIEW,
-        "--server FREE X",
-        1,
-        "rmdsview: FREE: cannot connect: Connection refused * (does a server run there? *)",
-    ),
+/// Mistakes: program, exit code and words, and after the bar the line, without the program's name. `*` stands for any
+/// text in the line, and DIR for a folder with the files of [`FILES`].
+const MISTAKES: &[&str] = &[
+    "p2ps 2 --bogus | unexpected argument '--bogus' found (see `p2ps --help`)",
+    "p2ps 2 --cache maybe | invalid value 'maybe' for '--cache <true|false>' [*true, false] (see *)",
+    "p2ps 2 --demo-rate 5 | the following required arguments were not provided: --demo (see *)",
+    "p2ps 2 --completion tcsh | invalid value 'tcsh' for '--completion <SHELL>' [*bash, *] (*see *)",
+    "p2ps 1 --listen 10.0.0.300:1 | '10.0.0.300:1' is not a valid address: * (write HOST:PORT, *)",
+    "p2ps 1 --listen 99999 | '127.0.0.1:99999' is not a valid address: the port must be * (write *)",
+    "p2ps 1 --listen 203.0.113.9:1 | cannot listen on 203.0.113.9:1: * (give an address of this host: *)",
+    "p2ps 1 --listen USED | cannot listen on USED: Address already in use * (another program *)",
+    "src_dist 1 --listen USED | cannot listen on USED: Address already in use * (another program *)",
+    "p2ps 1 --provider feed1 | --provider must be HOST:PORT with a port *; 'feed1' has no port",
+    "src_dist 1 --provider feed1:0 | --provider must be HOST:PORT with a port *; 'feed1:0' has port 0",
+    "p2ps 1 --config DIR/absent.toml | cannot read the settings DIR/absent.toml: * (check the path)",
+    "p2ps 1 --config DIR/key.toml | DIR/key.toml, line 2: there is no setting `workrs`; did you mean `workers`?",
+    "src_dist 1 --config DIR/table.toml | DIR/table.toml, line 1: unclosed table, expected `]`",
+    "p2ps 1 --config DIR/value.cnf | DIR/value.cnf, line 1: poolSize cannot be `lots`: it must be a whole number, *",
+    "p2ps 1 --config DIR/net.toml | p2ps.admission.allow must be *; '10.1.0.0/99' needs a prefix from 0 to 32",
+    "p2ps 1 --config DIR/words.toml | cannot read the dictionary /none (check dictionary.fields *): *",
+    "rmdsview 2 | the following required arguments were not provided: <ITEM>... (see `rmdsview --help`)",
+    "rmdsview 2 --domain Nope X | invalid value 'Nope' for '--domain <DOMAIN>': unknown domain (use MarketPrice, *)",
+    "rmdsview 1 --server nohost.invalid X | --server: 'nohost.invalid' is not a valid address: * (write *)",
+    "rmdsview 1 --server FREE X | FREE: cannot connect: Connection refused * (does a server run there? *)",
 ];
 
 const FILES: &[(&str, &str)] = &[
@@ -286,10 +206,18 @@ fn each_mistake_ends_with_one_line_that_names_cause_and_remedy() {
             ));
         }
     };
-    for (program, line, code, pattern) in MISTAKES {
+    for mistake in MISTAKES {
+        let (line, said) = mistake.split_once(" | ").unwrap();
+        let mut words = line.split_whitespace();
+        let (name, code) = (words.next().unwrap(), words.next().unwrap().parse().unwrap());
+        let program = match name {
+            "p2ps" => P2PS,
+            "src_dist" => SRC_DIST,
+            _ => RMDSVIEW,
+        };
         let mut command = Command::new(program);
-        command.args(fill(line).split_whitespace()).env_remove("RUST_LOG").env("UTIPC_ENGINE", "embedded");
-        check(&format!("{program} {line}"), command, *code, &fill(pattern));
+        command.args(words.map(fill)).env_remove("RUST_LOG").env("UTIPC_ENGINE", "embedded");
+        check(line, command, code, &fill(&format!("{name}: {said}")));
     }
     for (program, name) in [(P2PS, "p2ps"), (SRC_DIST, "src_dist")] {
         let mut command = Command::new(program);

@@ -1,7 +1,8 @@
 //! Non-interactive publishers, a source distributor, a point-to-point server and consumers, in one process.
 
+mod client_common;
+
 use std::collections::VecDeque;
-use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -12,71 +13,30 @@ use mdist::server::{Backbone, Running, p2ps, src_dist};
 use rssl::rdm::directory::{self, Action, Info, Service, ServiceState};
 use rssl::rdm::login;
 use rssl::rwf::{
-    DataState, DataType, Domain, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, State,
-    StreamState, Update,
+    DataState, DataType, Domain, Key, Message, Refresh, RefreshFlags, Request, State, StreamState, Update,
 };
-use rssl::transport::{Channel, ClientOptions, Pulled};
 use rssl::wire::{Writer, to_vec};
+
+use client_common::Client;
 
 /// A field list: field 22 is the text `PRICE`.
 const PRICE: &[u8] = &[0x08, 0, 1, 0, 22, 5, b'P', b'R', b'I', b'C', b'E'];
 
 /// The peer of a distributor or server.
 struct Peer {
-    stream: TcpStream,
-    channel: Channel,
-    input: Vec<u8>,
+    client: Client,
     got: VecDeque<Vec<u8>>,
-    open: bool,
 }
 
 impl Peer {
     fn connect(to: SocketAddr, role: u64) -> Self {
-        let stream = TcpStream::connect(to).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let channel = Channel::client(ClientOptions::default());
-        let mut peer = Self { stream, channel, input: Vec::new(), got: VecDeque::new(), open: false };
-        peer.flush();
-        while !peer.open {
-            peer.read();
-        }
-        let attributes = login::Attributes { role, ..login::Attributes::default() };
-        peer.say(|w| {
-            login::Request { user: b"test", name_type: 1, attributes: attributes.clone() }.encode(1, w)
-        });
-        peer.until(|m| matches!(m, Message::Refresh(r) if r.domain == Domain::LOGIN).then_some(()));
-        peer
-    }
-
-    fn flush(&mut self) {
-        let mut out = Vec::new();
-        self.channel.take_output(&mut out);
-        self.stream.write_all(&out).unwrap();
+        let mut client = Client::open(TcpStream::connect(to).unwrap(), Duration::from_secs(60)).unwrap();
+        client.login(b"test", role).unwrap();
+        Self { client, got: VecDeque::new() }
     }
 
     fn say(&mut self, f: impl FnMut(&mut Writer<'_>) -> rssl::Result<()>) {
-        let mut out = Vec::new();
-        self.channel.write(&to_vec(f).unwrap(), &mut out).unwrap();
-        self.stream.write_all(&out).unwrap();
-    }
-
-    fn read(&mut self) {
-        let mut buffer = [0; 65536];
-        let count = self.stream.read(&mut buffer).expect("an answer in time");
-        assert!(count > 0, "the connection was closed");
-        self.input.extend_from_slice(&buffer[..count]);
-        loop {
-            let (used, pulled) = self.channel.pull(&self.input).unwrap();
-            match pulled {
-                Pulled::NeedMore => return,
-                Pulled::Message(message) => self.got.push_back(message.to_vec()),
-                Pulled::Opened(_) => self.open = true,
-                Pulled::Refused { text } => panic!("refused: {text}"),
-                Pulled::Ping | Pulled::Handshake => {}
-            }
-            self.input.drain(..used);
-            self.flush();
-        }
+        self.client.say(f).unwrap();
     }
 
     /// The first value that `f` returns for a message from here on.
@@ -87,7 +47,7 @@ impl Peer {
                     return found;
                 }
             }
-            self.read();
+            self.got.extend(self.client.read().expect("an answer in time"));
         }
     }
 }
@@ -107,13 +67,9 @@ fn publisher(to: SocketAddr, services: &[&str]) -> Peer {
         .collect();
     let payload = to_vec(|w| directory::encode_all(w, directory::filter::ALL, &services)).unwrap();
     let refresh = Refresh {
-        domain: Domain::DIRECTORY,
-        stream: -1,
         flags: RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
-        container: DataType::MAP,
         state: State::OK,
-        payload: &payload,
-        ..Refresh::default()
+        ..Refresh::new(Domain::DIRECTORY, -1, DataType::MAP, &payload)
     };
     peer.say(|w| refresh.encode(w));
     peer
@@ -121,36 +77,24 @@ fn publisher(to: SocketAddr, services: &[&str]) -> Peer {
 
 fn publish(peer: &mut Peer, service: u16, stream: i32, name: &[u8]) {
     let refresh = Refresh {
-        domain: Domain::MARKET_PRICE,
-        stream,
         flags: RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
-        container: DataType::FIELD_LIST,
         state: State::OK,
         key: Some(Key::item(service, name)),
-        payload: PRICE,
-        ..Refresh::default()
+        ..Refresh::new(Domain::MARKET_PRICE, stream, DataType::FIELD_LIST, PRICE)
     };
     peer.say(|w| refresh.encode(w));
-    let update = Update {
-        domain: Domain::MARKET_PRICE,
-        stream,
-        container: DataType::FIELD_LIST,
-        payload: PRICE,
-        ..Update::default()
-    };
+    let update = Update::new(Domain::MARKET_PRICE, stream, DataType::FIELD_LIST, PRICE);
     peer.say(|w| update.encode(w));
 }
 
 /// A consumer with the directory open; also returns the service names so far and the id of `service`, once it is up.
 fn consumer(to: SocketAddr, service: &str) -> (Peer, Vec<String>, u16) {
     let mut peer = Peer::connect(to, login::CONSUMER);
-    let request = Request {
-        domain: Domain::DIRECTORY,
-        stream: 2,
-        flags: RequestFlags::STREAMING,
-        key: Key { filter: Some(directory::filter::ALL), ..Key::default() },
-        ..Request::default()
-    };
+    let request = Request::streaming(
+        Domain::DIRECTORY,
+        2,
+        Key { filter: Some(directory::filter::ALL), ..Key::default() },
+    );
     peer.say(|w| request.encode(w));
     let mut names = Vec::new();
     let id = peer.until(|message| {
@@ -172,14 +116,7 @@ fn consumer(to: SocketAddr, service: &str) -> (Peer, Vec<String>, u16) {
 }
 
 fn ask(peer: &mut Peer, service: u16, stream: i32, name: &[u8]) {
-    let request = Request {
-        domain: Domain::MARKET_PRICE,
-        stream,
-        flags: RequestFlags::STREAMING,
-        container: DataType::NO_DATA,
-        key: Key::item(service, name),
-        ..Request::default()
-    };
+    let request = Request::streaming(Domain::MARKET_PRICE, stream, Key::item(service, name));
     peer.say(|w| request.encode(w));
 }
 

@@ -36,8 +36,8 @@ pub enum Error {
     /// Containers inside containers, deeper than [`crate::limits::MAX_DEPTH`].
     #[error("containers are nested deeper than {0} levels")]
     Depth(usize),
-    /// A set-encoded entry refers to a definition that neither the container nor the caller has.
-    #[error("no definition of set {0}; give the global sets, or send the definition with the container")]
+    /// A set-encoded entry refers to a definition that the container does not have.
+    #[error("no definition of set {0}; send the definition with the container")]
     NoSet(u16),
     /// The output buffer is full: try again with a larger one.
     #[error("the output buffer is full")]

@@ -3,6 +3,7 @@
 //! No I/O, no clock, no thread, no `unsafe`: bytes and time in, bytes and messages out. Decoders borrow from the
 //! given bytes; encoders write into a caller's buffer.
 
+mod defaults;
 pub mod dictionary;
 mod error;
 pub mod limits;

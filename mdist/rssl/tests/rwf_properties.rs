@@ -36,7 +36,7 @@ fn containers_round_trip() {
         let read = Tree::decode(container, &bytes).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         assert_eq!(read, tree, "seed {seed}");
         let refresh = Refresh { container, payload: &bytes, ..Refresh::default() };
-        let message = to_vec(|w| refresh.encode(w)).unwrap();
+        let message = refresh.to_vec().unwrap();
         assert_eq!(round_trip(&message), Ok(Round { header: true, payload: true, saved: 0 }), "seed {seed}");
         // A buffer that is one byte too small, and one that is large enough.
         let mut exact = vec![0; message.len()];
@@ -128,7 +128,7 @@ fn broken_messages_are_errors_or_other_messages() {
         let mut random = Random::new(seed);
         let (container, _, payload) = container(&mut random);
         let update = Update { container, payload: &payload, ..Update::default() };
-        let mut bytes = to_vec(|w| update.encode(w)).unwrap();
+        let mut bytes = update.to_vec().unwrap();
         if seed < 150 {
             (0..bytes.len()).for_each(|n| read_all(&bytes[..n]));
         }

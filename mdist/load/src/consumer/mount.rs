@@ -7,7 +7,6 @@ use anyhow::{Context as _, Result, bail};
 use mdist::net::now;
 use rssl::rwf::{Key, Request, RequestFlags};
 use rssl::transport::{Channel, InputBuffer, Pulled, Tick};
-use rssl::wire::to_vec;
 
 use super::mount_state::{MountState, Stage};
 use super::{OutgoingKind, Shared};
@@ -110,19 +109,19 @@ impl Mount {
         };
         let mut requested = 0;
         while requested < count {
-            let Some((stream, item)) = self.state.streams.next_to_request(&self.state.shared.items) else {
+            let Some((stream, item)) = self.state.streams.next_to_request(&self.state.shared.options.items)
+            else {
                 break;
             };
             let mut flags = RequestFlags::NONE;
-            if !(item.snapshot || self.state.shared.snapshot) {
+            if !(item.snapshot || self.state.shared.options.snapshot) {
                 flags.insert(RequestFlags::STREAMING);
             }
             if item.generic {
                 flags.insert(RequestFlags::PRIVATE);
             }
             let key = Key { service: Some(service), name: Some(item.name.as_bytes()), ..Key::default() };
-            let request = Request { domain: item.domain, stream, flags, key, ..Request::default() };
-            self.channel.write(&to_vec(|w| request.encode(w))?, out)?;
+            self.channel.write(&Request::new(item.domain, stream, flags, key).to_vec()?, out)?;
             requested += 1;
         }
         self.state.counts.requests += requested;

@@ -89,7 +89,7 @@ impl MountState {
     pub(super) fn login(&mut self) -> Result<Vec<u8>> {
         self.stage = Stage::Login;
         let request = login::Request {
-            user: self.shared.user.as_bytes(),
+            user: self.shared.options.user.as_bytes(),
             attributes: login::Attributes {
                 application_id: Some(b"256"),
                 application_name: Some(b"rmdstestclient"),
@@ -228,14 +228,10 @@ impl MountState {
         }
         self.stage = Stage::Service;
         self.counts.logins += 1;
-        let request = Request {
-            domain: Domain::DIRECTORY,
-            stream: DIRECTORY,
-            flags: RequestFlags::STREAMING,
-            key: Key { filter: Some(FILTER), ..Key::default() },
-            ..Request::default()
-        };
-        reply(&to_vec(|w| request.encode(w))?)
+        reply(
+            &Request::streaming(Domain::DIRECTORY, DIRECTORY, Key { filter: Some(FILTER), ..Key::default() })
+                .to_vec()?,
+        )
     }
 
     /// The services of the server, if it has told them and the wanted one is not among them.
@@ -272,7 +268,7 @@ impl MountState {
                 Some(info) => drop(services.insert(service.id, info.name.clone())),
                 None => {}
             }
-            let named = service.info.as_ref().is_some_and(|info| info.name == self.shared.service);
+            let named = service.info.as_ref().is_some_and(|info| info.name == self.shared.options.service);
             if !named && self.service != Some(service.id) {
                 continue;
             }
@@ -288,7 +284,7 @@ impl MountState {
             if self.stage != Stage::Service {
                 continue;
             }
-            if !self.shared.download {
+            if !self.shared.options.download {
                 self.stage = Stage::Items;
                 continue;
             }
@@ -300,8 +296,7 @@ impl MountState {
                     filter: Some(7),
                     ..Key::default()
                 };
-                let request = Request { domain: Domain::DICTIONARY, stream, key, ..Request::default() };
-                reply(&to_vec(|w| request.encode(w))?)?;
+                reply(&Request::new(Domain::DICTIONARY, stream, RequestFlags::NONE, key).to_vec()?)?;
             }
         }
         Ok(())

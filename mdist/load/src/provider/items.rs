@@ -121,15 +121,11 @@ impl Items {
             .stamped(TIM_TRK_1, stamp as u64);
         let payload = body.encode().ok()?;
         let update = Update {
-            domain: set.domain,
-            stream: item.stream,
             flags: UpdateFlags::default(),
-            container: body.container(),
             kind: UPDATE_KIND,
-            payload: &payload,
-            ..Update::default()
+            ..Update::new(set.domain, item.stream, body.container(), &payload)
         };
-        rssl::wire::to_vec(|w| update.encode(w)).ok()
+        update.to_vec().ok()
     }
 
     /// A post as an update of its stream.
@@ -141,15 +137,11 @@ impl Items {
         payload: &[u8],
     ) -> Option<Vec<u8>> {
         let update = Update {
-            domain: set.domain,
-            stream,
-            container,
             kind: UPDATE_KIND,
             post_user: Some(user),
-            payload,
-            ..Update::default()
+            ..Update::new(set.domain, stream, container, payload)
         };
-        rssl::wire::to_vec(|w| update.encode(w)).ok()
+        update.to_vec().ok()
     }
 }
 

@@ -19,17 +19,15 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result};
 use rssl::dictionary::Dictionary;
 use rssl::rdm::directory;
-use rssl::rwf::{
-    DataState, DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, State, Status, StreamState, code,
-};
+use rssl::rwf::{DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, State, Status, code};
 use rssl::transport::MAX_FRAGMENT;
 use rssl::wire::to_vec;
-use serde::Serialize;
 
 pub use self::service_events::ServiceEvent;
 use self::service_events::ServiceEvents;
 use super::items::Item;
 use super::message_set::MessageSet;
+use crate::counts::counts;
 use mdist::dictionaries::Dictionaries;
 use mdist::net::{Poller, Waker};
 
@@ -92,79 +90,42 @@ impl ProviderOptions {
     }
 }
 
-/// Counts of one session or of all sessions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
-    /// Updates sent.
-    pub updates: u64,
-    /// Updates that were due and never sent, because the peer did not read in time.
-    pub missed: u64,
-    /// Updates with a stamp.
-    pub stamps: u64,
-    /// Images sent.
-    pub refreshes: u64,
-    /// Item requests.
-    pub requests: u64,
-    /// Item streams closed.
-    pub closes: u64,
-    /// Posts received.
-    pub posts: u64,
-    /// Generic messages received.
-    pub generics: u64,
-    /// Logins.
-    pub logins: u64,
-    /// Items open now.
-    pub items: u64,
-    /// Connections now.
-    pub sessions: u64,
-    /// Connections that ended in an error.
-    pub cut: u64,
-}
-
-impl Counts {
-    fn add(&mut self, other: &Self) {
-        let Self {
-            updates,
-            missed,
-            stamps,
-            refreshes,
-            requests,
-            closes,
-            posts,
-            generics,
-            logins,
-            items,
-            sessions,
-            cut,
-        } = other;
-        self.updates += updates;
-        self.missed += missed;
-        self.stamps += stamps;
-        self.refreshes += refreshes;
-        self.requests += requests;
-        self.closes += closes;
-        self.posts += posts;
-        self.generics += generics;
-        self.logins += logins;
-        self.items += items;
-        self.sessions += sessions;
-        self.cut += cut;
+counts! {
+    /// Counts of one session or of all sessions.
+    Counts {
+        /// Updates sent.
+        updates,
+        /// Updates that were due and never sent, because the peer did not read in time.
+        missed,
+        /// Updates with a stamp.
+        stamps,
+        /// Images sent.
+        refreshes,
+        /// Item requests.
+        requests,
+        /// Item streams closed.
+        closes,
+        /// Posts received.
+        posts,
+        /// Generic messages received.
+        generics,
+        /// Logins.
+        logins,
+        /// Items open now.
+        items,
+        /// Connections now.
+        sessions,
+        /// Connections that ended in an error.
+        cut,
     }
 }
 
 /// State that all sessions share.
 struct Shared {
-    service: String,
-    service_id: u16,
-    sets: Vec<MessageSet>,
-    items: Vec<Item>,
+    options: ProviderOptions,
     known: HashSet<Box<[u8]>>,
+    /// Updates per second and session now.
     rate: AtomicU64,
-    ticks: u64,
-    stamps: u64,
-    nanoseconds: bool,
-    stamp_when_sent: bool,
-    user: String,
     host: String,
     dictionaries: Dictionaries,
     events: ServiceEvents,
@@ -199,11 +160,12 @@ impl Shared {
     /// The one service, as a refresh.
     fn directory(&self, stream: i32, filter: u32, only: Option<u16>, solicited: bool) -> Result<Vec<u8>> {
         let dictionaries = vec!["RWFFld".to_owned(), "RWFEnum".to_owned()];
-        let capabilities = [Domain::DICTIONARY].into_iter().chain(self.sets.iter().map(|set| set.domain));
+        let capabilities =
+            [Domain::DICTIONARY].into_iter().chain(self.options.sets.iter().map(|set| set.domain));
         let service = directory::Service {
-            id: self.service_id,
+            id: self.options.service_id,
             info: Some(directory::Info {
-                name: self.service.clone(),
+                name: self.options.service.clone(),
                 vendor: "utipc".into(),
                 is_source: true,
                 capabilities: capabilities.map(|domain| domain.0).collect(),
@@ -224,17 +186,13 @@ impl Shared {
             flags.insert(RefreshFlags::SOLICITED);
         }
         let refresh = Refresh {
-            domain: Domain::DIRECTORY,
-            stream,
             flags,
-            container: DataType::MAP,
             state: State::OK,
             group: &[0, 0],
             key: Some(Key { filter: Some(filter), service: only, ..Key::default() }),
-            payload: &payload,
-            ..Refresh::default()
+            ..Refresh::new(Domain::DIRECTORY, stream, DataType::MAP, &payload)
         };
-        Ok(to_vec(|w| refresh.encode(w))?)
+        Ok(refresh.to_vec()?)
     }
 
     /// The parts of a dictionary, or the status that refuses a name that is unknown.
@@ -243,13 +201,9 @@ impl Shared {
             return Ok(parts);
         }
         let text = b"no dictionary of this name here";
-        let status = Status {
-            domain: Domain::DICTIONARY,
-            stream: request.stream,
-            state: Some(State::new(StreamState::Closed, DataState::Suspect, code::NOT_FOUND, text)),
-            ..Status::default()
-        };
-        Ok(vec![to_vec(|w| status.encode(w))?])
+        Ok(vec![
+            Status::new(Domain::DICTIONARY, request.stream, State::closed(code::NOT_FOUND, text)).to_vec()?,
+        ])
     }
 }
 
@@ -274,17 +228,8 @@ impl Provider {
         let dictionaries =
             Dictionaries::of(&options.dictionary, MAX_FRAGMENT.into()).context("encode the dictionary")?;
         let shared = Arc::new(Shared {
-            service: options.service,
-            service_id: options.service_id,
-            sets: options.sets,
-            items: options.items,
             known,
             rate: AtomicU64::new(options.rate),
-            ticks: options.ticks,
-            stamps: options.stamps,
-            nanoseconds: options.nanoseconds,
-            stamp_when_sent: options.stamp_when_sent,
-            user: options.user,
             host,
             dictionaries,
             events: ServiceEvents::default(),
@@ -292,14 +237,14 @@ impl Provider {
             want_items: AtomicBool::new(false),
             report: Mutex::default(),
             reported: std::sync::Condvar::new(),
+            options,
         });
         let (send, receive) = std::sync::mpsc::channel();
-        let (common, publish, busy, no_delay) =
-            (shared.clone(), options.publish, options.busy, options.no_delay);
+        let common = shared.clone();
         let body = move || {
             let poller = Poller::new()?;
             let _ = send.send(poller.waker());
-            event_loop::EventLoop::new(common, poller, listener, publish, busy, no_delay)?.run()
+            event_loop::EventLoop::new(common, poller, listener)?.run()
         };
         let thread = std::thread::Builder::new().name("publisher".into()).spawn(body);
         let thread = thread.context("start the publisher's thread")?;

@@ -3,8 +3,8 @@
 use anyhow::{Result, bail};
 use rssl::rdm::{directory, login};
 use rssl::rwf::{
-    Ack, Class, DataState, DataType, Domain, Generic, Message, Post, Refresh, Request, RequestFlags, State,
-    Status, StatusFlags, StreamState, code, nak, peek,
+    Ack, Class, DataType, Domain, Generic, Message, Post, Refresh, Request, RequestFlags, State, Status,
+    StatusFlags, code, nak, peek,
 };
 use rssl::wire::to_vec;
 
@@ -14,7 +14,7 @@ use super::state::{PendingImage, SessionState};
 impl SessionState {
     pub(super) fn login_request(&self) -> Result<Vec<u8>> {
         let request = login::Request {
-            user: self.shared.user.as_bytes(),
+            user: self.shared.options.user.as_bytes(),
             attributes: login::Attributes {
                 application_name: Some(b"sink_driven_src"),
                 role: 1,
@@ -98,7 +98,7 @@ impl SessionState {
                 let generic = Generic::decode(message)?;
                 self.counts.generics += 1;
                 let echo = Generic { key: None, perm: None, ext: None, req_key: None, ..generic };
-                reply(&to_vec(|w| echo.encode(w))?)
+                reply(&echo.to_vec()?)
             }
             _ => Ok(()),
         }
@@ -106,9 +106,9 @@ impl SessionState {
 
     fn request(&mut self, request: &Request<'_>, reply: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.counts.requests += 1;
-        let place = self.shared.sets.iter().position(|set| set.domain == request.domain);
+        let place = self.shared.options.sets.iter().position(|set| set.domain == request.domain);
         let refused = match (place, request.key.name) {
-            _ if request.key.service.is_some_and(|service| service != self.shared.service_id) => {
+            _ if request.key.service.is_some_and(|service| service != self.shared.options.service_id) => {
                 Some((code::SOURCE_UNKNOWN, "no such service here"))
             }
             _ if request.flags.contains(RequestFlags::BATCH) => {
@@ -128,10 +128,10 @@ impl SessionState {
                 } else {
                     StatusFlags::NONE
                 },
-                state: Some(State::new(StreamState::Closed, DataState::Suspect, code, text.as_bytes())),
+                state: Some(State::closed(code, text.as_bytes())),
                 ..Status::default()
             };
-            return reply(&to_vec(|w| status.encode(w))?);
+            return reply(&status.to_vec()?);
         }
         if request.flags.contains(RequestFlags::NO_REFRESH) {
             return Ok(());
@@ -161,9 +161,9 @@ impl SessionState {
                 nak: unknown.then_some(nak::NOT_OPEN),
                 ..Ack::default()
             };
-            reply(&to_vec(|w| ack.encode(w))?)?;
+            reply(&ack.to_vec()?)?;
         }
-        let Some(set) = item.and_then(|item| self.shared.sets.get(usize::from(item.set))) else {
+        let Some(set) = item.and_then(|item| self.shared.options.sets.get(usize::from(item.set))) else {
             return Ok(());
         };
         let (container, payload) = if post.container == DataType::MSG {

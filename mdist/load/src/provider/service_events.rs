@@ -82,13 +82,6 @@ impl ServiceEvent {
         }
         let payload =
             to_vec(|w| directory::encode(w, directory::filter::ALL, &[(Action::Update, change.clone())]))?;
-        let update = Update {
-            domain: Domain::DIRECTORY,
-            stream,
-            container: DataType::MAP,
-            payload: &payload,
-            ..Update::default()
-        };
-        Ok(to_vec(|w| update.encode(w))?)
+        Ok(Update::new(Domain::DIRECTORY, stream, DataType::MAP, &payload).to_vec()?)
     }
 }

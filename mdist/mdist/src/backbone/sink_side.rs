@@ -21,7 +21,7 @@ use super::wire::{Answer, Header, Record, VERSION};
 use super::{Address, Error, FeedId, Result, SinkEnd, SinkEvent, SourceId};
 use crate::dictionaries::{Half, Incoming};
 use crate::hub::{HubTurn, UpstreamId};
-use crate::metrics::components::Upstream;
+use crate::metrics::components::{self, Upstream};
 use crate::upstream::is_wanted;
 
 /// Pause before feeds are joined again in a resynchronisation, if the reader has caught up.
@@ -67,27 +67,6 @@ impl UpstreamEvents for HubTurn<'_> {
     fn down(&mut self, up: UpstreamId, why: &str) {
         self.upstream_down(up, why);
     }
-}
-
-/// Counters of the adapter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Packets read.
-    pub packets: u64,
-    /// Bytes of these packets.
-    pub bytes: u64,
-    /// Messages passed to the hub.
-    pub messages: u64,
-    /// Times a source disconnected this sink from its feeds because it was too slow.
-    pub cuts: u64,
-    /// Times entries of a feed were lost.
-    pub gaps: u64,
-    /// Sources lost, for any reason.
-    pub sources_lost: u64,
-    /// Images requested again because the feed had passed them.
-    pub asked_again: u64,
-    /// Packets dropped because they did not come from the source that they name.
-    pub foreign: u64,
 }
 
 /// The state of a source.
@@ -147,7 +126,7 @@ pub struct SinkSide {
     senders: Senders,
     /// Dictionaries that have arrived since the last [`SinkSide::take_dictionaries`], each with the name of its source.
     dictionaries: Vec<(String, Half)>,
-    stats: Stats,
+    stats: components::Sink,
 }
 
 impl fmt::Debug for SinkSide {
@@ -174,7 +153,7 @@ impl SinkSide {
             window: Window::default(),
             senders: Senders::default(),
             dictionaries: Vec::new(),
-            stats: Stats::default(),
+            stats: components::Sink::default(),
         }
     }
 
@@ -230,8 +209,8 @@ impl SinkSide {
 
     /// Counters since the start.
     #[must_use]
-    pub fn stats(&self) -> Stats {
-        Stats { foreign: self.senders.foreign(), ..self.stats }
+    pub fn stats(&self) -> components::Sink {
+        components::Sink { foreign: self.senders.foreign(), ..self.stats }
     }
 
     /// The connected sources: id, upstream, name, and whether the hub has them as an upstream.
@@ -386,7 +365,7 @@ impl SinkSide {
 
     fn source_down(&mut self, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.remove(&id) else { return };
-        self.stats.sources_lost += 1;
+        self.stats.lost += 1;
         self.senders.leave(id);
         tracing::info!("{id} ({}) is lost: {why}", source.name);
         for (feed, _) in source.merge.feeds() {

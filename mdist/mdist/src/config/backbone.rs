@@ -13,44 +13,30 @@ pub enum Carrier {
     Tipc,
 }
 
-/// The network between source distributors and point-to-point servers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Backbone {
-    /// What carries it.
-    pub carrier: Carrier,
-    /// Recent packets that a sink keeps to bring images up to date, MiB per source distributor.
-    pub history_mib: u32,
-    /// Options of TIPC.
-    pub tipc: Tipc,
-    /// Parameters of the vendor's protocol, from `rmds.cnf`-style files.
-    pub rrcp: Rrcp,
-    // The former places of the options of TIPC: see `Backbone::move_former`.
-    #[serde(skip_serializing)]
-    source_type: Option<u32>,
-    #[serde(skip_serializing)]
-    feed_type: Option<u32>,
-    #[serde(skip_serializing)]
-    receive_buffer_kib: Option<u32>,
-    #[serde(skip_serializing)]
-    send_buffer_kib: Option<u32>,
-    #[serde(skip_serializing)]
-    node: Option<OwnNode>,
-}
-
-impl Default for Backbone {
-    fn default() -> Self {
-        Self {
-            carrier: Carrier::default(),
-            history_mib: 32,
-            tipc: Tipc::default(),
-            rrcp: Rrcp::default(),
-            source_type: None,
-            feed_type: None,
-            receive_buffer_kib: None,
-            send_buffer_kib: None,
-            node: None,
-        }
+rssl::with_defaults! {
+    /// The network between source distributors and point-to-point servers.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct Backbone {
+        /// What carries it.
+        pub carrier: Carrier = Carrier::default(),
+        /// Recent packets that a sink keeps to bring images up to date, MiB per source distributor.
+        pub history_mib: u32 = 32,
+        /// Options of TIPC.
+        pub tipc: Tipc = Tipc::default(),
+        /// Parameters of the vendor's protocol, from `rmds.cnf`-style files.
+        pub rrcp: Rrcp = Rrcp::default(),
+        // The former places of the options of TIPC: see `Backbone::move_former`.
+        #[serde(skip_serializing)]
+        source_type: Option<u32> = None,
+        #[serde(skip_serializing)]
+        feed_type: Option<u32> = None,
+        #[serde(skip_serializing)]
+        receive_buffer_kib: Option<u32> = None,
+        #[serde(skip_serializing)]
+        send_buffer_kib: Option<u32> = None,
+        #[serde(skip_serializing)]
+        node: Option<OwnNode> = None,
     }
 }
 
@@ -76,30 +62,20 @@ impl Backbone {
     }
 }
 
-/// Options of a backbone over TIPC.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Tipc {
-    /// TIPC service type of source distributors.
-    pub source_type: u32,
-    /// TIPC service type of the multicast feeds.
-    pub feed_type: u32,
-    /// Receive buffer of the feeds' socket, KiB; unset: the largest.
-    pub receive_buffer_kib: Option<u32>,
-    /// Send buffer, KiB; has no effect.
-    pub send_buffer_kib: Option<u32>,
-    /// A node of the program's own, instead of the host's utipcd.
-    pub node: Option<OwnNode>,
-}
-
-impl Default for Tipc {
-    fn default() -> Self {
-        Self {
-            source_type: 18_500,
-            feed_type: 18_501,
-            receive_buffer_kib: None,
-            send_buffer_kib: None,
-            node: None,
-        }
+rssl::with_defaults! {
+    /// Options of a backbone over TIPC.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct Tipc {
+        /// TIPC service type of source distributors.
+        pub source_type: u32 = 18_500,
+        /// TIPC service type of the multicast feeds.
+        pub feed_type: u32 = 18_501,
+        /// Receive buffer of the feeds' socket, KiB; unset: the largest.
+        pub receive_buffer_kib: Option<u32> = None,
+        /// Send buffer, KiB; has no effect.
+        pub send_buffer_kib: Option<u32> = None,
+        /// A node of the program's own, instead of the host's utipcd.
+        pub node: Option<OwnNode> = None,
     }
 }

@@ -53,37 +53,35 @@ pub struct Dictionary {
     pub enums: Option<String>,
 }
 
-/// Contents of logins towards providers and other servers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Login {
-    /// User name.
-    pub user: String,
-    /// Position, `address/host name`; unset: 127.0.0.1 and this host's name.
-    pub position: Option<String>,
-    /// Application id, a number in text form.
-    pub application_id: String,
-    /// Application name; unset: the program's name.
-    pub application_name: Option<String>,
-}
-
-impl Default for Login {
-    fn default() -> Self {
-        Self { user: "mdist".into(), position: None, application_id: "256".into(), application_name: None }
+rssl::with_defaults! {
+    /// Contents of logins towards providers and other servers.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct Login {
+        /// User name.
+        pub user: String = "mdist".into(),
+        /// Position, `address/host name`; unset: 127.0.0.1 and this host's name.
+        pub position: Option<String> = None,
+        /// Application id, a number in text form.
+        pub application_id: String = "256".into(),
+        /// Application name; unset: the program's name.
+        pub application_name: Option<String> = None,
     }
 }
 
-/// Limits of the cache. An item that exceeds those of one item is passed through uncached.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct CacheLimits {
-    /// Memory of one item, tables included, KiB.
-    pub item_kib: u32,
-    /// Entries of one item's maps, vectors and similar containers.
-    pub item_entries: u32,
-    /// Memory of all items of the program, MiB; above it, the values of items that nobody has open are dropped, the
-    /// least recently used first. 0: no limit.
-    pub total_mib: u32,
+rssl::with_defaults! {
+    /// Limits of the cache. An item that exceeds those of one item is passed through uncached.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct CacheLimits {
+        /// Memory of one item, tables included, KiB.
+        pub item_kib: u32 = 8 * 1024,
+        /// Entries of one item's maps, vectors and similar containers.
+        pub item_entries: u32 = 1 << 18,
+        /// Memory of all items of the program, MiB; above it, the values of items that nobody has open are dropped, the
+        /// least recently used first. 0: no limit.
+        pub total_mib: u32 = 4096,
+    }
 }
 
 impl CacheLimits {
@@ -97,12 +95,6 @@ impl CacheLimits {
     #[must_use]
     pub fn budget(&self) -> Option<usize> {
         (self.total_mib > 0).then_some((self.total_mib as usize) << 20)
-    }
-}
-
-impl Default for CacheLimits {
-    fn default() -> Self {
-        Self { item_kib: 8 * 1024, item_entries: 1 << 18, total_mib: 4096 }
     }
 }
 

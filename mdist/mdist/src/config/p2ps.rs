@@ -6,107 +6,74 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The point-to-point server: serves consumers over RSSL.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct P2ps {
-    /// `address:port` of each listener for consumers.
-    pub listen: Vec<String>,
-    /// Who may connect.
-    pub admission: Admission,
-    /// Accepts posts of consumers; otherwise they are refused.
-    pub posts: bool,
-    /// Threads that serve mounts; 0: one per core.
-    pub workers: u16,
-    /// Caches last values and serves images from the cache, unless configured for a service.
-    pub cache: bool,
-    /// Services to serve, by name; empty: all that upstreams offer.
-    pub services: Vec<String>,
-    /// Output buffers of [`P2ps::max_fragment`] bytes reserved for every mount.
-    pub guaranteed_output_buffers: u32,
-    /// Maximum amount of output buffers of one mount, including borrowed ones. A mount that needs more is disconnected.
-    pub max_output_buffers: u32,
-    /// Buffers that all mounts together may borrow.
-    pub pool_size: u32,
-    /// Writes output of a mount when the timer fires or a buffer is full, instead of after every turn.
-    pub timed_writes: bool,
-    /// Period of that timer, ms; 0: no timer.
-    pub flush_interval_ms: u32,
-    /// TCP_NODELAY on the mounts' sockets.
-    pub tcp_no_delay: bool,
-    /// Socket send buffer of a mount, KiB; unset: the system's default.
-    pub send_buffer_kib: Option<u32>,
-    /// Socket receive buffer of a mount, KiB; unset: the system's default.
-    pub receive_buffer_kib: Option<u32>,
-    /// Silence after which a mount is disconnected, unless it asks for less, seconds.
-    pub ping_timeout_s: u8,
-    /// Least ping timeout that a mount may ask for, seconds.
-    pub min_ping_timeout_s: u8,
-    /// Largest frame payload that is announced, bytes.
-    pub max_fragment: u16,
-    /// Compression towards mounts that offer it.
-    pub compression: Compression,
-    /// Maximum number of mounts.
-    pub max_mounts: u32,
-    /// Maximum number of open items of one mount; announced as OpenLimit. Unset: no limit.
-    pub open_limit: Option<u32>,
-    /// Maximum amount of memory for the keys and views of one mount's open items, KiB.
-    pub open_kib: u32,
-    /// Maximum amount of such memory of all mounts, MiB.
-    pub open_total_mib: u32,
-    /// Maximum number of mounts of one user; unset: half of [`P2ps::max_mounts`], and a quarter of them from one
-    /// address.
-    pub mounts_per_user: Option<u32>,
-    /// Maximum number of mounts from one address, or from one /64 network of IPv6; unset: half of [`P2ps::max_mounts`].
-    pub mounts_per_address: Option<u32>,
-    /// Maximum number of outstanding requests of one mount; announced as OpenWindow. Unset: no limit.
-    pub open_window: Option<u32>,
-    /// Maximum number of items requested again per second after a recovery, over all upstreams; 0: no limit.
-    pub recovery_rate: u32,
-    /// Time that an item without streams stays open upstream, ms.
-    pub close_hold_ms: u32,
-    /// Built-in latency statistics.
-    pub latency_calc: LatencyCalc,
-    /// The upstreams, in order of preference for services of the same name.
-    pub upstream: Vec<Upstream>,
-    /// Settings of single services, by name.
-    pub service: BTreeMap<String, P2psService>,
-}
-
-impl Default for P2ps {
-    fn default() -> Self {
-        Self {
-            listen: vec!["127.0.0.1:14002".into()],
-            admission: Admission::default(),
-            posts: false,
-            workers: 1,
-            cache: true,
-            services: Vec::new(),
-            guaranteed_output_buffers: 800,
-            max_output_buffers: 32_000,
-            pool_size: 32_000,
-            timed_writes: false,
-            flush_interval_ms: 20,
-            tcp_no_delay: true,
-            send_buffer_kib: None,
-            receive_buffer_kib: None,
-            ping_timeout_s: 60,
-            min_ping_timeout_s: 20,
-            max_fragment: 6144,
-            compression: Compression::None,
-            max_mounts: 5_000,
-            open_limit: None,
-            open_kib: 64 * 1024,
-            open_total_mib: 1024,
-            mounts_per_user: None,
-            mounts_per_address: None,
-            open_window: None,
-            recovery_rate: 50_000,
-            close_hold_ms: 0,
-            latency_calc: LatencyCalc::default(),
-            upstream: vec![Upstream::default()],
-            service: BTreeMap::new(),
-        }
+rssl::with_defaults! {
+    /// The point-to-point server: serves consumers over RSSL.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct P2ps {
+        /// `address:port` of each listener for consumers.
+        pub listen: Vec<String> = vec!["127.0.0.1:14002".into()],
+        /// Who may connect.
+        pub admission: Admission = Admission::default(),
+        /// Accepts posts of consumers; otherwise they are refused.
+        pub posts: bool = false,
+        /// Threads that serve mounts; 0: one per core.
+        pub workers: u16 = 1,
+        /// Caches last values and serves images from the cache, unless configured for a service.
+        pub cache: bool = true,
+        /// Services to serve, by name; empty: all that upstreams offer.
+        pub services: Vec<String> = Vec::new(),
+        /// Output buffers of [`P2ps::max_fragment`] bytes reserved for every mount.
+        pub guaranteed_output_buffers: u32 = 800,
+        /// Maximum amount of output buffers of one mount, including borrowed ones. A mount that needs more is
+        /// disconnected.
+        pub max_output_buffers: u32 = 32_000,
+        /// Buffers that all mounts together may borrow.
+        pub pool_size: u32 = 32_000,
+        /// Writes output of a mount when the timer fires or a buffer is full, instead of after every turn.
+        pub timed_writes: bool = false,
+        /// Period of that timer, ms; 0: no timer.
+        pub flush_interval_ms: u32 = 20,
+        /// TCP_NODELAY on the mounts' sockets.
+        pub tcp_no_delay: bool = true,
+        /// Socket send buffer of a mount, KiB; unset: the system's default.
+        pub send_buffer_kib: Option<u32> = None,
+        /// Socket receive buffer of a mount, KiB; unset: the system's default.
+        pub receive_buffer_kib: Option<u32> = None,
+        /// Silence after which a mount is disconnected, unless it asks for less, seconds.
+        pub ping_timeout_s: u8 = 60,
+        /// Least ping timeout that a mount may ask for, seconds.
+        pub min_ping_timeout_s: u8 = 20,
+        /// Largest frame payload that is announced, bytes.
+        pub max_fragment: u16 = 6144,
+        /// Compression towards mounts that offer it.
+        pub compression: Compression = Compression::None,
+        /// Maximum number of mounts.
+        pub max_mounts: u32 = 5_000,
+        /// Maximum number of open items of one mount; announced as OpenLimit. Unset: no limit.
+        pub open_limit: Option<u32> = None,
+        /// Maximum amount of memory for the keys and views of one mount's open items, KiB.
+        pub open_kib: u32 = 64 * 1024,
+        /// Maximum amount of such memory of all mounts, MiB.
+        pub open_total_mib: u32 = 1024,
+        /// Maximum number of mounts of one user; unset: half of [`P2ps::max_mounts`], and a quarter of them from one
+        /// address.
+        pub mounts_per_user: Option<u32> = None,
+        /// Maximum number of mounts from one address, or from one /64 network of IPv6; unset: half of
+        /// [`P2ps::max_mounts`].
+        pub mounts_per_address: Option<u32> = None,
+        /// Maximum number of outstanding requests of one mount; announced as OpenWindow. Unset: no limit.
+        pub open_window: Option<u32> = None,
+        /// Maximum number of items requested again per second after a recovery, over all upstreams; 0: no limit.
+        pub recovery_rate: u32 = 50_000,
+        /// Time that an item without streams stays open upstream, ms.
+        pub close_hold_ms: u32 = 0,
+        /// Built-in latency statistics.
+        pub latency_calc: LatencyCalc = LatencyCalc::default(),
+        /// The upstreams, in order of preference for services of the same name.
+        pub upstream: Vec<Upstream> = vec![Upstream::default()],
+        /// Settings of single services, by name.
+        pub service: BTreeMap<String, P2psService> = BTreeMap::new(),
     }
 }
 

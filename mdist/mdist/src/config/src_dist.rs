@@ -4,59 +4,41 @@ use super::{Admission, Error, LatencyCalc, check_hosts};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The source distributor: connects to publishers and puts their data on the backbone.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SrcDist {
-    /// `address:port` of each listener for non-interactive publishers.
-    pub listen: Vec<String>,
-    /// Which publishers may connect.
-    pub admission: Admission,
-    /// Interactive providers to connect to.
-    pub provider: Vec<Provider>,
-    /// Services to announce, by name; empty: all that publishers offer.
-    pub services: Vec<String>,
-    /// TCP_NODELAY on the publishers' sockets.
-    pub tcp_no_delay: bool,
-    /// Silence after which a publisher is disconnected, seconds.
-    pub ping_timeout_s: u8,
-    /// Maximum number of items requested again per second after a recovery; 0: no limit.
-    pub recovery_rate: u32,
-    /// Time that an item without sinks stays open upstream, ms.
-    pub close_hold_ms: u32,
-    /// Maximum number of unpublished items of one service that consumers may wait for; further requests are refused.
-    pub max_unpublished: u32,
-    /// Destination of posts for items of non-interactive publishers.
-    pub posts: Posts,
-    /// Maximum amount of memory for packets that are kept for stalled sinks, over all services, MiB; 0: feeds wait for
-    /// stalled sinks.
-    pub stall_mib: u32,
-    /// Built-in latency statistics.
-    pub latency_calc: LatencyCalc,
-    /// Settings of services without an entry, or without that setting, in `service`.
-    pub defaults: SourceServiceSettings,
-    /// Exceptions for single services, by name.
-    pub service: BTreeMap<String, SourceService>,
-}
-
-impl Default for SrcDist {
-    fn default() -> Self {
-        Self {
-            listen: vec!["127.0.0.1:14003".into()],
-            admission: Admission::default(),
-            provider: Vec::new(),
-            services: Vec::new(),
-            tcp_no_delay: true,
-            ping_timeout_s: 60,
-            recovery_rate: 50_000,
-            close_hold_ms: 0,
-            max_unpublished: 1_000_000,
-            posts: Posts::default(),
-            stall_mib: 64,
-            latency_calc: LatencyCalc::default(),
-            defaults: SourceServiceSettings::default(),
-            service: BTreeMap::new(),
-        }
+rssl::with_defaults! {
+    /// The source distributor: connects to publishers and puts their data on the backbone.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct SrcDist {
+        /// `address:port` of each listener for non-interactive publishers.
+        pub listen: Vec<String> = vec!["127.0.0.1:14003".into()],
+        /// Which publishers may connect.
+        pub admission: Admission = Admission::default(),
+        /// Interactive providers to connect to.
+        pub provider: Vec<Provider> = Vec::new(),
+        /// Services to announce, by name; empty: all that publishers offer.
+        pub services: Vec<String> = Vec::new(),
+        /// TCP_NODELAY on the publishers' sockets.
+        pub tcp_no_delay: bool = true,
+        /// Silence after which a publisher is disconnected, seconds.
+        pub ping_timeout_s: u8 = 60,
+        /// Maximum number of items requested again per second after a recovery; 0: no limit.
+        pub recovery_rate: u32 = 50_000,
+        /// Time that an item without sinks stays open upstream, ms.
+        pub close_hold_ms: u32 = 0,
+        /// Maximum number of unpublished items of one service that consumers may wait for; further requests are
+        /// refused.
+        pub max_unpublished: u32 = 1_000_000,
+        /// Destination of posts for items of non-interactive publishers.
+        pub posts: Posts = Posts::default(),
+        /// Maximum amount of memory for packets that are kept for stalled sinks, over all services, MiB; 0: feeds wait
+        /// for stalled sinks.
+        pub stall_mib: u32 = 64,
+        /// Built-in latency statistics.
+        pub latency_calc: LatencyCalc = LatencyCalc::default(),
+        /// Settings of services without an entry, or without that setting, in `service`.
+        pub defaults: SourceServiceSettings = SourceServiceSettings::default(),
+        /// Exceptions for single services, by name.
+        pub service: BTreeMap<String, SourceService> = BTreeMap::new(),
     }
 }
 
@@ -96,25 +78,21 @@ pub enum OnFull {
     Cut,
 }
 
-/// Settings for sending a service over the backbone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SourceServiceSettings {
-    /// Caches last values.
-    pub cache: bool,
-    /// Longest time that a message waits to be packed with others, ms; 0: until the end of the turn.
-    pub flush_interval_ms: u32,
-    /// Reaction to a full window of a sink.
-    pub on_full: OnFull,
-    /// Longest time that the feed waits for one sink, ms.
-    pub hold_ms: u32,
-    /// Window: most data under way to one sink, KiB.
-    pub window_kib: u32,
-}
-
-impl Default for SourceServiceSettings {
-    fn default() -> Self {
-        Self { cache: true, flush_interval_ms: 0, on_full: OnFull::Hold, hold_ms: 200, window_kib: 8 * 1024 }
+rssl::with_defaults! {
+    /// Settings for sending a service over the backbone.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+    pub struct SourceServiceSettings {
+        /// Caches last values.
+        pub cache: bool = true,
+        /// Longest time that a message waits to be packed with others, ms; 0: until the end of the turn.
+        pub flush_interval_ms: u32 = 0,
+        /// Reaction to a full window of a sink.
+        pub on_full: OnFull = OnFull::Hold,
+        /// Longest time that the feed waits for one sink, ms.
+        pub hold_ms: u32 = 200,
+        /// Window: most data under way to one sink, KiB.
+        pub window_kib: u32 = 8 * 1024,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Messages that the hub writes itself.
 
-use rssl::rwf::{DataState, DataType, Domain, Key, State, Status, StreamState};
+use rssl::rwf::{DataState, Domain, Key, State, Status, StreamState};
 use rssl::wire::Writer;
 
 /// Writes a message into `scratch`, which grows as needed and is reused. `size` is the expected length.
@@ -28,8 +28,7 @@ pub(super) fn write(
 
 /// A status that carries only a state. The stream id is put in with the item.
 pub(super) fn status<'s>(scratch: &'s mut Vec<u8>, domain: Domain, state: &State<'_>) -> &'s [u8] {
-    let status =
-        Status { domain, stream: 1, container: DataType::NO_DATA, state: Some(*state), ..Status::default() };
+    let status = Status::new(domain, 1, *state);
     // It fits unless the text is longer than any that a peer can have sent.
     write(scratch, 64 + state.text.len(), |w| status.encode(w)).unwrap_or_default()
 }

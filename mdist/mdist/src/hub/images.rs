@@ -140,7 +140,7 @@ impl Hub {
             return;
         }
         item.set_state(&State::OK);
-        self.stats.recovered += 1;
+        self.recovered += 1;
         if item.holders.is_empty() {
             return;
         }

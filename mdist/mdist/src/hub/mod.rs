@@ -58,5 +58,5 @@ pub use posts::LOGIN_STREAM;
 pub use request::{HubRequest, ItemSpec, Target};
 pub use services::Directory;
 pub(crate) use services::{NoSuchQos, choose_qos};
-pub use state::{Hub, Options, Posts, Stats};
+pub use state::{Hub, Options, Posts};
 pub use turn::HubTurn;

@@ -4,7 +4,6 @@ use rssl::rwf::{
     self, Ack, Class, DataType, Generic, Key, Message, Post, PostFlags, Refresh, RefreshFlags, State, Update,
     nak,
 };
-use rssl::wire::to_vec;
 
 use super::batch::{Batch, Kind};
 use super::encode::{self, with_service};
@@ -56,7 +55,7 @@ impl Hub {
         let Target::Item(id) = to else { return };
         let Ok(route) = self.route(to) else { return };
         let generic = Generic { stream: route.stream, key: route.key(generic.key), ..generic.clone() };
-        let Ok(message) = to_vec(|w| generic.encode(w)) else { return };
+        let Ok(message) = generic.to_vec() else { return };
         if let Some(item) = self.items.get_mut(id) {
             item.generic_sender = Some((side, token));
         }
@@ -106,8 +105,7 @@ impl Hub {
             None => route.key(post.key),
         };
         let post = Post { stream: route.stream, post_id, key, ..post.clone() };
-        let message =
-            to_vec(|w| post.encode(w)).map_err(|_| (nak::INVALID_CONTENT, "The post has no encoding"))?;
+        let message = post.to_vec().map_err(|_| (nak::INVALID_CONTENT, "The post has no encoding"))?;
         self.outgoing.push_back((route.up, message));
         Ok(())
     }
@@ -300,9 +298,7 @@ fn posted_message(id: ItemId, item: &Item, post: &Post<'_>) -> Result<Vec<u8>, R
     let (domain, stream) = (item.spec.domain, id.stream());
     let post_user = Some(post.post_user);
     let message = match carried {
-        Message::Update(update) => {
-            to_vec(|w| Update { domain, stream, key: None, post_user, ..update.clone() }.encode(w))
-        }
+        Message::Update(update) => Update { domain, stream, key: None, post_user, ..update.clone() }.to_vec(),
         Message::Refresh(refresh) if refresh.flags.contains(RefreshFlags::COMPLETE) => {
             let refresh = Refresh {
                 domain,
@@ -315,7 +311,7 @@ fn posted_message(id: ItemId, item: &Item, post: &Post<'_>) -> Result<Vec<u8>, R
                 post_user,
                 ..refresh
             };
-            to_vec(|w| refresh.encode(w))
+            refresh.to_vec()
         }
         Message::Refresh(_) => return Err((nak::INVALID_CONTENT, "A posted image must have one part")),
         _ => return Err((nak::DENIED_BY_SOURCE, "Only images and updates can be posted here")),

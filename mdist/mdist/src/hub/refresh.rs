@@ -93,7 +93,7 @@ impl Hub {
         }
         let was_suspect = item.state.data == DataState::Suspect;
         item.set_state(&refresh.state);
-        self.stats.recovered += u64::from(was_suspect && item.state.data == DataState::Ok);
+        self.recovered += u64::from(was_suspect && item.state.data == DataState::Ok);
         if *item.group != *refresh.group {
             item.group = refresh.group.into();
         }

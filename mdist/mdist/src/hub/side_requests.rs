@@ -155,21 +155,6 @@ impl Hub {
         self.release_if_unwanted(now, id);
     }
 
-    /// Removes all holds and waiters of a side that is removed.
-    pub fn side_gone(&mut self, now: Now, side: SideId) {
-        self.apply_pending_first();
-        for id in self.items.all_where(|i| i.holders.iter().any(|(s, _)| *s == side)) {
-            self.close(now, side, id, u32::MAX);
-        }
-        for id in self.items.all_where(|i| i.waiting.iter().chain(&i.receiving).any(|w| w.side == side)) {
-            if let Some(item) = self.items.get_mut(id) {
-                item.waiting.take_where(|w| w.side == side);
-                item.receiving.retain(|w| w.side != side);
-            }
-            self.release_if_unwanted(now, id);
-        }
-    }
-
     /// Ends a request that cannot be met, with a status that has the reason.
     pub(super) fn refuse(
         &mut self,

@@ -14,6 +14,7 @@ use super::services::{Directory, Services};
 use super::streams::Streams;
 use super::sweeps::Sweeps;
 use crate::cache::{FieldTypes, Limits};
+use crate::metrics::components;
 
 /// Items, requests or posts of one kind that a call of the hub handles, each in 1 to 4 µs: sockets wait
 /// meanwhile.
@@ -30,91 +31,39 @@ pub enum Posts {
     Publisher,
 }
 
-/// Options of a hub.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Time that an item stays open upstream after its last stream was closed.
-    pub hold: Now,
-    /// Longest wait for the answer to a request, or for the next part of the answer.
-    pub request_timeout: Now,
-    /// Longest wait for the acknowledgement of a post.
-    pub post_timeout: Now,
-    /// Requests per second that the hub makes to recover items; 0: no limit.
-    pub recovery_rate: u32,
-    /// Maximum number of recovery requests of one service without an answer.
-    pub recovery_window: u32,
-    /// Whether last values are cached.
-    pub cache: bool,
-    /// Exceptions from `cache`, by service name.
-    pub cache_of: HashMap<String, bool>,
-    /// Maximum number of items; further requests are refused.
-    pub max_items: usize,
-    /// Maximum number of requested items of one service that no publisher has published yet; further requests are
-    /// refused.
-    pub max_awaited: usize,
-    /// Destination of posts for items of publishers.
-    pub posts: Posts,
-    /// Limits of a cached item.
-    pub cache_limits: Limits,
-    /// Maximum number of bytes of all cached items; above it, the values of items that no side holds are dropped.
-    /// `None`: no limit.
-    pub cache_budget: Option<usize>,
-    /// Longest payload of one part of an image from the cache, in bytes.
-    pub max_part: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            hold: Now::from_secs(5),
-            request_timeout: Now::from_secs(15),
-            post_timeout: Now::from_secs(15),
-            recovery_rate: 50_000,
-            recovery_window: 5_000,
-            cache: false,
-            cache_of: HashMap::new(),
-            cache_limits: Limits::default(),
-            cache_budget: None,
-            max_items: 4_000_000,
-            max_awaited: 1_000_000,
-            posts: Posts::Cache,
-            max_part: 5_800,
-        }
+rssl::with_defaults! {
+    /// Options of a hub.
+    #[derive(Clone, Debug)]
+    pub struct Options {
+        /// Time that an item stays open upstream after its last stream was closed.
+        pub hold: Now = Now::from_secs(5),
+        /// Longest wait for the answer to a request, or for the next part of the answer.
+        pub request_timeout: Now = Now::from_secs(15),
+        /// Longest wait for the acknowledgement of a post.
+        pub post_timeout: Now = Now::from_secs(15),
+        /// Requests per second that the hub makes to recover items; 0: no limit.
+        pub recovery_rate: u32 = 50_000,
+        /// Maximum number of recovery requests of one service without an answer.
+        pub recovery_window: u32 = 5_000,
+        /// Whether last values are cached.
+        pub cache: bool = false,
+        /// Exceptions from `cache`, by service name.
+        pub cache_of: HashMap<String, bool> = HashMap::new(),
+        /// Maximum number of items; further requests are refused.
+        pub max_items: usize = 4_000_000,
+        /// Maximum number of requested items of one service that no publisher has published yet; further requests are
+        /// refused.
+        pub max_awaited: usize = 1_000_000,
+        /// Destination of posts for items of publishers.
+        pub posts: Posts = Posts::Cache,
+        /// Limits of a cached item.
+        pub cache_limits: Limits = Limits::default(),
+        /// Maximum number of bytes of all cached items; above it, the values of items that no side holds are dropped.
+        /// `None`: no limit.
+        pub cache_budget: Option<usize> = None,
+        /// Longest payload of one part of an image from the cache, in bytes.
+        pub max_part: usize = 5_800,
     }
-}
-
-/// Counters of a hub.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Updates that went to the sides.
-    pub updates: u64,
-    /// Refreshes from upstreams; each part counts.
-    pub refreshes: u64,
-    /// Statuses from upstreams.
-    pub statuses: u64,
-    /// Messages on streams that are not open, mostly late ones after a close.
-    pub late: u64,
-    /// Updates before the first refresh of their stream.
-    pub early: u64,
-    /// Requests sent upstream.
-    pub requests: u64,
-    /// Images sent from the cache, counted for each recipient before they are encoded. An image that then fails is
-    /// requested upstream, and is not counted again.
-    pub cached_images: u64,
-    /// Requests without an answer in time.
-    pub timeouts: u64,
-    /// Messages that the cache could not apply; their items are not cached any more.
-    pub cache_errors: u64,
-    /// Items whose values were dropped because the cache exceeded its budget.
-    pub evictions: u64,
-    /// Refused requests of sides.
-    pub refused: u64,
-    /// Suspect items that became current again.
-    pub recovered: u64,
-    /// Requests of items that stayed suspect while their upstream was up.
-    pub stale_requests: u64,
-    /// Requests held back because their upstream has ended the connection at them twice or more.
-    pub held_back: u64,
 }
 
 /// One upstream.
@@ -159,7 +108,9 @@ pub struct Hub {
     pub(super) announcements: Token,
     /// Memory for messages that the hub writes.
     pub(super) scratch: Vec<u8>,
-    pub(super) stats: Stats,
+    pub(super) stats: components::Hub,
+    /// Suspect items that became current again.
+    pub(super) recovered: u64,
 }
 
 impl Hub {
@@ -183,7 +134,8 @@ impl Hub {
             next_request: 0,
             announcements: 0,
             scratch: Vec::new(),
-            stats: Stats::default(),
+            stats: components::Hub::default(),
+            recovered: 0,
             options,
         }
     }
@@ -226,10 +178,16 @@ impl Hub {
         self.services.directory()
     }
 
-    /// The counters.
+    /// The counters; those that the hub does not count itself are 0.
     #[must_use]
-    pub const fn stats(&self) -> &Stats {
+    pub const fn stats(&self) -> &components::Hub {
         &self.stats
+    }
+
+    /// Suspect items that became current again, so far.
+    #[must_use]
+    pub const fn recovered(&self) -> u64 {
+        self.recovered
     }
 
     /// Number of items that are open, held or awaited.

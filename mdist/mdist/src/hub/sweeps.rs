@@ -117,7 +117,7 @@ impl Hub {
         let effects = Arc::clone(&front.effects);
         while next < end && left.0 > 0 && left.1 > 0 {
             left.1 -= 1;
-            left.0 -= usize::from(self.reach(now, ItemId(next), (number, up, &effects), out));
+            left.0 -= usize::from(self.reach(now, ItemId(next), number, up, &effects, out));
             next += 1;
         }
         if next < end {
@@ -147,7 +147,7 @@ impl Hub {
         for at in 0..self.sweeps.list.len() {
             let Some(sweep) = self.sweeps.list.get(at) else { return };
             let (number, up, effects) = (sweep.number, sweep.up, Arc::clone(&sweep.effects));
-            self.reach(now, id, (number, up, &effects), out);
+            self.reach(now, id, number, up, &effects, out);
         }
     }
 
@@ -156,7 +156,9 @@ impl Hub {
         &mut self,
         now: Now,
         id: ItemId,
-        (number, up, effects): (u32, UpstreamId, &Effects),
+        number: u32,
+        up: UpstreamId,
+        effects: &Effects,
         out: &mut Batch,
     ) -> bool {
         let Some(item) = self.items.get_mut(id).filter(|item| item.swept < number) else { return false };

@@ -3,7 +3,6 @@
 use rssl::rwf::{
     self, Class, Close, Domain, Generic, Head, Key, Refresh, Status, StatusFlags, StreamState, Update, code,
 };
-use rssl::wire::to_vec;
 
 use super::batch::{Batch, Kind};
 use super::encode::{self, suspect_state, with_service};
@@ -144,8 +143,7 @@ impl Hub {
                 return self.publish(now, up, message, out);
             }
             // Only publishers may open streams. Spec: rssl.md §6.
-            let close = Close { domain: head.domain, stream: head.stream, ..Close::default() };
-            self.outgoing.push_back((up, to_vec(|w| close.encode(w))?));
+            self.outgoing.push_back((up, Close::new(head.domain, head.stream).to_vec()?));
             return Ok(());
         }
         self.stats.late += 1;

@@ -1,7 +1,6 @@
 //! Streams at upstreams: requests that open them, and their end.
 
-use rssl::rwf::{Close, DataType, Priority, Request, RequestFlags};
-use rssl::wire::to_vec;
+use rssl::rwf::{Close, Priority, Request, RequestFlags};
 
 use super::ids::{ItemId, Now, UpstreamId};
 use super::item::{Event, Link, PendingRequest};
@@ -43,17 +42,12 @@ impl Hub {
             flags.insert(RequestFlags::PRIVATE);
         }
         let request = Request {
-            domain: item.spec.domain,
-            stream: link.stream,
-            flags,
-            container: DataType::NO_DATA,
             priority: Some(Priority { class: 1, count: 1 }),
             qos: item.spec.qos,
-            key: item.spec.key(service_id),
-            ..Request::default()
+            ..Request::new(item.spec.domain, link.stream, flags, item.spec.key(service_id))
         };
         // The key has an encoding: the item's spec was made of it.
-        let Ok(message) = to_vec(|w| request.encode(w)) else { return };
+        let Ok(message) = request.to_vec() else { return };
         self.next_request = self.next_request.wrapping_add(1);
         let number = self.next_request;
         let up = link.up;
@@ -124,11 +118,11 @@ impl Hub {
         if is_there {
             upstream.streams.close(now, link.stream);
         }
-        if (close || crossed) && is_there {
-            let close = Close { domain: item.spec.domain, stream: link.stream, ..Close::default() };
-            if let Ok(message) = to_vec(|w| close.encode(w)) {
-                self.outgoing.push_back((link.up, message));
-            }
+        if (close || crossed)
+            && is_there
+            && let Ok(message) = Close::new(item.spec.domain, link.stream).to_vec()
+        {
+            self.outgoing.push_back((link.up, message));
         }
         // The service's windows have space for another request.
         self.pump_item(now, id);

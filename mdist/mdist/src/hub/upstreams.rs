@@ -70,7 +70,7 @@ impl Hub {
                     deleted.push(at);
                 }
             } else {
-                self.offer(up, (publishes, recovers), listed, replaces, &mut effects);
+                self.offer(up, publishes, recovers, listed, replaces, &mut effects);
             }
         }
         let effects = self.with_moves(publishes, effects);
@@ -84,7 +84,8 @@ impl Hub {
     fn offer(
         &mut self,
         up: UpstreamId,
-        (publishes, recovers): (bool, bool),
+        publishes: bool,
+        recovers: bool,
         listed: Listed,
         replaces: bool,
         effects: &mut Vec<(usize, Effect)>,

@@ -86,7 +86,8 @@ impl Worker {
     pub(super) fn add_announcements(
         &self,
         mount: Ticket,
-        (wanted, only): (u32, Option<u16>),
+        wanted: u32,
+        only: Option<u16>,
         announced: &[Announcement],
         selected: &mut Vec<(Action, Service)>,
     ) -> Vec<(Token, bool)> {

@@ -2,7 +2,6 @@
 
 use rssl::rdm::items;
 use rssl::rwf::{Ack, Close, CloseFlags, DataType, Domain, Generic, Post, PostFlags, nak};
-use rssl::wire::to_vec;
 
 use super::mount::Role;
 use super::reason::Reason;
@@ -96,7 +95,7 @@ impl Worker {
             seq: post.seq,
             ..Ack::default()
         };
-        if let Ok(message) = to_vec(|w| ack.encode(w)) {
+        if let Ok(message) = ack.to_vec() {
             self.send(id, &message);
         }
     }

@@ -10,62 +10,42 @@ use super::reason::Reason;
 use super::slow_consumer::Limits;
 use crate::net::{LoginLimits, LoginRefusal, Logins, PendingLimits};
 
-/// Settings of a server's mounts.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Name of the server in login replies and in refused handshakes.
-    pub application: String,
-    /// The transport: versions, ping time-outs, compression, frame size.
-    pub transport: ServerOptions,
-    /// Output buffers of one mount (`guaranteedOutputBuffers`, `maxOutputBuffers`).
-    pub output: Limits,
-    /// Streams that one mount may have open; also the OpenLimit that the directory shows. Spec: rssl.md §6.5
-    pub open_limit: u32,
-    /// Maximum number of requests that a consumer should have outstanding: the OpenWindow that the directory shows. Not
-    /// enforced.
-    pub open_window: u32,
-    /// Maximum number of bytes of keys and views of one mount's open items.
-    pub open_bytes: usize,
-    /// Maximum number of such bytes of all mounts.
-    pub open_bytes_total: usize,
-    /// Whether posts are accepted.
-    pub posts: bool,
-    /// Maximum number of mounts of the server, counted from their login; further connections are refused in the
-    /// handshake.
-    pub max_mounts: u32,
-    /// Maximum number of mounts of one user on the server; `None`: no limit.
-    pub mounts_per_user: Option<u32>,
-    /// Maximum number of mounts from one address on the server; `None`: no limit.
-    pub mounts_per_address: Option<u32>,
-    /// Maximum number of mounts of one user from one address; `None`: no limit.
-    pub mounts_per_user_and_address: Option<u32>,
-    /// Maximum number of connections of one worker that have not logged in.
-    pub pending: PendingLimits,
-    /// Longest time from accepting a connection to its login.
-    pub login_timeout: Duration,
-    /// Latency measurement: `None`: off, `Some(false)`: over all mounts, `Some(true)`: for each mount as well.
-    pub latency: Option<bool>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            application: "p2ps".into(),
-            transport: ServerOptions::default(),
-            output: Limits { guaranteed: 800, max: 16_000 },
-            open_limit: 1_000_000,
-            open_window: 100_000,
-            max_mounts: 5_000,
-            open_bytes: 64 << 20,
-            open_bytes_total: 1 << 30,
-            posts: false,
-            mounts_per_user: None,
-            mounts_per_address: None,
-            mounts_per_user_and_address: None,
-            pending: PendingLimits::default(),
-            login_timeout: Duration::from_secs(10),
-            latency: None,
-        }
+rssl::with_defaults! {
+    /// Settings of a server's mounts.
+    #[derive(Clone, Debug)]
+    pub struct Config {
+        /// Name of the server in login replies and in refused handshakes.
+        pub application: String = "p2ps".into(),
+        /// The transport: versions, ping time-outs, compression, frame size.
+        pub transport: ServerOptions = ServerOptions::default(),
+        /// Output buffers of one mount (`guaranteedOutputBuffers`, `maxOutputBuffers`).
+        pub output: Limits = Limits { guaranteed: 800, max: 16_000 },
+        /// Streams that one mount may have open; also the OpenLimit that the directory shows. Spec: rssl.md §6.5
+        pub open_limit: u32 = 1_000_000,
+        /// Maximum number of requests that a consumer should have outstanding: the OpenWindow that the directory shows.
+        /// Not enforced.
+        pub open_window: u32 = 100_000,
+        /// Maximum number of bytes of keys and views of one mount's open items.
+        pub open_bytes: usize = 64 << 20,
+        /// Maximum number of such bytes of all mounts.
+        pub open_bytes_total: usize = 1 << 30,
+        /// Whether posts are accepted.
+        pub posts: bool = false,
+        /// Maximum number of mounts of the server, counted from their login; further connections are refused in the
+        /// handshake.
+        pub max_mounts: u32 = 5_000,
+        /// Maximum number of mounts of one user on the server; `None`: no limit.
+        pub mounts_per_user: Option<u32> = None,
+        /// Maximum number of mounts from one address on the server; `None`: no limit.
+        pub mounts_per_address: Option<u32> = None,
+        /// Maximum number of mounts of one user from one address; `None`: no limit.
+        pub mounts_per_user_and_address: Option<u32> = None,
+        /// Maximum number of connections of one worker that have not logged in.
+        pub pending: PendingLimits = PendingLimits::default(),
+        /// Longest time from accepting a connection to its login.
+        pub login_timeout: Duration = Duration::from_secs(10),
+        /// Latency measurement: `None`: off, `Some(false)`: over all mounts, `Some(true)`: for each mount as well.
+        pub latency: Option<bool> = None,
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use rssl::rwf::{Request, RequestFlags, code};
+use rssl::rwf::{Request, RequestFlags, State, code};
 
 use super::mount::{Role, Stream};
 use super::slots::Ticket;
-use super::states::closed_suspect;
 use super::worker::Worker;
 use crate::dictionaries::Dictionaries;
 
@@ -28,7 +27,7 @@ impl Worker {
     pub(super) fn dictionary_request(&mut self, id: Ticket, request: &Request<'_>) {
         let Some(given) = self.given_out.dictionaries.current(request.key.name.unwrap_or_default()) else {
             let text = unknown(request);
-            let state = closed_suspect(code::NOT_FOUND, text.as_bytes());
+            let state = State::closed(code::NOT_FOUND, text.as_bytes());
             return self.status(id, request.domain, request.stream, false, state);
         };
         let ticket = self.add_stream(Stream::own(id, request, Role::Dictionary(given)));
@@ -46,7 +45,7 @@ impl Worker {
         }
         let Some(given) = self.given_out.dictionaries.current(request.key.name.unwrap_or_default()) else {
             let text = unknown(request);
-            return self.refuse_stream(ticket, closed_suspect(code::NOT_FOUND, text.as_bytes()));
+            return self.refuse_stream(ticket, State::closed(code::NOT_FOUND, text.as_bytes()));
         };
         stream.role = Role::Dictionary(given);
         self.dictionary_refresh(ticket, request);

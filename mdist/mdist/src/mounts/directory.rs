@@ -93,7 +93,7 @@ impl Worker {
         let refresh = Refresh {
             domain: Domain::DIRECTORY,
             stream: stream.id,
-            flags: RefreshFlags::SOLICITED | RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
+            flags: RefreshFlags::REPLY,
             container: DataType::MAP,
             state: State::new(
                 if streaming { StreamState::Open } else { StreamState::NonStreaming },
@@ -142,7 +142,7 @@ impl Worker {
             .filter(|change| change.action != Action::Update || change.parts & filter != 0)
             .map(|change| (change.action, change.service.clone()))
             .collect();
-        let covers = self.add_announcements(stream.mount, (filter, service), announced, &mut selected);
+        let covers = self.add_announcements(stream.mount, filter, service, announced, &mut selected);
         let Some(stream) = self.streams.get(ticket).filter(|_| !selected.is_empty()) else { return };
         let update = Update {
             domain: Domain::DIRECTORY,

@@ -4,14 +4,12 @@
 use std::mem;
 
 use rssl::rwf::{DataState, RequestFlags, State, Status, StreamState, Update};
-use rssl::wire::to_vec;
 
 use super::item_trouble::{ItemTrouble, ReportedState, reported_state};
 use super::mount::Stream;
 use super::outputs::Fanned;
 use super::patch::{self, RefreshView};
 use super::slots::Ticket;
-use super::states::{closed_suspect, recover_suspect};
 use super::subscribers::{Subscriber, flag};
 use super::view::Viewed;
 use super::worker::Worker;
@@ -151,7 +149,7 @@ impl Worker {
         }
         update.stream = stream.id;
         let mount = stream.mount;
-        if let Ok(own) = to_vec(|w| update.encode(w)) {
+        if let Ok(own) = update.to_vec() {
             self.send(mount, &own);
         }
     }
@@ -172,7 +170,7 @@ impl Worker {
             entry.subscribers.as_slice().iter().any(|other| other.mount() == stream.mount.index() as usize);
         if is_open_already && !stream.flags.contains(RequestFlags::PRIVATE) {
             let text = b"this item is open on another stream";
-            return self.refuse_stream(ticket, closed_suspect(rssl::rwf::code::ALREADY_OPEN, text));
+            return self.refuse_stream(ticket, State::closed(rssl::rwf::code::ALREADY_OPEN, text));
         }
         stream.item = Some(item);
         entry.subscribers.push(Subscriber::new(stream.mount.index(), stream.id, flag::WAITING));
@@ -255,7 +253,7 @@ impl Worker {
         let Some(entry) = self.items.get_mut(item.index()) else { return };
         let left = entry.subscribers.as_slice().to_vec();
         for ticket in left.into_iter().filter_map(|one| self.stream_of(one)).collect::<Vec<_>>() {
-            self.refuse_stream(ticket, recover_suspect(0, b"the item has ended"));
+            self.refuse_stream(ticket, State::closed_recover(0, b"the item has ended"));
         }
         self.release_item(item);
     }
@@ -290,7 +288,7 @@ impl Worker {
         status.stream = stream.id;
         let mount = stream.mount;
         if !stream.is_unannounced()
-            && let Ok(own) = to_vec(|w| status.encode(w))
+            && let Ok(own) = status.to_vec()
         {
             self.send(mount, &own);
         }

@@ -1,17 +1,13 @@
 //! States of items in trouble, as each consumer gets them by its choice at login. Spec: rssl.md §6.3
 
-/// A consumer's choice at login about items in trouble.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RecoveryOptions {
-    /// The server keeps streams open and recovers items itself. Default: true.
-    pub single_open: bool,
-    /// The consumer may get suspect data. Default: true.
-    pub allow_suspect: bool,
-}
-
-impl Default for RecoveryOptions {
-    fn default() -> Self {
-        Self { single_open: true, allow_suspect: true }
+rssl::with_defaults! {
+    /// A consumer's choice at login about items in trouble.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct RecoveryOptions {
+        /// The server keeps streams open and recovers items itself. Default: true.
+        pub single_open: bool = true,
+        /// The consumer may get suspect data. Default: true.
+        pub allow_suspect: bool = true,
     }
 }
 

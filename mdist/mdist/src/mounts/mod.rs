@@ -29,7 +29,6 @@ mod sending;
 mod session;
 mod slots;
 mod slow_consumer;
-mod states;
 mod streams;
 mod subscribers;
 mod symbols;

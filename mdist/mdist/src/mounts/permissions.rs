@@ -3,7 +3,6 @@
 use rssl::rwf::{State, code};
 
 use super::delivery::Delivery;
-use super::states::{closed_suspect, recover_suspect};
 
 /// Reason why a permission is denied; the consumer gets it as a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +24,7 @@ impl Denial {
     /// The state that refuses the stream.
     pub(super) fn state(&self) -> State<'_> {
         let text = self.text.as_bytes();
-        if self.retry { recover_suspect(self.code, text) } else { closed_suspect(self.code, text) }
+        if self.retry { State::closed_recover(self.code, text) } else { State::closed(self.code, text) }
     }
 }
 

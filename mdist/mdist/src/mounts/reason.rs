@@ -33,7 +33,7 @@ pub enum Reason {
     },
     /// The connection had not logged in when others took its place.
     #[error("no login before {newer} newer connections (max-pending, max-pending-per-address)")]
-    Crowded {
+    Evicted {
         /// Connections without a login that are newer, at least.
         newer: usize,
     },
@@ -67,7 +67,7 @@ impl Reason {
             Self::LoginRefused(_) => "login_refused",
             Self::Refused(_) => "refused",
             Self::TooManyMounts { .. } => "too_many_mounts",
-            Self::Crowded { .. } => "crowded",
+            Self::Evicted { .. } => "crowded",
             Self::NoLogin { .. } => "no_login",
             Self::PeerClosed => "peer_closed",
             Self::Lost(_) => "lost",

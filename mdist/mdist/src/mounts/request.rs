@@ -11,7 +11,6 @@ use rssl::wire::to_vec;
 use super::mount::{Extra, Role, Stream, Wanted};
 use super::reason::Reason;
 use super::slots::Ticket;
-use super::states::{closed_suspect, recover_suspect};
 use super::tasks::Task;
 use super::view::View;
 use super::worker::Worker;
@@ -30,7 +29,7 @@ impl Worker {
             return self.login_request(id, request);
         }
         if !self.logged_in(id) {
-            let state = closed_suspect(code::USAGE_ERROR, b"log in before requesting anything else");
+            let state = State::closed(code::USAGE_ERROR, b"log in before requesting anything else");
             self.status(id, request.domain, request.stream, false, state);
             return Ok(());
         }
@@ -39,14 +38,14 @@ impl Worker {
             return Ok(());
         }
         if request.stream < 0 {
-            let state = closed_suspect(code::USAGE_ERROR, b"streams of consumers have positive ids");
+            let state = State::closed(code::USAGE_ERROR, b"streams of consumers have positive ids");
             self.status(id, request.domain, request.stream, false, state);
             return Ok(());
         }
         let open = self.mounts.get(id).map_or(0, |mount| mount.ids.len());
         if open >= self.config.open_limit as usize {
             let text = format!("{open} streams are open, the most that this server allows a connection");
-            let state = recover_suspect(code::TOO_MANY_ITEMS, text.as_bytes());
+            let state = State::closed_recover(code::TOO_MANY_ITEMS, text.as_bytes());
             self.status(id, request.domain, request.stream, false, state);
             return Ok(());
         }
@@ -103,7 +102,7 @@ impl Worker {
 
     /// Checks a request for an item against key, service and permissions; returns the item's spec.
     fn check_item_request(&mut self, id: Ticket, request: &Request<'_>) -> Result<ItemSpec, OwnedState> {
-        let unusable = |text: &str| Err(closed_suspect(code::USAGE_ERROR, text.as_bytes()).to_owned());
+        let unusable = |text: &str| Err(State::closed(code::USAGE_ERROR, text.as_bytes()).to_owned());
         if request.flags.contains(RequestFlags::NO_REFRESH) {
             return unusable("no refresh wanted on a stream that is not open");
         }
@@ -116,12 +115,12 @@ impl Worker {
         };
         let Some(service) = self.services.find(service_id) else {
             let text = format!("no service has the id {service_id}; see the directory");
-            return Err(recover_suspect(code::SOURCE_UNKNOWN, text.as_bytes()).to_owned());
+            return Err(State::closed_recover(code::SOURCE_UNKNOWN, text.as_bytes()).to_owned());
         };
         let item_name = key.name.unwrap_or_default();
         if SERVER_LISTS.contains(&item_name) {
             let text = "this server has no lists of its own items and servers";
-            return Err(closed_suspect(code::NOT_FOUND, text.as_bytes()).to_owned());
+            return Err(State::closed(code::NOT_FOUND, text.as_bytes()).to_owned());
         }
         let name = service.name().to_owned();
         if !service.carries(request.domain) {
@@ -135,7 +134,7 @@ impl Worker {
         // §6.3
         if service.is_down() && !mount.map(|mount| mount.recovery()).unwrap_or_default().single_open {
             let text = format!("service {name} is down");
-            return Err(recover_suspect(code::NONE, text.as_bytes()).to_owned());
+            return Err(State::closed_recover(code::NONE, text.as_bytes()).to_owned());
         }
         let user = mount.and_then(|mount| mount.login.as_ref()).map(|login| login.user.clone());
         let user = user.unwrap_or_default();
@@ -152,7 +151,7 @@ impl Worker {
         let Some(stream) = self.streams.get(ticket) else { return };
         if stream.domain != request.domain.0 {
             let text = format!("this stream is open for {}", Domain(stream.domain));
-            return self.refuse_stream(ticket, closed_suspect(code::USAGE_ERROR, text.as_bytes()));
+            return self.refuse_stream(ticket, State::closed(code::USAGE_ERROR, text.as_bytes()));
         }
         match stream.role {
             Role::Directory { .. } => return self.directory_reissue(ticket, request),
@@ -162,7 +161,7 @@ impl Worker {
         }
         if stream.identity != identity(request) {
             let text = b"this stream is open for another item";
-            return self.refuse_stream(ticket, closed_suspect(code::USAGE_ERROR, text));
+            return self.refuse_stream(ticket, State::closed(code::USAGE_ERROR, text));
         }
         let (mount, before) = (stream.mount, stream.extra.as_ref().map_or(0, |extra| extra.bytes()));
         let checked = extra(request, stream.extra.as_deref()).and_then(|extra| {
@@ -217,7 +216,7 @@ impl Worker {
 
     /// Handles a batch: a request for many items, or a reissue of many streams. Spec: rssl.md §6
     fn batch_request(&mut self, id: Ticket, request: &Request<'_>) {
-        let usage = |text: &str| closed_suspect(code::USAGE_ERROR, text.as_bytes()).to_owned();
+        let usage = |text: &str| State::closed(code::USAGE_ERROR, text.as_bytes()).to_owned();
         let refusal = match (items::stream_ids(request.payload), items::batch_names(request.payload)) {
             (Ok(Some(ids)), _) => Ok(format!("{} streams reissued", ids.len())),
             (_, Ok(names)) if !names.is_empty() => Ok(format!("{} items processed", names.len())),
@@ -229,7 +228,7 @@ impl Worker {
             Err(state) => return self.status(id, request.domain, request.stream, false, state.borrow()),
         }
         // The request was decoded, so it has an encoding.
-        if let Ok(message) = to_vec(|w| request.encode(w)) {
+        if let Ok(message) = request.to_vec() {
             self.begin(id, Task::Batch { message, done: 0 });
         }
     }
@@ -283,7 +282,7 @@ fn extra(request: &Request<'_>, previous: Option<&Extra>) -> Result<Option<Box<E
             extra.view_bytes = request.payload.len();
             Some(
                 View::decode(request.payload)
-                    .map_err(|code| closed_suspect(code, b"the view cannot be used").to_owned())?,
+                    .map_err(|code| State::closed(code, b"the view cannot be used").to_owned())?,
             )
         };
     }

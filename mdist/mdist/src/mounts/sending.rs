@@ -2,7 +2,6 @@
 
 use rssl::rwf::{Domain, State, Status, StatusFlags};
 use rssl::transport::Channel;
-use rssl::wire::to_vec;
 
 use super::delivery::Subject;
 use super::patch;
@@ -49,7 +48,7 @@ impl Worker {
     ) {
         let flags = if private { StatusFlags::PRIVATE } else { StatusFlags::NONE };
         let status = Status { domain, stream, flags, state: Some(state), ..Status::default() };
-        if let Ok(message) = to_vec(|w| status.encode(w)) {
+        if let Ok(message) = status.to_vec() {
             self.send(id, &message);
         }
     }

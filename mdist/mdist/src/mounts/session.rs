@@ -9,7 +9,6 @@ use super::item_trouble::RecoveryOptions;
 use super::mount::{Login, Role, Stream};
 use super::reason::Reason;
 use super::slots::Ticket;
-use super::states::{closed_suspect, recover_suspect};
 use super::worker::Worker;
 use crate::net::LoginRefusal;
 
@@ -29,13 +28,7 @@ impl Worker {
                 self.login_reissue(id, ticket, request, &login_request);
             } else {
                 let text = b"this connection is logged in already, on another stream";
-                self.status(
-                    id,
-                    Domain::LOGIN,
-                    request.stream,
-                    false,
-                    closed_suspect(code::USAGE_ERROR, text),
-                );
+                self.status(id, Domain::LOGIN, request.stream, false, State::closed(code::USAGE_ERROR, text));
             }
             return Ok(());
         }
@@ -51,7 +44,7 @@ impl Worker {
             return Err(self.refuse_login(
                 id,
                 request.stream,
-                closed_suspect(code::USAGE_ERROR, text.as_bytes()),
+                State::closed(code::USAGE_ERROR, text.as_bytes()),
             ));
         }
         let user = login_request.user_name().to_vec();
@@ -75,7 +68,7 @@ impl Worker {
                     }
                     LoginRefusal::Total(_) | LoginRefusal::Address(_) => code::NONE,
                 };
-                self.refuse_login(id, request.stream, recover_suspect(code, text.as_bytes()));
+                self.refuse_login(id, request.stream, State::closed_recover(code, text.as_bytes()));
                 return Err(reason);
             }
         };
@@ -172,7 +165,7 @@ impl Worker {
         let again = matches!(reason, Reason::ShutDown);
         let state = State {
             stream: if again { StreamState::ClosedRecover } else { StreamState::Closed },
-            ..closed_suspect(code::NONE, text.as_bytes())
+            ..State::closed(code::NONE, text.as_bytes())
         };
         self.status(id, Domain::LOGIN, stream, false, state);
     }

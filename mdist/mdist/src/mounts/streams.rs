@@ -7,7 +7,6 @@ use rssl::rwf::{Domain, OwnedState, State, code};
 use super::mount::{MountId, Role, Stream};
 use super::reason::Reason;
 use super::slots::Ticket;
-use super::states::recover_suspect;
 use super::subscribers::Subscriber;
 use super::worker::{Disconnect, Worker};
 use crate::hub::{HubRequest, ItemId};
@@ -100,7 +99,7 @@ impl Worker {
             mount.open_bytes += bytes;
             return Ok(());
         };
-        Err(recover_suspect(code::TOO_MANY_ITEMS, text.as_bytes()).to_owned())
+        Err(State::closed_recover(code::TOO_MANY_ITEMS, text.as_bytes()).to_owned())
     }
 
     /// Takes back [`Worker::take_bytes`].

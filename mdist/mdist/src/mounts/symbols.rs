@@ -28,14 +28,12 @@ impl Worker {
                 continue;
             }
             let Some(own) = self.unused_stream_id(id) else { return true };
-            let request = Request {
-                domain: Domain::MARKET_PRICE,
-                stream: own,
-                flags: if streaming { RequestFlags::STREAMING } else { RequestFlags::NONE },
-                container: DataType::NO_DATA,
-                key: Key::item(service, entry.key),
-                ..Request::default()
-            };
+            let request = Request::new(
+                Domain::MARKET_PRICE,
+                own,
+                if streaming { RequestFlags::STREAMING } else { RequestFlags::NONE },
+                Key::item(service, entry.key),
+            );
             self.item_request(id, &request);
         }
         entries.next().is_none()

@@ -95,7 +95,7 @@ impl View {
             return None;
         }
         refresh.payload = &filtered;
-        to_vec(|w| refresh.encode(w)).ok()
+        refresh.to_vec().ok()
     }
 
     /// Writes the wanted part of an update's payload to `out`.

@@ -161,7 +161,7 @@ impl Worker {
         let (entry, oldest) = self.pending.add(id, mount.from);
         mount.pending = Some(entry);
         if let Some(oldest) = oldest {
-            self.disconnect(oldest, Reason::Crowded { newer: self.pending.len() });
+            self.disconnect(oldest, Reason::Evicted { newer: self.pending.len() });
         }
     }
 

@@ -12,20 +12,16 @@ use super::{Interest, Socket, Stream};
 /// again only after a second; so a flood must not fill it. The system's own limit is usually the same.
 const BACKLOG: i32 = 4096;
 
-/// Options of a TCP socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SocketOptions {
-    /// Sends small writes at once (`tcpNoDelay`).
-    pub no_delay: bool,
-    /// Receive buffer, bytes; `None`: the system's default.
-    pub receive_buffer: Option<usize>,
-    /// Send buffer, bytes; `None`: the system's default.
-    pub send_buffer: Option<usize>,
-}
-
-impl Default for SocketOptions {
-    fn default() -> Self {
-        Self { no_delay: true, receive_buffer: None, send_buffer: None }
+rssl::with_defaults! {
+    /// Options of a TCP socket.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SocketOptions {
+        /// Sends small writes at once (`tcpNoDelay`).
+        pub no_delay: bool = true,
+        /// Receive buffer, bytes; `None`: the system's default.
+        pub receive_buffer: Option<usize> = None,
+        /// Send buffer, bytes; `None`: the system's default.
+        pub send_buffer: Option<usize> = None,
     }
 }
 

@@ -18,11 +18,11 @@ use crate::net::{Now, Poller, Registry, SocketOptions, reaches, resolve};
 use super::connector::{Connector, Target};
 use super::driver::Driver;
 use super::feed_thread::FeedsToRead;
+use super::hub_log::HubLog;
 use super::hub_metrics::HubMetrics;
 use super::identity::{component, login};
 use super::known_dictionary::KnownDictionary;
 use super::listeners::Listeners;
-use super::news::News;
 use super::reconnect::Reconnect;
 use super::running::Running;
 use super::side::Side;
@@ -154,7 +154,7 @@ impl<'a> Assembly<'a> {
             poll_backbone_at: Now::ZERO,
             main_wakes_at: Now::ZERO,
             hub_metrics: parts.hub_metrics,
-            news: News::default(),
+            hub_log: HubLog::default(),
             turns: TurnMeter::default(),
         };
         Running::start(driver, self.poller, parts.feeds, addresses, &self.config.threads)

@@ -248,11 +248,11 @@ impl Clients {
     }
 
     fn close_disconnected(&mut self, now: Now) {
-        let cuts: Vec<_> = self.worker.disconnects().collect();
-        for cut in cuts {
+        let disconnects: Vec<_> = self.worker.disconnects().collect();
+        for disconnect in disconnects {
             // Final messages are written as far as the socket takes them.
-            self.write(cut.mount, now);
-            self.leave(cut.mount, cut.reason, now);
+            self.write(disconnect.mount, now);
+            self.leave(disconnect.mount, disconnect.reason, now);
         }
     }
 
@@ -279,7 +279,7 @@ impl Clients {
         let _socket = self.list.get_mut(id.index()).and_then(|place| place.take_if(|client| client.id == id));
         if let Some(farewell) = self.worker.closed(id, reason) {
             count(&mut self.past, &farewell.stats);
-            let crowded = matches!(farewell.reason, Reason::Crowded { .. });
+            let crowded = matches!(farewell.reason, Reason::Evicted { .. });
             self.past.crowded += u64::from(crowded);
             if crowded {
                 // Without a line for each: a flood of connections must not become a flood of lines.

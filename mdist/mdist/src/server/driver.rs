@@ -13,10 +13,10 @@ use crate::backbone::POLL_EVERY;
 use crate::hub::{Batch, Hub, HubRequest, HubTurn};
 use crate::net::{Event, Now, Registry, Socket, now as clock};
 
+use super::hub_log::HubLog;
 use super::hub_metrics::{HubMetrics, Sources};
 use super::known_dictionary::KnownDictionary;
 use super::listeners::{ACCEPTS_PER_TURN, Listeners};
-use super::news::News;
 use super::reconnect::Reconnect;
 use super::side::Side;
 use super::tokens::{BACKBONE, FIRST_CLIENT, FIRST_CONNECTOR};
@@ -52,7 +52,7 @@ pub(super) struct Driver {
     /// Time at which the main thread wakes by itself.
     pub(super) main_wakes_at: Now,
     pub(super) hub_metrics: HubMetrics,
-    pub(super) news: News,
+    pub(super) hub_log: HubLog,
     pub(super) turns: TurnMeter,
 }
 
@@ -171,7 +171,7 @@ impl Driver {
         if !self.hub_metrics.is_due(now) {
             return;
         }
-        self.news.report(now, &self.hub);
+        self.hub_log.report(now, &self.hub);
         let lost_ends = self.reconnect.lost;
         let denied = self.listeners.denied();
         let turns = self.turns.counts();

@@ -80,34 +80,10 @@ impl HubMetrics {
         self.publish_backbone(from);
         if let (Some(place), Side::Backbone(sinks)) = (&self.source, from.side) {
             self.publish_latency(sinks, from);
-            let stats = sinks.stats();
-            place.publish(&components::Source {
-                packets: stats.packets,
-                messages: stats.entries,
-                bytes: stats.bytes,
-                images: stats.images,
-                left: stats.left,
-                cuts: stats.cuts,
-                waits: stats.waits,
-                stalls: stats.stalls,
-                late_packets: stats.late_packets,
-                foreign: stats.foreign,
-                behind: sinks.behind() as u64,
-                backlog: sinks.backlog() as u64,
-            });
+            place.publish(&sinks.stats());
         }
         if let (Some(place), Some(sources)) = (&self.sink, &from.upstreams.sources) {
-            let stats = sources.stats();
-            place.publish(&components::Sink {
-                packets: stats.packets,
-                messages: stats.messages,
-                bytes: stats.bytes,
-                lost: stats.sources_lost,
-                cuts: stats.cuts,
-                gaps: stats.gaps,
-                asked_again: stats.asked_again,
-                foreign: stats.foreign,
-            });
+            place.publish(&sources.stats());
         }
     }
 
@@ -141,29 +117,16 @@ impl HubMetrics {
     fn publish_hub(&self, from: &Sources<'_>) {
         let hub = from.hub;
         let (pending, crowded) = from.upstreams.publishers.as_ref().map_or((0, 0), Publishers::pending);
-        let stats = hub.stats();
         self.hub.publish(&components::Hub {
             services: hub.services().services.len() as u64,
             items: hub.items() as u64,
-            updates: stats.updates,
-            refreshes: stats.refreshes,
-            statuses: stats.statuses,
-            late: stats.late,
-            early: stats.early,
-            requests: stats.requests,
-            timeouts: stats.timeouts,
-            stale_requests: stats.stale_requests,
-            held_back: stats.held_back,
-            refused: stats.refused,
-            cached_images: stats.cached_images,
-            cache_errors: stats.cache_errors,
             cache_bytes: hub.cache_bytes() as u64,
-            evictions: stats.evictions,
             denied: from.denied,
             pending,
             crowded,
             turn_longest: from.turns.0,
             turns_long: from.turns.1,
+            ..*hub.stats()
         });
     }
 

@@ -90,7 +90,7 @@ impl Publishers {
         }
         tracing::debug!(%peer, "a connection for publishers");
         if let Some(oldest) = oldest {
-            self.lost(oldest, &SessionError::Crowded { newer: self.pending.len() }, turn);
+            self.lost(oldest, &SessionError::Evicted { newer: self.pending.len() }, turn);
         }
     }
 
@@ -148,7 +148,7 @@ impl Publishers {
         if let Some(entry) = pending {
             self.pending.remove(entry);
         }
-        if matches!(why, SessionError::Crowded { .. }) {
+        if matches!(why, SessionError::Evicted { .. }) {
             // Without a line for each: a flood of connections must not become a flood of lines.
             self.crowded += 1;
             if self.crowded == 1 {

@@ -5,9 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use rssl::rwf::{DataType, Domain, FieldList, Key, Message, Real, Request, RequestFlags};
+use rssl::rwf::{Domain, FieldList, Key, Message, Real, Request};
 use rssl::transport::ClientOptions;
-use rssl::wire::to_vec;
 
 use super::identity::component;
 use crate::net::now;
@@ -91,20 +90,12 @@ pub fn watch(server: SocketAddr, names: &[&str], mut on: impl FnMut(&Quote) -> b
 }
 
 fn request(stream: i32, service: u16, name: &str) -> rssl::Result<Vec<u8>> {
-    let request = Request {
-        domain: Domain::MARKET_PRICE,
+    Request::streaming(
+        Domain::MARKET_PRICE,
         stream,
-        flags: RequestFlags::STREAMING,
-        container: DataType::NO_DATA,
-        key: Key {
-            service: Some(service),
-            name: Some(name.as_bytes()),
-            name_type: Some(1),
-            ..Key::default()
-        },
-        ..Request::default()
-    };
-    to_vec(|w| request.encode(w))
+        Key { service: Some(service), name: Some(name.as_bytes()), name_type: Some(1), ..Key::default() },
+    )
+    .to_vec()
 }
 
 fn quote(message: &[u8]) -> rssl::Result<Option<Quote>> {

@@ -67,7 +67,7 @@ impl<E: ?Sized + Send + 'static> Opener<E> {
         let still_wanted = Arc::downgrade(&wanted);
         std::thread::Builder::new()
             .name("mdist-attach".into())
-            .spawn(move || open_with_backoff(&still_wanted, (&*carrier, open), &to, &waker))
+            .spawn(move || open_with_backoff(&still_wanted, &*carrier, open, &to, &waker))
             .context("start the thread that waits for the backbone")?;
         self.attempt = Some(Attempt { end, _wanted: wanted });
         Ok(())
@@ -89,7 +89,8 @@ impl<E: ?Sized + Send + 'static> Opener<E> {
 
 fn open_with_backoff<E: ?Sized>(
     wanted: &Weak<()>,
-    (carrier, open): (&dyn Carrier, Open<E>),
+    carrier: &dyn Carrier,
+    open: Open<E>,
     to: &Sender<Box<E>>,
     waker: &Waker,
 ) {

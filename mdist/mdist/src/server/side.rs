@@ -23,7 +23,7 @@ impl Side {
     pub(super) fn take_hub_requests(&mut self, into: &mut VecDeque<HubRequest>) {
         match self {
             Self::Mounts(clients) => into.extend(clients.worker.hub_requests()),
-            Self::Backbone(sinks) => into.extend(sinks.take_asks()),
+            Self::Backbone(sinks) => into.extend(sinks.take_hub_requests()),
         }
     }
 

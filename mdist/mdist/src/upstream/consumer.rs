@@ -7,8 +7,7 @@ use std::time::Duration;
 use rssl::rdm::directory::{self, Action, Service, filter};
 use rssl::rdm::login;
 use rssl::rwf::{
-    DataState, DataType, Domain, Generic, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, State,
-    StreamState, peek,
+    DataState, Domain, Generic, Key, Message, Refresh, RefreshFlags, Request, State, StreamState, peek,
 };
 use rssl::transport::{Channel, ClientOptions};
 use rssl::wire::to_vec;
@@ -265,7 +264,7 @@ fn administrative(
         // Round-trip probes are echoed. Spec: rssl.md §5.1
         (Message::Generic(generic), LOGIN_STREAM, Domain::LOGIN) => {
             let echo = Generic { perm: None, ..generic.clone() };
-            replies.push(to_vec(|w| echo.encode(w))?);
+            replies.push(echo.to_vec()?);
         }
         // Acknowledgements of posts, and other messages about items.
         _ if *phase == Phase::Open => on(Event::Message(bytes))?,
@@ -296,21 +295,18 @@ fn login_request(login: &Login) -> rssl::Result<Vec<u8>> {
 }
 
 fn directory_request() -> rssl::Result<Vec<u8>> {
-    let request = Request {
-        domain: Domain::DIRECTORY,
-        stream: DIRECTORY_STREAM,
-        flags: RequestFlags::STREAMING,
-        container: DataType::NO_DATA,
-        key: Key { filter: Some(EVERYTHING), ..Key::default() },
-        ..Request::default()
-    };
-    to_vec(|w| request.encode(w))
+    Request::streaming(
+        Domain::DIRECTORY,
+        DIRECTORY_STREAM,
+        Key { filter: Some(EVERYTHING), ..Key::default() },
+    )
+    .to_vec()
 }
 
 #[cfg(test)]
 mod tests {
     use rssl::rdm::directory::Info;
-    use rssl::rwf::Update;
+    use rssl::rwf::{DataType, Update};
 
     use super::*;
 
@@ -333,19 +329,11 @@ mod tests {
         let (domain, stream, container) = (Domain::DIRECTORY, DIRECTORY_STREAM, DataType::MAP);
         let message = if refresh {
             let flags = RefreshFlags::SOLICITED.with(RefreshFlags::COMPLETE);
-            let refresh = Refresh {
-                domain,
-                stream,
-                flags,
-                container,
-                state: State::OK,
-                payload: &payload,
-                ..Refresh::default()
-            };
-            to_vec(|w| refresh.encode(w)).unwrap()
+            let refresh =
+                Refresh { flags, state: State::OK, ..Refresh::new(domain, stream, container, &payload) };
+            refresh.to_vec().unwrap()
         } else {
-            let update = Update { domain, stream, container, payload: &payload, ..Update::default() };
-            to_vec(|w| update.encode(w)).unwrap()
+            Update::new(domain, stream, container, &payload).to_vec().unwrap()
         };
         let (mut reported, mut replies) = (Vec::new(), Vec::new());
         let mut on = |event: Event<'_>| {

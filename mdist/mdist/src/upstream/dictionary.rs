@@ -3,9 +3,8 @@
 use rssl::dictionary::{Enums, Fields, VERBOSITY_VERBOSE};
 use rssl::rdm::directory::{Action, Service};
 use rssl::rwf::{
-    DataState, Domain, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, Series, State, StreamState,
+    DataState, Domain, Key, Message, Refresh, RefreshFlags, Request, Series, State, StreamState,
 };
-use rssl::wire::to_vec;
 
 use crate::dictionaries::{Half, Incoming};
 
@@ -116,19 +115,17 @@ impl Download {
 
 /// A streaming request for a dictionary of a service.
 fn request(stream: i32, service: u16, name: &str) -> rssl::Result<Vec<u8>> {
-    let request = Request {
-        domain: Domain::DICTIONARY,
+    Request::streaming(
+        Domain::DICTIONARY,
         stream,
-        flags: RequestFlags::STREAMING,
-        key: Key {
+        Key {
             service: Some(service),
             name: Some(name.as_bytes()),
             filter: Some(VERBOSITY_VERBOSE),
             ..Key::default()
         },
-        ..Request::default()
-    };
-    to_vec(|w| request.encode(w))
+    )
+    .to_vec()
 }
 
 /// Adds a part. Part numbers are optional, and the SDK's C provider sends none; CLEAR_CACHE marks a first part then,
@@ -208,14 +205,10 @@ mod tests {
     /// A part without a number, as the SDK's C provider sends it.
     fn unnumbered(stream: i32, payload: &[u8], flags: RefreshFlags) -> Message<'_> {
         Message::Refresh(Refresh {
-            domain: Domain::DICTIONARY,
-            stream,
             flags: flags | RefreshFlags::SOLICITED,
-            container: DataType::SERIES,
             state: State { text: b"Field Dictionary Refresh (starting fid -3)\0", ..State::OK },
             group: &[0, 0],
-            payload,
-            ..Refresh::default()
+            ..Refresh::new(Domain::DICTIONARY, stream, DataType::SERIES, payload)
         })
     }
 
@@ -255,7 +248,7 @@ mod tests {
         let suspect = |data| {
             let state = State::new(StreamState::Open, data, code::NONE, b"changed");
             let (domain, stream) = (Domain::DICTIONARY, 3);
-            Message::Status(Status { domain, stream, state: Some(state), ..Status::default() })
+            Message::Status(Status::new(domain, stream, state))
         };
         assert!(download.renewal(&suspect(DataState::Suspect)).is_none(), "it is still to come");
         assert!(matches!(answer(&mut download, &requests[0]), Some(Ok(_))));
@@ -273,19 +266,14 @@ mod tests {
     fn refused_and_malformed_dictionaries_are_reported() {
         let mut download = Download::default();
         download.requests(&[service(4, &[FIELD_DICTIONARY, ENUM_DICTIONARY])]).unwrap();
-        let state = State::new(StreamState::Closed, DataState::Suspect, code::NOT_FOUND, b"not here");
-        let status =
-            Status { domain: Domain::DICTIONARY, stream: 3, state: Some(state), ..Status::default() };
+        let state = State::closed(code::NOT_FOUND, b"not here");
+        let status = Status::new(Domain::DICTIONARY, 3, state);
         let Some(Err(why)) = download.message(&Message::Status(status)) else { panic!("not refused") };
         assert_eq!((why, download.is_awaited()), (("RWFFld", "not here".to_owned()), true));
         let refresh = Refresh {
-            domain: Domain::DICTIONARY,
-            stream: 4,
             flags: RefreshFlags::COMPLETE,
-            container: DataType::SERIES,
             state: State::OK,
-            payload: &[0xFF, 1],
-            ..Refresh::default()
+            ..Refresh::new(Domain::DICTIONARY, 4, DataType::SERIES, &[0xFF, 1])
         };
         assert!(matches!(download.message(&Message::Refresh(refresh)), Some(Err(("RWFEnum", _)))));
         assert!(!download.is_awaited());

@@ -91,7 +91,7 @@ impl Publisher {
             return;
         }
         let text = why.to_string();
-        let state = State::new(StreamState::ClosedRecover, DataState::Suspect, code::NONE, text.as_bytes());
+        let state = State::closed_recover(code::NONE, text.as_bytes());
         if let Ok(message) = to_vec(|w| login::reject(self.dialogue.login_stream, state, w)) {
             // A failed channel sends nothing any more.
             let _ = self.connection.write(&message);
@@ -246,14 +246,8 @@ impl Dialogue {
         } else {
             (code::NOT_FOUND, &b"There is no such dictionary"[..])
         };
-        let state = State::new(StreamState::Closed, DataState::Suspect, code, text);
-        let status = Status {
-            domain: request.domain,
-            stream: request.stream,
-            state: Some(state),
-            ..Status::default()
-        };
-        replies.push(to_vec(|w| status.encode(w))?);
+        let state = State::closed(code, text);
+        replies.push(Status::new(request.domain, request.stream, state).to_vec()?);
         Ok(())
     }
 
@@ -263,19 +257,13 @@ impl Dialogue {
         self.login_stream = request.stream;
         if login.attributes.role != login::PROVIDER {
             let text = "This port takes publishers (login role 1); consumers connect to the p2ps";
-            let state =
-                State::new(StreamState::Closed, DataState::Suspect, code::USAGE_ERROR, text.as_bytes());
+            let state = State::closed(code::USAGE_ERROR, text.as_bytes());
             replies.push(to_vec(|w| login::reject(request.stream, state, w))?);
             return Err(SessionError::Login { text: text.into(), for_good: true });
         }
         if let Some(Err(refusal)) = self.place.as_mut().map(|place| place.take(login.identity())) {
             let text = refusal_text(refusal);
-            let state = State::new(
-                StreamState::ClosedRecover,
-                DataState::Suspect,
-                code::NO_RESOURCES,
-                text.as_bytes(),
-            );
+            let state = State::closed_recover(code::NO_RESOURCES, text.as_bytes());
             replies.push(to_vec(|w| login::reject(request.stream, state, w))?);
             return Err(SessionError::Login { text, for_good: false });
         }

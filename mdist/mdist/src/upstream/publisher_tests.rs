@@ -96,13 +96,9 @@ fn directory_refresh(peer: &mut Peer) {
     let payload =
         to_vec(|w| directory::encode(w, directory::filter::ALL, &[(Action::Add, service.clone())])).unwrap();
     let refresh = Refresh {
-        domain: Domain::DIRECTORY,
-        stream: -1,
         flags: RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
-        container: DataType::MAP,
         state: State::OK,
-        payload: &payload,
-        ..Refresh::default()
+        ..Refresh::new(Domain::DIRECTORY, -1, DataType::MAP, &payload)
     };
     peer.send(|w| refresh.encode(w));
 }
@@ -122,7 +118,7 @@ fn publisher_logs_in_announces_and_publishes() {
             Refresh { domain: Domain::MARKET_PRICE, stream: -6, key, state: State::OK, ..Refresh::default() };
         peer.send(|w| image.encode(w));
         peer.send(|w| Update { domain: Domain::MARKET_PRICE, stream: -6, ..Update::default() }.encode(w));
-        peer.send(|w| Close { domain: Domain::DIRECTORY, stream: -1, ..Close::default() }.encode(w));
+        peer.send(|w| Close::new(Domain::DIRECTORY, -1).encode(w));
         let events = exchange(&mut peer, &mut session, piece).unwrap();
         assert_eq!(
             events,
@@ -164,9 +160,9 @@ fn open_streams_are_told_of_a_changed_dictionary() {
     // More streams than a publisher may have open, one of which it closes.
     for stream in 3..=20 {
         let flags = RequestFlags::STREAMING;
-        peer.send(|w| Request { domain, stream, flags, key, ..Request::default() }.encode(w));
+        peer.send(|w| Request::new(domain, stream, flags, key).encode(w));
     }
-    peer.send(|w| Close { domain, stream: 4, ..Close::default() }.encode(w));
+    peer.send(|w| Close::new(domain, 4).encode(w));
     exchange(&mut peer, &mut session, 100_000).unwrap();
     let statuses = |peer: &mut Peer| {
         let all = peer.received.drain(..).collect::<Vec<_>>();
@@ -191,8 +187,7 @@ fn open_streams_are_told_of_a_changed_dictionary() {
 #[test]
 fn posts_are_sent_on_the_publishers_login_stream() {
     let (mut peer, mut session) = opened(100, 9);
-    let post =
-        to_vec(|w| Post { domain: Domain::MARKET_PRICE, stream: 1, ..Post::default() }.encode(w)).unwrap();
+    let post = Post { domain: Domain::MARKET_PRICE, stream: 1, ..Post::default() }.to_vec().unwrap();
     session.send(&post).unwrap();
     exchange(&mut peer, &mut session, 100).unwrap();
     assert_eq!(peek(&peer.received[1]).unwrap().stream, 9);
@@ -217,7 +212,7 @@ fn requests_for_other_domains_are_refused() {
     let (mut peer, mut session) = opened(100, 1);
     for (domain, stream) in [(Domain::DICTIONARY, 3), (Domain::DIRECTORY, 4)] {
         let key = Key::item(1, b"NONE");
-        peer.send(|w| Request { domain, stream, key, ..Request::default() }.encode(w));
+        peer.send(|w| Request::new(domain, stream, RequestFlags::NONE, key).encode(w));
     }
     exchange(&mut peer, &mut session, 100).unwrap();
     for (n, stream) in [(1, 3), (2, 4)] {
@@ -232,7 +227,7 @@ fn publisher_downloads_the_dictionaries() {
     let names = [(3, rssl::dictionary::FIELD_DICTIONARY), (4, rssl::dictionary::ENUM_DICTIONARY)];
     for (stream, name) in names {
         let key = Key { filter: Some(15), ..Key::item(1, name.as_bytes()) };
-        peer.send(|w| Request { domain: Domain::DICTIONARY, stream, key, ..Request::default() }.encode(w));
+        peer.send(|w| Request::new(Domain::DICTIONARY, stream, RequestFlags::NONE, key).encode(w));
     }
     exchange(&mut peer, &mut session, 100_000).unwrap();
     let mut got = rssl::dictionary::Dictionary::default();

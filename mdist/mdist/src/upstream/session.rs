@@ -47,7 +47,7 @@ pub enum SessionError {
     },
     /// The connection had not logged in when others took its place.
     #[error("no login before {newer} newer connections (max-pending, max-pending-per-address)")]
-    Crowded {
+    Evicted {
         /// Connections without a login that are newer, at least.
         newer: usize,
     },
@@ -68,7 +68,7 @@ impl SessionError {
             Self::Directory(_) => "the directory was closed",
             Self::Silent(_) => "nothing was heard",
             Self::Slow { .. } => "it did not answer in time",
-            Self::Crowded { .. } => "it did not log in",
+            Self::Evicted { .. } => "it did not log in",
             Self::Ended(_) => "the connection ended",
         }
     }
@@ -84,7 +84,7 @@ impl SessionError {
             Self::Directory(_) => "directory",
             Self::Silent(_) => "silent",
             Self::Slow { .. } => "slow",
-            Self::Crowded { .. } => "crowded",
+            Self::Evicted { .. } => "crowded",
             Self::Ended(_) => "ended",
         }
     }

@@ -16,7 +16,7 @@ use crate::load_common::until;
 const IDLE: usize = 5_000;
 
 /// The value of a metric, over all threads.
-fn metric(metrics: &Metrics, name: &str) -> u64 {
+pub(crate) fn metric(metrics: &Metrics, name: &str) -> u64 {
     let page = metrics.text();
     let lines = page.lines().filter(|line| line.starts_with(name));
     lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()

@@ -1,6 +1,6 @@
 //! Hostile clients: raw connections from chosen addresses, and clients that speak RSSL.
 
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -8,10 +8,6 @@ use std::time::Duration;
 
 use std::sync::Arc;
 
-use rssl::rdm::login;
-use rssl::rwf::{Domain, Message};
-use rssl::transport::{Channel, ClientOptions, Pulled};
-use rssl::wire::{Writer, to_vec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -41,27 +37,12 @@ pub(crate) fn affordable(wanted: usize) -> usize {
     wanted.min(most.saturating_sub(3_000))
 }
 
-/// A client that speaks RSSL.
-pub(crate) struct Client {
-    stream: TcpStream,
-    channel: Channel,
-    input: Vec<u8>,
-}
+pub(crate) use crate::client_common::Client;
 
 impl Client {
     /// Connects and completes the handshake.
     pub(crate) fn connect(from: Ipv4Addr, to: SocketAddr) -> io::Result<Self> {
-        let stream = connect_from(from, to)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(LIMIT))?;
-        stream.set_write_timeout(Some(LIMIT))?;
-        let channel = Channel::client(ClientOptions::default());
-        let mut client = Self { stream, channel, input: Vec::new() };
-        client.flush()?;
-        while client.channel.opened().is_none() {
-            client.read()?;
-        }
-        Ok(client)
+        Self::open(connect_from(from, to)?, LIMIT)
     }
 
     /// Connects and logs in; the error has the reason of a refusal.
@@ -72,53 +53,8 @@ impl Client {
     /// Connects and logs in under a name; the error has the reason of a refusal.
     pub(crate) fn log_in_as(user: &[u8], from: Ipv4Addr, to: SocketAddr, role: u64) -> io::Result<Self> {
         let mut client = Self::connect(from, to)?;
-        let attributes = login::Attributes { role, ..login::Attributes::default() };
-        client.say(|w| login::Request { user, name_type: 1, attributes: attributes.clone() }.encode(1, w))?;
-        loop {
-            for message in client.read()? {
-                match Message::decode(&message).map_err(io::Error::other)? {
-                    Message::Refresh(refresh) if refresh.domain == Domain::LOGIN => return Ok(client),
-                    Message::Status(status) => return Err(io::Error::other(format!("{status:?}"))),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let mut out = Vec::new();
-        self.channel.take_output(&mut out);
-        self.stream.write_all(&out)
-    }
-
-    /// Sends a message.
-    pub(crate) fn say(&mut self, f: impl FnMut(&mut Writer<'_>) -> rssl::Result<()>) -> io::Result<()> {
-        let mut out = Vec::new();
-        let message = to_vec(f).map_err(io::Error::other)?;
-        self.channel.write(&message, &mut out).map_err(io::Error::other)?;
-        self.stream.write_all(&out)
-    }
-
-    /// Reads once; returns the complete messages.
-    pub(crate) fn read(&mut self) -> io::Result<Vec<Vec<u8>>> {
-        let mut buffer = [0; 65536];
-        let count = self.stream.read(&mut buffer)?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        self.input.extend_from_slice(&buffer[..count]);
-        let mut messages = Vec::new();
-        loop {
-            let (used, pulled) = self.channel.pull(&self.input).map_err(io::Error::other)?;
-            match pulled {
-                Pulled::NeedMore => return Ok(messages),
-                Pulled::Message(message) => messages.push(message.to_vec()),
-                Pulled::Refused { text } => return Err(io::Error::other(text.to_owned())),
-                Pulled::Opened(_) | Pulled::Ping | Pulled::Handshake => {}
-            }
-            self.input.drain(..used);
-            self.flush()?;
-        }
+        client.login(user, role)?;
+        Ok(client)
     }
 }
 

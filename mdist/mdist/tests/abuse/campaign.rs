@@ -21,6 +21,7 @@ use rssl::rdm::login;
 use rssl::rwf::{Attrib, DataType, Domain, Key, Message, Post, PostFlags, Request, RequestFlags};
 use utipc::{Change, Node, ServiceRange};
 
+use crate::admission::metric;
 use crate::attack::{Attack, Client, address, affordable, connect_from};
 use crate::backbone_common::{Host, LIMIT};
 use crate::load_common::{LONG, more_updates, publisher, sets, settled};
@@ -87,14 +88,12 @@ fn private_streams(to: SocketAddr) -> impl FnMut(u64) -> io::Result<u64> + Send 
             let name = format!("PRIVATE{round}-{stream}");
             let attrib = (stream % 10 == 0).then_some(Attrib { container: DataType::OPAQUE, data: &long });
             client.say(|w| {
-                Request {
-                    domain: Domain::MARKET_PRICE,
+                Request::new(
+                    Domain::MARKET_PRICE,
                     stream,
-                    flags: RequestFlags::STREAMING | RequestFlags::PRIVATE,
-                    container: DataType::NO_DATA,
-                    key: Key { attrib, ..Key::item(1, name.as_bytes()) },
-                    ..Request::default()
-                }
+                    RequestFlags::STREAMING | RequestFlags::PRIVATE,
+                    Key { attrib, ..Key::item(1, name.as_bytes()) },
+                )
                 .encode(w)
             })?;
         }
@@ -167,13 +166,6 @@ fn injected(node: &Node, config: &Config) -> impl FnMut(u64) -> io::Result<u64> 
         socket.send_to(&encode_credit(FeedId(feed), round), reader).map_err(io::Error::other)?;
         Ok(1)
     }
-}
-
-/// The value of a metric.
-fn metric(metrics: &Metrics, name: &str) -> u64 {
-    let page = metrics.text();
-    let lines = page.lines().filter(|line| line.starts_with(name));
-    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
 #[test]

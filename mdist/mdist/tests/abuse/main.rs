@@ -6,6 +6,8 @@ mod attack;
 #[path = "../backbone_common/mod.rs"]
 mod backbone_common;
 mod campaign;
+#[path = "../client_common/mod.rs"]
+mod client_common;
 #[path = "../load_common/mod.rs"]
 mod load_common;
 mod witness;

@@ -14,10 +14,8 @@ use mdist::hub::{Batch, HubRequest, ItemId, ItemSpec, Kind, SideId, Token, Upstr
 use mdist::net::{Interest, Poller};
 use rssl::rdm::directory::{Action, Info, Service, ServiceState};
 use rssl::rwf::{
-    Close, DataType, Domain, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, State, Status,
-    StreamState, Update,
+    Close, DataType, Domain, Key, Message, Refresh, RefreshFlags, Request, State, Status, StreamState, Update,
 };
-use rssl::wire::to_vec;
 
 const SIDE: SideId = SideId(0);
 
@@ -85,7 +83,7 @@ impl Publisher {
             payload: &payload,
             ..Update::default()
         };
-        let update = to_vec(|w| update.encode(w)).unwrap();
+        let update = update.to_vec().unwrap();
         self.items[id.index()] = Some(Item { spec: spec.clone(), count: 0, holds: 0, update });
         self.by_spec.insert(spec, id);
         id
@@ -102,7 +100,7 @@ impl Publisher {
             payload: &payload,
             ..Refresh::default()
         };
-        out.push(Kind::Image, SIDE, id, token, &to_vec(|w| refresh.encode(w)).unwrap());
+        out.push(Kind::Image, SIDE, id, token, &refresh.to_vec().unwrap());
     }
 
     /// Makes this many updates, of the items in turn.
@@ -128,7 +126,7 @@ impl Publisher {
         self.by_spec.remove(&spec);
         let state = State { stream: StreamState::Closed, ..State::OK };
         let status = Status { domain: spec.domain, state: Some(state), ..Status::default() };
-        out.push(Kind::Message, SideId::ALL, id, 0, &to_vec(|w| status.encode(w)).unwrap());
+        out.push(Kind::Message, SideId::ALL, id, 0, &status.to_vec().unwrap());
         out.push_bare(Kind::Gone, SideId::ALL, id, 0);
     }
 }
@@ -215,7 +213,7 @@ fn run_source(end: Box<dyn SourceEnd>, service: &str, hold: Duration, stall: usi
         let updates = hub.update(burst, &mut batch);
         side.apply(&batch).unwrap();
         // Includes requests that the batch has caused.
-        for ask in side.take_asks() {
+        for ask in side.take_hub_requests() {
             batch.clear();
             hub.ask(ask, &mut batch);
             side.apply(&batch).unwrap();
@@ -287,15 +285,10 @@ impl Consumer {
     }
 
     fn request(&mut self, up: UpstreamId, service: u16, stream: i32, name: &[u8]) {
-        let request = Request {
-            domain: Domain::MARKET_PRICE,
-            stream,
-            flags: RequestFlags::STREAMING,
-            container: DataType::NO_DATA,
-            key: Key::item(service, name),
-            ..Request::default()
-        };
-        self.orders.push((up, to_vec(|w| request.encode(w)).unwrap()));
+        self.orders.push((
+            up,
+            Request::streaming(Domain::MARKET_PRICE, stream, Key::item(service, name)).to_vec().unwrap(),
+        ));
     }
 }
 
@@ -384,8 +377,7 @@ impl Shared {
         let found = self.hub.streams.iter().find(|(_, want)| want.name == name).map(|(stream, _)| *stream);
         if let (Some(stream), Some((up, _))) = (found, self.hub.using) {
             self.hub.streams.remove(&stream);
-            let close = Close { domain: Domain::MARKET_PRICE, stream, ..Close::default() };
-            self.hub.orders.push((up, to_vec(|w| close.encode(w)).unwrap()));
+            self.hub.orders.push((up, Close::new(Domain::MARKET_PRICE, stream).to_vec().unwrap()));
             self.send();
         }
     }

@@ -2,9 +2,8 @@
 
 use mdist::mounts::{AllowAll, Config, MountId, Reason};
 use mdist::net::PendingLimits;
-use rssl::rwf::{Attrib, DataType, Domain, Key, Message, Request, RequestFlags, StreamState, nak};
+use rssl::rwf::{Attrib, DataType, Domain, Key, Message, Request, StreamState, nak};
 use rssl::transport::ClientOptions;
-use rssl::wire::to_vec;
 
 use crate::support::*;
 
@@ -26,7 +25,8 @@ fn client_logs_in_beside_more_idle_connections_than_mounts() {
         opened.extend(idle(&mut rig, &format!("198.51.100.{host}"), 100));
         assert!(rig.worker.pending() <= 30);
     }
-    let crowded = rig.disconnects.iter().filter(|cut| matches!(cut.reason, Reason::Crowded { .. }));
+    let crowded =
+        rig.disconnects.iter().filter(|disconnect| matches!(disconnect.reason, Reason::Evicted { .. }));
     assert_eq!(crowded.count(), 5_000 - 30);
     // The oldest of each address went first.
     let (gone, kept) = opened.split_at(5_000 - 100);
@@ -94,15 +94,9 @@ fn large(stream: i32, bytes: usize) -> Vec<u8> {
     let name = format!("ITEM{stream}");
     let data = vec![0; bytes];
     let attrib = Some(Attrib { container: DataType::OPAQUE, data: &data });
-    let request = Request {
-        domain: Domain::MARKET_PRICE,
-        stream,
-        flags: RequestFlags::STREAMING,
-        container: DataType::NO_DATA,
-        key: Key { attrib, ..Key::item(1, name.as_bytes()) },
-        ..Request::default()
-    };
-    to_vec(|w| request.encode(w)).unwrap()
+    Request::streaming(Domain::MARKET_PRICE, stream, Key { attrib, ..Key::item(1, name.as_bytes()) })
+        .to_vec()
+        .unwrap()
 }
 
 #[test]
@@ -148,8 +142,7 @@ fn keys_of_a_mount_take_no_more_than_their_budget() {
 fn posts_are_refused_by_default_with_the_setting_that_accepts_them() {
     let mut rig = Rig::with(Config::default(), 1000, Box::new(AllowAll));
     let at = rig.login();
-    rig.request(at, 5, "A");
-    rig.received(at);
+    rig.open(at, 5, "A");
     rig.send(at, &post_on_5(7));
     let received = rig.one(at);
     let Message::Ack(ack) = received.message() else { panic!("{received:?}") };

@@ -161,21 +161,16 @@ fn publishers_are_refused_on_the_consumer_port() {
         container: DataType::NO_DATA,
         ..Refresh::default()
     };
-    rig.send(at, &to_vec(|w| refresh.encode(w)).unwrap());
+    rig.send(at, &refresh.to_vec().unwrap());
     assert!(rig.only_disconnect().1.to_string().contains("publisher"));
 }
 
 #[test]
 fn closing_the_login_ends_all_streams_silently() {
-    let mut rig = Rig::new();
-    let at = rig.login();
-    rig.request(at, 5, "A");
-    rig.request(at, 6, "B");
-    rig.received(at);
-    rig.send(
-        at,
-        &to_vec(|w| Close { domain: Domain::LOGIN, stream: 1, ..Close::default() }.encode(w)).unwrap(),
-    );
+    let (mut rig, at) = Rig::logged_in();
+    rig.open(at, 5, "A");
+    rig.open(at, 6, "B");
+    rig.send(at, &Close::new(Domain::LOGIN, 1).to_vec().unwrap());
     assert_eq!((rig.received(at), rig.hub.closes, rig.hub.items.iter().flatten().count()), (vec![], 2, 0));
     rig.send(at, &login_request("user", &[]));
     rig.one(at);
@@ -185,14 +180,10 @@ fn closing_the_login_ends_all_streams_silently() {
 
 #[test]
 fn consumer_that_logged_out_keeps_its_name() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     let mount = rig.consumers[at].mount;
     let before = rig.worker.stats(mount).unwrap();
-    rig.send(
-        at,
-        &to_vec(|w| Close { domain: Domain::LOGIN, stream: 1, ..Close::default() }.encode(w)).unwrap(),
-    );
+    rig.send(at, &Close::new(Domain::LOGIN, 1).to_vec().unwrap());
     let closed = rig.worker.closed(mount, Reason::PeerClosed).unwrap();
     let who = |stats: &mdist::mounts::MountStats| {
         (stats.user.clone(), stats.application.clone(), stats.position.clone())
@@ -203,14 +194,11 @@ fn consumer_that_logged_out_keeps_its_name() {
 
 #[test]
 fn login_reissue_leaves_items_open() {
-    let mut rig = Rig::new();
-    let at = rig.login();
-    rig.request(at, 5, "A");
-    rig.received(at);
+    let (mut rig, at) = Rig::logged_in();
+    rig.open(at, 5, "A");
     rig.send(at, &login_request("user", &[("SingleOpen", 1)]));
     assert_eq!(rig.one(at).refresh().domain, Domain::LOGIN);
-    let item = rig.hub.item("A");
-    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    rig.push_update("A");
     assert_eq!(rig.one(at).stream(), 5);
 }
 
@@ -235,15 +223,9 @@ fn forced_logout_sends_a_status() {
 }
 
 fn directory(stream: i32, filter: Option<u32>, service: Option<u16>, flags: RequestFlags) -> Vec<u8> {
-    let request = Request {
-        domain: Domain::DIRECTORY,
-        stream,
-        flags,
-        container: DataType::NO_DATA,
-        key: Key { filter, service, ..Key::default() },
-        ..Request::default()
-    };
-    to_vec(|w| request.encode(w)).unwrap()
+    Request::new(Domain::DIRECTORY, stream, flags, Key { filter, service, ..Key::default() })
+        .to_vec()
+        .unwrap()
 }
 
 fn services(received: &Received) -> Vec<(Action, Service)> {
@@ -264,9 +246,7 @@ fn directory_is_filtered_as_requested() {
         (refresh.stream, refresh.state.stream, refresh.state.data),
         (2, StreamState::Open, DataState::Ok)
     );
-    assert!(
-        refresh.flags.contains(RefreshFlags::SOLICITED | RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE)
-    );
+    assert!(refresh.flags.contains(RefreshFlags::REPLY));
     assert_eq!(refresh.key.unwrap().filter, Some(0x3f));
     let all = services(&received);
     assert_eq!(
@@ -296,8 +276,7 @@ fn directory_is_filtered_as_requested() {
 
 #[test]
 fn directory_updates_follow_the_filter() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     rig.send(at, &directory(2, Some(0x3f), None, STREAMING));
     rig.send(at, &directory(3, Some(0x1), None, STREAMING));
     rig.send(at, &directory(4, Some(0x3f), Some(7), STREAMING));
@@ -338,15 +317,14 @@ fn directory_updates_follow_the_filter() {
 }
 
 fn dictionary(stream: i32, name: &str, verbosity: u32, flags: RequestFlags) -> Vec<u8> {
-    let request = Request {
-        domain: Domain::DICTIONARY,
+    Request::new(
+        Domain::DICTIONARY,
         stream,
         flags,
-        container: DataType::NO_DATA,
-        key: Key { filter: Some(verbosity), ..Key::item(1, name.as_bytes()) },
-        ..Request::default()
-    };
-    to_vec(|w| request.encode(w)).unwrap()
+        Key { filter: Some(verbosity), ..Key::item(1, name.as_bytes()) },
+    )
+    .to_vec()
+    .unwrap()
 }
 
 #[test]
@@ -424,19 +402,10 @@ fn open_streams_are_told_of_a_changed_dictionary() {
 
 #[test]
 fn lists_of_the_server_itself_are_not_requested_upstream() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     for name in ["_ADS_CACHE_LIST", "_SERVER_LIST"] {
         for domain in [Domain::SYMBOL_LIST, Domain::MARKET_PRICE] {
-            let request = Request {
-                domain,
-                stream: 7,
-                flags: STREAMING,
-                container: DataType::NO_DATA,
-                key: Key::item(1, name.as_bytes()),
-                ..Request::default()
-            };
-            rig.send(at, &to_vec(|w| request.encode(w)).unwrap());
+            rig.send(at, &Request::streaming(domain, 7, Key::item(1, name.as_bytes())).to_vec().unwrap());
             let received = rig.one(at);
             let state = received.status().state.unwrap();
             assert_eq!((state.stream, state.code), (StreamState::Closed, code::NOT_FOUND), "{name}");

@@ -32,8 +32,7 @@ fn pair(stage: usize) -> (Rig, usize, usize) {
         1 => rig.connect(),
         _ => {
             let at = rig.login();
-            rig.request(at, 7, "A");
-            rig.received(at);
+            rig.open(at, 7, "A");
             at
         }
     };
@@ -42,8 +41,7 @@ fn pair(stage: usize) -> (Rig, usize, usize) {
 
 fn still_served(rig: &mut Rig, good: usize) {
     rig.run();
-    let item = rig.hub.item("A");
-    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    rig.push_update("A");
     assert_eq!(rig.one(good).stream(), 5);
     rig.request(good, 6, "B");
     assert_eq!(rig.one(good).refresh().stream, 6);
@@ -118,8 +116,7 @@ fn mutated_requests_disconnect_only_their_mount() {
 
 #[test]
 fn requests_arrive_byte_by_byte() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     let message = request(5, "A", rssl::rwf::RequestFlags::STREAMING);
     let mut bytes = rssl::transport::frame_header(message.len()).to_vec();
     bytes.extend_from_slice(&message);

@@ -1,11 +1,9 @@
 //! Requests, images, updates, closes.
 
-use mdist::hub::Batch;
 use rssl::rwf::{
     Close, CloseFlags, DataState, Domain, Key, Message, Qos, RefreshFlags, Request, RequestFlags,
     StreamState, code,
 };
-use rssl::wire::to_vec;
 
 use crate::support::*;
 
@@ -13,8 +11,7 @@ const STREAMING: RequestFlags = RequestFlags::STREAMING;
 
 #[test]
 fn item_is_served_from_request_to_close() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     rig.request(at, 5, "IBM.N");
     let received = rig.one(at);
     let refresh = received.refresh();
@@ -68,9 +65,7 @@ fn updates_do_not_precede_the_image() {
     let item = rig.hub.item("A");
     rig.push_message(item, &update(Domain::MARKET_PRICE));
     assert_eq!((rig.received(first), rig.received(second)), (vec![], vec![]));
-    let mut batch = Batch::default();
-    rig.hub.answer(&mut batch);
-    rig.apply(&batch);
+    rig.answer();
     rig.push_message(item, &update(Domain::MARKET_PRICE));
     for at in [first, second] {
         let received = rig.received(at);
@@ -82,8 +77,7 @@ fn updates_do_not_precede_the_image() {
 
 #[test]
 fn snapshots_end_with_their_image() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     rig.request_with(at, 7, "TRI", RequestFlags::NONE);
     let received = rig.one(at);
     assert_eq!(received.refresh().state.stream, StreamState::NonStreaming);
@@ -98,15 +92,10 @@ fn explicit_ric_name_type_means_the_same_item() {
     let (first, second) = (rig.login(), rig.login());
     rig.request(first, 5, "TRI");
     let request = Request {
-        domain: Domain::MARKET_PRICE,
-        stream: 5,
-        flags: STREAMING,
-        container: rssl::rwf::DataType::NO_DATA,
         qos: Some(Qos::REALTIME_TICK),
-        key: Key { name_type: Some(1), ..Key::item(1, b"TRI") },
-        ..Request::default()
+        ..Request::streaming(Domain::MARKET_PRICE, 5, Key { name_type: Some(1), ..Key::item(1, b"TRI") })
     };
-    rig.send(second, &to_vec(|w| request.encode(w)).unwrap());
+    rig.send(second, &request.to_vec().unwrap());
     assert_eq!(
         rig.hub.items.iter().flatten().count(),
         1,
@@ -116,16 +105,8 @@ fn explicit_ric_name_type_means_the_same_item() {
 
 #[test]
 fn refused_requests_have_a_cause() {
-    let mut rig = Rig::new();
-    let at = rig.login();
-    let base = Request {
-        domain: Domain::MARKET_PRICE,
-        stream: 9,
-        flags: STREAMING,
-        container: rssl::rwf::DataType::NO_DATA,
-        key: Key::item(1, b"A"),
-        ..Request::default()
-    };
+    let (mut rig, at) = Rig::logged_in();
+    let base = Request::streaming(Domain::MARKET_PRICE, 9, Key::item(1, b"A"));
     let delayed = Qos { timeliness: rssl::rwf::Timeliness::DelayedUnknown, ..Qos::REALTIME_TICK };
     let cases = [
         (
@@ -162,7 +143,7 @@ fn refused_requests_have_a_cause() {
         (Request { stream: -9, ..base.clone() }, StreamState::Closed, code::USAGE_ERROR, "positive"),
     ];
     for (request, stream, code, text) in cases {
-        rig.send(at, &to_vec(|w| request.encode(w)).unwrap());
+        rig.send(at, &request.to_vec().unwrap());
         let received = rig.one(at);
         let state = received.status().state.unwrap();
         assert_eq!(
@@ -180,8 +161,7 @@ fn refused_requests_have_a_cause() {
 
 #[test]
 fn second_stream_of_the_same_item_is_refused() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     rig.request(at, 5, "A");
     rig.request(at, 6, "A");
     let received = rig.received(at);
@@ -192,7 +172,7 @@ fn second_stream_of_the_same_item_is_refused() {
         (6, StreamState::Closed, code::ALREADY_OPEN)
     );
     let item = rig.hub.item("A");
-    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    rig.push_update("A");
     assert_eq!(rig.one(at).stream(), 5);
     rig.close(at, 5);
     assert_eq!(rig.hub.items[item.index()].as_ref().map(|item| item.holds), None, "all holds are given back");
@@ -200,8 +180,7 @@ fn second_stream_of_the_same_item_is_refused() {
 
 #[test]
 fn private_streams_are_not_shared() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     for stream in [5, 6] {
         rig.request_with(at, stream, "A", STREAMING | RequestFlags::PRIVATE);
         assert_eq!(rig.one(at).refresh().stream, stream);
@@ -213,10 +192,8 @@ fn private_streams_are_not_shared() {
 
 #[test]
 fn reissues_change_a_stream_or_end_it() {
-    let mut rig = Rig::new();
-    let at = rig.login();
-    rig.request(at, 5, "A");
-    rig.one(at);
+    let (mut rig, at) = Rig::logged_in();
+    rig.open(at, 5, "A");
     // A new priority alone.
     rig.request_with(at, 5, "A", STREAMING | RequestFlags::NO_REFRESH);
     assert_eq!((rig.received(at), rig.hub.image_requests), (vec![], 0));
@@ -236,17 +213,8 @@ fn reissues_change_a_stream_or_end_it() {
     assert_eq!((state.stream, state.code), (StreamState::Closed, code::USAGE_ERROR));
     assert_eq!(rig.hub.closes, 1);
     // So does one for another domain.
-    rig.request(at, 5, "A");
-    rig.one(at);
-    let other = Request {
-        domain: Domain::MARKET_BY_ORDER,
-        stream: 5,
-        flags: STREAMING,
-        container: rssl::rwf::DataType::NO_DATA,
-        key: Key::item(1, b"A"),
-        ..Request::default()
-    };
-    rig.send(at, &to_vec(|w| other.encode(w)).unwrap());
+    rig.open(at, 5, "A");
+    rig.send(at, &Request::streaming(Domain::MARKET_BY_ORDER, 5, Key::item(1, b"A")).to_vec().unwrap());
     let received = rig.one(at);
     assert_eq!(
         (received.message().head().domain, received.status().state.unwrap().stream),
@@ -256,22 +224,18 @@ fn reissues_change_a_stream_or_end_it() {
 
 #[test]
 fn paused_item_gets_an_image_on_resume() {
-    let mut rig = Rig::new();
-    let at = rig.login();
-    rig.request(at, 5, "A");
-    rig.request(at, 6, "B");
-    rig.received(at);
+    let (mut rig, at) = Rig::logged_in();
+    rig.open(at, 5, "A");
+    rig.open(at, 6, "B");
     rig.request_with(at, 5, "A", STREAMING | RequestFlags::PAUSE);
     for name in ["A", "B"] {
-        let item = rig.hub.item(name);
-        rig.push_message(item, &update(Domain::MARKET_PRICE));
+        rig.push_update(name);
     }
     assert_eq!(rig.one(at).stream(), 6);
     assert_eq!(rig.hub.image_requests, 0);
     rig.request(at, 5, "A");
     assert_eq!(rig.one(at).refresh().stream, 5, "an image replaces the missed updates");
-    let item = rig.hub.item("A");
-    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    rig.push_update("A");
     assert_eq!(rig.one(at).stream(), 5);
     // A pause without streaming has no effect.
     rig.request_with(at, 5, "A", RequestFlags::PAUSE);
@@ -285,8 +249,7 @@ fn paused_item_gets_an_image_on_resume() {
 
 #[test]
 fn paused_login_pauses_all_items() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     for (stream, name) in [(5, "A"), (6, "B")] {
         rig.request(at, stream, name);
     }
@@ -295,15 +258,13 @@ fn paused_login_pauses_all_items() {
     let flags = STREAMING | RequestFlags::PAUSE | RequestFlags::NO_REFRESH;
     rig.send(at, &login_request_on(1, flags, "user", &[]));
     for name in ["A", "B"] {
-        let item = rig.hub.item(name);
-        rig.push_message(item, &update(Domain::MARKET_PRICE));
+        rig.push_update(name);
     }
     assert_eq!(rig.received(at), []);
     rig.send(at, &login_request_on(1, STREAMING | RequestFlags::NO_REFRESH, "user", &[]));
     assert_eq!(rig.one(at).refresh().stream, 5, "the other stream is paused itself");
     for name in ["A", "B"] {
-        let item = rig.hub.item(name);
-        rig.push_message(item, &update(Domain::MARKET_PRICE));
+        rig.push_update(name);
     }
     assert_eq!(rig.one(at).stream(), 5);
 }
@@ -316,8 +277,7 @@ fn updates_carry_the_key_if_requested() {
     rig.request(without, 5, "A");
     rig.received(with);
     rig.received(without);
-    let item = rig.hub.item("A");
-    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    rig.push_update("A");
     let received = rig.one(with);
     assert_eq!((received.update().key, received.update().payload), (Some(Key::item(1, b"A")), &FIELDS[..]));
     assert_eq!(rig.one(without).update().key, None);
@@ -347,23 +307,22 @@ fn stream_ids(ids: &[i32]) -> Vec<u8> {
 
 pub(crate) fn batch(stream: i32, flags: RequestFlags, payload: &[u8]) -> Vec<u8> {
     let request = Request {
-        domain: Domain::MARKET_PRICE,
-        stream,
-        flags: flags | RequestFlags::BATCH,
         container: rssl::rwf::DataType::ELEMENT_LIST,
-        key: Key { service: Some(1), ..Key::default() },
         payload,
-        ..Request::default()
+        ..Request::new(
+            Domain::MARKET_PRICE,
+            stream,
+            flags | RequestFlags::BATCH,
+            Key { service: Some(1), ..Key::default() },
+        )
     };
-    to_vec(|w| request.encode(w)).unwrap()
+    request.to_vec().unwrap()
 }
 
 #[test]
 fn batches_open_reissue_and_close_streams() {
-    let mut rig = Rig::new();
-    let at = rig.login();
-    rig.request(at, 12, "X");
-    rig.received(at);
+    let (mut rig, at) = Rig::logged_in();
+    rig.open(at, 12, "X");
     rig.send(at, &batch(10, STREAMING, &item_list(&["TRI", "IBM.N", "TRI", ""])));
     let received = rig.received(at);
     let done = received.iter().find(|received| received.stream() == 10).unwrap();
@@ -385,8 +344,7 @@ fn batches_open_reissue_and_close_streams() {
     rig.send(at, &batch(20, STREAMING | RequestFlags::PAUSE, &stream_ids(&[21, 22, 99])));
     rig.received(at);
     for name in ["A", "B", "C"] {
-        let item = rig.hub.item(name);
-        rig.push_message(item, &update(Domain::MARKET_PRICE));
+        rig.push_update(name);
     }
     assert_eq!(rig.one(at).stream(), 23);
     let close = Close {
@@ -398,25 +356,16 @@ fn batches_open_reissue_and_close_streams() {
         ..Close::default()
     };
     let closes = rig.hub.closes;
-    rig.send(at, &to_vec(|w| close.encode(w)).unwrap());
+    rig.send(at, &close.to_vec().unwrap());
     assert_eq!((rig.hub.closes - closes, rig.received(at)), (3, vec![]));
 }
 
 #[test]
 fn each_domain_of_the_service_is_served() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     for domain in [Domain::MARKET_BY_ORDER, Domain::MARKET_BY_PRICE, Domain(200)] {
         let stream = i32::from(domain.0);
-        let request = Request {
-            domain,
-            stream,
-            flags: STREAMING,
-            container: rssl::rwf::DataType::NO_DATA,
-            key: Key::item(1, b"A"),
-            ..Request::default()
-        };
-        rig.send(at, &to_vec(|w| request.encode(w)).unwrap());
+        rig.send(at, &Request::streaming(domain, stream, Key::item(1, b"A")).to_vec().unwrap());
         let received = rig.one(at);
         assert_eq!((received.message().head().domain, received.stream()), (domain, stream));
     }
@@ -425,8 +374,7 @@ fn each_domain_of_the_service_is_served() {
 
 #[test]
 fn closes_of_unknown_streams_have_no_effect() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     rig.close(at, 5);
     rig.close(at, -5);
     rig.request(at, 5, "A");
@@ -444,9 +392,7 @@ fn close_before_the_answer_releases_the_item() {
     rig.request(at, 5, "A");
     rig.close(at, 5);
     assert_eq!(rig.hub.closes, 1);
-    let mut batch = Batch::default();
-    rig.hub.answer(&mut batch);
-    rig.apply(&batch);
+    rig.answer();
     assert_eq!(rig.received(at), []);
     // Request and close in one read: the stream has ended when the hub answers.
     let mut both = request(6, "A", STREAMING);

@@ -87,9 +87,7 @@ fn turn(rig: &mut Rig, model: &mut Model, dice: &mut Dice) {
             }
         }
         9 => {
-            let mut batch = Batch::default();
-            rig.hub.answer(&mut batch);
-            rig.apply(&batch);
+            rig.answer();
         }
         10 => {
             let Some(at) = (!rig.hub.items.is_empty()).then(|| dice.roll(rig.hub.items.len())) else {

@@ -17,8 +17,7 @@ fn slow_consumer_is_disconnected_alone_and_with_figures() {
     let mut rig = Rig::with(small(1, 3), 2, Box::new(AllowAll));
     let (slow, fast) = (rig.login(), rig.login());
     for at in [slow, fast] {
-        rig.request(at, 5, "A");
-        rig.received(at);
+        rig.open(at, 5, "A");
     }
     rig.consumers[slow].reads = false;
     let item = rig.hub.item("A");
@@ -87,8 +86,7 @@ fn images_arrive_while_updates_fill_the_output() {
     // Images stop at half of four buffers; updates keep more than that unread at all times.
     let mut rig = Rig::with(small(4, 64), 100, Box::new(AllowAll));
     let at = rig.login();
-    rig.request(at, 5, "A");
-    rig.received(at);
+    rig.open(at, 5, "A");
     rig.consumers[at].reads = false;
     let item = rig.hub.item("A");
     let fill = |rig: &mut Rig| {
@@ -181,18 +179,11 @@ fn compressed_and_plain_mounts_get_the_same_messages() {
     rig.send(zlib, &login_request("user", &[]));
     rig.received(zlib);
     for at in [plain, zlib] {
-        rig.request(at, 5, "A");
-        rig.received(at);
+        rig.open(at, 5, "A");
     }
     let item = rig.hub.item("A");
-    let long = rssl::rwf::Update {
-        domain: Domain::MARKET_PRICE,
-        stream: 1,
-        container: rssl::rwf::DataType::OPAQUE,
-        payload: &[7; 100],
-        ..rssl::rwf::Update::default()
-    };
-    let long = rssl::wire::to_vec(|w| long.encode(w)).unwrap();
+    let long = rssl::rwf::Update::new(Domain::MARKET_PRICE, 1, rssl::rwf::DataType::OPAQUE, &[7; 100]);
+    let long = long.to_vec().unwrap();
     for _ in 0..100 {
         rig.push_message(item, &long);
     }
@@ -207,20 +198,13 @@ fn messages_longer_than_a_frame_are_delivered() {
     let mut rig = Rig::new();
     let (first, second) = (rig.login(), rig.login());
     for at in [first, second] {
-        rig.request(at, 5, "A");
-        rig.received(at);
+        rig.open(at, 5, "A");
     }
     let item = rig.hub.item("A");
     let mut payload = vec![8, 0, 1, 0, 22, 0xfe, 0x4e, 0x20];
     payload.resize(payload.len() + 20_000, 7);
-    let update = rssl::rwf::Update {
-        domain: Domain::MARKET_PRICE,
-        stream: 1,
-        container: rssl::rwf::DataType::FIELD_LIST,
-        payload: &payload,
-        ..rssl::rwf::Update::default()
-    };
-    let message = rssl::wire::to_vec(|w| update.encode(w)).unwrap();
+    let update = rssl::rwf::Update::new(Domain::MARKET_PRICE, 1, rssl::rwf::DataType::FIELD_LIST, &payload);
+    let message = update.to_vec().unwrap();
     rig.push_message(item, &message);
     for at in [first, second] {
         assert_eq!(rig.one(at).update().payload, payload);
@@ -229,12 +213,10 @@ fn messages_longer_than_a_frame_are_delivered() {
 
 #[test]
 fn stats_of_a_mount_are_counted() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     rig.request(at, 5, "A");
     rig.consumers[at].reads = false;
-    let item = rig.hub.item("A");
-    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    rig.push_update("A");
     let stats = rig.worker.stats(rig.consumers[at].mount).unwrap();
     assert_eq!((stats.messages_in, stats.messages_out, stats.streams, stats.buffers), (2, 3, 2, 1));
     assert_eq!(stats.bytes_waiting, update(Domain::MARKET_PRICE).len() + 3);

@@ -57,8 +57,7 @@ fn streams_of_a_consumer_that_leaves_end_in_portions_and_others_are_served_meanw
         turns += 1;
         assert!(rig.hub.closes - before <= PORTION, "{} streams in a turn", rig.hub.closes - before);
         // Others are served. The index of the mount is not used again, because its streams still have it.
-        let item = rig.hub.item("I7");
-        rig.push_message(item, &update(Domain::MARKET_PRICE));
+        rig.push_update("I7");
         assert_eq!(rig.one(stays).stream(), 5);
         if rig.has_work() {
             let new = rig.login();
@@ -92,8 +91,7 @@ fn consumer_that_logs_out_and_in_again_gets_nothing_of_its_old_streams() {
         for name in ["I0", "I1", "I2000"] {
             let open = rig.hub.items.iter().flatten().any(|item| named(&item.spec) == name.as_bytes());
             if open {
-                let item = rig.hub.item(name);
-                rig.push_message(item, &update(Domain::MARKET_PRICE));
+                rig.push_update(name);
             }
         }
         rig.turn();
@@ -102,16 +100,14 @@ fn consumer_that_logs_out_and_in_again_gets_nothing_of_its_old_streams() {
     let seen: Vec<_> = received.iter().map(|one| (one.stream(), one.message().head().class)).collect();
     assert_eq!(seen, [(1, Class::Refresh), (10, Class::Refresh)]);
     assert_eq!(received[1].refresh().key.unwrap().name, Some(&b"X"[..]));
-    let item = rig.hub.item("X");
-    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    rig.push_update("X");
     assert_eq!(rig.one(at).stream(), 10);
     assert_eq!(rig.hub.closes, ITEMS - 1);
 }
 
 #[test]
 fn batches_are_handled_in_portions_and_later_requests_wait() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     let names: Vec<String> = (0..ITEMS).map(|number| format!("I{number}")).collect();
     let payload = to_vec(|w| {
         let mut list = ElementListWriter::new(w)?;
@@ -146,7 +142,7 @@ fn batches_are_handled_in_portions_and_later_requests_wait() {
         payload: &payload,
         ..Close::default()
     };
-    rig.send(at, &to_vec(|w| close.encode(w)).unwrap());
+    rig.send(at, &close.to_vec().unwrap());
     assert!(rig.hub.closes <= 1 + PORTION && rig.has_work());
     rig.request(at, 101, "LATER");
     while rig.has_work() {
@@ -167,8 +163,7 @@ fn login_that_pauses_many_items_pauses_them_in_portions() {
         rig.turn();
     }
     rig.received(at);
-    let item = rig.hub.item("I3000");
-    rig.push_message(item, &update(Domain::MARKET_PRICE));
+    rig.push_update("I3000");
     assert_eq!(rig.received(at), []);
     rig.send(at, &login_request_on(1, RequestFlags::STREAMING, "user", &attributes));
     assert!(rig.hub.image_requests <= PORTION && rig.has_work());

@@ -2,7 +2,6 @@
 
 use mdist::hub::{Batch, ItemId, Kind, Target};
 use rssl::rwf::{Ack, DataType, Domain, Generic, Key, Message, Post, PostFlags, PostUser, nak};
-use rssl::wire::to_vec;
 
 use crate::support::*;
 
@@ -19,15 +18,13 @@ fn post(stream: i32, key: Option<Key<'_>>) -> Vec<u8> {
         payload: &FIELDS,
         ..Post::default()
     };
-    to_vec(|w| post.encode(w)).unwrap()
+    post.to_vec().unwrap()
 }
 
 #[test]
 fn posts_go_upstream_and_acks_come_back() {
-    let mut rig = Rig::new();
-    let at = rig.login();
-    rig.request(at, 5, "A");
-    rig.received(at);
+    let (mut rig, at) = Rig::logged_in();
+    rig.open(at, 5, "A");
     let on_stream = post(5, None);
     let off_stream = post(1, Some(Key::item(1, b"B")));
     rig.send(at, &on_stream);
@@ -40,7 +37,7 @@ fn posts_go_upstream_and_acks_come_back() {
     let mut batch = Batch::default();
     for (token, _, _) in &sent_upstream {
         let ack = Ack { domain: Domain::MARKET_PRICE, stream: 1, ack_id: 7, seq: Some(9), ..Ack::default() };
-        batch.push(Kind::Reply, SIDE, ItemId::NONE, *token, &to_vec(|w| ack.encode(w)).unwrap());
+        batch.push(Kind::Reply, SIDE, ItemId::NONE, *token, &ack.to_vec().unwrap());
     }
     rig.apply(&batch);
     let received = rig.received(at);
@@ -74,13 +71,10 @@ fn posts_without_a_target_are_refused() {
 
 #[test]
 fn generic_messages_of_items_go_upstream() {
-    let mut rig = Rig::new();
-    let at = rig.login();
-    rig.request(at, 5, "A");
-    rig.received(at);
+    let (mut rig, at) = Rig::logged_in();
+    rig.open(at, 5, "A");
     let generic = |domain, stream| {
-        to_vec(|w| Generic { domain, stream, container: DataType::NO_DATA, ..Generic::default() }.encode(w))
-            .unwrap()
+        Generic { domain, stream, container: DataType::NO_DATA, ..Generic::default() }.to_vec().unwrap()
     };
     rig.send(at, &generic(Domain::MARKET_PRICE, 5));
     // Messages about the active connection and the load of the consumer are accepted without effect.

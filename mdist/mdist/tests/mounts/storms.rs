@@ -13,9 +13,8 @@ use mdist::hub::{Batch, Hub, HubRequest, HubTurn, Now, Options, SideId, Upstream
 use rssl::rdm::directory::{self, Action, GroupStatus, Service, ServiceState, filter};
 use rssl::rwf::{
     Class, Close, DataState, DataType, Domain, Key, Message, OwnedState, Refresh, RefreshFlags, Request,
-    RequestFlags, State, StreamState,
+    State, StreamState,
 };
-use rssl::wire::to_vec;
 
 use crate::support::*;
 
@@ -40,17 +39,13 @@ impl Provider {
                 self.streams.insert((up, request.stream), name.to_vec());
                 let number: usize = std::str::from_utf8(&name[4..]).unwrap().parse().unwrap();
                 let refresh = Refresh {
-                    domain: request.domain,
-                    stream: request.stream,
-                    flags: RefreshFlags::SOLICITED | RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
-                    container: DataType::FIELD_LIST,
+                    flags: RefreshFlags::REPLY,
                     state: State::OK,
                     group: if number.is_multiple_of(16) { &[0, 2] } else { &[0, 1] },
                     key: Some(request.key),
-                    payload: &FIELDS,
-                    ..Refresh::default()
+                    ..Refresh::new(request.domain, request.stream, DataType::FIELD_LIST, &FIELDS)
                 };
-                self.messages.push((up, to_vec(|w| refresh.encode(w)).unwrap()));
+                self.messages.push((up, refresh.to_vec().unwrap()));
             }
             Message::Close(close) => drop(self.streams.remove(&(up, close.stream))),
             _ => {}
@@ -146,7 +141,7 @@ impl Chain {
             let now = self.rig.now;
             if let Some(d) = &mut self.distributor {
                 d.source.poll().unwrap();
-                let asks: Vec<HubRequest> = d.source.take_asks();
+                let asks: Vec<HubRequest> = d.source.take_hub_requests();
                 moved |= !asks.is_empty();
                 asks.into_iter().for_each(|ask| d.hub.handle(now, ask, &mut d.batch));
                 d.hub.tick(now, &mut d.batch);
@@ -199,28 +194,19 @@ impl Chain {
         self.rig.hub.answers_at_once = false;
         let at = self.rig.login_as(attributes);
         if let Some(wanted) = wanted {
-            let request = Request {
-                domain: Domain::DIRECTORY,
-                stream: 2,
-                flags: RequestFlags::STREAMING,
-                container: DataType::NO_DATA,
-                key: Key { filter: Some(wanted), ..Key::default() },
-                ..Request::default()
-            };
-            self.send(at, &to_vec(|w| request.encode(w)).unwrap());
+            let request =
+                Request::streaming(Domain::DIRECTORY, 2, Key { filter: Some(wanted), ..Key::default() });
+            self.send(at, &request.to_vec().unwrap());
         }
         let id = self.rig.services[0].id;
         for number in 0..items {
             let name = format!("ITEM{number}");
-            let request = Request {
-                domain: Domain::MARKET_PRICE,
-                stream: 10 + number as i32,
-                flags: RequestFlags::STREAMING,
-                container: DataType::NO_DATA,
-                key: Key::item(id, name.as_bytes()),
-                ..Request::default()
-            };
-            self.input(at, &to_vec(|w| request.encode(w)).unwrap());
+            self.input(
+                at,
+                &Request::streaming(Domain::MARKET_PRICE, 10 + number as i32, Key::item(id, name.as_bytes()))
+                    .to_vec()
+                    .unwrap(),
+            );
         }
         self.turn(Batch::default());
         let images = self.rig.received(at);
@@ -412,8 +398,7 @@ fn group_status_of_one_of_two_providers_is_not_announced_for_items_of_the_other(
     });
     let mut streams = chain.provider.streams.iter();
     let (_, stream) = *streams.find(|(_, name)| **name == b"ITEM0").unwrap().0;
-    let close = Close { domain: Domain::MARKET_PRICE, stream, ..Close::default() };
-    let closed = to_vec(|w| close.encode(w)).unwrap();
+    let closed = Close::new(Domain::MARKET_PRICE, stream).to_vec().unwrap();
     let full = directory::Load { open_limit: Some(1), ..directory::Load::default() };
     chain.event(|hub, now, out| {
         let change = Service { id: SERVICE, load: Some(full), ..Service::default() };
@@ -440,7 +425,7 @@ fn streams_of_a_sink_that_leaves_are_closed_in_portions() {
         // The first turn finds that the sink has left, and closes a portion there too.
         source.poll().unwrap();
         source.flush().unwrap();
-        let asks = source.take_asks();
+        let asks = source.take_hub_requests();
         assert!(asks.len() <= 2 * CLOSED, "{} streams in a turn", asks.len());
         closed += asks.len();
         turns += 1;

@@ -13,7 +13,6 @@ use rssl::rwf::{
     RequestFlags, State, Status, StreamState, Update,
 };
 use rssl::transport::{Channel, ClientOptions, InputBuffer, Pulled};
-use rssl::wire::to_vec;
 
 pub(crate) const SIDE: SideId = SideId(3);
 
@@ -167,32 +166,21 @@ pub(crate) fn named(spec: &ItemSpec) -> Vec<u8> {
 pub(crate) fn image(spec: &ItemSpec, stream: StreamState, data: DataState) -> Vec<u8> {
     let key = Key::decode(&spec.key).unwrap();
     let refresh = Refresh {
-        domain: spec.domain,
-        stream: 1,
         flags: RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
-        container: DataType::FIELD_LIST,
         state: State { stream, data, code: 0, text: b"" },
         group: &[0, 1],
         key: Some(Key { service: Some(spec.service), ..key }),
-        payload: &FIELDS,
-        ..Refresh::default()
+        ..Refresh::new(spec.domain, 1, DataType::FIELD_LIST, &FIELDS)
     };
-    to_vec(|w| refresh.encode(w)).unwrap()
+    refresh.to_vec().unwrap()
 }
 
 /// BID 39.90, ASK 39.94.
 pub(crate) const FIELDS: [u8; 15] = [8, 0, 2, 0, 22, 3, 12, 0x0f, 0x96, 0, 25, 3, 12, 0x0f, 0x9a];
 
 pub(crate) fn update(domain: Domain) -> Vec<u8> {
-    let update = Update {
-        domain,
-        stream: 1,
-        container: DataType::FIELD_LIST,
-        kind: 1,
-        payload: &FIELDS,
-        ..Update::default()
-    };
-    to_vec(|w| update.encode(w)).unwrap()
+    let update = Update { kind: 1, ..Update::new(domain, 1, DataType::FIELD_LIST, &FIELDS) };
+    update.to_vec().unwrap()
 }
 
 /// A post of [`FIELDS`] on stream 5 that asks for an acknowledgement.
@@ -206,11 +194,11 @@ pub(crate) fn post_on_5(id: u32) -> Vec<u8> {
         payload: &FIELDS,
         ..Post::default()
     };
-    to_vec(|w| post.encode(w)).unwrap()
+    post.to_vec().unwrap()
 }
 
 pub(crate) fn status(domain: Domain, state: State<'_>) -> Vec<u8> {
-    to_vec(|w| Status { domain, stream: 1, state: Some(state), ..Status::default() }.encode(w)).unwrap()
+    Status::new(domain, 1, state).to_vec().unwrap()
 }
 
 impl TestConsumer {
@@ -410,6 +398,32 @@ impl Rig {
         at
     }
 
+    /// A server with one consumer that is logged in.
+    pub(crate) fn logged_in() -> (Self, usize) {
+        let mut rig = Self::new();
+        let at = rig.login();
+        (rig, at)
+    }
+
+    /// Opens an item, which has one answer.
+    pub(crate) fn open(&mut self, at: usize, stream: i32, name: &str) {
+        self.request(at, stream, name);
+        assert_eq!(self.one(at).stream(), stream);
+    }
+
+    /// The hub answers the requests that wait.
+    pub(crate) fn answer(&mut self) {
+        let mut batch = Batch::default();
+        self.hub.answer(&mut batch);
+        self.apply(&batch);
+    }
+
+    /// Applies an update of an open item.
+    pub(crate) fn push_update(&mut self, name: &str) {
+        let item = self.hub.item(name);
+        self.push_message(item, &update(Domain::MARKET_PRICE));
+    }
+
     pub(crate) fn request(&mut self, at: usize, stream: i32, name: &str) {
         self.request_with(at, stream, name, RequestFlags::STREAMING);
     }
@@ -423,7 +437,7 @@ impl Rig {
     }
 
     pub(crate) fn close_domain(&mut self, at: usize, stream: i32, domain: Domain) {
-        self.send(at, &to_vec(|w| Close { domain, stream, ..Close::default() }.encode(w)).unwrap());
+        self.send(at, &Close::new(domain, stream).to_vec().unwrap());
     }
 
     /// The only disconnect since the last call.
@@ -435,15 +449,7 @@ impl Rig {
 }
 
 pub(crate) fn request(stream: i32, name: &str, flags: RequestFlags) -> Vec<u8> {
-    let request = Request {
-        domain: Domain::MARKET_PRICE,
-        stream,
-        flags,
-        container: DataType::NO_DATA,
-        key: Key::item(1, name.as_bytes()),
-        ..Request::default()
-    };
-    to_vec(|w| request.encode(w)).unwrap()
+    Request::new(Domain::MARKET_PRICE, stream, flags, Key::item(1, name.as_bytes())).to_vec().unwrap()
 }
 
 /// As stock consumers send it: user name, then attributes as an element list written by hand.
@@ -465,13 +471,12 @@ pub(crate) fn login_request_on(
         elements.extend_from_slice(&[4, 1, *value as u8]);
     }
     let attrib = rssl::rwf::Attrib { container: DataType::ELEMENT_LIST, data: &elements };
-    let request = Request {
-        domain: Domain::LOGIN,
+    Request::new(
+        Domain::LOGIN,
         stream,
         flags,
-        container: DataType::NO_DATA,
-        key: Key { name: Some(user.as_bytes()), name_type: Some(1), attrib: Some(attrib), ..Key::default() },
-        ..Request::default()
-    };
-    to_vec(|w| request.encode(w)).unwrap()
+        Key { name: Some(user.as_bytes()), name_type: Some(1), attrib: Some(attrib), ..Key::default() },
+    )
+    .to_vec()
+    .unwrap()
 }

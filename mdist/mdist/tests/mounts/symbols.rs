@@ -3,8 +3,8 @@
 use mdist::hub::{Batch, Kind};
 use rssl::rdm::items::RequestPayload;
 use rssl::rwf::{
-    Close, DataState, DataType, Domain, Key, MapAction, MapWriter, Refresh, RefreshFlags, Request,
-    RequestFlags, State, StreamState, Update,
+    Close, DataType, Domain, Key, MapAction, MapWriter, Refresh, RefreshFlags, Request, State, StreamState,
+    Update,
 };
 use rssl::wire::to_vec;
 
@@ -18,15 +18,11 @@ fn list_request(data_streams: Option<u64>) -> Vec<u8> {
         })
         .unwrap_or_default();
     let request = Request {
-        domain: Domain::SYMBOL_LIST,
-        stream: 9,
-        flags: RequestFlags::STREAMING,
         container: if payload.is_empty() { DataType::NO_DATA } else { DataType::ELEMENT_LIST },
-        key: Key::item(1, b"LIST"),
         payload: &payload,
-        ..Request::default()
+        ..Request::streaming(Domain::SYMBOL_LIST, 9, Key::item(1, b"LIST"))
     };
-    to_vec(|w| request.encode(w)).unwrap()
+    request.to_vec().unwrap()
 }
 
 fn map(names: &[(MapAction, &str)]) -> Vec<u8> {
@@ -48,33 +44,24 @@ fn listed(data_streams: Option<u64>, names: &[&str]) -> (Rig, usize) {
     rig.send(at, &list_request(data_streams));
     let (token, item, _) = rig.hub.waiting.remove(0);
     let names: Vec<_> = names.iter().map(|name| (MapAction::Add, *name)).collect();
+    let payload = map(&names);
     let refresh = Refresh {
-        domain: Domain::SYMBOL_LIST,
-        stream: 1,
         flags: RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
-        container: DataType::MAP,
         state: State::OK,
         key: Some(Key::item(1, b"LIST")),
-        payload: &map(&names),
-        ..Refresh::default()
+        ..Refresh::new(Domain::SYMBOL_LIST, 1, DataType::MAP, &payload)
     };
     let mut batch = Batch::default();
-    batch.push(Kind::Image, SIDE, item, token, &to_vec(|w| refresh.encode(w)).unwrap());
+    batch.push(Kind::Image, SIDE, item, token, &refresh.to_vec().unwrap());
     rig.hub.answers_at_once = true;
     rig.apply(&batch);
     (rig, at)
 }
 
 fn update_list(rig: &mut Rig, names: &[(MapAction, &str)]) {
-    let update = Update {
-        domain: Domain::SYMBOL_LIST,
-        stream: 1,
-        container: DataType::MAP,
-        payload: &map(names),
-        ..Update::default()
-    };
-    let item = rig.hub.item("LIST");
-    rig.push_message(item, &to_vec(|w| update.encode(w)).unwrap());
+    let (item, payload) = (rig.hub.item("LIST"), map(names));
+    let update = Update::new(Domain::SYMBOL_LIST, 1, DataType::MAP, &payload);
+    rig.push_message(item, &update.to_vec().unwrap());
 }
 
 #[test]
@@ -109,11 +96,7 @@ fn symbol_list_with_streams_opens_its_items() {
     let item = rig.hub.item("A");
     rig.push_message(item, &crate::support::update(Domain::MARKET_PRICE));
     assert_eq!(rig.one(at).stream(), -1);
-    rig.send(
-        at,
-        &to_vec(|w| Close { domain: Domain::MARKET_PRICE, stream: -1, ..Close::default() }.encode(w))
-            .unwrap(),
-    );
+    rig.send(at, &Close::new(Domain::MARKET_PRICE, -1).to_vec().unwrap());
     rig.push_message(item, &crate::support::update(Domain::MARKET_PRICE));
     assert_eq!(rig.received(at), []);
 }
@@ -133,7 +116,7 @@ fn status_of_an_unannounced_item_is_not_sent() {
     let received = rig.received(at);
     assert_eq!(received.len(), 2, "no status of the item without a name: {received:?}");
     let item = rig.hub.item("A");
-    let state = State::new(StreamState::Closed, DataState::Suspect, 1, b"gone");
+    let state = State::closed(1, b"gone");
     rig.push_message(item, &status(Domain::MARKET_PRICE, state));
     assert_eq!(rig.one(at).stream(), -1, "after its image the consumer gets its statuses");
 }

@@ -52,8 +52,7 @@ fn item_status_follows_the_table() {
     ] {
         let (mut rig, consumers) = rig();
         for &at in &consumers {
-            rig.request(at, 5, "A");
-            rig.one(at);
+            rig.open(at, 5, "A");
         }
         let item = rig.hub.item("A");
         rig.push_message(item, &status(Domain::MARKET_PRICE, suspect(upstream)));
@@ -96,8 +95,7 @@ fn closed_recover_image_follows_the_table() {
     use StreamState::{ClosedRecover as Recover, Open};
     let (mut rig, consumers) = rig();
     for &at in &consumers {
-        rig.request(at, 5, "A");
-        rig.one(at);
+        rig.open(at, 5, "A");
     }
     let item = rig.hub.item("A");
     let spec = rig.hub.items[item.index()].as_ref().unwrap().spec.clone();
@@ -132,9 +130,7 @@ fn request_while_the_service_is_down_follows_the_table() {
     // The service comes back, and the items with it.
     rig.services[0].state.as_mut().unwrap().up = true;
     rig.show_services();
-    let mut batch = Batch::default();
-    rig.hub.answer(&mut batch);
-    rig.apply(&batch);
+    rig.answer();
     for &at in &consumers[..2] {
         assert_eq!(rig.one(at).refresh().state.data, DataState::Ok);
     }
@@ -167,7 +163,7 @@ fn refused_requests_and_ended_items_end_their_streams() {
     rig.request(at, 6, "B");
     let (token, _, _) = rig.hub.waiting[0];
     let mut batch = Batch::default();
-    let state = State::new(StreamState::Closed, DataState::Suspect, 1, b"No such item");
+    let state = State::closed(1, b"No such item");
     batch.push(Kind::Refused, SIDE, ItemId::NONE, token, &status(Domain::MARKET_PRICE, state));
     rig.apply(&batch);
     let received = rig.one(at);
@@ -189,8 +185,7 @@ fn refused_requests_and_ended_items_end_their_streams() {
 fn good_status_reaches_all_consumers() {
     let (mut rig, consumers) = rig();
     for &at in &consumers {
-        rig.request(at, 5, "A");
-        rig.one(at);
+        rig.open(at, 5, "A");
     }
     let item = rig.hub.item("A");
     let state = State::new(StreamState::Open, DataState::Ok, 10, b"failover completed");

@@ -14,15 +14,11 @@ use crate::support::*;
 fn viewed(stream: i32, domain: Domain, view: Option<&View>, flags: RequestFlags) -> Vec<u8> {
     let payload = view.map(|view| to_vec(|w| items::encode_view(w, view)).unwrap()).unwrap_or_default();
     let request = Request {
-        domain,
-        stream,
-        flags: flags | RequestFlags::STREAMING,
         container: if view.is_some() { DataType::ELEMENT_LIST } else { DataType::NO_DATA },
-        key: Key::item(1, b"A"),
         payload: &payload,
-        ..Request::default()
+        ..Request::new(domain, stream, flags | RequestFlags::STREAMING, Key::item(1, b"A"))
     };
-    to_vec(|w| request.encode(w)).unwrap()
+    request.to_vec().unwrap()
 }
 
 fn bids() -> View {
@@ -47,20 +43,13 @@ fn seen(
     view: &View,
     write: impl Fn(&mut Writer<'_>) -> rssl::Result<()>,
 ) -> Vec<Received> {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     rig.send(at, &viewed(5, Domain::MARKET_BY_ORDER, Some(view), RequestFlags::VIEW));
     rig.received(at);
     let payload = to_vec(write).unwrap();
-    let update = Update {
-        domain: Domain::MARKET_BY_ORDER,
-        stream: 1,
-        container,
-        payload: &payload,
-        ..Update::default()
-    };
+    let update = Update::new(Domain::MARKET_BY_ORDER, 1, container, &payload);
     let item = rig.hub.item("A");
-    rig.push_message(item, &to_vec(|w| update.encode(w)).unwrap());
+    rig.push_message(item, &update.to_vec().unwrap());
     rig.received(at)
 }
 
@@ -190,16 +179,12 @@ fn unfilterable_images_are_sent_whole_with_a_code() {
     rig.send(at, &viewed(5, Domain::MARKET_PRICE, Some(&bids()), RequestFlags::VIEW));
     let (token, item, _) = rig.hub.waiting.remove(0);
     let refresh = Refresh {
-        domain: Domain::MARKET_PRICE,
-        stream: 1,
         flags: RefreshFlags::COMPLETE,
-        container: DataType::OPAQUE,
         state: State::new(StreamState::Open, DataState::Ok, 0, b"fine"),
-        payload: b"anything",
-        ..Refresh::default()
+        ..Refresh::new(Domain::MARKET_PRICE, 1, DataType::OPAQUE, b"anything")
     };
     let mut batch = Batch::default();
-    batch.push(Kind::Image, SIDE, item, token, &to_vec(|w| refresh.encode(w)).unwrap());
+    batch.push(Kind::Image, SIDE, item, token, &refresh.to_vec().unwrap());
     rig.apply(&batch);
     let received = rig.one(at);
     assert_eq!(
@@ -210,18 +195,18 @@ fn unfilterable_images_are_sent_whole_with_a_code() {
 
 #[test]
 fn invalid_view_ends_the_stream() {
-    let mut rig = Rig::new();
-    let at = rig.login();
+    let (mut rig, at) = Rig::logged_in();
     let request = Request {
-        domain: Domain::MARKET_PRICE,
-        stream: 5,
-        flags: RequestFlags::STREAMING | RequestFlags::VIEW,
         container: DataType::ELEMENT_LIST,
-        key: Key::item(1, b"A"),
         payload: b"\x08\x00\x01\x09:ViewType\x04\x01\x09",
-        ..Request::default()
+        ..Request::new(
+            Domain::MARKET_PRICE,
+            5,
+            RequestFlags::STREAMING | RequestFlags::VIEW,
+            Key::item(1, b"A"),
+        )
     };
-    rig.send(at, &to_vec(|w| request.encode(w)).unwrap());
+    rig.send(at, &request.to_vec().unwrap());
     let received = rig.one(at);
     let state = received.status().state.unwrap();
     assert_eq!((state.stream, state.code), (StreamState::Closed, code::INVALID_VIEW));

@@ -9,7 +9,6 @@ use rssl::rdm::directory::Action;
 use rssl::rwf::{
     Ack, DataState, DataType, Domain, Message, Post, Refresh, RefreshFlags, RequestFlags, State, StreamState,
 };
-use rssl::wire::to_vec;
 
 use crate::support::*;
 
@@ -76,7 +75,7 @@ impl RealHub {
                 let name = request.key.name.unwrap().to_vec();
                 assert_eq!(request.key.service, Some(9), "the provider's own id of the service");
                 if name == b"NONE" {
-                    let state = State::new(StreamState::Closed, DataState::Suspect, 1, b"No such item");
+                    let state = State::closed(1, b"No such item");
                     let mut message = status(request.domain, state);
                     rssl::rwf::set_stream(&mut message, request.stream).unwrap();
                     self.messages.push(message);
@@ -85,23 +84,19 @@ impl RealHub {
                 self.streams.insert(name, request.stream);
                 let streaming = request.flags.contains(RequestFlags::STREAMING);
                 let refresh = Refresh {
-                    domain: request.domain,
-                    stream: request.stream,
-                    flags: RefreshFlags::SOLICITED | RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
-                    container: DataType::FIELD_LIST,
+                    flags: RefreshFlags::REPLY,
                     state: State {
                         stream: if streaming { StreamState::Open } else { StreamState::NonStreaming },
                         ..State::OK
                     },
                     key: Some(request.key),
-                    payload: &FIELDS,
-                    ..Refresh::default()
+                    ..Refresh::new(request.domain, request.stream, DataType::FIELD_LIST, &FIELDS)
                 };
-                self.messages.push(to_vec(|w| refresh.encode(w)).unwrap());
+                self.messages.push(refresh.to_vec().unwrap());
             }
             Message::Post(Post { domain, stream, post_id: Some(id), .. }) => {
                 let ack = Ack { domain, stream, ack_id: id, ..Ack::default() };
-                self.messages.push(to_vec(|w| ack.encode(w)).unwrap());
+                self.messages.push(ack.to_vec().unwrap());
             }
             _ => {}
         }
@@ -133,14 +128,16 @@ impl Rig {
 fn request_with(rig: &mut Rig, at: usize, stream: i32, name: &str) {
     assert_eq!(rig.services.len(), 1);
     let id = rig.services[0].id;
-    let request = rssl::rwf::Request {
-        domain: Domain::MARKET_PRICE,
-        stream,
-        flags: RequestFlags::STREAMING,
-        key: rssl::rwf::Key::item(id, name.as_bytes()),
-        ..rssl::rwf::Request::default()
-    };
-    rig.send(at, &to_vec(|w| request.encode(w)).unwrap());
+    rig.send(
+        at,
+        &rssl::rwf::Request::streaming(
+            Domain::MARKET_PRICE,
+            stream,
+            rssl::rwf::Key::item(id, name.as_bytes()),
+        )
+        .to_vec()
+        .unwrap(),
+    );
 }
 
 #[test]

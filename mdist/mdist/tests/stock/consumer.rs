@@ -1,31 +1,25 @@
 //! A consumer that behaves as the SDK's with a dictionary by channel: it requests the dictionaries of the service if
 //! that lists their domain, on streams that stay open, and then an item.
 
-use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rssl::rdm::directory;
 use rssl::rdm::login;
-use rssl::rwf::{
-    DataState, Domain, Key, Message, RefreshFlags, Request, RequestFlags, State, StreamState, peek,
-};
-use rssl::transport::{Channel, ClientOptions, Pulled};
-use rssl::wire::to_vec;
+use rssl::rwf::{DataState, Domain, Key, Message, RefreshFlags, Request, State, StreamState, peek};
+
+use crate::client_common::Client;
 
 /// Far above what the loopback needs.
 const LONG: Duration = Duration::from_secs(60);
 
-const LOGIN: i32 = 1;
 const DIRECTORY: i32 = 2;
 pub(crate) const FIELDS: i32 = 3;
 pub(crate) const ENUMS: i32 = 4;
 const ITEM: i32 = 5;
 
 pub(crate) struct StockConsumer {
-    stream: TcpStream,
-    channel: Channel,
-    input: Vec<u8>,
+    client: Client,
     /// Messages that were read and not taken.
     inbox: Vec<Vec<u8>>,
     /// Id of the service, once it is known.
@@ -35,54 +29,16 @@ pub(crate) struct StockConsumer {
 impl StockConsumer {
     /// Connects and logs in.
     pub(crate) fn log_in(to: SocketAddr) -> Self {
-        let stream = TcpStream::connect(to).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
-        let channel = Channel::client(ClientOptions::default());
-        let mut consumer = Self { stream, channel, input: Vec::new(), inbox: Vec::new(), service: None };
-        consumer.flush();
-        while consumer.channel.opened().is_none() {
-            consumer.read();
-        }
-        let request = login::Request { user: b"user", ..login::Request::default() };
-        consumer.send(&to_vec(|w| request.encode(LOGIN, w)).unwrap());
-        consumer.next(LOGIN);
+        let mut client = Client::open(TcpStream::connect(to).unwrap(), LONG).unwrap();
+        client.login(b"user", login::CONSUMER).unwrap();
+        let mut consumer = Self { client, inbox: Vec::new(), service: None };
         consumer.request(Domain::DIRECTORY, DIRECTORY, Key { filter: Some(0x3f), ..Key::default() });
         consumer
     }
 
-    fn flush(&mut self) {
-        let mut out = Vec::new();
-        self.channel.take_output(&mut out);
-        self.stream.write_all(&out).unwrap();
-    }
-
-    fn send(&mut self, message: &[u8]) {
-        let mut out = Vec::new();
-        self.channel.write(message, &mut out).unwrap();
-        self.stream.write_all(&out).unwrap();
-    }
-
     fn request(&mut self, domain: Domain, stream: i32, key: Key<'_>) {
-        let request = Request { domain, stream, flags: RequestFlags::STREAMING, key, ..Request::default() };
-        self.send(&to_vec(|w| request.encode(w)).unwrap());
-    }
-
-    fn read(&mut self) {
-        let mut buffer = vec![0; 65_536];
-        let count = self.stream.read(&mut buffer).unwrap();
-        assert!(count > 0, "the server closed the connection");
-        self.input.extend_from_slice(&buffer[..count]);
-        loop {
-            let (used, pulled) = self.channel.pull(&self.input).unwrap();
-            match pulled {
-                Pulled::NeedMore => return,
-                Pulled::Message(message) => self.inbox.push(message.to_vec()),
-                Pulled::Refused { text } => panic!("refused: {text}"),
-                Pulled::Opened(_) | Pulled::Ping | Pulled::Handshake => {}
-            }
-            self.input.drain(..used);
-            self.flush();
-        }
+        let request = Request::streaming(domain, stream, key);
+        self.client.say(|w| request.encode(w)).unwrap();
     }
 
     /// The next message on a stream.
@@ -92,7 +48,7 @@ impl StockConsumer {
             if let Some(at) = at {
                 return self.inbox.remove(at);
             }
-            self.read();
+            self.inbox.extend(self.client.read().unwrap());
         }
     }
 

@@ -11,9 +11,7 @@ use std::thread::JoinHandle;
 use rssl::dictionary::{Dictionary, FIELD_DICTIONARY, FieldDef, Fields, VERBOSITY_VERBOSE};
 use rssl::rdm::directory::{self, Action, Info, Service, ServiceState};
 use rssl::rdm::login;
-use rssl::rwf::{
-    DataState, DataType, Domain, Key, Message, Refresh, RefreshFlags, Request, State, StreamState, code,
-};
+use rssl::rwf::{DataType, Domain, Key, Message, Refresh, RefreshFlags, Request, State, code};
 use rssl::transport::{Channel, Pulled, ServerOptions};
 use rssl::wire::to_vec;
 
@@ -141,12 +139,12 @@ fn answer(request: &Request<'_>, dictionary: &Dictionary, farewell: Option<&str>
         Domain::DIRECTORY => vec![services(request)],
         Domain::DICTIONARY => dictionary_parts(request, dictionary),
         _ => {
-            let flags = RefreshFlags::SOLICITED | RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE;
+            let flags = RefreshFlags::REPLY;
             let image = Refresh { flags, payload: &IMAGE, ..refresh(request, DataType::FIELD_LIST, b"") };
-            let mut messages = vec![to_vec(|w| image.encode(w)).unwrap()];
+            let mut messages = vec![image.to_vec().unwrap()];
             if let Some(text) = farewell {
                 let text = text.as_bytes();
-                let state = State::new(StreamState::Closed, DataState::Suspect, code::NOT_ENTITLED, text);
+                let state = State::closed(code::NOT_ENTITLED, text);
                 messages.push(to_vec(|w| login::reject(1, state, w)).unwrap());
             }
             messages
@@ -183,9 +181,9 @@ fn services(request: &Request<'_>) -> Vec<u8> {
     };
     let filter = request.key.filter.unwrap_or(directory::filter::ALL);
     let payload = to_vec(|w| directory::encode(w, filter, &[(Action::Add, service.clone())])).unwrap();
-    let flags = RefreshFlags::SOLICITED | RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE;
+    let flags = RefreshFlags::REPLY;
     let refresh = Refresh { flags, payload: &payload, ..refresh(request, DataType::MAP, b"") };
-    to_vec(|w| refresh.encode(w)).unwrap()
+    refresh.to_vec().unwrap()
 }
 
 fn dictionary_parts(request: &Request<'_>, dictionary: &Dictionary) -> Vec<Vec<u8>> {
@@ -206,7 +204,7 @@ fn dictionary_parts(request: &Request<'_>, dictionary: &Dictionary) -> Vec<Vec<u
         }
         let text = format!("Dictionary Refresh (part {at})\0");
         let part = Refresh { flags, payload, ..refresh(request, DataType::SERIES, text.as_bytes()) };
-        to_vec(|w| part.encode(w)).unwrap()
+        part.to_vec().unwrap()
     };
     parts.iter().enumerate().map(message).collect()
 }

@@ -61,65 +61,45 @@ pub struct Service {
     pub links: Vec<Link>,
 }
 
-/// Description of a service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Info {
-    /// Name, which identifies it.
-    pub name: String,
-    /// Vendor.
-    pub vendor: String,
-    /// Whether the service comes from the original publisher.
-    pub is_source: bool,
-    /// Ids of its domains.
-    pub capabilities: Vec<u8>,
-    /// Names of the dictionaries that it provides.
-    pub dictionaries_provided: Vec<String>,
-    /// Names of the dictionaries that its data use.
-    pub dictionaries_used: Vec<String>,
-    /// Qualities of service that it offers.
-    pub qos: Vec<Qos>,
-    /// Whether requests may give a range of qualities.
-    pub supports_qos_range: bool,
-    /// Name of the symbol list with its items.
-    pub item_list: String,
-    /// Whether the service accepts snapshot requests beyond its limits.
-    pub supports_oob_snapshots: bool,
-    /// Whether the service accepts messages about the state of consumers.
-    pub accepting_consumer_status: bool,
-}
-
-impl Default for Info {
-    fn default() -> Self {
-        Info {
-            name: String::new(),
-            vendor: String::new(),
-            is_source: false,
-            capabilities: Vec::new(),
-            dictionaries_provided: Vec::new(),
-            dictionaries_used: Vec::new(),
-            qos: vec![Qos::REALTIME_TICK],
-            supports_qos_range: false,
-            item_list: String::new(),
-            supports_oob_snapshots: true,
-            accepting_consumer_status: true,
-        }
+crate::with_defaults! {
+    /// Description of a service.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Info {
+        /// Name, which identifies it.
+        pub name: String = String::new(),
+        /// Vendor.
+        pub vendor: String = String::new(),
+        /// Whether the service comes from the original publisher.
+        pub is_source: bool = false,
+        /// Ids of its domains.
+        pub capabilities: Vec<u8> = Vec::new(),
+        /// Names of the dictionaries that it provides.
+        pub dictionaries_provided: Vec<String> = Vec::new(),
+        /// Names of the dictionaries that its data use.
+        pub dictionaries_used: Vec<String> = Vec::new(),
+        /// Qualities of service that it offers.
+        pub qos: Vec<Qos> = vec![Qos::REALTIME_TICK],
+        /// Whether requests may give a range of qualities.
+        pub supports_qos_range: bool = false,
+        /// Name of the symbol list with its items.
+        pub item_list: String = String::new(),
+        /// Whether the service accepts snapshot requests beyond its limits.
+        pub supports_oob_snapshots: bool = true,
+        /// Whether the service accepts messages about the state of consumers.
+        pub accepting_consumer_status: bool = true,
     }
 }
 
-/// State of a service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServiceState {
-    /// Whether the source is reachable.
-    pub up: bool,
-    /// Whether the service accepts requests.
-    pub accepting: bool,
-    /// State for all of its open items.
-    pub status: Option<OwnedState>,
-}
-
-impl Default for ServiceState {
-    fn default() -> Self {
-        ServiceState { up: false, accepting: true, status: None }
+crate::with_defaults! {
+    /// State of a service.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ServiceState {
+        /// Whether the source is reachable.
+        pub up: bool = false,
+        /// Whether the service accepts requests.
+        pub accepting: bool = true,
+        /// State for all of its open items.
+        pub status: Option<OwnedState> = None,
     }
 }
 
@@ -476,9 +456,6 @@ pub fn consumer_status(payload: &[u8]) -> Result<Vec<(u16, u64)>> {
 }
 
 /// Writes the payload of [`CONSUMER_STATUS`].
-///
-/// # Errors
-/// [`crate::Error::Full`].
 pub fn encode_consumer_status(w: &mut Writer<'_>, services: &[(u16, u64)]) -> Result<()> {
     let mut map = MapWriter::new(w, DataType::UINT, DataType::ELEMENT_LIST)?;
     for (id, mode) in services {

@@ -7,9 +7,8 @@ use core::fmt;
 use super::elements;
 use crate::Result;
 use crate::rwf::{
-    Attrib, DataState, DataType, Domain, ElementListWriter, Generic, GenericFlags, Key, Map, MapAction,
-    MapWriter, Refresh, RefreshFlags, Request as RequestMessage, RequestFlags, State, Status, StreamState,
-    name_type,
+    Attrib, DataType, Domain, ElementListWriter, Generic, GenericFlags, Key, Map, MapAction, MapWriter,
+    Refresh, RefreshFlags, Request as RequestMessage, RequestFlags, State, Status, name_type,
 };
 use crate::wire::{Writer, to_vec};
 
@@ -18,70 +17,107 @@ pub const CONSUMER: u64 = 0;
 /// `Attributes::role` of a provider that connects to a distributor.
 pub const PROVIDER: u64 = 1;
 
-/// Attributes of a client. Debug output, and the refresh of a server, leave passwords and tokens out.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Attributes<'a> {
-    /// Id of the application, a number as text.
-    pub application_id: Option<&'a [u8]>,
-    /// Name of the application.
-    pub application_name: Option<&'a [u8]>,
-    /// Position of the user: "address/net".
-    pub position: Option<&'a [u8]>,
-    /// Password.
-    pub password: Option<&'a [u8]>,
-    /// Distinguishes applications with the same name and position.
-    pub instance_id: Option<&'a [u8]>,
-    /// [`CONSUMER`] or [`PROVIDER`].
-    pub role: u64,
-    /// Whether the server recovers items of this client, instead of the client.
-    pub single_open: bool,
-    /// Whether the client accepts suspect data.
-    pub allow_suspect: bool,
-    /// Whether the client requests the permission profile.
-    pub permission_profile: bool,
-    /// Whether the client requests permission expressions.
-    pub permission_expressions: bool,
-    /// Whether a provider can download the dictionary from the distributor.
-    pub dictionary_download: bool,
-    /// Whether the client requests the list of standby servers.
-    pub connection_config: bool,
-    /// Authentication token.
-    pub authentication_token: Option<&'a [u8]>,
-    /// Extended authentication data.
-    pub authentication_extended: Option<&'a [u8]>,
-    /// Token that authorizes the application.
-    pub application_token: Option<&'a [u8]>,
-    /// 2: the client answers round-trip probes.
-    pub round_trip_latency: Option<u64>,
-    /// Bits of the update types to send.
-    pub update_types: Option<u64>,
-    /// Bits of the update types to leave out.
-    pub unwanted_update_types: Option<u64>,
+/// Declares the attributes of a login and how each is read and written: by name, in the order of the wire.
+macro_rules! attributes {
+    (@take text $of:ident.$field:ident $data:ident $number:ident) => { $of.$field = Some($data) };
+    (@take secret $of:ident.$field:ident $data:ident $number:ident) => { $of.$field = Some($data) };
+    (@take secret_bytes $of:ident.$field:ident $data:ident $number:ident) => { $of.$field = Some($data) };
+    (@take number $of:ident.$field:ident $data:ident $number:ident) => { $of.$field = $number };
+    (@take role $of:ident.$field:ident $data:ident $number:ident) => { $of.$field = $number.unwrap_or(CONSUMER) };
+    (@take $flag:ident $of:ident.$field:ident $data:ident $number:ident) => {
+        $of.$field = $number.map_or($of.$field, |n| n != 0)
+    };
+    (@value text $value:expr, $default:expr, $list:ident $name:literal $secrets:ident) => {
+        if let Some(text) = $value { $list.ascii($name, text)?; }
+    };
+    (@value secret $value:expr, $default:expr, $list:ident $name:literal $secrets:ident) => {
+        if let Some(text) = $value.filter(|_| $secrets) { $list.ascii($name, text)?; }
+    };
+    (@value secret_bytes $value:expr, $default:expr, $list:ident $name:literal $secrets:ident) => {
+        if let Some(bytes) = $value.filter(|_| $secrets) { $list.buffer($name, bytes)?; }
+    };
+    (@value number $value:expr, $default:expr, $list:ident $name:literal $secrets:ident) => {
+        if let Some(number) = $value { $list.uint($name, number)?; }
+    };
+    // Stock clients always send these flags.
+    (@value sent_flag $value:expr, $default:expr, $list:ident $name:literal $secrets:ident) => {
+        $list.uint($name, $value.into())?;
+    };
+    (@value $kind:ident $value:expr, $default:expr, $list:ident $name:literal $secrets:ident) => {
+        if $value != $default { $list.uint($name, $value.into())?; }
+    };
+    ($(
+        $(#[$doc:meta])*
+        $field:ident: $type:ty = $default:expr, $kind:ident $name:literal;
+    )*) => {
+        $crate::with_defaults! {
+            /// Attributes of a client. Debug output, and the refresh of a server, leave passwords and tokens out.
+            #[derive(Clone, PartialEq, Eq)]
+            pub struct Attributes<'a> {
+                $($(#[$doc])* pub $field: $type = $default,)*
+            }
+        }
+
+        impl<'a> Attributes<'a> {
+            /// Sets the attribute of one element; false if it is not an attribute.
+            fn take(&mut self, name: &[u8], data: &'a [u8], number: Option<u64>) -> bool {
+                let of = self;
+                $(
+                    if name == $name.as_bytes() {
+                        attributes!(@take $kind of.$field data number);
+                        return true;
+                    }
+                )*
+                false
+            }
+
+            /// Writes the attributes that differ from the defaults; those that authenticate a client only with
+            /// `secrets`.
+            fn write(&self, list: &mut ElementListWriter<'_, '_>, secrets: bool) -> Result<()> {
+                $(attributes!(@value $kind self.$field, $default, list $name secrets);)*
+                Ok(())
+            }
+        }
+    };
 }
 
-impl Default for Attributes<'_> {
-    fn default() -> Self {
-        Attributes {
-            application_id: None,
-            application_name: None,
-            position: None,
-            password: None,
-            instance_id: None,
-            role: CONSUMER,
-            single_open: true,
-            allow_suspect: true,
-            permission_profile: true,
-            permission_expressions: true,
-            dictionary_download: false,
-            connection_config: false,
-            authentication_token: None,
-            authentication_extended: None,
-            application_token: None,
-            round_trip_latency: None,
-            update_types: None,
-            unwanted_update_types: None,
-        }
-    }
+attributes! {
+    /// Id of the application, a number as text.
+    application_id: Option<&'a [u8]> = None, text "ApplicationId";
+    /// Name of the application.
+    application_name: Option<&'a [u8]> = None, text "ApplicationName";
+    /// Position of the user: "address/net".
+    position: Option<&'a [u8]> = None, text "Position";
+    /// Distinguishes applications with the same name and position.
+    instance_id: Option<&'a [u8]> = None, text "InstanceId";
+    /// [`CONSUMER`] or [`PROVIDER`].
+    role: u64 = CONSUMER, role "Role";
+    /// Whether the server recovers items of this client, instead of the client.
+    single_open: bool = true, sent_flag "SingleOpen";
+    /// Whether the client accepts suspect data.
+    allow_suspect: bool = true, sent_flag "AllowSuspectData";
+    /// Whether the client requests the permission profile.
+    permission_profile: bool = true, flag "ProvidePermissionProfile";
+    /// Whether the client requests permission expressions.
+    permission_expressions: bool = true, flag "ProvidePermissionExpressions";
+    /// Whether a provider can download the dictionary from the distributor.
+    dictionary_download: bool = false, flag "SupportProviderDictionaryDownload";
+    /// Whether the client requests the list of standby servers.
+    connection_config: bool = false, flag "DownloadConnectionConfig";
+    /// 2: the client answers round-trip probes.
+    round_trip_latency: Option<u64> = None, number "RoundTripLatency";
+    /// Bits of the update types to send.
+    update_types: Option<u64> = None, number "UpdateTypeFilter";
+    /// Bits of the update types to leave out.
+    unwanted_update_types: Option<u64> = None, number "NegativeUpdateTypeFilter";
+    /// Password.
+    password: Option<&'a [u8]> = None, secret "Password";
+    /// Authentication token.
+    authentication_token: Option<&'a [u8]> = None, secret "AuthenticationToken";
+    /// Token that authorizes the application.
+    application_token: Option<&'a [u8]> = None, secret "ApplicationAuthorizationToken";
+    /// Extended authentication data.
+    authentication_extended: Option<&'a [u8]> = None, secret_bytes "AuthenticationExtended";
 }
 
 impl fmt::Debug for Attributes<'_> {
@@ -100,33 +136,6 @@ impl fmt::Debug for Attributes<'_> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Sets the attribute of one element; false if it is not an attribute.
-    fn take(&mut self, name: &[u8], data: &'a [u8], number: Option<u64>) -> bool {
-        let flag = |place: &mut bool| *place = number.map_or(*place, |n| n != 0);
-        match name {
-            b"ApplicationId" => self.application_id = Some(data),
-            b"ApplicationName" => self.application_name = Some(data),
-            b"Position" => self.position = Some(data),
-            b"Password" => self.password = Some(data),
-            b"InstanceId" => self.instance_id = Some(data),
-            b"Role" => self.role = number.unwrap_or(CONSUMER),
-            b"SingleOpen" => flag(&mut self.single_open),
-            b"AllowSuspectData" => flag(&mut self.allow_suspect),
-            b"ProvidePermissionProfile" => flag(&mut self.permission_profile),
-            b"ProvidePermissionExpressions" => flag(&mut self.permission_expressions),
-            b"SupportProviderDictionaryDownload" => flag(&mut self.dictionary_download),
-            b"DownloadConnectionConfig" => flag(&mut self.connection_config),
-            b"AuthenticationToken" => self.authentication_token = Some(data),
-            b"AuthenticationExtended" => self.authentication_extended = Some(data),
-            b"ApplicationAuthorizationToken" => self.application_token = Some(data),
-            b"RoundTripLatency" => self.round_trip_latency = number,
-            b"UpdateTypeFilter" => self.update_types = number,
-            b"NegativeUpdateTypeFilter" => self.unwanted_update_types = number,
-            _ => return false,
-        }
-        true
-    }
-
     /// The attributes of the refresh with which `server` accepts these: the client's identity and choices, but no
     /// secrets.
     #[must_use]
@@ -142,79 +151,18 @@ impl<'a> Attributes<'a> {
             ..Attributes::default()
         }
     }
-
-    /// Writes what authenticates a client.
-    fn write_secrets(&self, list: &mut ElementListWriter<'_, '_>) -> Result<()> {
-        for (name, value) in [
-            ("Password", self.password),
-            ("AuthenticationToken", self.authentication_token),
-            ("ApplicationAuthorizationToken", self.application_token),
-        ] {
-            if let Some(value) = value {
-                list.ascii(name, value)?;
-            }
-        }
-        if let Some(extended) = self.authentication_extended {
-            list.buffer("AuthenticationExtended", extended)?;
-        }
-        Ok(())
-    }
-
-    /// Writes the attributes that differ from the defaults, except secrets, and the two flags that stock clients always
-    /// send.
-    fn write(&self, list: &mut ElementListWriter<'_, '_>) -> Result<()> {
-        for (name, value) in [
-            ("ApplicationId", self.application_id),
-            ("ApplicationName", self.application_name),
-            ("Position", self.position),
-            ("InstanceId", self.instance_id),
-        ] {
-            if let Some(value) = value {
-                list.ascii(name, value)?;
-            }
-        }
-        if self.role != CONSUMER {
-            list.uint("Role", self.role)?;
-        }
-        list.uint("SingleOpen", self.single_open.into())?;
-        list.uint("AllowSuspectData", self.allow_suspect.into())?;
-        for (name, value, default) in [
-            ("ProvidePermissionProfile", self.permission_profile, true),
-            ("ProvidePermissionExpressions", self.permission_expressions, true),
-            ("SupportProviderDictionaryDownload", self.dictionary_download, false),
-            ("DownloadConnectionConfig", self.connection_config, false),
-        ] {
-            if value != default {
-                list.uint(name, value.into())?;
-            }
-        }
-        for (name, value) in [
-            ("RoundTripLatency", self.round_trip_latency),
-            ("UpdateTypeFilter", self.update_types),
-            ("NegativeUpdateTypeFilter", self.unwanted_update_types),
-        ] {
-            if let Some(value) = value {
-                list.uint(name, value)?;
-            }
-        }
-        Ok(())
-    }
 }
 
-/// A login request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
-    /// User; one zero byte if a token is in the attributes instead.
-    pub user: &'a [u8],
-    /// Type of the user's name, one of [`name_type`].
-    pub name_type: u8,
-    /// Attributes.
-    pub attributes: Attributes<'a>,
-}
-
-impl Default for Request<'_> {
-    fn default() -> Self {
-        Request { user: b"", name_type: name_type::USER_NAME, attributes: Attributes::default() }
+crate::with_defaults! {
+    /// A login request.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Request<'a> {
+        /// User; one zero byte if a token is in the attributes instead.
+        pub user: &'a [u8] = b"",
+        /// Type of the user's name, one of [`name_type`].
+        pub name_type: u8 = name_type::USER_NAME,
+        /// Attributes.
+        pub attributes: Attributes<'a> = Attributes::default(),
     }
 }
 
@@ -264,60 +212,42 @@ impl<'a> Request<'a> {
     pub fn encode_with(&self, stream: i32, flags: RequestFlags, w: &mut Writer<'_>) -> Result<()> {
         let attributes = to_vec(|w| {
             let mut list = ElementListWriter::new(w)?;
-            self.attributes.write(&mut list)?;
-            self.attributes.write_secrets(&mut list)?;
+            self.attributes.write(&mut list, true)?;
             list.finish()
         })?;
         let key = key(self.user, self.name_type, &attributes);
-        RequestMessage { domain: Domain::LOGIN, stream, flags, key, ..RequestMessage::default() }.encode(w)
+        RequestMessage::new(Domain::LOGIN, stream, flags, key).encode(w)
     }
 }
 
-/// The refresh of a server that accepts a login. It never contains passwords or tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply<'a> {
-    /// User of the request.
-    pub user: &'a [u8],
-    /// Type of the user's name, one of [`name_type`].
-    pub name_type: u8,
-    /// The client's attributes: see [`Attributes::accepted`].
-    pub attributes: Attributes<'a>,
-    /// Bits: 1 batch requests, 2 batch reissues, 4 batch closes.
-    pub support_batch: u64,
-    /// Whether the server accepts posts.
-    pub support_post: bool,
-    /// Whether clients can pause and resume items.
-    pub support_pause: bool,
-    /// Whether items that clients pause are paused upstream, too.
-    pub support_optimized_pause: bool,
-    /// Whether clients can request views.
-    pub support_view: bool,
-    /// Whether symbol lists can open their items.
-    pub support_symbol_list: bool,
-    /// Whether the server supports warm standby.
-    pub support_standby: bool,
-    /// State of the login.
-    pub state: State<'a>,
-    /// Whether it answers a request; stock clients ignore other refreshes.
-    pub solicited: bool,
-}
-
-impl Default for Reply<'_> {
-    fn default() -> Self {
-        Reply {
-            user: b"",
-            name_type: name_type::USER_NAME,
-            attributes: Attributes::default(),
-            support_batch: 0,
-            support_post: false,
-            support_pause: false,
-            support_optimized_pause: false,
-            support_view: false,
-            support_symbol_list: false,
-            support_standby: false,
-            state: State::new(StreamState::Open, DataState::Ok, 0, b""),
-            solicited: true,
-        }
+crate::with_defaults! {
+    /// The refresh of a server that accepts a login. It never contains passwords or tokens.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Reply<'a> {
+        /// User of the request.
+        pub user: &'a [u8] = b"",
+        /// Type of the user's name, one of [`name_type`].
+        pub name_type: u8 = name_type::USER_NAME,
+        /// The client's attributes: see [`Attributes::accepted`].
+        pub attributes: Attributes<'a> = Attributes::default(),
+        /// Bits: 1 batch requests, 2 batch reissues, 4 batch closes.
+        pub support_batch: u64 = 0,
+        /// Whether the server accepts posts.
+        pub support_post: bool = false,
+        /// Whether clients can pause and resume items.
+        pub support_pause: bool = false,
+        /// Whether items that clients pause are paused upstream, too.
+        pub support_optimized_pause: bool = false,
+        /// Whether clients can request views.
+        pub support_view: bool = false,
+        /// Whether symbol lists can open their items.
+        pub support_symbol_list: bool = false,
+        /// Whether the server supports warm standby.
+        pub support_standby: bool = false,
+        /// State of the login.
+        pub state: State<'a> = State::OK,
+        /// Whether it answers a request; stock clients ignore other refreshes.
+        pub solicited: bool = true,
     }
 }
 
@@ -374,7 +304,7 @@ impl<'a> Reply<'a> {
     pub fn encode(&self, stream: i32, w: &mut Writer<'_>) -> Result<()> {
         let attributes = to_vec(|w| {
             let mut list = ElementListWriter::new(w)?;
-            self.attributes.write(&mut list)?;
+            self.attributes.write(&mut list, false)?;
             for (name, value) in [
                 ("SupportBatchRequests", self.support_batch),
                 ("SupportOMMPost", self.support_post.into()),
@@ -408,11 +338,8 @@ impl<'a> Reply<'a> {
 }
 
 /// Writes the status that refuses or ends a login. `Closed`: do not retry; `ClosedRecover`: retry later.
-///
-/// # Errors
-/// [`crate::Error::Full`].
 pub fn reject(stream: i32, state: State<'_>, w: &mut Writer<'_>) -> Result<()> {
-    Status { domain: Domain::LOGIN, stream, state: Some(state), ..Status::default() }.encode(w)
+    Status::new(Domain::LOGIN, stream, state).encode(w)
 }
 
 fn key<'a>(user: &'a [u8], name_type: u8, attributes: &'a [u8]) -> Key<'a> {
@@ -448,9 +375,6 @@ pub fn connection_status(payload: &[u8]) -> Result<Option<u64>> {
 }
 
 /// Writes a generic message [`CONNECTION_STATUS`] on the login stream.
-///
-/// # Errors
-/// [`crate::Error::Full`].
 pub fn encode_connection_status(stream: i32, mode: u64, w: &mut Writer<'_>) -> Result<()> {
     let generic = Generic {
         domain: Domain::LOGIN,
@@ -473,7 +397,7 @@ pub fn encode_connection_status(stream: i32, mode: u64, w: &mut Writer<'_>) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rwf::{Message, code};
+    use crate::rwf::{DataState, Message, StreamState, code};
 
     #[test]
     fn requests_round_trip() {
@@ -566,7 +490,7 @@ mod tests {
 
     #[test]
     fn refusals_and_connection_status_round_trip() {
-        let state = State::new(StreamState::Closed, DataState::Suspect, code::NOT_ENTITLED, b"no");
+        let state = State::closed(code::NOT_ENTITLED, b"no");
         let bytes = to_vec(|w| reject(1, state, w)).unwrap();
         assert!(matches!(Message::decode(&bytes), Ok(Message::Status(s)) if s.state == Some(state)));
         let bytes = to_vec(|w| encode_connection_status(1, 1, w)).unwrap();

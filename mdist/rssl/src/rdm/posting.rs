@@ -31,9 +31,6 @@ pub fn posted<'a>(post: &Post<'a>) -> Result<Posted<'a>> {
 
 /// Writes the acknowledgement of a post, if it requests one and has an id: success, or a refusal with one of
 /// [`crate::rwf::nak`] and a text. Returns whether it was written.
-///
-/// # Errors
-/// [`crate::Error::Full`].
 pub fn acknowledge(post: &Post<'_>, refusal: Option<(u8, &[u8])>, w: &mut Writer<'_>) -> Result<bool> {
     let (true, Some(ack_id)) = (post.flags.contains(PostFlags::ACK), post.post_id) else { return Ok(false) };
     let ack = Ack {
@@ -53,12 +50,10 @@ pub fn acknowledge(post: &Post<'_>, refusal: Option<(u8, &[u8])>, w: &mut Writer
 mod tests {
     use super::*;
     use crate::rwf::{Domain, Update, nak};
-    use crate::wire::to_vec;
 
     #[test]
     fn posts_are_read_and_acknowledged() {
-        let update =
-            to_vec(|w| Update { domain: Domain::MARKET_PRICE, stream: 0, ..Update::default() }.encode(w));
+        let update = Update { domain: Domain::MARKET_PRICE, stream: 0, ..Update::default() }.to_vec();
         let update = update.unwrap();
         let mut post = Post {
             domain: Domain::MARKET_PRICE,
@@ -78,7 +73,7 @@ mod tests {
         assert_eq!((ack.stream, ack.ack_id, ack.seq, ack.nak), (5, 7, Some(9), Some(nak::SOURCE_DOWN)));
         post.flags.remove(PostFlags::ACK);
         assert_eq!(acknowledge(&post, None, &mut w), Ok(false));
-        let own = to_vec(|w| post.encode(w)).unwrap();
+        let own = post.to_vec().unwrap();
         let nested = Post { payload: &own, ..post.clone() };
         assert!(posted(&nested).is_err());
         post.container = DataType::FIELD_LIST;

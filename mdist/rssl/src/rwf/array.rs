@@ -79,7 +79,8 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// Writes an array; the count is filled in by [`ArrayWriter::finish`].
+/// Writes an array; the count is filled in by [`ArrayWriter::finish`]. Functions that write a whole array have the
+/// errors of [`ArrayWriter::item`].
 #[derive(Debug)]
 pub struct ArrayWriter<'w, 'b> {
     w: &'w mut Writer<'b>,
@@ -91,9 +92,6 @@ pub struct ArrayWriter<'w, 'b> {
 
 impl<'w, 'b> ArrayWriter<'w, 'b> {
     /// Begins an array of values of `item_len` bytes each; 0 if each has its own length.
-    ///
-    /// # Errors
-    /// [`Error::Full`].
     pub fn new(w: &'w mut Writer<'b>, data_type: DataType, item_len: u16) -> Result<Self> {
         w.u8(data_type.0)?;
         w.ob16(item_len)?;
@@ -138,18 +136,12 @@ impl<'w, 'b> ArrayWriter<'w, 'b> {
     }
 
     /// Fills in the count.
-    ///
-    /// # Errors
-    /// Does not fail after `new` has succeeded.
     pub fn finish(self) -> Result<()> {
         self.w.set_u16(self.count_at, self.count)
     }
 }
 
 /// Writes an array of unsigned integers. Each has 1, 2, 4 or 8 bytes: the smallest length that all of them fit.
-///
-/// # Errors
-/// As [`ArrayWriter::item`].
 pub fn write_uints(w: &mut Writer<'_>, values: &[u64]) -> Result<()> {
     let most = values.iter().map(|v| uint::size(*v)).max().unwrap_or(1);
     let mut array = ArrayWriter::new(w, DataType::UINT, most.next_power_of_two() as u16)?;
@@ -158,9 +150,6 @@ pub fn write_uints(w: &mut Writer<'_>, values: &[u64]) -> Result<()> {
 }
 
 /// Writes an array of integers of `item_len` bytes each (1, 2, 4 or 8; 0 if each has its own length).
-///
-/// # Errors
-/// As [`ArrayWriter::item`].
 pub fn write_ints(w: &mut Writer<'_>, item_len: u16, values: &[i64]) -> Result<()> {
     let mut array = ArrayWriter::new(w, DataType::INT, item_len)?;
     values.iter().try_for_each(|v| array.item(&int::to_bytes(*v)))?;
@@ -168,9 +157,6 @@ pub fn write_ints(w: &mut Writer<'_>, item_len: u16, values: &[i64]) -> Result<(
 }
 
 /// Writes an array of strings of type `data_type`, each with its length.
-///
-/// # Errors
-/// As [`ArrayWriter::item`].
 pub fn write_strings(w: &mut Writer<'_>, data_type: DataType, values: &[impl AsRef<[u8]>]) -> Result<()> {
     let mut array = ArrayWriter::new(w, data_type, 0)?;
     values.iter().try_for_each(|v| array.item(v.as_ref()))?;
@@ -178,9 +164,6 @@ pub fn write_strings(w: &mut Writer<'_>, data_type: DataType, values: &[impl AsR
 }
 
 /// Writes an array of qualities of service.
-///
-/// # Errors
-/// As [`ArrayWriter::item`].
 pub fn write_qos(w: &mut Writer<'_>, values: &[Qos]) -> Result<()> {
     let mut array = ArrayWriter::new(w, DataType::QOS, 0)?;
     for value in values {

@@ -4,7 +4,7 @@
 use core::marker::PhantomData;
 
 use super::DataType;
-use super::sets::{ElementSets, FieldSets};
+use super::sets::ElementSets;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Named, Result};
 
@@ -52,7 +52,7 @@ pub struct EntryContainer<'a, K> {
     pub flags: K,
     /// Type of the entries and of the summary.
     pub container: DataType,
-    /// Set definitions, for [`FieldSets::decode`] or [`ElementSets::decode`].
+    /// Set definitions, for [`FieldSets::decode`](super::FieldSets::decode) or [`ElementSets::decode`].
     pub sets: Option<&'a [u8]>,
     /// Data that hold for all entries.
     pub summary: Option<&'a [u8]>,
@@ -84,14 +84,6 @@ impl<'a, K: SummaryKind> EntryContainer<'a, K> {
     #[must_use]
     pub fn entries(&self) -> Entries<'a, K> {
         Entries::new(self.entries, self.count, self.flags, self.container)
-    }
-
-    /// The set definitions, if the entries are field lists.
-    ///
-    /// # Errors
-    /// As [`FieldSets::decode`].
-    pub fn field_sets(&self) -> Result<FieldSets<'a>> {
-        FieldSets::decode(self.sets.unwrap_or_default())
     }
 
     /// The set definitions, if the entries are element lists.

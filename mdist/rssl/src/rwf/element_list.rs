@@ -146,7 +146,23 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Writes an element list; the count is filled in by [`ElementListWriter::finish`].
+/// Methods that add an element of one type.
+macro_rules! typed {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($value:ident: $type:ty),*) $data_type:ident, $method:ident $content:expr;
+    )*) => {
+        $(
+            $(#[$doc])*
+            pub fn $name(&mut self, name: impl AsRef<[u8]>, $($value: $type),*) -> Result<()> {
+                self.$method(name, DataType::$data_type, $content)
+            }
+        )*
+    };
+}
+
+/// Writes an element list; the count is filled in by [`ElementListWriter::finish`]. The methods that add an element
+/// have the errors of [`ElementListWriter::element`].
 #[derive(Debug)]
 pub struct ElementListWriter<'w, 'b> {
     w: &'w mut Writer<'b>,
@@ -156,18 +172,12 @@ pub struct ElementListWriter<'w, 'b> {
 
 impl<'w, 'b> ElementListWriter<'w, 'b> {
     /// Begins a list.
-    ///
-    /// # Errors
-    /// [`Error::Full`].
     pub fn new(w: &'w mut Writer<'b>) -> Result<Self> {
         w.u8(STANDARD)?;
         Self::begin(w)
     }
 
     /// Begins a list that follows the template `number`.
-    ///
-    /// # Errors
-    /// [`Error::Full`].
     pub fn with_info(w: &'w mut Writer<'b>, number: u16) -> Result<Self> {
         w.u8(STANDARD | INFO)?;
         w.u8(2)?;
@@ -217,9 +227,6 @@ impl<'w, 'b> ElementListWriter<'w, 'b> {
     }
 
     /// Adds an element that was read from another list, whether it came with its name or from a set.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
     pub fn copy(&mut self, element: &Element<'_>) -> Result<()> {
         if let (DataType::REAL_4RB | DataType::REAL_8RB, Ok(Value::Real(real))) =
             (element.set_type, element.value())
@@ -229,100 +236,31 @@ impl<'w, 'b> ElementListWriter<'w, 'b> {
         self.element(element.name, element.data_type, element.data)
     }
 
-    /// UINT.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
-    pub fn uint(&mut self, name: impl AsRef<[u8]>, value: u64) -> Result<()> {
-        self.element(name, DataType::UINT, &uint::to_bytes(value))
-    }
-
-    /// INT.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
-    pub fn int(&mut self, name: impl AsRef<[u8]>, value: i64) -> Result<()> {
-        self.element(name, DataType::INT, &int::to_bytes(value))
-    }
-
-    /// REAL.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
-    pub fn real(&mut self, name: impl AsRef<[u8]>, value: Real) -> Result<()> {
-        self.element(name, DataType::REAL, &value.to_bytes())
-    }
-
-    /// DOUBLE.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
-    pub fn double(&mut self, name: impl AsRef<[u8]>, value: f64) -> Result<()> {
-        self.element(name, DataType::DOUBLE, &value.to_be_bytes())
-    }
-
-    /// ASCII_STRING.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
-    pub fn ascii(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        self.element(name, DataType::ASCII_STRING, value.as_ref())
-    }
-
-    /// BUFFER.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
-    pub fn buffer(&mut self, name: impl AsRef<[u8]>, value: &[u8]) -> Result<()> {
-        self.element(name, DataType::BUFFER, value)
-    }
-
-    /// QOS.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
-    pub fn qos(&mut self, name: impl AsRef<[u8]>, value: Qos) -> Result<()> {
-        self.container(name, DataType::QOS, |w| value.write(w))
-    }
-
-    /// STATE.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
-    pub fn state(&mut self, name: impl AsRef<[u8]>, value: &State<'_>) -> Result<()> {
-        self.container(name, DataType::STATE, |w| value.write(w))
-    }
-
-    /// ARRAY of UINT, with the smallest fixed length that fits all values.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
-    pub fn array_uint(&mut self, name: impl AsRef<[u8]>, values: &[u64]) -> Result<()> {
-        self.container(name, DataType::ARRAY, |w| write_uints(w, values))
-    }
-
-    /// ARRAY of INT of `item_len` bytes each: 1, 2, 4, 8, or 0 if each has its own length.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
-    pub fn array_int(&mut self, name: impl AsRef<[u8]>, item_len: u16, values: &[i64]) -> Result<()> {
-        self.container(name, DataType::ARRAY, |w| write_ints(w, item_len, values))
-    }
-
-    /// ARRAY of ASCII_STRING.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
-    pub fn array_ascii(&mut self, name: impl AsRef<[u8]>, values: &[impl AsRef<[u8]>]) -> Result<()> {
-        self.container(name, DataType::ARRAY, |w| write_strings(w, DataType::ASCII_STRING, values))
-    }
-
-    /// ARRAY of QOS.
-    ///
-    /// # Errors
-    /// As [`ElementListWriter::element`].
-    pub fn array_qos(&mut self, name: impl AsRef<[u8]>, values: &[Qos]) -> Result<()> {
-        self.container(name, DataType::ARRAY, |w| write_qos(w, values))
+    typed! {
+        /// UINT.
+        uint(value: u64) UINT, element &uint::to_bytes(value);
+        /// INT.
+        int(value: i64) INT, element &int::to_bytes(value);
+        /// REAL.
+        real(value: Real) REAL, element &value.to_bytes();
+        /// DOUBLE.
+        double(value: f64) DOUBLE, element &value.to_be_bytes();
+        /// ASCII_STRING.
+        ascii(value: impl AsRef<[u8]>) ASCII_STRING, element value.as_ref();
+        /// BUFFER.
+        buffer(value: &[u8]) BUFFER, element value;
+        /// QOS.
+        qos(value: Qos) QOS, container |w| value.write(w);
+        /// STATE.
+        state(value: &State<'_>) STATE, container |w| value.write(w);
+        /// ARRAY of UINT, with the smallest fixed length that fits all values.
+        array_uint(values: &[u64]) ARRAY, container |w| write_uints(w, values);
+        /// ARRAY of INT of `item_len` bytes each: 1, 2, 4, 8, or 0 if each has its own length.
+        array_int(item_len: u16, values: &[i64]) ARRAY, container |w| write_ints(w, item_len, values);
+        /// ARRAY of ASCII_STRING.
+        array_ascii(values: &[impl AsRef<[u8]>]) ARRAY, container |w| write_strings(w, DataType::ASCII_STRING, values);
+        /// ARRAY of QOS.
+        array_qos(values: &[Qos]) ARRAY, container |w| write_qos(w, values);
     }
 
     /// An element whose value `f` writes: a container, or any other type but [`DataType::NO_DATA`].
@@ -340,9 +278,6 @@ impl<'w, 'b> ElementListWriter<'w, 'b> {
     }
 
     /// Fills in the count.
-    ///
-    /// # Errors
-    /// Does not fail after `new` has succeeded.
     pub fn finish(self) -> Result<()> {
         self.w.set_u16(self.count_at, self.count)
     }

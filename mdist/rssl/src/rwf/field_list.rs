@@ -184,7 +184,20 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Writes a field list; the count is filled in by [`FieldListWriter::finish`].
+/// Methods that add a field of one type.
+macro_rules! typed {
+    ($($(#[$doc:meta])* $name:ident($type:ty) $bytes:ident;)*) => {
+        $(
+            $(#[$doc])*
+            pub fn $name(&mut self, id: i16, value: $type) -> Result<()> {
+                self.field(id, &value.$bytes())
+            }
+        )*
+    };
+}
+
+/// Writes a field list; the count is filled in by [`FieldListWriter::finish`]. The methods that add a field have the
+/// errors of [`FieldListWriter::field`].
 #[derive(Debug)]
 pub struct FieldListWriter<'w, 'b> {
     w: &'w mut Writer<'b>,
@@ -194,9 +207,6 @@ pub struct FieldListWriter<'w, 'b> {
 
 impl<'w, 'b> FieldListWriter<'w, 'b> {
     /// Begins a list without dictionary and template.
-    ///
-    /// # Errors
-    /// [`Error::Full`].
     #[inline]
     pub fn new(w: &'w mut Writer<'b>) -> Result<Self> {
         w.u8(STANDARD)?;
@@ -265,9 +275,6 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     }
 
     /// Adds a field that was read from another list, whether it came with its id or from a set.
-    ///
-    /// # Errors
-    /// As [`FieldListWriter::field`].
     #[inline]
     pub fn copy(&mut self, field: &Field<'_>) -> Result<()> {
         self.field(field.id, field.data)?;
@@ -282,18 +289,12 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     }
 
     /// A blank field.
-    ///
-    /// # Errors
-    /// As [`FieldListWriter::field`].
     #[inline]
     pub fn blank(&mut self, id: i16) -> Result<()> {
         self.field(id, &[])
     }
 
     /// UINT.
-    ///
-    /// # Errors
-    /// As [`FieldListWriter::field`].
     #[inline]
     pub fn uint(&mut self, id: i16, value: u64) -> Result<()> {
         self.one_more()?;
@@ -303,9 +304,6 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     }
 
     /// INT.
-    ///
-    /// # Errors
-    /// As [`FieldListWriter::field`].
     #[inline]
     pub fn int(&mut self, id: i16, value: i64) -> Result<()> {
         self.one_more()?;
@@ -315,9 +313,6 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     }
 
     /// REAL.
-    ///
-    /// # Errors
-    /// As [`FieldListWriter::field`].
     #[inline]
     pub fn real(&mut self, id: i16, value: Real) -> Result<()> {
         if !value.is_finite() {
@@ -329,58 +324,22 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
         self.w.head_and_low_bytes([a, b, n as u8 + 1, value.hint], value.mantissa.cast_unsigned(), n)
     }
 
-    /// FLOAT.
-    ///
-    /// # Errors
-    /// As [`FieldListWriter::field`].
-    pub fn float(&mut self, id: i16, value: f32) -> Result<()> {
-        self.field(id, &value.to_be_bytes())
-    }
-
-    /// DOUBLE.
-    ///
-    /// # Errors
-    /// As [`FieldListWriter::field`].
-    pub fn double(&mut self, id: i16, value: f64) -> Result<()> {
-        self.field(id, &value.to_be_bytes())
-    }
-
-    /// ENUM.
-    ///
-    /// # Errors
-    /// As [`FieldListWriter::field`].
-    pub fn enumeration(&mut self, id: i16, value: Enum) -> Result<()> {
-        self.field(id, &value.to_bytes())
-    }
-
-    /// DATE.
-    ///
-    /// # Errors
-    /// As [`FieldListWriter::field`].
-    pub fn date(&mut self, id: i16, value: Date) -> Result<()> {
-        self.field(id, &value.to_bytes())
-    }
-
-    /// TIME.
-    ///
-    /// # Errors
-    /// As [`FieldListWriter::field`].
-    pub fn time(&mut self, id: i16, value: Time) -> Result<()> {
-        self.field(id, &value.to_bytes())
-    }
-
-    /// DATETIME.
-    ///
-    /// # Errors
-    /// As [`FieldListWriter::field`].
-    pub fn date_time(&mut self, id: i16, value: DateTime) -> Result<()> {
-        self.field(id, &value.to_bytes())
+    typed! {
+        /// FLOAT.
+        float(f32) to_be_bytes;
+        /// DOUBLE.
+        double(f64) to_be_bytes;
+        /// ENUM.
+        enumeration(Enum) to_bytes;
+        /// DATE.
+        date(Date) to_bytes;
+        /// TIME.
+        time(Time) to_bytes;
+        /// DATETIME.
+        date_time(DateTime) to_bytes;
     }
 
     /// Any string, or a buffer.
-    ///
-    /// # Errors
-    /// As [`FieldListWriter::field`].
     #[inline]
     pub fn text(&mut self, id: i16, value: impl AsRef<[u8]>) -> Result<()> {
         self.field(id, value.as_ref())
@@ -404,9 +363,6 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     }
 
     /// Fills in the count.
-    ///
-    /// # Errors
-    /// Does not fail after `new` has succeeded.
     #[inline]
     pub fn finish(self) -> Result<()> {
         self.w.set_u16(self.count_at, self.count)

@@ -5,7 +5,6 @@ use super::container::{
     read_permission, write_permission,
 };
 use super::flags::flags;
-use super::sets::{ElementSets, FieldSets};
 use super::{DataType, Short};
 use crate::wire::{Reader, Writer};
 use crate::{Named, Result};
@@ -61,7 +60,8 @@ pub struct Map<'a> {
     pub container: DataType,
     /// Field that the keys are values of.
     pub key_field: Option<i16>,
-    /// Set definitions, for [`FieldSets::decode`] or [`ElementSets::decode`].
+    /// Set definitions, for [`FieldSets::decode`](super::FieldSets::decode) or
+    /// [`ElementSets::decode`](super::ElementSets::decode).
     pub sets: Option<&'a [u8]>,
     /// Data that hold for all entries.
     pub summary: Option<&'a [u8]>,
@@ -96,22 +96,6 @@ impl<'a> Map<'a> {
     #[must_use]
     pub fn entries(&self) -> MapEntries<'a> {
         Entries::new(self.entries, self.count, self.flags, self.container)
-    }
-
-    /// The set definitions, if the entries are field lists.
-    ///
-    /// # Errors
-    /// As [`FieldSets::decode`].
-    pub fn field_sets(&self) -> Result<FieldSets<'a>> {
-        FieldSets::decode(self.sets.unwrap_or_default())
-    }
-
-    /// The set definitions, if the entries are element lists.
-    ///
-    /// # Errors
-    /// As [`ElementSets::decode`].
-    pub fn element_sets(&self) -> Result<ElementSets<'a>> {
-        ElementSets::decode(self.sets.unwrap_or_default())
     }
 }
 
@@ -157,7 +141,7 @@ impl SummaryKind for MapFlags {
 /// Entries of a [`Map`].
 pub type MapEntries<'a> = Entries<'a, MapFlags>;
 
-/// Writes a map.
+/// Writes a map. The methods that add an entry have the errors of [`MapWriter::entry`].
 pub type MapWriter<'w, 'b> = EntryContainerWriter<'w, 'b, MapFlags>;
 
 impl<'w, 'b> MapWriter<'w, 'b> {
@@ -193,9 +177,6 @@ impl<'w, 'b> MapWriter<'w, 'b> {
     }
 
     /// An entry with permission data.
-    ///
-    /// # Errors
-    /// As [`MapWriter::entry`].
     pub fn entry_with(
         &mut self,
         action: MapAction,
@@ -212,9 +193,6 @@ impl<'w, 'b> MapWriter<'w, 'b> {
     }
 
     /// An entry whose key is an unsigned integer.
-    ///
-    /// # Errors
-    /// As [`MapWriter::entry`].
     pub fn uint_entry(
         &mut self,
         action: MapAction,
@@ -226,9 +204,6 @@ impl<'w, 'b> MapWriter<'w, 'b> {
     }
 
     /// Removes an entry.
-    ///
-    /// # Errors
-    /// As [`MapWriter::entry`].
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.entry(MapAction::Delete, key, |_| Ok(()))
     }

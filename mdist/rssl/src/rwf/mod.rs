@@ -74,6 +74,6 @@ pub use primitive::{Date, DateTime, Enum, Real, Short, Time, Value, double, floa
 pub use print::{FieldName, Names, NoNames, Printed};
 pub use qos::{Qos, Rate, Timeliness};
 pub use series::{Series, SeriesEntries, SeriesFlags, SeriesWriter};
-pub use sets::{ElementSets, FieldSets, GlobalSets};
+pub use sets::{ElementSets, FieldSets};
 pub use state::{DataState, OwnedState, State, StreamState, code};
 pub use vector::{Vector, VectorAction, VectorEntries, VectorEntry, VectorFlags, VectorWriter};

@@ -86,9 +86,6 @@ impl Qos {
     }
 
     /// Writes the quality of service.
-    ///
-    /// # Errors
-    /// [`crate::Error::Full`].
     #[inline]
     pub fn write(&self, w: &mut Writer<'_>) -> Result<()> {
         w.u8((self.timeliness as u8) << 5 | (self.rate as u8) << 1 | u8::from(self.dynamic))?;

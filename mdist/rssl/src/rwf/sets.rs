@@ -1,55 +1,15 @@
 //! Set definitions: the ids and types of the entries of a set, so that only values are sent. Spec: rssl.md §4.3.
 //!
-//! Containers carry *local* definitions (ids 0 to 15); *global* ones (16 and up) come from dictionaries; the caller
-//! passes them.
-
-use std::collections::BTreeMap;
+//! Containers carry *local* definitions (ids 0 to 15). *Global* ones (16 and up) of dictionaries are not supported.
 
 use super::DataType;
 use crate::limits::MAX_LOCAL_SETS;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Named, Result};
 
-/// Global set definitions, of fields or of elements.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GlobalSets {
-    /// The entries of each set, as on the wire.
-    sets: BTreeMap<u16, Vec<u8>>,
-}
-
-impl GlobalSets {
-    /// Defines a set of fields.
-    pub fn insert_fields(&mut self, id: u16, fields: &[(i16, DataType)]) {
-        let entry = |&(fid, data_type): &(i16, DataType)| {
-            let [a, b] = fid.to_be_bytes();
-            [a, b, data_type.0]
-        };
-        self.sets.insert(id, fields.iter().flat_map(entry).collect());
-    }
-
-    /// Defines a set of elements.
-    ///
-    /// # Errors
-    /// [`Error::TooLong`] for a name above 32767 bytes.
-    pub fn insert_elements(&mut self, id: u16, elements: &[(&[u8], DataType)]) -> Result<()> {
-        let bytes = crate::wire::to_vec(|w| {
-            elements.iter().try_for_each(|(name, data_type)| {
-                w.buf15(name).named("element name")?;
-                w.u8(data_type.0)
-            })
-        })?;
-        self.sets.insert(id, bytes);
-        Ok(())
-    }
-}
-
-/// Definitions of one container, and the global ones.
+/// The entries of each local set; `None` if it is not defined.
 #[derive(Clone, Copy, Debug, Default)]
-struct Table<'a> {
-    /// Entries of each local set; `None` if it is not defined.
-    local: [Option<&'a [u8]>; MAX_LOCAL_SETS],
-    global: Option<&'a GlobalSets>,
-}
+struct Table<'a>([Option<&'a [u8]>; MAX_LOCAL_SETS]);
 
 impl<'a> Table<'a> {
     fn decode(bytes: &'a [u8], skip_entry: impl Fn(&mut Reader<'a>) -> Result<()>) -> Result<Self> {
@@ -68,17 +28,13 @@ impl<'a> Table<'a> {
                 skip_entry(&mut r)?;
             }
             let n = from.left() - r.left();
-            *table.local.get_mut(usize::from(id)).ok_or(bad)? = from.rest().get(..n);
+            *table.0.get_mut(usize::from(id)).ok_or(bad)? = from.rest().get(..n);
         }
         Ok(table)
     }
 
     fn get(&self, id: u16) -> Result<&'a [u8]> {
-        match self.local.get(usize::from(id)) {
-            Some(Some(entries)) => Some(*entries),
-            _ => self.global.and_then(|g| g.sets.get(&id)).map(Vec::as_slice),
-        }
-        .ok_or(Error::NoSet(id))
+        self.0.get(usize::from(id)).copied().flatten().ok_or(Error::NoSet(id))
     }
 }
 
@@ -95,13 +51,6 @@ macro_rules! sets {
             /// Cut short, or an id above 15.
             pub fn decode(definitions: &'a [u8]) -> Result<Self> {
                 Table::decode(definitions, $skip).map(Self)
-            }
-
-            /// Adds global definitions for ids without a local one.
-            #[must_use]
-            pub const fn with_global(mut self, global: Option<&'a GlobalSets>) -> Self {
-                self.0.global = global;
-                self
             }
 
             /// Entries of a set, as on the wire.
@@ -270,16 +219,11 @@ mod tests {
             (sets.get(15), sets.get(1), sets.get(99)),
             (Ok(&[][..]), Err(Error::NoSet(1)), Err(Error::NoSet(99)))
         );
-        let mut global = GlobalSets::default();
-        global.insert_fields(99, &fields[..1]);
-        assert_eq!(sets.with_global(Some(&global)).get(99), Ok(&[0, 22, 74][..]));
         for n in 1..bytes.len() {
             assert!(FieldSets::decode(&bytes[..n]).is_err());
         }
         let bytes = to_vec(|w| write_element_sets(w, &[(3, &[(b"NAME", DataType::INT_2)])])).unwrap();
         assert_eq!(ElementSets::decode(&bytes).unwrap().get(3), Ok(&b"\x04NAME\x42"[..]));
-        global.insert_elements(40, &[(b"A", DataType::INT)]).unwrap();
-        assert_eq!(ElementSets::default().with_global(Some(&global)).get(40), Ok(&b"\x01A\x03"[..]));
         assert!(FieldSets::decode(&[0, 1, 16, 0]).is_err());
     }
 

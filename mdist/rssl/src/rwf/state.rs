@@ -114,6 +114,18 @@ impl<'a> State<'a> {
         Self { stream, data, code, text }
     }
 
+    /// CLOSED/SUSPECT: the stream is over, and opening it again does not help.
+    #[must_use]
+    pub const fn closed(code: u8, text: &'a [u8]) -> Self {
+        Self::new(StreamState::Closed, DataState::Suspect, code, text)
+    }
+
+    /// CLOSED_RECOVER/SUSPECT: the stream is over, and the consumer may open it again.
+    #[must_use]
+    pub const fn closed_recover(code: u8, text: &'a [u8]) -> Self {
+        Self::new(StreamState::ClosedRecover, DataState::Suspect, code, text)
+    }
+
     /// Reads a state from the front of `r`.
     ///
     /// # Errors

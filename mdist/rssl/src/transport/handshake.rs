@@ -24,79 +24,52 @@ const SMALLEST_FRAGMENT: u16 = 64;
 /// bits.
 const LARGEST_FRAGMENT: u16 = 65_518;
 
-/// Options of a client's connection.
-#[derive(Clone, Debug)]
-pub struct ClientOptions {
-    /// Version to ask for, 10 to 14. If a server closes the connection without a reply, try an older one.
-    pub version: u8,
-    /// Name of this host; at most 160 bytes are sent.
-    pub host: String,
-    /// Address of this host as text; at most 64 bytes are sent.
-    pub ip: String,
-    /// Name and version of this program, at most 253 bytes are sent.
-    pub component: String,
-    /// Ping timeout to propose, in seconds; the server decides.
-    pub ping_timeout: u8,
-    /// Compression to offer; the server chooses.
-    pub compression: Vec<Compression>,
-    /// This side's secret number of the key exchange, taken from a random source. Nothing is encrypted with the
-    /// result; servers that ask for a key get a valid one.
-    pub secret: u64,
-    /// Longest message put together from fragments, in bytes.
-    pub max_assembled: usize,
-}
-
-impl Default for ClientOptions {
-    fn default() -> Self {
-        ClientOptions {
-            version: VERSION_NEWEST,
-            host: String::new(),
-            ip: String::new(),
-            component: component(),
-            ping_timeout: 60,
-            compression: Vec::new(),
-            secret: 1,
-            max_assembled: MAX_ASSEMBLED,
-        }
+crate::with_defaults! {
+    /// Options of a client's connection.
+    #[derive(Clone, Debug)]
+    pub struct ClientOptions {
+        /// Version to ask for, 10 to 14. If a server closes the connection without a reply, try an older one.
+        pub version: u8 = VERSION_NEWEST,
+        /// Name of this host; at most 160 bytes are sent.
+        pub host: String = String::new(),
+        /// Address of this host as text; at most 64 bytes are sent.
+        pub ip: String = String::new(),
+        /// Name and version of this program, at most 253 bytes are sent.
+        pub component: String = component(),
+        /// Ping timeout to propose, in seconds; the server decides.
+        pub ping_timeout: u8 = 60,
+        /// Compression to offer; the server chooses.
+        pub compression: Vec<Compression> = Vec::new(),
+        /// This side's secret number of the key exchange, taken from a random source. Nothing is encrypted with the
+        /// result; servers that ask for a key get a valid one.
+        pub secret: u64 = 1,
+        /// Longest message put together from fragments, in bytes.
+        pub max_assembled: usize = MAX_ASSEMBLED,
     }
 }
 
-/// Options of a server's connections.
-#[derive(Clone, Debug)]
-pub struct ServerOptions {
-    /// Oldest and newest version accepted.
-    pub versions: (u8, u8),
-    /// Largest payload of a frame, in bytes; 64 to 65,518.
-    pub max_fragment: u16,
-    /// Shortest and longest ping timeout, in seconds; the client's proposal is clamped to this range.
-    pub ping_timeout: (u8, u8),
-    /// Compression that this server supports, preferred first.
-    pub compression: Vec<Compression>,
-    /// Whether clients must compress as well.
-    pub force_compression: bool,
-    /// Compression level of zlib, 0 to 9.
-    pub zlib_level: u8,
-    /// Name and version of this program, at most 253 bytes are sent.
-    pub component: String,
-    /// Longest message put together from fragments, in bytes.
-    pub max_assembled: usize,
-    /// Refuses every client with this text; at most 253 bytes of it are sent.
-    pub refuse: Option<String>,
-}
-
-impl Default for ServerOptions {
-    fn default() -> Self {
-        ServerOptions {
-            versions: (VERSION_OLDEST, VERSION_NEWEST),
-            max_fragment: MAX_FRAGMENT,
-            ping_timeout: (20, 60),
-            compression: Vec::new(),
-            force_compression: false,
-            zlib_level: 6,
-            component: component(),
-            max_assembled: MAX_ASSEMBLED,
-            refuse: None,
-        }
+crate::with_defaults! {
+    /// Options of a server's connections.
+    #[derive(Clone, Debug)]
+    pub struct ServerOptions {
+        /// Oldest and newest version accepted.
+        pub versions: (u8, u8) = (VERSION_OLDEST, VERSION_NEWEST),
+        /// Largest payload of a frame, in bytes; 64 to 65,518.
+        pub max_fragment: u16 = MAX_FRAGMENT,
+        /// Shortest and longest ping timeout, in seconds; the client's proposal is clamped to this range.
+        pub ping_timeout: (u8, u8) = (20, 60),
+        /// Compression that this server supports, preferred first.
+        pub compression: Vec<Compression> = Vec::new(),
+        /// Whether clients must compress as well.
+        pub force_compression: bool = false,
+        /// Compression level of zlib, 0 to 9.
+        pub zlib_level: u8 = 6,
+        /// Name and version of this program, at most 253 bytes are sent.
+        pub component: String = component(),
+        /// Longest message put together from fragments, in bytes.
+        pub max_assembled: usize = MAX_ASSEMBLED,
+        /// Refuses every client with this text; at most 253 bytes of it are sent.
+        pub refuse: Option<String> = None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 
-/// Reads from the front of borrowed bytes; every read is checked.
+/// Reads from the front of borrowed bytes. Every read is checked, and fails with [`Error::Short`] at their end.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -13,9 +13,6 @@ pub struct Reader<'a> {
 macro_rules! integer {
     ($name:ident, $bytes:literal) => {
         /// A big-endian integer.
-        ///
-        /// # Errors
-        /// [`Error::Short`].
         #[inline]
         pub fn $name(&mut self) -> Result<$name> {
             match self.rest.split_first_chunk::<$bytes>() {
@@ -74,9 +71,6 @@ impl<'a> Reader<'a> {
     integer!(i32, 4);
 
     /// The next `n` bytes.
-    ///
-    /// # Errors
-    /// [`Error::Short`].
     #[inline]
     pub fn bytes(&mut self, n: usize) -> Result<&'a [u8]> {
         match self.rest.split_at_checked(n) {
@@ -89,9 +83,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A reader of the next `n` bytes, which counts offsets as this one does.
-    ///
-    /// # Errors
-    /// [`Error::Short`].
     #[inline]
     pub fn inner(&mut self, n: usize) -> Result<Self> {
         let end = self.at() + n;
@@ -99,9 +90,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A number of 0 to 32767: one byte below 128, or two with the top bit set.
-    ///
-    /// # Errors
-    /// [`Error::Short`].
     #[inline]
     pub fn rb15(&mut self) -> Result<u16> {
         match *self.rest {
@@ -119,9 +107,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A number of 0 to 65535: one byte below 254, or 254 (or 255) and two more.
-    ///
-    /// # Errors
-    /// [`Error::Short`].
     #[inline]
     pub fn ob16(&mut self) -> Result<u16> {
         match *self.rest {
@@ -139,9 +124,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A number of 0 to 2^30 - 1, in one to four bytes; the top two bits of the first give their number.
-    ///
-    /// # Errors
-    /// [`Error::Short`].
     #[inline]
     pub fn rb30(&mut self) -> Result<u32> {
         match *self.rest {
@@ -169,9 +151,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes after a length of one byte.
-    ///
-    /// # Errors
-    /// [`Error::Short`].
     #[inline]
     pub fn buf8(&mut self) -> Result<&'a [u8]> {
         let n = self.u8()?;
@@ -179,9 +158,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes after a [`Reader::rb15`] length.
-    ///
-    /// # Errors
-    /// [`Error::Short`].
     #[inline]
     pub fn buf15(&mut self) -> Result<&'a [u8]> {
         let n = self.rb15()?;
@@ -189,9 +165,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes after a [`Reader::ob16`] length.
-    ///
-    /// # Errors
-    /// [`Error::Short`].
     #[inline]
     pub fn buf16(&mut self) -> Result<&'a [u8]> {
         let n = self.ob16()?;
@@ -199,9 +172,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A [`Reader::inner`] after a [`Reader::rb15`] length.
-    ///
-    /// # Errors
-    /// [`Error::Short`].
     #[inline]
     pub fn inner15(&mut self) -> Result<Self> {
         let n = self.rb15()?;

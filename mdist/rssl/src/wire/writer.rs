@@ -3,7 +3,8 @@
 use crate::limits::{MAX_BUF15, MAX_ENTRY, MAX_MESSAGE};
 use crate::{Error, Result};
 
-/// Writes into a borrowed buffer. After [`Error::Full`] its content is incomplete.
+/// Writes into a borrowed buffer. At its end every method that writes fails with [`Error::Full`]; its content is
+/// incomplete then.
 #[derive(Debug)]
 pub struct Writer<'b> {
     buf: &'b mut [u8],
@@ -13,9 +14,6 @@ pub struct Writer<'b> {
 macro_rules! integer {
     ($name:ident) => {
         /// A big-endian integer.
-        ///
-        /// # Errors
-        /// [`Error::Full`].
         #[inline]
         pub fn $name(&mut self, value: $name) -> Result<()> {
             self.array(value.to_be_bytes())
@@ -99,9 +97,6 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes bytes unchanged.
-    ///
-    /// # Errors
-    /// [`Error::Full`].
     #[inline]
     pub fn bytes(&mut self, value: &[u8]) -> Result<()> {
         self.place(value.len())?.copy_from_slice(value);
@@ -109,9 +104,6 @@ impl<'b> Writer<'b> {
     }
 
     /// `N` bytes, and after them the `n` low bytes of `value`, big-endian; `n` is 1 to 8.
-    ///
-    /// # Errors
-    /// [`Error::Full`].
     #[inline]
     pub(crate) fn head_and_low_bytes<const N: usize>(
         &mut self,
@@ -135,9 +127,6 @@ impl<'b> Writer<'b> {
     }
 
     /// `N` bytes that end with a one-byte length, and the bytes of that length, at most 253.
-    ///
-    /// # Errors
-    /// [`Error::Full`].
     #[inline]
     pub(crate) fn head_and_short<const N: usize>(&mut self, head: [u8; N], value: &[u8]) -> Result<()> {
         let place = self.place(N + value.len())?;
@@ -164,9 +153,6 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes a number: one byte below 254, else 254 and two more.
-    ///
-    /// # Errors
-    /// [`Error::Full`].
     #[inline]
     pub fn ob16(&mut self, value: u16) -> Result<()> {
         let [high, low] = value.to_be_bytes();

@@ -262,7 +262,7 @@ pub(crate) fn with_payload<'a>(mut message: Message<'a>, payload: &'a [u8]) -> R
         Message::Generic(m) => m.payload = payload,
         Message::Post(m) => m.payload = payload,
     }
-    to_vec(|w| message.encode(w))
+    message.to_vec()
 }
 
 /// Result of a round trip.
@@ -279,7 +279,7 @@ pub(crate) struct Round {
 /// Reads a message with its content, writes it with our writers, and reads it again: both are equal.
 pub(crate) fn round_trip(bytes: &[u8]) -> Result<Round> {
     let message = Message::decode(bytes)?;
-    let again = to_vec(|w| message.encode(w))?;
+    let again = message.to_vec()?;
     assert_eq!(Message::decode(&again)?, message);
     let header = bytes.len() - message.payload().len();
     let same = again[..again.len() - message.payload().len()] == bytes[..header];

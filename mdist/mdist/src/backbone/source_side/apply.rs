@@ -124,7 +124,7 @@ impl SourceSide {
         let holds = std::mem::take(&mut holders.holds);
         self.items.leave_feed(entry.item);
         if holds > 0 {
-            self.asks.push(HubRequest::Close { side: self.side, item: entry.item, holds });
+            self.hub_requests.push(HubRequest::Close { side: self.side, item: entry.item, holds });
         }
         Ok(())
     }

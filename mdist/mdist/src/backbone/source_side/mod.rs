@@ -34,6 +34,7 @@ use super::wire::{MAX_FEEDS, Record};
 use super::{Address, Credit, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent};
 use crate::dictionaries::Half;
 use crate::hub::{HubRequest, ItemId, SideId, Token};
+use crate::metrics::components;
 
 /// Default of [`Policy::window`], bytes.
 pub const WINDOW: u64 = 8 << 20;
@@ -46,46 +47,17 @@ const DICTIONARY_PART: usize = 1 << 20;
 /// Index of no feed.
 const NONE: u16 = u16::MAX;
 
-/// Settings of a feed: its window, its packing, and its wait for slow sinks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// Time that a feed waits for a sink with a full window before it disconnects the sink from its feeds.
-    pub hold: Duration,
-    /// Bytes that may be under way to a sink, of the feed and of images: unread, or read and not yet used.
-    pub window: u64,
-    /// Time that a packet which is not full waits for more entries; zero: until the end of the turn.
-    pub flush: Duration,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self { hold: HOLD, window: WINDOW, flush: Duration::ZERO }
+rssl::with_defaults! {
+    /// Settings of a feed: its window, its packing, and its wait for slow sinks.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Policy {
+        /// Time that a feed waits for a sink with a full window before it disconnects the sink from its feeds.
+        pub hold: Duration = HOLD,
+        /// Bytes that may be under way to a sink, of the feed and of images: unread, or read and not yet used.
+        pub window: u64 = WINDOW,
+        /// Time that a packet which is not full waits for more entries; zero: until the end of the turn.
+        pub flush: Duration = Duration::ZERO,
     }
-}
-
-/// Counters of the adapter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Packets multicast.
-    pub packets: u64,
-    /// Bytes of these packets.
-    pub bytes: u64,
-    /// Messages in these packets.
-    pub entries: u64,
-    /// Images sent to single sinks.
-    pub images: u64,
-    /// Times a sink was disconnected from its feeds because it was too slow.
-    pub cuts: u64,
-    /// Times a feed waited for a sink.
-    pub waits: u64,
-    /// Times a sink fell behind.
-    pub stalls: u64,
-    /// Packets sent to sinks that were behind.
-    pub late_packets: u64,
-    /// Connections to sinks that have ended.
-    pub left: u64,
-    /// Credits ignored because they came from no sink of this source.
-    pub foreign: u64,
 }
 
 /// A sink.
@@ -190,7 +162,7 @@ pub struct SourceSide {
     sinks: HashMap<SinkId, Sink>,
     listening: HashSet<(Address, FeedId)>,
     greeting: Greeting,
-    asks: Vec<HubRequest>,
+    hub_requests: Vec<HubRequest>,
     /// Streams of sinks that have left, still to be closed.
     released: VecDeque<(SinkId, std::collections::hash_map::IntoIter<i32, Stream>)>,
     /// Cuts of sinks that are still to be put into feeds.
@@ -199,7 +171,7 @@ pub struct SourceSide {
     in_feed: HashSet<Token>,
     memory: Memory,
     checked: Instant,
-    stats: Stats,
+    stats: components::Source,
     /// Sinks that have left or were disconnected from their feeds since the last [`SourceSide::farewells`].
     farewells: Vec<Farewell>,
     /// Present if latency is measured.
@@ -231,13 +203,13 @@ impl SourceSide {
             sinks: HashMap::new(),
             listening: HashSet::new(),
             greeting: Greeting::default(),
-            asks: Vec::new(),
+            hub_requests: Vec::new(),
             released: VecDeque::new(),
             pending_cuts: Vec::new(),
             in_feed: HashSet::new(),
             memory: Memory::default(),
             checked: Instant::now(),
-            stats: Stats::default(),
+            stats: components::Source::default(),
             farewells: Vec::new(),
             latency: None,
         }
@@ -293,8 +265,8 @@ impl SourceSide {
 
     /// Counters since the start.
     #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.stats
+    pub fn stats(&self) -> components::Source {
+        components::Source { behind: self.behind() as u64, backlog: self.backlog() as u64, ..self.stats }
     }
 
     /// The connected sinks: id, name, unread bytes of feeds, and bytes queued on the connection.

@@ -35,7 +35,7 @@ impl SourceSide {
             return Ok(());
         }
         for mut packet in out.parts(entry) {
-            self.stats.entries += 1;
+            self.stats.messages += 1;
             self.multicast(feed, &mut packet)?;
         }
         Ok(())
@@ -63,7 +63,7 @@ impl SourceSide {
     /// Sends the open packet of a feed.
     pub(super) fn seal(&mut self, feed: u16) -> Result<()> {
         let Some(out) = self.feeds.out_mut(feed).filter(|out| !out.is_empty()) else { return Ok(()) };
-        self.stats.entries += u64::from(out.waiting());
+        self.stats.messages += u64::from(out.waiting());
         let mut packet = out.seal();
         let sent = self.multicast(feed, &mut packet);
         if let Some(out) = self.feeds.out_mut(feed) {

@@ -17,8 +17,8 @@ enum Handled {
 }
 
 impl SourceSide {
-    /// Handles events of the endpoint, without waiting; [`SourceSide::take_asks`] has the resulting requests to the
-    /// hub.
+    /// Handles events of the endpoint, without waiting; [`SourceSide::take_hub_requests`] has the resulting requests to
+    /// the hub.
     ///
     /// # Errors
     /// A packet is longer than the backbone carries.
@@ -71,8 +71,8 @@ impl SourceSide {
     }
 
     /// Takes the requests to the hub, in order.
-    pub fn take_asks(&mut self) -> Vec<HubRequest> {
-        std::mem::take(&mut self.asks)
+    pub fn take_hub_requests(&mut self) -> Vec<HubRequest> {
+        std::mem::take(&mut self.hub_requests)
     }
 
     /// Sends the newest entry numbers to sinks that have not credited what was sent: they may have missed the last

@@ -55,7 +55,7 @@ impl SourceSide {
                     },
                 };
                 let (side, token) = (self.side, token(id, stream));
-                self.asks.push(HubRequest::SendUpstream { side, token, to, message });
+                self.hub_requests.push(HubRequest::SendUpstream { side, token, to, message });
             }
             Class::Refresh | Class::Status | Class::Update | Class::Ack => {
                 return Err("it sent a message that only a source sends".into());
@@ -83,7 +83,7 @@ impl SourceSide {
         if let Some(sink) = self.sinks.get_mut(&id) {
             sink.pace.requested();
         }
-        self.asks.push(HubRequest::Image { side: self.side, token, item: known.item });
+        self.hub_requests.push(HubRequest::Image { side: self.side, token, item: known.item });
     }
 
     /// Opens a stream on an item.
@@ -108,7 +108,7 @@ impl SourceSide {
             .map_err(|why| why.to_string())?;
         sink.streams.insert(stream, Stream { item: ItemId::NONE, service, private });
         sink.pace.requested();
-        self.asks.push(HubRequest::Open {
+        self.hub_requests.push(HubRequest::Open {
             side: self.side,
             token: token(id, stream),
             spec,
@@ -124,7 +124,7 @@ impl SourceSide {
         let Some(holders) = self.items.holders.get_mut(item.index()) else { return };
         holders.streams.retain(|holder| *holder != (id, stream));
         if holders.streams.is_empty() && holders.holds > 0 {
-            self.asks.push(HubRequest::Close {
+            self.hub_requests.push(HubRequest::Close {
                 side: self.side,
                 item,
                 holds: std::mem::take(&mut holders.holds),

@@ -27,22 +27,18 @@ pub const FEED_TYPE: u32 = 0x6D64_7302;
 /// credit costs about 1 µs.
 pub const CREDITS_PER_TURN: usize = 1024;
 
-/// Options of an endpoint. Both ends need the same service types.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Service type of sources.
-    pub source_type: u32,
-    /// Service type of feeds.
-    pub feed_type: u32,
-    /// Receive buffer of feeds, bytes; clamped to 1 MiB to 16 MiB. `None`: 16 MiB.
-    pub receive_buffer: Option<u32>,
-    /// Whether the feeds' thread spins while it waits; `None`: as the node (`UTIPC_SPIN`).
-    pub spin: Option<Spin>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { source_type: SOURCE_TYPE, feed_type: FEED_TYPE, receive_buffer: None, spin: None }
+rssl::with_defaults! {
+    /// Options of an endpoint. Both ends need the same service types.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Options {
+        /// Service type of sources.
+        pub source_type: u32 = SOURCE_TYPE,
+        /// Service type of feeds.
+        pub feed_type: u32 = FEED_TYPE,
+        /// Receive buffer of feeds, bytes; clamped to 1 MiB to 16 MiB. `None`: 16 MiB.
+        pub receive_buffer: Option<u32> = None,
+        /// Whether the feeds' thread spins while it waits; `None`: as the node (`UTIPC_SPIN`).
+        pub spin: Option<Spin> = None,
     }
 }
 

@@ -11,11 +11,8 @@ use mdist::upstream::{Consumer, Event, Login, Session as _};
 use rssl::dictionary::Dictionary;
 
 use rssl::rdm::directory::{Action, Service};
-use rssl::rwf::{
-    DataState, DataType, Key, OwnedState, Printed, Request, RequestFlags, State, Status, StreamState,
-};
+use rssl::rwf::{DataState, Key, OwnedState, Printed, Request, RequestFlags, State, Status, StreamState};
 use rssl::transport::ClientOptions;
-use rssl::wire::to_vec;
 
 use super::Cli;
 use super::catalogue::{Catalogue, Choice};
@@ -201,7 +198,7 @@ impl<'a> Viewer<'a> {
                 match received {
                     Received::Message(message) => self.message(message)?,
                     Received::Announced { service, group, merged_to, state } => {
-                        self.announced(*service, (group.as_deref(), merged_to.as_deref()), state.as_ref())?
+                        self.announced(*service, group.as_deref(), merged_to.as_deref(), state.as_ref())?
                     }
                 }
             }
@@ -259,15 +256,15 @@ impl<'a> Viewer<'a> {
             if item.reopen.take_if(|due| *due <= now()).is_none() {
                 continue;
             }
-            let request = Request {
-                domain: self.cli.domain,
-                stream,
-                flags,
-                container: DataType::NO_DATA,
-                key: Key { name_type: Some(1), ..Key::item(*service, name.as_bytes()) },
-                ..Request::default()
-            };
-            session.send(&to_vec(|w| request.encode(w))?)?;
+            session.send(
+                &Request::new(
+                    self.cli.domain,
+                    stream,
+                    flags,
+                    Key { name_type: Some(1), ..Key::item(*service, name.as_bytes()) },
+                )
+                .to_vec()?,
+            )?;
         }
         Ok(())
     }
@@ -276,7 +273,8 @@ impl<'a> Viewer<'a> {
     fn announced(
         &mut self,
         service: u16,
-        (group, merged_to): (Option<&[u8]>, Option<&[u8]>),
+        group: Option<&[u8]>,
+        merged_to: Option<&[u8]>,
         state: Option<&OwnedState>,
     ) -> Result<()> {
         if self.service.as_ref().is_none_or(|known| known.0 != service) {
@@ -290,13 +288,7 @@ impl<'a> Viewer<'a> {
             }
             item.group = merged_to.map(<[u8]>::to_vec).or_else(|| item.group.take());
             if let Some(state) = state {
-                let status = Status {
-                    domain: self.cli.domain,
-                    stream,
-                    state: Some(state.borrow()),
-                    ..Status::default()
-                };
-                self.message(&to_vec(|w| status.encode(w))?)?;
+                self.message(&Status::new(self.cli.domain, stream, state.borrow()).to_vec()?)?;
             }
         }
         Ok(())

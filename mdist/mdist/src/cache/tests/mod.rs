@@ -147,7 +147,7 @@ fn image_has_the_attributes_of_its_refresh() {
         flags: RefreshFlags::CLEAR_CACHE | RefreshFlags::COMPLETE | RefreshFlags::SOLICITED,
         ..refresh(DataType::FIELD_LIST, &payload)
     };
-    cache.message(&mut record, &to_vec(|w| sent.encode(w)).unwrap()).unwrap();
+    cache.message(&mut record, &sent.to_vec().unwrap()).unwrap();
     assert!(record.is_complete());
     assert_eq!((record.key(), record.group(), record.perm()), (Some(key), &[0, 9][..], Some(&[3, 1][..])));
     let mut messages = Vec::new();
@@ -157,10 +157,10 @@ fn image_has_the_attributes_of_its_refresh() {
     assert_eq!(Refresh::decode(&messages[0]).unwrap(), sent);
 
     let seq = Update { seq: Some(101), perm: Some(&[4]), ..update(DataType::FIELD_LIST, &payload) };
-    cache.message(&mut record, &to_vec(|w| seq.encode(w)).unwrap()).unwrap();
+    cache.message(&mut record, &seq.to_vec().unwrap()).unwrap();
     let stale = State::new(StreamState::Open, DataState::Suspect, code::NONE, b"stale");
     let status = Status { state: Some(stale), group: Some(&[1]), ..Status::default() };
-    cache.message(&mut record, &to_vec(|w| status.encode(w)).unwrap()).unwrap();
+    cache.message(&mut record, &status.to_vec().unwrap()).unwrap();
     assert_eq!((record.seq(), record.perm(), record.group()), (Some(101), Some(&[4][..]), &[1][..]));
     assert_eq!(record.state().unwrap().borrow(), stale);
     assert_eq!(image(&mut cache, &record), payload, "a stale item keeps its image");

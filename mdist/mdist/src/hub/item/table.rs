@@ -105,10 +105,4 @@ impl Items {
     pub(in crate::hub) fn open(&self) -> impl Iterator<Item = &Item> {
         self.list.iter().filter(|item| item.phase.is_open())
     }
-
-    /// Ids of all items for which `f` holds, including ended ones.
-    pub(in crate::hub) fn all_where(&self, f: impl Fn(&Item) -> bool) -> Vec<ItemId> {
-        let used = self.list.iter().enumerate().filter(|(_, i)| i.phase != Phase::Free && f(i));
-        used.map(|(n, _)| ItemId(n as u32)).collect()
-    }
 }

@@ -1,12 +1,8 @@
 //! The budget of the cache: records of items that no side holds are dropped when it is exceeded.
 
-use rssl::rwf::{DataState, StreamState};
-
 use super::super::*;
 use super::published::{open, publish, publisher};
-use super::rig::Rig;
-
-const OK: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Ok));
+use super::rig::{OK, Rig};
 
 fn rig(budget: usize, hold: Now) -> Rig {
     Rig::new(Options { cache: true, cache_budget: Some(budget), hold, ..Options::default() }, 2)
@@ -32,8 +28,7 @@ fn flood_of_items_leaves_the_open_ones_and_stays_within_the_budget() {
     for n in 0..1000 {
         publish(&mut rig, up, -100 - n, &format!("F{n}"));
         rig.update(&format!("F{n}"));
-        rig.update(&format!("W{}", n % 10));
-        rig.run();
+        rig.updated(&format!("W{}", n % 10));
         assert!(rig.hub.cache_bytes() <= budget, "{} bytes after item {n}", rig.hub.cache_bytes());
     }
     assert!((950..1000).contains(&rig.hub.stats().evictions), "{:?}", rig.hub.stats());

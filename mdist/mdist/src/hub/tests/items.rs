@@ -3,23 +3,18 @@
 use super::super::state::PORTION;
 use super::super::*;
 use super::models::{Answer, Fields, class_of, price_key, update_message};
-use super::rig::{Rig, listed};
+use super::rig::{OK, Rig, listed};
 use super::sides::View;
 use rssl::rwf::{
     Ack, Class, DataState, Domain, Message, Post, PostFlags, Refresh, RefreshFlags, StreamState, nak,
 };
-use rssl::wire::to_vec;
-
-const OK: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Ok));
 
 #[test]
 fn sides_share_one_upstream_stream() {
-    let mut rig = Rig::new(Options::default(), 3);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 3);
     let tokens: Vec<_> = (0..3).map(|side| rig.open(side, "A")).collect();
     assert_eq!(rig.models[0].streams.len(), 1);
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     for (side, token) in tokens.iter().enumerate() {
         let view = rig.view(side, *token);
         assert_eq!((view.state, view.images, view.updates), (OK, 1, 1));
@@ -33,16 +28,14 @@ fn sides_share_one_upstream_stream() {
 
 #[test]
 fn simultaneous_requests_are_merged() {
-    let mut rig = Rig::new(Options::default(), 3);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 3);
     for side in 0..3 {
         rig.start(side, "A", true, false);
         rig.start(side, "A", false, false);
     }
     rig.run();
     assert_eq!(rig.models[0].requests, 1);
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     rig.check_all();
     let over: Vec<_> = rig.sides.iter().flat_map(|s| s.views.values()).filter(|v| v.snapshot).collect();
     assert!(over.len() == 3 && over.iter().all(|v| v.over && v.images == 1 && v.updates == 0));
@@ -50,8 +43,7 @@ fn simultaneous_requests_are_merged() {
 
 #[test]
 fn request_between_parts_gets_a_whole_image() {
-    let mut rig = Rig::new(Options::default(), 2);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 2);
     rig.parts = 3;
     rig.models[0].answer = Answer::Nothing;
     let a = rig.open(0, "A");
@@ -61,8 +53,7 @@ fn request_between_parts_gets_a_whole_image() {
     rig.deliver();
     let b = rig.open(1, "A");
     assert_eq!(rig.view(1, b).images, 0);
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     // Streams with the first part get the update between the parts, the others do not.
     assert_eq!((rig.view(0, a).updates, rig.view(1, b).updates), (1, 0));
     rig.models[0].answer = Answer::Image;
@@ -71,16 +62,14 @@ fn request_between_parts_gets_a_whole_image() {
     rig.run();
     assert_eq!((rig.view(0, a).images, rig.view(1, b).images), (1, 1));
     assert_eq!(rig.models[0].requests, 2);
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     assert_eq!(rig.view(1, b).fields, rig.table["A"]);
 }
 
 /// The vendor's example provider sends price points like this, with an update between two parts.
 #[test]
 fn unnumbered_parts_that_all_clear_the_cache_are_one_image() {
-    let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 2);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options { cache: true, ..Options::default() }, 2);
     rig.parts = 3;
     rig.models[0].answer = Answer::Nothing;
     let a = rig.open(0, "A");
@@ -88,20 +77,18 @@ fn unnumbered_parts_that_all_clear_the_cache_are_one_image() {
     let unnumbered = |bytes: &Vec<u8>| {
         let Ok(Message::Refresh(refresh)) = Message::decode(bytes) else { panic!("a refresh") };
         let flags = refresh.flags.with(RefreshFlags::CLEAR_CACHE);
-        to_vec(|w| Refresh { part: None, flags, ..refresh.clone() }.encode(w)).unwrap()
+        Refresh { part: None, flags, ..refresh.clone() }.to_vec().unwrap()
     };
     let parts: Vec<_> = rig.image_parts(0, id, true).iter().map(unnumbered).collect();
     rig.feed(0, &parts[0]);
     rig.deliver();
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     rig.feed(0, &parts[1]);
     rig.feed(0, &parts[2]);
     rig.run();
     assert_eq!((rig.view(0, a).images, rig.view(0, a).updates), (1, 1));
     let b = rig.open(1, "A");
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     assert_eq!(rig.models[0].requests, 1, "the cache has the whole image");
     assert_eq!(rig.view(1, b).fields, rig.table["A"]);
 }
@@ -109,8 +96,7 @@ fn unnumbered_parts_that_all_clear_the_cache_are_one_image() {
 #[test]
 fn pending_updates_are_in_the_next_cached_image() {
     for count in [1, 2, 31, 32, 33, 64, 150] {
-        let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 2);
-        rig.provider();
+        let mut rig = Rig::with_provider(Options { cache: true, ..Options::default() }, 2);
         for name in ["A", "B", "C"] {
             rig.open(0, name);
         }
@@ -129,8 +115,7 @@ fn pending_updates_are_in_the_next_cached_image() {
 #[test]
 fn pending_updates_do_not_reach_the_next_item_in_the_place() {
     let options = Options { cache: true, hold: Now::ZERO, ..Options::default() };
-    let mut rig = Rig::new(options, 2);
-    rig.provider();
+    let mut rig = Rig::with_provider(options, 2);
     let a = rig.open(0, "A");
     let place = rig.view(0, a).item;
     for _ in 0..5 {
@@ -140,16 +125,14 @@ fn pending_updates_do_not_reach_the_next_item_in_the_place() {
     rig.end(0, a);
     let b = rig.open(0, "B");
     assert_eq!(rig.view(0, b).item, place, "the id is reused");
-    rig.update("B");
-    rig.run();
+    rig.updated("B");
     rig.open(1, "B");
     rig.check_all();
 }
 
 #[test]
 fn uncacheable_update_uncaches_only_its_item() {
-    let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 2);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options { cache: true, ..Options::default() }, 2);
     let (a, _) = (rig.open(0, "A"), rig.open(0, "B"));
     let id = rig.models[0].stream_of("A").unwrap();
     for n in 0..40 {
@@ -169,24 +152,21 @@ fn uncacheable_update_uncaches_only_its_item() {
 
 #[test]
 fn refreshes_without_flags_are_accepted() {
-    let mut rig = Rig::new(Options::default(), 2);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 2);
     rig.models[0].answer = Answer::Plain;
     for parts in [1, 4] {
         rig.parts = parts;
         let name = format!("A{parts}");
         rig.open(0, &name);
         rig.open(1, &name);
-        rig.update(&name);
-        rig.run();
+        rig.updated(&name);
         rig.check_all();
     }
 }
 
 #[test]
 fn item_is_held_after_its_last_close() {
-    let mut rig = Rig::new(Options::default(), 2);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 2);
     let a = rig.open(0, "A");
     let b = rig.open(1, "A");
     rig.end(0, a);
@@ -195,8 +175,7 @@ fn item_is_held_after_its_last_close() {
     rig.end(1, b);
     rig.pass(Now::from_secs(4));
     assert_eq!(rig.models[0].closes, 0);
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     // Opened again within the hold: an image is requested on the stream, which is still open.
     let a = rig.open(0, "A");
     rig.pass(Now::from_secs(4));
@@ -209,12 +188,10 @@ fn item_is_held_after_its_last_close() {
 
 #[test]
 fn without_hold_items_are_closed_at_once() {
-    let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options { hold: Now::ZERO, ..Options::default() }, 1);
     for _ in 0..5 {
         let a = rig.open(0, "A");
-        rig.update("A");
-        rig.run();
+        rig.updated("A");
         rig.check_all();
         rig.end(0, a);
         assert_eq!((rig.models[0].streams.len(), rig.hub.items()), (0, 0));
@@ -223,8 +200,7 @@ fn without_hold_items_are_closed_at_once() {
 
 #[test]
 fn open_under_way_keeps_an_item_that_is_being_closed() {
-    let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options { hold: Now::ZERO, ..Options::default() }, 1);
     let a = rig.open(0, "A");
     let item = rig.view(0, a).item.unwrap();
     // The side gives back the first hold before it learns of the second.
@@ -232,16 +208,14 @@ fn open_under_way_keeps_an_item_that_is_being_closed() {
     rig.hub.handle(rig.now, HubRequest::Close { side: SideId(0), item, holds: 1 }, &mut rig.out);
     rig.forget(0, a);
     rig.run();
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     assert_eq!(rig.models[0].streams.len(), 1);
     rig.check_all();
 }
 
 #[test]
 fn late_messages_of_a_closed_stream_are_dropped() {
-    let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options { hold: Now::ZERO, ..Options::default() }, 1);
     let a = rig.open(0, "A");
     let old = rig.models[0].stream_of("A").unwrap();
     let late_image = rig.image_parts(0, old, true).remove(0);
@@ -265,8 +239,7 @@ fn late_messages_of_a_closed_stream_are_dropped() {
 
 #[test]
 fn burst_of_100_000_opens_is_served() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     for n in 0..100_000 {
         rig.start(0, &format!("N{n}"), true, false);
     }
@@ -280,8 +253,7 @@ fn burst_of_100_000_opens_is_served() {
 #[test]
 fn ends_of_many_holds_and_queued_requests_are_spread_over_ticks() {
     const ITEMS: usize = 5_000;
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     rig.service_state(0, false, true);
     let tokens: Vec<_> = (0..ITEMS).map(|n| rig.start(0, &format!("N{n}"), true, false)).collect();
     rig.run();
@@ -316,8 +288,7 @@ fn ends_of_many_holds_and_queued_requests_are_spread_over_ticks() {
 
 #[test]
 fn open_window_is_respected() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     rig.window(0, Some(10), None);
     rig.models[0].answer = Answer::Nothing;
     for n in 0..25 {
@@ -339,8 +310,7 @@ fn open_window_is_respected() {
 
 #[test]
 fn open_limit_is_respected() {
-    let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options { hold: Now::ZERO, ..Options::default() }, 1);
     rig.window(0, None, Some(2));
     let a = rig.open(0, "A");
     rig.open(0, "B");
@@ -355,8 +325,7 @@ fn open_limit_is_respected() {
 
 #[test]
 fn snapshots_leave_no_items() {
-    let mut rig = Rig::new(Options::default(), 2);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 2);
     let a = rig.snapshot(0, "A");
     assert_eq!(rig.view(0, a).state, Some((StreamState::NonStreaming, DataState::Ok)));
     assert_eq!((rig.hub.items(), rig.models[0].closes), (0, 0));
@@ -370,14 +339,12 @@ fn snapshots_leave_no_items() {
 
 #[test]
 fn private_streams_are_not_shared_and_end_with_their_source() {
-    let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 2);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options { cache: true, ..Options::default() }, 2);
     let a = rig.start(0, "A", true, true);
     let b = rig.start(1, "A", true, true);
     rig.run();
     assert_eq!(rig.models[0].streams.values().filter(|s| s.private).count(), 2);
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     rig.check_all();
     rig.end(0, a);
     assert_eq!((rig.models[0].streams.len(), rig.models[0].closes), (1, 1));
@@ -417,27 +384,12 @@ fn requests_that_cannot_be_met_are_refused() {
     assert_eq!(rig.view(0, third).refused, Some((StreamState::ClosedRecover, 13)));
 }
 
-#[test]
-fn lost_side_releases_its_items() {
-    let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 2);
-    rig.provider();
-    for n in 0..10 {
-        rig.open(0, &format!("N{n}"));
-    }
-    rig.open(1, "N3");
-    rig.models[0].answer = Answer::Nothing;
-    rig.snapshot(0, "S");
-    rig.hub.side_gone(rig.now, SideId(0));
-    rig.run();
-    assert_eq!((rig.hub.items(), rig.models[0].streams.len()), (1, 1));
-}
-
 fn post(id: u32, complete: bool) -> Vec<u8> {
     let flags = if complete { PostFlags::ACK | PostFlags::COMPLETE } else { PostFlags::ACK };
     let part = if complete { None } else { Some(0) };
     let post =
         Post { domain: Domain::MARKET_PRICE, stream: 77, flags, post_id: Some(id), part, ..Post::default() };
-    to_vec(|w| post.encode(w)).unwrap()
+    post.to_vec().unwrap()
 }
 
 fn acks(view: &View) -> Vec<(u32, Option<u8>)> {
@@ -447,8 +399,7 @@ fn acks(view: &View) -> Vec<(u32, Option<u8>)> {
 
 #[test]
 fn acknowledgements_reach_their_poster() {
-    let mut rig = Rig::new(Options::default(), 2);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 2);
     let (a, b) = (rig.open(0, "A"), rig.open(1, "A"));
     let item = Target::Item(rig.view(0, a).item.unwrap());
     let up = |side, token, to, message| HubRequest::SendUpstream { side: SideId(side), token, to, message };
@@ -482,8 +433,7 @@ fn acknowledgements_reach_their_poster() {
 
 #[test]
 fn services_of_two_upstreams_with_one_id_are_distinct() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     let other = rig.model(false);
     rig.services(other, vec![listed(5, "OTHER", true)]);
     let directory = rig.sides[0].directory.clone().unwrap();
@@ -495,20 +445,17 @@ fn services_of_two_upstreams_with_one_id_are_distinct() {
     rig.handle(HubRequest::Open { side: SideId(0), token: 500, spec, worst_qos: None, streaming: true });
     assert_eq!((rig.models[0].streams.len(), rig.models[other].streams.len()), (0, 1));
     assert_eq!(rig.models[other].streams.values().next().unwrap().service, 5);
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     rig.check_all();
 }
 
 #[test]
 fn snapshot_is_refused_if_the_source_delays_its_image() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     rig.models[0].answer = Answer::Nothing;
     let (a, early) = (rig.open(0, "A"), rig.snapshot(0, "A"));
     assert!(rig.view(0, early).refused.is_none(), "the image may come any moment");
-    rig.models[0].status("A", StreamState::Open, DataState::Suspect, 0);
-    rig.run();
+    rig.status("A", StreamState::Open, DataState::Suspect, 0);
     let late = rig.snapshot(0, "A");
     for token in [early, late] {
         assert_eq!(rig.view(0, token).refused.map(|r| r.0), Some(StreamState::ClosedRecover));

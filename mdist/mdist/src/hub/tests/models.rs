@@ -6,7 +6,6 @@ use rssl::rwf::{
     self, Ack, Class, Close, DataState, DataType, Domain, Key, Message, Post, Refresh, RefreshFlags, Request,
     RequestFlags, State, Status, StreamState, Update,
 };
-use rssl::wire::to_vec;
 
 use super::super::*;
 use super::rig::Rig;
@@ -89,14 +88,7 @@ impl Model {
             self.streams.remove(&id);
         }
         let state = State::new(stream, data, code, b"model");
-        let status = Status {
-            domain,
-            stream: id,
-            state: Some(state),
-            container: DataType::NO_DATA,
-            ..Status::default()
-        };
-        self.send(to_vec(|w| status.encode(w)).unwrap());
+        self.send(Status::new(domain, id, state).to_vec().unwrap());
     }
 }
 
@@ -118,7 +110,7 @@ impl Rig {
                 if self.models[model].answer != Answer::Nothing =>
             {
                 let ack = Ack { domain, stream, ack_id: id, ..Ack::default() };
-                self.models[model].send(to_vec(|w| ack.encode(w)).unwrap());
+                self.models[model].send(ack.to_vec().unwrap());
             }
             _ => {}
         }
@@ -186,18 +178,14 @@ impl Rig {
                 let data = if is_stale { DataState::Suspect } else { DataState::Ok };
                 let payload = encode(&fields);
                 let refresh = Refresh {
-                    domain: stream.domain,
-                    stream: id,
                     flags,
-                    container: DataType::FIELD_LIST,
                     state: State::new(state, data, 0, b"All is well"),
                     group: &[0, 7],
                     key: Some(Key { service: Some(stream.service), ..price_key(&stream.name) }),
                     part: (parts > 1).then_some(n as u16),
-                    payload: &payload,
-                    ..Refresh::default()
+                    ..Refresh::new(stream.domain, id, DataType::FIELD_LIST, &payload)
                 };
-                to_vec(|w| refresh.encode(w)).unwrap()
+                refresh.to_vec().unwrap()
             })
             .collect()
     }
@@ -234,15 +222,8 @@ fn m_solicited(answer: Answer) -> bool {
 
 pub(super) fn update_message(stream: i32, domain: Domain, fields: &Fields) -> Vec<u8> {
     let payload = encode(fields);
-    let update = Update {
-        domain,
-        stream,
-        container: DataType::FIELD_LIST,
-        kind: 1,
-        payload: &payload,
-        ..Update::default()
-    };
-    to_vec(|w| update.encode(w)).unwrap()
+    let update = Update { kind: 1, ..Update::new(domain, stream, DataType::FIELD_LIST, &payload) };
+    update.to_vec().unwrap()
 }
 
 pub(super) fn class_of(message: &[u8]) -> Class {

@@ -2,13 +2,9 @@
 
 use super::super::*;
 use super::models::{Fields, Stream, class_of, encode, price_key, update_message};
-use super::rig::{Rig, listed};
+use super::rig::{OK, Rig, STALE, listed};
 use rssl::rdm::directory::{Action, Service as Listed, ServiceState};
 use rssl::rwf::{Ack, Class, DataState, DataType, Domain, Post, PostFlags, PostUser, StreamState, nak};
-use rssl::wire::to_vec;
-
-const OK: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Ok));
-const STALE: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Suspect));
 
 /// A publisher that offers service 5 under its own id 1.
 pub(super) fn publisher(rig: &mut Rig) -> usize {
@@ -48,15 +44,13 @@ fn items_are_available_once_published() {
         "a snapshot request gets one response"
     );
     publish(&mut rig, up, -6, "A");
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     let a = open(&mut rig, 0, "A", true);
     let b = open(&mut rig, 1, "A", false);
     assert_eq!(rig.view(0, a).state, OK);
     assert_eq!(rig.view(1, b).state, Some((StreamState::NonStreaming, DataState::Ok)));
     assert_eq!(rig.view(1, b).fields, rig.table["A"]);
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     assert_eq!(rig.view(0, a).updates, 1);
     // A whole image again, unsolicited.
     publish(&mut rig, up, -6, "A");
@@ -95,8 +89,7 @@ fn items_of_a_lost_publisher_are_stale_until_published_again() {
     publish(&mut rig, up, -7, "N99");
     rig.check_all();
     rig.update("N5");
-    rig.update("N99");
-    rig.run();
+    rig.updated("N99");
     rig.check_all();
 }
 
@@ -109,8 +102,7 @@ fn published_items_recover_from_the_cache_when_their_service_is_up() {
     for is_up in [false, true] {
         let state = Listed { info: None, ..listed(1, "QUOTES", is_up) };
         rig.change(up, Action::Update, state);
-        rig.update("A");
-        rig.run();
+        rig.updated("A");
         assert_eq!(rig.view(0, a).state, if is_up { OK } else { STALE });
     }
     rig.check_all();
@@ -123,14 +115,12 @@ fn first_publisher_of_an_item_owns_it_until_lost() {
     publish(&mut rig, first, -6, "A");
     publish(&mut rig, second, -9, "A");
     let a = open(&mut rig, 0, "A", true);
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     assert_eq!(rig.view(0, a).updates, 1, "the update of one of the two publishers");
     rig.down(first);
     assert_eq!(rig.view(0, a).state, STALE);
     publish(&mut rig, second, -9, "A");
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     rig.check_all();
 }
 
@@ -171,8 +161,7 @@ fn early_requests_wait_until_the_item_is_published() {
         let view = rig.view(side, token);
         assert_eq!((view.state, view.images, view.notices.len()), (OK, 1, 1));
     }
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     rig.check_all();
     assert!(all.iter().all(|(side, token)| rig.view(*side, *token).updates == 1));
     let late = open(&mut rig, 0, "A", true);
@@ -240,8 +229,7 @@ fn awaited_items_survive_a_reconnect_of_the_publisher() {
     rig.pass(Now::from_secs(60));
     publish(&mut rig, up, -9, "A");
     publish(&mut rig, up, -3, "B");
-    rig.update("A");
-    rig.run();
+    rig.updated("A");
     assert_eq!((rig.view(0, early).images, rig.view(0, later).images), (1, 1));
     rig.check_all();
     assert!(rig.models[up].seen.is_empty());
@@ -286,7 +274,7 @@ fn posts_reach_the_publisher_on_its_login_stream() {
     let a = open(&mut rig, 0, "A", true);
     let flags = PostFlags::ACK | PostFlags::COMPLETE;
     let post = Post { domain: Domain::MARKET_PRICE, stream: 3, flags, post_id: Some(5), ..Post::default() };
-    let message = to_vec(|w| post.encode(w)).unwrap();
+    let message = post.to_vec().unwrap();
     let to = Target::Item(rig.view(0, a).item.unwrap());
     rig.handle(HubRequest::SendUpstream { side: SideId(0), token: a, to, message });
     let seen = rig.models[up].seen.clone();
@@ -311,7 +299,7 @@ fn contribute(rig: &mut Rig, token: Token, name: &str, container: DataType, payl
         payload,
         ..Post::default()
     };
-    let message = to_vec(|w| post.encode(w)).unwrap();
+    let message = post.to_vec().unwrap();
     rig.handle(HubRequest::SendUpstream { side: SideId(0), token, to: Target::Service(1), message });
     let replies = &rig.view(0, token).replies;
     let ack = Ack::decode(replies.last().expect("an answer")).unwrap();
@@ -391,7 +379,7 @@ fn forbidden_publisher_messages_are_errors() {
     foreign[3] = 7;
     let request = {
         let r = rssl::rwf::Request { domain: Domain::MARKET_PRICE, stream: -6, ..Default::default() };
-        to_vec(|w| r.encode(w)).unwrap()
+        r.to_vec().unwrap()
     };
     let mut keyless = update_message(-6, Domain::MARKET_PRICE, &Fields::new());
     keyless.truncate(5);
@@ -408,8 +396,7 @@ fn forbidden_publisher_messages_are_errors() {
 
 #[test]
 fn malformed_messages_do_not_panic() {
-    let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options { cache: true, ..Options::default() }, 1);
     rig.open(0, "A");
     let id = rig.models[0].stream_of("A").unwrap();
     let good = [

@@ -3,14 +3,10 @@
 use super::super::state::PORTION;
 use super::super::*;
 use super::models::Answer;
-use super::rig::{Rig, listed};
+use super::rig::{LOST, OK, Rig, STALE, listed};
 use super::sides::View;
 use rssl::rdm::directory::{Action, GroupStatus, Load, Service as Listed, ServiceState};
 use rssl::rwf::{DataState, OwnedState, StreamState};
-
-const OK: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Ok));
-const STALE: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Suspect));
-const LOST: Option<(StreamState, DataState)> = Some((StreamState::ClosedRecover, DataState::Suspect));
 
 fn cached() -> Options {
     Options { cache: true, ..Options::default() }
@@ -25,11 +21,9 @@ fn either() -> [Options; 2] {
 #[test]
 fn row_open_suspect_is_passed_and_the_item_requested_again_ever_more_rarely() {
     for options in either() {
-        let mut rig = Rig::new(options, 2);
-        rig.provider();
+        let mut rig = Rig::with_provider(options, 2);
         let (a, b) = (rig.open(0, "A"), rig.open(1, "A"));
-        rig.models[0].status("A", StreamState::Open, DataState::Suspect, 0);
-        rig.run();
+        rig.status("A", StreamState::Open, DataState::Suspect, 0);
         assert_eq!((rig.view(0, a).state, rig.view(1, b).state), (STALE, STALE));
         let requests = rig.models[0].requests;
         rig.models[0].answer = Answer::Stale;
@@ -44,8 +38,7 @@ fn row_open_suspect_is_passed_and_the_item_requested_again_ever_more_rarely() {
         assert_eq!((rig.view(0, a).state, rig.view(1, b).state), (STALE, STALE));
         rig.models[0].answer = Answer::Image;
         // Updates of a stale item pass; the provider's own refresh makes it good.
-        rig.update("A");
-        rig.run();
+        rig.updated("A");
         assert_eq!((rig.view(0, a).updates, rig.view(0, a).state), (1, STALE));
         let id = rig.models[0].stream_of("A").unwrap();
         rig.image(0, id, false);
@@ -57,8 +50,7 @@ fn row_open_suspect_is_passed_and_the_item_requested_again_ever_more_rarely() {
 #[test]
 fn item_whose_new_image_is_lost_becomes_current_again() {
     for options in either() {
-        let mut rig = Rig::new(options, 1);
-        rig.provider();
+        let mut rig = Rig::with_provider(options, 1);
         let tokens: Vec<Token> = (0..600).map(|n| rig.open(0, &format!("I{n}"))).collect();
         for n in 0..600 {
             rig.models[0].status(&format!("I{n}"), StreamState::Open, DataState::Suspect, 0);
@@ -75,17 +67,15 @@ fn item_whose_new_image_is_lost_becomes_current_again() {
         }
         rig.check_all();
         rig.pass(Now::from_secs(600));
-        assert_eq!((rig.models[0].requests, rig.hub.stats().recovered), (1200, 600));
+        assert_eq!((rig.models[0].requests, rig.hub.recovered()), (1200, 600));
     }
 }
 
 #[test]
 fn stale_item_of_a_process_that_did_not_run_is_requested_after_the_messages_that_have_waited() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     rig.open(0, "A");
-    rig.models[0].status("A", StreamState::Open, DataState::Suspect, 0);
-    rig.run();
+    rig.status("A", StreamState::Open, DataState::Suspect, 0);
     rig.stand_still(Now::from_secs(10));
     assert_eq!((rig.models[0].requests, rig.hub.stats().stale_requests), (1, 0));
     rig.pass(Now::from_millis(1_500));
@@ -94,12 +84,10 @@ fn stale_item_of_a_process_that_did_not_run_is_requested_after_the_messages_that
 
 #[test]
 fn item_that_was_good_in_between_counts_as_stale_from_its_last_change_on() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     rig.open(0, "A");
     let mut becomes = |data, time| {
-        rig.models[0].status("A", StreamState::Open, data, 0);
-        rig.run();
+        rig.status("A", StreamState::Open, data, 0);
         rig.pass(Now::from_millis(time));
         rig.models[0].requests
     };
@@ -111,8 +99,7 @@ fn item_that_was_good_in_between_counts_as_stale_from_its_last_change_on() {
 
 #[test]
 fn stale_item_is_not_requested_while_its_service_is_down() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     let a = rig.open(0, "A");
     rig.models[0].status("A", StreamState::Open, DataState::Suspect, 0);
     rig.service_state(0, false, false);
@@ -125,16 +112,13 @@ fn stale_item_is_not_requested_while_its_service_is_down() {
 #[test]
 fn row_closed_recover_is_passed_and_requested_again() {
     for options in either() {
-        let mut rig = Rig::new(options, 1);
-        rig.provider();
+        let mut rig = Rig::with_provider(options, 1);
         let a = rig.open(0, "A");
         rig.models[0].answer = Answer::Nothing;
-        rig.models[0].status("A", StreamState::ClosedRecover, DataState::Suspect, 0);
-        rig.run();
+        rig.status("A", StreamState::ClosedRecover, DataState::Suspect, 0);
         assert_eq!(rig.view(0, a).state, LOST);
         assert_eq!(rig.models[0].streams.len(), 1, "requested again");
-        rig.update("A");
-        rig.run();
+        rig.updated("A");
         assert_eq!(rig.view(0, a).updates, 0, "no update before the refresh");
         let id = rig.models[0].stream_of("A").unwrap();
         rig.image(0, id, true);
@@ -146,14 +130,12 @@ fn row_closed_recover_is_passed_and_requested_again() {
 #[test]
 fn lost_stream_is_closed_if_the_upstream_keeps_it() {
     for keeps in [false, true] {
-        let mut rig = Rig::new(Options::default(), 1);
-        rig.provider();
+        let mut rig = Rig::with_provider(Options::default(), 1);
         if keeps {
             rig.hub.upstream_recovers(UpstreamId(0));
         }
         rig.open(0, "A");
-        rig.models[0].status("A", StreamState::ClosedRecover, DataState::Suspect, 0);
-        rig.run();
+        rig.status("A", StreamState::ClosedRecover, DataState::Suspect, 0);
         rig.change(0, Action::Delete, Listed { id: 5, ..Listed::default() });
         // Of a stream that the source has reported lost nothing is left; one that it keeps ends with its service.
         assert_eq!(rig.models[0].closes, if keeps { 1 } else { 0 });
@@ -165,8 +147,7 @@ fn lost_stream_is_closed_if_the_upstream_keeps_it() {
 
 #[test]
 fn request_at_which_the_upstream_ends_is_held_back_from_the_second_time_on() {
-    let mut rig = Rig::new(Options::default(), 2);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 2);
     rig.models[0].answer = Answer::AllBut("BAD");
     rig.open(0, "GOOD");
     let bad = rig.open(1, "BAD");
@@ -203,8 +184,7 @@ fn request_at_which_the_upstream_ends_is_held_back_from_the_second_time_on() {
 #[test]
 fn row_new_request_while_the_service_is_down_waits() {
     for (up, accepting) in [(false, true), (false, false), (true, false)] {
-        let mut rig = Rig::new(Options::default(), 1);
-        rig.provider();
+        let mut rig = Rig::with_provider(Options::default(), 1);
         rig.service_state(0, up, accepting);
         let a = rig.open(0, "A");
         assert_eq!(rig.view(0, a).notices, [(StreamState::ClosedRecover, DataState::Suspect, 0)]);
@@ -216,11 +196,9 @@ fn row_new_request_while_the_service_is_down_waits() {
 
 #[test]
 fn row_service_up_but_the_item_is_stale() {
-    let mut rig = Rig::new(cached(), 2);
-    rig.provider();
+    let mut rig = Rig::with_provider(cached(), 2);
     let a = rig.open(0, "A");
-    rig.models[0].status("A", StreamState::Open, DataState::Suspect, 0);
-    rig.run();
+    rig.status("A", StreamState::Open, DataState::Suspect, 0);
     let b = rig.open(1, "A");
     // The present state with the cached data.
     assert_eq!((rig.view(1, b).state, rig.view(1, b).images), (STALE, 1));
@@ -231,11 +209,9 @@ fn row_service_up_but_the_item_is_stale() {
 #[test]
 fn closed_is_final() {
     for options in either() {
-        let mut rig = Rig::new(options, 2);
-        rig.provider();
+        let mut rig = Rig::with_provider(options, 2);
         let (a, b) = (rig.open(0, "A"), rig.open(1, "A"));
-        rig.models[0].status("A", StreamState::Closed, DataState::Suspect, 3);
-        rig.run();
+        rig.status("A", StreamState::Closed, DataState::Suspect, 3);
         for (side, token) in [(0, a), (1, b)] {
             let view = rig.view(side, token);
             assert_eq!(
@@ -256,8 +232,7 @@ fn closed_is_final() {
 
 #[test]
 fn item_id_is_not_reused_before_all_sides_release_it() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     let a = rig.open(0, "A");
     let item = rig.view(0, a).item.unwrap();
     rig.models[0].status("A", StreamState::Closed, DataState::Suspect, 0);
@@ -278,8 +253,7 @@ fn item_id_is_not_reused_before_all_sides_release_it() {
 #[test]
 fn items_recover_when_their_service_comes_up() {
     for options in either() {
-        let mut rig = Rig::new(options, 2);
-        rig.provider();
+        let mut rig = Rig::with_provider(options, 2);
         let tokens: Vec<_> = (0..20).map(|n| rig.open(n % 2, &format!("N{n}"))).collect();
         let before = rig.sides[0].directories;
         rig.service_state(0, false, true);
@@ -304,8 +278,7 @@ fn items_recover_when_their_service_comes_up() {
 #[test]
 fn items_recover_when_a_deleted_service_is_offered_again() {
     for options in either() {
-        let mut rig = Rig::new(options, 1);
-        rig.provider();
+        let mut rig = Rig::with_provider(options, 1);
         let a = rig.open(0, "A");
         rig.change(0, Action::Delete, Listed { id: 5, ..Listed::default() });
         rig.models[0].streams.clear();
@@ -327,8 +300,7 @@ fn items_recover_when_a_deleted_service_is_offered_again() {
 
 #[test]
 fn directory_refresh_removes_services_that_it_lacks() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     let a = rig.open(0, "A");
     rig.services(0, vec![listed(8, "OTHER", true)]);
     assert_eq!(rig.view(0, a).state, LOST);
@@ -341,8 +313,7 @@ fn directory_refresh_removes_services_that_it_lacks() {
 #[test]
 fn items_recover_when_their_provider_restarts() {
     for options in either() {
-        let mut rig = Rig::new(options, 2);
-        rig.provider();
+        let mut rig = Rig::with_provider(options, 2);
         let tokens: Vec<_> = (0..50).map(|n| rig.open(0, &format!("N{n}"))).collect();
         let dropped = rig.open(1, "DROPPED");
         rig.down(0);
@@ -366,8 +337,7 @@ fn items_recover_when_their_provider_restarts() {
 /// A request while the source is lost gets the cached image, on a stream that stays open.
 #[test]
 fn cached_image_of_a_lost_item_is_stale_and_open() {
-    let mut rig = Rig::new(cached(), 2);
-    rig.provider();
+    let mut rig = Rig::with_provider(cached(), 2);
     let first = rig.open(0, "A");
     rig.down(0);
     assert_eq!(rig.view(0, first).state, LOST);
@@ -428,8 +398,7 @@ fn least_loaded_source_is_chosen() {
 
 #[test]
 fn recovery_is_paced_by_rate_and_window() {
-    let mut rig = Rig::new(Options { recovery_rate: 2_000, recovery_window: 100, ..cached() }, 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options { recovery_rate: 2_000, recovery_window: 100, ..cached() }, 1);
     for n in 0..10_000 {
         rig.start(0, &format!("N{n}"), true, false);
     }
@@ -461,8 +430,7 @@ fn recovery_is_paced_by_rate_and_window() {
 #[test]
 fn hub_does_not_wake_for_a_recovery_that_waits_for_space() {
     for (window, limit) in [(None, Some(1)), (Some(1), None)] {
-        let mut rig = Rig::new(Options::default(), 1);
-        rig.provider();
+        let mut rig = Rig::with_provider(Options::default(), 1);
         rig.open(0, "A");
         rig.open(0, "B");
         rig.models[0].answer = Answer::Nothing;
@@ -482,8 +450,7 @@ fn hub_does_not_wake_for_a_recovery_that_waits_for_space() {
 #[test]
 fn answer_that_comes_after_the_sources_own_image_is_not_passed_twice() {
     for options in either() {
-        let mut rig = Rig::new(options, 1);
-        rig.provider();
+        let mut rig = Rig::with_provider(options, 1);
         let a = rig.open(0, "A");
         rig.models[0].answer = Answer::Nothing;
         rig.service_state(0, false, true);
@@ -505,8 +472,7 @@ fn answer_that_comes_after_the_sources_own_image_is_not_passed_twice() {
 
 #[test]
 fn request_without_answer_is_repeated() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     rig.models[0].answer = Answer::Nothing;
     let a = rig.open(0, "A");
     let s = rig.snapshot(0, "S");
@@ -524,8 +490,7 @@ fn request_without_answer_is_repeated() {
 
 #[test]
 fn request_does_not_time_out_while_parts_come() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     rig.parts = 4;
     rig.models[0].answer = Answer::Nothing;
     let a = rig.open(0, "A");
@@ -541,8 +506,7 @@ fn request_does_not_time_out_while_parts_come() {
 
 #[test]
 fn requests_to_a_source_that_keeps_closing_back_off() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     rig.models[0].answer = Answer::Recover;
     rig.open(0, "A");
     assert_eq!(rig.models[0].requests, 2);
@@ -558,8 +522,7 @@ fn requests_to_a_source_that_keeps_closing_back_off() {
 
 #[test]
 fn group_status_applies_to_all_items_of_the_group() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     let a = rig.open(0, "A");
     let group = |group: &[u8], merged_to: Option<&[u8]>, status: Option<OwnedState>| Listed {
         id: 5,
@@ -589,8 +552,7 @@ fn group_status_applies_to_all_items_of_the_group() {
 
 #[test]
 fn service_status_applies_to_items_with_an_image() {
-    let mut rig = Rig::new(Options::default(), 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options::default(), 1);
     let a = rig.open(0, "A");
     rig.models[0].answer = Answer::Nothing;
     let b = rig.open(0, "B");
@@ -712,8 +674,7 @@ fn random_events_end_with_the_publishers_state() {
 /// A hub whose provider has just come back, with two items of which the rate lets it request one; returns the name and
 /// token of the other one, whose turn has come since.
 fn waiting_for_its_turn() -> (Rig, &'static str, Token) {
-    let mut rig = Rig::new(Options { recovery_rate: 1, hold: Now::ZERO, ..Options::default() }, 1);
-    rig.provider();
+    let mut rig = Rig::with_provider(Options { recovery_rate: 1, hold: Now::ZERO, ..Options::default() }, 1);
     let items = ["A", "B"].map(|name| (name, rig.open(0, name)));
     rig.service_state(0, false, true);
     rig.service_state(0, true, true);
@@ -734,8 +695,7 @@ fn released_item_in_a_queue_gets_no_new_stream() {
 #[test]
 fn ended_item_in_a_queue_gets_no_new_stream() {
     let (mut rig, name, _) = waiting_for_its_turn();
-    rig.models[0].status(name, StreamState::Closed, DataState::Suspect, 3);
-    rig.run();
+    rig.status(name, StreamState::Closed, DataState::Suspect, 3);
     assert_eq!(rig.models[0].requests, 3);
     assert_eq!((rig.models[0].stream_of(name), rig.hub.items()), (None, 1));
 }

@@ -11,6 +11,11 @@ use super::super::*;
 use super::models::{Answer, Fields, Model, price_key};
 use super::sides::{Side, View};
 
+pub(super) const OK: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Ok));
+pub(super) const STALE: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Suspect));
+pub(super) const LOST: Option<(StreamState, DataState)> =
+    Some((StreamState::ClosedRecover, DataState::Suspect));
+
 pub(super) struct Rig {
     pub(super) hub: Hub,
     pub(super) now: Now,
@@ -54,6 +59,13 @@ impl Rig {
             counter: 0,
             parts: 1,
         }
+    }
+
+    /// A hub with a provider that offers service 5 "QUOTES".
+    pub(super) fn with_provider(options: Options, sides: u16) -> Self {
+        let mut rig = Self::new(options, sides);
+        rig.provider();
+        rig
     }
 
     /// A provider that offers service 5 "QUOTES".
@@ -146,6 +158,18 @@ impl Rig {
         let ask = HubRequest::Open { side: SideId(side as u16), token, spec, worst_qos: None, streaming };
         self.hub.handle(self.now, ask, &mut self.out);
         token
+    }
+
+    /// Changes an item, and passes its updates.
+    pub(super) fn updated(&mut self, name: &str) {
+        self.update(name);
+        self.run();
+    }
+
+    /// Passes a status of the first provider.
+    pub(super) fn status(&mut self, name: &str, stream: StreamState, data: DataState, code: u8) {
+        self.models[0].status(name, stream, data, code);
+        self.run();
     }
 
     pub(super) fn open(&mut self, side: usize, name: &str) -> Token {

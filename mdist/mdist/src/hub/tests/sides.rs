@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use rssl::rwf::{DataState, Message, RefreshFlags, StreamState};
-use rssl::wire::to_vec;
 
 use super::super::*;
 use super::models::{Fields, decode};
@@ -63,7 +62,7 @@ impl Side {
                     view.code = state.code;
                 }
             }
-            other => view.replies.push(to_vec(|w| other.encode(w)).unwrap()),
+            other => view.replies.push(other.to_vec().unwrap()),
         }
     }
 

@@ -6,11 +6,7 @@ use rssl::rwf::{Class, DataState, OwnedState, StreamState};
 use super::super::state::PORTION;
 use super::super::*;
 use super::models::{Answer, class_of};
-use super::rig::{Rig, listed};
-
-const OK: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Ok));
-const STALE: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Suspect));
-const LOST: Option<(StreamState, DataState)> = Some((StreamState::ClosedRecover, DataState::Suspect));
+use super::rig::{LOST, OK, Rig, STALE, listed};
 
 /// Portions of two items.
 const SMALL: usize = 2;
@@ -95,8 +91,7 @@ fn message_of_an_item_comes_after_the_status_that_has_not_reached_it_yet() {
     assert_eq!(views(&rig, &[OK, STALE]), (vec![8, 2], 2));
     let id = rig.models[0].stream_of("N9").unwrap();
     rig.image(0, id, false);
-    rig.update("N8");
-    rig.run();
+    rig.updated("N8");
     let (good, updated) = (rig.view(0, tokens[9]), rig.view(0, tokens[8]));
     assert_eq!((good.state, good.statuses), (OK, 1), "the image is newer");
     assert_eq!((updated.state, updated.statuses, updated.updates), (STALE, 1, 1));
@@ -112,8 +107,7 @@ fn later_changes_of_the_same_items_follow_in_their_order() {
     rig.change(0, Action::Update, group(None, Some(vec![0, 8])));
     // It counts as a member of its old group until the third change.
     rig.change(0, Action::Update, group(Some(state(StreamState::Open, DataState::Suspect)), None));
-    rig.models[0].status("N9", StreamState::Open, DataState::Ok, 7);
-    rig.run();
+    rig.status("N9", StreamState::Open, DataState::Ok, 7);
     assert_eq!((rig.view(0, tokens[9]).state, rig.view(0, tokens[9]).statuses), (OK, 4));
     rig.pass(Now::ZERO);
     assert_eq!(views(&rig, &[OK]), (vec![10], 31));
@@ -217,8 +211,7 @@ fn items_move_to_another_source_in_portions_and_once() {
     rig.service_state(0, false, true);
     assert_eq!(views(&rig, &[OK]).1, 2);
     rig.open(0, "NEW");
-    rig.update("N15");
-    rig.run();
+    rig.updated("N15");
     rig.pass(Now::from_secs(1));
     rig.check_all();
     assert_eq!((rig.models[0].streams.len(), rig.models[1].streams.len()), (0, 21));

@@ -192,14 +192,10 @@ impl<'a> Connection<'a> {
             // A walk of at most two cents a step that stays above one unit.
             item.price = (item.price + (item.updates * 7 % 5) as i64 - 2).max(100);
             let payload = item.payload()?;
-            let update = Update {
-                domain: Domain::MARKET_PRICE,
-                stream,
-                container: DataType::FIELD_LIST,
-                payload: &payload,
-                ..Update::default()
-            };
-            self.channel.write(&to_vec(|w| update.encode(w))?, &mut self.out)?;
+            self.channel.write(
+                &Update::new(Domain::MARKET_PRICE, stream, DataType::FIELD_LIST, &payload).to_vec()?,
+                &mut self.out,
+            )?;
             self.last = stream;
             self.shared.published.fetch_add(1, Ordering::Relaxed);
         }
@@ -277,17 +273,13 @@ fn directory(request: &Request<'_>) -> Result<Vec<u8>> {
     let services: Vec<_> = wanted.then_some((directory::Action::Add, service)).into_iter().collect();
     let payload = to_vec(|w| directory::encode(w, filter, &services))?;
     let refresh = Refresh {
-        domain: Domain::DIRECTORY,
-        stream: request.stream,
-        flags: RefreshFlags::COMPLETE.with(RefreshFlags::CLEAR_CACHE).with(RefreshFlags::SOLICITED),
-        container: DataType::MAP,
+        flags: RefreshFlags::REPLY,
         state: State::OK,
         group: &[0, 0],
         key: Some(Key { filter: Some(filter), service: request.key.service, ..Key::default() }),
-        payload: &payload,
-        ..Refresh::default()
+        ..Refresh::new(Domain::DIRECTORY, request.stream, DataType::MAP, &payload)
     };
-    Ok(to_vec(|w| refresh.encode(w))?)
+    Ok(refresh.to_vec()?)
 }
 
 /// The image of an item that was asked for, or the status that refuses it.
@@ -299,18 +291,10 @@ fn open(items: &mut BTreeMap<i32, Item>, request: &Request<'_>) -> Result<Option
         Some(_) => None,
     };
     if let Some(text) = refused {
-        let status = Status {
-            domain: request.domain,
-            stream: request.stream,
-            state: Some(State::new(
-                StreamState::Closed,
-                DataState::Suspect,
-                code::USAGE_ERROR,
-                text.as_bytes(),
-            )),
-            ..Status::default()
-        };
-        return Ok(Some(to_vec(|w| status.encode(w))?));
+        return Ok(Some(
+            Status::new(request.domain, request.stream, State::closed(code::USAGE_ERROR, text.as_bytes()))
+                .to_vec()?,
+        ));
     }
     let name = request.key.name.unwrap_or_default();
     let streaming = request.flags.contains(RequestFlags::STREAMING);
@@ -321,10 +305,7 @@ fn open(items: &mut BTreeMap<i32, Item>, request: &Request<'_>) -> Result<Option
     }
     let stream_state = if streaming { StreamState::Open } else { StreamState::NonStreaming };
     let refresh = Refresh {
-        domain: request.domain,
-        stream: request.stream,
-        flags: RefreshFlags::COMPLETE.with(RefreshFlags::CLEAR_CACHE).with(RefreshFlags::SOLICITED),
-        container: DataType::FIELD_LIST,
+        flags: RefreshFlags::REPLY,
         state: State::new(stream_state, DataState::Ok, 0, b""),
         group: &[0, 1],
         qos: Some(Qos::REALTIME_TICK),
@@ -334,10 +315,9 @@ fn open(items: &mut BTreeMap<i32, Item>, request: &Request<'_>) -> Result<Option
             name_type: request.key.name_type,
             ..Key::default()
         }),
-        payload: &payload,
-        ..Refresh::default()
+        ..Refresh::new(request.domain, request.stream, DataType::FIELD_LIST, &payload)
     };
-    Ok(Some(to_vec(|w| refresh.encode(w))?))
+    Ok(Some(refresh.to_vec()?))
 }
 
 #[cfg(test)]
@@ -351,12 +331,12 @@ mod tests {
         let mut items = BTreeMap::new();
         let named = Key::item(SERVICE_ID, b"ITEM");
         for (domain, key) in [(Domain(7), named), (Domain::MARKET_PRICE, Key::default())] {
-            let request = Request { domain, stream: 5, key, ..Request::default() };
+            let request = Request::new(domain, 5, RequestFlags::NONE, key);
             let reply = open(&mut items, &request).unwrap().unwrap();
             let Message::Status(status) = Message::decode(&reply).unwrap() else { panic!("not a status") };
             assert_eq!(status.state.unwrap().stream, StreamState::Closed);
         }
-        let request = Request { domain: Domain::MARKET_PRICE, stream: 5, key: named, ..Request::default() };
+        let request = Request::new(Domain::MARKET_PRICE, 5, RequestFlags::NONE, named);
         let reply = open(&mut items, &request).unwrap().unwrap();
         let Message::Refresh(refresh) = Message::decode(&reply).unwrap() else { panic!("not an image") };
         assert_eq!((refresh.stream, refresh.state.stream), (5, StreamState::NonStreaming));

@@ -1,29 +1,21 @@
 //! The eight message classes. Spec: rssl.md §2.
 //!
-//! Each class is one struct for decoding and encoding. The structs' `flags` do not have the flags of optional parts:
-//! decoding masks them, encoding computes them.
+//! Each class is one struct for decoding and encoding, made from one declaration (`class.rs`). The structs' `flags` do
+//! not have the flags of optional parts: decoding masks them, encoding computes them.
 
-mod ack;
-mod close;
-mod generic;
+mod class;
+mod items;
 mod peek;
-mod post;
-mod refresh;
-mod request;
-mod status;
+mod posts;
 #[cfg(test)]
 mod tests;
-mod update;
 
-pub use ack::{Ack, AckFlags, nak};
-pub use close::{Close, CloseFlags};
-pub use generic::{Generic, GenericFlags};
+pub use items::{
+    Close, CloseFlags, Conflation, Priority, Refresh, RefreshFlags, Request, RequestFlags, Status,
+    StatusFlags, Update, UpdateFlags, update_kind,
+};
 pub use peek::{Head, peek, peek_payload, set_stream};
-pub use post::{Post, PostFlags, rights};
-pub use refresh::{Refresh, RefreshFlags};
-pub use request::{Priority, Request, RequestFlags};
-pub use status::{Status, StatusFlags};
-pub use update::{Conflation, Update, UpdateFlags, update_kind};
+pub use posts::{Ack, AckFlags, Generic, GenericFlags, Post, PostFlags, nak, rights};
 
 use super::{DataType, Domain, Key};
 use crate::wire::{Reader, Writer};
@@ -149,6 +141,14 @@ impl<'a> Message<'a> {
         each!(self, m => m.encode(w))
     }
 
+    /// The message as bytes.
+    ///
+    /// # Errors
+    /// As [`Message::encode`].
+    pub fn to_vec(&self) -> Result<Vec<u8>> {
+        each!(self, m => m.to_vec())
+    }
+
     /// Class, domain and stream.
     #[must_use]
     pub const fn head(&self) -> Head {
@@ -192,25 +192,6 @@ impl<'a> Message<'a> {
         }
     }
 }
-
-/// Implements `encode` for each class, which writes its header and its payload.
-macro_rules! encode {
-    ($($class:ident),*) => {
-        $(impl $class<'_> {
-            /// Writes header and payload.
-            ///
-            /// # Errors
-            /// As [`Message::encode`].
-            #[inline]
-            pub fn encode(&self, w: &mut Writer<'_>) -> Result<()> {
-                self.encode_header(w)?;
-                w.bytes(self.payload)
-            }
-        })*
-    };
-}
-
-encode!(Request, Refresh, Status, Update, Close, Ack, Generic, Post);
 
 /// The common first part of the header, the rest of the header, and the payload.
 struct Start<'a> {
@@ -262,45 +243,4 @@ fn write_header(
         rest(w)
     })
     .named("header")
-}
-
-/// `flag` if the optional part is present.
-#[inline]
-const fn bit<T>(part: &Option<T>, flag: u16) -> u16 {
-    if part.is_some() { flag } else { 0 }
-}
-
-/// Reads an optional part if its flag is set.
-#[inline]
-fn part<'a, T>(
-    r: &mut Reader<'a>,
-    flags: u16,
-    flag: u16,
-    read: impl FnOnce(&mut Reader<'a>) -> Result<T>,
-) -> Result<Option<T>> {
-    if flags & flag != 0 { read(r).map(Some) } else { Ok(None) }
-}
-
-/// Reads an optional part at the end of a header. Senders may set its flag and end the header before it.
-#[inline]
-fn tail<'a, T>(
-    r: &mut Reader<'a>,
-    flags: u16,
-    flag: u16,
-    read: impl FnOnce(&mut Reader<'a>) -> Result<T>,
-) -> Result<Option<T>> {
-    if r.is_empty() { Ok(None) } else { part(r, flags, flag, read) }
-}
-
-/// Writes an optional part if it is present.
-#[inline]
-fn put<T>(
-    w: &mut Writer<'_>,
-    part: &Option<T>,
-    write: impl FnOnce(&mut Writer<'_>, &T) -> Result<()>,
-) -> Result<()> {
-    match part {
-        Some(value) => write(w, value),
-        None => Ok(()),
-    }
 }

@@ -26,7 +26,7 @@ impl Names for Few {
 }
 
 fn printed(message: &Message<'_>) -> String {
-    let bytes = to_vec(|w| message.encode(w)).unwrap();
+    let bytes = message.to_vec().unwrap();
     Printed::new(&bytes, &Few).to_string()
 }
 
@@ -52,13 +52,9 @@ fn update_is_printed_with_names() {
     })
     .unwrap();
     let update = Update {
-        domain: Domain::MARKET_PRICE,
-        stream: 5,
-        container: DataType::FIELD_LIST,
         kind: update_kind::QUOTE,
         seq: Some(8),
-        payload: &payload,
-        ..Update::default()
+        ..Update::new(Domain::MARKET_PRICE, 5, DataType::FIELD_LIST, &payload)
     };
     assert_eq!(
         printed(&Message::Update(update)),
@@ -102,17 +98,13 @@ fn directory_and_nested_post_are_printed() {
     })
     .unwrap();
     let refresh = Refresh {
-        domain: Domain::DIRECTORY,
-        stream: 2,
         flags: RefreshFlags::SOLICITED | RefreshFlags::COMPLETE,
-        container: DataType::MAP,
         state: State::OK,
         group: &[0, 1],
         key: Some(Key { filter: Some(7), ..Key::default() }),
-        payload: &map,
-        ..Refresh::default()
+        ..Refresh::new(Domain::DIRECTORY, 2, DataType::MAP, &map)
     };
-    let inner = to_vec(|w| refresh.encode(w)).unwrap();
+    let inner = refresh.to_vec().unwrap();
     let attributes = to_vec(|w| {
         let mut list = ElementListWriter::new(w)?;
         list.uint("SingleOpen", 1)?;
@@ -181,7 +173,7 @@ fn depth_and_volume_are_bounded() {
 fn every_prefix_of_a_message_is_printed() {
     let payload = to_vec(|w| MapWriter::new(w, DataType::UINT, DataType::FIELD_LIST)?.finish()).unwrap();
     let update = Update { container: DataType::MAP, payload: &payload, ..Update::default() };
-    let bytes = to_vec(|w| update.encode(w)).unwrap();
+    let bytes = update.to_vec().unwrap();
     for n in 0..=bytes.len() {
         let text = Printed::new(&bytes[..n], &NoNames).to_string();
         assert!(text.starts_with(if n < 11 { "(malformed" } else { "Update" }), "{text}");

@@ -11,11 +11,11 @@ const QUIET: Now = Now::from_secs(1);
 
 /// What was logged so far.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct HubLog {
     directory: Option<Arc<Directory>>,
     /// Whether each known service is up.
     services: BTreeMap<String, bool>,
-    /// Recovered items at the last look, and those of them that were logged.
+    /// Recovered items at the last call, and those of them that were logged.
     recovered: u64,
     logged: u64,
     /// Time of the last change of `recovered`.
@@ -24,7 +24,7 @@ pub(super) struct News {
     cache_is_full: bool,
 }
 
-impl News {
+impl HubLog {
     /// Logs what has changed since the last call.
     pub(super) fn report(&mut self, now: Now, hub: &Hub) {
         let directory = hub.services();
@@ -37,7 +37,7 @@ impl News {
                 "the cache exceeds cache.total-mib: values of items that nobody has open are dropped, the least recently used first; further ones are only counted (hub_cache_evictions)"
             );
         }
-        let recovered = hub.stats().recovered;
+        let recovered = hub.recovered();
         if recovered != self.recovered {
             (self.recovered, self.changed_at) = (recovered, now);
         } else if recovered > self.logged && now.saturating_sub(self.changed_at) >= QUIET {
