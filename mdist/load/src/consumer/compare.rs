@@ -62,7 +62,7 @@ impl Consumer {
         published: Option<&HashMap<String, u32>>,
         all: &mut Comparison,
     ) {
-        let Some(item) = self.shared.items.get(place) else { return };
+        let Some(item) = self.shared.options.items.get(place) else { return };
         all.items += 1;
         let mut differs = |difference: String| {
             if all.differences.len() < MAX_DIFFERENCES {
@@ -74,7 +74,7 @@ impl Consumer {
             differs("has no image, or is suspect".into());
             return;
         }
-        let set = self.shared.sets.iter().find(|set| set.domain == item.domain);
+        let set = self.shared.options.sets.iter().find(|set| set.domain == item.domain);
         let Some((set, n)) = set.and_then(|set| Some((set, image.count(set.sequence?)?))) else {
             differs("has no field that counts updates".into());
             return;

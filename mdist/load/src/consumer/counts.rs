@@ -2,82 +2,65 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use utipc_bench_kit::counts;
 use utipc_bench_kit::stats::LatencyRecorder;
 
-macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counts of one mount or of all mounts.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-        pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
-
-        impl Counts {
-            pub(super) fn add(&mut self, other: &Self) {
-                $(self.$name += other.$name;)*
-            }
-
-            /// The counts since `earlier`.
-            #[must_use]
-            pub fn since(&self, earlier: &Self) -> Self {
-                Self { $($name: self.$name.wrapping_sub(earlier.$name),)* }
-            }
-        }
-    };
-}
-
 counts! {
-    /// Updates.
-    updates,
-    /// Images and parts of images.
-    refreshes,
-    /// Statuses of items.
-    statuses,
-    /// Bytes read.
-    bytes,
-    /// Updates with a stamp.
-    stamps,
-    /// Gaps in the sequence of an item's updates.
-    gaps,
-    /// Updates missing in those gaps.
-    lost,
-    /// Updates that are repeated or late.
-    backwards,
-    /// Updates before the image.
-    early,
-    /// Messages on streams that are not open.
-    unknown,
-    /// Payloads that could not be decoded.
-    undecodable,
-    /// Fields decoded.
-    fields,
-    /// Transitions of an item to suspect.
-    suspect,
-    /// Items refused or closed for good.
-    closed,
-    /// Items closed that may be requested again.
-    closed_recover,
-    /// Reports that the service is down or gone.
-    service_downs,
-    /// Item requests.
-    requests,
-    /// Logins accepted.
-    logins,
-    /// Bytes of dictionaries.
-    dictionary_bytes,
-    /// Posts sent.
-    posts,
-    /// Posts that came back as updates.
-    posts_back,
-    /// Posts acknowledged.
-    acks,
-    /// Posts refused.
-    naks,
-    /// Generic messages sent.
-    generics_sent,
-    /// Generic messages received.
-    generics,
-    /// Connections that ended or failed.
-    cuts,
+    /// Counts of one mount or of all mounts.
+    pub struct Counts {
+        /// Updates.
+        updates,
+        /// Images and parts of images.
+        refreshes,
+        /// Statuses of items.
+        statuses,
+        /// Bytes read.
+        bytes,
+        /// Updates with a stamp.
+        stamps,
+        /// Gaps in the sequence of an item's updates.
+        gaps,
+        /// Updates missing in those gaps.
+        lost,
+        /// Updates that are repeated or late.
+        backwards,
+        /// Updates before the image.
+        early,
+        /// Messages on streams that are not open.
+        unknown,
+        /// Payloads that could not be decoded.
+        undecodable,
+        /// Fields decoded.
+        fields,
+        /// Transitions of an item to suspect.
+        suspect,
+        /// Items refused or closed for good.
+        closed,
+        /// Items closed that may be requested again.
+        closed_recover,
+        /// Reports that the service is down or gone.
+        service_downs,
+        /// Item requests.
+        requests,
+        /// Logins accepted.
+        logins,
+        /// Bytes of dictionaries.
+        dictionary_bytes,
+        /// Posts sent.
+        posts,
+        /// Posts that came back as updates.
+        posts_back,
+        /// Posts acknowledged.
+        acks,
+        /// Posts refused.
+        naks,
+        /// Generic messages sent.
+        generics_sent,
+        /// Generic messages received.
+        generics,
+        /// Connections that ended or failed.
+        cuts,
+    }
 }
 
 impl Counts {

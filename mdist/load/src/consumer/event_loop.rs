@@ -90,7 +90,7 @@ impl EventLoop {
     ) -> Result<Self> {
         let timer = Timer::new()?;
         poller.add(timer.fd(), TIMER, Interest::Read)?;
-        let first_pause = shared.reconnect.map_or(Duration::ZERO, |pause| pause.0);
+        let first_pause = shared.options.reconnect.map_or(Duration::ZERO, |pause| pause.0);
         let clients = numbers
             .map(|number| Client {
                 number,
@@ -138,7 +138,7 @@ impl EventLoop {
             self.flush(at);
             self.report(at);
             let timeout = match self.deadline(at) {
-                _ if self.shared.busy => Some(Duration::ZERO),
+                _ if self.shared.options.busy => Some(Duration::ZERO),
                 deadline if deadline <= at => Some(Duration::ZERO),
                 deadline => {
                     self.timer.set(Some(deadline)).context("set the timer")?;
@@ -185,9 +185,9 @@ impl EventLoop {
                 continue;
             }
             free -= 1;
-            let longest = self.shared.reconnect.map_or(Duration::ZERO, |pause| pause.1);
+            let longest = self.shared.options.reconnect.map_or(Duration::ZERO, |pause| pause.1);
             client.next_attempt = Some((at + pause, (pause * 2).min(longest)));
-            let connection = connect(self.shared.to, SocketOptions::default())
+            let connection = connect(self.shared.options.to, SocketOptions::default())
                 .and_then(|socket| Connection::new(socket, place as u64, self.poller.registry()));
             match connection {
                 Ok(connection) => {
@@ -228,7 +228,7 @@ impl EventLoop {
             self.ended.push(Disconnect {
                 mount: client.number,
                 local,
-                server: self.shared.to,
+                server: self.shared.options.to,
                 at: now().saturating_sub(self.shared.start),
                 reason: format!("{reason:#}"),
                 unread: arrived + client.mount.unread().len() as u64,
@@ -237,7 +237,7 @@ impl EventLoop {
         client.connection = None;
         let was_open = !std::mem::take(&mut client.connecting);
         client.mount.state.streams.reset();
-        let Some((first, longest)) = self.shared.reconnect else {
+        let Some((first, longest)) = self.shared.options.reconnect else {
             client.next_attempt = None;
             return;
         };
@@ -263,7 +263,7 @@ impl EventLoop {
             self.requests = None;
             return;
         }
-        let (rate, ticks) = (self.request_rate, self.shared.ticks);
+        let (rate, ticks) = (self.request_rate, self.shared.options.ticks);
         let pace = self.requests.get_or_insert_with(|| Pace::new(rate, ticks, at));
         let mut left: u64 = std::iter::from_fn(|| pace.due(at)).map(|burst| burst.count).sum();
         let count = self.clients.len();
@@ -286,15 +286,18 @@ impl EventLoop {
 
     /// Sends the posts and generic messages that are due, once everything is loaded.
     fn send(&mut self, at: Duration) {
-        let nothing = self.shared.posts.0 == 0 && self.shared.generics.0 == 0;
+        let nothing = self.shared.options.posts.0 == 0 && self.shared.options.generics.0 == 0;
         if self.startup.is_none() || nothing {
             return;
         }
         self.dirty = true;
         for kind in [OutgoingKind::Post, OutgoingKind::Generic] {
-            let (rate, stamps) =
-                if kind == OutgoingKind::Post { self.shared.posts } else { self.shared.generics };
-            let ticks = self.shared.ticks;
+            let (rate, stamps) = if kind == OutgoingKind::Post {
+                self.shared.options.posts
+            } else {
+                self.shared.options.generics
+            };
+            let ticks = self.shared.options.ticks;
             let Some(sending) = self.sending.get_mut(kind as usize).filter(|_| rate > 0) else { continue };
             let sending = sending.get_or_insert_with(|| Sending {
                 pace: Pace::new(rate, ticks, at),
@@ -407,7 +410,7 @@ impl Client {
         if !connection.has_input(event) {
             return Ok(());
         }
-        let end = match shared.slow {
+        let end = match shared.options.slow {
             Some(rate) => {
                 std::thread::sleep(Duration::from_millis(10));
                 buffer.len().min(UNREAD_SPACE + (rate / 100).max(1) as usize)

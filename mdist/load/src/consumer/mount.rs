@@ -110,11 +110,12 @@ impl Mount {
         };
         let mut requested = 0;
         while requested < count {
-            let Some((stream, item)) = self.state.streams.next_to_request(&self.state.shared.items) else {
+            let Some((stream, item)) = self.state.streams.next_to_request(&self.state.shared.options.items)
+            else {
                 break;
             };
             let mut flags = RequestFlags::NONE;
-            if !(item.snapshot || self.state.shared.snapshot) {
+            if !(item.snapshot || self.state.shared.options.snapshot) {
                 flags.insert(RequestFlags::STREAMING);
             }
             if item.generic {

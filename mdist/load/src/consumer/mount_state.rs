@@ -89,7 +89,7 @@ impl MountState {
     pub(super) fn login(&mut self) -> Result<Vec<u8>> {
         self.stage = Stage::Login;
         let request = login::Request {
-            user: self.shared.user.as_bytes(),
+            user: self.shared.options.user.as_bytes(),
             attributes: login::Attributes {
                 application_id: Some(b"256"),
                 application_name: Some(b"rmdstestclient"),
@@ -272,7 +272,7 @@ impl MountState {
                 Some(info) => drop(services.insert(service.id, info.name.clone())),
                 None => {}
             }
-            let named = service.info.as_ref().is_some_and(|info| info.name == self.shared.service);
+            let named = service.info.as_ref().is_some_and(|info| info.name == self.shared.options.service);
             if !named && self.service != Some(service.id) {
                 continue;
             }
@@ -288,7 +288,7 @@ impl MountState {
             if self.stage != Stage::Service {
                 continue;
             }
-            if !self.shared.download {
+            if !self.shared.options.download {
                 self.stage = Stage::Items;
                 continue;
             }

@@ -1,7 +1,5 @@
 //! State that all threads of a consumer share, and how they read messages.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -10,29 +8,11 @@ use rssl::rwf::{FieldList, Map, PostUser, Update};
 use rssl::wire::Reader;
 
 use super::{ConsumerOptions, streams};
-use crate::items::{Item, Shares};
-use crate::message_set::{MessageSet, TIM_TRK_1, Template};
+use crate::message_set::{TIM_TRK_1, Template};
 
 /// State that all threads share.
 pub(super) struct Shared {
-    pub(super) to: SocketAddr,
-    pub(super) items: Arc<Vec<Item>>,
-    pub(super) shares: Shares,
-    pub(super) service: String,
-    pub(super) snapshot: bool,
-    pub(super) download: bool,
-    pub(super) posts: (u64, u64),
-    pub(super) generics: (u64, u64),
-    pub(super) sets: Arc<Vec<MessageSet>>,
-    pub(super) check: bool,
-    pub(super) decode: bool,
-    pub(super) compare: bool,
-    pub(super) nanoseconds: bool,
-    pub(super) reconnect: Option<(Duration, Duration)>,
-    pub(super) busy: bool,
-    pub(super) ticks: u64,
-    pub(super) slow: Option<u64>,
-    pub(super) user: String,
+    pub(super) options: ConsumerOptions,
     pub(super) host: String,
     pub(super) post_user: PostUser,
     /// Bytes of an update without a stamp; 0 if updates differ in length.
@@ -69,29 +49,12 @@ impl Shared {
         };
         let [hi, lo] = sequence_field.unwrap_or(0).to_be_bytes();
         Ok(Self {
-            to: options.to,
-            items: options.items,
-            shares: options.shares,
-            service: options.service,
-            snapshot: options.snapshot,
-            download: options.download,
-            posts: options.posts,
-            generics: options.generics,
-            sets: options.sets.clone(),
-            check: options.check,
-            decode: options.decode,
-            compare: options.compare,
-            nanoseconds: options.nanoseconds,
-            reconnect: options.reconnect,
-            busy: options.busy,
-            ticks: options.ticks,
-            slow: options.slow,
-            user: options.user,
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             post_user: PostUser { addr: u32::from(std::net::Ipv4Addr::LOCALHOST), id: std::process::id() },
             plain_len,
             sequence_field,
             sequence_at: template.and_then(Template::sequence_at).unwrap_or(3),
+            options,
             sequence_mark: [hi, lo, 4],
             start: mdist::net::now(),
             stop: AtomicBool::new(false),
@@ -141,11 +104,15 @@ impl Shared {
             let map = Map::decode(payload).ok()?;
             map.entries().filter_map(rssl::Result::ok).find_map(|entry| in_list(entry.data))
         })?;
-        Some(if self.nanoseconds { Duration::from_nanos(found) } else { Duration::from_micros(found) })
+        Some(if self.options.nanoseconds {
+            Duration::from_nanos(found)
+        } else {
+            Duration::from_micros(found)
+        })
     }
 
     pub(super) fn stamp(&self, at: Duration) -> u64 {
-        (if self.nanoseconds { at.as_nanos() } else { at.as_micros() }) as u64
+        (if self.options.nanoseconds { at.as_nanos() } else { at.as_micros() }) as u64
     }
 
     /// Decodes every field; returns their number.

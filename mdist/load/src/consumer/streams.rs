@@ -80,17 +80,17 @@ struct Outgoing {
 
 impl Streams {
     pub(super) fn new(shared: &Shared, number: usize) -> Self {
-        let items: Vec<u32> = shared.shares.of(number).map(|place| place as u32).collect();
+        let items: Vec<u32> = shared.options.shares.of(number).map(|place| place as u32).collect();
         let of = |wanted: fn(&Item) -> bool| Outgoing {
             streams: (FIRST_ITEM..)
                 .zip(&items)
-                .filter(|(_, place)| shared.items.get(**place as usize).is_some_and(wanted))
+                .filter(|(_, place)| shared.options.items.get(**place as usize).is_some_and(wanted))
                 .map(|(stream, _)| stream)
                 .collect(),
             ..Outgoing::default()
         };
         let outgoing = [of(|item| item.post), of(|item| item.generic)];
-        let images = if shared.compare { vec![Image::default(); items.len()] } else { Vec::new() };
+        let images = if shared.options.compare { vec![Image::default(); items.len()] } else { Vec::new() };
         Self {
             all: vec![Stream::default(); items.len()],
             items,
@@ -158,15 +158,15 @@ impl Streams {
         if !entry.has_image {
             counts.early += 1;
         }
-        if shared.check
+        if shared.options.check
             && let Some(sequence) = shared.sequence_of(message)
         {
             entry.check(sequence, counts);
         }
-        if shared.decode {
+        if shared.options.decode {
             counts.fields += shared.decode(message);
         }
-        if shared.compare
+        if shared.options.compare
             && let Ok(update) = Update::decode(message)
         {
             self.apply(stream, update.container, update.payload, counts);
@@ -186,12 +186,12 @@ impl Streams {
             counts.unknown += 1;
             return Ok(());
         };
-        if shared.check
+        if shared.options.check
             && let Some(sequence) = last_count(shared, update.container, update.payload)?
         {
             entry.check(sequence, counts);
         }
-        if shared.compare {
+        if shared.options.compare {
             self.apply(stream, update.container, update.payload, counts);
         }
         Ok(())
@@ -212,12 +212,12 @@ impl Streams {
         };
         entry.has_image = true;
         entry.group = group_hash(refresh.group);
-        if shared.check
+        if shared.options.check
             && let Some(sequence) = last_count(shared, refresh.container, refresh.payload)?
         {
             entry.sequence = sequence;
         }
-        if shared.compare && refresh.container != DataType::NO_DATA {
+        if shared.options.compare && refresh.container != DataType::NO_DATA {
             if refresh.flags.contains(RefreshFlags::CLEAR_CACHE)
                 && let Some(image) = self.images.get_mut(place)
             {
@@ -267,7 +267,7 @@ impl Streams {
         let Some(entry) = self.all.get_mut(place) else { return };
         let loaded = |phase| matches!(phase, Phase::Open | Phase::Delivered);
         let before = entry.phase;
-        let mut after = Phase::after(state, shared.snapshot);
+        let mut after = Phase::after(state, shared.options.snapshot);
         if after == Phase::Open && !entry.has_image {
             // Without an image the item does not count as loaded.
             after = before;
@@ -325,8 +325,8 @@ impl Streams {
                 continue;
             }
             turn.count = turn.count.wrapping_add(1);
-            let item = shared.items.get(*self.items.get(place)? as usize)?;
-            let set = shared.sets.iter().find(|set| set.domain == item.domain)?;
+            let item = shared.options.items.get(*self.items.get(place)? as usize)?;
+            let set = shared.options.sets.iter().find(|set| set.domain == item.domain)?;
             return message(shared, set, kind, stream, turn.count, stamp);
         }
         None

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::IoSlice;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -33,11 +33,9 @@ pub(super) struct EventLoop {
     shared: Arc<Shared>,
     poller: Poller,
     listener: Option<TcpListener>,
-    publish: Option<SocketAddr>,
     /// Time at which to connect, and the backoff after a failure.
     next_attempt: Option<(Duration, Duration)>,
     options: SocketOptions,
-    busy: bool,
     timer: Timer,
     peers: HashMap<u64, Peer>,
     next: u64,
@@ -54,27 +52,18 @@ struct Peer {
 }
 
 impl EventLoop {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        poller: Poller,
-        listener: Option<TcpListener>,
-        publish: Option<SocketAddr>,
-        busy: bool,
-        no_delay: bool,
-    ) -> Result<Self> {
+    pub(super) fn new(shared: Arc<Shared>, poller: Poller, listener: Option<TcpListener>) -> Result<Self> {
         if let Some(listener) = &listener {
             poller.add(listener, LISTENER, Interest::Read)?;
         }
         let timer = Timer::new()?;
         poller.add(timer.fd(), TIMER, Interest::Read)?;
         Ok(Self {
-            shared,
             poller,
             listener,
-            publish,
-            next_attempt: publish.map(|_| (Duration::ZERO, BACKOFF.0)),
-            options: SocketOptions { no_delay, ..SocketOptions::default() },
-            busy,
+            next_attempt: shared.options.publish.map(|_| (Duration::ZERO, BACKOFF.0)),
+            options: SocketOptions { no_delay: shared.options.no_delay, ..SocketOptions::default() },
+            shared,
             timer,
             peers: HashMap::new(),
             next: FIRST_PEER,
@@ -98,11 +87,11 @@ impl EventLoop {
             self.work(now());
             self.report();
             let timeout = match self.deadline() {
-                _ if self.busy && !self.peers.is_empty() => Some(Duration::ZERO),
+                _ if self.shared.options.busy && !self.peers.is_empty() => Some(Duration::ZERO),
                 Some(deadline) if deadline <= now() + WAKE_EARLY => Some(Duration::ZERO),
                 deadline => {
                     let period =
-                        Duration::from_secs(1) / u32::try_from(self.shared.ticks.max(1)).unwrap_or(1);
+                        Duration::from_secs(1) / u32::try_from(self.shared.options.ticks.max(1)).unwrap_or(1);
                     let set = match deadline {
                         Some(deadline) => self.timer.repeat(deadline - WAKE_EARLY, period),
                         None => self.timer.set(None),
@@ -137,7 +126,9 @@ impl EventLoop {
     }
 
     fn connect(&mut self, at: Duration) -> Result<()> {
-        let (Some(to), Some((when, pause))) = (self.publish, self.next_attempt) else { return Ok(()) };
+        let (Some(to), Some((when, pause))) = (self.shared.options.publish, self.next_attempt) else {
+            return Ok(());
+        };
         if at < when {
             return Ok(());
         }
@@ -182,7 +173,7 @@ impl EventLoop {
         let Some(peer) = self.peers.remove(&token) else { return };
         self.past.add(&Counts { items: 0, cut: 1, ..peer.session.counts() });
         self.record(format!("{}: {reason}", peer.connection.peer()));
-        if self.publish == Some(peer.connection.peer()) {
+        if self.shared.options.publish == Some(peer.connection.peer()) {
             let pause = if peer.connecting { BACKOFF.1.min(BACKOFF.0 * 4) } else { BACKOFF.0 };
             self.next_attempt = Some((now() + pause, pause * 2));
         }

@@ -24,7 +24,7 @@ use rssl::rwf::{
 };
 use rssl::transport::MAX_FRAGMENT;
 use rssl::wire::to_vec;
-use serde::Serialize;
+use utipc_bench_kit::counts;
 
 pub use self::service_events::ServiceEvent;
 use self::service_events::ServiceEvents;
@@ -92,79 +92,41 @@ impl ProviderOptions {
     }
 }
 
-/// Counts of one session or of all sessions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
-    /// Updates sent.
-    pub updates: u64,
-    /// Updates that were due and never sent, because the peer did not read in time.
-    pub missed: u64,
-    /// Updates with a stamp.
-    pub stamps: u64,
-    /// Images sent.
-    pub refreshes: u64,
-    /// Item requests.
-    pub requests: u64,
-    /// Item streams closed.
-    pub closes: u64,
-    /// Posts received.
-    pub posts: u64,
-    /// Generic messages received.
-    pub generics: u64,
-    /// Logins.
-    pub logins: u64,
-    /// Items open now.
-    pub items: u64,
-    /// Connections now.
-    pub sessions: u64,
-    /// Connections that ended in an error.
-    pub cut: u64,
-}
-
-impl Counts {
-    fn add(&mut self, other: &Self) {
-        let Self {
-            updates,
-            missed,
-            stamps,
-            refreshes,
-            requests,
-            closes,
-            posts,
-            generics,
-            logins,
-            items,
-            sessions,
-            cut,
-        } = other;
-        self.updates += updates;
-        self.missed += missed;
-        self.stamps += stamps;
-        self.refreshes += refreshes;
-        self.requests += requests;
-        self.closes += closes;
-        self.posts += posts;
-        self.generics += generics;
-        self.logins += logins;
-        self.items += items;
-        self.sessions += sessions;
-        self.cut += cut;
+counts! {
+    /// Counts of one session or of all sessions.
+    pub struct Counts {
+        /// Updates sent.
+        updates,
+        /// Updates that were due and never sent, because the peer did not read in time.
+        missed,
+        /// Updates with a stamp.
+        stamps,
+        /// Images sent.
+        refreshes,
+        /// Item requests.
+        requests,
+        /// Item streams closed.
+        closes,
+        /// Posts received.
+        posts,
+        /// Generic messages received.
+        generics,
+        /// Logins.
+        logins,
+        /// Items open now.
+        items,
+        /// Connections now.
+        sessions,
+        /// Connections that ended in an error.
+        cut,
     }
 }
 
 /// State that all sessions share.
 struct Shared {
-    service: String,
-    service_id: u16,
-    sets: Vec<MessageSet>,
-    items: Vec<Item>,
+    options: ProviderOptions,
     known: HashSet<Box<[u8]>>,
     rate: AtomicU64,
-    ticks: u64,
-    stamps: u64,
-    nanoseconds: bool,
-    stamp_when_sent: bool,
-    user: String,
     host: String,
     dictionaries: Dictionaries,
     events: ServiceEvents,
@@ -199,11 +161,12 @@ impl Shared {
     /// The one service, as a refresh.
     fn directory(&self, stream: i32, filter: u32, only: Option<u16>, solicited: bool) -> Result<Vec<u8>> {
         let dictionaries = vec!["RWFFld".to_owned(), "RWFEnum".to_owned()];
-        let capabilities = [Domain::DICTIONARY].into_iter().chain(self.sets.iter().map(|set| set.domain));
+        let capabilities =
+            [Domain::DICTIONARY].into_iter().chain(self.options.sets.iter().map(|set| set.domain));
         let service = directory::Service {
-            id: self.service_id,
+            id: self.options.service_id,
             info: Some(directory::Info {
-                name: self.service.clone(),
+                name: self.options.service.clone(),
                 vendor: "utipc".into(),
                 is_source: true,
                 capabilities: capabilities.map(|domain| domain.0).collect(),
@@ -274,17 +237,8 @@ impl Provider {
         let dictionaries =
             Dictionaries::of(&options.dictionary, MAX_FRAGMENT.into()).context("encode the dictionary")?;
         let shared = Arc::new(Shared {
-            service: options.service,
-            service_id: options.service_id,
-            sets: options.sets,
-            items: options.items,
             known,
             rate: AtomicU64::new(options.rate),
-            ticks: options.ticks,
-            stamps: options.stamps,
-            nanoseconds: options.nanoseconds,
-            stamp_when_sent: options.stamp_when_sent,
-            user: options.user,
             host,
             dictionaries,
             events: ServiceEvents::default(),
@@ -292,14 +246,14 @@ impl Provider {
             want_items: AtomicBool::new(false),
             report: Mutex::default(),
             reported: std::sync::Condvar::new(),
+            options,
         });
         let (send, receive) = std::sync::mpsc::channel();
-        let (common, publish, busy, no_delay) =
-            (shared.clone(), options.publish, options.busy, options.no_delay);
+        let common = shared.clone();
         let body = move || {
             let poller = Poller::new()?;
             let _ = send.send(poller.waker());
-            event_loop::EventLoop::new(common, poller, listener, publish, busy, no_delay)?.run()
+            event_loop::EventLoop::new(common, poller, listener)?.run()
         };
         let thread = std::thread::Builder::new().name("publisher".into()).spawn(body);
         let thread = thread.context("start the publisher's thread")?;

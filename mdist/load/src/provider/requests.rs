@@ -14,7 +14,7 @@ use super::state::{PendingImage, SessionState};
 impl SessionState {
     pub(super) fn login_request(&self) -> Result<Vec<u8>> {
         let request = login::Request {
-            user: self.shared.user.as_bytes(),
+            user: self.shared.options.user.as_bytes(),
             attributes: login::Attributes {
                 application_name: Some(b"sink_driven_src"),
                 role: 1,
@@ -106,9 +106,9 @@ impl SessionState {
 
     fn request(&mut self, request: &Request<'_>, reply: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.counts.requests += 1;
-        let place = self.shared.sets.iter().position(|set| set.domain == request.domain);
+        let place = self.shared.options.sets.iter().position(|set| set.domain == request.domain);
         let refused = match (place, request.key.name) {
-            _ if request.key.service.is_some_and(|service| service != self.shared.service_id) => {
+            _ if request.key.service.is_some_and(|service| service != self.shared.options.service_id) => {
                 Some((code::SOURCE_UNKNOWN, "no such service here"))
             }
             _ if request.flags.contains(RequestFlags::BATCH) => {
@@ -163,7 +163,7 @@ impl SessionState {
             };
             reply(&to_vec(|w| ack.encode(w))?)?;
         }
-        let Some(set) = item.and_then(|item| self.shared.sets.get(usize::from(item.set))) else {
+        let Some(set) = item.and_then(|item| self.shared.options.sets.get(usize::from(item.set))) else {
             return Ok(());
         };
         let (container, payload) = if post.container == DataType::MSG {

@@ -29,7 +29,7 @@ impl SessionState {
         mut write: impl FnMut(&[u8], &mut Vec<u8>) -> Result<()>,
     ) -> Result<()> {
         while let (Some(stream), Some(event)) = (self.directory, self.shared.events.get(self.announced)) {
-            write(&event.update(stream, self.shared.service_id)?, out)?;
+            write(&event.update(stream, self.shared.options.service_id)?, out)?;
             self.announced += 1;
         }
         Ok(())
@@ -47,7 +47,7 @@ impl SessionState {
             };
             let seed = values::seed(&pending.name);
             let n = self.items.get(pending.stream).map_or(0, |item| item.n);
-            let Some(set) = self.shared.sets.get(usize::from(pending.set)) else { continue };
+            let Some(set) = self.shared.options.sets.get(usize::from(pending.set)) else { continue };
             let (domain, container) = (set.domain, set.refresh.container());
             let payload = self.image(pending.set, seed, n)?;
             let solicited = self.role == Role::Interactive;
@@ -67,7 +67,10 @@ impl SessionState {
                 state: State::new(stream_state, DataState::Ok, code::NONE, b""),
                 group: &GROUP,
                 qos: Some(Qos::REALTIME_TICK),
-                key: Some(Key::item(pending.service.unwrap_or(self.shared.service_id), &pending.name)),
+                key: Some(Key::item(
+                    pending.service.unwrap_or(self.shared.options.service_id),
+                    &pending.name,
+                )),
                 payload: &payload,
                 ..Refresh::default()
             };
@@ -86,19 +89,21 @@ impl SessionState {
             return None;
         }
         let place = self.to_publish.next()?;
-        let item = self.shared.items.get(place)?;
+        let item = self.shared.options.items.get(place)?;
         Some(PendingImage {
             stream: FIRST_PUBLISHED - i32::try_from(place).ok()?,
-            service: Some(self.shared.service_id),
+            service: Some(self.shared.options.service_id),
             name: item.name.as_bytes().into(),
-            set: self.shared.sets.iter().position(|set| set.domain == item.domain)? as u8,
+            set: self.shared.options.sets.iter().position(|set| set.domain == item.domain)? as u8,
             streaming: true,
             private: false,
         })
     }
 
     fn image(&mut self, set: u8, seed: u32, n: u32) -> Result<Arc<[u8]>> {
-        let Some(messages) = self.shared.sets.get(usize::from(set)) else { bail!("no such message set") };
+        let Some(messages) = self.shared.options.sets.get(usize::from(set)) else {
+            bail!("no such message set")
+        };
         if let Some(cached) = self.images.get(&(set, n)) {
             return Ok(cached.clone());
         }
@@ -135,17 +140,17 @@ impl SessionState {
                 self.left = (count > 0).then_some(Burst { count, scheduled: now });
                 self.stamps = StampSchedule::new(
                     rate,
-                    if rate == 0 { 0 } else { self.shared.stamps },
+                    if rate == 0 { 0 } else { self.shared.options.stamps },
                     now.as_nanos() as u64,
                 );
-                self.pace.insert(Pace::new(rate, self.shared.ticks, now))
+                self.pace.insert(Pace::new(rate, self.shared.options.ticks, now))
             }
         };
         while out.len() < FULL {
             let Some(mut burst) = self.left.take().or_else(|| pace.due(now)) else { break };
             while burst.count > 0 && out.len() < FULL {
                 let plain = burst.count.min(self.stamps.until);
-                let done = self.items.updates(&self.shared.sets, plain, FULL, out);
+                let done = self.items.updates(&self.shared.options.sets, plain, FULL, out);
                 burst.count -= done;
                 self.counts.updates += done;
                 self.stamps.until = self.stamps.until.saturating_sub(done);
@@ -153,9 +158,10 @@ impl SessionState {
                     continue;
                 }
                 self.stamps.advance();
-                let at = if self.shared.stamp_when_sent { mdist::net::now() } else { burst.scheduled };
+                let at =
+                    if self.shared.options.stamp_when_sent { mdist::net::now() } else { burst.scheduled };
                 if let Some(update) =
-                    self.items.stamped_update(&self.shared.sets, at, self.shared.nanoseconds)
+                    self.items.stamped_update(&self.shared.options.sets, at, self.shared.options.nanoseconds)
                 {
                     write(&update, out)?;
                     self.counts.stamps += 1;

@@ -55,7 +55,7 @@ pub(super) struct PendingImage {
 
 impl SessionState {
     pub(super) fn new(shared: Arc<Shared>, role: Role) -> Self {
-        let to_publish = 0..if role == Role::Publisher { shared.items.len() } else { 0 };
+        let to_publish = 0..if role == Role::Publisher { shared.options.items.len() } else { 0 };
         Self {
             role,
             items: Items::default(),
