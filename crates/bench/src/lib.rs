@@ -1,11 +1,14 @@
 //! Shared parts of `utipc bench` and `mdist-bench`: child processes, daemons and network namespaces, CPU
-//! accounting, statistics, tables and plots. It does not depend on the measured programs.
+//! accounting, statistics, tables, plots and numbered messages. It does not depend on the measured programs.
 
 pub mod chart;
+pub mod compiler;
+mod counts;
 pub mod cpu;
 pub mod daemon;
 pub mod interrupt;
 pub mod machine;
+pub mod numbered;
 pub mod place;
 pub mod plot;
 pub mod process;

@@ -29,6 +29,17 @@ const AS_CHILD: &str = "--as-child";
 
 type Lines = Arc<Mutex<VecDeque<String>>>;
 
+/// A child that is killed when this is dropped.
+#[derive(Debug)]
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A child process. Dropped: its input is closed, it gets SIGTERM, and SIGKILL five seconds later.
 pub struct Process {
     /// Its name in tables and errors.
@@ -98,6 +109,17 @@ fn each_line(from: impl Read + Send + 'static, mut take: impl FnMut(String) + Se
             line.clear();
         }
     });
+}
+
+/// The lines of standard input, read on a thread.
+#[must_use]
+pub fn input() -> Receiver<String> {
+    let (send, lines) = channel();
+    std::thread::spawn(move || {
+        let mut all = std::io::stdin().lock().lines().map_while(std::io::Result::ok);
+        while all.next().is_some_and(|line| send.send(line).is_ok()) {}
+    });
+    lines
 }
 
 impl Process {
@@ -263,6 +285,14 @@ impl Process {
         self.child.wait().map(|_| ()).with_context(|| format!("wait for the end of {}", self.name))
     }
 
+    /// Sends the process a signal.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(Pid::from_child(&self.child), signal).with_context(|| format!("signal {}", self.name))
+    }
+
     /// Kills the process.
     ///
     /// # Errors
@@ -279,7 +309,7 @@ impl Drop for Process {
         let mut is_asked = false;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
             if !std::mem::replace(&mut is_asked, true) {
-                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+                let _ = self.signal(Signal::TERM);
             }
             std::thread::sleep(Duration::from_millis(2));
         }

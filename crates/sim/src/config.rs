@@ -1,9 +1,9 @@
 //! Configuration of a run.
 
-use std::str::FromStr;
+use clap::ValueEnum;
 
 /// A kind of fault of the network or the nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum FaultKind {
     /// Frames are lost.
     Loss,
@@ -19,33 +19,6 @@ pub enum FaultKind {
     Crash,
     /// One of two networks fails between two nodes, in both directions; requires two bearers.
     Link,
-}
-
-impl FaultKind {
-    /// All kinds.
-    pub const ALL: [Self; 7] =
-        [Self::Loss, Self::Reorder, Self::Duplicate, Self::Delay, Self::Partition, Self::Crash, Self::Link];
-}
-
-impl FromStr for FaultKind {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Ok(match name {
-            "loss" => Self::Loss,
-            "reorder" => Self::Reorder,
-            "duplicate" => Self::Duplicate,
-            "delay" => Self::Delay,
-            "partition" => Self::Partition,
-            "crash" => Self::Crash,
-            "link" => Self::Link,
-            _ => {
-                return Err(format!(
-                    "unknown fault (loss, reorder, duplicate, delay, partition, crash, link): {name}"
-                ));
-            }
-        })
-    }
 }
 
 /// Configuration of a run. Equal values give equal runs, byte for byte.
@@ -80,7 +53,7 @@ impl SimConfig {
             bearers: 1,
             seed,
             duration_ms: (minutes * 60_000.0) as u64,
-            faults: FaultKind::ALL.to_vec(),
+            faults: FaultKind::value_variants().to_vec(),
             near_wrap: seed % 4 == 3,
             pace_us: 40_000,
             keys: false,

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use utipc_bench_kit::numbered;
 use utipc_core::{PortId, SocketKind, Time};
 
 use crate::check::Broken;
 use crate::contact::Contacts;
-use crate::payload;
 
 /// Longest setup of a connection, milliseconds: the connect timeout of 8 s plus a margin.
 const SETUP_MS: u64 = 9000;
@@ -162,14 +162,14 @@ impl Connections {
         let got = connection.got[end];
         let wrong = |what: String| Err(Broken::NotAPrefix(format!("connection {id}, end {end}: {what}")));
         if connection.kind == SocketKind::Stream {
-            if let Some(at) = payload::first_wrong(from, got, data) {
+            if let Some(at) = numbered::first_wrong(from, got, data) {
                 return wrong(format!("byte {at} differs ({} bytes read at {got})", data.len()));
             }
             connection.got[end] += data.len() as u64;
         } else {
-            match payload::parse(data, true) {
-                Ok(n) if n.sender == from && n.seq == got => connection.got[end] += 1,
-                Ok(n) => return wrong(format!("message {} of {:x} instead of {got}", n.seq, n.sender)),
+            match numbered::check(data) {
+                Ok(n) if n.flow == from && n.number == got => connection.got[end] += 1,
+                Ok(n) => return wrong(format!("message {} of {:x} instead of {got}", n.number, n.flow)),
                 Err(reason) => return wrong(reason),
             }
         }

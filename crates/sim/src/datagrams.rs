@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use utipc_bench_kit::numbered::Head;
 use utipc_core::{PortId, Scope, ServiceRange};
 
 use crate::check::Broken;
 use crate::contact::Contacts;
-use crate::payload::Numbers;
 
 /// Addressing of a message; each class of a socket has its own numbers and order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,11 +141,11 @@ impl Datagrams {
     pub(crate) fn delivered(
         &mut self,
         receiver: u64,
-        numbers: Numbers,
+        head: Head,
         range: Option<ServiceRange>,
         contacts: &Contacts,
     ) -> Result<(), Broken> {
-        let Numbers { sender, seq, .. } = numbers;
+        let Head { flow: sender, number: seq, .. } = head;
         let range = range.filter(|_| seq >> CLASS_SHIFT == Class::Multicast as u64);
         let what = || format!("message {seq:x} of socket {sender} to socket {receiver}");
         let class = seq >> CLASS_SHIFT;
@@ -201,17 +201,17 @@ impl Datagrams {
     }
 
     /// Records that a message was returned to its sender. `no_port`: because the socket does not exist.
-    pub(crate) fn returned(&mut self, sender: u64, numbers: Numbers, no_port: bool) -> Result<(), Broken> {
-        let what = format!("message {:x} of socket {}", numbers.seq, numbers.sender);
-        if numbers.sender != sender {
+    pub(crate) fn returned(&mut self, sender: u64, head: Head, no_port: bool) -> Result<(), Broken> {
+        let what = format!("message {:x} of socket {}", head.number, head.flow);
+        if head.flow != sender {
             return Err(Broken::Corrupted(format!("{what} was returned to socket {sender}")));
         }
         self.returned += 1;
-        match self.get_mut(sender).outstanding.remove(&numbers.seq) {
+        match self.get_mut(sender).outstanding.remove(&head.number) {
             Some(Target::Unicast { to, .. }) if no_port && self.get(to).open => {
                 Err(Broken::Refused(format!("{what}: socket {to} is open")))
             }
-            None if numbers.seq >> CLASS_SHIFT != Class::Multicast as u64 => {
+            None if head.number >> CLASS_SHIFT != Class::Multicast as u64 => {
                 Err(Broken::Duplicate(format!("{what} was delivered and returned")))
             }
             _ => Ok(()),

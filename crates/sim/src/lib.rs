@@ -17,7 +17,6 @@ mod faults;
 mod host;
 mod livelock;
 mod network;
-mod payload;
 pub mod peers;
 mod quiet;
 mod reading;
@@ -27,11 +26,13 @@ mod subscribers;
 mod trace;
 mod workload;
 
+use serde::Serialize;
+
 pub use cluster::run;
 pub use config::{FaultKind, SimConfig};
 
 /// Results of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcome {
     /// Hash of all events in order.
     pub trace: u64,

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 use peak_alloc::PeakAlloc;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
+use utipc_bench_kit::Named as _;
 use utipc_sim::check::Violation;
 use utipc_sim::peers::{self, Attack, Campaign, Probe, Report};
 use utipc_sim::{FaultKind, Outcome, SimConfig, run, seeds};
@@ -36,8 +37,9 @@ struct Args {
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
     /// Kinds of faults: loss, reorder, duplicate, delay, partition, crash, link; all if absent; none if empty.
-    #[arg(long)]
-    faults: Option<String>,
+    // Not `Vec`, of which clap would make several values.
+    #[arg(long, value_parser = seeds::list::<FaultKind>)]
+    faults: Option<std::vec::Vec<FaultKind>>,
     /// Seeds to skip, for example because their failure is known.
     #[arg(long, value_delimiter = ',')]
     skip: Vec<u64>,
@@ -77,23 +79,10 @@ enum Command {
 }
 
 fn print_json(seed: u64, outcome: &Outcome, violation: Option<&Violation>) {
-    let line = serde_json::json!({
-        "seed": seed,
-        "ok": violation.is_none(),
-        "violation": violation.map(ToString::to_string),
-        "trace": format!("{:016x}", outcome.trace),
-        "events": outcome.events,
-        "rounds": outcome.rounds,
-        "virtual_ms": outcome.virtual_ms,
-        "frames": outcome.frames,
-        "datagrams": outcome.datagrams,
-        "returned": outcome.returned,
-        "connection_bytes": outcome.connection_bytes,
-        "connections": outcome.connections,
-        "broken_connections": outcome.broken_connections,
-        "topology_events": outcome.topology_events,
-        "contacts_lost": outcome.contacts_lost,
-    });
+    let mut line = json!(outcome);
+    (line["seed"], line["ok"]) = (seed.into(), violation.is_none().into());
+    line["violation"] = json!(violation.map(ToString::to_string));
+    line["trace"] = format!("{:016x}", outcome.trace).into();
     println!("{line}");
 }
 
@@ -119,7 +108,7 @@ fn print_text(seed: u64, o: &Outcome, violation: Option<&Violation>) {
 }
 
 /// Makes all runs; returns the number of runs that broke an invariant.
-fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> u64 {
+fn make_runs(args: &Args) -> u64 {
     let make = |seed| {
         if args.skip.contains(&seed) {
             return None;
@@ -129,8 +118,8 @@ fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> u64 {
         config.near_wrap |= args.near_wrap;
         config.keys = args.keys;
         config.log = args.log;
-        if let Some(kinds) = kinds {
-            config.faults = kinds.to_vec();
+        if let Some(kinds) = &args.faults {
+            config.faults.clone_from(kinds);
         }
         Some(run(&config))
     };
@@ -164,14 +153,11 @@ fn print_report(report: &Report, failure: Option<&str>, as_json: bool) {
                 "amplification": cost.amplification(),
             })
         };
-        let line = json!({
-            "ok": failure.is_none(), "violation": failure, "peers": report.peers,
-            "most_linked": report.most_linked, "virtual_ms": report.virtual_ms, "memory": report.memory,
-            "memory_left": report.memory_left, "deferred": report.deferred, "messages": report.messages,
-            "resets": report.resets, "newcomer_ms": report.newcomer_ms, "names_late_ms": report.names_late_ms,
-            "timers_us": micros(report.timers), "longest_timer_us": micros(report.longest_timer),
-            "attacks": report.costs.iter().map(cost).collect::<Vec<_>>(),
-        });
+        let mut line = json!(report);
+        (line["ok"], line["violation"]) = (json!(failure.is_none()), json!(failure));
+        line["timers_us"] = json!(micros(report.timers));
+        line["longest_timer_us"] = json!(micros(report.longest_timer));
+        line["attacks"] = report.costs.iter().map(cost).collect();
         return println!("{line}");
     }
     for (attack, cost) in &report.costs {
@@ -216,16 +202,12 @@ fn attack(args: &Args, count: u16) -> ExitCode {
         attacks: args.attacks.clone(),
         seed: args.seed,
     };
-    match peers::run(campaign, PROBE) {
-        Ok(report) => {
-            print_report(&report, None, args.json);
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            print_report(&failure.1, Some(&failure.0), args.json);
-            ExitCode::FAILURE
-        }
-    }
+    let (report, failure) = match peers::run(campaign, PROBE) {
+        Ok(report) => (report, None),
+        Err(failure) => (failure.1, Some(failure.0)),
+    };
+    print_report(&report, failure.as_deref(), args.json);
+    if failure.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn main() -> ExitCode {
@@ -236,19 +218,12 @@ fn main() -> ExitCode {
     if let Some(count) = args.peers {
         return attack(&args, count);
     }
-    let kinds = match args.faults.as_deref().map(seeds::list).transpose() {
-        Ok(kinds) => kinds,
-        Err(reason) => {
-            eprintln!("utipc-sim: cannot start: {reason}");
-            return ExitCode::from(2);
-        }
-    };
     if args.json {
-        println!("{}", serde_json::json!({ "seed": args.seed, "runs": args.seeds, "nodes": args.nodes }));
+        println!("{}", json!({ "seed": args.seed, "runs": args.seeds, "nodes": args.nodes }));
     } else {
         println!("seed {} ({} runs of {} nodes)", args.seed, args.seeds, args.nodes);
     }
-    let broken = make_runs(&args, kinds.as_deref());
+    let broken = make_runs(&args);
     if broken > 0 {
         eprintln!("utipc-sim: {broken} runs broke an invariant: see above (repeat one with --seed)");
         return ExitCode::FAILURE;

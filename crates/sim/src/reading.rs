@@ -1,5 +1,6 @@
 //! Applications reading their sockets, and detecting the end of connections.
 
+use utipc_bench_kit::numbered;
 use utipc_core::socket::{AcceptError, RecvError, SocketOption, State as SocketState};
 use utipc_core::topology::{ByteOrder, TopologyEvent};
 use utipc_core::wire::ErrorCode;
@@ -9,7 +10,6 @@ use crate::check::{Broken, Violation};
 use crate::cluster::{Action, Cluster};
 use crate::connections::End;
 use crate::host::Role;
-use crate::payload;
 use crate::subscribers::{WATCHED, subscription};
 
 /// Longest time that a slow application leaves its socket unread, milliseconds.
@@ -138,12 +138,12 @@ impl Cluster {
         loop {
             match self.read_once(node, port)? {
                 Read::Data(data, range) => {
-                    let numbers = payload::parse(&data, true).map_err(Broken::Corrupted)?;
-                    self.datagrams.delivered(id, numbers, range, &self.contacts)?;
+                    let head = numbered::check(&data).map_err(Broken::Corrupted)?;
+                    self.datagrams.delivered(id, head, range, &self.contacts)?;
                 }
                 Read::Returned(data, no_port) => {
-                    let numbers = payload::parse(&data, false).map_err(Broken::Corrupted)?;
-                    self.datagrams.returned(id, numbers, no_port)?;
+                    let head = numbered::check_front(&data).map_err(Broken::Corrupted)?;
+                    self.datagrams.returned(id, head, no_port)?;
                 }
                 Read::Nothing => return Ok(()),
                 Read::End => return Err(Broken::Corrupted(format!("socket {id} ended"))),

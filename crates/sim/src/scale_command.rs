@@ -69,12 +69,9 @@ struct Row {
     violation: Option<String>,
     nodes: usize,
     monitoring: bool,
-    is_monitored: bool,
     seed: u64,
-    contact_ms: u64,
-    setup_frames: u64,
-    supervised: f64,
-    quiet_seconds: f64,
+    #[serde(flatten)]
+    report: Report,
     probes_per_node_second: f64,
     states_per_node_second: f64,
     messages_per_node_second: f64,
@@ -82,13 +79,11 @@ struct Row {
     cpu_ms_per_node_second: f64,
     /// Bytes.
     memory_per_node: f64,
-    one: Detection,
-    domain: Detection,
     wall_seconds: f64,
 }
 
 impl Row {
-    fn new(plan: &Plan, report: &Report, violation: Option<String>, wall_seconds: f64) -> Self {
+    fn new(plan: &Plan, report: Report, violation: Option<String>, wall_seconds: f64) -> Self {
         let quiet = report.quiet;
         let node_seconds = report.quiet_seconds.max(0.001) * plan.nodes as f64;
         Self {
@@ -96,20 +91,14 @@ impl Row {
             violation,
             nodes: plan.nodes,
             monitoring: plan.monitoring,
-            is_monitored: report.is_monitored,
             seed: plan.seed,
-            contact_ms: report.contact_ms,
-            setup_frames: report.setup_frames,
-            supervised: report.supervised,
-            quiet_seconds: report.quiet_seconds,
             probes_per_node_second: report.rate(plan, quiet.probes),
             states_per_node_second: report.rate(plan, quiet.states),
             messages_per_node_second: report.rate(plan, quiet.frames),
             bytes_per_node_second: report.rate(plan, quiet.bytes),
             cpu_ms_per_node_second: report.quiet_cpu.as_secs_f64() * 1000.0 / node_seconds,
             memory_per_node: report.memory as f64 / plan.nodes as f64,
-            one: report.one,
-            domain: report.domain,
+            report,
             wall_seconds,
         }
     }
@@ -155,7 +144,7 @@ fn make_runs(args: &Scale, probe: Probe) -> Vec<Row> {
                 Ok(report) => (report, None),
                 Err(broken) => (broken.1, Some(broken.0)),
             };
-            let row = Row::new(&plan, &report, violation, begun.elapsed().as_secs_f64());
+            let row = Row::new(&plan, report, violation, begun.elapsed().as_secs_f64());
             if args.json {
                 println!("{}", json!(row));
             }
@@ -209,16 +198,16 @@ fn table(rows: &[Row]) -> String {
         let times = |d: &Detection| format!("{:.0}/{:.0}/{:.0}", d.first_ms, d.median_ms, d.last_ms);
         table.row(vec![
             row.nodes.to_string(),
-            if row.is_monitored { "active" } else { switch(row.monitoring) }.to_owned(),
-            format!("{:.1}", row.contact_ms as f64 / 1000.0),
-            format!("{:.1}", row.supervised),
+            if row.report.is_monitored { "active" } else { switch(row.monitoring) }.to_owned(),
+            format!("{:.1}", row.report.contact_ms as f64 / 1000.0),
+            format!("{:.1}", row.report.supervised),
             format!("{:.1}", row.probes_per_node_second),
             format!("{:.1}", row.messages_per_node_second),
             format!("{:.1}", row.bytes_per_node_second / 1000.0),
             format!("{:.2}", row.memory_per_node / f64::from(1 << 20)),
             format!("{:.2}", row.cpu_ms_per_node_second),
-            times(&row.one),
-            format!("{}: {}", row.domain.crashed, times(&row.domain)),
+            times(&row.report.one),
+            format!("{}: {}", row.report.domain.crashed, times(&row.report.domain)),
             format!("{:.0}", row.wall_seconds),
         ]);
     }
@@ -240,13 +229,13 @@ fn write_plots(folder: &Path, rows: &[Row], caption: &str) -> anyhow::Result<()>
         vec![curve("monitoring on", true, value), curve("monitoring off", false, value)]
     };
     let detected = vec![
-        curve("one node, last", true, &|row| row.one.last_ms),
-        curve("one node, median", true, &|row| row.one.median_ms),
-        curve("one node, first", true, &|row| row.one.first_ms),
-        curve("one domain, last", true, &|row| row.domain.last_ms),
-        curve("one domain, median", true, &|row| row.domain.median_ms),
-        curve("off: one node, last", false, &|row| row.one.last_ms),
-        curve("off: one node, median", false, &|row| row.one.median_ms),
+        curve("one node, last", true, &|row| row.report.one.last_ms),
+        curve("one node, median", true, &|row| row.report.one.median_ms),
+        curve("one node, first", true, &|row| row.report.one.first_ms),
+        curve("one domain, last", true, &|row| row.report.domain.last_ms),
+        curve("one domain, median", true, &|row| row.report.domain.median_ms),
+        curve("off: one node, last", false, &|row| row.report.one.last_ms),
+        curve("off: one node, median", false, &|row| row.report.one.median_ms),
     ];
     let pictures = [
         ("probes", "Link probes of a node", "probes/s", both(&|row| row.probes_per_node_second)),

@@ -1,8 +1,10 @@
 //! Runs with consecutive seeds, on as many threads as there are cores.
 
-use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use clap::ValueEnum;
+use utipc_bench_kit::Named;
 
 /// Makes `count` runs, with the seeds from `first` on; starts no more after a broken run. `report` gets the
 /// result of each, one at a time, and returns whether all invariants held. Returns the number of broken runs.
@@ -40,9 +42,13 @@ pub fn run_all<R>(
 
 /// Parses a list with commas, as an option has it.
 ///
-/// # Errors The first word that is not a value.
-pub fn list<T: FromStr>(words: &str) -> Result<Vec<T>, T::Err> {
-    words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::parse).collect()
+/// # Errors
+/// A word that is not the name of a value.
+pub fn list<T: ValueEnum>(words: &str) -> Result<Vec<T>, String> {
+    let known = || T::value_variants().iter().map(Named::name).collect::<Vec<_>>().join(", ");
+    let value =
+        |word| T::from_str(word, false).map_err(|_| format!("unknown value {word} (use {})", known()));
+    words.split(',').map(str::trim).filter(|word| !word.is_empty()).map(value).collect()
 }
 
 #[cfg(test)]
@@ -66,7 +72,8 @@ mod tests {
 
     #[test]
     fn lists_have_commas_and_report_the_word_that_is_wrong() {
-        assert_eq!(list::<u8>("1, 2,,3").unwrap(), [1, 2, 3]);
-        assert!(list::<u8>("1,x").is_err());
+        use crate::FaultKind::{self, Link, Loss};
+        assert_eq!(list::<FaultKind>("loss, link,,loss").unwrap(), [Loss, Link, Loss]);
+        assert!(list::<FaultKind>("loss,x").unwrap_err().starts_with("unknown value x (use loss, reorder,"));
     }
 }

@@ -1,5 +1,6 @@
 //! A hash of all events of a run. Equal hashes mean equal runs.
 
+use utipc_bench_kit::numbered;
 use utipc_core::{Time, View};
 
 #[derive(Debug)]
@@ -55,8 +56,8 @@ fn text(what: u8, bytes: &[u8]) -> String {
             frame.word(9)
         ),
         _ if matches!(what, b'e' | b'!') => String::from_utf8_lossy(bytes).into_owned(),
-        _ => match crate::payload::parse(bytes, false) {
-            Ok(numbers) => format!("{numbers:x?}"),
+        _ => match numbered::check_front(bytes) {
+            Ok(head) => format!("{head:x?}"),
             Err(_) => format!("{} bytes", bytes.len()),
         },
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use utipc_bench_kit::numbered::{self, HEAD, Head};
 use utipc_core::socket::{OptionValue, SendError, SocketOption};
 use utipc_core::{Destination, PortId, Scope, ServiceAddr, ServiceRange, SocketKind};
 
@@ -10,7 +11,6 @@ use crate::cluster::{Action, Cluster};
 use crate::connections::End;
 use crate::datagrams::{Class, Target};
 use crate::host::{Role, Running};
-use crate::payload::{self, HEADER, Numbers};
 
 /// Service types of connectionless sockets.
 const TYPES: std::ops::Range<u32> = 1000..1003;
@@ -111,7 +111,7 @@ impl Cluster {
     fn draw_len(&mut self) -> usize {
         let most = [200, 200, 200, 1300, 1300, 4000, 4000, 66_000][self.rng.below(8) as usize];
         let most = if self.rng.below(4) > 0 { most.min(4000) } else { most };
-        HEADER + self.rng.below(most - HEADER as u64) as usize
+        HEAD + self.rng.below(most - HEAD as u64) as usize
     }
 
     /// Number of messages in a burst: mostly a few, sometimes more than any queue or window holds.
@@ -228,9 +228,8 @@ impl Cluster {
 
     /// Sends one message and records it in the model.
     fn send(&mut self, node: usize, id: u64, class: Class, to: Destination) -> Result<(), SendError> {
-        let numbers =
-            Numbers { sender: id, seq: self.datagrams.next_number(id, class), len: self.draw_len() };
-        let data = payload::build(numbers);
+        let number = self.datagrams.next_number(id, class);
+        let data = Head { flow: id, number, len: self.draw_len(), kind: 0 }.message();
         let (now, port) = (self.now, self.datagrams.get(id).port.port);
         let running = self.running(node).ok_or(SendError::Broken)?;
         running.stack.send(now, port, &data, Some(to)).map(|_| ())
@@ -360,10 +359,10 @@ impl Cluster {
         let (stream, sent) = (self.connections.stream(id, end), self.connections.get(id).sent[end]);
         if self.connections.get(id).kind == SocketKind::Stream {
             let mut data = vec![0; len];
-            payload::fill(stream, sent, &mut data);
+            numbered::fill(stream, sent, &mut data);
             data
         } else {
-            payload::build(Numbers { sender: stream, seq: sent, len })
+            Head { flow: stream, number: sent, len, kind: 0 }.message()
         }
     }
 

@@ -1,11 +1,10 @@
 //! Configuration of a run.
 
-use std::str::FromStr;
-
+use clap::ValueEnum;
 use utipc_vsync::Components;
 
 /// A kind of fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum FaultKind {
     /// Messages take up to 200 ms.
     Delay,
@@ -19,28 +18,6 @@ pub enum FaultKind {
     Leave,
     /// Members do not run, or do not take their messages, for a while.
     Slow,
-}
-
-impl FaultKind {
-    /// All kinds.
-    pub const ALL: [Self; 6] =
-        [Self::Delay, Self::Partition, Self::Flap, Self::Crash, Self::Leave, Self::Slow];
-}
-
-impl FromStr for FaultKind {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Ok(match name {
-            "delay" => Self::Delay,
-            "partition" => Self::Partition,
-            "flap" => Self::Flap,
-            "crash" => Self::Crash,
-            "leave" => Self::Leave,
-            "slow" => Self::Slow,
-            _ => return Err(format!("unknown fault (delay, partition, flap, crash, leave, slow): {name}")),
-        })
-    }
 }
 
 /// Configuration of a run. Equal values give equal runs, byte for byte.
@@ -68,7 +45,7 @@ impl SimConfig {
             members,
             seed,
             rounds: 3,
-            faults: FaultKind::ALL.to_vec(),
+            faults: FaultKind::value_variants().to_vec(),
             components: if seed % 2 == 1 { Components::All } else { Components::Primary },
             log: false,
         }

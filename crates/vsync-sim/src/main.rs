@@ -34,8 +34,9 @@ struct Args {
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Kinds of faults: delay, partition, flap, crash, leave, slow; all if absent; none if empty.
-    #[arg(long)]
-    faults: Option<String>,
+    // Not `Vec`, of which clap would make several values.
+    #[arg(long, value_parser = seeds::list::<FaultKind>)]
+    faults: Option<std::vec::Vec<FaultKind>>,
     /// Which components go on; by default all with odd seeds, the primary one with even seeds.
     #[arg(long)]
     components: Option<Mode>,
@@ -67,7 +68,7 @@ fn print(seed: u64, o: &Outcome, failure: Option<(u64, &Broken)>) {
 }
 
 /// Makes all runs; returns whether all invariants held.
-fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> bool {
+fn make_runs(args: &Args) -> bool {
     let lost = AtomicU64::new(0);
     let make = |seed| {
         let mut config = SimConfig::new(args.members as usize, seed);
@@ -76,8 +77,8 @@ fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> bool {
         if let Some(mode) = args.components {
             config.components = if matches!(mode, Mode::All) { Components::All } else { Components::Primary };
         }
-        if let Some(kinds) = kinds {
-            config.faults = kinds.to_vec();
+        if let Some(kinds) = &args.faults {
+            config.faults.clone_from(kinds);
         }
         run(&config)
     };
@@ -98,15 +99,8 @@ fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> bool {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let kinds = match args.faults.as_deref().map(seeds::list).transpose() {
-        Ok(kinds) => kinds,
-        Err(reason) => {
-            eprintln!("utipc-vsync-sim: cannot start: {reason}");
-            return ExitCode::from(2);
-        }
-    };
     println!("seed {} ({} runs of {} members)", args.seed, args.seeds, args.members);
-    if make_runs(&args, kinds.as_deref()) {
+    if make_runs(&args) {
         return ExitCode::SUCCESS;
     }
     eprintln!("utipc-vsync-sim: a run broke an invariant: see above (repeat it with --seed)");

@@ -1,7 +1,6 @@
 //! Members, their applications, the network and time.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use utipc_core::{Rng, Time};
@@ -70,7 +69,6 @@ pub(crate) struct World {
     pub(crate) config: SimConfig,
     pub(crate) now: Time,
     rng: Rng,
-    queue: BinaryHeap<Reverse<(Time, u64)>>,
     events: BTreeMap<(Time, u64), What>,
     next_event: u64,
     network: Network,
@@ -89,7 +87,6 @@ impl World {
         let mut world = Self {
             now: Time::from_millis(1),
             rng: Rng::new(config.seed),
-            queue: BinaryHeap::new(),
             events: BTreeMap::new(),
             next_event: 0,
             network: Network::default(),
@@ -119,7 +116,6 @@ impl World {
 
     fn schedule(&mut self, at: Time, what: What) {
         self.next_event += 1;
-        self.queue.push(Reverse((at, self.next_event)));
         self.events.insert((at, self.next_event), what);
     }
 
@@ -136,15 +132,10 @@ impl World {
 
     /// Runs until `until`.
     pub(crate) fn run_until(&mut self, until: Time) -> Result<(), Broken> {
-        while let Some(Reverse(key)) = self.queue.peek().copied() {
-            if key.0 > until {
-                break;
-            }
-            self.queue.pop();
-            self.now = key.0;
-            if let Some(what) = self.events.remove(&key) {
-                self.handle(what)?;
-            }
+        while let Some(first) = self.events.first_entry().filter(|first| first.key().0 <= until) {
+            let ((at, _), what) = first.remove_entry();
+            self.now = at;
+            self.handle(what)?;
         }
         self.now = until;
         Ok(())

@@ -249,7 +249,7 @@ impl Results {
             "throughput": self.rows.iter().map(Row::json).collect::<Value>(),
             "latency": self.latencies.iter().map(LatencyTest::json).collect::<Value>(),
             "stall": self.stalls.iter().map(StallTest::json).collect::<Value>(),
-            "events": self.events.as_ref().map(EventsTest::json),
+            "events": self.events,
             "sdk": self.pair.as_ref().map(VendorPair::json),
             "images": self.images.as_ref().map(ImagesTest::json),
             "target": self.foreign.iter().map(ForeignServer::json).collect::<Value>(),

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Result, ensure};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use utipc_bench_kit::interrupt;
 use utipc_bench_kit::process::Process;
@@ -120,11 +120,6 @@ impl Second {
         Ok(second)
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
-        let id = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw).context("a process id")?;
-        kill_process(id, signal).context("signal the second server")
-    }
-
     fn counts(&mut self) -> Result<Value> {
         self.client.request("counts")
     }
@@ -155,9 +150,9 @@ fn measure(chain: &mut Chain, second: &mut Second, rate: u64) -> Result<Stall> {
     interrupt::sleep(STOP + AFTER, || Ok(()))?;
     let before = chain.latency()?;
     chain.mark()?;
-    second.signal(Signal::STOP)?;
+    second.server.signal(Signal::STOP)?;
     let slept = interrupt::sleep(STOP, || Ok(()));
-    second.signal(Signal::CONT)?;
+    second.server.signal(Signal::CONT)?;
     slept?;
     interrupt::sleep(AFTER, || Ok(()))?;
     let during = chain.latency()?;

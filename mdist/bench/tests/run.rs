@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 fn bench(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mdist-bench"));
     // With CARGO set it would build the programs, which the tests have built.
@@ -38,63 +40,51 @@ fn wait_until_nothing_is_left(of: u32) {
     }
 }
 
-#[test]
-fn row_is_measured_and_written_as_json() {
-    let json = std::env::temp_dir().join(format!("mdist-bench-test-{}.json", std::process::id()));
-    let row = "T3 --backbone none --quick --seconds 1 --rate 2000 --items 200 --json";
-    let child = bench(row).arg(&json).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+/// Runs to the end; returns the report and the JSON.
+fn measure(name: &str, arguments: &str) -> (String, Value) {
+    let json = std::env::temp_dir().join(format!("mdist-bench-{name}-{}.json", std::process::id()));
+    let mut command = bench(arguments);
+    let child =
+        command.arg("--json").arg(&json).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let id = child.id();
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     assert!(status.success(), "{}", text(&stderr));
-    assert!(text(&stdout).contains("| T3 | none | p2ps | off | 1 |"), "{}", text(&stdout));
-    let seen: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let seen = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     std::fs::remove_file(&json).unwrap();
+    assert!(!std::env::temp_dir().join(format!("mdist-bench-{id}")).exists());
+    wait_until_nothing_is_left(id);
+    (text(&stdout), seen)
+}
+
+#[test]
+fn row_is_measured_and_written_as_json() {
+    let (report, seen) = measure("row", "T3 --backbone none --quick --seconds 1 --rate 2000 --items 200");
+    assert!(report.contains("| T3 | none | p2ps | off | 1 |"), "{report}");
     let window = &seen["throughput"][0]["stated"][0];
     assert_eq!((window["rate"].as_u64(), window["lost"].as_i64()), (Some(2_000), Some(0)), "{seen}");
     let parts = window["cpu"]["s"].as_array().unwrap().iter().map(|part| part[1].as_f64().unwrap());
     let total = window["cpu"]["total_s"].as_f64().unwrap();
     assert!((parts.sum::<f64>() - total).abs() < 1e-6, "{window}");
     assert!(window["cpu_ns_per_output"].as_f64().unwrap() > 0.0, "{window}");
-    assert!(!std::env::temp_dir().join(format!("mdist-bench-{id}")).exists());
-    wait_until_nothing_is_left(id);
 }
 
 #[test]
 fn stopped_server_loses_nothing() {
-    let json = std::env::temp_dir().join(format!("mdist-bench-stall-{}.json", std::process::id()));
-    let row = "stall --backbone lanes --quick --rate 20000 --items 1000 --json";
-    let child = bench(row).arg(&json).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let id = child.id();
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    assert!(status.success(), "{}", text(&stderr));
-    assert!(text(&stdout).contains("| lanes | 20,000 |"), "{}", text(&stdout));
-    let seen: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    std::fs::remove_file(&json).unwrap();
+    let (report, seen) = measure("stall", "stall --backbone lanes --quick --rate 20000 --items 1000");
+    assert!(report.contains("| lanes | 20,000 |"), "{report}");
     let stall = &seen["stall"][0]["each"][0];
     let faults: Vec<_> =
         stall["faults"].as_array().unwrap().iter().filter_map(|fault| fault.as_str()).collect();
     // A busy machine may keep the publisher from its rate.
     assert!(faults.iter().all(|fault| fault.starts_with("the publisher")), "{seen}");
     assert!(stall["during_us"]["points"].as_u64() > Some(0), "{seen}");
-    wait_until_nothing_is_left(id);
 }
 
 #[test]
 fn images_are_loaded_while_updates_are_sent() {
-    let json = std::env::temp_dir().join(format!("mdist-bench-images-{}.json", std::process::id()));
-    let child = bench("images --quick --rate 20000 --items 1000 --json")
-        .arg(&json)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let id = child.id();
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    assert!(status.success(), "{}", text(&stderr));
-    assert!(text(&stdout).contains("1,000 items, our own load programs."), "{}", text(&stdout));
-    assert!(text(&stdout).contains("| images: 1,000 at 20,000/s through the chain |"), "{}", text(&stdout));
-    let seen: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    std::fs::remove_file(&json).unwrap();
+    let (report, seen) = measure("images", "images --quick --rate 20000 --items 1000");
+    assert!(report.contains("1,000 items, our own load programs."), "{report}");
+    assert!(report.contains("| images: 1,000 at 20,000/s through the chain |"), "{report}");
     let paths = seen["images"]["paths"].as_array().unwrap();
     let names: Vec<_> = paths.iter().filter_map(|path| path["between"].as_str()).collect();
     assert_eq!(names, ["nothing", "p2ps", "chain"]);
@@ -102,7 +92,6 @@ fn images_are_loaded_while_updates_are_sent() {
         assert!(path["stated"][0]["images_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{seen}");
         assert!(path["stated"][0]["out_per_s"].as_f64() > Some(0.0), "{seen}");
     }
-    wait_until_nothing_is_left(id);
 }
 
 #[test]

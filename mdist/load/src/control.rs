@@ -1,17 +1,16 @@
 //! Commands to a running load tool: lines on standard input, answered by lines of JSON on standard output.
 
-use std::io::BufRead as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use serde_json::{Value, json};
+use utipc_bench_kit::{interrupt, process};
+use utipc_cli::say;
 
 /// Source of commands: signals, the end of a time, and standard input if that is requested.
 pub struct Control {
     lines: Option<Receiver<String>>,
-    signalled: Arc<AtomicBool>,
     end: Option<Instant>,
 }
 
@@ -26,35 +25,27 @@ pub enum Command {
     None,
 }
 
+/// Prints the answer to a command, or its error.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn answer(done: Result<Value>) -> Result<()> {
+    let line = done.unwrap_or_else(|error| json!({ "error": format!("{error:#}") }));
+    Ok(say!("{line}")?)
+}
+
 /// Time between two checks for signals.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 impl Control {
-    /// Handles SIGINT and SIGTERM, and reads standard input if `lines`; stops after `seconds`.
+    /// Handles signals, and reads standard input if `lines`; stops after `seconds`.
     ///
     /// # Errors
     /// The signal handlers cannot be installed.
     pub fn new(lines: bool, seconds: Option<u64>) -> Result<Self> {
-        let signalled = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, signalled.clone()).context("install the signal handlers")?;
-        }
-        let lines = lines.then(|| {
-            let (send, receive) = channel();
-            std::thread::spawn(move || {
-                for line in std::io::stdin().lock().lines().map_while(std::io::Result::ok) {
-                    if send.send(line).is_err() {
-                        break;
-                    }
-                }
-            });
-            receive
-        });
-        Ok(Self {
-            lines,
-            signalled,
-            end: seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)),
-        })
+        interrupt::listen()?;
+        let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        Ok(Self { lines: lines.then(process::input), end })
     }
 
     /// Stops `time` from now.
@@ -67,7 +58,7 @@ impl Control {
         let until = Instant::now() + time;
         loop {
             let now = Instant::now();
-            if self.signalled.load(Ordering::Relaxed) || self.end.is_some_and(|end| end <= now) {
+            if interrupt::came() || self.end.is_some_and(|end| end <= now) {
                 return Command::Stop;
             }
             let left = until.saturating_duration_since(now);

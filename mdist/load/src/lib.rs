@@ -2,7 +2,6 @@
 
 pub mod consumer;
 pub mod control;
-mod counts;
 mod default_data;
 pub mod items;
 pub mod message_set;

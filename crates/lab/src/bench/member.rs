@@ -1,12 +1,11 @@
 //! One member of an ordered group, compared with Corosync by `cargo xtask cpg --compare`: the counterpart of
 //! `bench/corosync/member.c` for the Rust API, with the same commands and lines.
 
-use std::io::BufRead as _;
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,6 +13,7 @@ use clap::Args;
 use utipc::bearers::UdpConfig;
 use utipc::ordered::{Incoming, MAX_MESSAGE, Order, Ordered, OrderedError, Partition};
 use utipc::{Engine, Error, Node};
+use utipc_bench_kit::process;
 
 /// Kinds of messages, as in `member.c`.
 mod kind {
@@ -218,7 +218,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let builder = Ordered::builder(options.service).instance(std::process::id()).order(order);
     let member = Arc::new(builder.partition(Partition::All).founder().join(&node)?);
     let mut history = History { members: options.members, ..History::default() };
-    let commands = listen();
+    let commands = process::input();
     let stop = Arc::new(AtomicBool::new(false));
     let mut sender = Some(Sender { member: Arc::clone(&member), number: 1, payload: Vec::new() });
     let mut sending: Option<std::thread::JoinHandle<Result<Sender>>> = None;
@@ -281,19 +281,6 @@ fn latency(sender: &mut Sender, history: &mut History, size: usize, messages: us
     measured.sort_unstable();
     let at = |part: usize| measured.get(messages * part / 100).copied().unwrap_or_default();
     print(&format!("latency {} {}", at(50), at(99)))
-}
-
-/// The lines of the standard input.
-fn listen() -> Receiver<String> {
-    let (sender, lines) = channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(std::result::Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 
 mod channel;
 mod chart;
-mod compiler;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
 mod job;

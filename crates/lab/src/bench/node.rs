@@ -75,7 +75,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     }
     let place = Place::new(options.scope, Engine::Embedded)?;
     let job = |test| Job::new(test, variant::Variant::TCP, 1);
-    let link = || Ok(1e3 * place.pair(&job(Test::Link))?.elapsed_s());
+    let link = || Ok(1e3 * place.run(&job(Test::Link))?.elapsed_s());
     options.measure("link-up", "ms", "from the start of a node to its link (explicit addresses)", link)?;
     let memory = || place.start(&job(Test::IdleMemory))?.finish()?.single_value();
     let text = "resident memory that an idle node adds to its process";

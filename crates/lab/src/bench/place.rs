@@ -194,12 +194,13 @@ impl Place {
         Ok(peer)
     }
 
-    /// The client's result of a job for two processes.
-    pub(super) fn pair(&self, job: &Job) -> Result<EndResult> {
-        let _server = self.ready(&Job { role: Role::Serve, ..job.clone() })?;
-        let mut client = self.ready(job)?;
-        client.go()?;
-        client.finish()
+    /// The driver's result of a job for all its servers and one driver.
+    pub(super) fn run(&self, job: &Job) -> Result<EndResult> {
+        let serve = |index| self.ready(&Job { role: Role::Serve, index, ..job.clone() });
+        let _servers = (0..job.servers).map(serve).collect::<Result<Vec<Peer>>>()?;
+        let mut driver = self.ready(job)?;
+        driver.go()?;
+        driver.finish()
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use clap::ValueEnum as _;
+use utipc_bench_kit::Named as _;
 use utipc_core::{ClusterId, FrameBatch, MediaAddr, NodeAddr, Rng, Target, Time};
 
 use super::attack::Attack;
@@ -120,7 +122,8 @@ impl Run {
             cluster: ClusterId::default(),
             neighbours: (1..HONEST).map(address).collect(),
         };
-        let attacks = if config.attacks.is_empty() { Attack::ALL.to_vec() } else { config.attacks.clone() };
+        let all = Attack::value_variants();
+        let attacks = if config.attacks.is_empty() { all } else { &config.attacks };
         let hostile: Vec<Hostile> = (0..config.peers)
             .map(|index| {
                 Hostile::new(index as u32, attacks[index % attacks.len()], place(index), config.seed)

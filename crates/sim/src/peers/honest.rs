@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use utipc_bench_kit::numbered::{self, Head};
 use utipc_core::{
     BearerConfig, Destination, Event, MediaAddr, NodeAddr, PortId, RecvOptions, Scope, ServiceRange,
     SocketKind, Stack, StackConfig, Time,
@@ -76,10 +77,8 @@ impl Honest {
         self.rounds += 1;
         for &other in to {
             let number = self.sent[other];
-            let size = SIZES[number as usize % SIZES.len()];
-            let mut data = vec![number as u8; size];
-            data[..4].copy_from_slice(&number.to_be_bytes());
-            data[4] = self.index as u8;
+            let len = SIZES[number as usize % SIZES.len()];
+            let data = Head { flow: self.index as u64, number: number.into(), len, kind: 0 }.message();
             let port = Destination::service(SERVICE, other as u32);
             if self.stack.send(now, self.socket, &data, Some(port)).is_ok() {
                 self.sent[other] += 1;
@@ -121,18 +120,13 @@ impl Honest {
         if is_returned {
             return Err(format!("{whom}: a message came back"));
         }
-        let Some((number, rest)) = data.split_first_chunk::<4>() else {
-            return Err(format!("{whom}: a message of {} bytes", data.len()));
-        };
-        let sender = usize::from(rest.first().copied().unwrap_or(u8::MAX));
-        let number = u32::from_be_bytes(*number);
+        let Head { flow, number, .. } = numbered::check(data).map_err(|why| format!("{whom}: {why}"))?;
+        let sender = usize::try_from(flow).unwrap_or(usize::MAX);
         let Some(expected) = self.received.get_mut(sender).filter(|_| address(sender) == from.node) else {
             return Err(format!("{whom}: a message of no honest node"));
         };
-        let is_whole = data.len() == SIZES[number as usize % SIZES.len()]
-            && rest[1..].iter().all(|byte| *byte == number as u8);
-        if number != *expected || !is_whole {
-            return Err(format!("{whom}: message {number} of {} bytes instead of {expected}", data.len()));
+        if number != u64::from(*expected) {
+            return Err(format!("{whom}: message {number} instead of {expected}"));
         }
         *expected += 1;
         Ok(())

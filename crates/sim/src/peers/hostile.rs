@@ -106,12 +106,6 @@ impl Hostile {
         Self::new(index, attack, MediaAddr::Udp(at), seed)
     }
 
-    /// Its address.
-    #[must_use]
-    pub fn addr(&self) -> NodeAddr {
-        self.addr
-    }
-
     /// Its attack.
     #[must_use]
     pub fn attack(&self) -> Attack {

@@ -10,6 +10,7 @@ use std::time::Duration;
 pub use attack::Attack;
 pub use campaign::{Campaign, run};
 pub use hostile::{Frame, Hostile, Victim};
+use serde::Serialize;
 
 /// Ceilings for the cost of hostile peers to a node. A campaign fails beyond these.
 ///
@@ -114,7 +115,7 @@ impl Cost {
 }
 
 /// Results of a campaign.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Number of hostile peers, and the maximum in contact at the same time.
     pub peers: usize,
@@ -129,12 +130,16 @@ pub struct Report {
     /// Maximum number of bytes in the node's own count of early packets and other things that wait.
     pub deferred: usize,
     /// Bindings that hostile peers made or withdrew.
+    #[serde(skip)]
     pub bindings: u64,
     /// Cost of each attack.
+    #[serde(skip)]
     pub costs: Vec<(Attack, Cost)>,
     /// Processor time of the node's timers, and of the longest call for them.
+    #[serde(skip)]
     pub timers: Duration,
     /// See [`Self::timers`].
+    #[serde(skip)]
     pub longest_timer: Duration,
     /// Honest messages that arrived.
     pub messages: u64,

@@ -15,6 +15,7 @@ pub use segment::Traffic;
 use std::time::Duration;
 
 use segment::{Segment, What};
+use serde::{Deserialize, Serialize};
 use utipc_core::monitor::DEFAULT_THRESHOLD;
 
 use crate::peers::Probe;
@@ -39,7 +40,7 @@ pub struct Plan {
 }
 
 /// Results of a run; results per node are the mean over all nodes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Whether the monitor is active: there are more nodes than its threshold.
     pub is_monitored: bool,
@@ -50,12 +51,15 @@ pub struct Report {
     /// Peers that a node supervises itself.
     pub supervised: f64,
     /// Messages of all nodes in the quiet time.
+    #[serde(skip)]
     pub quiet: Traffic,
     /// Length of the quiet time, virtual seconds.
     pub quiet_seconds: f64,
     /// Processor time for the quiet time, with the simulator's own.
+    #[serde(skip)]
     pub quiet_cpu: Duration,
     /// Memory of all nodes after that, bytes.
+    #[serde(skip)]
     pub memory: usize,
     /// How one crashed node was detected.
     pub one: Detection,
@@ -118,14 +122,8 @@ impl Run<'_> {
     fn measure_quiet_time(&mut self) -> Result<(), String> {
         let (before, cpu) = (self.segment.traffic, (self.probe.cpu)());
         self.pass(self.plan.quiet_ms)?;
-        let after = self.segment.traffic;
         self.report.quiet_cpu = (self.probe.cpu)().saturating_sub(cpu);
-        self.report.quiet = Traffic {
-            probes: after.probes - before.probes,
-            states: after.states - before.states,
-            frames: after.frames - before.frames,
-            bytes: after.bytes - before.bytes,
-        };
+        self.report.quiet = self.segment.traffic.since(&before);
         self.report.quiet_seconds = self.plan.quiet_ms as f64 / 1000.0;
         self.report.memory = (self.probe.memory)().saturating_sub(self.base);
         self.check_probes()

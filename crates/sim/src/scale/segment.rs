@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use utipc_bench_kit::counts;
 use utipc_core::wire::{LinkProtocolType, User};
 use utipc_core::{
     BearerConfig, Event, FrameBatch, MediaAddr, NodeAddr, NodeId, Rng, Stack, StackConfig, Target, Time, View,
@@ -18,17 +19,18 @@ const MTU: u32 = 1500;
 /// A monitor threshold above every cluster of the simulator: all nodes supervise each other.
 const NO_MONITOR: usize = 4095;
 
-/// Counts of what nodes have sent. A broadcast counts once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// STATE messages that request a reply.
-    pub probes: u64,
-    /// All STATE messages.
-    pub states: u64,
-    /// All frames.
-    pub frames: u64,
-    /// Bytes of TIPC, without the headers of the medium.
-    pub bytes: u64,
+counts! {
+    /// Counts of what nodes have sent. A broadcast counts once.
+    pub struct Traffic {
+        /// STATE messages that request a reply.
+        probes,
+        /// All STATE messages.
+        states,
+        /// All frames.
+        frames,
+        /// Bytes of TIPC, without the headers of the medium.
+        bytes,
+    }
 }
 
 impl Traffic {

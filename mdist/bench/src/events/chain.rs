@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use utipc_bench_kit::interrupt;
 use utipc_bench_kit::process::Process;
@@ -129,9 +129,7 @@ impl<'p> Chain<'p> {
 
     /// Sends a program a signal.
     pub(super) fn signal(&mut self, part: Part, signal: Signal) -> Result<()> {
-        let id =
-            i32::try_from(self.process(part)?.id()).ok().and_then(Pid::from_raw).context("a process id")?;
-        kill_process(id, signal).with_context(|| format!("signal {}", part.name()))
+        self.process(part)?.signal(signal)
     }
 
     /// Sends the publisher a command.

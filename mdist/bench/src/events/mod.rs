@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
-use serde_json::{Value, json};
-use utipc_bench_kit::{interrupt, progress};
+use serde::Serialize;
+use utipc_bench_kit::stats::{median, quantile};
+use utipc_bench_kit::table::{markdown_head, markdown_row};
+use utipc_bench_kit::{group_by, interrupt, progress};
 
 use self::chain::Chain;
 use super::options::Options;
@@ -143,8 +145,9 @@ impl Event {
 }
 
 /// One event or pair, and what it led to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 struct Outcome {
+    #[serde(rename = "event")]
     name: String,
     /// Time from the end of the last event until the last item was good, seconds.
     recovery_s: f64,
@@ -155,11 +158,12 @@ struct Outcome {
 }
 
 /// The results over one backbone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct EventsTest {
     backbone: Backbone,
     items: usize,
     rate: u64,
+    #[serde(rename = "each")]
     outcomes: Vec<Outcome>,
 }
 
@@ -220,39 +224,23 @@ impl EventsTest {
         self.outcomes.iter().filter(|outcome| !outcome.faults.is_empty()).map(Outcome::line).collect()
     }
 
-    pub(super) fn json(&self) -> Value {
-        let each = self.outcomes.iter().map(|outcome| {
-            json!({ "event": outcome.name, "recovery_s": outcome.recovery_s,
-                "stale_requests": outcome.stale_requests, "faults": outcome.faults })
-        });
-        json!({ "backbone": self.backbone, "items": self.items, "rate": self.rate, "each": each.collect::<Value>() })
-    }
-
     /// The report: a line for each event, pairs by their second event.
     pub(super) fn table(&self) -> String {
-        let mut text = String::from(
-            "| Event | runs | with differences | recovery: median, longest, s | requested by watchdogs |\n\
-             |---|---|---|---|---|\n",
-        );
-        let mut names: Vec<&str> = Vec::new();
-        for outcome in &self.outcomes {
-            if !names.contains(&outcome.row()) {
-                names.push(outcome.row());
-            }
-        }
-        for name in names {
-            let all: Vec<&Outcome> = self.outcomes.iter().filter(|outcome| outcome.row() == name).collect();
-            let mut times: Vec<f64> = all.iter().map(|outcome| outcome.recovery_s).collect();
-            times.sort_by(f64::total_cmp);
-            let (median, longest) = (times.get(times.len() / 2), times.last());
-            text += &format!(
-                "| {name} | {} | {} | {:.2}, {:.2} | {} |\n",
-                all.len(),
-                all.iter().filter(|outcome| !outcome.faults.is_empty()).count(),
-                median.copied().unwrap_or_default(),
-                longest.copied().unwrap_or_default(),
-                all.iter().map(|outcome| outcome.stale_requests).sum::<u64>(),
-            );
+        let columns =
+            "Event | runs | with differences | recovery: median, longest, s | requested by watchdogs";
+        let mut text = markdown_head(columns);
+        for (name, all) in group_by(&self.outcomes, |outcome| outcome.row()) {
+            let times = || all.iter().map(|outcome| outcome.recovery_s);
+            let differ = all.iter().filter(|outcome| !outcome.faults.is_empty()).count();
+            let stale: u64 = all.iter().map(|outcome| outcome.stale_requests).sum();
+            let times = format!("{:.2}, {:.2}", median(times()), quantile(times(), 1.0));
+            text += &markdown_row([
+                name,
+                &all.len().to_string(),
+                &differ.to_string(),
+                &times,
+                &stale.to_string(),
+            ]);
         }
         text
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use mdist_load::consumer::{Consumer, ConsumerOptions, Snapshot};
-use mdist_load::control::{Command, Control};
+use mdist_load::control::{self, Command, Control};
 use mdist_load::items::{self, Shares};
 use mdist_load::{msgdata, names};
 use utipc_bench_kit::machine;
@@ -177,19 +177,19 @@ fn start(options: &Options) -> Result<Consumer> {
 /// Runs until it is stopped. Returns false if there were losses, gaps, disconnects or differences.
 fn run(options: &Options) -> Result<bool> {
     let consumer = start(options)?;
-    let mut control = Control::new(options.control, None)?;
+    let mut commands = Control::new(options.control, None)?;
     let began = Instant::now();
     let mut before = (began, consumer.snapshot());
     let mut steady: Option<(Instant, Snapshot)> = None;
     let mut missing: Option<String> = None;
     let mut ended: Vec<String> = Vec::new();
     loop {
-        let command = control.next(Duration::from_millis(if steady.is_none() { 100 } else { 1_000 }));
+        let command = commands.next(Duration::from_millis(if steady.is_none() { 100 } else { 1_000 }));
         let seen = consumer.snapshot();
         if steady.is_none() && seen.startup.is_some() && seen.wanted > 0 {
             consumer.mark();
             if !options.control {
-                control.end_after(Duration::from_secs(if options.snapshot {
+                commands.end_after(Duration::from_secs(if options.snapshot {
                     0
                 } else {
                     options.steady_state_time
@@ -203,11 +203,7 @@ fn run(options: &Options) -> Result<bool> {
         }
         match command {
             Command::Stop => break,
-            Command::Line(word, rest) => {
-                let answer = execute(&consumer, &word, &rest)
-                    .unwrap_or_else(|error| serde_json::json!({ "error": format!("{error:#}") }));
-                say!("{answer}")?;
-            }
+            Command::Line(word, rest) => control::answer(execute(&consumer, &word, &rest))?,
             Command::None => {
                 let told = missing.clone();
                 missing = missing_service(options, &consumer);

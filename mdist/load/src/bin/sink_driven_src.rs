@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use mdist::dictionaries;
-use mdist_load::control::{Command, Control};
+use mdist_load::control::{self, Command, Control};
 use mdist_load::provider::{Counts, Provider, ProviderOptions, ServiceEvent};
 use mdist_load::{items, msgdata, names};
 use utipc_cli::{output, say};
@@ -157,16 +157,12 @@ fn run(options: &Options) -> Result<()> {
             (None, to) => say!("publishing to {}", to.map(|to| to.to_string()).unwrap_or_default())?,
         }
     }
-    let control = Control::new(options.control, options.seconds)?;
+    let commands = Control::new(options.control, options.seconds)?;
     let mut before = (Instant::now(), provider.counts());
     loop {
-        match control.next(Duration::from_secs(1)) {
+        match commands.next(Duration::from_secs(1)) {
             Command::Stop => break,
-            Command::Line(word, rest) => {
-                let answer = execute(&provider, &word, &rest)
-                    .unwrap_or_else(|error| serde_json::json!({ "error": format!("{error:#}") }));
-                say!("{answer}")?;
-            }
+            Command::Line(word, rest) => control::answer(execute(&provider, &word, &rest))?,
             Command::None if options.quiet || options.control => {}
             Command::None => progress(&provider, &mut before)?,
         }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use utipc_bench_kit::counts;
 use utipc_bench_kit::stats::LatencyRecorder;
-
-use crate::counts::counts;
 
 counts! {
     /// Counts of one mount or of all mounts.
-    Counts {
+    pub struct Counts {
         /// Updates.
         updates,
         /// Images and parts of images.

@@ -22,12 +22,12 @@ use rssl::rdm::directory;
 use rssl::rwf::{DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, State, Status, code};
 use rssl::transport::MAX_FRAGMENT;
 use rssl::wire::to_vec;
+use utipc_bench_kit::counts;
 
 pub use self::service_events::ServiceEvent;
 use self::service_events::ServiceEvents;
 use super::items::Item;
 use super::message_set::MessageSet;
-use crate::counts::counts;
 use mdist::dictionaries::Dictionaries;
 use mdist::net::{Poller, Waker};
 
@@ -92,7 +92,7 @@ impl ProviderOptions {
 
 counts! {
     /// Counts of one session or of all sessions.
-    Counts {
+    pub struct Counts {
         /// Updates sent.
         updates,
         /// Updates that were due and never sent, because the peer did not read in time.

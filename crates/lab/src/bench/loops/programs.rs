@@ -6,11 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use utipc_bench_kit::Named as _;
+use utipc_bench_kit::compiler::compile;
 use utipc_bench_kit::machine::two_cores;
 use utipc_bench_kit::process::Process;
 
 use super::Family;
-use crate::bench::compiler::compile;
 use crate::bench::place::Place;
 use crate::bench::variant::Mode;
 

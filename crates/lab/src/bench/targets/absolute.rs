@@ -128,11 +128,7 @@ pub(super) fn burst(bench: &Bench) -> Result<Verdict> {
             let servers = readers + silent;
             let job =
                 Job { servers, connections: readers, messages: bursts, ..Job::new(Test::Burst, OWN, size) };
-            let start = |index| place.ready(&Job { role: Role::Serve, index, ..job.clone() });
-            let _servers = (0..servers).map(start).collect::<Result<Vec<Peer>>>()?;
-            let mut sender = place.ready(&job)?;
-            sender.go()?;
-            let times = sender.finish()?.times;
+            let times = place.run(&job)?.times;
             let whole = times.iter().filter(|(_, whole)| *whole == 1).count();
             let millis = || times.iter().map(|(ns, _)| *ns as f64 / 1e6);
             let (typical, longest) = (median(millis()), millis().fold(0.0, f64::max));
@@ -258,12 +254,9 @@ pub(super) fn many_bindings(bench: &Bench) -> Result<Verdict> {
     holders.iter_mut().try_for_each(Peer::wait_ready)?;
     let bindings = sockets * BINDINGS;
     let messages = bench.repetitions(LOOKUPS);
-    let job = Job { connections: bindings, messages, ..Job::new(Test::Many, OWN, 1) };
-    let time = |_| -> Result<f64> {
-        let mut client = place.ready(&job)?;
-        client.go()?;
-        client.finish()?.single_value()
-    };
+    // The holders already run.
+    let job = Job { servers: 0, connections: bindings, messages, ..Job::new(Test::Many, OWN, 1) };
+    let time = |_| place.run(&job)?.single_value();
     let lookup = median((0..bench.rounds).map(time).collect::<Result<Vec<f64>>>()?);
     let load = random_load(u64::from(bindings) * LEAF_BYTES);
     let got = format!(

@@ -3,6 +3,7 @@
 mod absolute;
 mod loops;
 mod relative;
+mod versus;
 mod zeromq;
 
 use anyhow::{Context, Result, ensure};
@@ -14,10 +15,18 @@ pub(super) use relative::fragment;
 
 use relative::Comparison;
 
-use super::loops::Ends;
+use super::loops::Ends as Loop;
 use super::place::Place;
-use super::run::{self, Case};
-use super::variant::{Engine, Mode, Scope};
+use super::run::Name::{Latency, Multicast, Throughput};
+use super::run::{self, Case, Name};
+use super::variant::{Engine, Scope, Variant};
+use How::By;
+use versus::Ends::{self, Host, Inter, Intra, NoOffloads};
+use versus::Limit::{Any, AtMost, Times};
+use versus::{
+    DATAGRAMS, ICEORYX, Limit, MEMBERS, NAGLE, OWN, OWN_BUSY, OWN_PARKED, SEALED, SEALED_BUSY, SEALED_STREAM,
+    STREAM, TCP, TCP_BUSY, UDP, UDP_BUSY, UNIX, Versus,
+};
 
 /// Options of `bench targets`.
 #[derive(Clone, Debug, Args)]
@@ -47,7 +56,13 @@ struct Row {
     name: &'static str,
     measure: &'static str,
     target: &'static str,
-    run: fn(&Bench) -> Result<Verdict>,
+    how: How,
+}
+
+/// How a row is measured.
+enum How {
+    Versus(Versus),
+    By(fn(&Bench) -> Result<Verdict>),
 }
 
 /// Settings of the measurement of rows.
@@ -89,207 +104,116 @@ impl Bench {
     }
 }
 
-const fn row(
-    name: &'static str,
-    measure: &'static str,
-    target: &'static str,
-    run: fn(&Bench) -> Result<Verdict>,
-) -> Row {
-    Row { name, measure, target, run }
+/// Defines the rows: name, measure, target, and how it is measured.
+macro_rules! rows {
+    ($($name:literal: $measure:expr; $target:expr; $how:expr,)*) => {
+        const ROWS: &[Row] = &[$(Row { name: $name, measure: $measure, target: $target, how: $how },)*];
+    };
 }
 
-const ROWS: &[Row] = &[
-    row("rtt-busy", "intra RTT 64 B, busy", "≥ 20 × faster than TCP loopback", |bench| {
-        relative::rtt(bench, &bench.intra()?, Mode::Busy, 64, 20.0)
-    }),
-    row("rtt-adaptive", "intra RTT 64 B, default (adaptive) ping-pong", "≥ 12 ×", |bench| {
-        relative::rtt(bench, &bench.intra()?, Mode::Adaptive, 64, 12.0)
-    }),
-    row("rtt-parked", "intra RTT 64 B, parked", "≥ 1.5 ×", |bench| {
-        relative::rtt(bench, &bench.intra()?, Mode::Parked, 64, 1.5)
-    }),
-    row(
-        "open-loop",
-        "intra RTT 64 B, one request per ms, open loop from the scheduled send time, default mode",
-        "p50 ≤ 0.7 × TCP, p99.9 ≤ TCP's, CPU of both ≤ TCP's",
-        relative::open_loop,
-    ),
-    row("epoll-shim", loops::MEASURE_SHIM, loops::TARGET, |bench| loops::row(bench, Ends::Shim)),
-    row("epoll-c", loops::MEASURE_C, loops::TARGET, |bench| loops::row(bench, Ends::Library)),
-    row("tokio", loops::MEASURE_TOKIO, loops::TARGET, |bench| loops::row(bench, Ends::Tokio)),
-    row("asyncio", loops::MEASURE_ASYNCIO, loops::TARGET, |bench| loops::row(bench, Ends::Asyncio)),
-    row("rtt-64k", "intra RTT 65,536 B", "≥ 2.5 ×", |bench| {
-        relative::rtt(bench, &bench.intra()?, Mode::Adaptive, 65_536, 2.5)
-    }),
-    row("iceoryx2", "busy RTT beside iceoryx2 in the same run", "≤ 2.5 × its", relative::iceoryx),
-    row(
-        "rate-64",
-        "intra messages/s 64 B (SEQPACKET and RDM)",
-        "≥ 20 × TCP (NODELAY) and ≥ 8 × Unix seqpacket",
-        relative::rate_small,
-    ),
-    row("throughput-64k", "intra throughput 65,536 B", "≥ 4 × TCP", relative::throughput_large),
-    row(
-        "multicast",
-        "multicast 1 → 8 local, 256 B",
-        "deliveries/s ≥ 8 × eight TCP connections",
-        relative::multicast,
-    ),
-    row("group", "group broadcast 1 → 8 local, 256 B", "deliveries/s ≥ 0.8 × multicast", relative::group),
-    row(
-        "anycast",
-        "anycasts 1 → 4 local, 64 B",
-        "messages/s ≥ 2 × four TCP connections in turn",
-        relative::anycast,
-    ),
-    row(
-        "host-rtt-busy",
-        "RTT 64 B between two embedded nodes of one host, both busy-polling",
-        "≥ 10 ×",
-        |bench| relative::rtt(bench, &Bench::host()?, Mode::Busy, 64, 10.0),
-    ),
-    row("host-rtt", "the same, default mode", "≥ 8 ×", |bench| {
-        relative::rtt(bench, &Bench::host()?, Mode::Adaptive, 64, 8.0)
-    }),
-    row("host-rtt-64k", "the same, 65,536 B", "≥ 2.5 ×", |bench| {
-        relative::rtt(bench, &Bench::host()?, Mode::Adaptive, 65_536, 2.5)
-    }),
-    row(
-        "host-rate-64",
-        "messages/s 64 B between two embedded nodes of one host",
-        "≥ 8 ×",
-        relative::host_rate,
-    ),
-    row(
-        "host-kill",
-        "kill(2) returns → recv of an embedded node of the host returns",
-        "p99 ≤ 5 ms",
-        |bench| absolute::kill(bench, &Bench::host()?, 5.0),
-    ),
-    row(
-        "host-start",
-        "start of an embedded node → its first message is answered by another node of the host",
-        "≤ 50 ms",
-        absolute::host_start,
-    ),
-    row("zeromq-rtt", "ZeroMQ REQ/REP 64 B, tipc:// under the shim", "≥ 1.5 × tcp://", zeromq::round_trip),
-    row(
-        "zeromq-rate",
-        "ZeroMQ PUSH/PULL 64 B, tipc:// under the shim",
-        "≥ the faster of tcp:// and ipc://",
-        zeromq::rate,
-    ),
-    row(
-        "zeromq-close",
-        "ZeroMQ: PUSH closes after its last message, PULL receives all",
-        "100 of 100 runs",
-        zeromq::close,
-    ),
-    row(
-        "inter-rtt-busy",
-        "inter RTT 64 B, embedded, UDP bearer, veth, both sides busy-polling (TCP too)",
-        "≤ 0.85 × TCP",
-        |bench| relative::inter_rtt(bench, Engine::Embedded, Mode::Busy, 0.85, None),
-    ),
-    row(
-        "inter-rtt-blocking",
-        "the same, both blocking",
-        "≤ 1.0 × TCP and ≤ 1.15 × bare UDP in the same run",
-        |bench| relative::inter_rtt(bench, Engine::Embedded, Mode::Parked, 1.0, Some(1.15)),
-    ),
-    row("inter-rtt-daemon", "the same through two daemons", "≤ 1.3 × TCP", |bench| {
-        relative::inter_rtt(bench, Engine::Daemon, Mode::Adaptive, 1.3, None)
-    }),
-    row(
-        "inter-throughput",
-        "inter throughput 65,536 B STREAM, UDP bearer, embedded",
-        "≥ 1.2 × TCP",
-        |bench| relative::inter_stream(bench, &Bench::inter(Engine::Embedded)?, 1.2),
-    ),
-    row("inter-throughput-daemon", "the same through daemons", "≥ 0.8 × TCP", |bench| {
-        relative::inter_stream(bench, &Bench::inter(Engine::Daemon)?, 0.8)
-    }),
-    row(
-        "inter-no-offloads",
-        "the same with offloads off (both), MTU 1500, embedded",
-        "≥ 0.9 × TCP",
-        relative::inter_no_offloads,
-    ),
-    row(
-        "inter-rate-64",
-        "inter messages/s 64 B",
-        "≥ 3 × TCP NODELAY, ≥ 1 × TCP with Nagle",
-        relative::inter_rate_small,
-    ),
-    row(
-        "encrypted-stream",
-        "inter throughput 65,536 B STREAM, embedded, all packets encrypted (AES-256)",
-        "≥ 0.6 × clear text",
-        relative::encrypted_stream,
-    ),
-    row(
-        "encrypted-rtt",
-        "inter RTT 64 B, embedded, all packets encrypted, default mode",
-        "≤ 1.2 × clear",
-        |bench| relative::encrypted_rtt(bench, Mode::Adaptive),
-    ),
-    row("encrypted-rtt-busy", "the same, both busy-polling", "≤ 1.2 × clear", |bench| {
-        relative::encrypted_rtt(bench, Mode::Busy)
-    }),
-    row(
-        "stream-sizes",
-        "STREAM at k × fragment size + 1 byte beside k × fragment size, k = 1 to 15",
-        "≥ 0.95 ×",
-        relative::stream_sizes,
-    ),
-    row(
-        "cpu",
-        "CPU, 25 Mbit/s of 1 KB messages, intra, default mode, user + sys of both processes and the daemon",
-        "≤ 0.6 × TCP",
-        |bench| {
-            let (got, ratio) = relative::load(bench, &bench.intra()?)?;
-            Ok(Verdict::new(got, ratio <= 0.6))
-        },
-    ),
-    row("cpu-inter", "the same between nodes, embedded", "reported", |bench| {
-        relative::load(bench, &Bench::inter(Engine::Embedded)?).map(|(got, _)| Verdict::uncounted(got))
-    }),
-    row(
-        "neighbours",
-        "8 default-mode receivers beside one busy process on 2 cores",
-        "it loses ≤ 5 % against parked receivers",
-        absolute::neighbours,
-    ),
-    row(
-        "burst",
-        "200 multicasts of 66,000 B to 2 and 8 readers, then beside one that never reads; one host and two nodes",
-        "all arrive in 100 of 100 bursts; the silent one costs ≤ 50 ms",
-        absolute::burst,
-    ),
-    row("kill", "kill(2) returns → local peer's recv returns", "p99 ≤ 2 ms", |bench| {
-        absolute::kill(bench, &bench.intra()?, 2.0)
-    }),
-    row("bind-local", "bind → visible to local lookup", "≤ 50 µs", absolute::bind_local),
-    row("bind-remote", "bind → visible on a remote node", "≤ 1 ms + network", absolute::bind_remote),
-    row(
-        "idle-daemon",
-        "idle daemon",
-        "≤ 0.5 % of a core, ≤ 10 MB resident, ≤ 4 KB per idle socket",
-        absolute::idle_daemon,
-    ),
-    row(
-        "many-clients",
-        "10,000 client sockets to one server socket",
-        "≤ 256 MB in all; cost per message ≤ 1.5 × of 10 clients; max ÷ min served ≤ 2",
-        absolute::many_clients,
-    ),
-    row(
-        "many-bindings",
-        "10,000 sockets, 100,000 bindings on one daemon",
-        "works; lookup ≤ 150 ns",
-        absolute::many_bindings,
-    ),
-];
+const fn beside(
+    (ends, name, size): (Ends, Name, u32),
+    ours: &'static [Variant],
+    others: &'static [(Variant, Limit)],
+) -> How {
+    How::Versus(Versus { ends, name, size, ours, others })
+}
+
+/// The ends and the load of rows.
+const RTT: (Ends, Name, u32) = (Intra, Latency, 64);
+const HOST_RTT: (Ends, Name, u32) = (Host, Latency, 64);
+const INTER_RTT: (Ends, Name, u32) = (Inter(Engine::Embedded), Latency, 64);
+const INTER_STREAM: (Ends, Name, u32) = (Inter(Engine::Embedded), Throughput, 65_536);
+
+rows! {
+    "rtt-busy": "intra RTT 64 B, busy"; "≥ 20 × faster than TCP loopback";
+        beside(RTT, &[OWN_BUSY], &[(TCP, Times(20.0)), (TCP_BUSY, Any)]),
+    "rtt-adaptive": "intra RTT 64 B, default (adaptive) ping-pong"; "≥ 12 ×";
+        beside(RTT, &[OWN], &[(TCP, Times(12.0)), (TCP_BUSY, Any)]),
+    "rtt-parked": "intra RTT 64 B, parked"; "≥ 1.5 ×";
+        beside(RTT, &[OWN_PARKED], &[(TCP, Times(1.5)), (TCP_BUSY, Any)]),
+    "open-loop": "intra RTT 64 B, one request per ms, open loop from the scheduled send time, default mode";
+        "p50 ≤ 0.7 × TCP, p99.9 ≤ TCP's, CPU of both ≤ TCP's";
+        By(relative::open_loop),
+    "epoll-shim": loops::MEASURE_SHIM; loops::TARGET; By(|bench| loops::row(bench, Loop::Shim)),
+    "epoll-c": loops::MEASURE_C; loops::TARGET; By(|bench| loops::row(bench, Loop::Library)),
+    "tokio": loops::MEASURE_TOKIO; loops::TARGET; By(|bench| loops::row(bench, Loop::Tokio)),
+    "asyncio": loops::MEASURE_ASYNCIO; loops::TARGET; By(|bench| loops::row(bench, Loop::Asyncio)),
+    "rtt-64k": "intra RTT 65,536 B"; "≥ 2.5 ×";
+        beside((Intra, Latency, 65_536), &[OWN], &[(TCP, Times(2.5)), (TCP_BUSY, Any)]),
+    "iceoryx2": "busy RTT beside iceoryx2 in the same run"; "≤ 2.5 × its";
+        beside(RTT, &[OWN_BUSY], &[(ICEORYX, AtMost(2.5))]),
+    "rate-64": "intra messages/s 64 B (SEQPACKET and RDM)"; "≥ 20 × TCP (NODELAY) and ≥ 8 × Unix seqpacket";
+        beside((Intra, Throughput, 64), &[OWN, DATAGRAMS], &[(TCP, Times(20.0)), (UNIX, Times(8.0))]),
+    "throughput-64k": "intra throughput 65,536 B"; "≥ 4 × TCP";
+        beside((Intra, Throughput, 65_536), &[OWN], &[(TCP, Times(4.0))]),
+    "multicast": "multicast 1 → 8 local, 256 B"; "deliveries/s ≥ 8 × eight TCP connections";
+        beside((Intra, Multicast, 256), &[DATAGRAMS], &[(TCP, Times(8.0))]),
+    "group": "group broadcast 1 → 8 local, 256 B"; "deliveries/s ≥ 0.8 × multicast";
+        beside((Intra, Multicast, 256), &[MEMBERS], &[(DATAGRAMS, Times(0.8))]),
+    "anycast": "anycasts 1 → 4 local, 64 B"; "messages/s ≥ 2 × four TCP connections in turn"; By(relative::anycast),
+    "host-rtt-busy": "RTT 64 B between two embedded nodes of one host, both busy-polling"; "≥ 10 ×";
+        beside(HOST_RTT, &[OWN_BUSY], &[(TCP, Times(10.0)), (TCP_BUSY, Any)]),
+    "host-rtt": "the same, default mode"; "≥ 8 ×"; beside(HOST_RTT, &[OWN], &[(TCP, Times(8.0)), (TCP_BUSY, Any)]),
+    "host-rtt-64k": "the same, 65,536 B"; "≥ 2.5 ×";
+        beside((Host, Latency, 65_536), &[OWN], &[(TCP, Times(2.5)), (TCP_BUSY, Any)]),
+    "host-rate-64": "messages/s 64 B between two embedded nodes of one host"; "≥ 8 ×";
+        beside((Host, Throughput, 64), &[OWN], &[(TCP, Times(8.0))]),
+    "host-kill": "kill(2) returns → recv of an embedded node of the host returns"; "p99 ≤ 5 ms";
+        By(|bench| absolute::kill(bench, &Bench::host()?, 5.0)),
+    "host-start": "start of an embedded node → its first message is answered by another node of the host"; "≤ 50 ms";
+        By(absolute::host_start),
+    "zeromq-rtt": "ZeroMQ REQ/REP 64 B, tipc:// under the shim"; "≥ 1.5 × tcp://"; By(zeromq::round_trip),
+    "zeromq-rate": "ZeroMQ PUSH/PULL 64 B, tipc:// under the shim"; "≥ the faster of tcp:// and ipc://";
+        By(zeromq::rate),
+    "zeromq-close": "ZeroMQ: PUSH closes after its last message, PULL receives all"; "100 of 100 runs";
+        By(zeromq::close),
+    "inter-rtt-busy": "inter RTT 64 B, embedded, UDP bearer, veth, both sides busy-polling (TCP too)"; "≤ 0.85 × TCP";
+        beside(INTER_RTT, &[OWN_BUSY], &[(TCP_BUSY, AtMost(0.85)), (UDP_BUSY, Any)]),
+    "inter-rtt-blocking": "the same, both blocking"; "≤ 1.0 × TCP and ≤ 1.15 × bare UDP in the same run";
+        beside(INTER_RTT, &[OWN_PARKED], &[(TCP, AtMost(1.0)), (UDP, AtMost(1.15))]),
+    "inter-rtt-daemon": "the same through two daemons"; "≤ 1.3 × TCP";
+        beside((Inter(Engine::Daemon), Latency, 64), &[OWN], &[(TCP, AtMost(1.3)), (UDP, Any)]),
+    "inter-throughput": "inter throughput 65,536 B STREAM, UDP bearer, embedded"; "≥ 1.2 × TCP";
+        beside(INTER_STREAM, &[STREAM], &[(TCP, Times(1.2))]),
+    "inter-throughput-daemon": "the same through daemons"; "≥ 0.8 × TCP";
+        beside((Inter(Engine::Daemon), Throughput, 65_536), &[STREAM], &[(TCP, Times(0.8))]),
+    "inter-no-offloads": "the same with offloads off (both), MTU 1500, embedded"; "≥ 0.9 × TCP";
+        beside((NoOffloads, Throughput, 65_536), &[STREAM], &[(TCP, Times(0.9))]),
+    "inter-rate-64": "inter messages/s 64 B"; "≥ 3 × TCP NODELAY, ≥ 1 × TCP with Nagle";
+        beside((Inter(Engine::Embedded), Throughput, 64), &[OWN], &[(TCP, Times(3.0)), (NAGLE, Times(1.0))]),
+    "encrypted-stream": "inter throughput 65,536 B STREAM, embedded, all packets encrypted (AES-256)";
+        "≥ 0.6 × clear text";
+        beside(INTER_STREAM, &[SEALED_STREAM], &[(STREAM, Times(0.6))]),
+    "encrypted-rtt": "inter RTT 64 B, embedded, all packets encrypted, default mode"; "≤ 1.2 × clear";
+        beside(INTER_RTT, &[SEALED], &[(OWN, AtMost(1.2))]),
+    "encrypted-rtt-busy": "the same, both busy-polling"; "≤ 1.2 × clear";
+        beside(INTER_RTT, &[SEALED_BUSY], &[(OWN_BUSY, AtMost(1.2))]),
+    "stream-sizes": "STREAM at k × fragment size + 1 byte beside k × fragment size, k = 1 to 15"; "≥ 0.95 ×";
+        By(relative::stream_sizes),
+    "cpu": "CPU, 25 Mbit/s of 1 KB messages, intra, default mode, user + sys of both processes and the daemon";
+        "≤ 0.6 × TCP";
+        By(|bench| relative::load(bench, &bench.intra()?, Some(0.6))),
+    "cpu-inter": "the same between nodes, embedded"; "reported";
+        By(|bench| relative::load(bench, &Bench::inter(Engine::Embedded)?, None)),
+    "neighbours": "8 default-mode receivers beside one busy process on 2 cores";
+        "it loses ≤ 5 % against parked receivers";
+        By(absolute::neighbours),
+    "burst": "200 multicasts of 66,000 B to 2 and 8 readers, then beside one that never reads; one host and two nodes";
+        "all arrive in 100 of 100 bursts; the silent one costs ≤ 50 ms";
+        By(absolute::burst),
+    "kill": "kill(2) returns → local peer's recv returns"; "p99 ≤ 2 ms";
+        By(|bench| absolute::kill(bench, &bench.intra()?, 2.0)),
+    "bind-local": "bind → visible to local lookup"; "≤ 50 µs"; By(absolute::bind_local),
+    "bind-remote": "bind → visible on a remote node"; "≤ 1 ms + network"; By(absolute::bind_remote),
+    "idle-daemon": "idle daemon"; "≤ 0.5 % of a core, ≤ 10 MB resident, ≤ 4 KB per idle socket";
+        By(absolute::idle_daemon),
+    "many-clients": "10,000 client sockets to one server socket";
+        "≤ 256 MB in all; cost per message ≤ 1.5 × of 10 clients; max ÷ min served ≤ 2";
+        By(absolute::many_clients),
+    "many-bindings": "10,000 sockets, 100,000 bindings on one daemon"; "works; lookup ≤ 150 ns";
+        By(absolute::many_bindings),
+}
 
 pub(super) fn run(options: &Options) -> Result<()> {
     if options.list {
@@ -312,7 +236,11 @@ pub(super) fn run(options: &Options) -> Result<()> {
         ROWS.iter().filter(|row| options.row.is_empty() || options.row.iter().any(|name| name == row.name))
     {
         // A failed row does not end the others.
-        let verdict = (row.run)(&bench).with_context(|| format!("row {}", row.name));
+        let verdict = match &row.how {
+            How::Versus(versus) => versus.measure(&bench),
+            By(run) => run(&bench),
+        };
+        let verdict = verdict.with_context(|| format!("row {}", row.name));
         let verdict = verdict.unwrap_or_else(|why| Verdict::new(format!("failed: {why:#}"), false));
         print!("{}", markdown_row([row.name, row.measure, row.target, &verdict.got, verdict.word()]));
     }

@@ -7,12 +7,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use utipc_bench_kit::compiler::compile;
 use utipc_bench_kit::process::Process;
 use utipc_bench_kit::stats::median;
 use utipc_bench_kit::{Verdict, in_turn};
 use utipc_tools::preload;
 
-use super::super::compiler::compile;
 use super::super::place::Place;
 use super::super::variant::{Engine, Scope};
 use super::Bench;

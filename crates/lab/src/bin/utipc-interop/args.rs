@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use serde_json::Value;
 use utipc::{Destination, Error, NodeAddr, PortId, Scope, ServiceAddress, ServiceRange};
 
@@ -30,38 +31,9 @@ impl From<Error> for Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Errno(number) => f.write_str(errno_name(*number)),
+            Self::Errno(number) => write!(f, "{:?}", Errno::from_raw(*number)),
             Self::Request(why) => f.write_str(why),
         }
-    }
-}
-
-/// The errno names that tests compare.
-fn errno_name(number: i32) -> &'static str {
-    match number {
-        11 => "EAGAIN",
-        12 => "ENOMEM",
-        13 => "EACCES",
-        17 => "EEXIST",
-        22 => "EINVAL",
-        32 => "EPIPE",
-        89 => "EDESTADDRREQ",
-        90 => "EMSGSIZE",
-        92 => "ENOPROTOOPT",
-        95 => "EOPNOTSUPP",
-        98 => "EADDRINUSE",
-        99 => "EADDRNOTAVAIL",
-        103 => "ECONNABORTED",
-        104 => "ECONNRESET",
-        105 => "ENOBUFS",
-        106 => "EISCONN",
-        107 => "ENOTCONN",
-        110 => "ETIMEDOUT",
-        111 => "ECONNREFUSED",
-        113 => "EHOSTUNREACH",
-        114 => "EALREADY",
-        115 => "EINPROGRESS",
-        _ => "EUNKNOWN",
     }
 }
 

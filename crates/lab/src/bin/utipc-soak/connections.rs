@@ -1,27 +1,29 @@
 //! Connections that are opened, used and closed as fast as possible. The daemon must not hold more of them than are
 //! open at a time.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use utipc::{Connection, Engine, Listener, Node, ServiceAddress, SocketKind};
+use utipc::{Connection, Listener, ServiceAddress, SocketKind};
 
-use crate::daemon::Watched;
+use crate::daemon::{Watched, attach};
+use crate::report::verdict;
+use crate::{Part, count};
 
 /// Type of the services; each process has its own instance.
 const SERVICE: u32 = 9401;
 
 /// Descriptors that the daemon may hold for a process: its connection, pidfd, memory and doorbells, its listener, and
 /// both ends of the few connections that its two threads have open.
-const DESCRIPTORS_PER_PROCESS: usize = 16;
+const DESCRIPTORS_PER_PROCESS: u64 = 16;
 
-/// Pause between two checks of the daemon.
-const INTERVAL: Duration = Duration::from_millis(50);
+/// Time that a process may take beyond its duration.
+const LONGER: Duration = Duration::from_secs(120);
 
 /// The message of the last connection.
 const END: &[u8] = b"the end";
@@ -43,22 +45,18 @@ pub(crate) struct Options {
     shim: bool,
 }
 
-/// One of the processes.
-#[derive(Debug, Args)]
+/// The task of one of the processes.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Caller {
-    /// Its instance of the service
-    #[arg(long)]
+    /// Its instance of the service.
     number: u32,
-    #[arg(long)]
     seconds: f64,
-    #[arg(long)]
     socket: PathBuf,
 }
 
 /// Connects, sends a message and closes until the time is over; prints how often.
 pub(crate) fn call(caller: &Caller) -> Result<()> {
-    let node = Node::builder().engine(Engine::Daemon).daemon_at(&caller.socket).start();
-    let node = node.context("attach to the daemon")?;
+    let node = attach(&caller.socket)?;
     let service = ServiceAddress::new(SERVICE, caller.number);
     let listener = node.listen(SocketKind::SeqPacket, service)?;
     let server = std::thread::spawn(move || accept(&listener));
@@ -96,55 +94,46 @@ fn accept(listener: &Listener) -> Result<()> {
 }
 
 fn command(options: &Options, socket: &Path, number: u32) -> Result<Command> {
+    if !options.shim {
+        let socket = socket.to_owned();
+        return Part::Caller(Caller { number, seconds: options.seconds, socket }).command();
+    }
     let own = std::env::current_exe().context("find this program")?;
     let (number, seconds) = (number.to_string(), options.seconds.to_string());
-    if options.shim {
-        let mut command = Command::new(own.with_file_name("utipc"));
-        command.args(["run", "--", "python3", "-c", PROGRAM, &number, &seconds]).env("UTIPC_SOCKET", socket);
-        Ok(command)
-    } else {
-        let mut command = Command::new(own);
-        command.args(["caller", "--number", &number, "--seconds", &seconds, "--socket"]).arg(socket);
-        Ok(command)
-    }
+    let mut command = Command::new(own.with_file_name("utipc"));
+    command.args(["run", "--", "python3", "-c", PROGRAM, &number, &seconds]).env("UTIPC_SOCKET", socket);
+    Ok(command)
 }
 
 /// Runs the processes; false if the daemon held more than it may.
 pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bool> {
     ensure!(options.seconds > 0.0 && options.processes > 0, "nothing to do (give seconds and processes)");
     let mut daemon = Watched::start(program)?;
-    let fresh = daemon.held()?;
-    let limit = fresh.descriptors + options.processes as usize * DESCRIPTORS_PER_PROCESS;
-    let start = |number| {
-        let mut command = command(options, daemon.socket(), number)?;
-        command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().context("start a process")
-    };
-    let mut children: Vec<Child> = (1..=options.processes).map(start).collect::<Result<_>>()?;
-    let mut most = fresh.descriptors;
-    while children.iter_mut().any(|child| child.try_wait().is_ok_and(|status| status.is_none())) {
+    let fresh = daemon.held()?.descriptors;
+    let limit = fresh + u64::from(options.processes) * DESCRIPTORS_PER_PROCESS;
+    let all = (1..=options.processes).map(|number| command(options, daemon.socket(), number));
+    let all = all.collect::<Result<Vec<_>>>()?;
+    let (mut most, mut wrong) = (fresh, Vec::new());
+    let longest = Duration::from_secs_f64(options.seconds) + LONGER;
+    let connections = count(all, longest, &mut wrong, || {
         daemon.check_alive()?;
         most = most.max(daemon.held()?.descriptors);
-        std::thread::sleep(INTERVAL);
-    }
-    let mut connections = 0;
-    for mut child in children {
-        let mut text = String::new();
-        child.stdout.take().context("it has no output")?.read_to_string(&mut text)?;
-        ensure!(child.wait()?.success(), "a process failed; its error is above");
-        connections += text.trim().parse::<u64>().context("read a count")?;
+        Ok(())
+    })?;
+    if most > limit {
+        wrong.push(format!("{most} descriptors of the daemon at most, {limit} are allowed"));
     }
     let left = daemon.counters()?.get("sockets").and_then(Value::as_u64);
-    let ok = most <= limit && left == Some(0) && daemon.end()?;
-    let rate = (connections as f64 / options.seconds).round();
-    if as_json {
-        let verdict = json!({ "ok": ok, "connections": connections, "per_second": rate, "sockets_left": left,
-            "descriptors": { "fresh": fresh.descriptors, "most": most, "limit": limit } });
-        println!("{verdict}");
-    } else {
-        println!("{connections} connections, {rate} per second");
-        let fresh = fresh.descriptors;
-        println!("descriptors of the daemon: {fresh} fresh, {most} at most, {limit} allowed");
-        println!("sockets left: {}", left.unwrap_or(u64::MAX));
+    if left != Some(0) {
+        wrong.push(format!("{left:?} sockets are left"));
     }
-    Ok(ok)
+    daemon.end(&mut wrong)?;
+    let rate = (connections as f64 / options.seconds).round();
+    let facts = json!({ "connections": connections, "per_second": rate, "sockets_left": left,
+        "descriptors": { "fresh": fresh, "most": most, "limit": limit } });
+    let lines = [
+        format!("{connections} connections, {rate} per second"),
+        format!("descriptors of the daemon: {fresh} fresh, {most} at most, {limit} allowed"),
+    ];
+    Ok(verdict("connections", as_json, &wrong, facts, &lines))
 }

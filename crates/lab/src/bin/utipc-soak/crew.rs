@@ -2,17 +2,18 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
-use serde::Serialize;
+use utipc_bench_kit::counts;
+use utipc_bench_kit::numbered::Random;
+use utipc_bench_kit::process::Killed;
 
-use crate::actor::Manner;
+use crate::Part;
+use crate::actor::{Life, Manner};
 use crate::daemon::Watched;
-use crate::message::Random;
 use crate::tally::Tally;
 
 /// Interval between two checks of all processes.
@@ -24,18 +25,19 @@ const PROGRESS: Duration = Duration::from_secs(10);
 /// Time after its planned end after which a process that has not ended counts as stuck.
 const OVERDUE: Duration = Duration::from_secs(300);
 
-/// Numbers of started and ended processes.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Deaths {
-    pub(crate) started: u64,
-    pub(crate) killed: u64,
-    pub(crate) exited: u64,
-    pub(crate) orderly: u64,
+counts! {
+    /// Numbers of started and ended processes.
+    pub(crate) struct Deaths {
+        started,
+        killed,
+        exited,
+        orderly,
+    }
 }
 
 /// One process.
 struct Member {
-    child: Child,
+    child: Killed,
     manner: Manner,
     due: Instant,
 }
@@ -48,26 +50,18 @@ pub(crate) struct Crew {
     keep: bool,
     random: Random,
     number: u64,
-    deaths: Deaths,
-    sums: Arc<Mutex<Tally>>,
+    pub(crate) deaths: Deaths,
+    tally: Arc<Mutex<Tally>>,
     /// The pipe by which they report.
     line: std::io::PipeWriter,
-    begun: Instant,
-}
-
-/// The result of a run.
-pub(crate) struct Work {
-    pub(crate) deaths: Deaths,
-    pub(crate) sums: Tally,
-    pub(crate) lasted: Duration,
-    pub(crate) processes: usize,
+    pub(crate) begun: Instant,
 }
 
 impl Crew {
     pub(crate) fn new(size: u32, life: f64, seed: u64, keep: bool, socket: &Path) -> Result<Self> {
         let (read, line) = std::io::pipe().context("make a pipe")?;
-        let sums = Arc::new(Mutex::new(Tally::default()));
-        let adds = Arc::clone(&sums);
+        let tally = Arc::new(Mutex::new(Tally::default()));
+        let adds = Arc::clone(&tally);
         std::thread::spawn(move || {
             for text in BufReader::new(read).lines().map_while(std::result::Result::ok) {
                 // The last report of a killed process may be incomplete.
@@ -86,19 +80,20 @@ impl Crew {
             random: Random(seed),
             number: 0,
             deaths: Deaths::default(),
-            sums,
+            tally,
             line,
             begun: Instant::now(),
         })
     }
 
-    fn sums(&self) -> MutexGuard<'_, Tally> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What the processes have reported so far.
+    pub(crate) fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn violation(&self, what: String) {
         eprintln!("violation: {what}");
-        self.sums().add(&Tally { violations: vec![what], ..Tally::default() });
+        self.tally().add(&Tally { violations: vec![what], ..Tally::default() });
     }
 
     fn start(&mut self, place: usize) -> Result<()> {
@@ -111,19 +106,11 @@ impl Crew {
         };
         let part = 0.125 + self.random.below(1000) as f64 / 1000.0 * 1.75;
         let lasts = Duration::from_secs_f64(self.life * part);
-        let name = manner.to_possible_value().context("a manner without a name")?;
-        let mut command = Command::new(std::env::current_exe().context("find this program")?);
-        command.arg("actor").arg("--socket").arg(&self.socket).args(["--manner", name.get_name()]);
-        for (key, value) in [
-            ("--place", place as u64),
-            ("--places", self.members.len() as u64),
-            ("--number", self.number),
-            ("--lasts", lasts.as_millis() as u64),
-        ] {
-            command.arg(key).arg(value.to_string());
-        }
+        let (socket, places) = (self.socket.clone(), self.members.len() as u32);
+        let life = Life { socket, place: place as u32, places, number: self.number, lasts, manner };
+        let mut command = Part::Actor(life).command()?;
         command.stdin(Stdio::piped()).stdout(self.line.try_clone().context("copy a pipe")?);
-        let child = command.spawn().context("start a process")?;
+        let child = Killed(command.spawn().context("start a process")?);
         self.deaths.started += 1;
         self.members[place] = Some(Member { child, manner, due: Instant::now() + lasts });
         Ok(())
@@ -154,35 +141,34 @@ impl Crew {
 
     /// Ends the process at a place if its time is over. Returns whether the place is empty.
     fn end_if_due(&mut self, place: usize) -> Result<bool> {
-        let Some(member) = &mut self.members[place] else { return Ok(true) };
-        let late = Instant::now().saturating_duration_since(member.due);
-        if let Some(status) = member.child.try_wait().context("check a process")? {
-            let (manner, id) = (member.manner, member.child.id());
+        let Some(Member { child: Killed(child), manner, due }) = &mut self.members[place] else {
+            return Ok(true);
+        };
+        let (late, id, own) = (Instant::now().saturating_duration_since(*due), child.id(), *manner);
+        if let Some(status) = child.try_wait().context("check a process")? {
             self.members[place] = None;
-            let expected = manner == Manner::Killed && status.code().is_none() || status.success();
-            if !expected || manner == Manner::Killed && late.is_zero() {
-                self.violation(format!("process {id} ({manner:?}) ended by itself: {status}"));
+            let expected = own == Manner::Killed && status.code().is_none() || status.success();
+            if !expected || own == Manner::Killed && late.is_zero() {
+                self.violation(format!("process {id} ({own:?}) ended by itself: {status}"));
             }
-            match manner {
+            match own {
                 Manner::Orderly => self.deaths.orderly += 1,
                 Manner::Exit => self.deaths.exited += 1,
                 Manner::Killed => self.deaths.killed += 1,
             }
             return Ok(true);
         }
-        if member.manner == Manner::Killed && !late.is_zero() {
-            member.child.kill().context("kill a process")?;
+        if own == Manner::Killed && !late.is_zero() {
+            child.kill().context("kill a process")?;
         } else if late > OVERDUE {
-            let (manner, id) = (member.manner, member.child.id());
             if self.keep {
-                bail!(
-                    "process {id} does not end; it waits for a debugger until this program is interrupted: {}",
-                    wait(id)
-                );
+                eprintln!("process {id} does not end: attach a debugger now");
+                std::thread::sleep(Duration::from_secs(3600));
+                bail!("process {id} does not end, and no debugger was attached within an hour");
             }
-            member.child.kill().context("kill a process")?;
-            member.manner = Manner::Killed;
-            self.violation(format!("process {id} does not end {manner:?}"));
+            child.kill().context("kill a process")?;
+            *manner = Manner::Killed;
+            self.violation(format!("process {id} does not end {own:?}"));
         }
         Ok(false)
     }
@@ -206,11 +192,12 @@ impl Crew {
 
     fn progress(&self, daemon: &mut Watched) -> Result<()> {
         let counters = daemon.counters()?;
-        let count = |name: &str| counters.get(name).cloned().unwrap_or_default();
-        let (sums, held) = (self.sums().clone(), daemon.held()?);
+        let of_daemon = ["attached", "sockets", "lanes", "pairs"]
+            .map(|name| format!("{} {name}", counters.get(name).cloned().unwrap_or_default()));
+        let (Tally { sums, violations }, held) = (self.tally().clone(), daemon.held()?);
         eprintln!(
             "{:>5} s: {} processes started ({} killed), {} messages received, {} connections ({} broken), {} events, \
-             {} violations; daemon: {} attached, {} sockets, {} lanes, {} pairs, {} descriptors, {} MiB",
+             {} violations; daemon: {}, {} descriptors, {} MiB",
             self.begun.elapsed().as_secs(),
             self.deaths.started,
             self.deaths.killed,
@@ -218,40 +205,11 @@ impl Crew {
             sums.connections,
             sums.broken,
             sums.events,
-            sums.violations.len(),
-            count("attached"),
-            count("sockets"),
-            count("lanes"),
-            count("pairs"),
+            violations.len(),
+            of_daemon.join(", "),
             held.descriptors,
             held.resident_kib / 1024,
         );
         Ok(())
-    }
-
-    /// The result.
-    pub(crate) fn end(&mut self) -> Work {
-        Work {
-            deaths: self.deaths.clone(),
-            sums: self.sums().clone(),
-            lasted: self.begun.elapsed(),
-            processes: self.members.len(),
-        }
-    }
-}
-
-/// Waits until the run is interrupted.
-fn wait(id: u32) -> String {
-    eprintln!("process {id} does not end: attach a debugger now");
-    std::thread::sleep(Duration::from_secs(3600));
-    "no debugger was attached within an hour".to_owned()
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        for member in self.members.iter_mut().flatten() {
-            let _ = member.child.kill();
-            let _ = member.child.wait();
-        }
     }
 }

@@ -1,77 +1,109 @@
 //! A long run against one real `utipcd`: hundreds of processes start, bind, communicate and die in every way, and are
 //! replaced. Their messages must arrive whole and in order, no call may wait forever, and after all have ended the
-//! daemon must hold no more than a fresh one.
+//! daemon must hold no more than a fresh one. The subcommands are other campaigns.
 
 mod actor;
-mod bystander;
 mod calls;
 mod connections;
 mod crew;
 mod daemon;
-mod flow;
 mod honest;
 mod hostile;
-mod life;
-mod message;
 mod path;
 mod peers;
 mod report;
 mod roles;
 mod tally;
 
+use std::io::Read;
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Duration;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utipc_bench_kit::process::Killed;
 
 use crew::Crew;
 use daemon::Watched;
-use report::{Rest, Tolerance, Verdict};
+use report::{Rest, Tolerance, verdict};
+
+/// This program, usable also by users who may not enter its folder.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// Pause between two checks of processes.
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs many processes on one daemon for a long time
 #[derive(Debug, Parser)]
 #[command(name = "utipc-soak", version)]
 struct Cli {
     #[command(subcommand)]
-    part: Option<Part>,
+    campaign: Option<Campaign>,
     #[command(flatten)]
     options: Options,
 }
 
 #[derive(Debug, Subcommand)]
-enum Part {
-    /// One of the processes; the run itself starts them
-    #[command(hide = true)]
-    Actor(actor::Life),
-    /// One of the processes that connect; the run itself starts them
-    #[command(hide = true)]
-    Caller(connections::Caller),
+enum Campaign {
     /// Opens and closes connections as fast as possible; the daemon must hold only those that are open
     Connections(connections::Options),
     /// Attacks a daemon with hostile processes of several users; honest processes must lose nothing
     Hostile(hostile::Options),
     /// Searches for the attack of one user, within its quotas, that costs others most
     Search(hostile::SearchOptions),
-    /// One process of the search; the run itself starts it
-    #[command(hide = true)]
-    Shaped(hostile::Shaped),
-    /// One of the hostile processes; the run itself starts them
-    #[command(hide = true)]
-    Attacker(hostile::Attacker),
-    /// One of the honest processes; the run itself starts them
-    #[command(hide = true)]
-    Bystander(bystander::Bystander),
     /// Attacks a daemon with hostile peers in network namespaces; honest nodes must lose nothing
     Peers(peers::Options),
     /// Sends over a path between two daemons that loses, delays, duplicates and reorders packets, and drops large ones
     Path(path::Options),
-    /// One of the hostile peers; the run itself starts them
-    #[command(hide = true)]
-    Peer(peers::Peer),
     /// Makes random calls on AF_TIPC sockets under the shim; none may stay, and the daemon must hold nothing afterwards
     Calls(calls::Options),
+    /// One process of a run; the run itself starts them
+    #[command(hide = true)]
+    Part {
+        /// Its task, as JSON
+        task: String,
+    },
+}
+
+/// The task of one process of a run.
+#[derive(Debug, Serialize, Deserialize)]
+enum Part {
+    Actor(actor::Life),
+    Caller(connections::Caller),
+    Shaped(hostile::Shaped),
+    Attacker(hostile::Attacker),
+    Bystander(honest::Bystander),
+    Peer(peers::Peer),
+}
+
+impl Part {
+    /// The arguments of the process.
+    fn arguments(&self) -> Result<[String; 2]> {
+        Ok(["part".to_owned(), serde_json::to_string(self).context("encode a task")?])
+    }
+
+    /// A command for the process.
+    fn command(&self) -> Result<Command> {
+        let mut command = Command::new(OWN_PROGRAM);
+        command.args(self.arguments()?);
+        Ok(command)
+    }
+
+    fn run(task: &str) -> Result<bool> {
+        let task: Self = serde_json::from_str(task).context("read a task")?;
+        let done = match task {
+            Self::Actor(life) => actor::live(life),
+            Self::Caller(caller) => connections::call(&caller),
+            Self::Shaped(shaped) => hostile::attack_with_shape(&shaped),
+            Self::Attacker(attacker) => hostile::attack(&attacker),
+            Self::Bystander(bystander) => honest::live(&bystander),
+            Self::Peer(peer) => peers::attack(&peer),
+        };
+        done.map(|()| true)
+    }
 }
 
 /// Options of a run.
@@ -107,38 +139,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let result = match &cli.part {
-        Some(Part::Actor(life)) => life::live(life).map(|()| true),
-        Some(Part::Caller(caller)) => connections::call(caller).map(|()| true),
-        Some(Part::Connections(options)) => {
-            program(&cli.options).and_then(|daemon| connections::run(options, &daemon, cli.options.json))
-        }
-        Some(Part::Calls(options)) => {
-            program(&cli.options).and_then(|daemon| calls::run(options, &daemon, cli.options.json))
-        }
-        Some(Part::Hostile(options)) if options.needs_daemon() && cli.options.daemon.is_none() => {
-            Err(anyhow!("`--asan` needs `cargo xtask soak hostile --asan`, or --daemon with such a build"))
-        }
-        Some(Part::Hostile(options)) => {
-            program(&cli.options).and_then(|daemon| hostile::run(options, &daemon, cli.options.json))
-        }
-        Some(Part::Search(options)) => {
-            program(&cli.options).and_then(|daemon| hostile::search(options, &daemon, cli.options.json))
-        }
-        Some(Part::Shaped(shaped)) => hostile::attack_with_shape(shaped).map(|()| true),
-        Some(Part::Peers(options)) => {
-            program(&cli.options).and_then(|daemon| peers::run(options, &daemon, cli.options.json))
-        }
-        Some(Part::Path(options)) => {
-            program(&cli.options).and_then(|daemon| path::run(options, &daemon, cli.options.json))
-        }
-        Some(Part::Peer(peer)) => peers::attack(peer).map(|()| true),
-        Some(Part::Attacker(attacker)) => hostile::attack(attacker).map(|()| true),
-        Some(Part::Bystander(bystander)) => bystander::live(bystander).map(|()| true),
-        None => run(&cli.options),
-    };
-    match result {
+    match start(&Cli::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -148,36 +149,123 @@ fn main() -> ExitCode {
     }
 }
 
-/// The program of the daemon.
-fn program(options: &Options) -> Result<PathBuf> {
-    match &options.daemon {
-        Some(program) => Ok(program.clone()),
-        None => Ok(std::env::current_exe().context("find this program")?.with_file_name("utipcd")),
+/// Runs a campaign or a process of one; false if something is wrong.
+fn start(Cli { campaign, options }: &Cli) -> Result<bool> {
+    let program = match &options.daemon {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().context("find this program")?.with_file_name("utipcd"),
+    };
+    let (program, as_json) = (program.as_path(), options.json);
+    match campaign {
+        None => run(options, program),
+        Some(Campaign::Part { task }) => Part::run(task),
+        Some(Campaign::Connections(options)) => connections::run(options, program, as_json),
+        Some(Campaign::Hostile(own)) => {
+            let named = options.daemon.is_some() || !own.needs_daemon();
+            ensure!(named, "`--asan` needs `cargo xtask soak hostile --asan`, or --daemon with such a build");
+            hostile::run(own, program, as_json)
+        }
+        Some(Campaign::Search(options)) => hostile::search(options, program, as_json),
+        Some(Campaign::Peers(options)) => peers::run(options, program, as_json),
+        Some(Campaign::Path(options)) => path::run(options, program, as_json),
+        Some(Campaign::Calls(options)) => calls::run(options, program, as_json),
     }
 }
 
 /// Whether the run found no error.
-fn run(options: &Options) -> Result<bool> {
+fn run(options: &Options, program: &std::path::Path) -> Result<bool> {
     ensure!(options.minutes > 0.0 && options.processes > 1, "nothing to do (give minutes and processes)");
     ensure!(options.rests >= 2, "a leak shows only between two checks (--rests 2 or more)");
-    let mut daemon = Watched::start(&program(options)?)?;
+    let mut daemon = Watched::start(program)?;
     let fresh = Rest::take(&mut daemon)?;
     eprintln!("fresh daemon: {fresh}");
     let mut crew = Crew::new(options.processes, options.life, options.seed, options.keep, daemon.socket())?;
     let round = Duration::from_secs_f64(options.minutes * 60.0 / f64::from(options.rests));
-    let mut rests = Vec::new();
+    let (mut rests, mut wrong) = (Vec::<Rest>::new(), Vec::new());
     for number in 1..=options.rests {
         crew.work(round, &mut daemon)?;
         crew.end_all()?;
         let rest = Rest::after(&mut daemon, &fresh, Tolerance::of(options.tolerance))?;
         eprintln!("rest {number} of {}: {rest}", options.rests);
+        wrong.extend(rest.leaks(&fresh).into_iter().map(|leak| format!("rest {number}: {leak}")));
         rests.push(rest);
     }
-    let verdict = Verdict::new(crew.end(), fresh, rests, options.tolerance, daemon.end()?);
-    if options.json {
-        println!("{}", serde_json::to_string(&verdict)?);
-    } else {
-        print!("{verdict}");
+    if let (Some(baseline), Some(last)) = (rests.first(), rests.last()) {
+        wrong.extend(last.faults(&fresh, baseline, Tolerance::of(options.tolerance)));
     }
-    Ok(verdict.ok)
+    let (sums, deaths) = (crew.tally().sums, crew.deaths);
+    wrong.extend(crew.tally().violations.clone());
+    // A run without traffic or deaths tests nothing.
+    if sums.received == 0 || deaths.killed == 0 {
+        wrong.push("no message was sent, or no process died".to_owned());
+    }
+    daemon.end(&mut wrong)?;
+    let elapsed_s = crew.begun.elapsed().as_secs_f64();
+    let facts = json!({ "test": "soak", "elapsed_s": elapsed_s, "processes": options.processes, "deaths": deaths,
+        "sums": sums, "fresh": fresh, "rests": rests, "tolerance_kib": options.tolerance });
+    let mut lines = vec![
+        format!("{} processes for {elapsed_s:.0} s", options.processes),
+        format!(
+            "  lives        {} started: {} ended by kill -9, {} in the middle of work, {} in good order",
+            deaths.started, deaths.killed, deaths.exited, deaths.orderly
+        ),
+        format!(
+            "  messages     {} sent, {} received whole and in order ({} MiB); {} returned, {} requests without answer \
+             (server dead), {} answers after more than 3 s ({} of them found by a repeated receive call), {} gaps in \
+             flows of datagrams",
+            sums.sent,
+            sums.received,
+            sums.bytes >> 20,
+            sums.returned,
+            sums.unanswered,
+            sums.late,
+            sums.late_at_look,
+            sums.gaps
+        ),
+        format!(
+            "  connections  {} set up, {} broken by a death; {} refused; {} multicasts; {} topology events, {} \
+             repeated subscriptions",
+            sums.connections, sums.broken, sums.refused, sums.multicasts, sums.events, sums.resubscribed
+        ),
+        format!("  fresh        {fresh}"),
+    ];
+    lines.extend((1..).zip(&rests).map(|(number, rest): (u32, _)| format!("  rest {number:<7} {rest}")));
+    Ok(verdict("soak", options.json, &wrong, facts, &lines))
+}
+
+/// Runs processes that print a count at their end, and calls `watch` meanwhile; returns the sum of the counts. Processes
+/// that fail, or still run after `limit`, are wrong.
+fn count(
+    commands: impl IntoIterator<Item = Command>,
+    limit: Duration,
+    wrong: &mut Vec<String>,
+    mut watch: impl FnMut() -> Result<()>,
+) -> Result<u64> {
+    let start = |mut command: Command| {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("start a process").map(Killed)
+    };
+    let mut children = commands.into_iter().map(start).collect::<Result<Vec<_>>>()?;
+    let (end, mut sum) = (Instant::now() + limit, 0);
+    while !children.is_empty() {
+        watch()?;
+        let mut living = Vec::new();
+        for mut child in children {
+            let Some(status) = child.0.try_wait().context("wait for a process")? else {
+                match Instant::now() > end {
+                    true => wrong.push("a process does not end".to_owned()),
+                    false => living.push(child),
+                }
+                continue;
+            };
+            let mut said = String::new();
+            child.0.stdout.take().context("a process has no output")?.read_to_string(&mut said)?;
+            match said.trim().parse::<u64>() {
+                Ok(count) if status.success() => sum += count,
+                _ => wrong.push(format!("a process has failed ({status}): {}", said.trim())),
+            }
+        }
+        children = living;
+        std::thread::sleep(INTERVAL);
+    }
+    Ok(sum)
 }

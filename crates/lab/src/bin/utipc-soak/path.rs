@@ -6,15 +6,16 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use utipc::{Connection, Engine, Node, Scope, ServiceAddress, ServiceRange, Socket, SocketKind};
+use utipc::{Connection, Node, Scope, ServiceAddress, ServiceRange, Socket, SocketKind};
+use utipc_bench_kit::numbered::{Exact, HEAD, Head, check};
 use utipc_netns::{Faults, Namespace, Relay};
 
-use crate::daemon::Watched;
-use crate::peers::{Traffic, wait_for_link};
+use crate::daemon::{Watched, attach, configuration};
+use crate::report::verdict;
 
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)];
 /// First service type of the receivers.
@@ -117,19 +118,17 @@ struct Done {
     late_ms: u64,
 }
 
-/// Bytes before the rest of a message: its number and its size.
-const HEAD: usize = 12;
-/// Number of the last message of a sender.
-const LAST: u64 = u64::MAX;
+/// Largest message, bytes.
+const SIZE_MAX: usize = 66_000;
+/// Kind of the last message of a sender, and of the others.
+const LAST: u8 = 1;
+const OTHER: u8 = 0;
 
-/// A message: its number and its size, then bytes that follow from the number.
-fn message(number: u64, most: usize) -> Vec<u8> {
+/// A message of a sender, with one of its sizes.
+fn message(sender: Kind, number: u64, most: usize, kind: u8) -> Vec<u8> {
     let sizes = [64, most / 2, most, most / 4];
-    let size = if number == LAST { HEAD } else { sizes[(number % 4) as usize].max(HEAD) };
-    let mut data = vec![number as u8; size];
-    data[..8].copy_from_slice(&number.to_be_bytes());
-    data[8..HEAD].copy_from_slice(&(size as u32).to_be_bytes());
-    data
+    let len = if kind == LAST { HEAD } else { sizes[(number % 4) as usize].max(HEAD) };
+    Head { flow: sender as u64, number, len, kind }.message()
 }
 
 /// Where messages arrive.
@@ -145,8 +144,8 @@ impl Receiver {
             Self::Connection(connection, SocketKind::Stream) => {
                 let mut data = vec![0; HEAD];
                 connection.read_exact(&mut data)?;
-                let size = data.last_chunk().map_or(0, |size| u32::from_be_bytes(*size) as usize);
-                ensure!((HEAD..=66_000).contains(&size), "a message of {size} bytes");
+                let size = Head::read(&data).map_err(Error::msg)?.len;
+                ensure!((HEAD..=SIZE_MAX).contains(&size), "a message of {size} bytes");
                 data.resize(size, 0);
                 connection.read_exact(&mut data[HEAD..])?;
                 Ok(data)
@@ -156,14 +155,15 @@ impl Receiver {
     }
 
     /// Receives all messages of a sender; returns their number, and when the last one arrived.
-    fn receive_all(mut self, most: usize) -> Result<(u64, Instant)> {
-        let mut number = 0;
+    fn receive_all(mut self, sender: Kind) -> Result<(u64, Instant)> {
+        let (mut exact, mut number) = (Exact::at(sender as u64, 0), 0);
         loop {
             let data = self.next().with_context(|| format!("receive message {number}"))?;
-            if data == message(LAST, most) {
+            let head = check(&data).map_err(Error::msg)?;
+            exact.see(&head).map_err(Error::msg)?;
+            if head.kind == LAST {
                 return Ok((number, Instant::now()));
             }
-            ensure!(data == message(number, most), "message {number} is damaged or out of order");
             number += 1;
         }
     }
@@ -172,6 +172,7 @@ impl Receiver {
 /// Sends at the rate until the time is over; returns the number of messages, and the longest send.
 fn send_all(
     options: &Options,
+    kind: Kind,
     end: Instant,
     mut send: impl FnMut(&[u8]) -> utipc::Result<()>,
 ) -> Result<(u64, Duration)> {
@@ -179,13 +180,13 @@ fn send_all(
     while Instant::now() < end {
         let due = begun + Duration::from_secs_f64(number as f64 / f64::from(options.rate));
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        let data = message(number, options.size);
+        let data = message(kind, number, options.size, OTHER);
         let before = Instant::now();
         send(&data)?;
         longest = longest.max(before.elapsed());
         number += 1;
     }
-    send(&message(LAST, options.size))?;
+    send(&message(kind, number, options.size, LAST))?;
     Ok((number, longest))
 }
 
@@ -201,28 +202,28 @@ fn wait_for_service(node: &Node, service: ServiceAddress) -> Result<()> {
 
 /// One sender and its receiver, from the first node to the second.
 fn transfer(options: &Options, kind: Kind, nodes: [&Node; 2], end: Instant) -> Result<Done> {
-    let (most, service) = (options.size, kind.service());
+    let service = kind.service();
     std::thread::scope(|scope| -> Result<Done> {
         let (receiving, client);
-        if let Some(kind) = kind.connects() {
-            let listener = nodes[1].listen(kind, service)?;
+        if let Some(socket) = kind.connects() {
+            let listener = nodes[1].listen(socket, service)?;
             receiving = scope.spawn(move || {
                 let connection = listener.accept()?;
                 connection.socket().set_receive_timeout(Some(LIMIT));
-                Receiver::Connection(connection, kind).receive_all(most)
+                Receiver::Connection(connection, socket).receive_all(kind)
             });
             wait_for_service(nodes[0], service)?;
-            client = Some(nodes[0].connect(kind, service)?);
+            client = Some(nodes[0].connect(socket, service)?);
         } else {
             let socket = nodes[1].rdm()?;
             socket.bind(service, Scope::Cluster)?;
             socket.set_receive_timeout(Some(LIMIT));
-            receiving = scope.spawn(move || Receiver::Socket(socket).receive_all(most));
+            receiving = scope.spawn(move || Receiver::Socket(socket).receive_all(kind));
             wait_for_service(nodes[0], service)?;
             client = None;
         }
         let sender = nodes[0].rdm()?;
-        let (sent, longest) = send_all(options, end, |data| match (&client, kind) {
+        let (sent, longest) = send_all(options, kind, end, |data| match (&client, kind) {
             (Some(client), _) => client.send(data),
             (None, Kind::Multicast) => sender.send_to(data, ServiceRange::from(service)).map(drop),
             (None, _) => sender.send_to(data, service).map(drop),
@@ -242,31 +243,22 @@ fn transfer(options: &Options, kind: Kind, nodes: [&Node; 2], end: Instant) -> R
 
 /// Starts the daemon of a host.
 fn daemon(host: &Namespace, number: usize, program: &Path) -> Result<Watched> {
-    let (own, other) = (ADDRESSES[number], ADDRESSES[1 - number]);
-    let configuration = format!(
-        "[node]\naddress = \"1.1.{}\"\n[[bearer]]\nmedia = \"udp\"\nname = \"lan\"\nlocal = \"{own}\"\n\
-         remotes = [\"{other}\"]\n",
-        number + 1
-    );
-    Watched::start_by(host.command(program), &format!("-path-{number}"), &configuration)
-}
-
-fn attach(daemon: &Watched) -> Result<Node> {
-    Node::builder().engine(Engine::Daemon).daemon_at(daemon.socket()).start().context("attach to a daemon")
+    let name = format!("-path-{number}");
+    Watched::start_by(host.command(program), &name, &configuration(number, &ADDRESSES, false))
 }
 
 /// Runs all senders; false if something is wrong.
 pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bool> {
     ensure!(options.seconds > 0.0 && options.rate > 0, "nothing to do (give seconds and a rate)");
-    ensure!((HEAD..=66_000).contains(&options.size), "a message has {HEAD} to 66000 bytes");
+    ensure!((HEAD..=SIZE_MAX).contains(&options.size), "a message has {HEAD} to {SIZE_MAX} bytes");
     ensure!(rustix::process::geteuid().is_root(), "only root makes network namespaces with TUN devices");
     let wide = options.faults(usize::from(u16::MAX));
     let narrow = options.faults(options.width);
     let begin = if options.narrow_after.is_some() { wide } else { narrow };
     let (relay, hosts) = Relay::join(ADDRESSES, options.mtu, begin, options.seed)?;
     let mut daemons = [daemon(&hosts[0], 0, program)?, daemon(&hosts[1], 1, program)?];
-    daemons.iter_mut().try_for_each(wait_for_link)?;
-    let nodes = [attach(&daemons[0])?, attach(&daemons[1])?];
+    daemons.iter_mut().try_for_each(Watched::wait_for_link)?;
+    let nodes = [attach(daemons[0].socket())?, attach(daemons[1].socket())?];
     let end = Instant::now() + Duration::from_secs_f64(options.seconds);
     let done = std::thread::scope(|scope| -> Result<Vec<Done>> {
         let nodes = [&nodes[0], &nodes[1]];
@@ -288,31 +280,19 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
     }
     let sizes: Vec<u16> = nodes.iter().flat_map(|node| node.links()).map(|link| link.mtu).collect();
     for daemon in &mut daemons {
-        let (up, down) = Traffic::of(daemon)?.links;
-        if (up, down) != (1, 0) {
-            wrong.push(format!("links: {up} came up and {down} went down, expected 1 and 0"));
-        }
+        wrong.extend(daemon.traffic()?.wrong_links(1));
     }
     drop(nodes);
-    for daemon in daemons {
-        if !daemon.end()? {
-            wrong.push("a daemon has failed".to_owned());
-        }
-    }
+    daemons.into_iter().try_for_each(|daemon| daemon.end(&mut wrong))?;
     let passed = relay.passed();
-    if as_json {
-        let verdict = json!({ "ok": wrong.is_empty(), "senders": done, "packet_sizes": sizes,
-            "packets": { "sent": passed.sent, "lost": passed.lost, "too_large": passed.too_large }, "wrong": wrong });
-        println!("{verdict}");
-        return Ok(wrong.is_empty());
-    }
-    for Done { kind, sent, received, longest_ms, late_ms } in &done {
-        println!(
+    let line = |Done { kind, sent, received, longest_ms, late_ms }: &Done| {
+        format!(
             "{kind:?}: {received} of {sent} messages, longest send {longest_ms} ms, last {late_ms} ms late"
-        );
-    }
-    println!("packet sizes of the links {sizes:?}; {passed:?}");
-    wrong.iter().for_each(|why| println!("WRONG: {why}"));
-    println!("path: {}", if wrong.is_empty() { "ok" } else { "FAILED" });
-    Ok(wrong.is_empty())
+        )
+    };
+    let mut lines: Vec<String> = done.iter().map(line).collect();
+    lines.push(format!("packet sizes of the links {sizes:?}; {passed:?}"));
+    let packets = json!({ "sent": passed.sent, "lost": passed.lost, "too_large": passed.too_large });
+    let facts = json!({ "senders": done, "packet_sizes": sizes, "packets": packets });
+    Ok(verdict("path", as_json, &wrong, facts, &lines))
 }

@@ -1,16 +1,15 @@
-//! The result of a run, and whether it is as expected.
+//! What a daemon holds at rest, whether that is as expected, and the verdict on a campaign.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
-use utipc::{Engine, Node};
+use serde_json::{Value, json};
+use utipc_bench_kit::counts;
 
-use crate::crew::{Deaths, Work};
-use crate::daemon::{Held, Watched};
-use crate::tally::Tally;
+use crate::daemon::{Held, Watched, attach};
 
 /// Time limit of the daemon for releasing everything. Pairs without lanes stay for ten seconds.
 const SETTLED: Duration = Duration::from_secs(60);
@@ -24,12 +23,12 @@ pub(crate) struct Tolerance {
     /// Resident memory, KiB.
     pub(crate) kib: u64,
     /// Mappings, which its allocator needs.
-    pub(crate) mappings: usize,
+    pub(crate) mappings: u64,
 }
 
 impl Tolerance {
     /// Mappings that the system's allocator needs.
-    pub(crate) const MAPPINGS: usize = 16;
+    pub(crate) const MAPPINGS: u64 = 16;
 
     /// The growth of a daemon with the system's allocator.
     pub(crate) fn of(kib: u64) -> Self {
@@ -37,61 +36,68 @@ impl Tolerance {
     }
 }
 
+counts! {
+    /// What a daemon holds.
+    pub(crate) struct Holdings {
+        attached,
+        sockets,
+        lanes,
+        pairs,
+        /// Bindings in the table, counted by a process that attaches for that purpose.
+        bindings,
+        descriptors,
+        mappings,
+        resident_kib,
+        shared_kib,
+        /// Lanes with malformed records, since the start.
+        lanes_corrupt,
+        requests,
+    }
+}
+
 /// The daemon while no process is attached.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Rest {
-    attached: u64,
-    sockets: u64,
-    lanes: u64,
-    pairs: u64,
-    /// Bindings in the table, counted by a process that attaches for that purpose.
-    bindings: usize,
-    descriptors: usize,
-    mappings: usize,
-    resident_kib: u64,
-    shared_kib: u64,
-    /// Lanes with malformed records, since the start.
-    lanes_corrupt: u64,
+    #[serde(flatten)]
+    pub(crate) held: Holdings,
     /// Ended attachments by reason, since the start.
     ended: BTreeMap<String, u64>,
-    requests: u64,
 }
 
 impl Rest {
     /// Reads the state of the daemon.
     pub(crate) fn take(daemon: &mut Watched) -> Result<Self> {
-        let node = Node::builder().engine(Engine::Daemon).daemon_at(daemon.socket()).start();
-        let bindings = node.context("attach to the daemon")?.bindings().len();
+        let bindings = attach(daemon.socket())?.bindings().len() as u64;
         let begun = Instant::now();
         loop {
-            let rest = Self { bindings, ..Self::look(daemon)? };
+            let rest = Self::look(daemon, bindings)?;
             // Do not count the process that has just counted the bindings.
-            if rest.attached == 0 || begun.elapsed() > SETTLED {
+            if rest.held.attached == 0 || begun.elapsed() > SETTLED {
                 return Ok(rest);
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    fn look(daemon: &mut Watched) -> Result<Self> {
-        let counters = daemon.counters()?;
-        let count = |name: &str| counters.get(name).and_then(serde_json::Value::as_u64).unwrap_or(u64::MAX);
+    fn look(daemon: &mut Watched, bindings: u64) -> Result<Self> {
+        let mut counters = daemon.counters()?;
+        let count = |name: &str| counters.get(name).and_then(Value::as_u64).unwrap_or(u64::MAX);
         let Held { descriptors, mappings, resident_kib, shared_kib } = daemon.held()?;
-        let ended = counters.get("ended").cloned().unwrap_or_default();
-        Ok(Self {
+        let held = Holdings {
             attached: count("attached"),
             sockets: count("sockets"),
             lanes: count("lanes"),
             pairs: count("pairs"),
-            bindings: 0,
+            bindings,
             descriptors,
             mappings,
             resident_kib,
             shared_kib,
             lanes_corrupt: count("lanes_corrupt"),
-            ended: serde_json::from_value(ended).unwrap_or_default(),
             requests: count("requests"),
-        })
+        };
+        let ended = counters.remove("ended").unwrap_or_default();
+        Ok(Self { held, ended: serde_json::from_value(ended).unwrap_or_default() })
     }
 
     /// Reads the state of the daemon once it has released everything and given memory back, or after a time limit.
@@ -111,44 +117,52 @@ impl Rest {
         }
     }
 
-    /// Resident memory, KiB.
-    pub(crate) fn resident_kib(&self) -> u64 {
-        self.resident_kib
+    /// What the daemon holds, except memory, by name.
+    fn resources(&self) -> [(&'static str, u64); 6] {
+        let held = &self.held;
+        [
+            ("attached processes", held.attached),
+            ("sockets", held.sockets),
+            ("lanes", held.lanes),
+            ("pairs", held.pairs),
+            ("bindings", held.bindings),
+            ("descriptors", held.descriptors),
+        ]
     }
 
     /// The resources, except memory, that the daemon holds beyond those of a fresh one.
     pub(crate) fn leaks(&self, fresh: &Rest) -> Vec<String> {
-        let rows = [
-            ("attached processes", self.attached, fresh.attached),
-            ("sockets", self.sockets, fresh.sockets),
-            ("lanes", self.lanes, fresh.lanes),
-            ("pairs", self.pairs, fresh.pairs),
-            ("bindings", self.bindings as u64, fresh.bindings as u64),
-            ("descriptors", self.descriptors as u64, fresh.descriptors as u64),
-        ];
-        let leaked = rows.into_iter().filter(|(_, now, then)| now > then);
-        leaked.map(|(what, now, then)| format!("{} {what} are left", now - then)).collect()
+        let both = self.resources().into_iter().zip(fresh.resources());
+        let leaked = both.filter(|((_, now), (_, then))| now > then);
+        leaked.map(|((what, now), (_, then))| format!("{} {what} are left", now - then)).collect()
     }
 
     /// Everything that is wrong after a run that began with a fresh daemon; memory is compared with that of `since`.
     pub(crate) fn faults(&self, fresh: &Rest, since: &Rest, tolerance: Tolerance) -> Vec<String> {
         let mut found = self.leaks(fresh);
         found.extend(self.gained(since, tolerance));
-        if self.lanes_corrupt > 0 {
-            found.push(format!("{} lanes were reported corrupt", self.lanes_corrupt));
+        if self.held.lanes_corrupt > 0 {
+            found.push(format!("{} lanes had malformed records", self.held.lanes_corrupt));
         }
         found
     }
 
+    /// The states of fresh daemons and of the same ones afterwards, as lines.
+    pub(crate) fn lines(fresh: &[Self], rests: &[Self]) -> Vec<String> {
+        let line = |(fresh, rest): (&Self, &Self)| format!("fresh daemon: {fresh}\nafterwards: {rest}");
+        fresh.iter().zip(rests).map(line).collect()
+    }
+
     /// Memory gained since another state.
     pub(crate) fn gained(&self, since: &Rest, tolerance: Tolerance) -> Vec<String> {
+        let (now, then) = (&self.held, &since.held);
         let mut found = Vec::new();
-        if self.resident_kib > since.resident_kib + tolerance.kib {
-            let more = self.resident_kib - since.resident_kib;
+        if now.resident_kib > then.resident_kib + tolerance.kib {
+            let more = now.resident_kib - then.resident_kib;
             found.push(format!("{more} KiB more are resident than at the baseline"));
         }
-        if self.mappings > since.mappings + tolerance.mappings {
-            found.push(format!("{} more mappings than at the baseline", self.mappings - since.mappings));
+        if now.mappings > then.mappings + tolerance.mappings {
+            found.push(format!("{} more mappings than at the baseline", now.mappings - then.mappings));
         }
         found
     }
@@ -156,116 +170,48 @@ impl Rest {
 
 impl fmt::Display for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} attached, {} sockets, {} lanes, {} pairs, {} bindings, {} descriptors, {} mappings, {} KiB resident \
-             ({} shared)",
-            self.attached,
-            self.sockets,
-            self.lanes,
-            self.pairs,
-            self.bindings,
-            self.descriptors,
-            self.mappings,
-            self.resident_kib,
-            self.shared_kib
-        )
+        for (what, count) in self.resources() {
+            write!(f, "{count} {what}, ")?;
+        }
+        let Holdings { mappings, resident_kib, shared_kib, .. } = self.held;
+        write!(f, "{mappings} mappings, {resident_kib} KiB resident ({shared_kib} shared)")
     }
 }
 
-/// The result of a run.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Verdict {
-    test: &'static str,
-    pub(crate) ok: bool,
-    elapsed_s: f64,
-    processes: usize,
-    deaths: Deaths,
-    sums: Tally,
-    fresh: Rest,
-    /// The first is the baseline.
-    rests: Vec<Rest>,
-    tolerance_kib: u64,
-    leaks: Vec<String>,
-    daemon_ended_well: bool,
+/// The states of daemons after an attack, and ends them. What they hold beyond fresh ones is wrong.
+pub(crate) fn finish(
+    mut daemons: Vec<Watched>,
+    fresh: &[Rest],
+    tolerance: Tolerance,
+    wrong: &mut Vec<String>,
+) -> Result<Vec<Rest>> {
+    let mut rests = Vec::new();
+    for (daemon, fresh) in daemons.iter_mut().zip(fresh) {
+        let rest = Rest::after(daemon, fresh, tolerance)?;
+        wrong.extend(rest.leaks(fresh));
+        wrong.extend(rest.gained(fresh, tolerance));
+        rests.push(rest);
+    }
+    daemons.into_iter().try_for_each(|daemon| daemon.end(wrong))?;
+    Ok(rests)
 }
 
-impl Verdict {
-    pub(crate) fn new(work: Work, fresh: Rest, rests: Vec<Rest>, tolerance: u64, ended_well: bool) -> Self {
-        let mut leaks = Vec::new();
-        for (number, rest) in rests.iter().enumerate() {
-            let of_rest = rest.leaks(&fresh).into_iter();
-            leaks.extend(of_rest.map(|leak| format!("rest {}: {leak}", number + 1)));
-        }
-        if let (Some(baseline), Some(last)) = (rests.first(), rests.last()) {
-            leaks.extend(last.gained(baseline, Tolerance::of(tolerance)));
-        }
-        let corrupt = rests.last().map_or(0, |rest| rest.lanes_corrupt);
-        if corrupt > 0 {
-            leaks.push(format!("{corrupt} lanes had malformed records"));
-        }
-        // A run without traffic or deaths tests nothing.
-        let idle = work.sums.received == 0 || work.deaths.killed == 0;
-        if idle {
-            leaks.push("no message was sent, or no process died".to_owned());
-        }
-        Self {
-            test: "soak",
-            ok: leaks.is_empty() && work.sums.violations.is_empty() && ended_well,
-            elapsed_s: work.lasted.as_secs_f64(),
-            processes: work.processes,
-            deaths: work.deaths,
-            sums: work.sums,
-            fresh,
-            rests,
-            tolerance_kib: tolerance,
-            leaks,
-            daemon_ended_well: ended_well,
-        }
+/// Prints the verdict on a campaign, as one JSON object or as lines; returns whether nothing is wrong.
+pub(crate) fn verdict(
+    name: &str,
+    as_json: bool,
+    wrong: &[String],
+    mut facts: Value,
+    lines: &[String],
+) -> bool {
+    let ok = wrong.is_empty();
+    if as_json {
+        (facts["ok"], facts["wrong"]) = (json!(ok), json!(wrong));
+        println!("{facts}");
+        return ok;
     }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { deaths, sums, .. } = self;
-        writeln!(f, "{} processes for {:.0} s", self.processes, self.elapsed_s)?;
-        writeln!(
-            f,
-            "  lives        {} started: {} ended by kill -9, {} in the middle of work, {} in good order",
-            deaths.started, deaths.killed, deaths.exited, deaths.orderly
-        )?;
-        writeln!(
-            f,
-            "  messages     {} sent, {} received whole and in order ({} MiB); {} returned, {} requests without answer \
-             (server dead), {} answers after more than 3 s ({} of them found by a repeated receive call), {} gaps in flows of datagrams",
-            sums.sent,
-            sums.received,
-            sums.bytes >> 20,
-            sums.returned,
-            sums.unanswered,
-            sums.late,
-            sums.late_at_look,
-            sums.gaps
-        )?;
-        writeln!(
-            f,
-            "  connections  {} set up, {} broken by a death; {} refused; {} multicasts; {} topology events, {} \
-             repeated subscriptions",
-            sums.connections, sums.broken, sums.refused, sums.multicasts, sums.events, sums.resubscribed
-        )?;
-        writeln!(f, "  fresh        {}", self.fresh)?;
-        for (number, rest) in self.rests.iter().enumerate() {
-            writeln!(f, "  rest {:<7} {rest}", number + 1)?;
-        }
-        for violation in &sums.violations {
-            writeln!(f, "  VIOLATION    {violation}")?;
-        }
-        for leak in &self.leaks {
-            writeln!(f, "  LEAK         {leak}")?;
-        }
-        if !self.daemon_ended_well {
-            writeln!(f, "  the daemon did not end well")?;
-        }
-        writeln!(f, "soak: {}", if self.ok { "ok" } else { "failed" })
-    }
+    lines.iter().for_each(|line| println!("{line}"));
+    wrong.iter().for_each(|why| println!("WRONG: {why}"));
+    println!("{name}: {}", if ok { "ok" } else { "FAILED" });
+    ok
 }

@@ -13,10 +13,18 @@ use utipc::{
     Change, Connection, Destination, Error, Listener, PortId, Received, Scope, ServiceAddress, ServiceRange,
     Socket, SocketKind,
 };
+use utipc_bench_kit::numbered::{self, Exact, Flows, HEAD, Head, Random};
 
 use crate::actor::Actor;
-use crate::flow::{Exact, Flows};
-use crate::message::{self, Ask, HEAD, Head, LONGEST, Random};
+
+/// What a message asks of its receiver: nothing, to send the same message back, or to end. The last one is sent by the
+/// receiver's own process.
+const PLAIN: u8 = 0;
+const ECHO: u8 = 1;
+const STOP: u8 = 2;
+
+/// The longest message, bytes.
+const LONGEST: usize = 66_000;
 
 /// Service types: of requests, multicasts, connections of messages and of bytes.
 const REQUESTS: u32 = 7001;
@@ -70,8 +78,7 @@ enum Stop {
 impl Server {
     /// Ends the server by a message.
     pub(crate) fn end(self, actor: &Actor) -> Result<()> {
-        let mut stop = Vec::new();
-        message::write(&mut stop, actor.flow(), 0, HEAD, Ask::Stop);
+        let stop = Head { flow: actor.flow(), number: 0, len: HEAD, kind: STOP }.message();
         let mut sent_at = None::<Instant>;
         while !self.thread.is_finished() {
             // A server with a full queue may have lost it.
@@ -142,7 +149,7 @@ fn datagrams(actor: &Actor, socket: &Socket) {
         if returned.is_some() {
             continue;
         }
-        let head = match message::check(&buffer[..len]) {
+        let head = match numbered::check(&buffer[..len]) {
             Ok(head) => head,
             Err(why) => {
                 actor.book.violation(format!("a datagram from {source}: {why}"));
@@ -154,10 +161,9 @@ fn datagrams(actor: &Actor, socket: &Socket) {
             Err(why) => actor.book.violation(format!("datagrams from {source} out of order: {why}")),
         }
         received(actor, &head);
-        match head.ask {
-            Ask::Nothing => {}
-            Ask::Stop => return,
-            Ask::Echo => match socket.send_to(&buffer[..len], source) {
+        match head.kind {
+            STOP => return,
+            ECHO => match socket.send_to(&buffer[..len], source) {
                 Ok(_) => actor.book.note(|tally| tally.sent += 1),
                 Err(error) if error.is_temporary() => {
                     actor.book.violation(format!("an answer to {source} blocks forever: {error}"));
@@ -165,6 +171,7 @@ fn datagrams(actor: &Actor, socket: &Socket) {
                 // The client is gone.
                 Err(_) => actor.book.note(|tally| tally.refused += 1),
             },
+            _ => {}
         }
     }
 }
@@ -255,7 +262,7 @@ impl<'a> Talk<'a> {
                     }
                 }
             };
-            let head = message::check(&bytes)?;
+            let head = numbered::check(&bytes)?;
             self.exact.see(&head)?;
             return Ok(Incoming::Message(head, bytes));
         }
@@ -265,7 +272,7 @@ impl<'a> Talk<'a> {
         if self.rest.len() < HEAD {
             return Ok(None);
         }
-        let len = message::head(&self.rest)?.len;
+        let len = Head::read(&self.rest)?.len;
         if self.rest.len() < len {
             return Ok(None);
         }
@@ -292,11 +299,11 @@ fn converse(actor: &Actor, connection: &Connection) -> bool {
             Incoming::Broken => return Ok(false),
             Incoming::Message(head, bytes) => {
                 received(actor, &head);
-                match head.ask {
-                    Ask::Nothing => {}
-                    Ask::Stop => return Ok(true),
-                    Ask::Echo if talk.send(&bytes)? => actor.book.note(|tally| tally.sent += 1),
-                    Ask::Echo => return Ok(false),
+                match head.kind {
+                    STOP => return Ok(true),
+                    ECHO if talk.send(&bytes)? => actor.book.note(|tally| tally.sent += 1),
+                    ECHO => return Ok(false),
+                    _ => {}
                 }
             }
         }
@@ -365,6 +372,16 @@ pub(crate) fn run_client(actor: &Actor) {
 
 type Done = std::result::Result<(), String>;
 
+/// A random length: most messages are short, a few have the largest length.
+fn length(random: &mut Random) -> usize {
+    let most = match random.below(20) {
+        0 => LONGEST,
+        1..=3 => 9000,
+        _ => 700,
+    };
+    HEAD + random.below((most - HEAD) as u64 + 1) as usize
+}
+
 /// Requests to one server in sequence, waiting in the receive call or on the descriptor.
 fn request(actor: &Actor, random: &mut Random, place: u32) -> Done {
     let service = ServiceAddress::new(REQUESTS, place);
@@ -381,7 +398,7 @@ fn request(actor: &Actor, random: &mut Random, place: u32) -> Done {
     let flow = actor.flow();
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; LONGEST]);
     for number in 0..1 + random.below(20) {
-        message::write(&mut bytes, flow, number, random.length(), Ask::Echo);
+        Head { flow, number, len: length(random), kind: ECHO }.write(&mut bytes);
         // By service address and by socket address: the service has one server, which may have died.
         let by_name = random.below(2) == 0;
         let to = if by_name { Destination::from(service) } else { Destination::from(server) };
@@ -402,10 +419,10 @@ fn request(actor: &Actor, random: &mut Random, place: u32) -> Done {
                 return Ok(());
             }
             Ok(got) if buffer.get(..got.len) == Some(&bytes[..]) => {
-                received(actor, &message::check(&bytes)?);
+                received(actor, &numbered::check(&bytes)?);
             }
             Ok(got) => {
-                let what = message::check(&buffer[..got.len]);
+                let what = numbered::check(&buffer[..got.len]);
                 return Err(format!("an answer to number {number} of flow {flow} from {server}: {what:?}"));
             }
             Err(error) if error.is_temporary() => {
@@ -504,8 +521,8 @@ fn exchange(
     for _ in 0..1 + random.below(10) {
         let plain = random.below(30);
         for part in 0..=plain {
-            let ask = if part == plain { Ask::Echo } else { Ask::Nothing };
-            message::write(&mut bytes, flow, number, random.length(), ask);
+            let kind = if part == plain { ECHO } else { PLAIN };
+            Head { flow, number, len: length(random), kind }.write(&mut bytes);
             number += 1;
             if !talk.send(&bytes)? {
                 return Ok(false);
@@ -532,7 +549,7 @@ fn multicast(actor: &Actor, random: &mut Random, place: u32) -> Done {
     let flow = actor.flow();
     let mut bytes = Vec::new();
     for number in 0..1 + random.below(8) {
-        message::write(&mut bytes, flow, number, random.length(), Ask::Nothing);
+        Head { flow, number, len: length(random), kind: PLAIN }.write(&mut bytes);
         match socket.send_to(&bytes, to) {
             Ok(_) => actor.book.note(|tally| {
                 tally.sent += 1;

@@ -7,22 +7,22 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
 };
 use serde::{Deserialize, Serialize};
+use utipc_bench_kit::counts;
+use utipc_bench_kit::numbered::Random;
 
 use super::grammar::{self, Known};
 use super::junk::Junk;
-use crate::honest::OWN_PROGRAM;
-use crate::message::Random;
+use crate::Part;
 
 /// Descriptors from the daemon that a process keeps.
 const KEPT_MAX: usize = 40;
@@ -33,41 +33,27 @@ const PASSED_MAX: u64 = 253;
 /// Longest wait for one reply.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// A hostile process; the run itself starts them.
-#[derive(Debug, Args)]
+/// The task of a hostile process.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Attacker {
-    /// The daemon's socket
-    #[arg(long)]
-    socket: PathBuf,
-    #[arg(long)]
-    seed: u64,
-    #[arg(long)]
-    seconds: f64,
-    /// Attacks on an attachment that it has inherited as its input
-    #[arg(long)]
-    inherited: bool,
-    /// Types of services of others
-    #[arg(long, value_delimiter = ',')]
-    services: Vec<u64>,
+    /// The daemon's socket.
+    pub(super) socket: PathBuf,
+    pub(super) seed: u64,
+    pub(super) seconds: f64,
+    /// Attacks on an attachment that it has inherited as its input.
+    pub(super) inherited: bool,
+    /// Types of services of others.
+    pub(super) services: Vec<u64>,
 }
 
-/// Counts of what a process has done.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Done {
-    pub(crate) attachments: u64,
-    pub(crate) packets: u64,
-    pub(crate) replies: u64,
-    pub(crate) descriptors: u64,
-    pub(crate) writes: u64,
-}
-
-impl Done {
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.attachments += other.attachments;
-        self.packets += other.packets;
-        self.replies += other.replies;
-        self.descriptors += other.descriptors;
-        self.writes += other.writes;
+counts! {
+    /// Counts of what a process has done.
+    pub(crate) struct Done {
+        attachments,
+        packets,
+        replies,
+        descriptors,
+        writes,
     }
 }
 
@@ -255,7 +241,7 @@ impl Link<'_> {
                     0 => 0,
                     1 => u64::MAX,
                     2 => 1 << self.below(64),
-                    _ => self.random.next(),
+                    _ => self.random.draw(),
                 };
                 if file.write_at(&word.to_le_bytes(), place).is_err() {
                     return true;
@@ -341,9 +327,9 @@ impl Link<'_> {
     /// A child that has a copy of the attachment and also attacks with it.
     fn hand_down(&mut self, attacker: &Attacker) {
         let Ok(copy) = self.channel.try_clone() else { return };
-        let mut child = Command::new(OWN_PROGRAM);
-        child.args(["attacker", "--inherited", "--seconds", "0.2", "--seed"]);
-        child.arg((self.random.next() >> 21).to_string()).arg("--socket").arg(&attacker.socket);
+        let (seed, socket) = (self.random.draw() >> 21, attacker.socket.clone());
+        let task = Attacker { socket, seed, seconds: 0.2, inherited: true, services: Vec::new() };
+        let Ok(mut child) = Part::Attacker(task).command() else { return };
         child.stdin(Stdio::from(copy)).stdout(Stdio::null()).stderr(Stdio::null());
         if let Ok(mut child) = child.spawn() {
             for _ in 0..self.below(60) {

@@ -1,7 +1,7 @@
 //! The requests of the attach protocol as a grammar, written from docs/spec/attach.md, without the project's own
 //! encoder: the results are valid, or nearly valid.
 
-use crate::message::Random;
+use utipc_bench_kit::numbered::Random;
 
 /// A field of a request, encoded as `postcard` does: numbers of more than 8 bits in groups of 7 bits.
 #[derive(Clone, Copy, Debug)]
@@ -188,7 +188,7 @@ fn number(random: &mut Random) -> u64 {
     match random.below(3) {
         0 => random.below(64),
         1 => EDGES[random.below(EDGES.len() as u64) as usize],
-        _ => random.next() & u64::from(u32::MAX),
+        _ => random.draw() & u64::from(u32::MAX),
     }
 }
 
@@ -208,9 +208,9 @@ fn put_all(out: &mut Vec<u8>, numbers: &[u64]) {
 fn field(out: &mut Vec<u8>, random: &mut Random, known: &Known, field: Field) {
     match field {
         Port => put(out, known.port(random)),
-        Byte => out.push(random.next() as u8),
+        Byte => out.push(random.draw() as u8),
         Number => put(out, number(random)),
-        Long => put(out, if random.below(2) == 0 { number(random) } else { random.next() }),
+        Long => put(out, if random.below(2) == 0 { number(random) } else { random.draw() }),
         Flag => out.push(random.below(2) as u8),
         Variant(count) => put(out, random.below(count)),
         Range => {
@@ -313,7 +313,7 @@ pub(super) fn damage(random: &mut Random, packet: &mut Vec<u8>, other: &[u8]) {
         1 => packet.extend_from_slice(other),
         2 => packet.splice(..0, other.iter().copied()).for_each(drop),
         3 => packet.extend(std::iter::repeat_n(0xff, random.below(200_000) as usize)),
-        4 => packet.insert(at, random.next() as u8),
+        4 => packet.insert(at, random.draw() as u8),
         _ => {
             if let Some(byte) = packet.get_mut(at) {
                 *byte ^= 1 << random.below(8);

@@ -9,8 +9,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
-
-use crate::message::Random;
+use utipc_bench_kit::numbered::Random;
 
 /// Connections whose other ends are kept.
 const LINGERING_MAX: usize = 8;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use utipc::{Change, Node, NodeAddr, Topology};
 
+use crate::daemon::attach;
+
 /// Time for the last events.
 const REST: Duration = Duration::from_millis(500);
 
@@ -26,8 +28,7 @@ pub(super) struct Lost {
 
 impl Links {
     pub(super) fn of(socket: &Path) -> Result<Self> {
-        let node =
-            Node::builder().daemon_at(socket).start().context("attach a program that watches links")?;
+        let node = attach(socket)?;
         let mut topology = node.topology().context("watch links")?;
         topology.links().context("watch links")?;
         Ok(Self { topology, _node: node })

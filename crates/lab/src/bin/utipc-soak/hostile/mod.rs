@@ -11,8 +11,9 @@ mod search;
 mod shape;
 
 use std::io::Read;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -20,12 +21,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
+use utipc_bench_kit::numbered::Random;
+use utipc_bench_kit::process::Killed;
 
-use crate::bystander::{ECHO, TARGET, Window};
-use crate::daemon::Watched;
-use crate::honest::{Honest, OWN_PROGRAM, as_user};
-use crate::message::Random;
-use crate::report::{Rest, Tolerance};
+use crate::daemon::{Watched, configuration};
+use crate::honest::{ECHO, Honest, Role, TARGET, Window, as_user};
+use crate::report::{Rest, Tolerance, finish, verdict};
+use crate::{INTERVAL, Part};
 
 pub(crate) use attacker::{Attacker, attack};
 pub(crate) use search::{Options as SearchOptions, run as search};
@@ -38,13 +40,10 @@ use links::Links;
 const HOSTILE_USER: u32 = 64_110;
 
 /// Users of the hostile processes.
-const USERS: u32 = 3;
+const USERS: u64 = 3;
 
 /// Longest life of a hostile process, seconds.
 const LIFE: f64 = 5.0;
-
-/// Pause between two checks of the processes.
-const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time after which a hostile process that does not end is killed.
 const GRACE: Duration = Duration::from_secs(5);
@@ -57,6 +56,9 @@ const FACTOR: u64 = 5;
 
 /// Longest turn that the plan of the campaign allows, microseconds.
 const LONGEST_TURN_US: u64 = 50_000;
+
+/// The paths of the honest clients.
+const PATHS: [&str; 2] = ["lanes", "two nodes"];
 
 /// Options of a run.
 #[derive(Debug, Args)]
@@ -103,21 +105,44 @@ impl Options {
 
 /// A hostile process, and when it has to be killed: in the middle of an attack, or because it does not end.
 struct Hostile {
-    child: Child,
+    process: Killed,
     until: Instant,
 }
 
-impl Drop for Hostile {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Hostile {
+    /// Starts a process of one of the hostile users.
+    fn start(part: &Part, user: u64, output: Stdio, until: Instant) -> Result<Self> {
+        let mut command = part.command()?;
+        command.stdin(Stdio::null()).stdout(output);
+        Ok(Self { process: spawn(command, user)?, until })
     }
+
+    fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.process.0.try_wait().context("check a hostile process")?.is_some())
+    }
+}
+
+/// Starts a process of one of the hostile users.
+fn spawn(mut command: Command, user: u64) -> Result<Killed> {
+    as_user(&mut command, HOSTILE_USER + (user % USERS) as u32);
+    command.spawn().context("start a hostile process").map(Killed)
+}
+
+/// Processes that only compute: what honest processes lose to these, they lose to the scheduler. The system ends each
+/// after this many seconds, even if this program is killed.
+fn computing(count: u64, seconds: u64) -> Result<Vec<Killed>> {
+    let one = |user| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -t {seconds}; while :; do :; done")]).stdin(Stdio::null());
+        spawn(command, user)
+    };
+    (0..count).map(one).collect()
 }
 
 /// The hostile processes of a run.
 struct Mob<'a> {
     options: &'a Options,
-    socket: &'a Path,
+    socket: PathBuf,
     random: Random,
     started: u64,
     killed: u64,
@@ -131,49 +156,47 @@ impl Mob<'_> {
         self.started += 1;
         let life = (1.0 + self.random.below(1000) as f64 / 1000.0 * (LIFE - 1.0)).min(left);
         let is_killed = self.random.below(2) == 0;
-        let mut command = Command::new(OWN_PROGRAM);
-        command.args(["attacker", "--seconds", &life.to_string()]);
-        command.args(["--seed", &(self.options.seed * 1_000_000 + number).to_string()]);
-        command.args(["--services", &format!("{},{},1,2", ECHO.service, TARGET.service), "--socket"]);
-        command.arg(self.socket).stdin(Stdio::null()).stdout(Stdio::piped());
-        as_user(&mut command, HOSTILE_USER + (number % u64::from(USERS)) as u32);
-        let child = command.spawn().context("start a hostile process")?;
+        let attacker = Attacker {
+            socket: self.socket.clone(),
+            seed: self.options.seed * 1_000_000 + number,
+            seconds: life,
+            inherited: false,
+            services: vec![u64::from(ECHO.service), u64::from(TARGET.service), 1, 2],
+        };
         let until = Instant::now()
             + match is_killed {
-                true => Duration::from_secs_f64(life * self.random.below(100) as f64 / 100.0),
-                false => Duration::from_secs_f64(life) + GRACE,
+                true => seconds(life * self.random.below(100) as f64 / 100.0),
+                false => seconds(life) + GRACE,
             };
-        self.living.push(Hostile { child, until });
+        self.living.push(Hostile::start(&Part::Attacker(attacker), number, Stdio::piped(), until)?);
         Ok(())
     }
 
     /// Replaces processes that have ended until the time is over.
-    fn rage(&mut self, daemons: &mut [Watched; 2], end: Instant) -> Result<()> {
+    fn rage(&mut self, daemons: &mut [Watched], end: Instant) -> Result<()> {
         loop {
             let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
             while left > 0.0 && self.living.len() < self.options.processes as usize {
                 self.start(left)?;
             }
-            for daemon in &mut *daemons {
-                daemon.check_alive()?;
-            }
+            daemons.iter_mut().try_for_each(Watched::check_alive)?;
             let mut at = 0;
             while let Some(hostile) = self.living.get_mut(at) {
-                if hostile.child.try_wait().context("check a hostile process")?.is_some() {
+                if hostile.has_ended()? {
                     let mut said = String::new();
-                    if let Some(mut output) = hostile.child.stdout.take() {
+                    if let Some(mut output) = hostile.process.0.stdout.take() {
                         let _ = output.read_to_string(&mut said);
                     }
                     if let Ok(done) = serde_json::from_str(&said) {
                         self.done.add(&done);
                     }
-                    drop(self.living.swap_remove(at));
                 } else if Instant::now() > hostile.until {
                     self.killed += 1;
-                    drop(self.living.swap_remove(at));
                 } else {
                     at += 1;
+                    continue;
                 }
+                drop(self.living.swap_remove(at));
             }
             if left == 0.0 && self.living.is_empty() {
                 return Ok(());
@@ -183,66 +206,10 @@ impl Mob<'_> {
     }
 }
 
-/// As many computing processes as attackers: what honest processes lose to these, they lose to the scheduler.
-fn crowd(options: &Options) -> Result<Vec<Hostile>> {
-    let one = |number: u32| {
-        let mut command = Command::new("sh");
-        // The system ends it even if this program is killed.
-        let most = options.quiet.ceil() as u64;
-        command.args(["-c", &format!("ulimit -t {most}; while :; do :; done")]).stdin(Stdio::null());
-        as_user(&mut command, HOSTILE_USER + number % USERS);
-        let child = command.spawn().context("start a process that computes")?;
-        Ok(Hostile { child, until: Instant::now() })
-    };
-    // One more: the hostile node.
-    (0..=options.processes).map(one).collect()
-}
-
 /// Addresses of three nodes that no other run has.
-fn addresses() -> [String; 3] {
+fn addresses() -> [Ipv4Addr; 3] {
     let number = std::process::id();
-    [1, 2, 3].map(|host| format!("127.{}.{}.{host}", 100 + (number >> 8) % 100, number % 250))
-}
-
-/// Two daemons, linked, that take processes of all users.
-fn start_daemons(program: &Path, addresses: &[String; 3]) -> Result<[Watched; 2]> {
-    let start = |at: usize| {
-        let others: Vec<String> = addresses
-            .iter()
-            .enumerate()
-            .filter(|(n, _)| *n != at)
-            .map(|(_, other)| format!("{other:?}"))
-            .collect();
-        let configuration = format!(
-            "[node]\naddress = \"1.1.{}\"\n[[bearer]]\nmedia = \"udp\"\nname = \"lan\"\nlocal = {:?}\n\
-             remotes = [{}]\n[policy]\nattach = [\"*\"]\nsocket_mode = \"0666\"\n",
-            at + 1,
-            addresses[at],
-            others.join(", ")
-        );
-        Watched::start_with(program, ["-a", "-b"][at], &configuration)
-    };
-    let mut daemons = [start(0)?, start(1)?];
-    let begun = Instant::now();
-    for daemon in &mut daemons {
-        while links_up(daemon)? == 0 {
-            ensure!(begun.elapsed() < LIMIT, "the two daemons have no link after {LIMIT:?}");
-            std::thread::sleep(INTERVAL);
-        }
-    }
-    Ok(daemons)
-}
-
-/// How often a link has come up.
-fn links_up(daemon: &mut Watched) -> Result<u64> {
-    let counters = daemon.counters()?;
-    let up = counters.get("node").and_then(|node| node.get("links_up"));
-    up.and_then(Value::as_u64).context("no counter of links")
-}
-
-/// The longest turn of a daemon, and how many were long.
-fn turns(daemon: &mut Watched) -> Result<Value> {
-    daemon.counters()?.get("turns").cloned().context("no counters of turns")
+    [1, 2, 3].map(|host| Ipv4Addr::new(127, (100 + (number >> 8) % 100) as u8, (number % 250) as u8, host))
 }
 
 /// The longest turn without the time in which the system ran something else, microseconds: there are more processes
@@ -268,16 +235,23 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
         .with_max_level(tracing::Level::WARN)
         .with_writer(std::io::stderr)
         .try_init();
-    let mut daemons = start_daemons(program, &addresses)?;
+    let start = |at: usize| {
+        let configuration = configuration(at, &addresses, true);
+        Watched::start_by(Command::new(program), ["-a", "-b"][at], &configuration)
+    };
+    let mut daemons = vec![start(0)?, start(1)?];
+    daemons.iter_mut().try_for_each(Watched::wait_for_link)?;
     let fresh = [Rest::take(&mut daemons[0])?, Rest::take(&mut daemons[1])?];
-    let names = names::Hostile::new(&addresses)?;
-    let server = Honest::start(daemons[0].socket(), "server")?;
+    let names = names::Hostile::new(addresses)?;
+    let server = Honest::start(daemons[0].socket(), Role::Server)?;
     // Over lanes, and from the other node.
-    let mut clients =
-        [Honest::start(daemons[0].socket(), "client")?, Honest::start(daemons[1].socket(), "client")?];
+    let mut clients = [
+        Honest::start(daemons[0].socket(), Role::Client)?,
+        Honest::start(daemons[1].socket(), Role::Client)?,
+    ];
     let mut windows = |what: &str| -> Result<[Window; 2]> {
         let windows = [clients[0].window()?, clients[1].window()?];
-        for (path, window) in ["lanes", "two nodes"].iter().zip(&windows) {
+        for (path, window) in PATHS.iter().zip(&windows) {
             eprintln!("{what}, {path}: {window:?}");
         }
         Ok(windows)
@@ -285,16 +259,16 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
     let _start = windows("start")?;
     std::thread::sleep(seconds(options.quiet));
     let quiet = windows("quiet")?;
-    let crowd = crowd(options)?;
+    // As many as attackers, and one more: the hostile node.
+    let crowd = computing(u64::from(options.processes) + 1, options.quiet.ceil() as u64)?;
     std::thread::sleep(seconds(options.quiet));
     let crowded = windows("beside processes that only compute")?;
     drop(crowd);
-    let quiet_turns = turns(&mut daemons[0])?;
+    let quiet_turns = daemons[0].turns()?;
     let watched = [Links::of(daemons[0].socket())?, Links::of(daemons[1].socket())?];
-    let socket = daemons[0].socket().to_owned();
     let mut mob = Mob {
         options,
-        socket: &socket,
+        socket: daemons[0].socket().to_owned(),
         random: Random(options.seed << 32),
         started: 0,
         killed: 0,
@@ -311,7 +285,7 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
     raged?;
     let Ok(bindings) = bindings else { bail!("the hostile node has failed") };
     let loud = windows("under attack")?;
-    let loud_turns = turns(&mut daemons[0])?;
+    let loud_turns = daemons[0].turns()?;
     drop((clients, server));
     let mut wrong = Vec::new();
     let mut given_up = 0;
@@ -323,14 +297,7 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
         }
     }
     drop(names);
-    let mut rests = Vec::new();
-    for (daemon, fresh) in daemons.iter_mut().zip(&fresh) {
-        let tolerance = options.tolerance();
-        let rest = Rest::after(daemon, fresh, tolerance)?;
-        wrong.extend(rest.leaks(fresh));
-        wrong.extend(rest.gained(fresh, tolerance));
-        rests.push(rest);
-    }
+    let rests = finish(daemons, &fresh, options.tolerance(), &mut wrong)?;
     let mut slow = Vec::new();
     if longest_us(&loud_turns) > LONGEST_TURN_US {
         slow.push(format!("a turn took {} ms", longest_us(&loud_turns) / 1000));
@@ -349,40 +316,23 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
     if options.timed {
         wrong.append(&mut slow);
     }
-    for daemon in daemons {
-        if !daemon.end()? {
-            wrong.push("a daemon has failed".to_owned());
-        }
-    }
-    let ok = wrong.is_empty();
-    if as_json {
-        let verdict = json!({ "ok": ok, "seed": options.seed, "processes": mob.started, "killed": mob.killed,
-            "done": mob.done, "bindings": bindings, "hostile_links_lost": given_up, "quiet": quiet,
-            "crowded": crowded, "attacked": loud, "quiet_turns": quiet_turns, "turns": loud_turns, "fresh": fresh,
-            "rests": rests, "wrong": wrong, "slow": slow });
-        println!("{verdict}");
-        return Ok(ok);
-    }
     let Done { attachments, packets, replies, descriptors, writes } = &mob.done;
-    println!(
+    let mut lines = vec![format!(
         "seed {}: {} hostile processes ({} killed); of those that ended: {attachments} attachments, {packets} packets, \
          {replies} replies read, {descriptors} descriptors passed, {writes} words of shared memory overwritten; \
          {bindings} bindings of the hostile node, whose links went down {given_up} times",
         options.seed, mob.started, mob.killed
-    );
-    for (path, ((before, beside), after)) in
-        ["lanes", "two nodes"].iter().zip(quiet.iter().zip(&crowded).zip(&loud))
-    {
-        println!(
-            "{path}: quiet {before:?}, beside processes that only compute {beside:?}, under attack {after:?}"
-        );
-    }
-    println!("turns before: {quiet_turns}\nturns: {loud_turns}");
-    for (fresh, rest) in fresh.iter().zip(&rests) {
-        println!("fresh daemon: {fresh}\nafterwards: {rest}");
-    }
-    slow.iter().for_each(|what| println!("SLOW (counts with --timed): {what}"));
-    wrong.iter().for_each(|why| println!("WRONG: {why}"));
-    println!("hostile: {}", if ok { "ok" } else { "FAILED" });
-    Ok(ok)
+    )];
+    lines.extend(PATHS.iter().zip(quiet.iter().zip(&crowded).zip(&loud)).map(
+        |(path, ((before, beside), after))| {
+            format!("{path}: quiet {before:?}, beside processes that only compute {beside:?}, under attack {after:?}")
+        },
+    ));
+    lines.push(format!("turns before: {quiet_turns}\nturns: {loud_turns}"));
+    lines.extend(Rest::lines(&fresh, &rests));
+    lines.extend(slow.iter().map(|what| format!("SLOW (counts with --timed): {what}")));
+    let facts = json!({ "seed": options.seed, "processes": mob.started, "killed": mob.killed, "done": mob.done,
+        "bindings": bindings, "hostile_links_lost": given_up, "quiet": quiet, "crowded": crowded, "attacked": loud,
+        "quiet_turns": quiet_turns, "turns": loud_turns, "fresh": fresh, "rests": rests, "slow": slow });
+    Ok(verdict("hostile", as_json, &wrong, facts, &lines))
 }

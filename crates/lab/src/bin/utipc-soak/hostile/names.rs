@@ -1,16 +1,17 @@
 //! A hostile node: a neighbour that publishes and withdraws names all the time.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use utipc::{Node, NodeAddr, Scope, ServiceRange};
+use utipc_bench_kit::numbered::Random;
 
-use super::{INTERVAL, LIMIT};
-use crate::bystander::{ECHO, TARGET};
-use crate::message::Random;
+use super::LIMIT;
+use crate::INTERVAL;
+use crate::honest::{ECHO, TARGET};
 
 /// Port of TIPC over UDP.
 const PORT: u16 = 6118;
@@ -26,10 +27,9 @@ pub(super) struct Hostile(Node);
 
 impl Hostile {
     /// Starts it at the third address, and waits for its links to the others.
-    pub(super) fn new(addresses: &[String; 3]) -> Result<Self> {
-        let ip = |at: usize| addresses[at].parse::<IpAddr>().context("an address");
-        let peers = [SocketAddr::new(ip(0)?, PORT), SocketAddr::new(ip(1)?, PORT)];
-        let builder = Node::builder().address(ADDRESS).udp_peers(ip(2)?, peers);
+    pub(super) fn new([one, other, own]: [Ipv4Addr; 3]) -> Result<Self> {
+        let peers = [one, other].map(|peer| SocketAddr::from((peer, PORT)));
+        let builder = Node::builder().address(ADDRESS).udp_peers(IpAddr::from(own), peers);
         let node = builder.start().context("start the hostile node")?;
         let begun = std::time::Instant::now();
         while node.links().iter().filter(|link| link.up).count() < 2 {
@@ -49,7 +49,7 @@ impl Hostile {
                     0 => TARGET.service,
                     n => ECHO.service + 10 + n as u32,
                 };
-                let lower = random.next() as u32;
+                let lower = random.draw() as u32;
                 let range = ServiceRange::new(
                     service,
                     lower.max(2),

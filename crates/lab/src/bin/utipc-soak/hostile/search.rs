@@ -10,16 +10,13 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
+use utipc_bench_kit::numbered::Random;
 
-use super::shape::{End, Shape};
-use super::{FACTOR, HOSTILE_USER, Hostile, seconds};
-use crate::bystander::Window;
-use crate::daemon::Watched;
-use crate::honest::{Honest, OWN_PROGRAM, as_user};
-use crate::message::Random;
-
-/// Pause between two checks of the daemon's memory.
-const INTERVAL: Duration = Duration::from_millis(50);
+use super::shape::{End, Shape, Shaped};
+use super::{FACTOR, Hostile, computing, seconds};
+use crate::daemon::{Watched, configuration};
+use crate::honest::{Honest, Role, Window};
+use crate::{INTERVAL, Part};
 
 /// Time after which the memory of a user that has left must be returned.
 const RETURNED: Duration = Duration::from_secs(10);
@@ -38,8 +35,8 @@ const TURN_US: u64 = 20_000;
 /// missed a target.
 const LONGER: f64 = 3.0;
 
-const CONFIGURATION: &str =
-    "[node]\naddress = \"1.1.1\"\n[policy]\nattach = [\"*\"]\nsocket_mode = \"0666\"\n";
+/// Seconds after which the system ends a process that only computes.
+const COMPUTING: u64 = 600;
 
 /// Options of a search.
 #[derive(Clone, Debug, Args)]
@@ -130,32 +127,33 @@ fn counters(daemon: &mut Watched) -> Result<(u64, u64, String)> {
     Ok((charged, super::longest_us(turns), handler.to_owned()))
 }
 
-/// Starts a process that runs for the duration of an attack.
-fn start_shaped(socket: &Path, options: &Options, seed: u64, shape: &Shape, end: Instant) -> Result<Hostile> {
-    let mut command = Command::new(OWN_PROGRAM);
-    let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
-    command.args(["shaped", "--seconds", &left.to_string(), "--seed", &seed.to_string()]);
-    let part = serde_json::to_string(&shape.part(options.processes()))?;
-    command.arg("--shape").arg(&part).arg("--socket").arg(socket);
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    as_user(&mut command, HOSTILE_USER);
-    let child = command.spawn().context("start a hostile process")?;
-    Ok(Hostile { child, until: end + seconds(options.attack) })
+/// Starts a daemon that takes processes of all users.
+fn start(program: &Path, name: &str) -> Result<Watched> {
+    Watched::start_by(Command::new(program), name, &configuration(0, &[], true))
 }
 
-/// Whether a process still lives, and may.
-fn is_alive(process: &mut Hostile) -> Result<bool> {
-    let has_ended = process.child.try_wait().context("check a hostile process")?.is_some();
-    Ok(!has_ended && Instant::now() < process.until)
+fn end(daemon: Watched) -> Result<()> {
+    let mut wrong = Vec::new();
+    daemon.end(&mut wrong)?;
+    ensure!(wrong.is_empty(), "the daemon has failed");
+    Ok(())
+}
+
+/// Starts a process that runs for the duration of an attack.
+fn start_shaped(socket: &Path, options: &Options, seed: u64, shape: &Shape, end: Instant) -> Result<Hostile> {
+    let left = end.saturating_duration_since(Instant::now()).as_secs_f64();
+    let shape = shape.part(options.processes());
+    let part = Part::Shaped(Shaped { socket: socket.to_owned(), seed, seconds: left, shape });
+    Hostile::start(&part, 0, Stdio::null(), end + seconds(options.attack))
 }
 
 /// One attack against a fresh daemon.
 fn attack(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result<Cost> {
-    let mut daemon = Watched::start_with(program, "-search", CONFIGURATION)?;
-    let apart = options.apart.then(|| Watched::start_with(program, "-apart", CONFIGURATION)).transpose()?;
+    let mut daemon = start(program, "-search")?;
+    let apart = options.apart.then(|| start(program, "-apart")).transpose()?;
     let socket = apart.as_ref().unwrap_or(&daemon).socket();
-    let server = Honest::start(socket, "server")?;
-    let mut clients = [Honest::start(socket, "caller")?, Honest::start(socket, "client")?];
+    let server = Honest::start(socket, Role::Server)?;
+    let mut clients = [Honest::start(socket, Role::Caller)?, Honest::start(socket, Role::Client)?];
     std::thread::sleep(seconds(0.5));
     for client in &mut clients {
         client.window()?;
@@ -163,17 +161,16 @@ fn attack(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result
     let resident = |daemon: &Watched| {
         daemon.held().map(|held| held.resident_kib - held.shared_kib.min(held.resident_kib))
     };
-    let start = resident(&daemon)?;
+    let at_start = resident(&daemon)?;
     let (begun, mut seeds) = (Instant::now(), seed..);
     // One that begins later would be at its end before it has set up anything.
-    let [last_start, end] = [0.75, 1.0].map(|part| begun + seconds(options.attack * part));
-    let kill_at = begun + seconds(options.attack * 0.9);
+    let [last_start, kill_at, over] = [0.75, 0.9, 1.0].map(|part| begun + seconds(options.attack * part));
     let mut hostile: Vec<Hostile> = Vec::new();
     let mut cost = Cost::default();
     loop {
         let mut living = Vec::new();
         for mut process in hostile {
-            if is_alive(&mut process)? {
+            if !process.has_ended()? && Instant::now() < process.until {
                 living.push(process);
             }
         }
@@ -181,12 +178,12 @@ fn attack(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result
         // A process may end sooner: its user starts another one.
         while Instant::now() < last_start && (hostile.len() as u64) < options.processes() {
             let seed = seeds.next().unwrap_or(seed);
-            hostile.push(start_shaped(daemon.socket(), options, seed, shape, end)?);
+            hostile.push(start_shaped(daemon.socket(), options, seed, shape, over)?);
         }
         if hostile.is_empty() || shape.end == End::Killed && Instant::now() > kill_at {
             break;
         }
-        let now = resident(&daemon)?.saturating_sub(start);
+        let now = resident(&daemon)?.saturating_sub(at_start);
         if now > cost.resident_kib + 1024 {
             (cost.charged_kib, cost.resident_kib) = (counters(&mut daemon)?.0 >> 10, now);
         }
@@ -194,38 +191,29 @@ fn attack(program: &Path, options: &Options, seed: u64, shape: &Shape) -> Result
     }
     drop(hostile);
     let left = Instant::now();
-    while resident(&daemon)?.saturating_sub(start) > LEFT_KIB && left.elapsed() < RETURNED {
+    while resident(&daemon)?.saturating_sub(at_start) > LEFT_KIB && left.elapsed() < RETURNED {
         std::thread::sleep(INTERVAL);
     }
-    cost.left_kib = resident(&daemon)?.saturating_sub(start);
+    cost.left_kib = resident(&daemon)?.saturating_sub(at_start);
     (cost.requests, cost.lanes) = (clients[0].window()?, clients[1].window()?);
     let (_, turn_us, handler) = counters(&mut daemon)?;
     (cost.turn_us, cost.handler) = (turn_us, handler);
     drop((clients, server));
-    for daemon in apart.into_iter().chain([daemon]) {
-        ensure!(daemon.end()?, "the daemon has failed");
-    }
+    apart.into_iter().chain([daemon]).try_for_each(end)?;
     Ok(cost)
 }
 
 /// The time of a bystander's requests while the attacker's processes only compute.
 fn beside_computing(program: &Path, options: &Options) -> Result<Window> {
-    let daemon = Watched::start_with(program, "-search", CONFIGURATION)?;
-    let mut caller = Honest::start(daemon.socket(), "caller")?;
-    let compute = |_| {
-        let mut command = Command::new("sh");
-        command.args(["-c", "ulimit -t 600; while :; do :; done"]).stdin(Stdio::null());
-        as_user(&mut command, HOSTILE_USER);
-        let child = command.spawn().context("start a process that computes")?;
-        Ok(Hostile { child, until: Instant::now() })
-    };
-    let computing = (0..options.processes()).map(compute).collect::<Result<Vec<_>>>()?;
+    let daemon = start(program, "-search")?;
+    let mut caller = Honest::start(daemon.socket(), Role::Caller)?;
+    let computing = computing(options.processes(), COMPUTING)?;
     std::thread::sleep(seconds(0.5));
     caller.window()?;
     std::thread::sleep(seconds(LONGER * options.attack));
     let window = caller.window()?;
     drop((computing, caller));
-    ensure!(daemon.end()?, "the daemon has failed");
+    end(daemon)?;
     Ok(window)
 }
 
@@ -272,7 +260,7 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
             (None, true) => Shape::any(&mut random),
             (None, false) => known[random.below(known.len() as u64) as usize].mutated(&mut random),
         };
-        let cost = attack(program, options, random.next() >> 40, &shape).with_context(|| {
+        let cost = attack(program, options, random.draw() >> 40, &shape).with_context(|| {
             format!("the daemon beside {}", serde_json::to_string(&shape).unwrap_or_default())
         })?;
         attacks += 1;
@@ -286,7 +274,7 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
         }
         let json = serde_json::to_string(&shape)?;
         println!("SLOW: {}: {json}", misses.join("; "));
-        let again = repeat(program, options, random.next() >> 40, &shape)?;
+        let again = repeat(program, options, random.draw() >> 40, &shape)?;
         if !again.is_empty() {
             missed += 1;
             println!("SLOW AGAIN (counts with --timed): {}: {json}", again.join("; "));

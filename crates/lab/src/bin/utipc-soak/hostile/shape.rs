@@ -5,14 +5,13 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use clap::Args;
+use anyhow::Result;
 use rustix::net::{RecvFlags, SendFlags};
 use serde::{Deserialize, Serialize};
+use utipc_bench_kit::numbered::Random;
 
 use super::attacker::connect;
 use super::grammar::{self, Known};
-use crate::message::Random;
 
 /// The service that all sockets of the process may be bound to.
 const SERVICE: u64 = 9600;
@@ -25,7 +24,7 @@ const KNOWN_MAX: usize = 70_000;
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum End {
+pub(crate) enum End {
     /// It exits with everything open.
     Exit,
     /// It closes its attachments one by one.
@@ -38,7 +37,7 @@ pub(super) enum End {
 
 /// A shape.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     pub(super) attachments: u64,
     pub(super) sockets: u64,
     /// Requests that are made once for each socket, by their numbers in the grammar.
@@ -57,7 +56,7 @@ pub(super) struct Shape {
 /// A random number from 1 to `most`, each order of magnitude as likely as the others.
 fn spread(random: &mut Random, most: u64) -> u64 {
     let bits = u64::from(u64::BITS - most.leading_zeros());
-    (random.next() % (1 << (1 + random.below(bits)))).clamp(1, most)
+    (random.draw() % (1 << (1 + random.below(bits)))).clamp(1, most)
 }
 
 /// A request for each socket: usually one that makes something.
@@ -119,19 +118,14 @@ impl Shape {
     }
 }
 
-/// One process with a shape; the run itself starts it.
-#[derive(Debug, Args)]
+/// The task of a process with a shape.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Shaped {
-    /// The daemon's socket
-    #[arg(long)]
-    socket: PathBuf,
-    #[arg(long)]
-    seed: u64,
-    #[arg(long)]
-    seconds: f64,
-    /// The shape, as JSON
-    #[arg(long)]
-    shape: String,
+    /// The daemon's socket.
+    pub(super) socket: PathBuf,
+    pub(super) seed: u64,
+    pub(super) seconds: f64,
+    pub(super) shape: Shape,
 }
 
 /// An attachment, and the requests that wait for their reply.
@@ -191,7 +185,7 @@ fn request(random: &mut Random, known: &Known, kind: u64, payload: u64) -> Vec<u
 
 /// Attacks with a shape until the time is over.
 pub(crate) fn attack(shaped: &Shaped) -> Result<()> {
-    let shape: Shape = serde_json::from_str(&shaped.shape).context("read the shape")?;
+    let shape = &shaped.shape;
     let end = Instant::now() + Duration::from_secs_f64(shaped.seconds);
     let (mut random, mut buffer) = (Random(shaped.seed << 20), vec![0; 80_000]);
     let mut attached: Vec<Attached> = Vec::new();

@@ -9,26 +9,20 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use utipc::{Engine, Node};
 use utipc_sim::peers::Attack;
 
-use crate::bystander::Window;
-use crate::daemon::Watched;
-use crate::honest::Honest;
-use crate::report::{Rest, Tolerance};
+use crate::daemon::{Watched, attach};
+use crate::honest::{Honest, Role, Window};
+use crate::report::{Rest, Tolerance, finish, verdict};
 use network::{Network, PEERS_MAX};
 use phase::Phase;
 
-pub(crate) use network::{Traffic, wait_for_link};
 pub(crate) use peer::{Peer, attack};
 
 /// Pause between two checks of a daemon.
 const INTERVAL: Duration = Duration::from_millis(100);
-
-/// Longest wait for a link between honest nodes.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Longest time until a node forgets peers that are down: 5 minutes, and some more.
 const FORGET: Duration = Duration::from_secs(360);
@@ -84,10 +78,10 @@ struct Honesty {
 impl Honesty {
     fn start(network: &Network, program: &Path) -> Result<(Self, [Rest; 2])> {
         let mut daemons = vec![network.daemon(0, program)?, network.daemon(1, program)?];
-        daemons.iter_mut().try_for_each(network::wait_for_link)?;
+        daemons.iter_mut().try_for_each(Watched::wait_for_link)?;
         let fresh = [Rest::take(&mut daemons[0])?, Rest::take(&mut daemons[1])?];
-        let server = Honest::start(daemons[0].socket(), "server")?;
-        let client = |daemon: &Watched| Honest::start(daemon.socket(), "client");
+        let server = Honest::start(daemons[0].socket(), Role::Server)?;
+        let client = |daemon: &Watched| Honest::start(daemon.socket(), Role::Client);
         let clients = vec![client(&daemons[0])?, client(&daemons[1])?];
         Ok((Self { daemons, server, clients }, fresh))
     }
@@ -101,12 +95,7 @@ impl Honesty {
         let expected = self.daemons.len() as u64 - 1;
         let mut lost = Vec::new();
         for daemon in self.daemons.iter_mut().skip(1) {
-            let (up, down) = Traffic::of(daemon)?.links;
-            if (up, down) != (expected, 0) {
-                lost.push(format!(
-                    "honest links: {up} came up and {down} went down, expected {expected} and 0"
-                ));
-            }
+            lost.extend(daemon.traffic()?.wrong_links(expected));
         }
         Ok(lost)
     }
@@ -114,8 +103,7 @@ impl Honesty {
 
 /// Waits until the node knows only honest peers.
 fn wait_until_forgotten(daemon: &Watched, honest: usize) -> Result<Option<String>> {
-    let node = Node::builder().engine(Engine::Daemon).daemon_at(daemon.socket()).start();
-    let node = node.context("attach to the daemon")?;
+    let node = attach(daemon.socket())?;
     let begun = Instant::now();
     loop {
         let known = node.peers().len();
@@ -131,10 +119,13 @@ fn wait_until_forgotten(daemon: &Watched, honest: usize) -> Result<Option<String
 
 /// Each attack alone, then all together; in the middle of that a node starts.
 fn attacks(options: &Options, network: &Network, program: &Path, honest: &mut Honesty) -> Result<Vec<Phase>> {
-    let all = if options.attacks.is_empty() { Attack::ALL.to_vec() } else { options.attacks.clone() };
+    let all = match &options.attacks[..] {
+        [] => Attack::value_variants(),
+        attacks => attacks,
+    };
     let part = Duration::from_secs_f64(options.seconds / (all.len() + 1) as f64);
     let mut phases = Vec::new();
-    for (number, attacks) in all.chunks(1).chain([&all[..]]).enumerate() {
+    for (number, attacks) in all.chunks(1).chain([all]).enumerate() {
         let seed = options.seed << 16 | number as u64;
         let is_last = number == all.len();
         let work = || -> Result<Option<(Watched, Honest)>> {
@@ -160,7 +151,7 @@ fn attacks(options: &Options, network: &Network, program: &Path, honest: &mut Ho
 fn newcomer(network: &Network, program: &Path) -> Result<(Watched, Honest)> {
     let begun = Instant::now();
     let daemon = network.daemon(2, program)?;
-    let client = Honest::start(daemon.socket(), "client").context("a new neighbour has no contact")?;
+    let client = Honest::start(daemon.socket(), Role::Client).context("a new neighbour has no contact")?;
     eprintln!("a new neighbour has a connection after {:?}", begun.elapsed());
     Ok((daemon, client))
 }
@@ -175,10 +166,10 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
     std::thread::sleep(Duration::from_secs_f64((options.seconds / 20.0).min(20.0)));
     let quiet = honest.windows()?;
     let phases = attacks(options, &network, program, &mut honest)?;
-    let turns = honest.daemons[0].counters()?.get("turns").cloned().context("no counters of turns")?;
+    let turns = honest.daemons[0].turns()?;
     let mut wrong: Vec<String> = phases.iter().flat_map(|phase| phase.faults(options)).collect();
     wrong.extend(honest.lost_links()?);
-    let base = fresh[0].resident_kib();
+    let base = fresh[0].held.resident_kib;
     let most = phases.iter().map(|phase| phase.resident_kib).max().unwrap_or(0);
     if most > base + MEMORY_KIB {
         wrong.push(format!("{} KiB of memory, the ceiling is {MEMORY_KIB} KiB", most - base));
@@ -188,58 +179,22 @@ pub(crate) fn run(options: &Options, program: &Path, as_json: bool) -> Result<bo
     if options.timed && is_slow {
         wrong.push(format!("the longest turn took more than {LONGEST_TURN_US} us"));
     }
-    let rests = finish(options, honest, &fresh, &mut wrong)?;
-    let ok = wrong.is_empty();
-    if as_json {
-        let verdict = json!({ "ok": ok, "seed": options.seed, "peers": options.peers, "quiet": quiet,
-            "phases": phases, "turns": turns, "fresh": fresh, "rests": rests, "wrong": wrong });
-        println!("{verdict}");
-        return Ok(ok);
-    }
-    println!(
-        "seed {}, {} hostile peers; exchanges before (lanes, two nodes): {quiet:?}",
-        options.seed, options.peers
-    );
-    phases.iter().for_each(|phase| println!("{}", phase.line()));
-    println!("turns: {turns}");
-    for (fresh, rest) in fresh.iter().zip(&rests) {
-        println!("fresh daemon: {fresh}\nafterwards: {rest}");
-    }
-    wrong.iter().for_each(|why| println!("WRONG: {why}"));
-    println!("peers: {}", if ok { "ok" } else { "FAILED" });
-    Ok(ok)
-}
-
-/// Ends the honest side, and checks what the daemons hold then.
-fn finish(
-    options: &Options,
-    honest: Honesty,
-    fresh: &[Rest; 2],
-    wrong: &mut Vec<String>,
-) -> Result<Vec<Rest>> {
     let Honesty { mut daemons, server, clients } = honest;
     drop((server, clients));
     if options.forget {
         wrong.extend(wait_until_forgotten(&daemons[0], daemons.len() - 1)?);
     }
     // The newcomer ends: its bindings go with it.
-    for late in daemons.drain(fresh.len()..) {
-        if !late.end()? {
-            wrong.push("the late daemon has failed".to_owned());
-        }
-    }
-    let mut rests = Vec::new();
-    for (daemon, fresh) in daemons.iter_mut().zip(fresh) {
-        let tolerance = Tolerance::of(options.tolerance);
-        let rest = Rest::after(daemon, fresh, tolerance)?;
-        wrong.extend(rest.leaks(fresh));
-        wrong.extend(rest.gained(fresh, tolerance));
-        rests.push(rest);
-    }
-    for daemon in daemons {
-        if !daemon.end()? {
-            wrong.push("a daemon has failed".to_owned());
-        }
-    }
-    Ok(rests)
+    daemons.drain(fresh.len()..).try_for_each(|late| late.end(&mut wrong))?;
+    let rests = finish(daemons, &fresh, Tolerance::of(options.tolerance), &mut wrong)?;
+    let mut lines = vec![format!(
+        "seed {}, {} hostile peers; exchanges before (lanes, two nodes): {quiet:?}",
+        options.seed, options.peers
+    )];
+    lines.extend(phases.iter().map(Phase::line));
+    lines.push(format!("turns: {turns}"));
+    lines.extend(Rest::lines(&fresh, &rests));
+    let facts = json!({ "seed": options.seed, "peers": options.peers, "quiet": quiet, "phases": phases,
+        "turns": turns, "fresh": fresh, "rests": rests });
+    Ok(verdict("peers", as_json, &wrong, facts, &lines))
 }

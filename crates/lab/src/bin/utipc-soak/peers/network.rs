@@ -2,14 +2,11 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use anyhow::{Context, Result};
 use utipc_netns::{Namespace, Switch};
 
-use super::{INTERVAL, LIMIT};
-use crate::daemon::Watched;
+use crate::daemon::{Watched, configuration};
 
 /// Port of TIPC over UDP.
 pub(super) const PORT: u16 = 6118;
@@ -49,54 +46,8 @@ impl Network {
 
     /// Starts the daemon of an honest host, which accepts processes of all users.
     pub(super) fn daemon(&self, at: usize, program: &Path) -> Result<Watched> {
-        let (host, address) = self.honest.get(at).zip(HONEST.get(at)).context("the host does not exist")?;
-        let others = HONEST.iter().filter(|other| *other != address).map(|other| format!("\"{other}\""));
-        let configuration = format!(
-            "[node]\naddress = \"1.1.{}\"\n[[bearer]]\nmedia = \"udp\"\nname = \"lan\"\nlocal = \"{address}\"\n\
-             remotes = [{}]\n[policy]\nattach = [\"*\"]\nsocket_mode = \"0666\"\n",
-            at + 1,
-            others.collect::<Vec<_>>().join(", ")
-        );
+        let host = self.honest.get(at).context("the host does not exist")?;
         let name = format!("-{}", at + 1);
-        Watched::start_by(host.command(program), &name, &configuration)
+        Watched::start_by(host.command(program), &name, &configuration(at, &HONEST, true))
     }
-}
-
-/// Counters of a node's links and frames.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Traffic {
-    /// Links that came up, and those that went down.
-    pub(crate) links: (u64, u64),
-    /// Frames and bytes received, bytes sent.
-    pub(super) frames: u64,
-    pub(super) bytes: u64,
-    pub(super) sent_bytes: u64,
-}
-
-impl Traffic {
-    pub(crate) fn of(daemon: &mut Watched) -> Result<Self> {
-        let counters = daemon.counters()?;
-        let node = counters.get("node").context("no counters of the node")?;
-        let link = |name: &str| node.get(name).and_then(Value::as_u64).context("no counter of links");
-        let bearers = node.get("bearers").and_then(Value::as_array).context("no counters of bearers")?;
-        let sum = |name: &str| -> u64 {
-            bearers.iter().filter_map(|bearer| bearer.get(1)?.get(name)?.as_u64()).sum()
-        };
-        Ok(Self {
-            links: (link("links_up")?, link("links_down")?),
-            frames: sum("rx_frames"),
-            bytes: sum("rx_bytes"),
-            sent_bytes: sum("tx_bytes"),
-        })
-    }
-}
-
-/// Waits until a daemon has a link.
-pub(crate) fn wait_for_link(daemon: &mut Watched) -> Result<()> {
-    let begun = Instant::now();
-    while Traffic::of(daemon)?.links.0 == 0 {
-        ensure!(begun.elapsed() < LIMIT, "an honest node has no link after {LIMIT:?}");
-        std::thread::sleep(INTERVAL);
-    }
-    Ok(())
 }

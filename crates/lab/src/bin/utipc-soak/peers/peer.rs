@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::Args;
 use serde::{Deserialize, Serialize};
 use utipc::NodeAddr;
+use utipc_bench_kit::counts;
 use utipc_sim::peers::{Attack, Hostile, Victim};
 
 use super::network::{self, PORT};
@@ -18,44 +18,30 @@ use super::network::{self, PORT};
 /// Largest frame, bytes.
 const FRAME_MAX: usize = 66_000;
 
-/// A hostile peer; the run itself starts them
-#[derive(Debug, Args)]
+/// The task of a hostile peer.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Peer {
-    /// Its number, which determines its address
-    #[arg(long)]
-    number: u32,
-    #[arg(long)]
-    attack: Attack,
-    /// Frames of the attack each time that it speaks
-    #[arg(long)]
-    burst: usize,
-    /// Milliseconds between two of these times
-    #[arg(long)]
-    pause: u64,
-    #[arg(long)]
-    seed: u64,
+    /// Its number, which determines its address.
+    pub(super) number: u32,
+    pub(super) attack: Attack,
+    /// Frames of the attack each time that it speaks.
+    pub(super) burst: usize,
+    /// Milliseconds between two of these times.
+    pub(super) pause: u64,
+    pub(super) seed: u64,
 }
 
-/// Counts of what a peer has done.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Done {
-    /// Frames and bytes sent.
-    pub(super) frames: u64,
-    pub(super) bytes: u64,
-    /// Frames that its system refused.
-    pub(super) refused: u64,
-    /// Frames and bytes of answers.
-    pub(super) heard: u64,
-    pub(super) heard_bytes: u64,
-}
-
-impl Done {
-    pub(super) fn add(&mut self, other: &Self) {
-        self.frames += other.frames;
-        self.bytes += other.bytes;
-        self.refused += other.refused;
-        self.heard += other.heard;
-        self.heard_bytes += other.heard_bytes;
+counts! {
+    /// Counts of what a peer has done.
+    pub(crate) struct Done {
+        /// Frames and bytes sent.
+        frames,
+        bytes,
+        /// Frames that its system refused.
+        refused,
+        /// Frames and bytes of answers.
+        heard,
+        heard_bytes,
     }
 }
 

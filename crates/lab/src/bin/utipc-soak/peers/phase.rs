@@ -1,21 +1,22 @@
 //! One attack of all peers: starts them, and measures the daemon.
 
-use std::io::Read;
-use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use serde::Serialize;
+use utipc_bench_kit::process::Process;
+use utipc_bench_kit::{Named, machine};
 use utipc_netns::Namespace;
 use utipc_sim::peers::{Attack, ceilings};
 
-use super::network::Traffic;
-use super::peer::Done;
+use super::peer::{Done, Peer};
 use super::{INTERVAL, Options};
-use crate::bystander::Window;
-use crate::daemon::{Watched, resident_kib};
+use crate::Part;
+use crate::daemon::Watched;
+use crate::honest::Window;
 
 /// Processor time of a frame outside the core (whose ceiling is [`ceilings::cpu_per_frame`]): system calls, the event
 /// loop, notices of changed bindings.
@@ -56,12 +57,13 @@ impl Phase {
             self.links_up >= linked,
             format!("only {} links of hostile peers came up, expected {linked}", self.links_up),
         );
+        let attack = Attack::from_str(&self.attack, false);
+        let most = attack.clone().map_or(ceilings::AMPLIFICATION, ceilings::amplification);
         expect(
-            self.amplification
-                <= self.attack.parse().map_or(ceilings::AMPLIFICATION, ceilings::amplification),
+            self.amplification <= most,
             format!("{:.1} bytes are sent for each received", self.amplification),
         );
-        let most = self.attack.parse().map_or(ceilings::CPU_PER_BINDINGS, ceilings::cpu_per_frame);
+        let most = attack.map_or(ceilings::CPU_PER_BINDINGS, ceilings::cpu_per_frame);
         let most = (most + CPU_OF_SYSTEM).as_micros() as f64;
         expect(
             cfg!(debug_assertions) || self.us_per_frame <= most,
@@ -90,34 +92,18 @@ impl Phase {
     }
 }
 
-/// A hostile peer, which ends with its input.
-struct Running(Child);
-
-impl Running {
-    fn start(options: &Options, host: &Namespace, number: u32, attack: Attack, seed: u64) -> Result<Self> {
-        let mut command = host.command(std::env::current_exe().context("find this program")?);
-        command.args(["peer", "--number", &number.to_string(), "--attack", attack.name()]);
-        command.args(["--burst", &options.burst.to_string(), "--pause", &options.pause.to_string()]);
-        command.args(["--seed", &seed.to_string()]);
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        child.context("start a hostile peer").map(Self)
-    }
-
-    /// Ends it.
-    fn finish(mut self) -> Result<Done> {
-        drop(self.0.stdin.take());
-        let mut said = String::new();
-        self.0.stdout.take().context("it has no output")?.read_to_string(&mut said)?;
-        ensure!(self.0.wait()?.success(), "a hostile peer has failed; its error is above");
-        serde_json::from_str(&said).context("read what a hostile peer has done")
-    }
+/// Starts a hostile peer, which ends with its input.
+fn start(host: &Namespace, peer: Peer) -> Result<Process> {
+    let mut command = host.command(std::env::current_exe().context("find this program")?);
+    command.args(Part::Peer(peer).arguments()?);
+    Process::start_patiently("a hostile peer", command)
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Ends a hostile peer.
+fn finish(mut peer: Process) -> Result<Done> {
+    peer.close_and_wait()?;
+    ensure!(peer.has_succeeded(), "a hostile peer has failed; its error is above");
+    serde_json::from_str(&peer.line()?).context("read what a hostile peer has done")
 }
 
 /// Lets the peers, each on its host, take turns with these attacks while `work` runs.
@@ -129,19 +115,19 @@ pub(super) fn run<T>(
     victim: &mut Watched,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<(Phase, T)> {
-    let before = Traffic::of(victim)?;
-    let (begun, cpu) = (std::time::Instant::now(), victim.processor_time()?);
+    let before = victim.traffic()?;
+    let (begun, cpu) = (std::time::Instant::now(), victim.processor_seconds()?);
     let mut peers = Vec::new();
-    for (number, (host, attack)) in (0..).zip(hosts.iter().zip(attacks.iter().cycle())) {
-        peers.push(Running::start(options, host, number, *attack, seed)?);
+    for (number, (host, &attack)) in (0..).zip(hosts.iter().zip(attacks.iter().cycle())) {
+        let (burst, pause) = (options.burst, options.pause);
+        peers.push(start(host, Peer { number, attack, burst, pause, seed })?);
     }
-    let is_over = AtomicBool::new(false);
-    let pid = victim.pid();
+    let (is_over, pid) = (AtomicBool::new(false), victim.pid());
     let (worked, resident_kib) = std::thread::scope(|scope| {
         let memory = scope.spawn(|| {
             let mut most = 0;
             while !is_over.load(Relaxed) {
-                most = most.max(resident_kib(pid));
+                most = most.max(machine::resident_kib(pid).unwrap_or(0));
                 std::thread::sleep(INTERVAL);
             }
             most
@@ -151,25 +137,22 @@ pub(super) fn run<T>(
         (worked, memory.join().unwrap_or(u64::MAX))
     });
     let worked = worked?;
-    let after = Traffic::of(victim)?;
-    let (elapsed, cpu) = (begun.elapsed(), victim.processor_time()?.saturating_sub(cpu));
+    let passed = victim.traffic()?.since(&before);
+    let (elapsed, cpu) = (begun.elapsed(), victim.processor_seconds()? - cpu);
     let mut done = Done::default();
     for peer in peers {
-        done.add(&peer.finish()?);
+        done.add(&finish(peer)?);
     }
-    let frames = after.frames.saturating_sub(before.frames);
-    let received = after.bytes.saturating_sub(before.bytes);
-    let sent = after.sent_bytes.saturating_sub(before.sent_bytes);
     let phase = Phase {
-        attack: if let [attack] = attacks { attack.name().to_owned() } else { "all".to_owned() },
+        attack: if let [attack] = attacks { attack.name() } else { "all".to_owned() },
         seconds: elapsed.as_secs_f64(),
         done,
-        frames,
-        us_per_frame: cpu.as_micros() as f64 / frames.max(1) as f64,
-        amplification: sent as f64 / received.max(1) as f64,
+        frames: passed.frames,
+        us_per_frame: cpu * 1e6 / passed.frames.max(1) as f64,
+        amplification: passed.sent_bytes as f64 / passed.bytes.max(1) as f64,
         resident_kib,
-        links_up: after.links.0.saturating_sub(before.links.0),
-        links_down: after.links.1.saturating_sub(before.links.1),
+        links_up: passed.links_up,
+        links_down: passed.links_down,
         windows: Vec::new(),
     };
     Ok((phase, worked))

@@ -1,4 +1,4 @@
-//! Compiling the C programs of a measurement.
+//! Compiling the C programs of a measurement or a campaign.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,10 @@ use anyhow::{Context, Result, ensure};
 
 /// Compiles `source`, named `name`.c, into `folder`/`name`, with `options` after it. The inner error means
 /// that no compiler is installed.
-pub(super) fn compile(
+///
+/// # Errors
+/// The source cannot be written, or does not compile.
+pub fn compile(
     folder: &Path,
     name: &str,
     source: &str,
@@ -32,7 +35,8 @@ mod tests {
 
     #[test]
     fn source_that_does_not_compile_is_an_error_that_names_it() {
-        let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("utipc-compiler-XXXXXX")).unwrap();
+        let folder = std::env::temp_dir().join(format!("bench-kit-compiler-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
         let none: [&str; 0] = [];
         let program = compile(&folder, "good", "int main(void) { return 0; }", &none).unwrap();
         assert_eq!(program, Ok(folder.join("good")));
